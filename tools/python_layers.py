@@ -50,7 +50,7 @@ LAYERS = [
     ["dataset", "snapshot"],
     ["mapped_dict", "sparse"],
     ["mappers"],
-    ["checkpoint"],
+    ["checkpoint", "distributed"],
     ["accelerate", "lightning", "torchrl", "transformers"],
 ]
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
@@ -90,6 +90,11 @@ TIES = {
 LIBRARIES = {"torch", "numpy", "tensordict"}
 # Modules besides those of _interop/ that import a library, and why.
 LIBRARY_USERS = {
+    "distributed._calls": "calls torch.distributed.checkpoint",
+    "distributed._planner": "its classes are subclasses of torch.distributed.checkpoint's",
+    "distributed._reader": "its class is a subclass of torch.distributed.checkpoint's",
+    "distributed._tree": "names are torch.distributed.checkpoint's",
+    "distributed._writer": "its class is a subclass of torch.distributed.checkpoint's",
     "tensordict._files.mapped_tensor": "its class is a subclass of torch.Tensor",
 }
 

@@ -18,6 +18,8 @@
 #include <tenfold/archive.hpp>     // folders in one file
 #include <tenfold/snapshot.hpp>    // the folders of torchsnapshot
 #include <tenfold/checkpoint_manager.hpp>  // the steps of a training, and their retention
+#include <tenfold/sharded_writer.hpp>      // one tree that several processes write
+#include <tenfold/read_boxes.hpp>  // parts of tensors
 #include <tenfold/inspect.hpp>     // selection, statistics, values as strings
 #include <tenfold/diff.hpp>        // the differences between two trees
 #include <tenfold/bench.hpp>       // reading speed on this machine

@@ -68,6 +68,7 @@ void bind_memmap(nb::module_& module);
 void bind_mapped_file(nb::module_& module);
 void bind_snapshot(nb::module_& module);
 void bind_checkpoint(nb::module_& module);
+void bind_sharded_writer(nb::module_& module);
 void bind_ingest_sources(nb::module_& module);
 void bind_ingest(nb::module_& module);
 void bind_text_stream(nb::module_& module);

@@ -77,6 +77,7 @@ NB_MODULE(_core, module) {
   bindings::bind_flat_safetensors(module);
   bindings::bind_snapshot(module);
   bindings::bind_checkpoint(module);
+  bindings::bind_sharded_writer(module);
   bindings::bind_memmap(module);
   bindings::bind_mapped_file(module);
   bindings::bind_dataset(module);

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <tuple>
 #include <variant>
 
 #include <tenfold/error.hpp>
@@ -165,15 +166,16 @@ bool put_link(os::Directory& folder, const std::string& name, const os::Director
   return true;
 }
 
-/// Size and checksum of each block of a file.
-using Blocks = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+/// Size and checksum of each block of a file, and where a box lies.
+using Blocks = std::vector<std::tuple<std::uint64_t, std::uint64_t, formats::ByteBox>>;
 
 std::map<std::string, Blocks> blocks_by_path(const os::Directory& root) {
   const std::string name(formats::kChecksumsName);
   const std::string text = os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
   std::map<std::string, Blocks> files;
   for (const formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
-    files[line.path].emplace_back(line.size_bytes, line.checksum);
+    files[line.path].emplace_back(line.size_bytes, line.checksum,
+                                  line.box ? *line.box : formats::ByteBox());
   }
   return files;
 }

@@ -47,6 +47,7 @@ FlatSafetensors flat_of(const formats::safetensors::Header& header, std::string 
   flat.tree = TensorDict(std::move(node));
   flat.metadata = header.metadata;
   flat.metadata.erase(std::string(formats::safetensors::kChecksumsMember));
+  flat.metadata.erase(std::string(formats::safetensors::kBoxesMember));
   return flat;
 }
 

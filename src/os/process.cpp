@@ -1,10 +1,13 @@
 #include "os/process.hpp"
 
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <climits>
 #include <deque>
 #include <fstream>
 #include <mutex>
@@ -67,5 +70,18 @@ std::size_t num_files_to_keep_open() noexcept {
 }
 
 std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(::getpid()); }
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.front() == '\0' ? "unknown" : name.data();
+}
+
+std::uint64_t random_number() noexcept {
+  std::uint64_t number = 0;
+  // Never less than asked for, of so few bytes.
+  static_cast<void>(::getrandom(&number, sizeof number, 0));
+  return number;
+}
 
 }  // namespace tenfold::os

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace tenfold::os {
 
@@ -24,5 +25,11 @@ std::size_t num_files_to_keep_open() noexcept;
 
 /// The number of this process, which its forks do not share.
 std::uint64_t process_id() noexcept;
+
+/// The name of this host, for messages; "unknown" if it has none.
+std::string host_name();
+
+/// A number that nobody else draws, of the system's generator.
+std::uint64_t random_number() noexcept;
 
 }  // namespace tenfold::os

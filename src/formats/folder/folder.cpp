@@ -43,11 +43,7 @@ void check_folder(const TensorDict& tree) { static_cast<void>(plan_tree(tree)); 
 void write_folder(const TensorDict& tree, const Path& path, const WriteRequest& request) {
   const Plan plan = plan_tree(tree, {.notes = request.notes ? NotesUse::all : NotesUse::none});
   require_replaceable(path);
-  if (!plan.unloadable_by_upstream.empty()) {
-    warn(path.string() + ": tensor " + base::quote(plan.unloadable_by_upstream) +
-         ": tensordict 0.15.3 cannot load float8 and float4 from a folder; tenfold can, and the "
-         "safetensors format is read by both");
-  }
+  warn_of_unloadable(plan, path);
   FolderReplacement replacement(path, written_bytes(plan, request), foreign_in);
   write_plan(plan, replacement.folder(), request);
   replacement.publish(request.durable);

@@ -7,7 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include <tenfold/warnings.hpp>
+
 #include "base/hash/checksum.hpp"
+#include "base/text.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/shared/folder_checksums.hpp"
@@ -162,7 +165,7 @@ class Writer {
   void write_one(os::File& out, const Plan::File& file, std::size_t number) {
     if (is_hole(file)) {
       out.truncate(file.size_bytes);
-      if (request_.reserve) out.reserve();
+      if (request_.reserve) static_cast<void>(out.reserve());
       return;
     }
     if (!file.is_leaf) {
@@ -308,6 +311,14 @@ class Writer {
 
 void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& request) {
   Writer(plan, root, request).run();
+}
+
+void warn_of_unloadable(const Plan& plan, const Path& path) {
+  if (!plan.unloadable_by_upstream.empty()) {
+    warn(path.string() + ": tensor " + base::quote(plan.unloadable_by_upstream) +
+         ": tensordict 0.15.3 cannot load float8 and float4 from a folder; tenfold can, and the "
+         "safetensors format is read by both");
+  }
 }
 
 std::uint64_t written_bytes(const Plan& plan, const WriteRequest& request) noexcept {

@@ -8,9 +8,26 @@
 #include <tenfold/error.hpp>
 
 #include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "formats/shared/boxes.hpp"
 #include "formats/shared/json_checksums.hpp"
 
 namespace tenfold::detail::formats::safetensors {
+
+FilePlan plan_file(const TensorDict& tree, bool notes) {
+  FilePlan file{make_plan(tree, notes), {}};
+  for (const std::size_t i : reference_order(file.plan.tensors)) {
+    file.tensors.push_back(&file.plan.tensors[i]);
+  }
+  if (file.plan.flat && notes) {
+    std::vector<std::string_view> names;
+    names.reserve(file.tensors.size());
+    for (const auto* tensor : file.tensors) names.push_back(tensor->name);
+    add_order(file.plan, names);
+  }
+  return file;
+}
+
 std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Metadata& metadata) {
   std::vector<TensorEntry> rows;
   rows.reserve(tensors.size());
@@ -26,6 +43,13 @@ std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Met
                                             "; save as a folder or in shards");
   }
   return header;
+}
+
+void pad_header(std::string& header, std::uint64_t size_bytes) {
+  header.resize(static_cast<std::size_t>(size_bytes), ' ');
+  for (std::size_t i = 0; i < 8; ++i) {
+    header[i] = static_cast<char>(((size_bytes - 8) >> (8 * i)) & 0xFF);
+  }
 }
 
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors) {
@@ -64,43 +88,113 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
 
 namespace {
 
+/// The header of a file with the member that holds its checksums.
+ChecksummedDocument document_of(const OpenedFile& opened, std::string_view member,
+                                std::string_view text) {
+  const os::File& file = opened.source->file();
+  ChecksummedDocument document{file.display(),
+                               "__metadata__ \"" + std::string(member) + "\"",
+                               "header",
+                               0,
+                               std::string(opened.header->data_offset, '\0'),
+                               text};
+  file.read_at(0, std::as_writable_bytes(std::span(document.bytes)));
+  return document;
+}
+
+/// "m.safetensors: tensor \"w\"".
+std::string place_of(const OpenedFile& opened, std::uint32_t entry) {
+  return opened.source->where(Leaf(opened.header->entries[entry].dtype, {}, opened.source, entry));
+}
+
+/// The boxes of one tensor; nothing, with a problem reported, if they do not fit it.
+std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint32_t number,
+                                            const std::vector<StoredBox>& stored,
+                                            const std::string& part, VerifyReport& report) {
+  const Header::Entry& entry = opened.header->entries[number];
+  const auto shape = opened.header->shape(number);
+  std::vector<BoxSum> boxes;
+  for (const StoredBox& box : stored) {
+    const Box whole{Shape(shape.size(), 0), Shape(shape.begin(), shape.end())};
+    auto bytes = byte_box(shape, itemsize(entry.dtype), box.box.value_or(whole));
+    if (!bytes) {
+      report.problems.push_back(
+          {opened.source->file().display(), part,
+           "a box of its checksums lies outside of the tensor: expected one within " +
+               base::list_text(shape) + ", found " +
+               base::list_text(box.box.value_or(whole).offsets) + " + " +
+               base::list_text(box.box.value_or(whole).sizes) +
+               "; another tool may have changed the file"});
+      return std::nullopt;
+    }
+    boxes.push_back({std::move(*bytes), box.checksum});
+  }
+  return boxes;
+}
+
+/// As plan_verification(), of a file with checksums of boxes.
+void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyRequest& request,
+                VerifyReport& report, std::vector<BoxedTensor>& tensors) {
+  const Header& header = *opened.header;
+  const ChecksummedDocument document = document_of(opened, kBoxesMember, text);
+  const auto stored = parse_boxes_text(text);
+  if (!stored || stored->size() != header.entries.size()) {
+    report.problems.push_back(
+        {document.path, document.member_part,
+         "does not fit the tensors: expected the boxes of " +
+             std::to_string(header.entries.size()) + " tensors, found " +
+             (stored ? "those of " + std::to_string(stored->size()) : "another text") +
+             "; another tool may have changed the file"});
+    return;
+  }
+  check_document_hash(document, kBoxesMember, report);
+  auto boxes = stored->begin();
+  for (const std::uint32_t i : header.file_order()) {
+    const std::vector<StoredBox>& of_tensor = *boxes++;
+    report.num_checksums += of_tensor.size();
+    const std::string where = place_of(opened, i);
+    const Header::Entry& entry = header.entries[i];
+    if (request.skips(where)) continue;
+    const std::string part = where.substr(document.path.size() + 2);
+    auto checks = boxes_of(opened, i, of_tensor, part, report);
+    if (!checks || (checks->empty() && entry.begin == entry.end)) continue;
+    tensors.push_back({&opened.source->file(), header.data_offset + entry.begin,
+                       entry.end - entry.begin, part, std::move(*checks)});
+  }
+}
+
 /// Reports a header that differs from its checksum. The checksums of all blocks in the order of the
 /// file; nothing if it has none.
 std::optional<std::vector<std::uint64_t>> checksums_of(const OpenedFile& opened,
                                                        VerifyReport& report) {
   const Header& header = *opened.header;
-  const os::File& file = opened.source->file();
   const std::string* text = header.metadata_value(kChecksumsMember);
   if (text == nullptr) return std::nullopt;
-
-  ChecksummedDocument document{file.display(),
-                               "__metadata__ \"tenfold_xxh3\"",
-                               "header",
-                               0,
-                               std::string(header.data_offset, '\0'),
-                               *text};
+  ChecksummedDocument document = document_of(opened, kChecksumsMember, *text);
   for (const auto& entry : header.entries) {
     document.num_blocks += num_checksum_blocks(entry.end - entry.begin);
   }
-  file.read_at(0, std::as_writable_bytes(std::span(document.bytes)));
   return check_document(document, report);
 }
 
 /// Counts the leaves, bytes and checksums of an opened file, reports a header that differs from
-/// its checksum, and adds the data's blocks that are asked for to `blocks`.
+/// its checksum, and adds what is to be checked of the data to `blocks` or `boxes`.
 void plan_verification(const OpenedFile& opened, const VerifyRequest& request, VerifyReport& report,
-                       std::vector<BlockCheck>& blocks) {
+                       std::vector<BlockCheck>& blocks, std::vector<BoxedTensor>& boxes) {
   const Header& header = *opened.header;
   const os::File& file = opened.source->file();
   report.num_leaves += header.entries.size();
   report.num_bytes += header.data_bytes;
+  if (const std::string* text = header.metadata_value(kBoxesMember)) {
+    plan_boxes(opened, *text, request, report, boxes);
+  }
   const auto checksums = checksums_of(opened, report);
   if (!checksums) return;
 
   auto checksum = checksums->begin();
   for (const std::uint32_t i : header.file_order()) {
     const Header::Entry& entry = header.entries[i];
-    const std::string where = opened.source->where(Leaf(entry.dtype, {}, opened.source, i));
+    const std::string where = place_of(opened, i);
     if (request.skips(where)) {
       checksum += static_cast<std::ptrdiff_t>(num_checksum_blocks(entry.end - entry.begin));
       continue;
@@ -163,11 +257,15 @@ VerifyReport verify_file(const Path& path, const VerifyRequest& request,
   try {
     const std::vector<OpenedFile> files = open(report);
     std::vector<BlockCheck> blocks;
+    std::vector<BoxedTensor> boxes;
     for (const OpenedFile& file : files) {
-      plan_verification(file, request, report, blocks);
+      plan_verification(file, request, report, blocks, boxes);
     }
     Progress progress(request.monitor, report.num_bytes, path.filename().string());
     for (Problem& problem : check_blocks(blocks, request.num_threads, progress)) {
+      report.problems.push_back(std::move(problem));
+    }
+    for (Problem& problem : check_boxes(std::move(boxes), request.num_threads, progress)) {
       report.problems.push_back(std::move(problem));
     }
     progress.finish();

@@ -18,6 +18,14 @@ namespace tenfold::detail::formats::safetensors {
 
 // One file of tensors, written and verified: what the single file and the shards share.
 
+/// What becomes one file.
+struct FilePlan {
+  Plan plan;
+  std::vector<const Plan::Tensor*> tensors;  ///< in the order of the file
+};
+/// Throws Error(unsupported), naming the key, for what safetensors cannot hold.
+FilePlan plan_file(const TensorDict& tree, bool notes);
+
 /// Writes a whole file: `tensors` in the reference's order with `metadata` before them. With
 /// checksums `metadata` gets one more member, "tenfold_xxh3" (json_checksums.hpp); the document
 /// that it speaks of is the whole header, its length included.
@@ -27,6 +35,9 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
 /// The bytes that write_safetensors_file() would write before the data. Throws Error(unsupported)
 /// beyond the limit of 100,000,000 bytes.
 std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Metadata& metadata);
+
+/// Makes a header that long, by spaces at its end.
+void pad_header(std::string& header, std::uint64_t size_bytes);
 
 /// The text of "tenfold_xxh3" for those tensors, all digits zero.
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);

@@ -50,25 +50,6 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
   return tree_of(open_file(head.take_file()));
 }
 
-struct FilePlan {
-  Plan plan;
-  std::vector<const Plan::Tensor*> tensors;  ///< in the order of the file
-};
-
-FilePlan plan_file(const TensorDict& tree, bool notes) {
-  FilePlan file{make_plan(tree, notes), {}};
-  for (const std::size_t i : reference_order(file.plan.tensors)) {
-    file.tensors.push_back(&file.plan.tensors[i]);
-  }
-  if (file.plan.flat && notes) {
-    std::vector<std::string_view> names;
-    names.reserve(file.tensors.size());
-    for (const auto* tensor : file.tensors) names.push_back(tensor->name);
-    add_order(file.plan, names);
-  }
-  return file;
-}
-
 void check(const TensorDict& tree) {
   const FilePlan file = plan_file(tree, true);
   Metadata metadata = file.plan.metadata;

@@ -462,7 +462,8 @@ std::unique_ptr<StructureLevel> parse_structure(std::string_view text, const std
 
 bool is_reserved_member(std::string_view key) noexcept {
   return key == kStructureMember || key == kNotesMember || key == kChecksumsMember ||
-         key == kOrderMember || key == kFormatMember || key == kTotalSizeMember;
+         key == kBoxesMember || key == kOrderMember || key == kFormatMember ||
+         key == kTotalSizeMember;
 }
 
 std::uint32_t TensorEntries::find(std::string_view wanted) const {

@@ -19,6 +19,8 @@ namespace tenfold::detail::formats::safetensors {
 inline constexpr std::string_view kStructureMember = "tensordict";
 inline constexpr std::string_view kNotesMember = "tenfold";
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
+/// In the place of "tenfold_xxh3" in a file that several processes wrote: formats/shared/boxes.hpp.
+inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
 /// Of a flat file: the positions, in the order of the header and then of the dropped names, at
 /// which the keys of the saved dict stand. The file's own order is that of the reference.
 inline constexpr std::string_view kOrderMember = "tenfold_order";

@@ -97,6 +97,8 @@ class FileReplacement {
   FileReplacement& operator=(const FileReplacement&) = delete;
 
   os::File& file() noexcept { return file_; }
+  /// Of file(), beside the one that is replaced.
+  const std::string& hidden_name() const noexcept { return sibling_->name(); }
   /// Of the old file; nothing if there was none.
   const std::optional<os::FileInfo>& old_info() const noexcept { return old_info_; }
   /// False in a forked child, and if another host took this process for dead.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
+#include <utility>
 
 #include <tenfold/error.hpp>
 
@@ -14,6 +16,7 @@ namespace {
 constexpr std::string_view kLastWord = "xxh3 ";
 constexpr std::size_t kHexDigits = 16;
 constexpr char kSilent = '#';
+constexpr std::string_view kBox = "box";
 
 std::string last_line(std::string_view before) {
   return std::string(kLastWord) + base::hex16(base::xxh3(std::as_bytes(std::span(before)))) + "\n";
@@ -45,10 +48,30 @@ bool stays_below(std::string_view path) {
   }
 }
 
+/// What follows "box" in a line.
+ChecksumLine parse_box_line(std::string_view checksum, std::string_view text,
+                            const std::string& where, std::size_t number) {
+  const auto shape = parse_numbers(take_word(text));
+  const auto offsets = parse_numbers(take_word(text));
+  const auto sizes = parse_numbers(take_word(text));
+  std::optional<ByteBox> box;
+  if (shape && offsets && sizes) box = byte_box(*shape, *offsets, *sizes);
+  std::uint64_t value = 0;
+  if (!box || checksum.size() != kHexDigits || !parse_number(checksum, 16, value) ||
+      !stays_below(text)) {
+    throw Error(ErrorCode::corrupt, where + ": line " + std::to_string(number) +
+                                        ": expected \"<checksum> box <shape> <offsets> <sizes> "
+                                        "<path>\" of a box within the shape and with a path below "
+                                        "the folder, found something else");
+  }
+  return line_of_box(value, std::move(*box), std::string(text));
+}
+
 ChecksumLine parse_line(std::string_view text, const std::string& where, std::size_t number) {
   ChecksumLine line;
   const std::string_view checksum = take_word(text);
   const std::string_view offset = take_word(text);
+  if (offset == kBox) return parse_box_line(checksum, text, where, number);
   const std::string_view length = take_word(text);
   const bool good = checksum.size() == kHexDigits && parse_number(checksum, 16, line.checksum) &&
                     parse_number(offset, 10, line.offset_bytes) &&
@@ -69,6 +92,12 @@ std::string checksums_text(const std::vector<ChecksumLine>& lines) {
   std::string text;
   for (const ChecksumLine& line : lines) {
     text.append(base::hex16(line.checksum)).append(" ");
+    if (line.box) {
+      text.append(kBox).append(" ").append(numbers_text(line.box->shape)).append(" ");
+      text.append(numbers_text(line.box->offsets)).append(" ");
+      text.append(numbers_text(line.box->sizes)).append(" ").append(line.path).append("\n");
+      continue;
+    }
     text.append(std::to_string(line.offset_bytes)).append(" ");
     text.append(std::to_string(line.size_bytes)).append(" ").append(line.path).append("\n");
   }
@@ -83,6 +112,12 @@ void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
     lines.push_back({checksum, offset, length, path});
     offset += length;
   }
+}
+
+ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string& path) {
+  ChecksumLine line{checksum, box.begin(), box.end() - box.begin(), path};
+  if (!box.is_contiguous()) line.box = std::make_shared<const ByteBox>(std::move(box));
+  return line;
 }
 
 std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::string& where) {

@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "formats/shared/boxes.hpp"
 
 namespace tenfold::detail::formats {
 
@@ -18,15 +21,22 @@ inline constexpr std::string_view kChecksumsName = "%checksums";
 ///   <XXH3 of the block, 16 hexadecimal digits> <offset> <length> <path>
 ///
 /// numbers in decimal, the path relative to the root with "/" between its parts and up to the end
-/// of the line. The last line is `xxh3 <XXH3 of all bytes before this line>`. Tensors of a
+/// of the line. Of a tensor that several processes wrote, a line for each box (boxes.hpp) whose
+/// bytes do not lie end to end:
+///
+///   <XXH3 of the box> box <shape> <offsets> <sizes> <path>
+///
+/// with commas between the numbers, all in bytes: the file is an array of bytes of that shape.
+///  The last line is `xxh3 <XXH3 of all bytes before this line>`. Tensors of a
 /// memmap folder that are opened "r+" lose their lines first; what may change is not vouched for.
 /// In an archive, where nothing can become shorter, `#` takes the place of such a line's first
 /// digit.
 struct ChecksumLine {
   std::uint64_t checksum = 0;
   std::uint64_t offset_bytes = 0;
-  std::uint64_t size_bytes = 0;
+  std::uint64_t size_bytes = 0;  ///< of a box: from its first byte to its last
   std::string path;
+  std::shared_ptr<const ByteBox> box = {};  ///< null for a block
 };
 
 /// A `%checksums` larger than this is refused before it is read.
@@ -40,6 +50,9 @@ std::string checksums_text(const std::vector<ChecksumLine>& lines);
 /// Appends a line for each block of a file of that size; `checksums` has one for each.
 void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
                   std::uint64_t size_bytes, std::span<const std::uint64_t> checksums);
+
+/// The line of a box of a file.
+ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string& path);
 
 /// Throws Error(corrupt), naming `where` and the line, for damage and for paths that lead out of
 /// the folder.

@@ -4,12 +4,14 @@
 #include <cerrno>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/hash/checksum.hpp"
+#include "formats/shared/boxes.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/leaf_writer.hpp"
 #include "formats/shared/progress.hpp"
@@ -38,7 +40,9 @@ class ChecksumVerifier {
     }
     report_.num_checksums = lines.size();
     std::uint64_t total_bytes = 0;
-    for (const ChecksumLine& line : lines) total_bytes += line.size_bytes;
+    for (const ChecksumLine& line : lines) {
+      total_bytes += line.box ? line.box->volume() : line.size_bytes;
+    }
     Progress progress(request_.monitor, total_bytes, "verify");
     for (std::size_t begin = 0; begin < lines.size();) begin = check_files(lines, begin, progress);
     progress.finish();
@@ -61,6 +65,7 @@ class ChecksumVerifier {
                           Progress& progress) {
     std::vector<std::unique_ptr<os::File>> files;
     std::vector<BlockCheck> blocks;
+    std::vector<BoxedTensor> boxes;
     std::size_t at = begin;
     while (at < lines.size() && files.size() < kOpenFiles) {
       const std::size_t first = at;
@@ -68,7 +73,14 @@ class ChecksumVerifier {
       if (request_.skips(root_.display_of(lines[first].path))) continue;
       auto file = open_file(lines[first].path);
       if (!file) continue;
-      check_size(*file, std::span(lines).subspan(first, at - first));
+      const auto of_file = std::span(lines).subspan(first, at - first);
+      check_size(*file, of_file);
+      if (std::ranges::any_of(of_file,
+                              [](const ChecksumLine& line) { return line.box != nullptr; })) {
+        if (auto tensor = boxed_tensor(*file, of_file)) boxes.push_back(std::move(*tensor));
+        files.push_back(std::move(file));
+        continue;
+      }
       for (std::size_t i = first; i < at; ++i) {
         const std::uint64_t block = lines[i].offset_bytes / base::kChecksumBlockBytes;
         blocks.push_back({file.get(), lines[i].offset_bytes, lines[i].size_bytes, lines[i].checksum,
@@ -79,14 +91,50 @@ class ChecksumVerifier {
     for (Problem& problem : check_blocks(blocks, request_.num_threads, progress)) {
       report_.problems.push_back(std::move(problem));
     }
+    for (Problem& problem : check_boxes(std::move(boxes), request_.num_threads, progress)) {
+      report_.problems.push_back(std::move(problem));
+    }
     return at;
+  }
+
+  /// The bytes of the file that a line belongs to.
+  static std::uint64_t expected_size(const ChecksumLine& line) {
+    if (!line.box) return line.offset_bytes + line.size_bytes;
+    std::uint64_t size = 1;
+    for (const std::uint64_t length : line.box->shape) size *= length;
+    return size;
+  }
+
+  /// The boxes of a file, its blocks being some, too. Nothing, with a problem reported, if they are
+  /// those of several shapes.
+  std::optional<BoxedTensor> boxed_tensor(const os::File& file,
+                                          std::span<const ChecksumLine> lines) {
+    BoxedTensor tensor{&file, 0, 0, "boxes", {}};
+    for (const ChecksumLine& line : lines) {
+      tensor.size_bytes = std::max(tensor.size_bytes, expected_size(line));
+    }
+    for (const ChecksumLine& line : lines) {
+      if (line.box && expected_size(line) != tensor.size_bytes) {
+        report_.problems.push_back(
+            {file.display(), "boxes",
+             "expected boxes of one array of " + std::to_string(tensor.size_bytes) +
+                 " bytes, found one of " + std::to_string(expected_size(line)) +
+                 " bytes; another tool may have changed the checksums"});
+        return std::nullopt;
+      }
+      tensor.boxes.push_back(
+          {line.box ? *line.box
+                    : ByteBox{{tensor.size_bytes}, {line.offset_bytes}, {line.size_bytes}},
+           line.checksum});
+    }
+    return tensor;
   }
 
   /// A file that is too short is found by its last block.
   void check_size(const os::File& file, std::span<const ChecksumLine> lines) {
     std::uint64_t expected = 0;
     for (const ChecksumLine& line : lines) {
-      expected = std::max(expected, line.offset_bytes + line.size_bytes);
+      expected = std::max(expected, expected_size(line));
     }
     const std::uint64_t found = file.size_bytes();
     if (found <= expected || is_growing_) return;
@@ -133,7 +181,11 @@ Problem problem_of(const Error& error, const std::string& path) {
   return problem;
 }
 
-os::File open_below(const os::Directory& root, std::string_view path) {
+namespace {
+
+/// `open(folder, name)` of the last part of `path`.
+template <class Open>
+os::File open_last(const os::Directory& root, std::string_view path, const Open& open) {
   os::Directory below;
   const os::Directory* folder = &root;
   for (std::size_t slash = path.find('/'); slash != std::string_view::npos;
@@ -143,7 +195,17 @@ os::File open_below(const os::Directory& root, std::string_view path) {
     folder = &below;
     path.remove_prefix(slash + 1);
   }
-  return os::File::open_read_at(*folder, std::string(path));
+  return open(*folder, std::string(path));
+}
+
+}  // namespace
+
+os::File open_below(const os::Directory& root, std::string_view path) {
+  return open_last(root, path, os::File::open_read_at);
+}
+
+os::File open_below_to_write(const os::Directory& root, std::string_view path) {
+  return open_last(root, path, os::File::open_read_write_at);
 }
 
 void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,

@@ -15,6 +15,8 @@ Problem problem_of(const Error& error, const std::string& path);
 
 /// Opens the file at `path` below `root`, "a/b/c", part by part; no part may be a symlink.
 os::File open_below(const os::Directory& root, std::string_view path);
+/// The same for reading and writing.
+os::File open_below_to_write(const os::Directory& root, std::string_view path);
 
 /// Compares every block of every file that the folder's `%checksums` names, in parallel, and adds
 /// to `report` what differs. A folder without that file has none. `is_growing`: files may be longer

@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::size_t kDigits = 16;
 
-std::optional<std::uint64_t> parse_digits(std::string_view digits) {
+}  // namespace
+
+std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept {
   std::uint64_t value = 0;
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
@@ -19,8 +21,6 @@ std::optional<std::uint64_t> parse_digits(std::string_view digits) {
   if (!whole || base::hex16(value) != digits) return std::nullopt;
   return value;
 }
-
-}  // namespace
 
 std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept {
   return size_bytes / base::kChecksumBlockBytes +
@@ -33,16 +33,20 @@ std::string blank_checksum_text(std::uint64_t blocks) {
   return text;
 }
 
-std::size_t find_checksums(std::string_view json) noexcept {
+std::size_t find_checksums(std::string_view json, std::string_view member) noexcept {
   // A quote inside a string has a backslash before it, and after one that ends a string comes no
-  // letter: so this is the start of a member.
-  constexpr std::string_view kMember = "\"tenfold_xxh3\":";
-  for (std::size_t at = json.find(kMember); at != std::string_view::npos;
-       at = json.find(kMember, at + 1)) {
-    if (at > 0 && json[at - 1] == '\\') continue;
-    at = json.find_first_not_of(' ', at + kMember.size());
-    if (at == std::string_view::npos || json[at] != '"' || json.size() - at < 1 + kDigits) break;
-    return at + 1;
+  // letter: so a quote, the name, a quote and a colon are the start of a member.
+  for (std::size_t at = json.find(member); at != std::string_view::npos;
+       at = json.find(member, at + 1)) {
+    const std::string_view after = json.substr(at + member.size());
+    if (at == 0 || json[at - 1] != '"' || !after.starts_with("\":")) continue;
+    if (at > 1 && json[at - 2] == '\\') continue;
+    const std::size_t value = json.find_first_not_of(' ', at + member.size() + 2);
+    if (value == std::string_view::npos || json[value] != '"' ||
+        json.size() - value < 1 + kDigits) {
+      break;
+    }
+    return value + 1;
   }
   return std::string_view::npos;
 }
@@ -63,19 +67,10 @@ void fill_checksums(std::string& document, const std::vector<std::uint64_t>& blo
                    base::hex16(hash_with_blank_digits(document, document_digits)));
 }
 
-std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocument& document,
-                                                         VerifyReport& report) {
-  const std::uint64_t expected_size = blank_checksum_text(document.num_blocks).size();
-  if (document.text.size() != expected_size) {
-    report.problems.push_back({document.path, document.member_part,
-                               "does not fit the tensors: expected " +
-                                   std::to_string(expected_size) + " characters, found " +
-                                   std::to_string(document.text.size()) +
-                                   "; another tool may have changed the file"});
-    return std::nullopt;
-  }
-  const std::size_t digits_at = find_checksums(document.bytes);
-  const auto stored = parse_digits(document.text.substr(0, kDigits));
+void check_document_hash(const ChecksummedDocument& document, std::string_view member,
+                         VerifyReport& report) {
+  const std::size_t digits_at = find_checksums(document.bytes, member);
+  const auto stored = parse_hex16(document.text.substr(0, kDigits));
   ++report.num_checksums;
   if (digits_at == std::string::npos || !stored) {
     report.problems.push_back({document.path, document.member_part,
@@ -89,9 +84,23 @@ std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocume
                                    " differs: expected " + base::hex16(*stored) + ", found " +
                                    base::hex16(found) + "; the file is damaged or was changed"});
   }
+}
+
+std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocument& document,
+                                                         VerifyReport& report) {
+  const std::uint64_t expected_size = blank_checksum_text(document.num_blocks).size();
+  if (document.text.size() != expected_size) {
+    report.problems.push_back({document.path, document.member_part,
+                               "does not fit the tensors: expected " +
+                                   std::to_string(expected_size) + " characters, found " +
+                                   std::to_string(document.text.size()) +
+                                   "; another tool may have changed the file"});
+    return std::nullopt;
+  }
+  check_document_hash(document, "tenfold_xxh3", report);
   std::vector<std::uint64_t> blocks;
   for (std::size_t at = kDigits + 1; at < document.text.size(); at += kDigits) {
-    blocks.push_back(parse_digits(document.text.substr(at, kDigits)).value_or(0));
+    blocks.push_back(parse_hex16(document.text.substr(at, kDigits)).value_or(0));
   }
   report.num_checksums += document.num_blocks;
   return blocks;

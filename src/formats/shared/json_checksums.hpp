@@ -23,9 +23,13 @@ std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
 /// The text for that many blocks, all digits zero.
 std::string blank_checksum_text(std::uint64_t blocks);
 
-/// Where the value of the member starts in a JSON text, with room for 16 digits; npos if it has
-/// none.
-std::size_t find_checksums(std::string_view json) noexcept;
+/// Where the value of that member, a text, starts in a JSON text, with room for 16 digits; npos if
+/// it has none.
+std::size_t find_checksums(std::string_view json,
+                           std::string_view member = "tenfold_xxh3") noexcept;
+
+/// The number of 16 hexadecimal digits that are written as base::hex16() does; nothing for others.
+std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept;
 
 /// XXH3 of `text` with the 16 digits at `digits_at` as zeros.
 std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at);
@@ -44,6 +48,11 @@ struct ChecksummedDocument {
   std::string_view text;         ///< the member's value
   std::uint64_t num_blocks = 0;  ///< that its tensors have
 };
+
+/// Compares the document with its checksum, whose digits begin the text of `member`, and adds what
+/// is wrong to the report.
+void check_document_hash(const ChecksummedDocument& document, std::string_view member,
+                         VerifyReport& report);
 
 /// Compares the document with its checksum and adds what is wrong, and the number of checksums, to
 /// the report. The checksums of the blocks, or nothing if the text does not fit the tensors.

@@ -258,20 +258,21 @@ void File::truncate(std::uint64_t size_bytes) {
   change.done();
 }
 
-void File::reserve() {
+bool File::reserve() {
   const std::uint64_t size = size_bytes();
-  if (size == 0) return;
+  if (size == 0) return true;
   AnnouncedChange change([&] {
     Change c = change_of(Change::Kind::truncate, fd());
     c.offset_bytes = size;
     return c;
   });
   const auto length = static_cast<off_t>(size);
-  if (retry_interrupted([&] { return ::fallocate(fd(), 0, 0, length); }) != 0 &&
-      errno != EOPNOTSUPP && errno != ENOSYS) {
+  const bool reserved = retry_interrupted([&] { return ::fallocate(fd(), 0, 0, length); }) == 0;
+  if (!reserved && errno != EOPNOTSUPP && errno != ENOSYS) {
     throw_system_error(errno, display_, "its space cannot be reserved", fd());
   }
   change.done();
+  return reserved;
 }
 
 void File::sync() {

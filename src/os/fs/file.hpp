@@ -93,8 +93,8 @@ class File {
   /// Sets the length; new bytes are a hole.
   void truncate(std::uint64_t size_bytes);
   /// Reserves the space of holes (fallocate), so that writing them through a map does not end the
-  /// process on a full disk. Where the file system cannot, they stay holes.
-  void reserve();
+  /// process on a full disk. False, and they stay holes, where the file system cannot.
+  bool reserve();
   /// On the device when it returns: data and what is needed to find it (fdatasync).
   void sync();
   /// Starts writing back without waiting (sync_file_range); a hint.

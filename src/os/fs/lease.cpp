@@ -96,12 +96,6 @@ bool process_lives(std::uint64_t process, std::uint64_t start_ticks) {
   return is_same && !(state && state->has_ended);
 }
 
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.front() == '\0' ? "unknown" : name.data();
-}
-
 /// What all leases of this process have in common, and the leases that it holds, whose modification
 /// times a thread keeps new.
 class Holder {
@@ -111,12 +105,9 @@ class Holder {
   }
 
   std::string new_text() const {
-    std::uint64_t number = 0;
-    // Never less than asked for, of so few bytes.
-    static_cast<void>(::getrandom(&number, sizeof number, 0));
     return std::string(kMagic) + " " + boot_text() + " " + std::to_string(namespace_) + " " +
            std::to_string(process_) + " " + std::to_string(start_ticks_) + " " +
-           base::hex16(number) + " " + host_;
+           base::hex16(random_number()) + " " + host_;
   }
 
   void add(const std::string& text, int folder, const std::string& name) {

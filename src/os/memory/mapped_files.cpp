@@ -122,4 +122,20 @@ bool is_remote(const File& file) noexcept {
   }
 }
 
+bool loses_shared_pages(const File& file) noexcept {
+  struct statfs status{};
+  if (::fstatfs(file.fd(), &status) != 0) return false;
+  switch (static_cast<std::uint32_t>(status.f_type)) {
+    case 0x00006969:  // NFS
+    case 0x0000517B:  // SMB
+    case 0xFF534D42:  // CIFS
+    case 0xFE534D42:  // SMB2
+    case 0x65735546:  // FUSE
+    case 0x01021997:  // 9p
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace tenfold::os

@@ -24,4 +24,8 @@ std::vector<MappedFile> files_of_mappings(std::span<const std::span<const std::b
 /// to read may come late there, or one piece after the other.
 bool is_remote(const File& file) noexcept;
 
+/// True for a file on a file system where two hosts that write into one page can lose each other's
+/// bytes: NFS, 9p, SMB, FUSE.
+bool loses_shared_pages(const File& file) noexcept;
+
 }  // namespace tenfold::os

@@ -61,7 +61,7 @@ void LeafSums::published() {
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines) {
   std::uint64_t end = 0;
   for (const ChecksumLine& line : lines) {
-    const bool follows = line.offset_bytes == end && end % kChecksumBlockBytes == 0 &&
+    const bool follows = !line.box && line.offset_bytes == end && end % kChecksumBlockBytes == 0 &&
                          line.size_bytes <= kChecksumBlockBytes;
     if (!follows) return std::nullopt;
     end += line.size_bytes;

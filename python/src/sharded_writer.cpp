@@ -1,0 +1,127 @@
+#include <tenfold/sharded_writer.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenfold/read_boxes.hpp>
+
+#include "array_in.hpp"
+#include "call.hpp"
+
+namespace tenfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+/// A torch tensor in main memory.
+Tensor tensor_from(nb::handle object) {
+  std::optional<Tensor> tensor = tensor_of_torch(object);
+  if (!tensor) {
+    throw Error(ErrorCode::invalid_argument,
+                "box: expected a dense torch tensor in main memory, found another object");
+  }
+  return std::move(*tensor);
+}
+
+ShardedWriter make_writer(nb::object path, const NodeHandle& tree, nb::list boxes, bool durable,
+                          bool checksums, bool overwrite, std::uint64_t value_bytes) {
+  std::vector<ShardBox> all;
+  all.reserve(nb::len(boxes));
+  for (nb::handle item : boxes) {
+    const auto fields = nb::cast<nb::tuple>(item);
+    all.push_back({nb::cast<std::size_t>(fields[0]), shape_from(fields[1]), shape_from(fields[2]),
+                   nb::cast<int>(fields[3])});
+  }
+  const Path target = path_from(path);
+  return without_gil([&] {
+    return ShardedWriter(target, tree.node, std::move(all),
+                         {.durable = durable,
+                          .checksums = checksums,
+                          .overwrite = overwrite,
+                          .value_bytes = value_bytes});
+  });
+}
+
+void publish(ShardedWriter& self, const std::vector<std::string>& receipts,
+             const NodeHandle& tree) {
+  without_gil([&] { self.publish(receipts, tree.node); });
+}
+
+void write(ShardWriter& self, std::size_t first, nb::list tensors) {
+  std::vector<Tensor> all;
+  all.reserve(nb::len(tensors));
+  for (nb::handle tensor : tensors) all.push_back(tensor_from(tensor));
+  monitored(nb::none(), [&](Monitor* monitor) { self.write(first, all, monitor); });
+}
+
+/// The tensors of a tree by their number, in the order of Node.leaves().
+class Boxes {
+ public:
+  explicit Boxes(const NodeHandle& handle) {
+    without_gil([&] {
+      handle.node.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
+        if (const auto* leaf = std::get_if<Leaf>(&item)) leaves_.push_back(*leaf);
+      });
+    });
+  }
+
+  /// `reads`: (number of the leaf, offsets, torch tensor to read into).
+  void read(nb::list reads) const {
+    std::vector<BoxRead> boxes;
+    boxes.reserve(nb::len(reads));
+    for (nb::handle item : reads) {
+      const auto fields = nb::cast<nb::tuple>(item);
+      boxes.push_back({leaves_.at(nb::cast<std::size_t>(fields[0])), shape_from(fields[1]),
+                       tensor_from(fields[2])});
+    }
+    monitored(nb::none(), [&](Monitor* monitor) { read_boxes(boxes, 0, monitor); });
+  }
+
+ private:
+  std::vector<Leaf> leaves_;
+};
+
+}  // namespace
+
+void bind_sharded_writer(nb::module_& module) {
+  nb::class_<ShardedWriter>(module, "ShardedWriter",
+                            "The coordinator's part of a save by several processes.")
+      .def(nb::new_(&make_writer), "path"_a, "tree"_a, "boxes"_a, "durable"_a, "checksums"_a,
+           "overwrite"_a, "value_bytes"_a,
+           nb::sig("def __new__(cls, path: object, tree: Node, "
+                   "boxes: list[tuple[int, collections.abc.Sequence[int], "
+                   "collections.abc.Sequence[int], int]], durable: bool, checksums: bool, "
+                   "overwrite: bool, value_bytes: int) -> ShardedWriter"),
+           "`boxes`: (tensor in the order of leaves(), offsets, sizes, rank).")
+      .def(
+          "ticket",
+          [](const ShardedWriter& self, int rank) {
+            return without_gil([&] { return self.ticket(rank); });
+          },
+          "rank"_a)
+      .def("publish", &publish, "receipts"_a, "tree"_a);
+  nb::class_<ShardWriter>(module, "ShardWriter", "One rank's part of a save by several processes.")
+      .def(nb::new_([](const std::string& ticket) {
+             return without_gil([&] { return ShardWriter(ticket); });
+           }),
+           "ticket"_a)
+      .def("__len__", &ShardWriter::num_boxes)
+      .def("write", &write, "first"_a, "tensors"_a,
+           nb::sig("def write(self, first: int, tensors: list[typing.Any]) -> None"))
+      .def("finish", [](ShardWriter& self) { return without_gil([&] { return self.finish(); }); });
+  nb::class_<Boxes>(module, "Boxes", "Reads parts of the tensors of a tree.")
+      .def(nb::init<const NodeHandle&>(), "tree"_a)
+      .def("read", &Boxes::read, "reads"_a,
+           nb::sig("def read(self, reads: list[tuple[int, collections.abc.Sequence[int], "
+                   "typing.Any]]) -> None"),
+           "`reads`: (leaf in the order of leaves(), offsets, tensor to read into).");
+}
+
+}  // namespace tenfold::python

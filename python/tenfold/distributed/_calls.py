@@ -1,0 +1,106 @@
+"""`save` and `load`: torch.distributed.checkpoint with the classes of this package."""
+
+from __future__ import annotations
+
+import torch.distributed.checkpoint as dcp
+
+from tenfold._public import set_module
+from tenfold.distributed._planner import LoadPlanner, SavePlanner
+from tenfold.distributed._reader import StorageReader
+from tenfold.distributed._writer import StorageWriter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from torch.distributed import ProcessGroup
+
+    from tenfold._io.files import PathLike
+
+
+@set_module("tenfold.distributed")
+def save(
+    state_dict: dict[str, Any],
+    path: PathLike,
+    *,
+    layout: str = "plain",
+    durable: bool = True,
+    checksums: bool = True,
+    overwrite: bool = True,
+    process_group: ProcessGroup | None = None,
+    no_dist: bool = False,
+) -> None:
+    """Saves a state that is spread over ranks as one file or folder; all ranks call it.
+
+    ``dcp.save`` with a `StorageWriter` and a `SavePlanner`.
+
+    Args:
+        state_dict: Nested dicts, lists and tuples of tensors, DTensors, plain values and what has
+            ``state_dict()``.
+        path: A name that ends in ``.safetensors``, or a folder. What is there is replaced when the
+            new one is whole.
+        layout: ``"plain"``, the only one.
+        durable: Return only when the data is on the device.
+        checksums: Store checksums, which `tenfold.verify` compares.
+        overwrite: If false, an existing `path` is an error.
+        process_group: The ranks. None: all.
+        no_dist: This process alone.
+
+    Raises:
+        ValueError: For another layout.
+        CheckpointException: If a rank failed (a BaseException of torch). `path` is as it was.
+
+    Example:
+        >>> import tenfold.distributed
+        >>> state = {"model": model.state_dict(), "step": 7}
+        >>> tenfold.distributed.save(state, "run/state.safetensors", no_dist=True)
+    """
+    writer = StorageWriter(
+        path, layout=layout, durable=durable, checksums=checksums, overwrite=overwrite
+    )
+    dcp.save(
+        state_dict,
+        storage_writer=writer,
+        planner=SavePlanner(),
+        process_group=process_group,
+        no_dist=no_dist,
+    )
+
+
+@set_module("tenfold.distributed")
+def load(
+    state_dict: dict[str, Any],
+    path: PathLike,
+    *,
+    verify: bool = False,
+    strict: bool = True,
+    process_group: ProcessGroup | None = None,
+    no_dist: bool = False,
+) -> None:
+    """Loads a state in place, of any sharding, from any file or folder; all ranks call it.
+
+    ``dcp.load`` with a `StorageReader`.
+
+    Args:
+        state_dict: As `save` takes it. Its tensors are filled, its values replaced.
+        path: What `tenfold.open` reads; on how many ranks it was saved does not matter.
+        verify: Compare the checksums of what is loaded before it is read.
+        strict: If false, entries of `state_dict` that the checkpoint lacks stay as they are.
+        process_group: The ranks. None: all.
+        no_dist: This process alone.
+
+    Raises:
+        CheckpointException: If a rank failed (a BaseException of torch).
+
+    Example:
+        >>> import tenfold.distributed
+        >>> state = model.state_dict()
+        >>> tenfold.distributed.load(state, "model.safetensors", no_dist=True)
+    """
+    dcp.load(
+        state_dict,
+        storage_reader=StorageReader(path, verify=verify),
+        planner=LoadPlanner(allow_partial_load=not strict),
+        process_group=process_group,
+        no_dist=no_dist,
+    )

@@ -1,0 +1,328 @@
+"""`StorageWriter`: a state of many ranks as one file or folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import uuid
+
+import torch
+from torch.distributed.checkpoint.metadata import MetadataIndex, StorageMeta
+from torch.distributed.checkpoint.planner import WriteItemType
+from torch.distributed.checkpoint.storage import StorageWriter as _StorageWriter
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop.objects import Opaque
+from tenfold._io.files import load
+from tenfold._options import boolean
+from tenfold._public import set_module
+from tenfold.distributed._planner import SavePlanner, ValueBytes
+from tenfold.distributed._tree import CONTAINER, nest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from torch.distributed.checkpoint.metadata import Metadata
+    from torch.distributed.checkpoint.planner import SavePlan, WriteItem
+    from torch.distributed.checkpoint.planner import SavePlanner as AnySavePlanner
+
+    from tenfold._io.files import PathLike
+
+LAYOUTS = ("plain",)
+# Tensors are handed to the engine in batches: of so many at most, and of so many bytes.
+_BATCH_TENSORS = 1024
+_BATCH_BYTES = 256 << 20
+# Room in the header for a value that is not known when files are laid out: most are numbers. What
+# does not fit costs one copy of the file.
+_VALUE_BYTES = 256
+
+
+def check_layout(layout: str) -> str:
+    """A layout that this version writes.
+
+    Raises:
+        ValueError: For any other.
+    """
+    if layout not in LAYOUTS:
+        names = ", ".join(repr(name) for name in LAYOUTS)
+        raise ValueError(f"layout: expected one of {names}, found {layout!r}")
+    return layout
+
+
+class _Save:
+    """A save that a thread of the coordinator is at."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.writer: _core.ShardedWriter | None = None
+        self.leaves: list[tuple[tuple[str | int, ...], Any]] = []
+        self.containers: dict[Any, Any] = {}
+        self.value_names: dict[str, int] = {}
+        self.rank = 0
+
+
+@set_module("tenfold.distributed")
+class StorageWriter(_StorageWriter):
+    """For ``dcp.save`` and ``dcp.async_save``: all ranks write one plain checkpoint together.
+
+    Every rank writes its shards into one ``.safetensors`` file, or one folder of memory-mapped
+    files, that the coordinator has laid out beside `path` with its space taken. When all have
+    written, checksummed and synced theirs, it goes to `path` by one rename: there is the old
+    version or the new one at any moment, whichever rank dies or runs out of space. What a failed
+    save leaves is removed by the next one.
+
+    The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
+    and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
+    `StorageReader` loads it into any sharding. Plain values are kept as JSON; nothing is pickled.
+
+    Args:
+        path: A name that ends in ``.safetensors``, or a folder. None: ``checkpoint_id`` of
+            ``dcp.save`` says where.
+        layout: ``"plain"``, the only one.
+        durable: Return only when the data is on the device.
+        checksums: Store checksums, which `verify` and `StorageReader` compare.
+        overwrite: If false, an existing `path` is an error.
+
+    Raises:
+        ValueError: For another layout. ``dcp.save`` raises CheckpointException, which is a
+            BaseException, with the errors of all ranks; among them are ValueError where shards
+            overlap or leave a part of a tensor out, UnsupportedError naming what cannot be stored,
+            and OSError.
+
+    Example:
+        >>> import torch.distributed.checkpoint as dcp
+        >>> from tenfold.distributed import StorageWriter
+        >>> writer = StorageWriter("run/model.safetensors")
+        >>> metadata = dcp.save(model.state_dict(), storage_writer=writer, no_dist=True)
+    """
+
+    def __init__(
+        self,
+        path: PathLike | None = None,
+        *,
+        layout: str = "plain",
+        durable: bool = True,
+        checksums: bool = True,
+        overwrite: bool = True,
+    ) -> None:
+        self.layout = check_layout(layout)
+        self.path = None if path is None else os.fspath(path)
+        self.durable = boolean("storage writer: durable", durable)
+        self.checksums = boolean("storage writer: checksums", checksums)
+        self.overwrite = boolean("storage writer: overwrite", overwrite)
+        self._saves: dict[int, _Save] = {}  # by thread: an asynchronous save may be under way
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A process that saves in the background gets what was asked for, not what is under way.
+        return {**self.__dict__, "_saves": {}}
+
+    @property
+    def checkpoint_id(self) -> Any:
+        """Where the checkpoint goes."""
+        return self.path
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """True for a path."""
+        return isinstance(checkpoint_id, (str, os.PathLike)) and "://" not in os.fspath(
+            checkpoint_id
+        )
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Begins a save; what a failed one of this thread left is removed."""
+        if checkpoint_id is not None:
+            self.path = os.fspath(checkpoint_id)
+        if self.path is None:
+            raise ValueError("storage writer: expected a path, or a checkpoint_id, found none")
+        alive = {thread.ident for thread in threading.enumerate()}
+        current = threading.get_ident()
+        for ident in [i for i in self._saves if i == current or i not in alive]:
+            del self._saves[ident]
+        self._saves[current] = _Save(os.fsdecode(self.path))
+
+    def storage_meta(self) -> StorageMeta | None:
+        """What the planner is told of the storage."""
+        return StorageMeta(checkpoint_id=self.path, save_id=str(uuid.uuid4()))
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """Called on every rank before plans are made."""
+        if not kwargs.get("use_collectives", True):
+            raise ValueError(
+                "use_collectives: expected True, found False: without them no rank knows when all "
+                "have written, and nothing could be published at once"
+            )
+        self._save().rank = kwargs.get("rank", 0)
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        """Called on every rank."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Called on the coordinator: lays the files out and gives each rank its places."""
+        save = self._save()
+        if not all(plan.usable for plan in plans):
+            raise ValueError(_CACHING)
+        items: dict[str, WriteItem] = {}
+        paths: dict[Any, Any] = {}
+        for plan in plans:
+            for key, said in (plan.planner_data or {}).items():
+                paths.setdefault(key, said)
+            for item in plan.items:
+                items.setdefault(item.index.fqn, item)
+        save.containers = {key: said for key, said in paths.items() if _is_container(key)}
+        for name, item in items.items():
+            path = paths.get(name, (name,))
+            if item.type == WriteItemType.BYTE_IO:
+                save.value_names[name] = len(save.leaves)
+                save.leaves.append((path, None))
+            else:
+                data = item.tensor_data
+                assert data is not None
+                save.leaves.append(
+                    (path, torch.empty((), dtype=data.properties.dtype).expand(data.size))
+                )
+        tree = _core.tree(nest(save.leaves, save.containers), save.path)
+        numbers = {keys: number for number, (keys, *_) in enumerate(tree.leaves())}
+        of_name = {
+            name: numbers[tuple(map(str, paths.get(name, (name,))))]
+            for name, item in items.items()
+            if item.type != WriteItemType.BYTE_IO
+        }
+        boxes = [
+            (
+                of_name[item.index.fqn],
+                item.tensor_data.chunk.offsets,
+                item.tensor_data.chunk.sizes,
+                rank,
+            )
+            for rank, plan in enumerate(plans)
+            for item in plan.items
+            if item.tensor_data is not None
+        ]
+        save.writer = _core.ShardedWriter(
+            save.path,
+            tree,
+            boxes,
+            durable=self.durable,
+            checksums=self.checksums,
+            overwrite=self.overwrite,
+            value_bytes=_VALUE_BYTES * len(save.value_names),
+        )
+        return [
+            dataclasses.replace(plan, storage_data=save.writer.ticket(rank))
+            for rank, plan in enumerate(plans)
+        ]
+
+    def write_data(self, plan: SavePlan, planner: AnySavePlanner) -> Future[list[WriteResult]]:
+        """Called on every rank: writes its shards where the plan says."""
+        if getattr(planner, "_enable_plan_caching", False) and not isinstance(planner, SavePlanner):
+            raise ValueError(_CACHING)
+        part = _core.ShardWriter(plan.storage_data)
+        values: dict[str, Any] = {}
+        batch: list[torch.Tensor] = []
+        batch_bytes = written = size_bytes = 0
+        for item in plan.items:
+            data = planner.resolve_data(item)
+            if item.type == WriteItemType.BYTE_IO:
+                values[item.index.fqn] = _value_of(item.index.fqn, data)
+                continue
+            assert isinstance(data, torch.Tensor)
+            batch.append(_in_memory(data))
+            size_bytes += data.nbytes
+            batch_bytes += data.nbytes
+            if len(batch) == _BATCH_TENSORS or batch_bytes >= _BATCH_BYTES:
+                part.write(written, batch)
+                written += len(batch)
+                batch, batch_bytes = [], 0
+        part.write(written, batch)
+        result = WriteResult(MetadataIndex(""), size_bytes, (part.finish(), values))
+        future: Future[list[WriteResult]] = Future()
+        future.set_result([result])
+        return future
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Called on the coordinator when all ranks have written: publishes the checkpoint."""
+        save = self._save()
+        writer = save.writer
+        if writer is None:
+            raise ValueError("storage writer: expected a save that was planned, found none")
+        receipts = []
+        missing = set(save.value_names)
+        for of_rank in results:
+            for result in of_rank:
+                receipt, values = result.storage_data
+                receipts.append(receipt)
+                for name, value in values.items():
+                    if name in missing:
+                        missing.remove(name)
+                        number = save.value_names[name]
+                        save.leaves[number] = (save.leaves[number][0], value)
+        if missing:
+            name = min(missing)
+            raise ValueError(f"{save.path}: value {name!r}: expected it from a rank, found none")
+        writer.publish(receipts, _core.tree(nest(save.leaves, save.containers), save.path))
+        del self._saves[threading.get_ident()]
+
+    def _save(self) -> _Save:
+        save = self._saves.get(threading.get_ident())
+        if save is None:
+            self.reset()
+            save = self._saves[threading.get_ident()]
+        return save
+
+
+_CACHING = (
+    "plan caching: expected planner=tenfold.distributed.SavePlanner(enable_plan_caching=True), "
+    "found DefaultSavePlanner, whose cached plans hold the places of an earlier save"
+)
+
+
+def _is_container(key: Any) -> bool:
+    return isinstance(key, tuple) and bool(key) and key[0] == CONTAINER
+
+
+def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """A plain dense tensor in main memory, itself if it is one."""
+    if type(tensor) is torch.Tensor and tensor.device.type == "cpu":
+        return tensor.detach().resolve_conj().resolve_neg()
+    return tensor.detach().cpu().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
+
+
+def _value_of(name: str, data: Any) -> Any:
+    """The plain value that a planner saves; it makes a pickle of it, which is not executed here."""
+    if isinstance(data, ValueBytes):
+        value = data.value
+    else:
+        descriptor = os.memfd_create("value")
+        try:
+            with os.fdopen(os.dup(descriptor), "wb") as file:
+                file.write(data.getbuffer())
+            value = load(
+                f"/proc/self/fd/{descriptor}", format="pt", framework="torch", allow_opaque=True
+            )
+        finally:
+            os.close(descriptor)
+    try:
+        tree = _core.tree({"value": value}, "")
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{name!r}: {error}") from None
+    if tree.leaves() or _has_opaque(value):
+        raise UnsupportedError(
+            f"{name!r}: it cannot be stored: expected a value of None, bool, int, float, str and "
+            f"lists and dicts of them, found {type(value).__name__} with tensors or other objects "
+            "in it; tenfold.distributed.SavePlanner saves tuples with tensors"
+        )
+    return value
+
+
+def _has_opaque(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_opaque(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_has_opaque(item) for item in value)
+    return isinstance(value, Opaque)

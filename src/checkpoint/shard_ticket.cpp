@@ -1,0 +1,250 @@
+#include "checkpoint/shard_ticket.hpp"
+
+#include <charconv>
+#include <limits>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/value.hpp>
+
+#include "base/base64.hpp"
+#include "base/hash/checksum.hpp"
+#include "codecs/json/json.hpp"
+#include "formats/shared/json_checksums.hpp"
+#include "os/process.hpp"
+
+namespace tenfold::checkpoint {
+namespace {
+
+namespace formats = detail::formats;
+
+constexpr std::string_view kTicketMember = "tenfold_ticket";
+constexpr std::int64_t kTicketVersion = 1;
+constexpr std::string_view kReceiptWord = "tenfold_receipt";
+constexpr std::size_t kSumDigits = 16;
+
+[[noreturn]] void refuse_ticket() {
+  throw Error(ErrorCode::invalid_argument,
+              "ticket: expected the text that ShardedWriter::ticket() gives, found something else");
+}
+
+void write_numbers(codecs::JsonWriter& json, const Shape& numbers) {
+  json.begin_array();
+  for (const std::int64_t number : numbers) json.integer(number);
+  json.end_array();
+}
+
+void member(codecs::JsonWriter& json, std::string_view key, std::string_view text) {
+  json.key(key);
+  json.string(text);
+}
+
+void member(codecs::JsonWriter& json, std::string_view key, bool value) {
+  json.key(key);
+  json.boolean(value);
+}
+
+template <class T>
+const T& as(const Value& value) {
+  const T* found = value.get_if<T>();
+  if (found == nullptr) refuse_ticket();
+  return *found;
+}
+
+const Value& member(const Value::Object& object, std::string_view key) {
+  const Value* found = object.find(key);
+  if (found == nullptr) refuse_ticket();
+  return *found;
+}
+
+const std::vector<Value>& items(const Value& value, std::size_t count = 0) {
+  const auto& list = as<Value::List>(value).items;
+  if (count != 0 && list.size() != count) refuse_ticket();
+  return list;
+}
+
+Shape lengths(const Value& value) {
+  Shape shape;
+  for (const Value& item : items(value)) {
+    shape.push_back(as<std::int64_t>(item));
+    if (shape.back() < 0) refuse_ticket();
+  }
+  return shape;
+}
+
+std::uint64_t count(const Value& value) {
+  const std::int64_t number = as<std::int64_t>(value);
+  if (number < 0) refuse_ticket();
+  return static_cast<std::uint64_t>(number);
+}
+
+std::size_t number_below(const Value& value, std::size_t limit) {
+  const std::uint64_t number = count(value);
+  if (number >= limit) refuse_ticket();
+  return static_cast<std::size_t>(number);
+}
+
+std::string from_base64(const Value& value) {
+  auto bytes = base::from_base64(as<std::string>(value));
+  if (!bytes) refuse_ticket();
+  return std::move(*bytes);
+}
+
+bool lies_inside(const formats::Box& box, const Shape& shape) {
+  if (box.offsets.size() != shape.size() || box.sizes.size() != shape.size()) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (box.offsets[d] > shape[d] || box.sizes[d] > shape[d] - box.offsets[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string ShardTicket::to_text() const {
+  codecs::JsonWriter json(codecs::JsonStyle::utf8_compact);
+  json.begin_object();
+  json.key(kTicketMember);
+  json.integer(kTicketVersion);
+  member(json, "id", id);
+  member(json, "boot", boot);
+  member(json, "host", base::base64(host));
+  // A path need not be UTF-8.
+  member(json, "staging", base::base64(staging));
+  member(json, "is_folder", is_folder);
+  member(json, "durable", durable);
+  member(json, "checksums", checksums);
+  json.key("rank");
+  json.integer(rank);
+  json.key("files");
+  json.begin_array();
+  for (const StagedFile& file : files) {
+    json.begin_array();
+    json.string(base::base64(file.path));
+    json.boolean(file.is_reserved);
+    json.end_array();
+  }
+  json.end_array();
+  json.key("tensors");
+  json.begin_array();
+  for (const TensorPlace& place : tensors) {
+    json.begin_array();
+    json.string(place.key);
+    json.string(name(place.dtype));
+    write_numbers(json, place.shape);
+    json.integer(static_cast<std::int64_t>(place.file));
+    json.integer(static_cast<std::int64_t>(place.offset_bytes));
+    json.end_array();
+  }
+  json.end_array();
+  json.key("boxes");
+  json.begin_array();
+  for (const Box& box : boxes) {
+    json.begin_array();
+    json.integer(static_cast<std::int64_t>(box.tensor));
+    json.boolean(box.is_written);
+    write_numbers(json, box.box.offsets);
+    write_numbers(json, box.box.sizes);
+    json.end_array();
+  }
+  json.end_array();
+  json.end_object();
+  return json.take();
+}
+
+ShardTicket ShardTicket::parse(std::string_view text) {
+  Value document;
+  try {
+    document = from_json(text, "ticket");
+  } catch (const Error&) {
+    refuse_ticket();
+  }
+  const auto& object = as<Value::Object>(document);
+  if (as<std::int64_t>(member(object, kTicketMember)) != kTicketVersion) refuse_ticket();
+  ShardTicket ticket;
+  ticket.id = as<std::string>(member(object, "id"));
+  ticket.boot = as<std::string>(member(object, "boot"));
+  ticket.host = from_base64(member(object, "host"));
+  ticket.staging = from_base64(member(object, "staging"));
+  ticket.is_folder = as<bool>(member(object, "is_folder"));
+  ticket.durable = as<bool>(member(object, "durable"));
+  ticket.checksums = as<bool>(member(object, "checksums"));
+  ticket.rank =
+      static_cast<int>(number_below(member(object, "rank"), std::numeric_limits<int>::max()));
+  for (const Value& file : items(member(object, "files"))) {
+    const auto& fields = items(file, 2);
+    ticket.files.push_back({from_base64(fields[0]), as<bool>(fields[1])});
+    for (const std::filesystem::path& part : Path(ticket.files.back().path)) {
+      if (part == ".." || part == "/") refuse_ticket();
+    }
+  }
+  for (const Value& tensor : items(member(object, "tensors"))) {
+    const auto& fields = items(tensor, 5);
+    const auto dtype = dtype_from_name(as<std::string>(fields[1]));
+    if (!dtype) refuse_ticket();
+    TensorPlace place{as<std::string>(fields[0]), *dtype, lengths(fields[2]), 0, count(fields[4])};
+    // A tensor without elements has no file.
+    place.file = static_cast<std::size_t>(count(fields[3]));
+    ticket.tensors.push_back(std::move(place));
+  }
+  for (const Value& value : items(member(object, "boxes"))) {
+    const auto& fields = items(value, 4);
+    Box box{number_below(fields[0], ticket.tensors.size()),
+            as<bool>(fields[1]),
+            {lengths(fields[2]), lengths(fields[3])}};
+    const TensorPlace& place = ticket.tensors[box.tensor];
+    if (!lies_inside(box.box, place.shape)) refuse_ticket();
+    const auto whole = formats::byte_box(place.shape, itemsize(place.dtype), box.box);
+    if (whole && place.file >= ticket.files.size()) refuse_ticket();
+    // One with bytes that byte_box() does not take is of a tensor beyond 63 bits.
+    if (!whole && numel_of(box.box.sizes) != 0) refuse_ticket();
+    ticket.boxes.push_back(std::move(box));
+  }
+  return ticket;
+}
+
+std::string ShardReceipt::to_text() const {
+  std::string text = std::string(kReceiptWord) + " " + id + " " + std::to_string(rank) + " " +
+                     std::to_string(num_boxes) + " ";
+  text.reserve(text.size() + checksums.size() * kSumDigits);
+  for (const std::uint64_t checksum : checksums) text += base::hex16(checksum);
+  return text;
+}
+
+std::optional<ShardReceipt> ShardReceipt::parse(std::string_view text) {
+  const auto take_word = [&] {
+    const std::size_t blank = text.find(' ');
+    const std::string_view word = text.substr(0, blank);
+    text.remove_prefix(blank == std::string_view::npos ? text.size() : blank + 1);
+    return word;
+  };
+  const auto take_number = [&](auto& number) {
+    const std::string_view word = take_word();
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    return error == std::errc() && end == word.data() + word.size();
+  };
+  ShardReceipt receipt;
+  if (take_word() != kReceiptWord) return std::nullopt;
+  receipt.id = take_word();
+  if (!take_number(receipt.rank) || !take_number(receipt.num_boxes)) return std::nullopt;
+  if (text.size() % kSumDigits != 0) return std::nullopt;
+  for (std::size_t at = 0; at < text.size(); at += kSumDigits) {
+    const auto checksum = formats::parse_hex16(text.substr(at, kSumDigits));
+    if (!checksum) return std::nullopt;
+    receipt.checksums.push_back(*checksum);
+  }
+  return receipt;
+}
+
+std::string marker_text(const std::string& id) { return "tenfold staging " + id + "\n"; }
+
+std::string boot_text() {
+  std::string text;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  for (const std::byte byte : os::boot_id()) {
+    text += kDigits[std::to_integer<std::size_t>(byte) >> 4U];
+    text += kDigits[std::to_integer<std::size_t>(byte) & 15U];
+  }
+  return text;
+}
+
+}  // namespace tenfold::checkpoint

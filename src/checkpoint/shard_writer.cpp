@@ -1,0 +1,274 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/sharded_writer.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "checkpoint/shard_ticket.hpp"
+#include "core/tensor/leaf_bytes.hpp"
+#include "formats/shared/boxes.hpp"
+#include "formats/shared/folder_verify.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/directory.hpp"
+#include "os/memory/mapped_files.hpp"
+#include "os/memory/mapping.hpp"
+#include "os/process.hpp"
+
+namespace tenfold {
+namespace {
+
+using checkpoint::ShardReceipt;
+using checkpoint::ShardTicket;
+using checkpoint::TensorPlace;
+using detail::formats::Box;
+using detail::formats::BoxRuns;
+using detail::formats::ByteBox;
+
+/// Shorter runs are copied into a mapping of the file: a call for each would cost more.
+constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
+/// Hashed, then written: the second pass finds the piece in the cache.
+constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
+/// After as many bytes the device is asked to begin.
+constexpr std::uint64_t kWritebackBytes = std::uint64_t{64} << 20;
+
+/// The part of a rank's tensor that is one box with a checksum.
+Tensor view_of(const Tensor& tensor, const Box& whole, const Box& part) {
+  std::uint64_t offset = tensor.offset_bytes();
+  for (std::size_t d = 0; d < part.offsets.size(); ++d) {
+    offset += static_cast<std::uint64_t>(part.offsets[d] - whole.offsets[d]) *
+              static_cast<std::uint64_t>(tensor.strides()[d]) * tensor.itemsize();
+  }
+  return {tensor.dtype(), part.sizes, tensor.strides(), tensor.buffer(), offset};
+}
+
+}  // namespace
+
+class ShardWriter::State {
+ public:
+  explicit State(std::string_view text)
+      : ticket_(ShardTicket::parse(text)),
+        sums_(ticket_.boxes.size()),
+        is_written_(ticket_.boxes.size(), false) {
+    open_staging();
+  }
+
+  std::size_t num_boxes() const noexcept { return ticket_.boxes.size(); }
+
+  void write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor) {
+    std::uint64_t total_bytes = 0;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      require_fitting(first, i, tensors[i]);
+      total_bytes += tensors[i].nbytes();
+    }
+    detail::formats::Progress progress(monitor, total_bytes, "save");
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      write_box(first + i, tensors[i], progress);
+      is_written_[first + i] = true;
+    }
+    progress.finish();
+  }
+
+  std::string finish() {
+    ShardReceipt receipt{ticket_.id, ticket_.rank, ticket_.boxes.size(), {}};
+    for (std::size_t i = 0; i < ticket_.boxes.size(); ++i) {
+      if (!is_written_[i] && ticket_.boxes[i].is_written) {
+        throw Error(ErrorCode::invalid_argument,
+                    ticket_.staging + ": tensor " + place(i).key + ": box " + std::to_string(i) +
+                        " of rank " + std::to_string(ticket_.rank) +
+                        ": expected it to be written, found it missing");
+      }
+      receipt.checksums.insert(receipt.checksums.end(), sums_[i].begin(), sums_[i].end());
+    }
+    close_files();
+    return receipt.to_text();
+  }
+
+ private:
+  const TensorPlace& place(std::size_t box) const {
+    return ticket_.tensors[ticket_.boxes[box].tensor];
+  }
+
+  [[noreturn]] void refuse_staging(const std::string& found) const {
+    throw Error::io(ENOENT, ticket_.staging,
+                    ticket_.staging + ": rank " + std::to_string(ticket_.rank) + " on host " +
+                        base::quote(os::host_name()) +
+                        ": expected the files of the save that the coordinator on host " +
+                        base::quote(ticket_.host) + " has begun, found " + found +
+                        "; all ranks must see one folder, and a save is written once");
+  }
+
+  /// Opens what the coordinator made and looks for its marker.
+  void open_staging() {
+    const std::string expected = checkpoint::marker_text(ticket_.id);
+    std::string found(expected.size(), '\0');
+    std::size_t size = 0;
+    try {
+      if (ticket_.is_folder) {
+        folder_ = os::Directory::open(ticket_.staging);
+        const os::File marker =
+            os::File::open_read_at(folder_, std::string(checkpoint::kStagingMarker));
+        size = marker.read_some_at(0, std::as_writable_bytes(std::span(found)));
+        require_coherent(marker);
+      } else {
+        os::File file = os::File::open_read_write(ticket_.staging);
+        size = file.read_some_at(0, std::as_writable_bytes(std::span(found)));
+        require_coherent(file);
+        if (!ticket_.files.empty()) files_.emplace(0, std::move(file));
+      }
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::file_not_found) throw;
+      refuse_staging("none");
+    }
+    if (found.substr(0, size) != expected) refuse_staging("those of another one");
+  }
+
+  void require_coherent(const os::File& file) const {
+    if (ticket_.boot == checkpoint::boot_text() || !os::loses_shared_pages(file)) return;
+    throw Error(ErrorCode::unsupported,
+                ticket_.staging +
+                    ": file system: expected one that several hosts can write one file on (Lustre, "
+                    "GPFS, Weka, or one host), found NFS, 9p, SMB or FUSE, where they can lose "
+                    "each other's bytes");
+  }
+
+  void require_fitting(std::size_t first, std::size_t i, const Tensor& tensor) const {
+    if (first > num_boxes() || i >= num_boxes() - first) {
+      throw Error(ErrorCode::invalid_argument,
+                  ticket_.staging + ": rank " + std::to_string(ticket_.rank) + ": expected " +
+                      std::to_string(num_boxes()) + " boxes, found more");
+    }
+    const TensorPlace& place = this->place(first + i);
+    const Box& box = ticket_.boxes[first + i].box;
+    const auto fail = [&](const std::string& what) {
+      throw Error(ErrorCode::invalid_argument,
+                  ticket_.staging + ": tensor " + place.key + ": box " + std::to_string(first + i) +
+                      " of rank " + std::to_string(ticket_.rank) + ": " + what);
+    };
+    if (tensor.dtype() != place.dtype || tensor.shape() != box.sizes) {
+      fail("expected " + std::string(name(place.dtype)) + " of shape " +
+           base::list_text(box.sizes) + ", found " + std::string(name(tensor.dtype())) + " of " +
+           base::list_text(tensor.shape()));
+    }
+    if (is_written_[first + i]) fail("expected it to be written once, found it written before");
+  }
+
+  void write_box(std::size_t number, const Tensor& tensor, detail::formats::Progress& progress) {
+    const ShardTicket::Box& box = ticket_.boxes[number];
+    progress.poll();
+    sums_[number].clear();  // of an attempt that failed
+    if (!box.is_written || tensor.numel() == 0) return;
+    const TensorPlace& place = this->place(number);
+    os::File& file = file_of(place.file);
+    for (const Box& part :
+         detail::formats::split_box(place.shape, itemsize(place.dtype), box.box)) {
+      const auto bytes = detail::formats::byte_box(place.shape, itemsize(place.dtype), part);
+      const std::uint64_t sum = write_part(file, place, *bytes, view_of(tensor, box.box, part));
+      if (ticket_.checksums) sums_[number].push_back(sum);
+      progress.add(bytes->volume());
+      progress.poll();
+      unsynced_bytes_ += bytes->volume();
+      if (ticket_.durable && unsynced_bytes_ >= kWritebackBytes) {
+        file.start_writeback();
+        unsynced_bytes_ = 0;
+      }
+    }
+  }
+
+  /// Writes a part and returns its checksum.
+  std::uint64_t write_part(os::File& file, const TensorPlace& place, const ByteBox& box,
+                           const Tensor& tensor) {
+    const Leaf leaf(tensor);
+    std::uint64_t whole = 0;
+    std::optional<base::Xxh3Stream> stream;
+    const auto hash = [&](std::span<const std::byte> piece) {
+      if (!ticket_.checksums) return;
+      if (piece.size() == box.volume()) {
+        whole = base::xxh3(piece);
+        return;
+      }
+      if (!stream) stream.emplace();
+      stream->update(piece);
+    };
+    // A hole of the file must not be written through a mapping: a full disk would end the process.
+    const bool is_mapped = !box.is_contiguous() && box.sizes.back() < kCalledRunBytes &&
+                           ticket_.files[place.file].is_reserved;
+    Buffer mapping;
+    if (is_mapped) {
+      mapping = os::map_file(file, place.offset_bytes + box.begin(), box.end() - box.begin(),
+                             os::MapKind::shared_write);
+    }
+    BoxRuns runs(box);
+    std::uint64_t left = runs.size_bytes();
+    for_each_piece(leaf, 0, box.volume(), scratch(), [&](std::span<const std::byte> piece) {
+      hash(piece);
+      while (!piece.empty()) {
+        const auto some =
+            piece.first(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), left)));
+        const std::uint64_t at = runs.begin() + (runs.size_bytes() - left);
+        if (is_mapped) {
+          std::memcpy(mapping.data() + (at - box.begin()), some.data(), some.size());
+        } else {
+          file.write_at(place.offset_bytes + at, some);
+        }
+        piece = piece.subspan(some.size());
+        left -= some.size();
+        if (left > 0) continue;
+        runs.next();
+        left = runs.size_bytes();
+      }
+    });
+    return stream ? stream->digest() : whole;
+  }
+
+  std::span<std::byte> scratch() {
+    if (scratch_.empty()) scratch_.resize(kShardPieceBytes);
+    return scratch_;
+  }
+
+  os::File& file_of(std::size_t number) {
+    const auto found = files_.find(number);
+    if (found != files_.end()) return found->second;
+    if (files_.size() >= os::num_files_to_keep_open()) close_files();
+    os::File file = detail::formats::open_below_to_write(folder_, ticket_.files[number].path);
+    return files_.emplace(number, std::move(file)).first->second;
+  }
+
+  /// A file is synced by the descriptor that wrote it: the kernel reports an error of writing back
+  /// to those that were open when it happened.
+  void close_files() {
+    for (auto& [number, file] : files_) {
+      if (ticket_.durable) file.sync();
+      file.close_written();
+    }
+    files_.clear();
+  }
+
+  ShardTicket ticket_;
+  os::Directory folder_;
+  std::map<std::size_t, os::File> files_;  ///< open
+  std::vector<std::vector<std::uint64_t>> sums_;
+  std::vector<bool> is_written_;
+  std::vector<std::byte> scratch_;
+  std::uint64_t unsynced_bytes_ = 0;
+};
+
+ShardWriter::ShardWriter(std::string_view ticket) : state_(std::make_unique<State>(ticket)) {}
+ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;
+ShardWriter& ShardWriter::operator=(ShardWriter&&) noexcept = default;
+ShardWriter::~ShardWriter() = default;
+
+std::size_t ShardWriter::num_boxes() const noexcept { return state_->num_boxes(); }
+
+void ShardWriter::write(std::size_t first, std::span<const Tensor> tensors, Monitor* monitor) {
+  state_->write(first, tensors, monitor);
+}
+
+std::string ShardWriter::finish() { return state_->finish(); }
+
+}  // namespace tenfold

@@ -1,0 +1,300 @@
+#include <tenfold/sharded_writer.hpp>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "checkpoint/shard_ticket.hpp"
+#include "checkpoint/sharded_layout.hpp"
+#include "formats/shared/boxes.hpp"
+#include "os/process.hpp"
+
+namespace tenfold {
+namespace {
+
+using checkpoint::ShardReceipt;
+using checkpoint::ShardTicket;
+using checkpoint::SummedBox;
+using checkpoint::TensorPlace;
+using detail::formats::Box;
+
+/// A box that somebody writes, or that is the same as another one.
+struct PlannedShard {
+  ShardBox shard;
+  bool is_written = true;
+  std::vector<SummedBox> parts;
+};
+
+std::string text_of(const ShardBox& shard) {
+  return base::list_text(shard.offsets) + " + " + base::list_text(shard.sizes) + " of rank " +
+         std::to_string(shard.rank);
+}
+
+bool has_elements(const ShardBox& shard) {
+  return std::ranges::find(shard.sizes, 0) == shard.sizes.end();
+}
+
+/// Finds out whether the boxes of one tensor hold each of its elements once.
+class Cover {
+ public:
+  Cover(const std::string& path, const std::string& key, const Shape& shape)
+      : where_(path + ": tensor " + key + ": "), shape_(shape) {}
+
+  void add(PlannedShard& planned) {
+    const ShardBox& shard = planned.shard;
+    bool fits = shard.offsets.size() == shape_.size() && shard.sizes.size() == shape_.size();
+    for (std::size_t d = 0; fits && d < shape_.size(); ++d) {
+      fits = shard.offsets[d] >= 0 && shard.sizes[d] >= 0 && shard.offsets[d] <= shape_[d] &&
+             shard.sizes[d] <= shape_[d] - shard.offsets[d];
+    }
+    if (!fits) {
+      fail("a box lies outside of it: expected one within " + base::list_text(shape_) + ", found " +
+           text_of(shard));
+    }
+    if (has_elements(shard)) shards_.push_back(&planned);
+  }
+
+  void finish() {
+    // Of equal boxes the first that was given is written.
+    std::ranges::stable_sort(shards_, {}, [](const PlannedShard* planned) {
+      return std::pair(planned->shard.offsets, planned->shard.sizes);
+    });
+    const auto equal = [](const PlannedShard* a, const PlannedShard* b) {
+      return a->shard.offsets == b->shard.offsets && a->shard.sizes == b->shard.sizes;
+    };
+    for (std::size_t i = 1; i < shards_.size(); ++i) {
+      if (equal(shards_[i - 1], shards_[i])) shards_[i]->is_written = false;
+    }
+    std::erase_if(shards_, [](const PlannedShard* planned) { return !planned->is_written; });
+    require_apart();
+    require_whole();
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorCode::invalid_argument, where_ + what);
+  }
+
+  void require_apart() const {
+    if (shape_.empty()) return;  // two boxes of one element are equal
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      const ShardBox& first = shards_[i]->shard;
+      for (std::size_t j = i + 1; j < shards_.size(); ++j) {
+        const ShardBox& second = shards_[j]->shard;
+        // They are sorted by their first rows.
+        if (second.offsets[0] >= first.offsets[0] + first.sizes[0]) break;
+        bool overlap = true;
+        for (std::size_t d = 0; overlap && d < shape_.size(); ++d) {
+          overlap = first.offsets[d] < second.offsets[d] + second.sizes[d] &&
+                    second.offsets[d] < first.offsets[d] + first.sizes[d];
+        }
+        if (overlap) {
+          fail("boxes overlap: expected each element in one of them, found " + text_of(first) +
+               " and " + text_of(second));
+        }
+      }
+    }
+  }
+
+  void require_whole() const {
+    const std::int64_t expected = numel_of(shape_);
+    std::int64_t found = 0;
+    for (const PlannedShard* planned : shards_) found += numel_of(planned->shard.sizes);
+    if (found == expected) return;
+    constexpr std::size_t kNamed = 4;
+    std::string named;
+    for (std::size_t i = 0; i < std::min(kNamed, shards_.size()); ++i) {
+      named += (i == 0 ? ": " : ", ") + text_of(shards_[i]->shard);
+    }
+    if (shards_.size() > kNamed) named += ", ...";
+    fail("elements are in no box: expected boxes of " + std::to_string(expected) +
+         " elements in all, found " + std::to_string(found) + " in " +
+         std::to_string(shards_.size()) + " boxes" + named);
+  }
+
+  std::string where_;
+  const Shape& shape_;
+  std::vector<PlannedShard*> shards_;
+};
+
+/// Shapes and names of the tensors of an outline, before anything is laid out.
+std::vector<TensorPlace> outline_tensors(const TensorDict& outline) {
+  std::vector<TensorPlace> tensors;
+  outline.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
+    if (const auto* leaf = std::get_if<Leaf>(&item)) {
+      tensors.push_back({base::quote(dotted(path)), leaf->dtype(), leaf->shape(), 0, 0});
+    }
+  });
+  return tensors;
+}
+
+}  // namespace
+
+class ShardedWriter::State {
+ public:
+  State(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
+        const ShardedWriteOptions& options)
+      : path_(path.string()),
+        options_(options),
+        id_(base::hex16(os::random_number())),
+        outline_(checkpoint::outline_of(tree)) {
+    for (ShardBox& box : boxes) shards_.push_back({std::move(box), true, {}});
+    const std::vector<TensorPlace> tensors = outline_tensors(outline_);
+    require_cover(tensors);
+    std::vector<std::vector<Box>> parts(tensors.size());
+    for (PlannedShard& planned : shards_) {
+      if (!planned.is_written) continue;
+      const TensorPlace& tensor = tensors[planned.shard.tensor];
+      for (Box& part : detail::formats::split_box(tensor.shape, itemsize(tensor.dtype),
+                                                  {planned.shard.offsets, planned.shard.sizes})) {
+        parts[planned.shard.tensor].push_back(part);
+        planned.parts.push_back({std::move(part), 0});
+      }
+    }
+    layout_ = checkpoint::lay_out(path, outline_, parts, options_, id_);
+  }
+
+  std::string ticket(int rank) const {
+    ShardTicket ticket;
+    ticket.id = id_;
+    ticket.boot = checkpoint::boot_text();
+    ticket.host = os::host_name();
+    ticket.staging = layout().staging();
+    ticket.is_folder = layout().is_folder();
+    ticket.durable = options_.durable;
+    ticket.checksums = options_.checksums;
+    ticket.rank = rank;
+    // Only what this rank needs: tensors and files have numbers of its own.
+    std::map<std::size_t, std::size_t> tensors;
+    std::map<std::size_t, std::size_t> files;
+    for (const PlannedShard& planned : shards_) {
+      if (planned.shard.rank != rank) continue;
+      const auto [found, is_new] = tensors.emplace(planned.shard.tensor, tensors.size());
+      if (is_new) {
+        TensorPlace place = layout().places()[planned.shard.tensor];
+        if (place.file < layout().files().size()) {
+          const auto [file, is_new_file] = files.emplace(place.file, files.size());
+          if (is_new_file) ticket.files.push_back(layout().files()[place.file]);
+          place.file = file->second;
+        }
+        ticket.tensors.push_back(std::move(place));
+      }
+      ticket.boxes.push_back(
+          {found->second, planned.is_written, {planned.shard.offsets, planned.shard.sizes}});
+    }
+    return ticket.to_text();
+  }
+
+  void publish(std::span<const std::string> receipts, const TensorDict* tree) {
+    take(receipts);
+    std::vector<std::vector<SummedBox>> boxes(layout().places().size());
+    for (const PlannedShard& planned : shards_) {
+      auto& of_tensor = boxes[planned.shard.tensor];
+      of_tensor.insert(of_tensor.end(), planned.parts.begin(), planned.parts.end());
+    }
+    layout_->publish(tree == nullptr ? outline_ : checkpoint::outline_of(*tree), boxes);
+    layout_.reset();
+  }
+
+ private:
+  const checkpoint::ShardedLayout& layout() const {
+    if (!layout_) {
+      throw Error(ErrorCode::invalid_argument,
+                  path_ + ": expected a save that goes on, found one that is published");
+    }
+    return *layout_;
+  }
+
+  void require_cover(const std::vector<TensorPlace>& tensors) {
+    std::vector<Cover> covers;
+    covers.reserve(tensors.size());
+    for (const TensorPlace& tensor : tensors) covers.emplace_back(path_, tensor.key, tensor.shape);
+    for (PlannedShard& planned : shards_) {
+      if (planned.shard.tensor >= tensors.size() || planned.shard.rank < 0) {
+        throw Error(ErrorCode::invalid_argument, path_ + ": box " + text_of(planned.shard) +
+                                                     ": expected one of " +
+                                                     std::to_string(tensors.size()) +
+                                                     " tensors and a rank from 0, found tensor " +
+                                                     std::to_string(planned.shard.tensor));
+      }
+      covers[planned.shard.tensor].add(planned);
+    }
+    for (Cover& cover : covers) cover.finish();
+  }
+
+  /// The checksums of all parts, out of the receipts.
+  void take(std::span<const std::string> receipts) {
+    std::map<int, ShardReceipt> by_rank;
+    for (const std::string& text : receipts) {
+      auto receipt = ShardReceipt::parse(text);
+      if (!receipt || receipt->id != id_) {
+        throw Error(ErrorCode::invalid_argument,
+                    path_ + ": receipt: expected one of save " + id_ + ", found " +
+                        (receipt ? "one of save " + receipt->id : std::string("another text")));
+      }
+      by_rank.insert_or_assign(receipt->rank, std::move(*receipt));
+    }
+    std::map<int, std::pair<std::size_t, std::size_t>> used;  // boxes and checksums of each rank
+    for (PlannedShard& planned : shards_) {
+      const int rank = planned.shard.rank;
+      const auto receipt = by_rank.find(rank);
+      if (receipt == by_rank.end()) {
+        if (!planned.is_written || planned.parts.empty()) continue;
+        throw Error(ErrorCode::invalid_argument, path_ + ": tensor " +
+                                                     layout().places()[planned.shard.tensor].key +
+                                                     ": expected a receipt for its box " +
+                                                     text_of(planned.shard) + ", found none");
+      }
+      auto& [num_boxes, num_sums] = used[rank];
+      ++num_boxes;
+      if (!options_.checksums) continue;
+      for (SummedBox& part : planned.parts) {
+        if (num_sums == receipt->second.checksums.size()) refuse_receipt(rank);
+        part.checksum = receipt->second.checksums[num_sums++];
+      }
+    }
+    for (const auto& [rank, counts] : used) {
+      const ShardReceipt& receipt = by_rank.at(rank);
+      if (receipt.num_boxes != counts.first || receipt.checksums.size() != counts.second) {
+        refuse_receipt(rank);
+      }
+    }
+  }
+
+  [[noreturn]] void refuse_receipt(int rank) const {
+    throw Error(ErrorCode::invalid_argument,
+                path_ + ": receipt of rank " + std::to_string(rank) +
+                    ": expected the checksums of all its boxes, found others");
+  }
+
+  std::string path_;
+  ShardedWriteOptions options_;
+  std::string id_;
+  TensorDict outline_;
+  std::vector<PlannedShard> shards_;
+  std::unique_ptr<checkpoint::ShardedLayout> layout_;
+};
+
+ShardedWriter::ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
+                             const ShardedWriteOptions& options)
+    : state_(std::make_unique<State>(path, tree, std::move(boxes), options)) {}
+ShardedWriter::ShardedWriter(ShardedWriter&&) noexcept = default;
+ShardedWriter& ShardedWriter::operator=(ShardedWriter&&) noexcept = default;
+ShardedWriter::~ShardedWriter() = default;
+
+std::string ShardedWriter::ticket(int rank) const { return state_->ticket(rank); }
+
+void ShardedWriter::publish(std::span<const std::string> receipts) {
+  state_->publish(receipts, nullptr);
+}
+
+void ShardedWriter::publish(std::span<const std::string> receipts, const TensorDict& tree) {
+  state_->publish(receipts, &tree);
+}
+
+}  // namespace tenfold

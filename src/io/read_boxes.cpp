@@ -1,0 +1,120 @@
+#include <tenfold/read_boxes.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "core/tensor/strided_copy.hpp"
+#include "core/tree/leaf_source.hpp"
+#include "formats/shared/boxes.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/thread/thread_pool.hpp"
+
+namespace tenfold {
+namespace {
+
+namespace formats = detail::formats;
+
+/// Shorter runs are copied out of a mapping of the file.
+constexpr std::uint64_t kReadRunBytes = std::uint64_t{64} << 10;
+/// Small boxes that one thread takes at once.
+constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;
+constexpr std::size_t kBoxPieceBytes = std::size_t{1} << 20;
+
+std::string place_of(const Leaf& leaf) {
+  return leaf.in_memory() ? "tensor" : leaf.source()->where(leaf);
+}
+
+void require_fitting(const BoxRead& read) {
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorCode::invalid_argument, place_of(read.leaf) + ": box: " + what);
+  };
+  if (read.leaf.is_nested()) fail("expected a dense tensor, found a nested one");
+  if (read.into.dtype() != read.leaf.dtype()) {
+    fail("expected a tensor of " + std::string(name(read.leaf.dtype())) + " to read into, found " +
+         std::string(name(read.into.dtype())));
+  }
+  const Shape& shape = read.leaf.shape();
+  const Shape& sizes = read.into.shape();
+  bool fits = read.offsets.size() == shape.size() && sizes.size() == shape.size();
+  for (std::size_t d = 0; fits && d < shape.size(); ++d) {
+    fits = read.offsets[d] >= 0 && read.offsets[d] <= shape[d] &&
+           sizes[d] <= shape[d] - read.offsets[d];
+  }
+  if (!fits) {
+    fail("expected one within " + base::list_text(shape) + ", found " +
+         base::list_text(read.offsets) + " + " + base::list_text(sizes));
+  }
+  if (!read.into.buffer().writable()) fail("expected a tensor that can be written, found another");
+}
+
+/// The box as a view of the whole tensor.
+Tensor view_of(const BoxRead& read, const Tensor& whole) {
+  std::uint64_t offset = whole.offset_bytes();
+  for (std::size_t d = 0; d < read.offsets.size(); ++d) {
+    offset += static_cast<std::uint64_t>(read.offsets[d]) *
+              static_cast<std::uint64_t>(whole.strides()[d]) * whole.itemsize();
+  }
+  return {whole.dtype(), read.into.shape(), whole.strides(), whole.buffer(), offset};
+}
+
+void copy_view(const Tensor& from, const Tensor& into) {
+  if (into.is_contiguous()) {
+    copy_to_contiguous(from, 0, from.numel(), into.raw_data());
+    return;
+  }
+  const auto per_piece = static_cast<std::int64_t>(kBoxPieceBytes / from.itemsize());
+  std::vector<std::byte> piece(kBoxPieceBytes);
+  for (std::int64_t at = 0; at < from.numel(); at += per_piece) {
+    const std::int64_t end = std::min(from.numel(), at + per_piece);
+    copy_to_contiguous(from, at, end, piece.data());
+    copy_from_contiguous(piece.data(), into, at, end);
+  }
+}
+
+void read_box(const BoxRead& read) {
+  if (read.into.numel() == 0) return;
+  const auto box = formats::byte_box(read.leaf.shape(), itemsize(read.leaf.dtype()),
+                                     {read.offsets, read.into.shape()});
+  const bool by_pread = !read.leaf.in_memory() && read.into.is_contiguous() && box &&
+                        (box->is_contiguous() || box->sizes.back() >= kReadRunBytes);
+  if (!by_pread) return copy_view(view_of(read, read.leaf.tensor()), read.into);
+  std::byte* to = read.into.raw_data();
+  for (formats::BoxRuns runs(*box); !runs.done(); runs.next()) {
+    read.leaf.read(runs.begin(), {to, static_cast<std::size_t>(runs.size_bytes())});
+    to += runs.size_bytes();
+  }
+}
+
+}  // namespace
+
+void read_boxes(std::span<const BoxRead> boxes, int num_threads, Monitor* monitor) {
+  std::uint64_t total_bytes = 0;
+  std::vector<std::size_t> batches;  // where each begins
+  std::uint64_t batch_bytes = 0;
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    require_fitting(boxes[i]);
+    if (batches.empty() || batch_bytes > kBoxBatchBytes) {
+      batches.push_back(i);
+      batch_bytes = 0;
+    }
+    batch_bytes += boxes[i].into.nbytes();
+    total_bytes += boxes[i].into.nbytes();
+  }
+  batches.push_back(boxes.size());
+  formats::Progress progress(monitor, total_bytes, "load");
+  os::parallel_for(
+      batches.size() - 1, os::num_threads_for(num_threads),
+      [&](std::size_t batch) {
+        for (std::size_t i = batches[batch]; i < batches[batch + 1]; ++i) {
+          read_box(boxes[i]);
+          progress.add(boxes[i].into.nbytes());
+        }
+      },
+      [&] { progress.poll(); });
+  progress.finish();
+}
+
+}  // namespace tenfold

@@ -1,0 +1,224 @@
+"""What needs no other process: formats, values, refusals, pickles."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tenfold
+
+torch = pytest.importorskip("torch")
+dcp = pytest.importorskip("torch.distributed.checkpoint")
+distributed = pytest.importorskip("tenfold.distributed")
+SavePlanner = distributed.SavePlanner
+StorageReader = distributed.StorageReader
+StorageWriter = distributed.StorageWriter
+
+
+def save(state: dict[str, Any], path: Path, **options: Any) -> None:
+    dcp.save(state, storage_writer=StorageWriter(path, durable=False), no_dist=True, **options)
+
+
+def failure(call: Any, *args: Any, **kwargs: Any) -> BaseException:
+    """The error of the only rank."""
+    with pytest.raises(dcp.api.CheckpointException) as caught:
+        call(*args, **kwargs)
+    error: BaseException = caught.value.failures[0][0]
+    return error
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "m"])
+def test_a_checkpoint_is_a_plain_tree(name: str, tmp_path: Path) -> None:
+    state = {"model": {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2)}, "step": 3}
+    save(state, tmp_path / name)
+    loaded = tenfold.load(tmp_path / name, verify=True)
+    assert loaded["step"] == 3
+    assert torch.equal(loaded["model"]["w"], state["model"]["w"])
+    assert list(loaded["model"]) == ["w", "b"]
+
+
+def test_a_flat_state_is_the_file_that_others_write(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    state = {"a.weight": torch.arange(6.0).reshape(2, 3), "a.bias": torch.ones(2)}
+    save(state, tmp_path / "m.safetensors")
+    loaded = safetensors.load_file(tmp_path / "m.safetensors")
+    assert {key: value.tolist() for key, value in loaded.items()} == {
+        key: value.tolist() for key, value in state.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "m", "m.pt", "m.npz", "m.tdz"])
+def test_any_format_is_loaded(name: str, tmp_path: Path) -> None:
+    state = {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2, dtype=torch.int64)}
+    tenfold.save(state, tmp_path / name)
+    into = {key: torch.zeros_like(value) for key, value in state.items()}
+    into["w"] = torch.zeros(3, 2).t()  # of other strides
+    dcp.load(into, storage_reader=StorageReader(tmp_path / name, verify=True), no_dist=True)
+    assert torch.equal(into["w"], state["w"])
+    assert torch.equal(into["b"], state["b"])
+
+
+def test_another_dtype_is_converted_as_copy_does(tmp_path: Path) -> None:
+    tenfold.save({"w": torch.arange(4.0)}, tmp_path / "m.safetensors")
+    into = {"w": torch.zeros(4, dtype=torch.bfloat16)}
+    distributed.load(into, tmp_path / "m.safetensors", no_dist=True)
+    assert into["w"].tolist() == [0, 1, 2, 3]
+
+
+def test_values_are_plain_and_never_unpickled(tmp_path: Path) -> None:
+    values = {"i": 2**70, "f": float("inf"), "s": "ä", "n": None, "l": [1, [True]], "t": (1, 2)}
+    state: dict[str, Any] = {"w": torch.ones(1), **values}
+    save(state, tmp_path / "m.safetensors")  # torch's planner pickles the values
+    assert {key: tenfold.load(tmp_path / "m.safetensors")[key] for key in values} == values
+    into = {"w": torch.zeros(1), **dict.fromkeys(values, 0)}
+    dcp.load(into, storage_reader=StorageReader(tmp_path / "m.safetensors"), no_dist=True)
+    assert {key: into[key] for key in values} == values
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (Path.touch, (Path("was_executed"),))
+
+
+@pytest.mark.parametrize("planner", [None, SavePlanner()])
+def test_what_is_no_value_is_refused_by_name(
+    planner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    state = {"w": torch.ones(1), "bad": Evil()}
+    error = failure(save, state, tmp_path / "m.safetensors", planner=planner)
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert "'bad'" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tuple_with_tensors_needs_our_planner(tmp_path: Path) -> None:
+    state = {"pair": (torch.arange(3), 1)}
+    error = failure(save, state, tmp_path / "m.safetensors")
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert "'pair'" in str(error)
+    assert "SavePlanner" in str(error)
+    save(state, tmp_path / "m.safetensors", planner=SavePlanner())
+    into: dict[str, Any] = {"pair": ()}
+    dcp.load(into, storage_reader=StorageReader(tmp_path / "m.safetensors"), no_dist=True)
+    assert torch.equal(into["pair"][0], torch.arange(3))
+
+
+def test_our_calls_keep_the_containers(tmp_path: Path) -> None:
+    state: dict[Any, Any] = {
+        "o": OrderedDict(b=torch.ones(1), a=1),
+        "by_number": {1: torch.ones(2), 0: "x"},
+        "empty": [{}, [], ()],
+        "nothing": {},
+    }
+    distributed.save(state, tmp_path / "m", no_dist=True)
+    assert repr(tenfold.load(tmp_path / "m")) == repr(state)
+    into = {"by_number": {1: torch.zeros(2), 0: ""}, "new": 1}
+    distributed.load(into, tmp_path / "m", strict=False, no_dist=True)
+    assert repr(into) == repr({"by_number": state["by_number"], "new": 1})
+
+
+def test_values_that_are_longer_than_their_room_are_saved(tmp_path: Path) -> None:
+    state = {"w": torch.arange(100_000.0), "text": "x" * 1_000_000}
+    save(state, tmp_path / "m.safetensors")
+    loaded = tenfold.load(tmp_path / "m.safetensors", verify=True)
+    assert loaded["text"] == state["text"]
+    assert torch.equal(loaded["w"], state["w"])
+    assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_a_dtype_that_the_format_lacks_is_refused_by_name(tmp_path: Path) -> None:
+    state = {"z": torch.ones(2, dtype=torch.complex128)}
+    error = failure(save, state, tmp_path / "m.safetensors")
+    assert isinstance(error, tenfold.UnsupportedError)
+    assert '"z"' in str(error)
+    save(state, tmp_path / "m")
+    assert torch.equal(tenfold.load(tmp_path / "m")["z"], state["z"])
+
+
+@pytest.mark.parametrize("layout", ["shards", "torch", "", "Plain"])
+def test_layouts_that_do_not_exist_are_refused(layout: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"^layout: expected one of 'plain', found '{layout}'"):
+        StorageWriter(tmp_path / "m", layout=layout)
+    with pytest.raises(ValueError, match=r"^layout: expected one of 'plain'"):
+        distributed.save({}, tmp_path / "m", layout=layout, no_dist=True)
+
+
+@pytest.mark.parametrize("name", ["m.pt", "m.npz", "m.tdz", "m.safetensors.index.json"])
+def test_other_formats_are_refused(name: str, tmp_path: Path) -> None:
+    error = failure(save, {"w": torch.ones(1)}, tmp_path / name)
+    assert isinstance(error, ValueError)
+    assert 'expected a name that ends in ".safetensors", or a folder' in str(error)
+
+
+def test_saves_without_collectives_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BaseException, match="use_collectives: expected True, found False"):
+        dcp.save(
+            {"w": torch.ones(1)},
+            storage_writer=StorageWriter(tmp_path / "m"),
+            no_dist=True,
+            use_collectives=False,
+        )
+
+
+def test_an_existing_checkpoint_is_kept_if_overwrite_is_false(tmp_path: Path) -> None:
+    save({"w": torch.ones(1)}, tmp_path / "m")
+    writer = StorageWriter(tmp_path / "m", overwrite=False)
+    error = failure(dcp.save, {"w": torch.zeros(1)}, storage_writer=writer, no_dist=True)
+    assert isinstance(error, FileExistsError)
+    assert tenfold.load(tmp_path / "m")["w"].tolist() == [1]
+
+
+def test_a_checkpoint_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        StorageReader(tmp_path / "none").read_metadata()
+    reader = StorageReader(tmp_path / "none")
+    with pytest.raises(dcp.api.CheckpointException, match="none"):
+        dcp.load({"w": torch.ones(1)}, storage_reader=reader, no_dist=True)
+
+
+def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
+    writer = StorageWriter()
+    for name in ("a", "b"):
+        dcp.save(
+            {"w": torch.ones(1)}, checkpoint_id=tmp_path / name, storage_writer=writer, no_dist=True
+        )
+        assert tenfold.load(tmp_path / name)["w"].tolist() == [1]
+    assert StorageWriter.validate_checkpoint_id(tmp_path)
+    assert not StorageWriter.validate_checkpoint_id("s3://bucket/x")
+    with pytest.raises(BaseException, match="expected a path, or a checkpoint_id"):
+        dcp.save({"w": torch.ones(1)}, storage_writer=StorageWriter(), no_dist=True)
+
+
+def test_writers_readers_and_planners_are_pickled_without_what_is_under_way(tmp_path: Path) -> None:
+    writer = StorageWriter(tmp_path / "m")
+    writer.reset()
+    reader = StorageReader(tmp_path / "m", verify=True)
+    planner = SavePlanner(enable_plan_caching=True)
+    copies = pickle.loads(pickle.dumps((writer, reader, planner)))
+    assert copies[0].path == writer.path
+    assert copies[1].verify
+    dcp.save({"w": torch.ones(1)}, storage_writer=copies[0], planner=copies[2], no_dist=True)
+    into = {"w": torch.zeros(1)}
+    dcp.load(into, storage_reader=copies[1], no_dist=True)
+    assert into["w"].tolist() == [1]
+
+
+def test_a_state_is_made_of_a_checkpoint_alone(tmp_path: Path) -> None:
+    from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
+    from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
+
+    state = {"model": {"w": torch.arange(4.0)}, "list": [torch.ones(1), 2]}
+    save(state, tmp_path / "m")
+    found: dict[str, Any] = {}
+    _load_state_dict(
+        found,
+        storage_reader=StorageReader(tmp_path / "m"),
+        planner=_EmptyStateDictLoadPlanner(),
+        no_dist=True,
+    )
+    assert repr(found) == repr(state)

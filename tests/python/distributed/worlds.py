@@ -1,0 +1,633 @@
+"""Worlds of processes that save and load together: what test_distributed.py asserts.
+
+Usage: worlds.py FOLDER
+
+torch is imported once, by this process, and each world is forked from it. Prints one JSON object:
+the name of each check, and the tracebacks of the ranks that failed or null.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
+
+import tenfold
+import tenfold.distributed
+from tenfold import _core
+from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
+
+TIMEOUT = datetime.timedelta(seconds=20)
+FORK = multiprocessing.get_context("fork")
+
+
+def _rank_main(rank: int, size: int, port_file: str, function: Any, pipe: Any) -> None:
+    try:
+        torch.set_num_threads(1)
+        dist.init_process_group(
+            "gloo", init_method=f"file://{port_file}", rank=rank, world_size=size, timeout=TIMEOUT
+        )
+        function(rank, size)
+        pipe.send(None)
+        dist.destroy_process_group()
+    except BaseException:
+        pipe.send(f"rank {rank}: {traceback.format_exc()}")
+    finally:
+        pipe.close()
+        os._exit(0)  # a rank that failed waits for nobody
+
+
+def in_world(size: int, function: Callable[[int, int], None], dying: int | None = None) -> None:
+    """Runs `function` on all ranks of a new group; raises what a rank raised.
+
+    Args:
+        size: Of the group.
+        function: Gets rank and size.
+        dying: A rank that ends without a word; the others must not.
+    """
+    port_file = f"{sys.argv[1]}/group-{time.monotonic_ns()}"
+    ranks = []
+    for rank in range(size):
+        here, there = FORK.Pipe(duplex=False)
+        process = FORK.Process(
+            target=_rank_main, args=(rank, size, port_file, function, there), daemon=False
+        )
+        process.start()
+        there.close()
+        ranks.append((process, here))
+    failures = []
+    for rank, (process, pipe) in enumerate(ranks):
+        try:
+            said = pipe.recv() if pipe.poll(60) else f"rank {rank}: hangs"
+        except EOFError:
+            said = None if rank == dying else f"rank {rank}: died"
+        if said is not None:
+            failures.append(said)
+        process.join(10)
+        if process.is_alive():
+            os.kill(process.pid or 0, signal.SIGKILL)
+            process.join()
+    assert not failures, "\n".join(failures)
+
+
+def failure_of(call: Callable[..., Any], *args: Any, **kwargs: Any) -> CheckpointException:
+    """What a call of torch.distributed.checkpoint fails with."""
+    try:
+        call(*args, **kwargs)
+    except CheckpointException as error:  # a BaseException
+        return error
+    raise AssertionError("expected it to fail")
+
+
+def numbered(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    count = torch.Size(shape).numel()
+    values = torch.arange(count, dtype=torch.float32).reshape(shape) % 97
+    if dtype == torch.bool:
+        return values % 2 == 0
+    if dtype.is_complex:
+        return torch.complex(values, -values).to(dtype)
+    return values.to(dtype)
+
+
+# Names, whole tensors, and what each is when it is saved and when it is loaded.
+WHOLE = {
+    "rows": numbered(torch.float32, 7, 5),
+    "columns": numbered(torch.bfloat16, 6, 8),
+    "few": numbered(torch.int64, 2, 3),  # some ranks have none of it
+    "long": numbered(torch.uint8, 300_001),
+    "cube": numbered(torch.float16, 5, 4, 3),
+    "copy": numbered(torch.float64, 4, 4),
+    "scalar": numbered(torch.float32),
+    "empty": numbered(torch.float32, 0, 4),
+    "eighths": numbered(torch.float8_e4m3fn, 9, 4),
+    "complex": numbered(torch.complex64, 3, 4),
+    "plain": numbered(torch.int32, 3),
+    "flags": numbered(torch.bool, 11),
+}
+SAVED: dict[str, list[Any]] = {
+    "rows": [Shard(0)],
+    "columns": [Shard(1)],
+    "few": [Shard(0)],
+    "long": [Shard(0)],
+    "cube": [Shard(1)],
+    "copy": [Replicate()],
+    "scalar": [Replicate()],
+    "empty": [Shard(0)],
+    "eighths": [Shard(0)],
+    "complex": [Shard(1)],
+    "flags": [Shard(0)],
+}
+LOADED: dict[str, list[Any]] = {
+    "rows": [Shard(1)],
+    "columns": [Shard(0)],
+    "few": [Replicate()],
+    "long": [Shard(0)],
+    "cube": [Shard(2)],
+    "copy": [Shard(1)],
+    "scalar": [Replicate()],
+    "empty": [Shard(1)],
+    "eighths": [Shard(1)],
+    "complex": [Shard(0)],
+    "flags": [Replicate()],
+}
+
+
+def spread(tensor: torch.Tensor, mesh: Any, placements: list[Any]) -> DTensor:
+    """As distribute_tensor, but without sending: every rank has it all, and gloo lacks dtypes."""
+    local = tensor
+    for dim, placement in enumerate(placements):
+        if isinstance(placement, Shard):
+            parts = placement._split_tensor(local, mesh.size(dim), with_padding=False)[0]
+            local = parts[mesh.get_local_rank(dim)]
+    return DTensor.from_local(
+        local.contiguous(),
+        mesh,
+        placements,
+        run_check=False,
+        shape=tensor.shape,
+        stride=tensor.stride(),
+    )
+
+
+def state_of(size: int, how: dict[str, list[Any]], fill: bool = True) -> dict[str, Any]:
+    mesh = init_device_mesh("cpu", (size,))
+    state: dict[str, Any] = {}
+    for name, whole in WHOLE.items():
+        tensor = whole.clone() if fill else torch.zeros_like(whole)
+        state[name] = spread(tensor, mesh, how[name]) if name in how else tensor
+    return state
+
+
+def expect_loaded(state: dict[str, Any], size: int, how: dict[str, list[Any]]) -> None:
+    right = state_of(size, how)
+    for name, expected in right.items():
+        found = state[name]
+        if isinstance(expected, DTensor):
+            expected, found = expected.to_local(), found.to_local()
+        assert found.dtype == expected.dtype, name
+        assert torch.equal(
+            found.float() if found.dtype.itemsize == 1 else found,
+            expected.float() if expected.dtype.itemsize == 1 else expected,
+        ), name
+
+
+def values_of(rank: int) -> dict[str, Any]:
+    return {"step": 7, "names": ["a", "b"], "lr": 0.5, "none": None, "rate": {"x": [1, 2.5, "c"]}}
+
+
+FOLDER = Path(sys.argv[1])
+LAYOUTS = ("safetensors", "folder")
+
+
+def saved_path(size: int, layout: str) -> Path:
+    return FOLDER / (f"world-{size}.safetensors" if layout == "safetensors" else f"world-{size}")
+
+
+def check_every_world_loads_what_every_world_saved() -> None:
+    def save(rank: int, size: int) -> None:
+        for layout in LAYOUTS:
+            state = {"model": state_of(size, SAVED), **values_of(rank)}
+            dcp.save(state, storage_writer=StorageWriter(saved_path(size, layout), durable=False))
+
+    def load(rank: int, size: int) -> None:
+        for saved in (1, 2, 3):
+            for layout in LAYOUTS:
+                state = {
+                    "model": state_of(size, LOADED, fill=False),
+                    "step": 0,
+                    "names": [],
+                    "lr": 0.0,
+                    "none": 1,
+                    "rate": {"x": []},
+                }
+                reader = StorageReader(saved_path(saved, layout), verify=layout == "folder")
+                dcp.load(state, storage_reader=reader)
+                expect_loaded(state["model"], size, LOADED)
+                assert {key: state[key] for key in values_of(0)} == values_of(0)
+
+    for size in (1, 2, 3):
+        in_world(size, save)
+        for layout in LAYOUTS:
+            path = saved_path(size, layout)
+            assert tenfold.verify(path).ok
+            loaded = tenfold.load(path)
+            assert {key: loaded[key] for key in values_of(0)} == values_of(0)
+            for name, whole in WHOLE.items():
+                expect_equal(loaded["model"][name], whole)
+    for size in (1, 2, 3):
+        in_world(size, load)
+
+
+def expect_equal(found: torch.Tensor, expected: torch.Tensor) -> None:
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    assert found.contiguous().flatten().view(torch.uint8).tolist() == (
+        expected.contiguous().flatten().view(torch.uint8).tolist()
+    )
+
+
+def check_a_mesh_of_two_dimensions() -> None:
+    path = FOLDER / "mesh.safetensors"
+    whole = numbered(torch.float32, 10, 7)
+
+    def save(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (2, 2))
+        state = {
+            "grid": spread(whole, mesh, [Shard(0), Shard(1)]),
+            "both": spread(whole, mesh, [Shard(0), Shard(0)]),
+            "half": spread(whole, mesh, [Replicate(), Shard(1)]),
+        }
+        tenfold.distributed.save(state, path, durable=False)
+
+    def load(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        state = {name: spread(torch.zeros(10, 7), mesh, [Shard(1)]) for name in ("grid", "both")}
+        tenfold.distributed.load(state, path, verify=True)
+        for tensor in state.values():
+            assert torch.equal(tensor.to_local(), spread(whole, mesh, [Shard(1)]).to_local())
+
+    in_world(4, save)
+    in_world(3, load)
+    assert tenfold.verify(path).ok
+    from safetensors.torch import load_file
+
+    for tensor in load_file(path).values():
+        assert torch.equal(tensor, whole)
+
+
+def make_model() -> torch.nn.Module:
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(10, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+
+
+def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    torch.manual_seed(4)
+    for _ in range(2):
+        model(torch.randn(4, 10)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def check_fully_sharded_training() -> None:
+    path = FOLDER / "fsdp"
+
+    def save(rank: int, size: int) -> None:
+        model = make_model()
+        fully_shard(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.8, 0.9))
+        train(model, optimizer)
+        states = get_state_dict(model, optimizer)
+        dcp.save({"model": states[0], "optim": states[1]}, storage_writer=StorageWriter(path))
+
+    def load(rank: int, size: int) -> None:
+        model = make_model()
+        fully_shard(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+        states = get_state_dict(model, optimizer)
+        state = {"model": states[0], "optim": states[1]}
+        dcp.load(state, storage_reader=StorageReader(path, verify=True))
+        set_state_dict(
+            model,
+            optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optim"],
+        )
+        assert optimizer.param_groups[0]["lr"] == 0.01
+        assert tuple(optimizer.param_groups[0]["betas"]) == (0.8, 0.9)
+        alone = make_model()
+        trained = torch.optim.AdamW(alone.parameters(), lr=0.01, betas=(0.8, 0.9))
+        train(alone, trained)
+        for ours, theirs in zip(model.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(ours.full_tensor(), theirs)  # type: ignore[attr-defined]
+            moments = optimizer.state[ours]["exp_avg"].full_tensor()
+            torch.testing.assert_close(moments, trained.state[theirs]["exp_avg"])
+
+    in_world(2, save)
+    in_world(3, load)
+    # A plain checkpoint: one process loads it into a plain model.
+    make_model().load_state_dict(tenfold.load(path)["model"])
+
+
+def check_containers_survive_with_our_planner() -> None:
+    state: dict[Any, Any] = {
+        "ordered": OrderedDict([("b", torch.ones(2)), ("a", torch.zeros(1))]),
+        "pair": (torch.arange(3), "text", [torch.arange(2)]),
+        "by_number": {0: {"step": torch.tensor(1.0), "name": "x"}, 10: {"step": torch.tensor(2.0)}},
+        "empty": {},
+        "list": [{}, torch.ones(1), []],
+        "value": (1, 2),
+    }
+
+    def save(rank: int, size: int) -> None:
+        for layout in ("c.safetensors", "c"):
+            tenfold.distributed.save(dict(state), FOLDER / layout, durable=False)
+            if rank == 0:
+                found = tenfold.load(FOLDER / layout)
+                assert repr(found) == repr(state), (found, state)
+            dist.barrier()
+            into: dict[Any, Any] = {
+                "ordered": OrderedDict([("b", torch.zeros(2)), ("a", torch.ones(1))]),
+                "pair": None,
+                "by_number": {
+                    0: {"step": torch.tensor(0.0), "name": ""},
+                    10: {"step": torch.tensor(0.0)},
+                },
+                "list": [{}, torch.zeros(1), [1]],
+                "value": None,
+            }
+            tenfold.distributed.load(into, FOLDER / layout)
+            into["empty"] = {}
+            assert repr({key: into[key] for key in state}) == repr(state), into
+
+    in_world(2, save)
+
+
+def check_asynchronous_saves() -> None:
+    from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+
+    def save(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        whole = numbered(torch.float32, 8, 4)
+        writer = StorageWriter()
+        for number in range(2):
+            state = {"w": spread(whole + number, mesh, [Shard(0)]), "number": number}
+            future = dcp.async_save(
+                state,
+                checkpoint_id=FOLDER / f"async-{number}.safetensors",
+                storage_writer=writer,
+                async_checkpointer_type=AsyncCheckpointerType.THREAD,
+            )
+            assert not isinstance(future, tuple)
+            future.result()
+
+    in_world(2, save)
+    for number in range(2):
+        loaded = tenfold.load(FOLDER / f"async-{number}.safetensors", verify=True)
+        assert torch.equal(loaded["w"], numbered(torch.float32, 8, 4) + number)
+        assert loaded["number"] == number
+
+
+def check_plan_caching_writes_each_save_to_its_place() -> None:
+    def save(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        for number, name in enumerate(["cached", "cached", "other", "cached"]):
+            whole = numbered(torch.float32, 8, 4) + number
+            state = {"w": spread(whole, mesh, [Shard(0)]), "number": number}
+            dcp.save(
+                state,
+                storage_writer=StorageWriter(FOLDER / f"{name}.safetensors", durable=False),
+                planner=SavePlanner(enable_plan_caching=True),
+            )
+            if rank == 0:
+                loaded = tenfold.load(FOLDER / f"{name}.safetensors", verify=True)
+                assert torch.equal(loaded["w"], whole)
+                assert loaded["number"] == number
+            dist.barrier()
+        error = failure_of(
+            dcp.save,
+            {"w": torch.ones(3)},
+            storage_writer=StorageWriter(FOLDER / "refused.safetensors"),
+            planner=dcp.DefaultSavePlanner(enable_plan_caching=True),
+        )
+        assert "tenfold.distributed.SavePlanner" in str(error)
+
+    in_world(2, save)
+    assert not (FOLDER / "refused.safetensors").exists()
+
+
+def old_and_new(layout: str) -> tuple[Path, dict[str, Any], Callable[[int], dict[str, Any]]]:
+    path = FOLDER / f"old-{layout}" / ("m.safetensors" if layout == "safetensors" else "m")
+    path.parent.mkdir(exist_ok=True)
+    tenfold.save({"w": torch.zeros(6, 4), "version": 1}, path)
+
+    def state(size: int) -> dict[str, Any]:
+        mesh = init_device_mesh("cpu", (size,))
+        return {"w": spread(numbered(torch.float32, 6, 4), mesh, [Shard(0)]), "version": 2}
+
+    return path, {"w": torch.zeros(6, 4), "version": 1}, state
+
+
+def expect_old_then_new(path: Path, state: Callable[[int], dict[str, Any]]) -> None:
+    """The old version is whole; the next save replaces it and removes what the dead left."""
+    assert tenfold.verify(path).ok
+    assert tenfold.load(path)["version"] == 1
+
+    def save(rank: int, size: int) -> None:
+        dcp.save(state(size), storage_writer=StorageWriter(path, durable=False))
+
+    in_world(2, save)
+    assert tenfold.load(path, verify=True)["version"] == 2
+    assert os.listdir(path.parent) == [path.name], os.listdir(path.parent)
+
+
+class DyingWriter(StorageWriter):
+    """Its rank ends in the middle of a call."""
+
+    def __init__(self, path: Path, phase: str, dies: bool) -> None:
+        super().__init__(path, durable=False)
+        self._phase = phase
+        self._dies = dies
+
+    def _end(self, phase: str) -> None:
+        if self._dies and self._phase == phase:
+            os._exit(9)
+
+    def prepare_local_plan(self, plan: Any) -> Any:
+        self._end("plan")
+        return super().prepare_local_plan(plan)
+
+    def prepare_global_plan(self, plans: Any) -> Any:
+        made = super().prepare_global_plan(plans)
+        self._end("laid out")
+        return made
+
+    def write_data(self, plan: Any, planner: Any) -> Any:
+        self._end("before writing")
+        written = super().write_data(plan, planner)
+        self._end("after writing")
+        return written
+
+    def finish(self, metadata: Any, results: Any) -> None:
+        self._end("before publishing")
+        super().finish(metadata, results)
+
+
+def check_a_rank_that_dies_leaves_the_old_version() -> None:
+    cases = [
+        ("plan", 1),
+        ("laid out", 0),
+        ("before writing", 1),
+        ("after writing", 1),
+        ("after writing", 0),
+        ("before publishing", 0),
+    ]
+    for number, (phase, who) in enumerate(cases):
+        path, _, state = old_and_new(LAYOUTS[number % 2])
+
+        def save(
+            rank: int,
+            size: int,
+            phase: str = phase,
+            who: int = who,
+            path: Path = path,
+            state: Any = state,
+        ) -> None:
+            try:
+                dcp.save(state(size), storage_writer=DyingWriter(path, phase, rank == who))
+            except (CheckpointException, RuntimeError, dist.DistError):
+                return
+            raise AssertionError("a save without a rank succeeded")
+
+        in_world(2, save, dying=who)
+        expect_old_then_new(path, state)
+
+
+def check_a_full_disk_of_one_rank_leaves_the_old_version() -> None:
+    import resource
+
+    for layout in LAYOUTS:
+        path, _, state = old_and_new(layout)
+
+        def save(rank: int, size: int, path: Path = path, state: Any = state) -> None:
+            writer = StorageWriter(path, durable=False)
+            made = state(size)
+            if rank == 1:
+                real = _core.ShardWriter
+
+                class FullDisk:
+                    def __init__(self, ticket: str) -> None:
+                        self._real = real(ticket)
+
+                    def write(self, first: int, tensors: Any) -> None:
+                        # The system itself refuses to write beyond a limit.
+                        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                        resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
+                        try:
+                            self._real.write(first, tensors)
+                        finally:
+                            resource.setrlimit(
+                                resource.RLIMIT_FSIZE,
+                                (resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+                            )
+
+                    def finish(self) -> str:
+                        return self._real.finish()
+
+                _core.ShardWriter = FullDisk  # type: ignore[misc, assignment]
+            error = failure_of(dcp.save, made, storage_writer=writer)
+            assert list(error.failures) == [1]
+            assert isinstance(error.failures[1][0], OSError)
+            assert error.failures[1][0].errno == errno.EFBIG
+
+        in_world(2, save)
+        expect_old_then_new(path, state)
+
+
+def check_a_flipped_bit_is_refused() -> None:
+    path = FOLDER / "flipped.safetensors"
+
+    def save(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        state = {
+            name: spread(numbered(torch.float32, 64, 6), mesh, [Shard(1)]) for name in ("a", "b")
+        }
+        dcp.save(state, storage_writer=StorageWriter(path, durable=False))
+
+    in_world(2, save)
+    bytes_ = bytearray(path.read_bytes())
+    bytes_[-5] ^= 4  # in "b"
+    path.unlink()
+    path.write_bytes(bytes_)
+
+    def load(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        whole = {"a": spread(torch.zeros(64, 6), mesh, [Shard(0)])}
+        dcp.load(whole, storage_reader=StorageReader(path, verify=True))
+        damaged = {"b": spread(torch.zeros(64, 6), mesh, [Shard(0)])}
+        error = failure_of(dcp.load, damaged, storage_reader=StorageReader(path, verify=True))
+        assert any(
+            isinstance(failure[0], tenfold.CorruptFileError) and 'tensor "b"' in str(failure[0])
+            for failure in error.failures.values()
+        ), error.failures
+
+    in_world(2, load)
+
+
+def check_wrong_shards_are_refused_by_name_and_rank() -> None:
+    path = FOLDER / "wrong.safetensors"
+
+    class NotChecked(SavePlanner):
+        """Without the checks of torch's planner, as other planners may be."""
+
+        def create_global_plan(self, all_plans: Any) -> Any:
+            from torch.distributed.checkpoint.default_planner import create_default_global_save_plan
+
+            plans, metadata = create_default_global_save_plan(all_plans)
+            changed = []
+            for rank, plan in enumerate(plans):
+                items = [item for item in plan.items if not (self.hole and rank == 1)]
+                if self.overlap and rank == 1:
+                    data = items[0].tensor_data
+                    chunk = dataclasses.replace(data.chunk, offsets=torch.Size([2, 0]))
+                    data = dataclasses.replace(data, chunk=chunk)
+                    items = [dataclasses.replace(items[0], tensor_data=data)]
+                changed.append(dataclasses.replace(plan, items=items))
+            return changed, metadata
+
+        hole = False
+        overlap = False
+
+    def save(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        for wrong, said in (
+            ("hole", "elements are in no box"),
+            ("overlap", "[0, 0] + [3, 4] of rank 0 and [2, 0] + [3, 4] of rank 1"),
+        ):
+            planner = NotChecked()
+            setattr(planner, wrong, True)
+            state = {"w": spread(numbered(torch.float32, 6, 4), mesh, [Shard(0)])}
+            error = failure_of(dcp.save, state, storage_writer=StorageWriter(path), planner=planner)
+            assert 'tensor "w"' in str(error), error
+            assert said in str(error), error
+
+    in_world(2, save)
+    assert not path.exists()
+
+
+def main() -> None:
+    results: dict[str, str | None] = {}
+    for name, check in list(globals().items()):
+        if not name.startswith("check_") or (len(sys.argv) > 2 and sys.argv[2] not in name):
+            continue
+        begin = time.monotonic()
+        try:
+            check()
+            results[name] = None
+        except BaseException:
+            results[name] = traceback.format_exc()
+        print(f"{name}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
