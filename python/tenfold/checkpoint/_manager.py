@@ -84,7 +84,7 @@ class CheckpointManager:
         on_error: ``"raise"``: a failed save raises, one in the background at the next call.
             ``"warn"``: it is a warning, and the training goes on.
         retries: How often a save that fails with an OSError is tried again.
-        durable: Saves are on the device when they return.
+        durable: fsync before a save returns.
 
     Raises:
         ValueError, TypeError: If an option makes no sense.
@@ -474,7 +474,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
-            OSError: If somebody holds it, or another process writes here.
+            OSError: If a process holds it, or another process writes here.
         """
         self._writer.wait()
         self._native.remove(integer("delete: step", step, 0))
@@ -578,7 +578,7 @@ class CheckpointManager:
                         staged.append(self._pool.copy(shared))
                     except MemoryError:
                         self._warn_of_memory()
-                        return write(shared)  # the lock is held meanwhile
+                        return write(shared)  # while holding the lock
                     live.require_unchanged(handle.step)
                 finally:
                     self._lock.release()
