@@ -34,7 +34,7 @@ CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]
 PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
-	types layers shared asan tsan file-systems fuzz wheel wheel-test \
+	types layers words shared asan tsan file-systems fuzz wheel wheel-test \
 	test-minimum test-examples test-adapters clean
 
 help:
@@ -228,8 +228,8 @@ format: .venv/.ok
 	.venv/bin/ruff check --fix-only .
 	.venv/bin/ruff format .
 
-## make lint      checks format, Python rules and layers
-lint: lint-cpp lint-python layers
+## make lint      checks format, Python rules, layers and words
+lint: lint-cpp lint-python layers words
 
 lint-cpp: .venv/.ok
 	.venv/bin/clang-format --dry-run -Werror $(CXX_FILES)
@@ -241,6 +241,9 @@ lint-python: .venv/.ok
 
 layers: | build/.apt
 	$(PYTHON) tools/check_layers.py
+
+words: | build/.apt
+	$(PYTHON) tools/check_words.py
 
 ## make types     checks the types of the Python package, and what a program that uses it is told
 types: .venv/.package

@@ -2,7 +2,7 @@
 
 python bench/run.py                      everything, some minutes
 python bench/run.py save_many checksums  some of it
-python bench/run.py --write              and put the tables into docs/performance.md
+python bench/run.py --write              and put the tables into docs/performance/
 """
 
 from __future__ import annotations
@@ -31,12 +31,24 @@ import saving
 import snapshots
 import sparse_matrices
 import state_mappers
+import summary
 import tensordict
 import torch
 import torch_files
 from harness import ROOT, Result, remove, save_json, settle
 
 import tenfold
+
+# The modules whose tables are on a page of docs/performance/.
+TOPICS = {
+    "saving": (saving, snapshots),
+    "loading": (reading, torch_files, libtorch),
+    "batches": (batches, larger_than_memory),
+    "tensordict": (calls,),
+    "ingest": (growing, ingest_text, ingest_sources),
+    "dictionaries": (dictionaries, dictionary_larger_than_memory),
+    "matrices": (state_mappers, sparse_matrices),
+}
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
@@ -58,6 +70,13 @@ def machine() -> str:
     )
 
 
+def write_pages(results: dict[str, list[Result]]) -> None:
+    """Puts the tables of each topic into its page, and renews the summary of all of them."""
+    for topic, of_topic in results.items():
+        write_page(of_topic, summary.TOPICS / f"{topic}.md")
+    summary.write()
+
+
 def write_page(results: list[Result], page: Path) -> None:
     """Replaces what stands between the markers of the page; the prose around it stays."""
     text = page.read_text()
@@ -72,24 +91,12 @@ def write_page(results: list[Result], page: Path) -> None:
 
 
 def main() -> None:
-    modules = (
-        saving,
-        reading,
-        snapshots,
-        torch_files,
-        batches,
-        larger_than_memory,
-        calls,
-        growing,
-        state_mappers,
-        dictionaries,
-        dictionary_larger_than_memory,
-        ingest_text,
-        ingest_sources,
-        sparse_matrices,
-        libtorch,
-    )
-    every = {work.__name__: work for module in modules for work in module.ALL}
+    every = {
+        work.__name__: (topic, work)
+        for topic, modules in TOPICS.items()
+        for module in modules
+        for work in module.ALL
+    }
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -98,7 +105,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="where to write (default: a temporary folder on this disk)"
     )
-    parser.add_argument("--write", action="store_true", help="update docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="update docs/performance/")
     parser.add_argument(
         "--results", type=Path, help="the measurements as JSON (default: build/bench/results.json)"
     )
@@ -110,19 +117,21 @@ def main() -> None:
     base.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     print(machine(), flush=True)
-    results = []
+    results: dict[str, list[Result]] = {}
     for name in options.names or every:
+        topic, work = every[name]
         with tempfile.TemporaryDirectory(dir=base) as folder:
             settle()
-            result = every[name](Path(folder), options.repetitions)
+            result = work(Path(folder), options.repetitions)
             remove(Path(folder))
             Path(folder).mkdir()
         if result is not None:
-            results.append(result)
+            results.setdefault(topic, []).append(result)
             print("\n" + result.markdown(), flush=True)
-    save_json(results, options.results or ROOT / "build" / "bench" / "results.json")
+    measured = [result for of_topic in results.values() for result in of_topic]
+    save_json(measured, options.results or ROOT / "build" / "bench" / "results.json")
     if options.write:
-        write_page(results, ROOT / "docs" / "performance.md")
+        write_pages(results)
 
 
 if __name__ == "__main__":

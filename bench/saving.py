@@ -129,7 +129,7 @@ def save_large_over(work: Path, repetitions: int) -> Result:
             "safetensors": Contender(
                 lambda: safetensors.torch.save_file(tree, theirs), lambda: warm_memory(theirs)
             ),
-            "tensordict folder (in place, a kill mixes old and new)": Contender(
+            "tensordict folder (in place, a crash mixes old and new)": Contender(
                 lambda: upstream_folder(tree, upstream)
             ),
         },

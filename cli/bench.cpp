@@ -15,11 +15,11 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kBenchHelp =
-    "read: tensors one after the other; gather: rows of the largest tensor at random.\n"
-    "Cold is from the device, after the page cache was told to forget these files ('-' where\n"
-    "it does not); warm is from memory. The limit is pread alone, on the same files, as many\n"
-    "bytes in pieces of the same size. Each is the best of three; of a few megabytes the\n"
-    "figures are mostly noise. Nothing is written.";
+    "read: tensors, sequentially; gather: rows of the largest tensor at random.\n"
+    "Cold is from disk, after these files were dropped from the page cache ('-' if that is not\n"
+    "possible); warm is from memory. The limit is bare pread on the same files, of the same\n"
+    "number of bytes in pieces of the same size. Each is the best of three; for a few megabytes\n"
+    "the figures are mostly noise. Nothing is written.";
 
 struct BenchArguments {
   std::string path;
@@ -98,10 +98,10 @@ int measure(const BenchArguments& options, Output& out) {
 void add_bench(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<BenchArguments>();
   CLI::App* command =
-      app.add_subcommand("bench", "How fast this data is read here, against the disk's limit");
+      app.add_subcommand("bench", "Measure reading speed against the limit of the disk");
   command->footer(kBenchHelp);
   command->add_option("path", options->path, "File or folder")->required();
-  command->add_option("--max-mb", options->max_megabytes, "Read at most so much (default: 1000)")
+  command->add_option("--max-mb", options->max_megabytes, "Greatest amount to read (default: 1000)")
       ->check(whole_number(1, 1'000'000'000));
   add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");

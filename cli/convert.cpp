@@ -19,7 +19,7 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kConvertHelp =
-    "SRC is streamed in bounded memory. DST is replaced when all of it is on the device,\n"
+    "SRC is streamed in bounded memory. DST is replaced when the new version is durable,\n"
     "and may be SRC itself. --keys, --exclude and --rename may be given more than once.";
 
 struct ConvertArguments {
@@ -126,11 +126,11 @@ void add_convert(CLI::App& app, Chosen& chosen) {
   command->add_option("--keys", options->keys, "Only these: a dotted name or glob")
       ->allow_extra_args(false);
   command->add_option("--exclude", options->exclude, "All but these")->allow_extra_args(false);
-  command->add_option("--rename", options->rename, "OLD=NEW, for an entry and all below it")
+  command->add_option("--rename", options->rename, "OLD=NEW, for an entry and everything below it")
       ->allow_extra_args(false);
   command->add_option("--dtype", options->dtype, "Cast floating-point tensors");
   command->add_option("--shard-size", options->shard_size,
-                      "Greatest shard, for .safetensors.index.json (5GB)");
+                      "Greatest shard size, for .safetensors.index.json (5GB)");
   add_threads(*command, options->num_threads);
   command->add_flag("--no-checksums", options->no_checksums, "Store no checksums");
   command->add_flag("--json", options->json, "One JSON document");

@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kDiffHelp =
     "A and B may be in any two formats. Tensors and JSON values are matched by dotted name;\n"
-    "values are the same if |a - b| <= atol + rtol * |b|, NaN if both are NaN. Another dtype,\n"
-    "shape, JSON value or kind of node is a change whatever the tolerance.\n"
+    "values are equal if |a - b| <= atol + rtol * |b|, or if both are NaN. Another dtype,\n"
+    "shape, JSON value or kind of node is a change, whatever the tolerance.\n"
     "rel l2 is |a - b| / |a|, cosine that of the angle between all values of both.\n"
     "Exit status: 0 the same, 1 different, 2 failure.";
 
@@ -111,7 +111,7 @@ int compare(DiffArguments options, Output& out) {
 void add_diff(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<DiffArguments>();
   CLI::App* command =
-      app.add_subcommand("diff", "What differs between two; exit 1 if anything does");
+      app.add_subcommand("diff", "Compare two files or folders; exit 1 if they differ");
   command->footer(kDiffHelp);
   command->add_option("a", options->a, "File or folder")->required();
   command->add_option("b", options->b, "File or folder")->required();

@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kIngestHelp =
     "SRC are JSON lines (.jsonl, .ndjson, .json), .csv and .tsv files, also as .gz, .zst or in\n"
-    ".zip, or globs of them. DST holds what was there until all of the new is on the device.\n"
-    "Types are inferred from the whole of the source, unless --schema gives them:\n"
+    ".zip, or globs of them. DST is replaced when the new data set is complete and durable.\n"
+    "Types are inferred from the whole source, unless --schema gives them:\n"
     "  {\"columns\": {\"price\": {\"dtype\": \"float32\"}, \"name\": {\"dtype\": \"string\"}}}";
 
 struct IngestArguments {
@@ -88,7 +88,7 @@ int run_ingest(const IngestArguments& options, Output& out) {
   if (report.num_bad_rows > 0) {
     const bool collects = request.on_error == OnError::collect;
     write_error(fmt::format(
-        "tenfold: {} left out: {} tells which\n", counted(report.num_bad_rows, "row"),
+        "tenfold: {} omitted: {} lists them\n", counted(report.num_bad_rows, "row"),
         collects ? printable(options.paths.back()) + "/bad_rows.jsonl" : "--on-error collect"));
   }
   if (options.json) {
@@ -115,7 +115,8 @@ int run_ingest(const IngestArguments& options, Output& out) {
 
 void add_ingest(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<IngestArguments>();
-  CLI::App* command = app.add_subcommand("ingest", "Make a data set of JSON lines or CSV files");
+  CLI::App* command =
+      app.add_subcommand("ingest", "Convert JSON lines or CSV files into a data set");
   command->footer(kIngestHelp);
   command->add_option("paths", options->paths, "SRC... DST: files to read, folder to write")
       ->required();

@@ -7,8 +7,8 @@
 
 namespace tenfold::cli {
 
-/// `--rename A=B`: what is called A, or lies below it, is called B instead. "model=" takes the
-/// level away, "=model" puts everything below a new one. Rules apply one after the other.
+/// `--rename A=B` renames A, and everything below it, to B. "model=" removes the level, "=model"
+/// adds one above everything. Rules apply sequentially.
 class RenameRules {
  public:
   /// Throws Error(invalid_argument) for a rule without "=".

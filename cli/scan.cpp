@@ -52,11 +52,10 @@ int look(const ScanArguments& options, Output& out) {
 void add_scan(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<ScanArguments>();
   CLI::App* command = app.add_subcommand(
-      "scan",
-      "Name what the pickles in a file or folder would call; exit 1 if anything is not safe");
+      "scan", "List the globals named by pickles in a file or folder; exit 1 if any is not safe");
   command
       ->add_option("path", options->path,
-                   "A file of torch.save, a pickle, an archive, or a folder of such")
+                   "A file of torch.save, a pickle, an archive, or a folder of these")
       ->required();
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {

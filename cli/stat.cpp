@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kStatHelp =
     "Figures are computed in float64, in bounded memory. NaN and infinities are counted\n"
-    "and left out of the others; std divides by the number of values; bool counts as\n"
+    "and excluded from the others; std divides by the number of values; bool counts as\n"
     "0 and 1, complex by magnitude. Columns of a data set: rows without a value count as nulls\n"
     "only; strings have no figures.";
 

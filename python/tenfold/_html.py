@@ -27,8 +27,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], max_rows: int = _M
     """
     body = "".join(_row(row, "td") for row in rows[:max_rows])
     made = f"<table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table>"
-    left_out = len(rows) - max_rows
-    return made + (paragraph(f"... and {left_out:,} more") if left_out > 0 else "")
+    num_omitted = len(rows) - max_rows
+    return made + (paragraph(f"... and {num_omitted:,} more") if num_omitted > 0 else "")
 
 
 def _row(cells: Sequence[str], tag: str) -> str:

@@ -1,7 +1,7 @@
-"""What the pickles of this package call to make their objects again.
+"""The functions that pickles of this package call to recreate their objects.
 
-A pickle names functions by module and name, and lives as long as somebody keeps it. So these stay
-where they are and keep their parameters, however the modules behind them change; everything else
+A pickle names functions by module and name, and may be kept for years. So these functions keep
+their module and parameters, however the modules behind them change; everything else
 that a pickle of tenfold names is a public class (`tenfold._public.set_module`).
 """
 

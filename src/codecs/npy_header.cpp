@@ -73,7 +73,7 @@ class HeaderParser {
   }
 
   void once(const std::string& key, bool& seen) const {
-    if (seen) corrupt(where_, base::quote(key) + " is there twice: expected it once, found two");
+    if (seen) corrupt(where_, base::quote(key) + " is duplicated: expected it once, found two");
     seen = true;
   }
 

@@ -81,14 +81,17 @@ void check(const Path& path, const Schema& schema, const CreateOptions& options)
   at_least_0("num_rows", options.num_rows);
   at_least_0("capacity", options.capacity);
   if (options.num_rows > 0 && options.capacity > 0) {
-    refuse(path, "num_rows and capacity: expected one of them, found both; a ring begins empty");
+    refuse(
+        path,
+        "num_rows and capacity: expected one of them, found both; a circular buffer begins empty");
   }
   if (options.capacity > 0) {
     for (const Column& column : schema.columns()) {
       if (!column.has_ends()) continue;
       throw Error(ErrorCode::unsupported,
                   path.string() + ": column " + base::quote(column.name()) +
-                      ": the slots of a ring have one size: expected rows of equal size, found " +
+                      ": the slots of a circular buffer have one size: expected rows of equal "
+                      "size, found " +
                       std::string(column.is_text() ? "text" : "a ragged column"));
     }
   }

@@ -266,11 +266,10 @@ Dataset Dataset::rename(const std::vector<std::pair<std::string, KeyPath>>& name
 Tensor Dataset::column(std::string_view name) const {
   const Dataset selected = select({std::string(name)});
   if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
-    fail_dataset(
-        "column " + base::quote(name) +
-        ": its rows are of unequal length, or it is a record: expected one column of fixed rows, "
-        "found " +
-        describe(selected.schema().columns()[0]) + "; take its rows()");
+    fail_dataset("column " + base::quote(name) +
+                 ": its rows are ragged, or it is a record: expected one column of fixed rows, "
+                 "found " +
+                 describe(selected.schema().columns()[0]) + "; take its rows()");
   }
   const DatasetState& state = *selected.state_;
   const auto first = state.order->contiguous_from();

@@ -305,10 +305,9 @@ void Growth::update(std::span<const std::int64_t> positions, const Batch& rows) 
   check_rows(state->schema, rows, path_.string(), true);
   for (const BatchColumn& found : rows.columns()) {
     if (!found.column.has_ends()) continue;
-    refuse_growth(path_,
-                  "column " + base::quote(found.column.name()) +
-                      ": rows of unequal length cannot be changed in place: expected columns of "
-                      "rows of one size; append() a new row");
+    refuse_growth(path_, "column " + base::quote(found.column.name()) +
+                             ": ragged rows cannot be changed in place: expected columns of "
+                             "rows of one size; append() a new row");
   }
   mark_in_place();
   std::vector<std::int64_t> slots(positions.begin(), positions.end());

@@ -71,9 +71,9 @@ void RingWait::wait() {
   if (++num_waits_ > ring_patience.load(std::memory_order_relaxed)) {
     throw Error::io(EAGAIN, where_,
                     where_ +
-                        ": rows are being written over all the time: expected a writer that "
+                        ": rows are being overwritten all the time: expected a writer that "
                         "leaves them alone while they are copied, found one that is stopped, or "
-                        "faster; read again, or give the ring more rows");
+                        "faster; read again, or create the buffer with a larger capacity");
   }
   // Whoever writes them needs the core more than we do.
   if (num_waits_ <= kYields) return std::this_thread::yield();
@@ -125,7 +125,7 @@ RowOrderPtr RingGuard::order(std::int64_t num_rows) const {
   for (const RowOrderPtr& part : parts) left += part->size();
   if (left < num_rows) {
     warn(where() + ": " + std::to_string(num_rows - left) +
-         " rows were being written over when their writer was killed or the power was lost: left "
+         " rows were being overwritten when their writer crashed or the power failed: left "
          "out until they are written again");
   }
   if (parts.empty()) return row_range(0, 0);
@@ -164,7 +164,7 @@ std::vector<std::size_t> RingWatch::torn() const {
     if (!gone || (is_at_work(after) && part.guard->has_writer())) continue;
     throw Error(ErrorCode::key_not_found,
                 part.guard->where() + ": slot " + std::to_string(*gone) +
-                    ": its row is gone, as its writer was killed while it wrote: expected a row, "
+                    ": its row is lost, because its writer crashed: expected a row, "
                     "found a part of one; refresh() leaves it out");
   }
   return places;

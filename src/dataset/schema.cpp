@@ -29,7 +29,7 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
     if (seen.insert(column.path).second) continue;
     throw Error(ErrorCode::invalid_argument,
                 "schema: column " + base::quote(column.name()) +
-                    ": the name comes twice: expected one column of a name, found two");
+                    ": the name is duplicated: expected one column of a name, found two");
   }
   for (const Column& column : columns_) {
     KeyPath record = column.path;

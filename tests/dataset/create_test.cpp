@@ -95,7 +95,8 @@ TEST(Create, RefusesWhatCannotBe) {
                [&] { numbers_at(folder / "a", {.num_rows = -1}); });
   expect_error(ErrorCode::invalid_argument, "at least one column",
                [&] { create(folder / "a", Schema()); });
-  expect_error(ErrorCode::unsupported, "column \"tokens\": the slots of a ring have one size",
+  expect_error(ErrorCode::unsupported,
+               "column \"tokens\": the slots of a circular buffer have one size",
                [&] { create(folder / "a", schema_of(test::ragged()), {.capacity = 4}); });
   EXPECT_FALSE(std::filesystem::exists(folder / "a"));
 }

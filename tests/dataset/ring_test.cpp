@@ -80,7 +80,7 @@ TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
   {
     const Dataset reader(path);
     EXPECT_THAT(ids_of(reader), ElementsAre(6, 3, 4, 5));
-    EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("2 rows were being written over")));
+    EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("2 rows were being overwritten")));
     EXPECT_THAT(ids_of(reader.range(1, 3)), ElementsAre(3, 4));
   }
   Dataset ds(path, Mode::write_through);
@@ -101,7 +101,7 @@ TEST(Ring, ReadersGiveUpOnRowsWhoseLivingWriterDoesNotFinish) {
     const int before = set_ring_patience(100);
     for (const auto& read :
          std::vector<std::function<void()>>{[&] { reader.rows(0, 6); }, [&] { Dataset{path}; }}) {
-      test::expect_error(ErrorCode::io, "ring/%commit: rows are being written over all the time",
+      test::expect_error(ErrorCode::io, "ring/%commit: rows are being overwritten all the time",
                          read);
     }
     EXPECT_EQ(reader.rows(3, 6).num_rows(), 3);

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 TEXTS = {
     page: page.read_text()
     for page in sorted(
-        [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")]
+        [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]
     )
 }
 BLOCK = re.compile(r"^```python(?: requires=(\w+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -105,6 +105,13 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
         assert done.returncode == (arguments[0] == "diff"), f"{command}\n{done.stdout}{done.stderr}"
     assert tenfold.load(tmp_path / "weights.safetensors")["model"]["bias"].dtype == torch.bfloat16
     assert len(tenfold.Dataset(tmp_path / "trips")) == 1
+
+
+def test_the_summary_of_the_measurements_is_that_of_their_tables():
+    done = subprocess.run(
+        [sys.executable, ROOT / "bench" / "summary.py", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_signatures_in_the_docs_are_those_of_the_functions():

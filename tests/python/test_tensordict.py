@@ -152,7 +152,7 @@ def test_an_opened_tree_knows_where_it_is(tmp_path):
 
 def test_flush_without_write_through_is_an_error(tmp_path):
     TensorDict({"x": torch.zeros(3)}).save(tmp_path / "td")
-    with pytest.raises(ValueError, match='nothing is written through: expected mode "r\\+"'):
+    with pytest.raises(ValueError, match='not a shared mapping: expected mode "r\\+"'):
         tenfold.open(tmp_path / "td").flush()
 
 

@@ -62,7 +62,7 @@ inline OptimizerPairing pair_by_order(const std::vector<std::size_t>& expected,
   return pairing;
 }
 
-/// True if no name is there twice.
+/// True if there are no duplicate names.
 inline bool are_unique(const GroupNames& names) {
   std::unordered_set<std::string> seen;
   for (const auto& group : names) {

@@ -161,7 +161,7 @@ def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
         shape = (plain.dtype, plain.shape, plain.stride())
         key = (str(plain.device), plain.data_ptr(), shape, bits)
         if plain.data_ptr() == 0 or key not in memo:
-            # The original too, so that its address is not given to another one meanwhile.
+            # Keeps the original too, so that its address is not reused.
             memo[key] = (plain.cpu().resolve_conj().resolve_neg(), plain)
         return memo[key][0]
 

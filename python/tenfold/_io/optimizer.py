@@ -194,7 +194,7 @@ class _Plan:
         group = {**options, "params": []}
         try:
             probe.__setstate__({"defaults": {}, "state": {}, "param_groups": [group]})
-        except Exception:  # a class of somebody else's, which wants more of a state
+        except Exception:  # a user-defined class that requires more of a state
             return set()
         return group.keys() - options.keys()
 

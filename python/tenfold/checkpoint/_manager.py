@@ -86,7 +86,7 @@ class CheckpointManager:
         on_error: ``"raise"``: a failed save raises, one in the background at the next call.
             ``"warn"``: it is a warning, and the training goes on.
         retries: How often a save that fails with an OSError is tried again.
-        durable: Saves are on the device when they return.
+        durable: fsync before a save returns.
 
     Raises:
         ValueError, TypeError: If an option makes no sense.
@@ -519,7 +519,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
-            OSError: If somebody holds it, or another process writes here.
+            OSError: If a process holds it, or another process writes here.
         """
         self._writer.wait()
         self._native.remove(integer("delete: step", step, 0))
@@ -751,7 +751,7 @@ class CheckpointManager:
         def stage() -> Trees:
             if copies:
                 return copies[0]
-            if not is_locked:  # a second attempt, of a first one without memory for a copy
+            if not is_locked:  # a second attempt without memory for a copy
                 raise MemoryError("not enough memory for a copy of the state")
             live.require_unchanged(handle.step)
             try:

@@ -69,7 +69,7 @@ class StepStatus:
         path: Its folder.
         seq: The number of the save in the directory.
         on_line: It belongs to the current line: the run that saved last, and what it continued.
-        held: Somebody holds it (`CheckpointManager.hold`).
+        held: A process holds it (`CheckpointManager.hold`).
         kept_by: The rules that keep it; empty: the next pruning removes it.
     """
 

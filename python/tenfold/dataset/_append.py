@@ -150,8 +150,7 @@ class Growing(Closing):
         Raises:
             IndexError: For a row that is not there.
             ValueError: For values that do not fit, or another number of rows.
-            UnsupportedError: For text and rows of unequal length; on a view, or a data set that was
-                opened to read.
+            UnsupportedError: For string and ragged columns; on a view, or a read-only data set.
         """
         self._require_writer("rows in place")
         positions = positions_of(index, len(self))
@@ -429,7 +428,7 @@ def _row_depth(column: Column) -> int:
 def _depth(value: Any, column: Column) -> int:
     """Dimensions of a value, those of nested lists included."""
     if is_array(value):
-        # A jagged tensor is a batch of rows of unequal length.
+        # A jagged tensor is a batch of ragged rows.
         return int(value.ndim)
     if isinstance(value, (str, bytes)):
         return 0
@@ -522,7 +521,7 @@ def _flags(values: Any) -> Any:
 
 
 def _ragged(name: str, column: Column, rows: Any) -> tuple[Any, Any]:
-    """Rows of unequal length as all their elements, and where each row ends."""
+    """Ragged rows as their concatenated elements and end offsets."""
     if getattr(rows, "is_nested", False):
         values, offsets = rows.values(), rows.offsets()
     elif _is_mapping(rows):
@@ -595,7 +594,8 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
         array = values if isinstance(values, np.ndarray) else np.asarray(values)
     except ValueError as error:
         raise ValueError(
-            f'column "{name}": expected rows of shape {list(inner)}, found lists of unequal length'
+            f'column "{name}": expected rows of shape {list(inner)}, found lists of different '
+            "lengths"
         ) from error
     if array.dtype.kind not in "biufc" and dtype_name(array.dtype) != dtype:
         found = "text" if array.dtype.kind in "US" else array.dtype

@@ -71,7 +71,8 @@ def create(
     """
     if num_rows is not None and capacity is not None:
         raise ValueError(
-            "create: num_rows and capacity: expected one of them, found both; a ring begins empty"
+            "create: num_rows and capacity: expected one of them, found both; a circular "
+            "buffer begins empty"
         )
     num_rows = integer_or_zero("create: num_rows", num_rows)
     capacity = 0 if capacity is None else integer("create: capacity", capacity, 1)

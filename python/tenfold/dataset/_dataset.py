@@ -166,7 +166,7 @@ class Dataset(Growing):
 
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
-        """What ``ingest(..., on_error="collect")`` left out: line, row, column, error, text."""
+        """Rows omitted by ``ingest(..., on_error="collect")``: line, row, column, error, text."""
         from tenfold.dataset._ingest.ingest import bad_rows_of
 
         return bad_rows_of(self._path)
@@ -279,7 +279,7 @@ class Dataset(Growing):
 
     @functools.cached_property
     def _ragged(self) -> frozenset[str]:
-        """The columns of numbers whose rows are of unequal length; views may know of more."""
+        """The ragged columns of numbers; views may have more."""
         leaves = self.schema._leaves()
         return frozenset(name for name, c in leaves if c.ragged and not _is_text(c.dtype))
 

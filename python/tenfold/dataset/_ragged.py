@@ -1,4 +1,4 @@
-"""What rows of unequal length become in a batch."""
+"""Ragged rows in batches."""
 
 from __future__ import annotations
 

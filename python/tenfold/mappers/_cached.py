@@ -90,7 +90,7 @@ class CachedStateMapper(StateMapper):
         if is_tensor:
             made = _rows.detached(made)
             with self._lock:
-                # Rows of parameters that were trained meanwhile are handed out, not kept.
+                # Rows of parameters that were trained in between are returned, not kept.
                 if stamp == self._stamp == self.mapper.stamp() and self._fits(made):
                     self._keep(made, list(missing))
         if len(missing) == len(keys):
@@ -133,7 +133,7 @@ class CachedStateMapper(StateMapper):
         self._make_room(made, min(limit, len(self._slots) + len(keys)))
         slots = []
         for key in keys:
-            # Another thread may have generated the same row meanwhile.
+            # Another thread may have generated the same row concurrently.
             slot = self._slots.pop(key, None)
             if slot is None:
                 slot = self._free.pop() if self._free else self._slots.popitem(last=False)[1]

@@ -151,8 +151,8 @@ def _unique(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         seen: set[str] = set()
-        twin = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise CorruptFileError(f'{path}: JSON: key "{twin}": expected it once, found it twice')
+        again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise CorruptFileError(f'{path}: JSON: key "{again}": expected it once, found it twice')
     return members
 
 

@@ -2,7 +2,7 @@
 
     {"paths": a dictionary of "level/value" to table, row and whether it is a level; "" is the root,
      "tables": [tensor [n, *shape], ...],
-     "texts": uint8, "text_ends": int64: JSON texts one after the other,
+     "texts": uint8, "text_ends": int64: concatenated JSON strings,
      "mappers": [the trees of mappers among the values]}
 
 The engine opens it as well (src/mapper/saved_mapper_hierarchy.cpp).

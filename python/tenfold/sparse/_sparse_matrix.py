@@ -195,7 +195,7 @@ class SparseMatrix(Rows, Growing):
         *,
         progress: Progress = None,
     ) -> SparseMatrix:
-        """A csr matrix on disk of rows that come one after the other, in bounded memory.
+        """Builds a csr matrix on disk from an iterable of rows, in bounded memory.
 
         >>> tenfold.SparseMatrix.build(({t: 1.0 for t in doc} for doc in docs), "counts", 50_000)
 

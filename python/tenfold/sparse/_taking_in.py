@@ -162,7 +162,7 @@ def of_coordinates(
 
 
 class _Rows:
-    """Rows that come one after the other, on their way into a builder."""
+    """An iterable of rows, on its way into a builder."""
 
     def __init__(self, num_cols: int | None, dtype: Any, folder: Any) -> None:
         self._num_cols = None if num_cols is None else integer(f"{_WHAT}: num_cols", num_cols, 0)
@@ -305,7 +305,7 @@ def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
             f"{_WHAT}: coordinates: expected rows, columns and values of one length, found "
             f"{len(rows)}, {len(cols)} and {len(values)}"
         )
-    # Pieces of a memory map are read one after the other.
+    # Chunks of a memory map are read sequentially.
     step = 1 << 20
     for begin in range(0, max(len(rows), 1), step):
         part = slice(begin, begin + step)

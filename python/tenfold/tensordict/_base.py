@@ -1410,7 +1410,7 @@ class TensorDictBase(TensorLike):
 
         Returns:
             The saved tree as it is on disk, locked. Writing into it does not reach the files, whose
-            checksums would become wrong; `memmap` returns one that writes through.
+            checksums would become wrong; `memmap` returns a shared mapping.
 
         Raises:
             RuntimeError, UnsupportedError, OSError: As `memmap_` and `tenfold.save`.
@@ -1606,7 +1606,7 @@ class TensorDictBase(TensorLike):
         """Waits until data written into mapped files is fsynced.
 
         Raises:
-            ValueError: If nothing is written through: the tree is in memory or opened "r" or "c".
+            ValueError: If the tree is not a shared mapping: in memory, or opened "r" or "c".
         """
         memmap.flush(self)
 

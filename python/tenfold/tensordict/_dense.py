@@ -301,7 +301,7 @@ class TensorDict(TensorDictBase):
         def __getitem__(self, key: Index) -> Self: ...
 
     def __getitem__(self, key: Any) -> Any:
-        # What is in memory, without a call for each key of a path; the rest as any other index.
+        # A fast path for entries in memory, without a call for each key of a path.
         if type(key) is str:
             value = self._items.get(key, ON_DISK)
             if value is ON_DISK:

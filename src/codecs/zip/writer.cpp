@@ -158,7 +158,7 @@ ZipLayout::ZipLayout(std::vector<ZipItem> items) : items_(std::move(items)) {
   places_.reserve(items_.size());
   for (const ZipItem& item : items_) {
     place(item);
-    if (!names.insert(item.name).second) refuse(item, "its name is there twice", "one", "two");
+    if (!names.insert(item.name).second) refuse(item, "its name is duplicated", "one", "two");
   }
 }
 

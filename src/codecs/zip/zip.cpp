@@ -161,8 +161,7 @@ std::optional<std::string_view> ZipDirectoryReader::zip64_extra(const ZipEntry& 
                                            size, extra.size() - 4));
     }
     if (id == kZip64Extra) {
-      if (found)
-        corrupt(subject(entry) + "its zip64 field is there twice: expected one, found two");
+      if (found) corrupt(subject(entry) + "its zip64 field is duplicated: expected one, found two");
       found = extra.substr(4, size);
     }
     extra.remove_prefix(4 + size);
@@ -212,7 +211,7 @@ ZipNames ZipDirectoryReader::index_names(const std::vector<ZipEntry>& entries) c
     std::size_t slot = hash & (names.size() - 1);
     for (; names[slot].second != ZipDirectory::kNone; slot = (slot + 1) & (names.size() - 1)) {
       if (names[slot].first == tag && entries[names[slot].second].name == entry.name) {
-        corrupt(subject(entry) + "its name is there twice: expected it once, found two");
+        corrupt(subject(entry) + "its name is duplicated: expected it once, found two");
       }
     }
     names[slot] = {tag, i};

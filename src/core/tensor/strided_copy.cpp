@@ -163,7 +163,7 @@ void copy_to_contiguous(const Tensor& from, std::int64_t begin, std::int64_t end
 void copy_from_contiguous(const std::byte* from, const Tensor& to, std::int64_t begin,
                           std::int64_t end) {
   if (!to.buffer().writable()) {
-    throw Error(ErrorCode::invalid_argument, "tensor: its bytes may only be read");
+    throw Error(ErrorCode::invalid_argument, "tensor is read-only");
   }
   // Direction::scatter only reads what it is given here.
   copy<Direction::scatter>(to, begin, end, const_cast<std::byte*>(from));

@@ -211,7 +211,7 @@ void Tensor::check_type(DType wanted) const {
 }
 
 void Tensor::check_writable() const {
-  if (!buffer_.writable()) fail("its bytes may only be read");
+  if (!buffer_.writable()) fail("tensor is read-only");
 }
 
 void Tensor::check_contiguous() const {

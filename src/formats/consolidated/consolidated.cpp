@@ -182,7 +182,7 @@ class Placer {
 
   static void check_key(const std::string& key, const std::string& path) {
     if (!base::is_utf8(key)) {
-      refuse(path, "a key that is no text cannot be stored: expected UTF-8, found other bytes");
+      refuse(path, "a key that is not UTF-8 cannot be stored: expected UTF-8, found other bytes");
     }
   }
 

@@ -191,7 +191,7 @@ class TreeBuilder {
     node.entries.push_back({key, std::move(slot)});
     const auto key_at = [&](std::uint32_t i) -> std::string_view { return node.entries[i].key; };
     if (node.index.insert(key, position, key_at) != KeyIndex::kNone) {
-      fail(note_path_child(path, key), "the key is there twice: expected it once, found two");
+      fail(note_path_child(path, key), "the key is duplicated: expected it once, found two");
     }
   }
 

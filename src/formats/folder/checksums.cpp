@@ -61,7 +61,7 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
     return;
   }
   throw Error::io(EBUSY, path_.string(),
-                  path_.string() + ": expected nobody to hold it for long, found it locked");
+                  path_.string() + ": expected a short lock, found it locked for long");
 }
 
 void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {

@@ -311,7 +311,7 @@ void check_root(const NodeInfo& info) {
   if (info.int_keys || !info.typed_keys.empty()) {
     const bool ints = info.int_keys;
     refuse_for_npy("npz", "root",
-                   std::string(ints ? "integer keys" : "keys that are no text") +
+                   std::string(ints ? "integer keys" : "keys that are not str") +
                        " cannot be stored: expected strings, found " +
                        (ints ? "integers" : "others"));
   }

@@ -264,7 +264,7 @@ class HeaderHandler final : public codecs::JsonHandler {
         break;
       case State::metadata:
         if (header_.metadata.contains(value)) {
-          fail_header(base::quote(value) + " in \"__metadata__\"", "is there twice", "it once");
+          fail_header(base::quote(value) + " in \"__metadata__\"", "is duplicated", "it once");
         }
         metadata_key_ = value;
         state_ = State::metadata_text;
@@ -383,7 +383,7 @@ class HeaderHandler final : public codecs::JsonHandler {
 
   void begin_name(std::string_view value) {
     if (value == "__metadata__") {
-      if (seen_metadata_) fail_header("\"__metadata__\"", "is there twice", "it once");
+      if (seen_metadata_) fail_header("\"__metadata__\"", "is duplicated", "it once");
       seen_metadata_ = true;
       state_ = State::metadata_value;
       return;
@@ -406,7 +406,7 @@ class HeaderHandler final : public codecs::JsonHandler {
 
   void begin_field(std::string_view value) {
     const auto once = [&](bool& seen, State next) {
-      if (seen) fail(value, "is there twice", "it once", "two");
+      if (seen) fail(value, "is duplicated", "it once", "two");
       seen = true;
       state_ = next;
     };
@@ -458,7 +458,7 @@ class HeaderHandler final : public codecs::JsonHandler {
     const auto position = static_cast<std::uint32_t>(header_.entries.size() - 1);
     const auto name_of = [this](std::uint32_t i) { return header_.name(i); };
     if (header_.index.insert(name_, position, name_of) != KeyIndex::kNone) {
-      fail("its name", "is there twice", "it once", "two");
+      fail("its name", "is duplicated", "it once", "two");
     }
     state_ = State::names;
   }

@@ -24,7 +24,7 @@ namespace {
 
 void check_key(const std::string& path, std::string_view key) {
   if (!base::is_utf8(key)) {
-    refuse(path, "a key that is no text cannot be stored: expected UTF-8, found other bytes");
+    refuse(path, "a key that is not UTF-8 cannot be stored: expected UTF-8, found other bytes");
   }
 }
 

@@ -227,7 +227,7 @@ class StructureHandler final : public codecs::JsonHandler {
       case Target::lazy_stack:
       case Target::keys:
         if (target_ == Target::keys) {
-          if (level().has_keys) fail("\"keys\" is there twice", "it once", "two");
+          if (level().has_keys) fail("\"keys\" is duplicated", "it once", "two");
           level().has_keys = true;
         }
         if (target_ == Target::lazy_stack) level().is_lazy_stack = true;
@@ -259,7 +259,7 @@ class StructureHandler final : public codecs::JsonHandler {
         target_ = value == "version" ? Target::version
                   : value == "root"  ? Target::root
                                      : Target::skip;
-        if (target_ == Target::root && root_) fail("\"root\" is there twice", "it once", "two");
+        if (target_ == Target::root && root_) fail("\"root\" is duplicated", "it once", "two");
         return;
       case Target::td:
         target_ = level_member(value);
@@ -286,7 +286,7 @@ class StructureHandler final : public codecs::JsonHandler {
   void begin_array() override {
     if (build([&] { builder_.begin_array(); }) || enter_skipped()) return;
     if (target_ == Target::batch_size) {
-      if (level().has_batch_size) fail("\"batch_size\" is there twice", "it once", "two");
+      if (level().has_batch_size) fail("\"batch_size\" is duplicated", "it once", "two");
       level().has_batch_size = true;
       target_ = Target::length;
     } else if (target_ == Target::names) {
@@ -388,14 +388,14 @@ class StructureHandler final : public codecs::JsonHandler {
   template <class What>
   void set_what(What what) {
     if (!std::holds_alternative<std::monostate>(entry().what)) {
-      fail("says two things", "one of \"tensor\", \"non_tensor\" and \"td\"", "two");
+      fail("has more than one content", "one of \"tensor\", \"non_tensor\" and \"td\"", "two");
     }
     entry().what = std::move(what);
   }
 
   void end_entry() {
     if (std::holds_alternative<std::monostate>(entry().what)) {
-      fail("says nothing", "one of \"tensor\", \"non_tensor\" and \"td\"", "none");
+      fail("has no content", "one of \"tensor\", \"non_tensor\" and \"td\"", "none");
     }
     if (auto* value = std::get_if<NonTensor>(&entry().what); value && entry().stack_dim) {
       value->is_stack = true;
@@ -618,7 +618,7 @@ class TreeBuilder {
         return result->entries[i].key;
       };
       if (result->index.insert(entry.key, position, key_at) != KeyIndex::kNone) {
-        fail(child, "the key is there twice: expected it once, found two");
+        fail(child, "the key is duplicated: expected it once, found two");
       }
     }
     if (level.is_lazy_stack) check_entries(*result, path);

@@ -87,7 +87,7 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
                                const std::string& holder = {}) {
   throw Error::io(EBUSY, display,
                   display + ": the " + std::string(what) +
-                      " is in use: expected nobody to hold it, found a handle opened \"r+\" or a "
+                      " is in use: expected no other handle, found one opened \"r+\" or a "
                       "save under way" +
                       holder + "; close it first");
 }

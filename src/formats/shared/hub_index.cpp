@@ -49,7 +49,7 @@ class IndexHandler final : public codecs::JsonHandler {
     } else if (state_ == State::members && key_ == "metadata") {
       state_ = State::metadata;
     } else if (state_ == State::members && key_ == "weight_map") {
-      if (seen_weight_map_) fail("\"weight_map\"", "is there twice", "it once", "two");
+      if (seen_weight_map_) fail("\"weight_map\"", "is duplicated", "it once", "two");
       seen_weight_map_ = true;
       state_ = State::weight_map;
     } else {
@@ -115,7 +115,7 @@ class IndexHandler final : public codecs::JsonHandler {
       return index_.weight_map[i].first;
     };
     if (names_.insert(key_, position, key_at) != KeyIndex::kNone) {
-      fail(part, "its name is there twice", "it once", "two");
+      fail(part, "its name is duplicated", "it once", "two");
     }
   }
 

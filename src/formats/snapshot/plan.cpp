@@ -112,7 +112,7 @@ class Planner {
              " levels, found more; a node may contain itself");
     }
     if (!base::is_utf8(key)) {
-      refuse("a key that is no text cannot be stored: expected UTF-8, found other bytes");
+      refuse("a key that is not UTF-8 cannot be stored: expected UTF-8, found other bytes");
     }
   }
 

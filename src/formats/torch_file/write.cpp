@@ -414,7 +414,7 @@ class Pickler {
       if (const Value* typed = find_typed_key(of.typed_keys, name)) return value(*typed);
     }
     if (!base::is_utf8(name)) {
-      refuse("a key that is no text cannot be stored: expected UTF-8, found other bytes");
+      refuse("a key that is not UTF-8 cannot be stored: expected UTF-8, found other bytes");
     }
     to_.known_text(name);
   }

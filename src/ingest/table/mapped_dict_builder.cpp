@@ -313,7 +313,7 @@ void MappedDict::compact(Monitor* monitor) {
     if (num_rows_now(*source) > source->keys.num_rows) {
       throw Error::io(EBUSY, path.string(),
                       path.string() +
-                          ": compact: expected nobody to add rows meanwhile, found that "
+                          ": compact: expected no concurrent writer, found that "
                           "another process did; nothing was changed");
     }
     builder.commit();

@@ -93,7 +93,7 @@ bool JsonRows::object(const Field& field, std::size_t depth) {
       }
       std::uint64_t& mark = seen_[child->number];
       if (mark == row_)
-        return misfit(child->name, "the key comes twice: expected it once", Outcome::malformed);
+        return misfit(child->name, "the key is duplicated: expected it once", Outcome::malformed);
       mark = row_;
       ++num_seen;
       if (!text_.take(':')) return malformed("':' after a key");
@@ -183,7 +183,7 @@ bool JsonRows::other_member(const Field& parent, std::string_view key) {
   }
   std::uint64_t& mark = mark_of_other(parent, key);
   if (mark == row_) {
-    return misfit(std::string(key), "the key comes twice: expected it once", Outcome::malformed);
+    return misfit(std::string(key), "the key is duplicated: expected it once", Outcome::malformed);
   }
   mark = row_;
   if (!text_.take(':')) return malformed("':' after a key");

@@ -265,7 +265,7 @@ void Directory::sync() {
   AnnouncedChange change([&] { return change_of(Change::Kind::sync_directory, fd()); });
   // EINVAL: a file system whose folders need no sync, or know none.
   if (retry_interrupted([&] { return ::fsync(fd()); }) != 0 && errno != EINVAL) {
-    throw_system_error(errno, display_, "cannot be written to the device", fd());
+    throw_system_error(errno, display_, "cannot be synced to disk", fd());
   }
   change.done();
 }

@@ -278,7 +278,7 @@ bool File::reserve() {
 void File::sync() {
   AnnouncedChange change([&] { return change_of(Change::Kind::sync_file, fd()); });
   if (retry_interrupted([&] { return ::fdatasync(fd()); }) != 0) {
-    throw_system_error(errno, display_, "cannot be written to the device", fd());
+    throw_system_error(errno, display_, "cannot be synced to disk", fd());
   }
   change.done();
 }

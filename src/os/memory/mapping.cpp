@@ -133,7 +133,7 @@ void sync_mapping(const Buffer& buffer, const std::string& display) {
   if (buffer.size_bytes() == 0) return;
   const std::span<std::byte> pages = pages_of(buffer.bytes());
   if (::msync(pages.data(), pages.size(), MS_SYNC) != 0) {
-    throw_system_error(errno, display, "cannot be written to the device");
+    throw_system_error(errno, display, "cannot be synced to disk");
   }
 }
 

@@ -166,7 +166,7 @@ TEST(ZipWriter, NamesThatAReaderWouldRefuseAreRefused) {
   EXPECT_THAT(complaint({stored_item(std::string(65536, 'a'), 1)}),
               ::testing::HasSubstr("too long: expected at most 65535 bytes, found 65536"));
   EXPECT_THAT(complaint({stored_item("a", 1), stored_item("a", 2)}),
-              ::testing::HasSubstr("entry \"a\": its name is there twice"));
+              ::testing::HasSubstr("entry \"a\": its name is duplicated"));
   EXPECT_THAT(complaint({stored_item("a", 1, 3)}), ::testing::HasSubstr("power of two"));
   EXPECT_EQ(complaint({stored_item(std::string(65535, 'a'), 1)}), "");
 }

@@ -251,7 +251,7 @@ TEST(Consolidated, SaysWhatIsWrongAndWhere) {
        "leaves: two tensors overlap: expected one that begins at byte 8 or later, found one at "
        "byte 4"},
       {node(R"("x": ["torch.uint8", [8], 0, 8, 0])", R"("x": [1, [], null])"), corrupt,
-       R"(node "x": the key is there twice: expected it once, found two)"},
+       R"(node "x": the key is duplicated: expected it once, found two)"},
       {node("", R"("x": [1])"), corrupt,
        R"(node "x": its item does not fit: expected data, batch_size and device, found 1 items)"},
       {node("", "", "", R"(, "n": 1)"), corrupt,

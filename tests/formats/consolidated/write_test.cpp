@@ -242,7 +242,7 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   rows.set("offsets", tensor_of<std::int64_t>({0, 2}, {2}));
   expect(unsupported, with("x", rows, batch({2})), "the shape does not fit");
   expect(unsupported, with("<NJT_VALUES>x", rows), "a part of a jagged one");
-  expect(unsupported, with("x\xff", Leaf(bytes)), "a key that is no text");
+  expect(unsupported, with("x\xff", Leaf(bytes)), "a key that is not UTF-8");
   expect(unsupported, with("x", Leaf(bytes), batch({3})), "the shape does not fit");
   expect(unsupported, with("0", Leaf(bytes), kind(NodeKind::lazy_stack)), "an entry of a stack");
   expect(invalid_argument, endless, "nested too deep");

@@ -249,7 +249,7 @@ const std::vector<BadFile> kBadFiles = {
      "header: not a literal of NumPy: expected a string or a list of fields, found \"4\" at byte "
      "20"},
     {"descr-twice", ErrorCode::corrupt,
-     "header: \"descr\" is there twice: expected it once, found two"},
+     "header: \"descr\" is duplicated: expected it once, found two"},
     {"descr-unclosed", ErrorCode::corrupt,
      "header: not a literal of NumPy: expected the end of the string, found the end at byte 24"},
     {"empty", ErrorCode::corrupt,

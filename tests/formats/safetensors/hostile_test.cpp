@@ -37,7 +37,7 @@ const std::vector<BadFile> kBadFiles = {
     {"dtype-number", ErrorCode::corrupt,
      "tensor \"w\": dtype has the wrong type: expected a string, found a number"},
     {"dtype-twice", ErrorCode::corrupt,
-     "tensor \"w\": dtype is there twice: expected it once, found two"},
+     "tensor \"w\": dtype is duplicated: expected it once, found two"},
     {"dtype-unknown", ErrorCode::unsupported,
      "tensor \"w\": unknown dtype: expected one that torch has, found \"F6_E2M3\""},
     {"empty", ErrorCode::corrupt,
@@ -75,18 +75,18 @@ const std::vector<BadFile> kBadFiles = {
     {"metadata-array", ErrorCode::corrupt,
      "header: \"__metadata__\" has the wrong type: expected an object of strings, found an array"},
     {"metadata-key-twice", ErrorCode::corrupt,
-     "header: \"a\" in \"__metadata__\" is there twice: expected it once, found two"},
+     "header: \"a\" in \"__metadata__\" is duplicated: expected it once, found two"},
     {"metadata-nested", ErrorCode::corrupt,
      "header: \"a\" in \"__metadata__\" has the wrong type: expected a string, found an object"},
     {"metadata-number", ErrorCode::corrupt,
      "header: \"a\" in \"__metadata__\" has the wrong type: expected a string, found a number"},
     {"metadata-twice", ErrorCode::corrupt,
-     "header: \"__metadata__\" is there twice: expected it once, found two"},
+     "header: \"__metadata__\" is duplicated: expected it once, found two"},
     {"name-surrogate", ErrorCode::corrupt,
      "tensor \"\\xed\\xa0\\x80\": its name is not valid UTF-8: expected UTF-8, found a lone "
      "surrogate"},
     {"name-twice", ErrorCode::corrupt,
-     "tensor \"w\": its name is there twice: expected it once, found two"},
+     "tensor \"w\": its name is duplicated: expected it once, found two"},
     {"notes-not-json", ErrorCode::corrupt,
      "__metadata__ \"tenfold\": not valid json: expected a string in double quotes or \"}\", found "
      "the end of the text at byte 1"},
@@ -156,10 +156,11 @@ const std::vector<BadFile> kBadFiles = {
      "__metadata__ \"tensordict\": node \"w\": says nothing: expected one of \"tensor\", "
      "\"non_tensor\" and \"td\", found none"},
     {"structure-entry-two", ErrorCode::corrupt,
-     "__metadata__ \"tensordict\": node \"w\": says two things: expected one of \"tensor\", "
+     "__metadata__ \"tensordict\": node \"w\": has more than one content: expected one of "
+     "\"tensor\", "
      "\"non_tensor\" and \"td\", found two"},
     {"structure-key-twice", ErrorCode::corrupt,
-     "__metadata__ \"tensordict\": node \"w\": the key is there twice: expected it once, found "
+     "__metadata__ \"tensordict\": node \"w\": the key is duplicated: expected it once, found "
      "two"},
     {"structure-keys-missing", ErrorCode::corrupt,
      "__metadata__ \"tensordict\": node \"\": \"keys\" is missing: expected an object, found none"},

@@ -348,7 +348,7 @@ TEST(Safetensors, WhatItCannotHoldIsRefusedByKeyBeforeAnythingIsWritten) {
   TensorDict text(kind(NodeKind::dict));
   text.set("\xff", tensor_of<float>({1}, {1}));
   EXPECT_EQ(message(text),
-            "safetensors: key \"\\xff\": a key that is no text cannot be stored: expected UTF-8, "
+            "safetensors: key \"\\xff\": a key that is not UTF-8 cannot be stored: expected UTF-8, "
             "found other bytes");
   TensorDict scalar;
   scalar.set("f4", numbered(DType::float4_e2m1fn_x2, {}));

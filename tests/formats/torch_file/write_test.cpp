@@ -205,7 +205,7 @@ TEST(TorchFileWrite, WhatTorchCannotLoadIsRefusedByItsKeyBeforeAnythingIsWritten
   EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n\": text that cannot be stored"));
   inner.set("n", Value(0));
   inner.set("\xff", Value(0));
-  EXPECT_THAT(complaint(tree), HasSubstr("a key that is no text cannot be stored"));
+  EXPECT_THAT(complaint(tree), HasSubstr("a key that is not UTF-8 cannot be stored"));
 }
 
 TEST(TorchFileWrite, ATreeWithoutAnEndIsRefused) {

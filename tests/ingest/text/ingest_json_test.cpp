@@ -217,7 +217,7 @@ TEST(IngestJson, NamesFileLineRowAndColumn) {
   EXPECT_EQ(of.error("a.jsonl", good + "[1]\n", ErrorCode::corrupt),
             "a.jsonl: line 3 (row 1): expected an object, found \"[1]\" at character 1");
   EXPECT_EQ(of.error("a.jsonl", good + "{\"x\": 1, \"x\": 2}\n", ErrorCode::corrupt),
-            "a.jsonl: line 3 (row 1), column \"x\": the key comes twice: expected it once");
+            "a.jsonl: line 3 (row 1), column \"x\": the key is duplicated: expected it once");
 }
 
 TEST(IngestJson, RefusesWhatIsNoJson) {

@@ -155,8 +155,7 @@ TEST_F(MappingTest, AFailedSyncNamesTheFile) {
     sync_mapping(gone, "tree/x.memmap");
     FAIL() << "expected an error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "tree/x.memmap: cannot be written to the device: cannot allocate memory");
+    EXPECT_STREQ(error.what(), "tree/x.memmap: cannot be synced to disk: cannot allocate memory");
     EXPECT_EQ(error.path(), "tree/x.memmap");
   }
 }

@@ -65,7 +65,7 @@ def test_rename_changes_names_of_columns_and_records_and_nothing_else(ds: Datase
 def test_renames_that_make_no_sense_are_refused(ds: Dataset) -> None:
     with pytest.raises(KeyError, match='no column "nothing"'):
         ds.rename({"nothing": "x"})
-    with pytest.raises(ValueError, match=r'"price".*the name comes twice'):
+    with pytest.raises(ValueError, match=r'"price".*the name is duplicated'):
         ds.rename({"id": "price"})
     with pytest.raises(ValueError, match="rename before map"):
         ds.map(dict).rename({"id": "x"})

@@ -289,7 +289,7 @@ def test_rows_are_written_in_place(tmp_path: Path) -> None:
         ds[0] = {"id": [1]}
     text = tenfold.create(tmp_path / "text", {"name": "string"})
     text.append({"name": "Ann"})
-    with pytest.raises(tenfold.UnsupportedError, match="rows of unequal length"):
+    with pytest.raises(tenfold.UnsupportedError, match="ragged rows cannot be changed"):
         text[0] = {"name": "Bob"}
 
 
@@ -440,7 +440,7 @@ def test_create_refuses_what_cannot_be(tmp_path: Path) -> None:
     for arguments in ({"num_rows": 1, "capacity": 1}, {"capacity": 0}, {"num_rows": -1}):
         with pytest.raises(ValueError, match="create: "):
             tenfold.create(tmp_path / "a", {"id": "int64"}, **arguments)
-    with pytest.raises(tenfold.UnsupportedError, match="slots of a ring have one size"):
+    with pytest.raises(tenfold.UnsupportedError, match="slots of a circular buffer have one size"):
         tenfold.create(tmp_path / "a", {"name": "string"}, capacity=4)
     for arguments in ({}, {"schema": {"x": "int64"}, "example": {"x": 1}}):
         with pytest.raises(ValueError, match="create: schema and example: expected one of them"):

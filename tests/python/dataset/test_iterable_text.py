@@ -304,7 +304,7 @@ def test_a_schema_is_what_rows_are_checked_against(tmp_path: Path) -> None:
 BAD = [
     (b"{", "expected a key in quotes"),
     (b"[1]", "expected an object"),
-    (b'{"id": 1, "id": 2}', "the key comes twice"),
+    (b'{"id": 1, "id": 2}', "the key is duplicated"),
     (b'{"id": "\\ud800"}', "expected two surrogates that make a character"),
     (b'{"id": "\xff"}', "expected UTF-8"),
     (b"[" * 100_000, "expected an object"),

@@ -63,7 +63,7 @@ def ingest_source(
         The data set, opened; its `report` tells what was promoted, ignored and left out.
 
     Raises:
-        ValueError: For a row that does not fit, columns of unequal length, and the like.
+        ValueError: For a row that does not fit, columns of different lengths, and the like.
         CorruptFileError: For damaged files.
         UnsupportedError: For a source, or a type in it, that no column holds.
         KeyError: For one of `columns` that the source does not have.

@@ -43,7 +43,7 @@ def is_memmap_archive(path: PathLike) -> bool:
 
 @set_module("tenfold")
 def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> Path:
-    """Makes the checksums of an archive right that a program has written through or edited.
+    """Recomputes the checksums of an archive that was written by a shared mapping or edited.
 
     tenfold updates the CRC-32s itself, on ``flush()`` and when the last tensor of a tree opened
     with mode ``"r+"`` is gone; tensordict does not, and neither does a program that was killed. If
@@ -125,7 +125,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
         Path: `prefix`.
 
     Raises:
-        ValueError: If it is no archive, or if files of somebody else lie in the folder.
+        ValueError: If it is not an archive, or if the folder contains files of others.
         CorruptFileError: If a CRC-32 is wrong.
 
     Example:

@@ -367,7 +367,7 @@ def _set_device(made: Any, device: Any, options: Options) -> None:
 
 
 def mapped(torch: Any, path: str, size: int) -> Any:
-    """The tensors' bytes of a file, written through."""
+    """A shared mapping of the tensors' bytes of a file."""
     if size == 0:
         return torch.empty(0, dtype=torch.uint8)
     return torch.from_file(path, shared=True, size=size, dtype=torch.uint8)

@@ -173,7 +173,7 @@ def map_now(tree: Any, budget: int = MAX_MAPPED_AT_ONCE) -> int:
     """Maps the tensors of a tree, the first `budget` at least; returns what is left of that.
 
     The folder may then be replaced, or removed as temporary ones are, while the tree is in use.
-    What cannot be read is an error for whoever asks for it.
+    Entries that cannot be read raise an error on access.
     """
     node = node_of(tree)
     if budget <= 0:

@@ -194,8 +194,8 @@ def _refresh(node: Any) -> None:
 def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = None) -> None:
     """Adds rows at the end of every tensor of a saved folder.
 
-    Tensors grow first, then each meta.json is replaced, so that a reader who opens the folder
-    meanwhile sees whole rows. Trees that are open already keep their length until they are
+    Tensors grow first, then each meta.json is replaced, so that concurrent readers see complete
+    rows. Trees that are open already keep their length until they are
     refreshed. One writer at a time.
 
     Args:
@@ -207,7 +207,7 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
         ValueError: If the rows do not fit; nothing has been written.
         FileNotFoundError: If there is no saved tree at `prefix`.
         CorruptFileError: If one of its files is too short.
-        OSError: If somebody else is appending.
+        OSError: If another process is appending.
 
     Example:
         >>> TensorDict({"x": torch.zeros(4, 2)}, [4]).memmap("rows")

@@ -159,7 +159,7 @@ def flush(td: Any) -> None:
     disk = folders.disk_of(td)
     mode = "r" if disk is None else disk.mode
     if mode != "r+" and not folders.is_marked(td):
-        raise ValueError(f'flush: nothing is written through: expected mode "r+", found "{mode}"')
+        raise ValueError(f'flush: not a shared mapping: expected mode "r+", found "{mode}"')
     if disk is not None:
         disk.node.flush()
     for node in folders.nodes_of(td):

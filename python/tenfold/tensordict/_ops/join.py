@@ -250,7 +250,7 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
 
 @set_module("tenfold")
 def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
-    """TensorDicts one after the other along a batch dimension: ``torch.cat``.
+    """Concatenates TensorDicts along a batch dimension: ``torch.cat``.
 
     Raises:
         RuntimeError: If there is none, or no such batch dimension.

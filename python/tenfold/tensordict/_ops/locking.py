@@ -135,7 +135,7 @@ def _is_opened_root(td: Any) -> bool:
 
 
 def _close_opened(td: Any) -> None:
-    """Flushes what was written through; entries not handed out yet are gone afterwards."""
+    """Flushes a shared mapping; entries not accessed before are unavailable afterwards."""
     disk = getattr(td, "_disk", None)
     if disk is None or disk.opened is None or disk.opened.closed:
         return

@@ -72,12 +72,13 @@ void check_state(const CommitState& state, std::uint64_t capacity, const std::st
   }
   if (capacity == 0) {
     if (state.busy_rows == 0) return;
-    fail(where,
-         "busy rows: expected none, as it is no ring, found " + std::to_string(state.busy_rows));
+    fail(where, "busy rows: expected none outside a circular buffer, found " +
+                    std::to_string(state.busy_rows));
   }
   if (state.num_rows != std::min(state.written, capacity)) {
-    fail(where, "rows of a ring: expected " + std::to_string(std::min(state.written, capacity)) +
-                    ", found " + std::to_string(state.num_rows));
+    fail(where, "rows of a circular buffer: expected " +
+                    std::to_string(std::min(state.written, capacity)) + ", found " +
+                    std::to_string(state.num_rows));
   }
   if (state.busy_rows > capacity || state.busy_begin >= capacity) {
     fail(where, "busy rows: expected at most " + std::to_string(capacity) + " from a slot below " +

@@ -226,7 +226,7 @@ class ArchiveVerifier {
     const std::uint32_t told = crc == entry.crc32 ? entry.local_crc32 : entry.crc32;
     add(entry.name, "bytes",
         fmt::format("CRC-32 differs: expected {:08x}, found {:08x}; the archive is damaged, or a "
-                    "program that wrote through it was killed: if the bytes are right, "
+                    "program that wrote to its shared mapping crashed: if the bytes are right, "
                     "refresh_archive_checksums makes the CRC-32 right",
                     told, crc));
     return at;

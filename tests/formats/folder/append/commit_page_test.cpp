@@ -121,7 +121,7 @@ TEST(CommitPage, IsRefusedIfWhatItSaysCannotBe) {
   CommitState slot = ring(10, 25).live;
   slot.sequence = 9;
   slot.num_rows = 11;
-  expect_refused(with_slot(buffer, 0, slot), "rows of a ring: expected 10, found 11");
+  expect_refused(with_slot(buffer, 0, slot), "rows of a circular buffer: expected 10, found 11");
   slot.num_rows = 10;
   slot.busy_begin = 10;
   expect_refused(with_slot(buffer, 0, slot), "busy rows: expected at most 10");
