@@ -19,8 +19,9 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kIngestHelp =
-    "SRC are JSON lines (.jsonl, .ndjson, .json), .csv and .tsv files, also as .gz, .zst or in\n"
-    ".zip, or globs of them. DST holds what was there until all of the new is on the device.\n"
+    "SRC are JSON lines (.jsonl, .ndjson, .json), .csv and .tsv files, also as .gz, .zst, .bz2,\n"
+    ".xz or in .zip, or globs of them. DST holds what was there until all of the new is on the "
+    "device.\n"
     "Types are inferred from the whole of the source, unless --schema gives them:\n"
     "  {\"columns\": {\"price\": {\"dtype\": \"float32\"}, \"name\": {\"dtype\": \"string\"}}}";
 

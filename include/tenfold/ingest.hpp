@@ -54,7 +54,8 @@ struct IngestOptions {
   std::optional<Schema> schema{};
   /// Only these columns, in this order, by (dotted) names; empty: all.
   std::vector<std::string> columns{};
-  /// Of all files, whatever their names; a last .gz, .zst or .zip is unpacked all the same.
+  /// Of all files, whatever their names; a last .gz, .zst, .bz2, .xz or .zip is unpacked all the
+  /// same.
   SourceFormat format = SourceFormat::by_name;
   /// CSV and TSV: unquoted fields that say one of these are no value, as empty ones are.
   std::vector<std::string> na_values{};
@@ -73,10 +74,10 @@ struct IngestOptions {
 ///   tenfold::Dataset ds("flights");
 ///
 /// `sources` are JSON lines (.jsonl, .ndjson; .json: lines or one array of objects), CSV (.csv) and
-/// TSV (.tsv) files, each also as .gz, .zst or in a .zip, or globs of them ("**": folders of any
-/// depth), whose matches are read in the order of their names. All are streamed: memory is bounded,
-/// whatever their size. Records without any key are no rows: if there are no others, that is an
-/// Error(invalid_argument).
+/// TSV (.tsv) files, each also as .gz, .zst, .bz2, .xz or in a .zip, or globs of them ("**":
+/// folders of any depth), whose matches are read in the order of their names. All are streamed:
+/// memory is bounded, whatever their size. Records without any key are no rows: if there are no
+/// others, that is an Error(invalid_argument).
 ///
 /// Throws Error(file_not_found) for a source that is not there, Error(unsupported) for other files,
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both
@@ -86,10 +87,11 @@ TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& pa
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});
 
-/// The schema that ingest() would infer.
+/// The schema that ingest() would infer; `format` and `na_values` as of IngestOptions.
 TENFOLD_API Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
                                 Monitor* monitor = nullptr,
-                                SourceFormat format = SourceFormat::by_name);
+                                SourceFormat format = SourceFormat::by_name,
+                                const std::vector<std::string>& na_values = {});
 
 /// True for names that ingest() takes: by their suffixes.
 TENFOLD_API bool is_ingestible(const Path& source);

@@ -73,8 +73,8 @@ class IterableDataset(_Base):  # type: ignore[misc]
 
     Args:
         source: A `Dataset`, or a path or TensorDict to make one of; or text files as `ingest` takes
-            them: ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst`` or in a
-            ``.zip``, globs, or a list of them.
+            them: ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst``, ``.bz2``,
+            ``.xz`` or in a ``.zip``, globs, or a list of them.
         columns: Names of some columns; None: all.
         shuffle: A data set: in the exact shuffled order of `BatchLoader`. Text files: the files in
             shuffled order, and their rows through a buffer of 1024 unless `shuffle_buffer` says
