@@ -122,7 +122,8 @@ macro(tenfold_bundle_xz)
   list(TRANSFORM tenfold_sources REPLACE "(.+)" "${tenfold_folder}/src/liblzma/\\1.c")
   tenfold_bundle(xz ${tenfold_folder}/src/liblzma/api ${tenfold_sources})
   foreach(tenfold_part check common delta lz lzma rangecoder simple)
-    target_include_directories(tenfold_xz_objects PRIVATE ${tenfold_folder}/src/liblzma/${tenfold_part})
+    target_include_directories(tenfold_xz_objects PRIVATE
+      ${tenfold_folder}/src/liblzma/${tenfold_part})
   endforeach()
   target_include_directories(tenfold_xz_objects PRIVATE ${tenfold_folder}/src/common)
   target_compile_definitions(tenfold_xz_objects PRIVATE

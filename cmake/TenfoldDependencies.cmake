@@ -66,8 +66,10 @@ if(TENFOLD_CLI OR TENFOLD_PYTHON)
   tenfold_dependency(cli11 TENFOLD_CLI11_FOUND libcli11-dev cli11-devel cli11)
 endif()
 if(TENFOLD_TESTS)
-  if("zlib" IN_LIST TENFOLD_BUNDLED OR "zstd" IN_LIST TENFOLD_BUNDLED OR "xz" IN_LIST TENFOLD_BUNDLED)
-    message(FATAL_ERROR "the tests compress with zlib, zstd and xz, and their bundled sources can only "
+  if("zlib" IN_LIST TENFOLD_BUNDLED OR "zstd" IN_LIST TENFOLD_BUNDLED
+      OR "xz" IN_LIST TENFOLD_BUNDLED)
+    message(FATAL_ERROR
+      "the tests compress with zlib, zstd and xz, and their bundled sources can only "
       "decompress: set TENFOLD_DEPS=system or TENFOLD_TESTS=OFF")
   endif()
   find_package(GTest QUIET)

@@ -1,6 +1,7 @@
 # What `find_package(tenfold)` and `pkg-config tenfold` find: the headers, the static or the shared
 # library and tenfold::tenfold. Whoever links the static one needs those of libdeflate, zlib, zstd,
-# bzip2 and xz that are not bundled (found anew: no path of this machine is installed). The shared one has them.
+# bzip2 and xz that are not bundled (found anew: no path of this machine is installed). The shared
+# one has them.
 include(CMakePackageConfigHelpers)
 
 set(tenfold_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tenfold)

@@ -21,7 +21,20 @@ TENSORS = {
     "view": torch.arange(12).reshape(3, 4).T[::2],
     "bool": torch.tensor([True, False]),
 }
-VALUES = [7, 2**70, -0.5, math.inf, "text", "caf\u00e9", "", True, None, b"\x00\xff", {1, 2}, 1 - 2j]
+VALUES = [
+    7,
+    2**70,
+    -0.5,
+    math.inf,
+    "text",
+    "caf\u00e9",
+    "",
+    True,
+    None,
+    b"\x00\xff",
+    {1, 2},
+    1 - 2j,
+]
 
 
 @pytest.mark.parametrize("name", OF_TENSORS)
@@ -127,9 +140,9 @@ def test_an_opened_one_answers_to_the_name_of_its_file(tmp_path, name):
     stem = (tmp_path / name).stem
     assert torch.equal(opened[stem], torch.arange(3))
     assert opened.get(stem) is opened[key]
-    assert stem in opened.keys()
+    assert stem in opened
     assert list(opened.keys()) == [key]
-    assert "y" not in opened.keys()
+    assert "y" not in opened
     with pytest.raises(KeyError):
         opened["y"]
     again = pickle.loads(pickle.dumps(opened))

@@ -162,8 +162,7 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
     if not isinstance(target, dict):
         raise ValueError(
             "target: expected a module, an optimizer, a TensorDict, a dict of tensors or a tensor, "
-            "found "
-            + kind
+            "found " + kind
         )
     tensors: dict[str, Any] = {}
     _collect(target, (), tensors)

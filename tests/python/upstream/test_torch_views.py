@@ -25,9 +25,7 @@ QUANTIZED = {
     "row": lambda: per_tensor(torch.qint8)[1],
     "empty": lambda: per_tensor(torch.qint8, torch.zeros(0, 2)),
     "channels": lambda: torch.quantize_per_channel(VALUES, SCALES, ZEROS, 0, torch.qint8),
-    "float": lambda: torch.quantize_per_channel(
-        VALUES, SCALES, ZEROS.float(), 0, torch.quint8
-    ),
+    "float": lambda: torch.quantize_per_channel(VALUES, SCALES, ZEROS.float(), 0, torch.quint8),
     "parameter": lambda: torch.nn.Parameter(per_tensor(torch.qint8), requires_grad=False),
 }
 
@@ -122,9 +120,7 @@ def test_a_lazy_view_is_read_as_its_values(tmp_path, which, zipped):
         assert not loaded.is_conj()
         assert not loaded.is_neg()
         assert loaded.dtype == tensor.dtype
-        ours, theirs = (
-            x.contiguous().reshape(-1).view(torch.uint8) for x in (loaded, resolved)
-        )
+        ours, theirs = (x.contiguous().reshape(-1).view(torch.uint8) for x in (loaded, resolved))
         if tensor.dtype != torch.complex32:
             assert torch.equal(loaded.nan_to_num(7), resolved.nan_to_num(7))
         assert torch.equal(ours, theirs)
