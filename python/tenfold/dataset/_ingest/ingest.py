@@ -53,7 +53,8 @@ def ingest(
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
             ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst``,
             ``.bz2``, ``.xz`` or in a ``.zip``; Parquet, Arrow and npy files. Or an iterable of
-            dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict of columns, a tensor or array (the column
+            dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict of columns, a
+            tensor or array (the column
             ``"value"``) or a tuple of them (``"0"``, ``"1"``, ...), a TensorDict, a table of
             pandas, polars, pyarrow, or a Hugging Face data set. A bool tensor
             ``"<column>.valid"`` beside a column tells which of its values are nulls.
