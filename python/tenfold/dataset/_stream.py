@@ -142,7 +142,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
         if files is not None:
             files = _core.find_text_files(files, format or "")
             self._schema = _chosen(
-                Schema.from_json(_core.infer_files(files, 0, format or ""))
+                Schema.from_json(_core.infer_files(files, 0, format or "", ()))
                 if schema is None
                 else as_schema(schema),
                 columns,
