@@ -19,9 +19,9 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kIngestHelp =
-    "SRC are JSON lines (.jsonl, .ndjson, .json), .csv and .tsv files, also as .gz, .zst or in\n"
-    ".zip, or globs of them. DST is replaced when the new data set is complete and durable.\n"
-    "Types are inferred from the whole source, unless --schema gives them:\n"
+    "SRC are JSON lines (.jsonl, .ndjson, .json), .csv and .tsv files, also as .gz, .zst, .bz2,\n"
+    ".xz or in .zip, or globs of them. DST is replaced when the new data set is complete and\n"
+    "durable. Types are inferred from the whole source, unless --schema gives them:\n"
     "  {\"columns\": {\"price\": {\"dtype\": \"float32\"}, \"name\": {\"dtype\": \"string\"}}}";
 
 struct IngestArguments {

@@ -3,7 +3,7 @@
 # nothing of theirs is installed or exported.
 #
 # Without a network, unpack the archives and pass -D TENFOLD_BUNDLED_SOURCES=<folder>, which holds
-# one folder for each library (xxhash, libdeflate, zlib, zstd, fmt, cli11), or CMake's own
+# one folder for each library (xxhash, libdeflate, zlib, zstd, bzip2, xz, fmt, cli11), or CMake's own
 # -D FETCHCONTENT_SOURCE_DIR_TENFOLD_ZSTD=<folder> for one of them.
 include(FetchContent)
 set(TENFOLD_BUNDLED_SOURCES "" CACHE PATH "Folder with the unpacked sources of bundled libraries")
@@ -18,6 +18,11 @@ set(tenfold_zlib_sha256 9a93b2b7dfdac77ceba5a558a580e74667dd6fede4585b91eefb60f0
 set(tenfold_zstd_url
   https://github.com/facebook/zstd/releases/download/v1.5.7/zstd-1.5.7.tar.gz)
 set(tenfold_zstd_sha256 eb33e51f49a15e023950cd7825ca74a4a2b43db8354825ac24fc1b7ee09e6fa3)
+set(tenfold_bzip2_url https://sourceware.org/pub/bzip2/bzip2-1.0.8.tar.gz)
+set(tenfold_bzip2_sha256 ab5a03176ee106d3f0fa90e381da478ddae405918153cca248e682cd0c4a2269)
+set(tenfold_xz_url
+  https://github.com/tukaani-project/xz/releases/download/v5.8.1/xz-5.8.1.tar.xz)
+set(tenfold_xz_sha256 0b54f79df85912504de0b14aec7971e3f964491af1812d83447005807513cd9e)
 set(tenfold_fmt_url https://github.com/fmtlib/fmt/archive/refs/tags/10.1.1.tar.gz)
 set(tenfold_fmt_sha256 78b8c0a72b1c35e4443a7e308df52498252d1cefc2b08c9a97bc9ee6cfe61f8b)
 set(tenfold_cli11_url https://github.com/CLIUtils/CLI11/archive/refs/tags/v2.4.1.tar.gz)
@@ -87,4 +92,46 @@ macro(tenfold_bundle_zstd)
   tenfold_bundle(zstd ${tenfold_folder}/lib ${tenfold_sources})
   target_compile_definitions(tenfold_zstd_objects PRIVATE
     ZSTD_DISABLE_ASM ZSTD_LEGACY_SUPPORT=0 "ZSTDLIB_VISIBLE=" "ZSTDERRORLIB_VISIBLE=")
+endmacro()
+
+# bzip2: all of its library, whose decompression names its compression.
+macro(tenfold_bundle_bzip2)
+  enable_language(C)
+  tenfold_fetch(bzip2 tenfold_folder)
+  set(tenfold_sources blocksort bzlib compress crctable decompress huffman randtable)
+  list(TRANSFORM tenfold_sources REPLACE "(.+)" "${tenfold_folder}/\\1.c")
+  tenfold_bundle(bzip2 ${tenfold_folder} ${tenfold_sources})
+endmacro()
+
+# xz: of liblzma the decoder of streams, with every filter and checksum of the format.
+macro(tenfold_bundle_xz)
+  enable_language(C)
+  tenfold_fetch(xz tenfold_folder)
+  set(tenfold_filters x86 arm armthumb arm64 ia64 powerpc riscv sparc)
+  set(tenfold_sources
+    check/check check/crc32_fast check/crc64_fast check/sha256
+    common/block_decoder common/block_header_decoder common/block_util common/common
+    common/filter_common common/filter_decoder common/filter_flags_decoder common/index_hash
+    common/stream_decoder common/stream_flags_common common/stream_flags_decoder
+    common/vli_decoder common/vli_size
+    delta/delta_common delta/delta_decoder lz/lz_decoder lzma/lzma2_decoder lzma/lzma_decoder
+    simple/simple_coder simple/simple_decoder)
+  foreach(tenfold_filter IN LISTS tenfold_filters)
+    list(APPEND tenfold_sources simple/${tenfold_filter})
+  endforeach()
+  list(TRANSFORM tenfold_sources REPLACE "(.+)" "${tenfold_folder}/src/liblzma/\\1.c")
+  tenfold_bundle(xz ${tenfold_folder}/src/liblzma/api ${tenfold_sources})
+  foreach(tenfold_part check common delta lz lzma rangecoder simple)
+    target_include_directories(tenfold_xz_objects PRIVATE
+      ${tenfold_folder}/src/liblzma/${tenfold_part})
+  endforeach()
+  target_include_directories(tenfold_xz_objects PRIVATE ${tenfold_folder}/src/common)
+  target_compile_definitions(tenfold_xz_objects PRIVATE
+    HAVE_STDBOOL_H HAVE_STDINT_H HAVE_INTTYPES_H HAVE_VISIBILITY=0
+    HAVE_DECODERS HAVE_DECODER_LZMA1 HAVE_DECODER_LZMA2 HAVE_DECODER_DELTA
+    HAVE_CHECK_CRC32 HAVE_CHECK_CRC64 HAVE_CHECK_SHA256)
+  foreach(tenfold_filter IN LISTS tenfold_filters)
+    string(TOUPPER HAVE_DECODER_${tenfold_filter} tenfold_filter)
+    target_compile_definitions(tenfold_xz_objects PRIVATE ${tenfold_filter})
+  endforeach()
 endmacro()

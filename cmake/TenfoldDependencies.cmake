@@ -1,5 +1,5 @@
 # The libraries that tenfold is built with. All are private: no public header needs one. xxHash, fmt
-# and CLI11 are header-only; libdeflate, zlib and zstd are linked.
+# and CLI11 are header-only; libdeflate, zlib, zstd, bzip2 and xz (liblzma) are linked.
 #
 # TENFOLD_DEPS says where they come from:
 #   system   installed packages; CMake stops if one is missing and names the packages
@@ -38,7 +38,7 @@ endmacro()
 
 set(TENFOLD_CLI11_FOUND FALSE)
 if(TENFOLD_DEPS STREQUAL "bundled")
-  foreach(tenfold_name XXHASH LIBDEFLATE ZLIB ZSTD FMT)
+  foreach(tenfold_name XXHASH LIBDEFLATE ZLIB ZSTD BZIP2 XZ FMT)
     set(TENFOLD_${tenfold_name}_FOUND FALSE)
   endforeach()
 else()
@@ -59,13 +59,17 @@ tenfold_dependency(xxhash TENFOLD_XXHASH_FOUND libxxhash-dev xxhash-devel xxhash
 tenfold_dependency(libdeflate TENFOLD_LIBDEFLATE_FOUND libdeflate-dev libdeflate-devel libdeflate)
 tenfold_dependency(zlib TENFOLD_ZLIB_FOUND zlib1g-dev zlib-devel zlib)
 tenfold_dependency(zstd TENFOLD_ZSTD_FOUND libzstd-dev libzstd-devel zstd)
+tenfold_dependency(bzip2 TENFOLD_BZIP2_FOUND libbz2-dev bzip2-devel bzip2)
+tenfold_dependency(xz TENFOLD_XZ_FOUND liblzma-dev xz-devel liblzma-devel)
 tenfold_dependency(fmt TENFOLD_FMT_FOUND libfmt-dev fmt-devel fmt)
 if(TENFOLD_CLI OR TENFOLD_PYTHON)
   tenfold_dependency(cli11 TENFOLD_CLI11_FOUND libcli11-dev cli11-devel cli11)
 endif()
 if(TENFOLD_TESTS)
-  if("zlib" IN_LIST TENFOLD_BUNDLED OR "zstd" IN_LIST TENFOLD_BUNDLED)
-    message(FATAL_ERROR "the tests compress with zlib and zstd, and their bundled sources can only "
+  if("zlib" IN_LIST TENFOLD_BUNDLED OR "zstd" IN_LIST TENFOLD_BUNDLED
+      OR "xz" IN_LIST TENFOLD_BUNDLED)
+    message(FATAL_ERROR
+      "the tests compress with zlib, zstd and xz, and their bundled sources can only "
       "decompress: set TENFOLD_DEPS=system or TENFOLD_TESTS=OFF")
   endif()
   find_package(GTest QUIET)
@@ -109,8 +113,8 @@ if("xxhash" IN_LIST TENFOLD_BUNDLED)
 endif()
 target_include_directories(tenfold_xxhash SYSTEM INTERFACE ${TENFOLD_XXHASH_DIR})
 
-# libdeflate: inflate and CRC-32. zlib and zstd: streams of .gz and .zst.
-foreach(tenfold_name libdeflate zlib zstd)
+# libdeflate: inflate and CRC-32. The others: streams of .gz, .zst, .bz2 and .xz.
+foreach(tenfold_name libdeflate zlib zstd bzip2 xz)
   if(tenfold_name IN_LIST TENFOLD_BUNDLED)
     cmake_language(CALL tenfold_bundle_${tenfold_name})
   endif()

@@ -1,6 +1,7 @@
 # What `find_package(tenfold)` and `pkg-config tenfold` find: the headers, the static or the shared
-# library and tenfold::tenfold. Whoever links the static one needs those of libdeflate, zlib and zstd
-# that are not bundled (found anew: no path of this machine is installed). The shared one has them.
+# library and tenfold::tenfold. Whoever links the static one needs those of libdeflate, zlib, zstd,
+# bzip2 and xz that are not bundled (found anew: no path of this machine is installed). The shared
+# one has them.
 include(CMakePackageConfigHelpers)
 
 set(tenfold_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tenfold)
@@ -50,8 +51,14 @@ endif()
 
 # The prefix is found from the place of the file itself, too.
 set(tenfold_pc_requires "")
+set(tenfold_pc_private "")
 foreach(name IN LISTS tenfold_package_needs)
+  if(name STREQUAL "bzip2")
+    set(tenfold_pc_private " -lbz2")  # Debian's has no .pc file
+    continue()
+  endif()
   string(REPLACE "zstd" "libzstd" module ${name})
+  string(REPLACE "xz" "liblzma" module ${module})
   list(APPEND tenfold_pc_requires ${module})
 endforeach()
 list(JOIN tenfold_pc_requires ", " tenfold_pc_requires)
@@ -74,7 +81,7 @@ Version: @PROJECT_VERSION@
 Requires.private: @tenfold_pc_requires@
 Cflags: -I${includedir}@tenfold_pc_cflags@
 Libs: -L${libdir} -ltenfold
-Libs.private: @tenfold_pc_libs@
+Libs.private: @tenfold_pc_libs@@tenfold_pc_private@
 ]])
 install(FILES ${PROJECT_BINARY_DIR}/tenfold.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cpp)

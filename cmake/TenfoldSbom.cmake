@@ -16,6 +16,16 @@ function(tenfold_header_version result file)
   set(${result} ${version} PARENT_SCOPE)
 endfunction()
 
+# bzlib.h names its version in its first comment: "bzip2/libbzip2 version 1.0.8 of 13 July 2019".
+function(tenfold_bzip2_version result file)
+  file(STRINGS ${file} line REGEX "libbzip2 version [0-9.]+ of" LIMIT_COUNT 1)
+  string(REGEX REPLACE "^.*version ([0-9.]+) of.*$" "\\1" version "${line}")
+  if(NOT version MATCHES "^[0-9]+([.][0-9]+)+$")
+    message(FATAL_ERROR "${file}: no version in its first comment")
+  endif()
+  set(${result} ${version} PARENT_SCOPE)
+endfunction()
+
 set(tenfold_components "")
 # tenfold_component(name version license purl): adds a library to the list.
 function(tenfold_component name version license purl)
@@ -46,6 +56,15 @@ get_target_property(tenfold_folder tenfold_zstd INTERFACE_INCLUDE_DIRECTORIES)
 tenfold_header_version(tenfold_version ${tenfold_folder}/zstd.h
   ZSTD_VERSION_MAJOR ZSTD_VERSION_MINOR ZSTD_VERSION_RELEASE)
 tenfold_component(zstd ${tenfold_version} BSD-3-Clause pkg:github/facebook/zstd)
+
+get_target_property(tenfold_folder tenfold_bzip2 INTERFACE_INCLUDE_DIRECTORIES)
+tenfold_bzip2_version(tenfold_version ${tenfold_folder}/bzlib.h)
+tenfold_component(bzip2 ${tenfold_version} bzip2-1.0.6 pkg:generic/bzip2)
+
+get_target_property(tenfold_folder tenfold_xz INTERFACE_INCLUDE_DIRECTORIES)
+tenfold_header_version(tenfold_version ${tenfold_folder}/lzma/version.h
+  LZMA_VERSION_MAJOR LZMA_VERSION_MINOR LZMA_VERSION_PATCH)
+tenfold_component(xz ${tenfold_version} 0BSD pkg:github/tukaani-project/xz)
 
 # The headers of fmt 10.1.1 call themselves 10.1.0.
 if("fmt" IN_LIST TENFOLD_BUNDLED)

@@ -1,23 +1,28 @@
-# The imported targets tenfold_zlib and tenfold_zstd, and TENFOLD_ZLIB_FOUND and TENFOLD_ZSTD_FOUND.
-# Shared by the build and by the installed package, as TenfoldLibdeflate.cmake.
-foreach(tenfold_stream zlib zstd)
-  string(TOUPPER ${tenfold_stream} tenfold_upper)
-  find_path(TENFOLD_${tenfold_upper}_DIR ${tenfold_stream}.h)
-  if(tenfold_stream STREQUAL "zlib")
-    # Debian's libz.a is not position independent, which the Python extension must be.
-    find_library(TENFOLD_${tenfold_upper}_LIBRARY NAMES z)
-  else()
-    find_library(TENFOLD_${tenfold_upper}_LIBRARY NAMES libzstd.a zstd_static zstd)
+# The imported targets tenfold_zlib, tenfold_zstd, tenfold_bzip2 and tenfold_xz, and
+# TENFOLD_ZLIB_FOUND and so on. Shared by the build and by the installed package, as
+# TenfoldLibdeflate.cmake.
+
+# tenfold_stream(name header library...): the first library that is there, by any of its names.
+function(tenfold_stream name header)
+  string(TOUPPER ${name} upper)
+  find_path(TENFOLD_${upper}_DIR ${header})
+  find_library(TENFOLD_${upper}_LIBRARY NAMES ${ARGN})
+  mark_as_advanced(TENFOLD_${upper}_DIR TENFOLD_${upper}_LIBRARY)
+  set(TENFOLD_${upper}_FOUND FALSE PARENT_SCOPE)
+  if(NOT TENFOLD_${upper}_DIR OR NOT TENFOLD_${upper}_LIBRARY)
+    return()
   endif()
-  mark_as_advanced(TENFOLD_${tenfold_upper}_DIR TENFOLD_${tenfold_upper}_LIBRARY)
-  set(TENFOLD_${tenfold_upper}_FOUND FALSE)
-  if(TENFOLD_${tenfold_upper}_DIR AND TENFOLD_${tenfold_upper}_LIBRARY)
-    set(TENFOLD_${tenfold_upper}_FOUND TRUE)
+  set(TENFOLD_${upper}_FOUND TRUE PARENT_SCOPE)
+  if(NOT TARGET tenfold_${name})
+    add_library(tenfold_${name} UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(tenfold_${name} PROPERTIES
+      IMPORTED_LOCATION ${TENFOLD_${upper}_LIBRARY}
+      INTERFACE_INCLUDE_DIRECTORIES ${TENFOLD_${upper}_DIR})
   endif()
-  if(TENFOLD_${tenfold_upper}_FOUND AND NOT TARGET tenfold_${tenfold_stream})
-    add_library(tenfold_${tenfold_stream} UNKNOWN IMPORTED GLOBAL)
-    set_target_properties(tenfold_${tenfold_stream} PROPERTIES
-      IMPORTED_LOCATION ${TENFOLD_${tenfold_upper}_LIBRARY}
-      INTERFACE_INCLUDE_DIRECTORIES ${TENFOLD_${tenfold_upper}_DIR})
-  endif()
-endforeach()
+endfunction()
+
+# Debian's libz.a and libbz2.a are not position independent, which the Python extension must be.
+tenfold_stream(zlib zlib.h z)
+tenfold_stream(bzip2 bzlib.h bz2)
+tenfold_stream(zstd zstd.h libzstd.a zstd_static zstd)
+tenfold_stream(xz lzma.h liblzma.a lzma)

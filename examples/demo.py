@@ -68,7 +68,7 @@ def read_flights(folder: Path) -> list[dict[str, str]]:
 def values_of(row: dict[str, str]) -> dict[str, int | str | None]:
     """A row of numbers and strings; the file writes NA for what is missing."""
     known = {name: cell if cell not in ("", "NA") else None for name, cell in row.items()}
-    numbers = {name: None if known[name] is None else int(known[name]) for name in NUMBERS}
+    numbers = {name: None if (cell := known[name]) is None else int(cell) for name in NUMBERS}
     return numbers | {name: known[name] for name in STRINGS}
 
 
@@ -94,7 +94,9 @@ class LateModel(nn.Module):
         return self.net(torch.cat(parts, dim=1)).squeeze(1)
 
 
-def train(flights: tenfold.Dataset, epochs: int = 2, batch_size: int = 4096):
+def train(
+    flights: tenfold.Dataset, epochs: int = 2, batch_size: int = 4096
+) -> tuple[LateModel, torch.optim.Optimizer, list[float]]:
     known = flights["arr_delay.valid"] & flights["dep_delay.valid"]
     columns = ["month", "sched_dep_time", "dep_delay", "distance", "arr_delay"]
     rows = flights.filter(known).select(columns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -34,7 +35,7 @@ def as_floats(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {"frame": batch["frame"].float() / 255, "corner": batch["corner"].float() / SIDE}
 
 
-def train(path: Path, epochs: int) -> tuple[list[float], dict]:
+def train(path: Path, epochs: int) -> tuple[list[float], dict[str, Any]]:
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(3, 8, 5, stride=2),

@@ -43,8 +43,9 @@ def store(folder: Path, users: int, films: int, ratings: int) -> None:
     places, stars = generate(users, films, ratings)
     kept = len(stars) // 10
     for name, part in (("test", slice(0, kept)), ("train", slice(kept, None))):
+        rows, columns = places[:, part].int()
         tenfold.SparseMatrix.from_coo(
-            *places[:, part].int(), stars[part], (users, films), path=folder / name
+            rows, columns, stars[part], (users, films), path=folder / name
         )
 
 

@@ -34,9 +34,9 @@ class Grid:
         axis = torch.arange(side, dtype=torch.float32) / side
         x, y = axis[:, None], axis[None, :]
         hills = [(0.2, 0.3, 0.05), (0.7, 0.6, 0.02), (0.5, 0.9, 0.1)]
-        self.rewards = sum(
-            torch.exp(-((x - a) ** 2 + (y - b) ** 2) / width) for a, b, width in hills
-        )
+        self.rewards = torch.zeros(side, side)
+        for a, b, width in hills:
+            self.rewards += torch.exp(-((x - a) ** 2 + (y - b) ** 2) / width)
 
     def neighbours(self, states: torch.Tensor) -> torch.Tensor:
         """int64 [n, 2] -> [4, n, 2]"""

@@ -30,7 +30,7 @@ cd "$folder/apt"
 # source package, upstream's version, library
 while read -r package version library; do
   rm -f "${package}_"*
-  apt source --download-only --tar-only "$package"
+  apt source --only-source --download-only --tar-only "$package"
   case $(echo "${package}_"*.orig.tar.?z*) in
     *"$version"*) ;;
     *) echo "bundled_sources.sh: Debian's $package is not of version $version" >&2; exit 1 ;;
@@ -43,6 +43,8 @@ xxhash 0.8.3 xxhash
 libdeflate 1.23 libdeflate
 zlib 1.3.1 zlib
 libzstd 1.5.7 zstd
+bzip2 1.0.8 bzip2
+xz-utils 5.8.1 xz
 fmtlib 10.1.1 fmt
 cli11 2.4.1 cli11
 END

@@ -65,6 +65,8 @@ LIBRARIES = {
     "libdeflate.h": {"src"},
     "zlib.h": {"src"},
     "zstd.h": {"src"},
+    "bzlib.h": {"src"},
+    "lzma.h": {"src"},
     "CLI/": {"cli"},
     "nanobind/": {"python/src"},
     "Python.h": {"python/src"},

@@ -54,7 +54,8 @@ struct IngestOptions {
   std::optional<Schema> schema{};
   /// Only these columns, in this order, by (dotted) names; empty: all.
   std::vector<std::string> columns{};
-  /// The format of all files, whatever their names; a final .gz, .zst or .zip is still unpacked.
+  /// The format of all files, whatever their names; a final .gz, .zst, .bz2, .xz or .zip is still
+  /// unpacked.
   SourceFormat format = SourceFormat::by_name;
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
   std::vector<std::string> na_values{};
@@ -72,9 +73,9 @@ struct IngestOptions {
 ///   tenfold::Dataset ds("flights");
 ///
 /// `sources` are JSON lines (.jsonl, .ndjson; .json: lines or one array of objects), CSV (.csv) and
-/// TSV (.tsv) files, each also as .gz, .zst or in a .zip, or globs of them ("**": folders of any
-/// depth), whose matches are read in the order of their names. All are streamed in bounded memory.
-/// If no record has any key, ingest() throws Error(invalid_argument).
+/// TSV (.tsv) files, each also as .gz, .zst, .bz2, .xz or in a .zip, or globs of them ("**":
+/// folders of any depth), whose matches are read in the order of their names. All are streamed in
+/// bounded memory. If no record has any key, ingest() throws Error(invalid_argument).
 ///
 /// Throws Error(file_not_found) for a missing source, Error(unsupported) for other files,
 /// Error(corrupt) for malformed rows and Error(invalid_argument) for values that do not fit, both
@@ -84,10 +85,11 @@ TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& pa
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});
 
-/// The schema that ingest() would infer.
+/// The schema that ingest() would infer; `format` and `na_values` as of IngestOptions.
 TENFOLD_API Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
                                 Monitor* monitor = nullptr,
-                                SourceFormat format = SourceFormat::by_name);
+                                SourceFormat format = SourceFormat::by_name,
+                                const std::vector<std::string>& na_values = {});
 
 /// True if ingest() supports the suffix of the file name.
 TENFOLD_API bool is_ingestible(const Path& source);

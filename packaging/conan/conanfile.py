@@ -53,6 +53,8 @@ class TenfoldConan(ConanFile):
         self.requires("libdeflate/[>=1.14]")
         self.requires("zlib/[>=1.2.11 <2]")
         self.requires("zstd/[>=1.5 <2]")
+        self.requires("bzip2/[>=1.0.8 <2]")
+        self.requires("xz_utils/[>=5.2 <6]")
         if self.options.cli:
             self.requires("cli11/[>=2.1 <3]", visible=False)
 

@@ -40,11 +40,14 @@ nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb
   return dict_of(report);
 }
 
-nb::str infer_files(nb::object sources, int num_threads, const std::string& format) {
+nb::str infer_files(nb::object sources, int num_threads, const std::string& format,
+                    nb::object na_values) {
   const std::vector<Path> files = paths_from(sources);
   const SourceFormat known = source_format_from(format);
+  std::vector<std::string> missing;
+  for (const nb::handle value : na_values) missing.push_back(utf8(value));
   const Schema schema = monitored(nb::none(), [&](Monitor* monitor) {
-    return tenfold::infer_schema(files, num_threads, monitor, known);
+    return tenfold::infer_schema(files, num_threads, monitor, known, missing);
   });
   return text(schema.to_json());
 }
@@ -76,7 +79,7 @@ void bind_ingest(nb::module_& module) {
   module.def("ingest_files", ingest_files, "sources"_a, "path"_a, "schema"_a.none(), "columns"_a,
              "on_error"_a, "batch_rows"_a, "num_threads"_a, "overwrite"_a, "durable"_a,
              "progress"_a.none(), "format"_a, "na_values"_a);
-  module.def("infer_files", infer_files, "sources"_a, "num_threads"_a, "format"_a);
+  module.def("infer_files", infer_files, "sources"_a, "num_threads"_a, "format"_a, "na_values"_a);
   module.def("is_ingestible", [](nb::object path) { return is_ingestible(path_from(path)); });
 }
 

@@ -241,9 +241,10 @@ NodeHandle tree_of(nb::object object, nb::object path, bool bare) {
 }  // namespace
 
 void bind_tree(nb::module_& module) {
-  module.def("tree", &tree_of, "object"_a.none(), "path"_a = "", "bare"_a = false,
-             "The engine's tree of Python's nested containers; tensors are shared, not copied. With "
-             "`bare`, also of a tensor or value by itself.");
+  module.def(
+      "tree", &tree_of, "object"_a.none(), "path"_a = "", "bare"_a = false,
+      "The engine's tree of Python's nested containers; tensors are shared, not copied. With "
+      "`bare`, also of a tensor or value by itself.");
   module.def("shape_only", &shape_only, "dtype"_a, "shape"_a, "Stands for a tensor in a dry run.");
 }
 

@@ -308,8 +308,10 @@ void bind_mapped_dict(nb::module_& module) {
            "ragged"_a, "framework"_a)
       .def("__len__", [](Dict& self) { return self.dict().size(); })
       .def("__contains__", &Dict::contains, "key"_a.none())
-      .def("__getitem__", &Dict::item, "key"_a.none())
-      .def("get", &Dict::get, "key"_a.none(), "default"_a = nb::none())
+      .def("__getitem__", &Dict::item, "key"_a.none(),
+           nb::sig("def __getitem__(self, key: object) -> typing.Any"))
+      .def("get", &Dict::get, "key"_a.none(), "default"_a = nb::none(),
+           nb::sig("def get(self, key: object, default: typing.Any = None) -> typing.Any"))
       .def("_key_type", &Dict::key_type)
       .def("_form", &Dict::form)
       .def("_schema_json", [](Dict& self) { return text(self.dict().schema().to_json()); })

@@ -83,8 +83,8 @@ NodeInfo node_info_from(nb::handle info) {
   return made;
 }
 
-/// What few nodes have: layout, shape and is_coalesced of a sparse tensor, versions of a module, and
-/// whether it is the root of a value without a name.
+/// What few nodes have: layout, shape and is_coalesced of a sparse tensor, versions of a module,
+/// and whether it is the root of a value without a name.
 static nb::object more_of(const NodeInfo& info) {
   if (info.kind != NodeKind::sparse && !info.module_versions && !info.is_bare) return nb::none();
   return nb::make_tuple(

@@ -1,9 +1,12 @@
 #include "codecs/stream_decoder.hpp"
 
+#include <bzlib.h>
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <new>
 #include <utility>
@@ -99,6 +102,114 @@ class ZstdDecoder final : public StreamDecoder {
   bool is_whole_ = true;
 };
 
+/// bzip2 takes at most 3.7 MB, whatever the file says.
+class Bzip2Decoder final : public StreamDecoder {
+ public:
+  explicit Bzip2Decoder(std::string where) : where_(std::move(where)) { begin(); }
+  Bzip2Decoder(const Bzip2Decoder&) = delete;
+  Bzip2Decoder& operator=(const Bzip2Decoder&) = delete;
+  ~Bzip2Decoder() override { BZ2_bzDecompressEnd(&stream_); }
+
+  Step decode(std::span<const std::byte> from, std::span<std::byte> into) override {
+    constexpr std::size_t kMost = std::numeric_limits<unsigned>::max();
+    from = from.first(std::min(from.size(), kMost));
+    into = into.first(std::min(into.size(), kMost));
+    if (ended_) {
+      if (from.empty()) return {};
+      BZ2_bzDecompressEnd(&stream_);
+      begin();
+    }
+    stream_.next_in = const_cast<char*>(reinterpret_cast<const char*>(from.data()));
+    stream_.avail_in = static_cast<unsigned>(from.size());
+    stream_.next_out = reinterpret_cast<char*>(into.data());
+    stream_.avail_out = static_cast<unsigned>(into.size());
+    begun_ = begun_ || !from.empty();
+    const int status = BZ2_bzDecompress(&stream_);
+    if (status == BZ_MEM_ERROR) throw std::bad_alloc();
+    if (status != BZ_OK && status != BZ_STREAM_END) {
+      fail(where_, "bzip2", status == BZ_DATA_ERROR_MAGIC ? "no header of it" : "a wrong checksum");
+    }
+    ended_ = status == BZ_STREAM_END;
+    return {from.size() - stream_.avail_in, into.size() - stream_.avail_out};
+  }
+  bool is_whole() const noexcept override { return ended_ || !begun_; }
+
+ private:
+  void begin() {
+    stream_ = {};
+    ended_ = false;
+    if (BZ2_bzDecompressInit(&stream_, 0, 0) != BZ_OK) throw std::bad_alloc();
+  }
+
+  std::string where_;
+  bz_stream stream_{};
+  bool begun_ = false;
+  bool ended_ = false;
+};
+
+class XzDecoder final : public StreamDecoder {
+ public:
+  explicit XzDecoder(std::string where) : where_(std::move(where)) { begin(); }
+  XzDecoder(const XzDecoder&) = delete;
+  XzDecoder& operator=(const XzDecoder&) = delete;
+  ~XzDecoder() override { lzma_end(&stream_); }
+
+  Step decode(std::span<const std::byte> from, std::span<std::byte> into) override {
+    Step step;
+    if (ended_) {
+      // Another stream may follow, or zeros that fill a block.
+      while (step.consumed < from.size() && from[step.consumed] == std::byte{0}) ++step.consumed;
+      if (step.consumed == from.size()) return step;
+      begin();
+    }
+    stream_.next_in = reinterpret_cast<const std::uint8_t*>(from.data() + step.consumed);
+    stream_.avail_in = from.size() - step.consumed;
+    stream_.next_out = reinterpret_cast<std::uint8_t*>(into.data());
+    stream_.avail_out = into.size();
+    begun_ = begun_ || stream_.avail_in > 0;
+    const lzma_ret status = lzma_code(&stream_, LZMA_RUN);
+    switch (status) {
+      case LZMA_OK:
+      case LZMA_BUF_ERROR:  // nothing to do without more bytes
+        break;
+      case LZMA_STREAM_END:
+        ended_ = true;
+        break;
+      case LZMA_MEM_ERROR:
+        throw std::bad_alloc();
+      case LZMA_MEMLIMIT_ERROR:
+        throw Error(ErrorCode::unsupported,
+                    where_ + ": it takes too much memory to decompress: expected at most " +
+                        std::to_string(kMostMemoryBytes) + " bytes, found " +
+                        std::to_string(lzma_memusage(&stream_)) + "; compress it by xz -9 or less");
+      case LZMA_FORMAT_ERROR:
+        fail(where_, "xz", "no header of it");
+      case LZMA_OPTIONS_ERROR:
+        fail(where_, "xz", "options that are not known");
+      default:
+        fail(where_, "xz", "a wrong checksum");
+    }
+    step.consumed = from.size() - stream_.avail_in;
+    step.produced = into.size() - stream_.avail_out;
+    return step;
+  }
+  bool is_whole() const noexcept override { return ended_ || !begun_; }
+
+ private:
+  /// Of a dictionary that the file asks for. xz -9 takes 65 MiB.
+  static constexpr std::uint64_t kMostMemoryBytes = std::uint64_t{256} << 20;
+
+  void begin() {
+    ended_ = false;
+    if (lzma_stream_decoder(&stream_, kMostMemoryBytes, 0) != LZMA_OK) throw std::bad_alloc();
+  }
+
+  std::string where_;
+  lzma_stream stream_ = LZMA_STREAM_INIT;
+  bool begun_ = false;
+  bool ended_ = false;
+};
+
 }  // namespace
 
 std::unique_ptr<StreamDecoder> gzip_decoder(std::string where) {
@@ -109,6 +220,12 @@ std::unique_ptr<StreamDecoder> deflate_decoder(std::string where) {
 }
 std::unique_ptr<StreamDecoder> zstd_decoder(std::string where) {
   return std::make_unique<ZstdDecoder>(std::move(where));
+}
+std::unique_ptr<StreamDecoder> bzip2_decoder(std::string where) {
+  return std::make_unique<Bzip2Decoder>(std::move(where));
+}
+std::unique_ptr<StreamDecoder> xz_decoder(std::string where) {
+  return std::make_unique<XzDecoder>(std::move(where));
 }
 
 }  // namespace tenfold::codecs

@@ -30,5 +30,9 @@ std::unique_ptr<StreamDecoder> gzip_decoder(std::string where);
 std::unique_ptr<StreamDecoder> deflate_decoder(std::string where);
 /// Zstandard (RFC 8878), of any number of frames.
 std::unique_ptr<StreamDecoder> zstd_decoder(std::string where);
+/// bzip2, of any number of streams.
+std::unique_ptr<StreamDecoder> bzip2_decoder(std::string where);
+/// xz, of any number of streams. Error(unsupported) for one that takes more than 256 MiB.
+std::unique_ptr<StreamDecoder> xz_decoder(std::string where);
 
 }  // namespace tenfold::codecs

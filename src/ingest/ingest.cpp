@@ -247,11 +247,12 @@ SourceFormat source_format_from(std::string_view name) {
 }
 
 Schema infer_schema(const std::vector<Path>& sources, int num_threads, Monitor* monitor,
-                    SourceFormat format) {
+                    SourceFormat format, const std::vector<std::string>& na_values) {
   IngestOptions options;
   options.format = format;
   options.num_threads = num_threads;
   options.monitor = monitor;
+  options.na_values = na_values;
   return Ingestion(sources, Path(), options).inferred();
 }
 

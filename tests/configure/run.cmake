@@ -22,11 +22,11 @@ endfunction()
 set(without_zstd -D TENFOLD_ZSTD_LIBRARY=TENFOLD_ZSTD_LIBRARY-NOTFOUND
   -D CMAKE_SYSTEM_IGNORE_PATH=/ -D CMAKE_FIND_ROOT_PATH=/nowhere
   -D CMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY)
-expect_error(missing_library "Debian, Ubuntu: apt-get install libdeflate-dev zlib1g-dev libzstd-dev"
+expect_error(missing_library "Debian, Ubuntu: apt-get install libdeflate-dev zlib1g-dev libzstd-dev libbz2-dev liblzma-dev"
   ${without_zstd})
-expect_error(missing_library_fedora "dnf install libdeflate-devel zlib-devel libzstd-devel"
+expect_error(missing_library_fedora "dnf install libdeflate-devel zlib-devel libzstd-devel bzip2-devel xz-devel"
   ${without_zstd})
-expect_error(missing_library_conda "conda install -c conda-forge libdeflate zlib zstd"
+expect_error(missing_library_conda "conda install -c conda-forge libdeflate zlib zstd bzip2 liblzma-devel"
   ${without_zstd})
 expect_error(macos "tenfold runs on Linux only, this system is Darwin" -D CMAKE_SYSTEM_NAME=Darwin)
 expect_error(windows "tenfold runs on Linux only, this system is Windows"
@@ -35,5 +35,5 @@ expect_error(unknown_source_of_libraries "TENFOLD_DEPS must be auto, system or b
   -D TENFOLD_DEPS=vendored)
 expect_error(missing_sources "has no folder xxhash"
   -D TENFOLD_DEPS=bundled -D TENFOLD_BUNDLED_SOURCES=${WORK_DIR})
-expect_error(tests_with_bundled_libraries "the tests compress with zlib and zstd"
+expect_error(tests_with_bundled_libraries "the tests compress with zlib, zstd and xz"
   -D TENFOLD_TESTS=ON -D TENFOLD_DEPS=bundled)

@@ -19,8 +19,8 @@ using test::thrown_by;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::vector<std::string> kOfTensors = {"m",    "m.tdz", "m.safetensors", "m.safetensors.index.json",
-                                             "m.pt", "m.npz", "m.npy"};
+const std::vector<std::string> kOfTensors = {
+    "m", "m.tdz", "m.safetensors", "m.safetensors.index.json", "m.pt", "m.npz", "m.npy"};
 const std::vector<std::string> kOfValues = {"m", "m.tdz", "m.safetensors", "m.pt"};
 
 Tensor tensor_in(const TensorDict::Item& item) { return std::get<Leaf>(item).tensor(); }
@@ -55,12 +55,11 @@ TEST(Bare, AJsonValueComesBackByItself) {
 TEST(Bare, OtherFormatsRefuseIt) {
   const test::TemporaryFolder folder;
   for (const std::string format : {"consolidated", "snapshot"}) {
-    EXPECT_THAT(thrown_by([&] {
-                  save_value(Leaf(counting({2})), folder / "m", {.format = format});
-                }).what,
-                HasSubstr("m: root: format \"" + format +
-                          "\" cannot hold a value without a name: expected a container, found a "
-                          "tensor; give it a name"));
+    EXPECT_THAT(
+        thrown_by([&] { save_value(Leaf(counting({2})), folder / "m", {.format = format}); }).what,
+        HasSubstr("m: root: format \"" + format +
+                  "\" cannot hold a value without a name: expected a container, found a "
+                  "tensor; give it a name"));
   }
   for (const std::string name : {"m.npy", "m.npz"}) {
     EXPECT_THAT(thrown_by([&] { save_value(NonTensor{Value(7)}, folder / name); }).what,
@@ -95,9 +94,10 @@ TEST(Bare, HasNoKeysToSelect) {
   for (const char* key : {"value", "m", "*"}) {
     const auto thrown = thrown_by([&] { load(folder / "m.npy", {.keys = {{key}}}); });
     EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
-    EXPECT_EQ(thrown.what, (folder / "m.npy").string() +
-                               ": it holds one value, which has no name: expected no keys, found \"" +
-                               key + "\"");
+    EXPECT_EQ(thrown.what,
+              (folder / "m.npy").string() +
+                  ": it holds one value, which has no name: expected no keys, found \"" + key +
+                  "\"");
   }
   EXPECT_EQ(thrown_by([&] { load(folder / "m.npy", {.only_keys = true}); }).code,
             ErrorCode::key_not_found);

@@ -140,9 +140,9 @@ def test_an_opened_one_answers_to_the_name_of_its_file(tmp_path, name):
     stem = (tmp_path / name).stem
     assert torch.equal(opened[stem], torch.arange(3))
     assert opened.get(stem) is opened[key]
-    assert stem in opened.keys()
+    assert stem in opened
     assert list(opened.keys()) == [key]
-    assert "y" not in opened.keys()
+    assert "y" not in opened
     with pytest.raises(KeyError):
         opened["y"]
     again = pickle.loads(pickle.dumps(opened))

@@ -9,7 +9,7 @@ from importlib import metadata
 
 import tenfold._core
 
-LINKED = {"xxHash", "libdeflate", "zlib", "zstd", "fmt", "CLI11", "nanobind"}
+LINKED = {"xxHash", "libdeflate", "zlib", "zstd", "bzip2", "xz", "fmt", "CLI11", "nanobind"}
 
 
 def objdump(*options: str) -> str:

@@ -73,8 +73,8 @@ class IterableDataset(_Base):  # type: ignore[misc]
 
     Args:
         source: A `Dataset`, or a path or TensorDict of one; or text files as for `ingest`:
-            ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst`` or in a
-            ``.zip``, globs, or a list of them.
+            ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as ``.gz``, ``.zst``, ``.bz2``,
+            ``.xz`` or in a ``.zip``, globs, or a list of them.
         columns: Names of some columns; None: all.
         shuffle: A data set: in the exact shuffled order of `BatchLoader`. Text files: the files in
             shuffled order, and their rows through a buffer of 1024 unless `shuffle_buffer` is
@@ -142,7 +142,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
         if files is not None:
             files = _core.find_text_files(files, format or "")
             self._schema = _chosen(
-                Schema.from_json(_core.infer_files(files, 0, format or ""))
+                Schema.from_json(_core.infer_files(files, 0, format or "", ()))
                 if schema is None
                 else as_schema(schema),
                 columns,

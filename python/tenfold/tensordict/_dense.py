@@ -249,7 +249,7 @@ class TensorDict(TensorDictBase):
     def _answers_to(self, key: str) -> bool:
         """True for the stem of the file's name where a file holds one value without a name."""
         more, opened = self._kind.more, self._opened
-        if more is None or not more[4:5] == (True,) or opened is None:
+        if more is None or more[4:5] != (True,) or opened is None:
             return False
         keys = self._key_list()
         stem, _ = os.path.splitext(os.path.basename(opened.path))

@@ -1,7 +1,9 @@
 #include "ingest/text/byte_stream.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -121,26 +123,36 @@ class ZipEntryStream final : public ByteStream {
   std::uint64_t done_ = 0;
 };
 
-bool has_suffix(const Path& path, std::string_view suffix) {
-  std::string name = path.filename().string();
-  std::ranges::transform(name, name.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return name.ends_with(suffix);
-}
+struct Compression {
+  std::string_view suffix;
+  std::unique_ptr<codecs::StreamDecoder> (*decoder)(std::string where);
+};
+constexpr std::array<Compression, 4> kCompressions = {{{".gz", codecs::gzip_decoder},
+                                                       {".zst", codecs::zstd_decoder},
+                                                       {".bz2", codecs::bzip2_decoder},
+                                                       {".xz", codecs::xz_decoder}}};
 
 }  // namespace
+
+std::string_view packed_suffix(std::string_view name) noexcept {
+  for (const Compression& known : kCompressions) {
+    if (name.size() < known.suffix.size()) continue;
+    const std::string_view end = name.substr(name.size() - known.suffix.size());
+    const bool is_same = std::ranges::equal(end, known.suffix, [](char c, char lower) {
+      return c == lower || (c >= 'A' && c <= 'Z' && c - 'A' + 'a' == lower);
+    });
+    if (is_same) return known.suffix;
+  }
+  return {};
+}
 
 std::unique_ptr<ByteStream> open_byte_stream(const Path& path) {
   auto file = std::make_unique<FileStream>(path);
   const std::string where = file->display();
-  if (has_suffix(path, ".gz")) {
-    return std::make_unique<DecodedStream>(std::move(file), codecs::gzip_decoder(where), where);
-  }
-  if (has_suffix(path, ".zst")) {
-    return std::make_unique<DecodedStream>(std::move(file), codecs::zstd_decoder(where), where);
-  }
-  return file;
+  const std::string_view suffix = packed_suffix(path.filename().string());
+  const auto* known = std::ranges::find(kCompressions, suffix, &Compression::suffix);
+  if (known == kCompressions.end()) return file;
+  return std::make_unique<DecodedStream>(std::move(file), known->decoder(where), where);
 }
 
 std::shared_ptr<const ZipFile> open_zip_file(const Path& path) {

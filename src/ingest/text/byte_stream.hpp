@@ -23,7 +23,10 @@ class ByteStream {
   virtual std::uint64_t num_read() const = 0;
 };
 
-/// The bytes of a file as they are, or as .gz or .zst hold them, by the last suffix of its name.
+/// ".gz", ".zst", ".bz2" or ".xz" of a name that ends in it, in any case; empty of another.
+std::string_view packed_suffix(std::string_view name) noexcept;
+
+/// The bytes of a file as they are, or as such a file holds them, by the last suffix of its name.
 /// Reading throws Error(corrupt) for damage.
 std::unique_ptr<ByteStream> open_byte_stream(const Path& path);
 

@@ -32,10 +32,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-bool is_packed(const std::string& name) {
-  const std::string lowered = lower(name);
-  return lowered.ends_with(".gz") || lowered.ends_with(".zst");
-}
+bool is_packed(const std::string& name) { return !packed_suffix(name).empty(); }
 
 /// Entries of the folder that match one component of a pattern, sorted.
 std::vector<std::string> matches_in(const Path& folder, const std::string& pattern) {
@@ -108,8 +105,8 @@ std::vector<Path> paths_of(const Path& source) {
 [[noreturn]] void refuse(const std::string& display, const std::string& found) {
   throw Error(ErrorCode::unsupported,
               display +
-                  ": expected .jsonl, .ndjson, .json, .csv or .tsv, also as .gz, .zst or in "
-                  ".zip, found " +
+                  ": expected .jsonl, .ndjson, .json, .csv or .tsv, also as .gz, .zst, .bz2, "
+                  ".xz or in .zip, found " +
                   found + "; name the format (jsonl, json, csv, tsv) if the file name does not");
 }
 
@@ -173,12 +170,7 @@ void add_file(const Path& path, SourceFormat format, std::vector<SourceFile>& fi
 
 SourceKind kind_of_name(const std::string& file_name) {
   std::string name = lower(file_name);
-  for (const std::string_view packed : {".gz", ".zst"}) {
-    if (name.ends_with(packed)) {
-      name.resize(name.size() - packed.size());
-      break;
-    }
-  }
+  name.resize(name.size() - packed_suffix(name).size());
   for (const auto& [suffix, kind] : kSuffixes) {
     if (name.ends_with(suffix)) return kind;
   }

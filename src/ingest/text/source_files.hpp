@@ -34,7 +34,8 @@ struct SourceFile {
   NaValues na_values{};  ///< CSV
 };
 
-/// By the suffix; those of .gz and .zst come behind the one that counts.
+/// By the suffix; that of a compressed file (.gz, .zst, .bz2, .xz) comes behind the one that
+/// counts.
 SourceKind kind_of_name(const std::string& name);
 
 /// The files that `sources` name, archives not gone into, in their order; the matches of a glob in

@@ -260,8 +260,8 @@ TEST_F(NotesTest, ABareRootIsOneAndNoOtherNode) {
   const Notes notes = collect_notes(root);
   EXPECT_EQ(notes.to_json(), R"({"version": 1, "nodes": {"": {"kind": "dict", "bare": true}}})");
   NodeInfo info;
-  apply_node_note(Notes::from_json(notes.to_json(), "n.json"), "", std::vector<std::string>{"value"},
-                  info);
+  apply_node_note(Notes::from_json(notes.to_json(), "n.json"), "",
+                  std::vector<std::string>{"value"}, info);
   EXPECT_TRUE(info.is_bare);
   NodeInfo other;
   apply_node_note(notes, "", std::vector<std::string>{"value", "b"}, other);

@@ -69,13 +69,13 @@ TEST(Dcp, ReadsWhatTorchLoads) {
 }
 
 TEST(Dcp, IsKnownByItsMetadata) {
-  for (const char* name : {"plain", "flat", "sharded", "fsdp", "ranks", "hf"}) {
+  for (const char* name : {"plain", "flat", "zstd", "sharded", "fsdp", "ranks", "hf"}) {
     EXPECT_EQ(probe(checkpoint(name)), "dcp") << name;
   }
 }
 
 TEST(Dcp, VerifiesTheChecksumsOfEveryRecord) {
-  for (const char* name : {"plain", "flat", "sharded", "fsdp", "ranks"}) {
+  for (const char* name : {"plain", "flat", "zstd", "sharded", "fsdp", "ranks"}) {
     const VerifyReport report = verify(checkpoint(name));
     EXPECT_TRUE(report.ok()) << name << ": " << (report.ok() ? "" : report.problems[0].what);
     EXPECT_GT(report.num_checksums, 2 * report.num_leaves) << name;
@@ -121,7 +121,7 @@ TEST(Dcp, SaysThatAFileWasReplacedSinceItWasOpened) {
   // Of more files than are kept open each is still there, and the first is closed.
   for (std::uint32_t i = 1; i <= dcp::Files::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
   EXPECT_TRUE(first.expired());
-  const FileOpener again = files->opener(item);
+  const FileOpener again = files->place(item).file;
   EXPECT_EQ(again()->size_bytes(), std::filesystem::file_size(path / "__1_0.distcp"));
   for (std::uint32_t i = 1; i <= dcp::Files::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
   std::filesystem::copy(path / "__1_0.distcp", path / "other");

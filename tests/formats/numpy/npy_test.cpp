@@ -163,9 +163,10 @@ TEST(Npy, RefusesWhatNumpyCannotNameBeforeItWrites) {
 
 TEST(Npy, RefusesWhatIsNotOneTensor) {
   const Tensor tensor = tensor_of<float>({1}, {1});
-  EXPECT_EQ(refusal_of(TensorDict()),
-            "npy: root: a NumPy file holds one array, which has no name: expected a tensor, found a "
-            "tensordict of 0; save each tensor as a file of its own");
+  EXPECT_EQ(
+      refusal_of(TensorDict()),
+      "npy: root: a NumPy file holds one array, which has no name: expected a tensor, found a "
+      "tensordict of 0; save each tensor as a file of its own");
   TensorDict named(kind(NodeKind::dict));
   named.set("a", tensor);
   EXPECT_THAT(refusal_of(named), HasSubstr("expected a tensor, found a dict of 1"));

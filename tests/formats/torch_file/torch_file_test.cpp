@@ -218,10 +218,9 @@ TEST(TorchFile, NamesWhatIsWrongWithABadFile) {
 }
 
 TEST(TorchFile, WhatIsNotReadIsShownAndNotCalled) {
-  const std::map<std::string, std::string> names = {
-      {"opaque-class", "my_net.Own"},
-      {"opaque-global", "posix.system"},
-      {"opaque-legacy-global", "posix.system"}};
+  const std::map<std::string, std::string> names = {{"opaque-class", "my_net.Own"},
+                                                    {"opaque-global", "posix.system"},
+                                                    {"opaque-legacy-global", "posix.system"}};
   for (const auto& [file, called] : names) {
     const TensorDict node = torch_file::kFormat.open(torch_file(file), {})["x"];
     EXPECT_EQ(node.kind(), NodeKind::opaque) << file;
@@ -286,7 +285,8 @@ TEST(TorchFile, QuantizedTensorsAreTheirParts) {
                                                    "zero_points", "axis"}));
   EXPECT_EQ(part.at("int_repr").dtype(), DType::int8);
   EXPECT_EQ(part.value("axis"), Value(1));
-  EXPECT_EQ(std::get<Value::Special>(part.value("qscheme").data()).text, "torch.per_channel_affine");
+  EXPECT_EQ(std::get<Value::Special>(part.value("qscheme").data()).text,
+            "torch.per_channel_affine");
   EXPECT_EQ(tree["transposed"].at("int_repr").strides(), (Shape{1, 3}));
 }
 

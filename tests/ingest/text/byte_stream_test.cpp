@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bzlib.h>
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -40,6 +43,33 @@ std::string zstd_of(const std::string& text) {
   return packed;
 }
 
+std::string bzip2_of(const std::string& text) {
+  auto size = static_cast<unsigned>(text.size() + text.size() / 50 + 1000);
+  std::string packed(size, '\0');
+  std::string copy = text;
+  EXPECT_EQ(BZ2_bzBuffToBuffCompress(packed.data(), &size, copy.data(),
+                                     static_cast<unsigned>(copy.size()), 1, 0, 0),
+            BZ_OK);
+  packed.resize(size);
+  return packed;
+}
+
+std::string xz_of(const std::string& text, std::uint32_t dictionary_bytes = 1U << 20) {
+  lzma_options_lzma options;
+  EXPECT_FALSE(lzma_lzma_preset(&options, 1));
+  options.dict_size = dictionary_bytes;
+  const lzma_filter filters[] = {{LZMA_FILTER_LZMA2, &options}, {LZMA_VLI_UNKNOWN, nullptr}};
+  std::string packed(lzma_stream_buffer_bound(text.size()), '\0');
+  std::size_t size = 0;
+  EXPECT_EQ(lzma_stream_buffer_encode(const_cast<lzma_filter*>(filters), LZMA_CHECK_CRC64, nullptr,
+                                      reinterpret_cast<const std::uint8_t*>(text.data()),
+                                      text.size(), reinterpret_cast<std::uint8_t*>(packed.data()),
+                                      &size, packed.size()),
+            LZMA_OK);
+  packed.resize(size);
+  return packed;
+}
+
 std::string lines(int begin, int end) {
   std::string text;
   for (int i = begin; i < end; ++i) text += "{\"x\": " + std::to_string(i) + "}\n";
@@ -68,19 +98,63 @@ TEST(ByteStream, ReadsZstdOfSeveralFrames) {
       200'010);
 }
 
-TEST(ByteStream, SaysThatItIsCutOffOrDamaged) {
+TEST(ByteStream, ReadsBzip2OfSeveralStreams) {
   IngestOf of;
-  for (const char* name : {"a.jsonl.gz", "a.jsonl.zst"}) {
-    const std::string text = lines(0, 50'000);
-    const bool is_gzip = std::string(name).ends_with("gz");
-    const std::string packed = is_gzip ? gzipped(text) : zstd_of(text);
-    EXPECT_THAT(of.error(name, packed.substr(0, packed.size() / 2), ErrorCode::corrupt),
-                HasSubstr("it may be truncated"));
-    EXPECT_THAT(of.error(name, text, ErrorCode::corrupt),
-                HasSubstr(is_gzip ? "bytes of gzip" : "bytes of zstd"));
+  expect_counts_up(
+      of.rows("a.jsonl.bz2", bzip2_of(lines(0, 200'000)) + bzip2_of(lines(200'000, 200'010))),
+      200'010);
+  EXPECT_EQ(of.rows("e.csv.bz2", bzip2_of("")).size(), 0);
+}
+
+TEST(ByteStream, ReadsXzOfSeveralStreams) {
+  IngestOf of;
+  expect_counts_up(of.rows("A.JSONL.XZ", xz_of(lines(0, 200'000)) + std::string(8, '\0') +
+                                             xz_of(lines(200'000, 200'010)) + std::string(4, '\0')),
+                   200'010);
+  EXPECT_EQ(of.rows("e.csv.xz", xz_of("")).size(), 0);
+}
+
+TEST(ByteStream, RefusesAnXzThatTakesMuchMemory) {
+  IngestOf of;
+  std::string packed = xz_of(lines(0, 10));
+  // The size of the dictionary is one byte of the block's header, behind which lies its CRC-32.
+  const std::size_t header = 12;
+  const std::size_t header_bytes = (static_cast<unsigned char>(packed[header]) + 1U) * 4U;
+  const std::size_t at = packed.find("\x21\x01", header) + 2;
+  packed[at] = 37;  // 1.5 GiB
+  const std::uint32_t crc = lzma_crc32(
+      reinterpret_cast<const std::uint8_t*>(packed.data()) + header, header_bytes - 4, 0);
+  for (std::size_t i = 0; i < 4; ++i) {
+    packed[header + header_bytes - 4 + i] = static_cast<char>(crc >> (8 * i));
+  }
+  EXPECT_THAT(
+      of.error("a.jsonl.xz", packed, ErrorCode::unsupported),
+      HasSubstr("it takes too much memory to decompress: expected at most 268435456 bytes"));
+}
+
+TEST(ByteStream, SaysThatItIsCutOffOrDamaged) {
+  struct Case {
+    const char* name;
+    std::string packed;
+    const char* expected;
+  };
+  const std::string text = lines(0, 50'000);
+  const std::vector<Case> cases = {{"a.jsonl.gz", gzipped(text), "bytes of gzip"},
+                                   {"a.jsonl.zst", zstd_of(text), "bytes of zstd"},
+                                   {"a.jsonl.bz2", bzip2_of(text), "bytes of bzip2"},
+                                   {"a.jsonl.xz", xz_of(text), "bytes of xz"}};
+  for (const auto& [name, packed, expected] : cases) {
+    IngestOf of;
+    for (const std::size_t cut : {packed.size() / 2, packed.size() - 1, std::size_t{1}}) {
+      EXPECT_THAT(of.error(name, packed.substr(0, cut), ErrorCode::corrupt),
+                  HasSubstr("it may be truncated"))
+          << name << " of " << cut;
+    }
+    EXPECT_THAT(of.error(name, text, ErrorCode::corrupt), HasSubstr(expected));
+    EXPECT_THAT(of.error(name, packed + "more", ErrorCode::corrupt), HasSubstr(expected));
     std::string flipped = packed;
     flipped[packed.size() / 2] = static_cast<char>(flipped[packed.size() / 2] ^ 0x55);
-    EXPECT_NE(of.error(name, flipped, ErrorCode::corrupt), "");
+    EXPECT_NE(of.error(name, flipped, ErrorCode::corrupt), "") << name;
   }
 }
 

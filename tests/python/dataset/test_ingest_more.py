@@ -109,3 +109,37 @@ def test_negative_small_integers_are_keys_and_uint64_is_refused(tmp_path: Path) 
     ds = Dataset({"id": torch.tensor([7], dtype=torch.uint64), "x": torch.ones(1)})
     with pytest.raises(ValueError, match="integers but uint64"):
         tenfold.MappedDict.build((ds, "id"), tmp_path / "e")
+
+
+@pytest.mark.parametrize(("suffix", "module"), [(".bz2", "bz2"), (".xz", "lzma")])
+def test_bzip2_and_xz_are_read_as_streams(tmp_path: Path, suffix: str, module: str) -> None:
+    compress = __import__(module).compress
+    rows = "".join(f'{{"id": {i}, "text": "row {i}"}}\n' for i in range(20_000)).encode()
+    half = rows.index(b"\n", len(rows) // 2) + 1
+    path = tmp_path / f"rows.jsonl{suffix}"
+    path.write_bytes(compress(rows[:half]) + compress(rows[half:]))
+    ds = tenfold.ingest(path, tmp_path / "ds")
+    assert ds["id"].tolist() == list(range(20_000))
+    assert str(tenfold.infer_schema(path)) == str(ds.schema)
+    assert len(list(tenfold.IterableDataset(path))) == 20_000
+    (tmp_path / f"t.csv{suffix}").write_bytes(compress(b"a,b\n1,x\n2,y\n"))
+    assert tenfold.ingest(str(tmp_path / "t.csv.*"), tmp_path / "t")["a"].tolist() == [1, 2]
+    whole = path.read_bytes()
+    for damaged, what in ((whole[:-20], "truncated"), (rows, suffix[1:3]), (whole + b"x", "")):
+        path.write_bytes(damaged)
+        with pytest.raises(tenfold.CorruptFileError, match=f"rows.jsonl{suffix}: .*{what}"):
+            tenfold.ingest(path, tmp_path / "ds")
+    assert len(tenfold.Dataset(tmp_path / "ds")) == 20_000  # the old one stays
+
+
+def test_infer_schema_takes_na_values(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("n\n1\nNA\n3\n")
+    assert str(tenfold.infer_schema(tmp_path / "x.csv")) == "n: string"
+    assert str(tenfold.infer_schema(tmp_path / "x.csv", na_values=["NA"])) == "n: int64?"
+    (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
+    with pytest.raises(ValueError, match=r"x\.jsonl: na_values: expected CSV or TSV files"):
+        tenfold.infer_schema(tmp_path / "x.jsonl", na_values=["NA"])
+    with pytest.raises(ValueError, match="infer_schema: na_values: expected it with CSV files"):
+        tenfold.infer_schema([{"x": 1}], na_values=["NA"])
+    with pytest.raises((TypeError, ValueError), match="infer_schema: na_values"):
+        tenfold.infer_schema(tmp_path / "x.csv", na_values=[1])

@@ -104,3 +104,10 @@ class Point:
 
 def decorated() -> None:
     assert_type(Point(torch.zeros(3), y=torch.zeros(3)).x, torch.Tensor)
+
+
+def dictionaries(words: tenfold.MappedDict) -> None:
+    vector: torch.Tensor = words["house"]
+    both = torch.stack([vector, words["garden"], words.get("tree", vector)])
+    assert_type(both, torch.Tensor)
+    assert_type("tree" in words, bool)

@@ -67,8 +67,8 @@ def test_the_name_of_the_file_is_a_key_too(tmp_path):
     opened = tenfold.open(tmp_path / "weights.v2.dat")
     assert list(opened.keys()) == ["value"]
     assert opened["weights.v2"] is opened["value"]
-    assert "weights.v2" in opened.keys()
-    assert "weights" not in opened.keys()
+    assert "weights.v2" in opened
+    assert "weights" not in opened
 
 
 @pytest.mark.parametrize(

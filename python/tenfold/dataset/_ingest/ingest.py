@@ -52,9 +52,10 @@ def ingest(
 
     Args:
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``, ``.ndjson``;
-            ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst`` or in
-            a ``.zip``; Parquet, Arrow and npy files. Or an iterable of dicts, a `Dataset` or a view
-            of one, a map-style data set of torch, a dict of columns, a tensor or array (the column
+            ``.json``: lines or one array), ``.csv``, ``.tsv``, each also as ``.gz``, ``.zst``,
+            ``.bz2``, ``.xz`` or in a ``.zip``; Parquet, Arrow and npy files. Or an iterable of
+            dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict of columns, a
+            tensor or array (the column
             ``"value"``) or a tuple of them (``"0"``, ``"1"``, ...), a TensorDict, a table of
             pandas, polars, pyarrow, or a Hugging Face data set. A bool tensor
             ``"<column>.valid"`` is the validity of a column.
@@ -148,7 +149,11 @@ def ingest(
 
 @set_module("tenfold")
 def infer_schema(
-    source: Any, *, format: str | None = None, num_threads: int | None = None
+    source: Any,
+    *,
+    format: str | None = None,
+    num_threads: int | None = None,
+    na_values: Iterable[str] | None = None,
 ) -> Schema:
     """The schema that `ingest` would infer from the whole of `source`.
 
@@ -156,9 +161,10 @@ def infer_schema(
         source: As `ingest` takes it; what can be read only once is refused.
         format: As of `ingest`.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+        na_values: As of `ingest`.
 
     Raises:
-        ValueError: For an iterator.
+        ValueError: For an iterator, and for `na_values` where no file is CSV or TSV.
         FileNotFoundError: For a source that is not there.
 
     Example:
@@ -168,12 +174,18 @@ def infer_schema(
     """
     threads = integer_or_zero("infer_schema: num_threads", num_threads, INT32_MAX)
     format = checked_format("infer_schema: format", format, FORMATS)
+    missing = column_names("infer_schema: na_values", na_values)
     files = text_files(source, format)
     if files is None:
         from tenfold.dataset._ingest.sources import infer_source_schema
 
+        if missing:
+            raise ValueError(
+                "infer_schema: na_values: expected it with CSV files only, found "
+                + type(source).__name__
+            )
         return infer_source_schema(source, format=format, num_threads=num_threads)
-    return Schema.from_json(_core.infer_files(files, threads, format or ""))
+    return Schema.from_json(_core.infer_files(files, threads, format or "", missing))
 
 
 def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:

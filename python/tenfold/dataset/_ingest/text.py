@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Rows that are made at a time: enough that a call of torch for each column costs little.
 _CHUNK_ROWS = 256
-_PACKED = (".gz", ".zst", ".zip")
+_PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 TEXT_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv")
 
 
