@@ -1,8 +1,8 @@
 """Folders that other libraries fill: each appears, is replaced and is removed as a whole.
 
-A folder is filled under a hidden name beside its own, checked, listed in a manifest with the CRC-32
+A folder is filled under another name beside its own, checked, listed in a manifest with the CRC-32
 of every file, brought to the device, and renamed. A crash leaves what was there before; the
-leftover has a hidden name and goes with the next save in the same directory.
+leftover goes with the next save in the same directory.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import shutil
+import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,13 +26,13 @@ from tenfold._errors import CorruptFileError, UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
 MANIFEST = "tenfold_checksums.json"
 _VERSION = 1
 
-_LEFTOVER = re.compile(r"\..+\.staged-[0-9a-f]{8}")
+# They begin as names that transformers leaves out when it uploads a folder.
+_LEFTOVER = re.compile(r"_.+\.staged-[0-9a-f]{8}")
 _CHUNK_BYTES = 1 << 20
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
@@ -44,30 +45,33 @@ class Staging:
 
     Args:
         path: Where the folder will be. Folders above it are made; links are followed.
+        token: A name of `new_token`, where several processes write into one folder: it is the one
+            that `staging_folder` gives for the same path and token.
 
     Attributes:
         path: Where it will be.
-        folder: Where to write until `publish`. It exists.
+        folder: Where to write until `publish`. It exists, and has the same last name.
 
     Raises:
         FileExistsError: If there is a file at `path`.
         OSError: If the folder cannot be made.
     """
 
-    def __init__(self, path: Path) -> None:
-        path = Path(os.path.realpath(path))
+    def __init__(self, path: Path, token: str | None = None) -> None:
+        self.folder = staging_folder(path, token or new_token())
+        self._outer = self.folder.parent
+        self.path = path = Path(os.path.realpath(path))
         if path.exists() and not path.is_dir():
             raise FileExistsError(errno.EEXIST, "Expected a folder or nothing, found", str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
         _put_back(path)
-        self.path = path
-        self.folder = _hidden(path)
-        self.folder.mkdir()
-        self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._outer.mkdir()
+        self._lock = os.open(self._outer, os.O_RDONLY | os.O_DIRECTORY)
         # Some network file systems cannot; there nobody removes the folder of a dead process.
         with contextlib.suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.folder.mkdir()
 
     def publish(self) -> None:
         """Checks what was written and gives it its name.
@@ -88,23 +92,20 @@ class Staging:
         """Removes what was not published, or what was replaced. Twice is fine."""
         if self._lock < 0:
             return
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self._outer, ignore_errors=True)
         lock, self._lock = self._lock, -1
         os.close(lock)
 
 
-@contextlib.contextmanager
-def staged(path: Path) -> Iterator[Path]:
-    """A folder to write into, which takes the place of `path` at the end of the block.
+def new_token() -> str:
+    """Makes the name of a folder that is being filled unique."""
+    return secrets.token_hex(4)
 
-    If the block raises, nothing happens to `path`.
-    """
-    staging = Staging(path)
-    try:
-        yield staging.folder
-        staging.publish()
-    finally:
-        staging.close()
+
+def staging_folder(path: Path, token: str) -> Path:
+    """Where a `Staging` of this path and token is filled."""
+    path = Path(os.path.realpath(path))
+    return _beside(path, token) / path.name
 
 
 def check(path: Path) -> bool:
@@ -139,9 +140,18 @@ def remove(path: Path) -> None:
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
-    hidden = _hidden(path)
-    path.rename(hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
+    aside = _beside(path, new_token())
+    path.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_all(checkpoints: list[Path]) -> None:
+    """Removes checkpoints that are not needed any more. A failure is a warning."""
+    for path in checkpoints:
+        try:
+            remove(path)
+        except OSError as error:  # noqa: PERF203 - the others are removed
+            warnings.warn(f"{path}: the checkpoint was not removed: {error}", stacklevel=3)
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -163,12 +173,12 @@ def remove_leftovers(directory: Path) -> None:
 # --- names ---
 
 
-def _hidden(path: Path) -> Path:
-    return path.with_name(f".{path.name}.staged-{secrets.token_hex(4)}")
+def _beside(path: Path, token: str) -> Path:
+    return path.with_name(f"_{path.name}.staged-{token}")
 
 
 def _replaced(path: Path) -> Path:
-    return path.with_name(f".{path.name}.replaced")
+    return path.with_name(f"_{path.name}.replaced")
 
 
 def _put_back(path: Path) -> None:

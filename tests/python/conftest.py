@@ -70,3 +70,23 @@ def run_python():
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def kill_after():
+    """Runs a program, kills it after so many lines of output, and returns the last of them."""
+
+    def run(program, num_lines, *arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        lines = [process.stdout.readline() for _ in range(num_lines)]
+        process.kill()
+        errors = process.communicate()[1]
+        assert all(lines), errors
+        return lines[-1].strip()
+
+    return run

@@ -1,0 +1,404 @@
+"""Hugging Face Accelerate: the state of an `Accelerator` in a folder, whole or not there.
+
+>>> from tenfold.accelerate import load_state, save_state
+>>> save_state(accelerator, "run/checkpoint")    # instead of accelerator.save_state(...)
+>>> load_state(accelerator, "run/checkpoint")
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+try:
+    from accelerate import PartialState
+    from accelerate.utils import DistributedType, broadcast_object_list
+except ImportError as error:
+    raise ImportError(
+        'tenfold.accelerate needs Accelerate: pip install "tenfold[accelerate]"'
+    ) from error
+
+from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import import_torch, numpy_module
+from tenfold._io.files import load, save
+from tenfold._io.load_into import load_into
+from tenfold._options import boolean
+from tenfold._staging import MANIFEST, Staging, check, new_token, remove_all, staging_folder
+from tenfold.checkpoint._rng import RngState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeVar
+
+    Result = TypeVar("Result")
+
+    PathLike = str | os.PathLike[str]
+
+__all__ = ["load_state", "save_state"]
+
+_OURS = ".safetensors"
+# What `Accelerator.save_state` calls the same things.
+_SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
+# These write checkpoints of their own, in parts.
+_SHARDED = (
+    DistributedType.FSDP,
+    DistributedType.DEEPSPEED,
+    DistributedType.MEGATRON_LM,
+    DistributedType.XLA,
+)
+
+
+def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
+    """Saves what `Accelerator.save_state` saves, atomically, with checksums and without pickle.
+
+    The folder has a file of safetensors for each thing: ``model``, ``optimizer``, ``scheduler``,
+    ``sampler`` (the epoch of a loader), ``dl_state_dict`` (of a stateful loader), ``scaler``,
+    ``random_states_<rank>`` (Python, NumPy, torch, CUDA) and ``custom_checkpoint_<i>``; second
+    ones are ``model_1`` and so on. ``model.safetensors`` has the names of the unwrapped model, as
+    `from_pretrained` wants them. All processes call it, on one file system, or with
+    ``save_on_each_node``.
+
+    Args:
+        accelerator: With everything prepared or registered that is to be saved.
+        output_dir: A folder of its own. A checkpoint there is replaced as a whole. None: with
+            ``automatic_checkpoint_naming``, the next one in ``checkpoints/`` of the project; those
+            beyond ``total_limit`` are removed after the new one is there.
+
+    Returns:
+        Path: The folder.
+
+    Raises:
+        UnsupportedError: If something cannot be stored, which is named by its key, or the training
+            is sharded (FSDP, DeepSpeed, Megatron-LM, XLA). Nothing has been written.
+        FileExistsError: If `output_dir` holds something else than a checkpoint.
+        ValueError: If there is no `output_dir`, or the next automatic one exists.
+        OSError: If the system failed. The checkpoint that was there is untouched.
+
+    Example:
+        >>> model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+        >>> tenfold.accelerate.save_state(accelerator, "run/checkpoint")
+        PosixPath('run/checkpoint')
+    """
+    _refuse_sharded(accelerator, "save_state")
+    project = accelerator.project_configuration
+    target = on_main(_target, accelerator, output_dir)
+    writes = accelerator.is_main_process or (
+        project.save_on_each_node and accelerator.is_local_main_process
+    )
+    with staged_by_all(target, writes) as folder:
+        _write(accelerator, folder, writes)
+    project.iteration += 1
+    if project.automatic_checkpoint_naming and writes:
+        _prune(target.parent, project.total_limit)
+    return target
+
+
+def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: bool = True) -> Path:
+    """Loads what `save_state`, or `Accelerator.save_state`, saved.
+
+    Checksums are compared, and all files read, before the first object changes. No pickle is run.
+
+    Args:
+        accelerator: With the same things prepared and registered, in the same order.
+        input_dir: The folder. None: with ``automatic_checkpoint_naming`` the newest one.
+        strict: As of ``load_state_dict`` of modules.
+
+    Returns:
+        Path: The folder.
+
+    Raises:
+        FileNotFoundError: If there is no folder, or no file of something that is prepared.
+        CorruptFileError: If a file is damaged or missing; the message lists all.
+        UnsupportedError: If a file of Accelerate holds objects that only code could make, or the
+            training is sharded.
+        ValueError: If tensors of a model are missing, unexpected or of another shape, or the
+            number of registered objects is another one.
+
+    Example:
+        >>> tenfold.accelerate.load_state(accelerator, "run/checkpoint")
+        PosixPath('run/checkpoint')
+    """
+    _refuse_sharded(accelerator, "load_state")
+    strict = boolean("load_state: strict", strict)
+    folder: Path = on_main(_source, accelerator, input_dir)
+    models = list(accelerator._models)
+    for hook in accelerator._load_model_state_pre_hook.values():
+        hook(models, str(folder))
+    found = _read(accelerator, folder, len(models))
+    for model, state in zip(models, found["model"], strict=True):
+        load_into(accelerator.unwrap_model(model), state, strict=strict)
+    for name, objects in _stateful(accelerator):
+        for thing, state in zip(objects, found[name], strict=True):
+            thing.load_state_dict(state)
+    for loader, state in zip(accelerator._dataloaders, found["sampler"], strict=True):
+        if state is not None:
+            _restore_loader(loader, state)
+    for loader, state in zip(accelerator._dataloaders, found["dl_state_dict"], strict=True):
+        if state is not None:
+            loader.load_state_dict(state)
+    if accelerator.scaler is not None:
+        accelerator.scaler.load_state_dict(found["scaler"])
+    _restore_random(accelerator, folder, found["random_states"])
+    return folder
+
+
+@contextmanager
+def staged_by_all(path: Path, writes: bool) -> Iterator[Path]:
+    """A folder that all processes fill, and that takes the place of `path` at the end.
+
+    Args:
+        path: The same in all processes.
+        writes: True in one process of each file system.
+    """
+    (token,) = broadcast_object_list([new_token()])
+    staging = Staging(path, token) if writes else None
+    state = PartialState()
+    try:
+        state.wait_for_everyone()
+        yield staging_folder(path, token)
+        state.wait_for_everyone()
+        if staging is not None:
+            staging.publish()
+        state.wait_for_everyone()
+    finally:
+        if staging is not None:
+            staging.close()
+
+
+def on_main(function: Callable[..., Result], *args: Any) -> Result:
+    """Calls in the main process; all have its result, or raise what it raises."""
+    outcome: list[Any] = [None, None]
+    if PartialState().is_main_process:
+        try:
+            outcome[0] = function(*args)
+        except Exception as error:
+            outcome[1] = error
+    broadcast_object_list(outcome)
+    if outcome[1] is not None:
+        raise outcome[1]
+    result: Result = outcome[0]
+    return result
+
+
+# --- folders ---
+
+
+def _refuse_sharded(accelerator: Any, where: str) -> None:
+    if accelerator.distributed_type in _SHARDED:
+        raise UnsupportedError(
+            f"{where}: expected a training whose processes hold all of the model, found "
+            f"{accelerator.distributed_type.value}; accelerator.{where}() saves its parts"
+        )
+
+
+def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
+    project = accelerator.project_configuration
+    if project.automatic_checkpoint_naming:
+        path = Path(accelerator.project_dir, "checkpoints", f"checkpoint_{project.iteration}")
+        if path.exists():
+            raise ValueError(
+                f"{path}: it exists; set accelerator.project_configuration.iteration to the number "
+                "to go on with"
+            )
+        return path
+    if output_dir is None:
+        raise ValueError("save_state: output_dir must be a path, got None")
+    path = Path(output_dir)
+    if path.is_dir() and any(path.iterdir()) and not _is_checkpoint(path):
+        raise FileExistsError(
+            f"{path}: expected a checkpoint or nothing, found {_first_name(path)!r} and no "
+            "checkpoint; give it a folder of its own"
+        )
+    return path
+
+
+def _is_checkpoint(path: Path) -> bool:
+    return (path / MANIFEST).exists() or any(path.glob("random_states_*.pkl"))
+
+
+def _first_name(path: Path) -> str:
+    return min(entry.name for entry in path.iterdir())
+
+
+def _source(accelerator: Any, input_dir: PathLike | None) -> Path:
+    if input_dir is not None:
+        path = Path(input_dir).expanduser()
+    elif accelerator.project_configuration.automatic_checkpoint_naming:
+        checkpoints = _numbered(Path(accelerator.project_dir, "checkpoints"))
+        if not checkpoints:
+            raise FileNotFoundError(f"{accelerator.project_dir}: it has no checkpoints")
+        path = checkpoints[-1]
+    else:
+        raise ValueError("load_state: input_dir must be a path, got None")
+    check(path)
+    return path
+
+
+def _numbered(directory: Path) -> list[Path]:
+    """The checkpoints with automatic names, oldest first."""
+    found = []
+    for path in directory.glob("checkpoint_*"):
+        number = re.fullmatch(r"checkpoint_(\d+)", path.name)
+        if number is not None:
+            found.append((int(number[1]), path))
+    return [path for _, path in sorted(found)]
+
+
+def _prune(directory: Path, limit: int | None) -> None:
+    if limit is None:
+        return
+    checkpoints = _numbered(directory)
+    remove_all(checkpoints[: max(len(checkpoints) - max(limit, 1), 0)])
+
+
+# --- writing ---
+
+
+def _name(stem: str, number: int) -> str:
+    return f"{stem}_{number}" if number else stem
+
+
+def _write(accelerator: Any, folder: Path, writes: bool) -> None:
+    # First: asking others for their state may draw numbers.
+    rng = RngState()
+    numbers = rng.state_dict()
+
+    def put(stem: str, state: Any) -> None:
+        if writes:  # all processes ask for states, which may take all of them
+            save(state, folder / f"{stem}{_OURS}", durable=False, progress=False)
+
+    weights = [accelerator.get_state_dict(model) for model in accelerator._models]
+    for hook in accelerator._save_model_state_pre_hook.values():
+        hook(accelerator._models, weights, str(folder))
+    for number, state in enumerate(weights):
+        put(_name("model", number), state)
+    for name, objects in _stateful(accelerator):
+        for number, thing in enumerate(objects):
+            put(f"{name}_{number}" if name == _CUSTOM else _name(name, number), thing.state_dict())
+    for number, loader in enumerate(accelerator._dataloaders):
+        state = _loader_state(loader)
+        if state is not None:
+            put(_name("sampler", number), state)
+        if getattr(loader, "use_stateful_dataloader", False):
+            put(_name("dl_state_dict", number), loader.state_dict())
+    if accelerator.scaler is not None:
+        put("scaler", accelerator.scaler.state_dict())
+    rng.load_state_dict(numbers)
+    random_states = {"step": accelerator.step, **numbers}
+    name = f"random_states_{accelerator.process_index}{_OURS}"
+    save(random_states, folder / name, durable=False, progress=False)
+
+
+_CUSTOM = "custom_checkpoint"
+
+
+def _stateful(accelerator: Any) -> list[tuple[str, list[Any]]]:
+    return [
+        ("optimizer", accelerator._optimizers),
+        ("scheduler", accelerator._schedulers),
+        (_CUSTOM, accelerator._custom_objects),
+    ]
+
+
+def _loader_state(loader: Any) -> dict[str, int] | None:
+    """The epoch, on which the order of a shuffled epoch depends, and the seed."""
+    if not hasattr(loader, "iteration"):
+        return None
+    state = {"iteration": int(loader.iteration)}
+    seed = getattr(_sampler(loader), "initial_seed", None)
+    return state if seed is None else {**state, "initial_seed": int(seed)}
+
+
+def _sampler(loader: Any) -> Any:
+    return loader.get_sampler() if hasattr(loader, "get_sampler") else None
+
+
+def _restore_loader(loader: Any, state: dict[str, int]) -> None:
+    sampler = _sampler(loader)
+    if "initial_seed" in state and hasattr(sampler, "initial_seed"):
+        sampler.initial_seed = state["initial_seed"]
+    if hasattr(loader, "set_epoch"):
+        loader.set_epoch(state["iteration"])
+
+
+# --- reading ---
+
+
+def _find(folder: Path, *stems: str) -> Path | None:
+    for stem in stems:
+        for suffix in _SUFFIXES:
+            path = folder / f"{stem}{suffix}"
+            if path.is_file():
+                return path
+    return None
+
+
+def _get(folder: Path, *stems: str) -> Any:
+    path = _find(folder, *stems)
+    if path is None:
+        raise FileNotFoundError(f"{folder}: expected {stems[0]}{_OURS}, found no such file")
+    return load(path, framework="torch", progress=False)
+
+
+def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
+    """Everything, over mapped files."""
+    found: dict[str, Any] = {
+        "model": [
+            _get(folder, _name("model", number), _name("pytorch_model", number))
+            for number in range(num_models)
+        ]
+    }
+    for name, objects in _stateful(accelerator):
+        if name == _CUSTOM:
+            names = [f"{name}_{number}" for number in range(len(objects))]
+            if _find(folder, f"{name}_{len(objects)}") is not None:
+                raise ValueError(
+                    f"{folder}: expected {len(objects)} registered objects, found more; register "
+                    "the ones that were saved, in the same order"
+                )
+        else:
+            names = [_name(name, number) for number in range(len(objects))]
+        found[name] = [_get(folder, each) for each in names]
+    loaders = range(len(accelerator._dataloaders))
+    for stem in ("sampler", "dl_state_dict"):
+        paths = [_find(folder, _name(stem, number)) for number in loaders]
+        found[stem] = [
+            # A sampler of Accelerate's is a pickled object.
+            None
+            if path is None or (stem == "sampler" and path.suffix != _OURS)
+            else load(path, framework="torch", progress=False)
+            for path in paths
+        ]
+    if accelerator.scaler is not None:
+        found["scaler"] = _get(folder, "scaler")
+    path = _find(folder, f"random_states_{accelerator.process_index}")
+    found["random_states"] = None if path is None else load(path, framework="torch", progress=False)
+    return found
+
+
+def _restore_random(accelerator: Any, folder: Path, states: dict[str, Any] | None) -> None:
+    if states is None:
+        warnings.warn(
+            f"{folder}: it has no random numbers of process {accelerator.process_index}: they go "
+            "on as they are",
+            stacklevel=3,
+        )
+        return
+    if "step" in states:
+        accelerator.step = states["step"]
+    if "random_state" not in states:
+        RngState().load_state_dict(states)
+        return
+    # As Accelerate saves them.
+    torch = import_torch()
+    random.setstate(states["random_state"])
+    name, words, *rest = states["numpy_random_seed"]
+    numpy_module().random.set_state((name, numpy_module().asarray(words), *rest))
+    torch.set_rng_state(states["torch_manual_seed"])
+    if "torch_cuda_manual_seed" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(states["torch_cuda_manual_seed"])

@@ -1,0 +1,166 @@
+"""Hugging Face transformers: the checkpoints of a `Trainer`, each whole or not there.
+
+>>> from tenfold.transformers import AtomicCheckpointMixin
+>>> class MyTrainer(AtomicCheckpointMixin, transformers.Trainer): ...
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+try:
+    import accelerate  # noqa: F401
+    from transformers import Trainer
+    from transformers.trainer import TRAINER_STATE_NAME
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
+except ImportError as error:
+    raise ImportError(
+        "tenfold.transformers needs transformers and Accelerate: "
+        'pip install "tenfold[transformers]"'
+    ) from error
+
+from tenfold._errors import CorruptFileError
+from tenfold._staging import check, remove_all
+from tenfold.accelerate import on_main, staged_by_all
+
+__all__ = ["AtomicCheckpointMixin"]
+
+
+_Base: Any = object  # Trainer, to a type checker that does not have it
+
+
+class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
+    """Makes each ``checkpoint-<step>`` of a `transformers.Trainer` appear as a whole.
+
+    A checkpoint is written into a folder beside it, checked, brought to the device and
+    renamed; ``tenfold_checksums.json`` in it lists size and CRC-32 of every file. Its files are
+    those that the Trainer writes: without this class they are read as ever. A folder of the same
+    name is replaced by one system call; files in it that no save wrote are kept.
+
+    `Trainer.train` compares the checksums of the checkpoint that it goes on from, and so does
+    ``load_best_model_at_end``. ``resume_from_checkpoint=True`` takes the highest step that is
+    whole, with a warning for each one that is passed over. Checkpoints without checksums, of a
+    Trainer without this class, are taken as they are. ``save_total_limit`` removes checkpoints
+    only once the new one is there, and each as a whole.
+
+    Several processes need one file system for all of them, or ``save_on_each_node``.
+
+    Raises:
+        TypeError: If a class has it behind `Trainer` among its bases, where it would do nothing.
+
+    Example:
+        >>> class MyTrainer(AtomicCheckpointMixin, transformers.Trainer):
+        ...     pass
+        >>> MyTrainer(model, arguments, train_dataset=rows).train(resume_from_checkpoint=True)
+    """
+
+    # The folder that checkpoints are written into while `_save_checkpoint` runs.
+    _staged_run: str | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        order = cls.__mro__
+        if Trainer in order and order.index(Trainer) < order.index(AtomicCheckpointMixin):
+            raise TypeError(
+                f"{cls.__name__}: AtomicCheckpointMixin must come before Trainer: "
+                f"class {cls.__name__}(AtomicCheckpointMixin, Trainer)"
+            )
+
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
+        """Trains, as `Trainer.train`, from a checkpoint whose checksums are right.
+
+        Args:
+            resume_from_checkpoint: A path; or True: the highest step in ``output_dir`` that is
+                whole.
+            args: As for `Trainer.train`.
+            options: As for `Trainer.train`.
+
+        Returns:
+            transformers.trainer_utils.TrainOutput: What `Trainer.train` returns.
+
+        Raises:
+            CorruptFileError: If the checkpoint, or every one, is damaged; the message names files.
+            ValueError: If there is none.
+        """
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = on_main(_last_whole, self.args.output_dir)
+        elif resume_from_checkpoint and os.path.isdir(resume_from_checkpoint):
+            on_main(check, Path(resume_from_checkpoint))
+        return super().train(resume_from_checkpoint, *args, **options)
+
+    # --- what Trainer calls ---
+
+    def _save_checkpoint(self, model: Any, trial: Any, *args: Any, **options: Any) -> None:
+        run = super()._get_output_dir(trial)
+        final = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+        with staged_by_all(Path(final), self.args.should_save) as folder:
+            self._staged_run = str(folder.parent)
+            try:
+                super()._save_checkpoint(model, trial, *args, **options)
+            finally:
+                self._staged_run = None
+            self._name_best(run, final)
+            if self.args.should_save:
+                self.state.save_to_json(str(folder / TRAINER_STATE_NAME))
+        if self.args.push_to_hub:
+            self._push_from_checkpoint(final)
+        if self.args.should_save:
+            self._prune(run)
+
+    def _get_output_dir(self, trial: Any) -> str:
+        run: str = self._staged_run or super()._get_output_dir(trial)
+        return run
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        if self._staged_run is None:  # else it is not there yet under its name
+            super()._push_from_checkpoint(checkpoint_folder)
+
+    def _load_best_model(self) -> None:
+        on_main(check, Path(self.state.best_model_checkpoint))
+        super()._load_best_model()
+
+    # --- how ---
+
+    def _name_best(self, run: str, final: str) -> None:
+        """Names the best checkpoint by where it will be; Trainer looked into the other one."""
+        if self.state.best_global_step:
+            best = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}")
+            if best == final or os.path.exists(best):
+                self.state.best_model_checkpoint = best
+
+    def _prune(self, run: str) -> None:
+        """Keeps ``save_total_limit`` checkpoints, the newest and the best one among them."""
+        limit = self.args.save_total_limit
+        if limit is None or limit <= 0:
+            return
+        checkpoints = sort_checkpoints(run, use_mtime=True)  # oldest first
+        protected = {checkpoints[-1]}
+        if self.state.best_model_checkpoint is not None:
+            protected.add(str(Path(self.state.best_model_checkpoint)))
+        num_surplus = len(checkpoints) - max(limit, len(protected))
+        candidates = [Path(path) for path in checkpoints if path not in protected]
+        remove_all(candidates[: max(num_surplus, 0)])
+
+
+def _last_whole(run: str) -> str | bool:
+    """The checkpoint of the highest step that is whole; True if there is none at all."""
+    if not os.path.isdir(run):
+        return True
+    damaged: list[str] = []
+    paths: list[str] = sort_checkpoints(run)
+    for path in reversed(paths):
+        try:
+            if not check(Path(path)) and not os.path.exists(os.path.join(path, TRAINER_STATE_NAME)):
+                raise CorruptFileError(f"{path}: expected {TRAINER_STATE_NAME}, found no such file")
+        except CorruptFileError as error:
+            damaged.append(str(error))
+            continue
+        for problem in damaged:
+            warnings.warn(f"{problem}; training goes on from {path}", stacklevel=2)
+        return path
+    if damaged:
+        raise CorruptFileError("no checkpoint is whole: " + "; ".join(damaged))
+    return True  # Trainer says that there is none

@@ -1,0 +1,360 @@
+"""`tenfold.accelerate`: the state of an Accelerator, beside `save_state` of Accelerate itself."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+numpy = pytest.importorskip("numpy")
+accelerate = pytest.importorskip("accelerate", reason="Accelerate is not installed")
+
+from accelerate.state import AcceleratorState, GradientState, PartialState  # noqa: E402
+from accelerate.utils import ProjectConfiguration  # noqa: E402
+
+import tenfold  # noqa: E402
+from tenfold import _staging  # noqa: E402
+from tenfold.accelerate import load_state, save_state  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    yield
+    for state in (AcceleratorState, GradientState, PartialState):
+        state._reset_state()
+
+
+class Counter:
+    """A registered object."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def state_dict(self) -> dict:
+        return {"count": self.count, "history": torch.arange(self.count)}
+
+    def load_state_dict(self, state: dict) -> None:
+        assert len(state["history"]) == state["count"]
+        self.count = state["count"]
+
+
+class Training:
+    """Everything that an Accelerator saves, and a step that draws random numbers of all kinds."""
+
+    def __init__(self, seed: int = 0, num_models: int = 1, **options) -> None:
+        for state in (AcceleratorState, GradientState, PartialState):
+            state._reset_state()
+        self.seed(seed)
+        self.accelerator = accelerate.Accelerator(cpu=True, **options)
+        self.models = [
+            torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1))
+            for _ in range(num_models)
+        ]
+        self.optimizers = [torch.optim.AdamW(model.parameters(), lr=0.1) for model in self.models]
+        self.schedulers = [
+            torch.optim.lr_scheduler.CosineAnnealingLR(o, 9) for o in self.optimizers
+        ]
+        rows = torch.arange(48.0).reshape(16, 3) / 48
+        loader = torch.utils.data.DataLoader(rows, batch_size=4, shuffle=True)
+        prepared = self.accelerator.prepare(
+            *self.models, *self.optimizers, *self.schedulers, loader
+        )
+        n = num_models
+        self.models, self.optimizers = prepared[:n], prepared[n : 2 * n]
+        self.schedulers, self.loader = prepared[2 * n : 3 * n], prepared[-1]
+        self.counter = Counter()
+        self.accelerator.register_for_checkpointing(self.counter)
+
+    @staticmethod
+    def seed(seed: int) -> None:
+        random.seed(seed)
+        numpy.random.seed(seed)
+        torch.manual_seed(seed)
+
+    def epoch(self) -> list[float]:
+        losses = []
+        for rows in self.loader:
+            noise = random.random() + float(numpy.random.rand())
+            loss = sum(model(rows).pow(2).mean() for model in self.models) * noise
+            self.accelerator.backward(loss)
+            for optimizer, scheduler in zip(self.optimizers, self.schedulers, strict=True):
+                optimizer.step()
+                scheduler.step()
+                optimizer.zero_grad()
+            self.counter.count += 1
+            losses.append(loss.item())
+        return losses
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("num_models", [1, 2])
+def test_a_training_goes_on_with_the_losses_it_would_have_had(tmp_path, num_models) -> None:
+    training = Training(num_models=num_models)
+    training.epoch()
+    assert save_state(training.accelerator, tmp_path / "state") == tmp_path / "state"
+    expected = training.epoch()
+    again = Training(seed=9, num_models=num_models)
+    assert load_state(again.accelerator, str(tmp_path / "state")) == tmp_path / "state"
+    assert again.counter.count == 4
+    assert again.loader.iteration == 1
+    assert again.epoch() == expected
+    stems = ["model", "optimizer", "scheduler"]
+    files = [f"{stem}{suffix}.safetensors" for stem in stems for suffix in ["", "_1"][:num_models]]
+    files += ["custom_checkpoint_0.safetensors", "random_states_0.safetensors"]
+    assert names(tmp_path / "state") == sorted([*files, "sampler.safetensors", _staging.MANIFEST])
+    for file in files:
+        assert tenfold.verify(tmp_path / "state" / file).ok
+    assert not any(b"pickle" in (tmp_path / "state" / file).read_bytes() for file in files)
+
+
+def test_what_accelerate_saved_is_loaded(tmp_path) -> None:
+    training = Training()
+    training.epoch()
+    training.accelerator.save_state(tmp_path / "state")
+    expected = training.epoch()
+    again = Training(seed=9)
+    load_state(again.accelerator, tmp_path / "state")
+    assert again.counter.count == 4
+    assert again.epoch() == expected
+
+
+def test_random_numbers_of_accelerate_are_restored(tmp_path) -> None:
+    training = Training()
+    training.epoch()
+    training.accelerator.save_state(tmp_path / "state")
+
+    def draw() -> tuple[float, float, float]:
+        return random.random(), float(numpy.random.rand()), torch.rand(1).item()
+
+    expected = draw()
+    again = Training(seed=9)
+    load_state(again.accelerator, tmp_path / "state")
+    assert draw() == expected
+
+
+@pytest.mark.parametrize("stem", ["model", "optimizer", "random_states_0", "custom_checkpoint_0"])
+def test_a_flipped_bit_is_refused_and_nothing_changes(tmp_path, stem) -> None:
+    training = Training()
+    training.epoch()
+    save_state(training.accelerator, tmp_path / "state")
+    flip(tmp_path / "state" / f"{stem}.safetensors")
+    again = Training(seed=9)
+    before = {name: value.clone() for name, value in again.models[0].state_dict().items()}
+    random_before = torch.get_rng_state()
+    with pytest.raises(tenfold.CorruptFileError, match=rf"{stem}\.safetensors: expected CRC-32"):
+        load_state(again.accelerator, tmp_path / "state")
+    for name, value in again.models[0].state_dict().items():
+        assert torch.equal(value, before[name])
+    assert torch.equal(torch.get_rng_state(), random_before)
+    assert again.counter.count == 0
+
+
+def test_a_save_that_fails_leaves_the_state_before_it(tmp_path) -> None:
+    training = Training()
+    training.epoch()
+    save_state(training.accelerator, tmp_path / "state")
+    training.counter.state_dict = lambda: {"function": print}
+    with pytest.raises(tenfold.UnsupportedError, match="function"):
+        save_state(training.accelerator, tmp_path / "state")
+    assert names(tmp_path) == ["state"]
+    again = Training(seed=9)
+    load_state(again.accelerator, tmp_path / "state")
+    assert again.counter.count == 4
+
+
+KILLED = """
+import sys, torch
+from accelerate import Accelerator
+from tenfold.accelerate import save_state
+accelerator = Accelerator(cpu=True)
+model = accelerator.prepare(torch.nn.Linear(300, 300))
+class Step:
+    def state_dict(self): return {"step": step}
+    def load_state_dict(self, state): pass
+accelerator.register_for_checkpointing(Step())
+for step in range(100_000):
+    torch.nn.init.constant_(model.weight, step)
+    save_state(accelerator, sys.argv[1])
+    print(step, flush=True)
+"""
+
+
+def test_a_killed_save_leaves_a_whole_state(tmp_path, kill_after) -> None:
+    step = int(kill_after(KILLED, 7, tmp_path / "state"))
+    assert _staging.check(tmp_path / "state")
+    found = tenfold.load(tmp_path / "state/custom_checkpoint_0.safetensors")["step"]
+    assert found >= step
+    assert bool((tenfold.load(tmp_path / "state/model.safetensors")["weight"] == found).all())
+
+
+def test_automatic_names_and_their_limit(tmp_path) -> None:
+    project = ProjectConfiguration(
+        project_dir=str(tmp_path), automatic_checkpoint_naming=True, total_limit=2
+    )
+    training = Training(project_config=project)
+    for _ in range(3):
+        training.epoch()
+        saved = save_state(training.accelerator)
+    assert saved == tmp_path / "checkpoints/checkpoint_2"
+    assert names(tmp_path / "checkpoints") == ["checkpoint_1", "checkpoint_2"]
+    training.counter.count = 0
+    assert load_state(training.accelerator) == saved
+    assert training.counter.count == 12
+    training.accelerator.project_configuration.iteration = 2
+    with pytest.raises(ValueError, match="checkpoint_2: it exists"):
+        save_state(training.accelerator)
+
+
+def test_hooks_write_into_the_folder_and_take_weights_out(tmp_path) -> None:
+    training = Training(num_models=2)
+
+    def save_hook(models, weights, folder) -> None:
+        Path(folder, "first.txt").write_text(type(models[0]).__name__)
+        weights.pop(0)
+
+    def load_hook(models, folder) -> None:
+        assert Path(folder, "first.txt").read_text() == "Sequential"
+        models.pop(0)
+
+    training.accelerator.register_save_state_pre_hook(save_hook)
+    training.accelerator.register_load_state_pre_hook(load_hook)
+    save_state(training.accelerator, tmp_path / "state")
+    assert "first.txt" in names(tmp_path / "state")
+    assert "model_1.safetensors" not in names(tmp_path / "state")
+    expected = training.models[1][0].weight.clone()
+    torch.nn.init.zeros_(training.models[1][0].weight)
+    load_state(training.accelerator, tmp_path / "state")
+    assert torch.equal(training.models[1][0].weight, expected)
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path) -> None:
+    training = Training()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/thesis.tex").write_text("x")
+    with pytest.raises(FileExistsError, match=r"thesis\.tex.*folder of its own"):
+        save_state(training.accelerator, tmp_path / "work")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileExistsError):
+        save_state(training.accelerator, tmp_path / "file")
+    assert names(tmp_path / "work") == ["thesis.tex"]
+    save_state(training.accelerator, tmp_path / "state")
+    (tmp_path / "state/notes.txt").write_text("a good one")
+    save_state(training.accelerator, tmp_path / "state")
+    assert (tmp_path / "state/notes.txt").read_text() == "a good one"
+
+
+def test_mistakes_are_told(tmp_path) -> None:
+    training = Training()
+    with pytest.raises(ValueError, match="output_dir"):
+        save_state(training.accelerator)
+    with pytest.raises(ValueError, match="input_dir"):
+        load_state(training.accelerator)
+    with pytest.raises(FileNotFoundError, match="none"):
+        load_state(training.accelerator, tmp_path / "none")
+    with pytest.raises(TypeError, match="strict"):
+        load_state(training.accelerator, tmp_path, strict="yes")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"empty: expected model\.safetensors"):
+        load_state(training.accelerator, tmp_path / "empty")
+    save_state(training.accelerator, tmp_path / "state")
+    training.accelerator._custom_objects.clear()
+    with pytest.raises(ValueError, match="expected 0 registered objects, found more"):
+        load_state(training.accelerator, tmp_path / "state")
+    other = Training()
+    other.models[0][0] = torch.nn.Linear(3, 5)
+    with pytest.raises(ValueError, match=r"0\.weight"):
+        load_state(other.accelerator, tmp_path / "state")
+
+
+def test_sharded_trainings_are_refused_by_name(tmp_path, monkeypatch) -> None:
+    training = Training()
+    monkeypatch.setattr(
+        type(training.accelerator), "distributed_type", accelerate.DistributedType.FSDP
+    )
+    with pytest.raises(tenfold.UnsupportedError, match=r"FSDP.*accelerator\.save_state\(\)"):
+        save_state(training.accelerator, tmp_path / "state")
+
+
+def test_a_stateful_loader_goes_on_in_mid_epoch(tmp_path) -> None:
+    pytest.importorskip("torchdata", reason="torchdata is not installed")
+    config = accelerate.DataLoaderConfiguration(
+        use_stateful_dataloader=True, use_seedable_sampler=True
+    )
+    training = Training(dataloader_config=config)
+    batches = iter(training.loader)
+    next(batches)
+    save_state(training.accelerator, tmp_path / "state")
+    expected = [batch.tolist() for batch in batches]
+    again = Training(seed=9, dataloader_config=config)
+    load_state(again.accelerator, tmp_path / "state")
+    assert [batch.tolist() for batch in again.loader] == expected
+
+
+RANKS = """
+import sys, random, torch
+from accelerate import Accelerator
+from tenfold.accelerate import load_state, save_state
+accelerator = Accelerator(cpu=True)
+rank = accelerator.process_index
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.AdamW(model.parameters())
+model, optimizer = accelerator.prepare(model, optimizer)
+random.seed(rank)
+accelerator.backward(model(torch.rand(4, 2)).sum())
+optimizer.step()
+save_state(accelerator, sys.argv[1])
+expected = random.random()
+weight = accelerator.unwrap_model(model).weight.clone()
+torch.nn.init.zeros_(accelerator.unwrap_model(model).weight)
+load_state(accelerator, sys.argv[1])
+assert random.random() == expected
+assert torch.equal(accelerator.unwrap_model(model).weight, weight)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_two_processes_save_one_state_that_one_process_loads(tmp_path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(RANKS)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", str(program), str(tmp_path / "state")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=140)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert names(tmp_path / "state") == [
+        "model.safetensors",
+        "optimizer.safetensors",
+        "random_states_0.safetensors",
+        "random_states_1.safetensors",
+        _staging.MANIFEST,
+    ]
+    # Without the prefix of DistributedDataParallel.
+    assert sorted(tenfold.load(tmp_path / "state/model.safetensors")) == ["bias", "weight"]
+
+
+def test_without_accelerate_the_error_names_the_extra(run_python) -> None:
+    program = """
+import sys
+sys.modules["accelerate"] = None
+try:
+    import tenfold.accelerate
+except ImportError as error:
+    assert 'pip install "tenfold[accelerate]"' in str(error), error
+else:
+    sys.exit("imported")
+"""
+    run_python(program)
