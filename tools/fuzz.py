@@ -25,7 +25,6 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 RECORD = REPOSITORY / "tests" / "torture" / "fuzzing.json"
 MOST_BYTES = 16 << 10
-# Targets of which one input takes long: folders are written for each.
 COMMON = ["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]
 
 
