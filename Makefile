@@ -35,7 +35,7 @@ CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]
 PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
-	types layers shared clang asan tsan file-systems torture fuzz fuzz-release wheel wheel-test \
+	types layers shared clang asan tsan file-systems torture fuzz fuzz-release coverage wheel wheel-test \
 	test-minimum test-examples clean
 
 help:
@@ -282,6 +282,11 @@ fuzz-release: build/.apt-fuzz build/fuzz/build.ninja
 	cmake --build --preset fuzz
 	$(PYTHON) tools/fuzz.py --seconds $(FUZZ_SECONDS) --keep
 	$(PYTHON) tests/torture/run.py --tables
+
+## make coverage  counts which lines of the parsers the C++ tests and the fuzz corpora run
+coverage: build/coverage/build.ninja
+	cmake --build --preset coverage
+	$(PYTHON) tools/coverage.py
 
 ## make fuzz      runs every fuzz target for FUZZ_SECONDS (30)
 fuzz: build/.apt-fuzz build/fuzz/build.ninja
