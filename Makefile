@@ -1,4 +1,4 @@
-# make demo | test | check | bench | wheel | format | lint | shared | asan | tsan | file-systems | fuzz
+# make demo | test | check | bench | wheel | format | lint | shared | asan | tsan | file-systems | torture | fuzz
 #
 # Every target works from a bare clone on a Debian machine and does only what is not done yet:
 # system packages (build/.apt), virtual environments (.venv, .venvs), C++ build (build/release),
@@ -15,6 +15,7 @@ PYTHON ?= python3
 TORCH_PIP_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+TORTURE_ARGS ?=
 FUZZ_SECONDS ?= 30
 
 BIN := $(CURDIR)/.venv/bin
@@ -34,8 +35,8 @@ CXX_FILES = $(shell find $(CXX_FOLDERS) -path tests/data -prune -o -name '*.[ch]
 PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -o -type f -print)
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
-	types layers words shared asan tsan file-systems fuzz wheel wheel-test \
-	test-minimum test-examples test-adapters clean
+	types layers words shared asan tsan file-systems torture fuzz fuzz-release coverage wheel \
+	wheel-test test-minimum test-examples test-adapters clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -84,6 +85,11 @@ OLD_TENSORDICTS := .venvs/tensordict-0.14/.ok .venvs/tensordict-0.11/.ok
 
 # The tests put its packages behind those of .venv.
 .venvs/torchsnapshot/.ok: $(REQUIREMENTS)/torchsnapshot.txt .venv/.ok
+	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/$(PIP) install --no-deps -r $<
+	@touch $@
+
+.venvs/torch_checkpointing/.ok: $(REQUIREMENTS)/torch_checkpointing.txt .venv/.ok
 	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/$(PIP) install --no-deps -r $<
 	@touch $@
@@ -276,6 +282,23 @@ tsan: build/tsan/build.ninja
 ## make file-systems  runs the crash harness on ext4, xfs, btrfs, tmpfs, overlay and FUSE (as root)
 file-systems: build/.apt-file-systems build
 	tools/file_systems.sh
+
+## make torture   tries to break every promise, for hours, and writes the tables of docs/reliability.md;
+##                TORTURE_ARGS="--only kills --seconds 60"
+torture: build/.apt-file-systems build .venv/.package $(UPSTREAMS) .venvs/torch_checkpointing/.ok
+	.venv/bin/python tests/torture/run.py $(TORTURE_ARGS)
+	.venv/bin/python tests/torture/run.py --tables
+
+## make fuzz-release  gives every fuzz target FUZZ_SECONDS of CPU, keeps what it found, writes it down
+fuzz-release: build/.apt-fuzz build/fuzz/build.ninja
+	cmake --build --preset fuzz
+	$(PYTHON) tools/fuzz.py --seconds $(FUZZ_SECONDS) --keep
+	$(PYTHON) tests/torture/run.py --tables
+
+## make coverage  counts which lines of the parsers the C++ tests and the fuzz corpora run
+coverage: build/coverage/build.ninja
+	cmake --build --preset coverage
+	$(PYTHON) tools/coverage.py
 
 ## make fuzz      runs every fuzz target for FUZZ_SECONDS (30)
 fuzz: build/.apt-fuzz build/fuzz/build.ninja

@@ -147,10 +147,16 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   const std::uint64_t word_at =
       size_bytes - kDictBucketBytes + static_cast<std::uint64_t>(DictWord::writer) * sizeof boot;
   replacement.file().write_at(word_at, std::as_bytes(std::span(&boot, 1)));
+  const formats::folder::LeafLength length{now.place.leaf, size_bytes / kDictBucketBytes};
+  const auto set_length = [&] {
+    formats::folder::set_meta_lengths(values_folder(), std::span(&length, 1), std::nullopt);
+  };
+  // A file may be longer than its metadata says, never shorter.
+  const bool is_smaller = size_bytes < index_->bytes().size();
+  if (is_smaller) set_length();
   replacement.publish(true);
   index_->set_word(DictWord::writer, kDictReplaced);
-  const formats::folder::LeafLength length{now.place.leaf, size_bytes / kDictBucketBytes};
-  formats::folder::set_meta_lengths(values_folder(), std::span(&length, 1), std::nullopt);
+  if (!is_smaller) set_length();
   is_behind_ = true;
   open_index();
 }

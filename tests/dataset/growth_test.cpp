@@ -413,6 +413,31 @@ TEST(Growth, HasOneWriterAtATime) {
   EXPECT_EQ(ds.size(), 1);
 }
 
+TEST(Growth, WritesNothingIntoAFolderThatTookItsPlace) {
+  const test::TemporaryFolder folder;
+  const auto moves = [&](const std::string& name, bool with_another) {
+    Dataset ds = numbers_at(folder / name);
+    ds.append(test::numbers(3));
+    std::filesystem::rename(folder / name, folder / (name + " moved"));
+    if (with_another) {
+      Dataset other = numbers_at(folder / name);
+      other.append(test::numbers(2));
+      other.close();
+    }
+    expect_error(ErrorCode::io, "found none or another one", [&] { ds.flush(); });
+    expect_error(ErrorCode::io, "found none or another one", [&] { ds.close(); });
+    EXPECT_EQ(std::filesystem::exists(folder / name), with_another);
+    EXPECT_EQ(Dataset(folder / (name + " moved")).size(), 3);
+    EXPECT_TRUE(verify(folder / (name + " moved")).ok());
+    if (with_another) {
+      EXPECT_EQ(Dataset(folder / name).size(), 2);
+      EXPECT_TRUE(verify(folder / name).ok());
+    }
+  };
+  moves("a", false);
+  moves("b", true);
+}
+
 TEST(Growth, IsRefusedOfViewsAndOfWhatWasOpenedToRead) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");

@@ -2,6 +2,8 @@
 // and robbed of their power at every moment: every key has its value from before or the new one.
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -93,6 +95,33 @@ TEST_P(MappedDictCrash, SurvivesTheFailureOfEveryChange) {
 
 TEST_P(MappedDictCrash, SurvivesAPowerLossAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(writing(GetParam(), false)), true, 24, 7);
+}
+
+/// A writer that gave the index more room is killed, and so is the one that mends what it left: its
+/// index is smaller again.
+TEST(MappedDictMending, SurvivesAKillAtEveryChange) {
+  constexpr std::int64_t kNew = kOld + 40;
+  CrashCase crash = writing(kNew);
+  crash.make_old = [](const Path& path) {
+    build_pairs(path, kOld);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      MappedDict dict(path, Mode::write_through);
+      dict.extend(Words(kNew - kOld, kOld).keys(), pairs(kOld, kNew - kOld));
+      ::_exit(0);  // not closed
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  };
+  crash.which = [](const Path& path) {
+    if (!verify(path).ok()) return Found::neither;
+    const MappedDict dict(path);
+    if (dict.size() != kNew) return Found::neither;
+    const std::int64_t changed = pair_at(dict, "key3");
+    return changed == 3 ? Found::old_version : changed == 33 ? Found::new_version : Found::neither;
+  };
+  expect_survives_kill_at_every_change(crash, true, true);
 }
 
 // The index has room for some keys more, and for many it is made anew.

@@ -96,6 +96,15 @@ void expect_next_save_cleans_up(const CrashCase& crash, const fs::path& parent) 
   }
 }
 
+/// Adds to a count of the running test, which --gtest_output=json writes down.
+void add_to(const std::string& name, std::size_t number) {
+  static std::map<std::pair<const ::testing::TestInfo*, std::string>, std::size_t> counts;
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  std::size_t& count = counts[{test, name}];
+  count += number;
+  ::testing::Test::RecordProperty(name, std::to_string(count));
+}
+
 constexpr int kKilled = 77;
 
 /// Ends the process; half-way through the change if that is wanted and it is a write.
@@ -165,6 +174,7 @@ void expect_survives_kill_at_every_change(const CrashCase& crash, bool durable, 
       const Scene scene(crash, with_old);
       const fs::path path = scene.path(crash);
       killed = save_in_child_killed_at(crash, path, durable, at, half_way);
+      if (killed) add_to("kills", 1);
       const Found found = crash.which(path);
       EXPECT_TRUE(is_whole(found, with_old));
       if (!killed) {
@@ -214,6 +224,7 @@ void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_ol
       EXPECT_TRUE(refused || !thrown);
     }
     EXPECT_EQ(count_descriptors(), descriptors_before);
+    if (refused) add_to("failures", 1);
     const Found found = crash.which(path);
     EXPECT_TRUE(is_whole(found, with_old));
     if (!thrown) {
@@ -261,6 +272,7 @@ void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_t
                    std::to_string(changes.size()) + " changes, trial " + std::to_string(trial));
       const fs::path parent = trials / "disk";
       disk.lose_power(survival_of_trial(trial, random), random, parent);
+      add_to("power_failures", 1);
       const Found found = crash.which(parent / crash.file_name);
       EXPECT_TRUE(is_whole(found, with_old));
       if (done == changes.size()) {

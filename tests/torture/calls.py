@@ -55,8 +55,8 @@ READING = [
     Mode("half of every read", faults.SHORT, faults.READS, 0, True),
     Mode("no memory", faults.FAIL, faults.MEMORY, errno.ENOMEM),
 ]
-WRITE_COLUMNS = ("faults", "whole", *BAD, "false success", "writer crashed")
-READ_COLUMNS = ("faults", "right", "refused", "wrong", "crashed", "hung")
+WRITE_COLUMNS = ("faults", "whole", *BAD, "false success", "writer crashed", "aborted, no memory")
+READ_COLUMNS = ("faults", "right", "refused", "wrong", "crashed", "hung", "aborted, no memory")
 
 
 def run_writers(options: Options) -> list[Row]:
@@ -114,6 +114,14 @@ def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, o
         one(writer, mode, folder / "kept", scene, at, row)
 
 
+def _aborts_without_memory(mode: Mode, outcome: Outcome, writer: Writer) -> bool:
+    """nanobind and Rust end the process when an allocation of their own fails."""
+    if mode.name != "no memory" or outcome.value != "SIGABRT":
+        return False
+    words = outcome.last_words
+    return writer.is_peer or "nanobind" in words or "out of memory (unrecoverable" in words
+
+
 def _prepare(kept: Path, scene: Path) -> None:
     shutil.rmtree(scene, ignore_errors=True)
     shutil.copytree(kept, scene, symlinks=True)
@@ -141,7 +149,9 @@ def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, ro
     row.count("faults")
     where = f"{mode.name} at call {at}"
     killed = mode.name == "kill" and outcome.kind == "killed" and outcome.value == "SIGKILL"
-    if not outcome.returned and not killed:
+    if _aborts_without_memory(mode, outcome, writer):
+        row.count("aborted, no memory")
+    elif not outcome.returned and not killed:
         row.count("writer crashed")
         row.problem(f"{where}: the writer: {outcome.kind} {outcome.value}: {outcome.last_words}")
     saved = outcome.returned and outcome.value[2] == ""
@@ -174,7 +184,9 @@ def _read_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, row
         return outcome.value[0] if outcome.returned else 0
     row.count("faults")
     where = f"{mode.name} at call {at}"
-    if not outcome.returned:
+    if _aborts_without_memory(mode, outcome, writer):
+        what = "aborted, no memory"
+    elif not outcome.returned:
         what = "hung" if outcome.kind == "hung" else "crashed"
     elif outcome.value[1]:
         what = "refused"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import calls
 import flips
+import harness
 import kills
 import memory
 import places
@@ -18,6 +19,7 @@ CASES: dict[str, Callable[[Options], list[Row]]] = {
     "power": power.run,
     "calls": calls.run_writers,
     "reads": calls.run_readers,
+    "harness": harness.run,
     "flips": flips.run_flips,
     "cuts": flips.run_cuts,
     "many-flips": flips.run_many_flips,

@@ -37,11 +37,26 @@ def digest(value: Any) -> Any:
             raise TypeError(f"a tensor of layout {value.layout}")
         data = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         return (str(value.dtype), tuple(value.shape), hashlib.sha256(data).hexdigest())
-    if isinstance(value, dict):
-        return ("dict", tuple((repr(key), digest(item)) for key, item in value.items()))
+    if isinstance(value, dict) or hasattr(value, "items"):
+        kind = type(value).__name__
+        return (kind, tuple((repr(key), digest(item)) for key, item in value.items()))
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, tuple(digest(item) for item in value))
     return (type(value).__name__, repr(value))
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    """The digest of each leaf by its dotted name, whatever the containers."""
+    if isinstance(value, dict) or hasattr(value, "items"):
+        pairs = ((str(key), item) for key, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        pairs = ((str(i), item) for i, item in enumerate(value))
+    else:
+        return {name: digest(value)}
+    leaves: dict[str, Any] = {}
+    for key, item in pairs:
+        leaves.update(flat(item, f"{name}.{key}".removeprefix(".")))
+    return leaves
 
 
 @dataclass(frozen=True)
@@ -229,12 +244,13 @@ def _of_peer(writer: Writer) -> Sample:
 
 # --- damage ---
 
-_REPORTED, _RIGHT, _MISSED = 1, 2, 3
-# A result is 1 + 4 * (what load did) + (what verify did), or 0: the reader died.
+_REPORTED, _RIGHT, _OTHER, _MISSED = 1, 2, 3, 4
+# A result is 8 * (what load did) + (what verify did), or 0: the reader died.
 COLUMNS = (
     "damages",
     "reported by verify",
     "not reported, right",
+    "not reported, right in other containers",
     "missed by verify",
     "plain load: error",
     "plain load: right",
@@ -318,7 +334,7 @@ def _damage(sample: Sample, damages_of: Any, sizes: Any, end: float, options: Op
         folder = work / "kept"
         folder.mkdir()
         path = folder / sample.file_name
-        made = in_child(lambda: (sample.make(path, sizes), digest(sample.load(path)))[1])
+        made = in_child(lambda: _made(sample, path, sizes))
         if not made.returned:
             row.problem(f"cannot be tested: {made.value}")
             row.counts["failed"] = str(made.value)[:60]
@@ -345,6 +361,12 @@ def _damage(sample: Sample, damages_of: Any, sizes: Any, end: float, options: Op
         if left:
             row.counts["left out"] = left
     return row
+
+
+def _made(sample: Sample, path: Path, sizes: Any) -> tuple[Any, dict[str, Any]]:
+    sample.make(path, sizes)
+    loaded = sample.load(path)
+    return digest(loaded), flat(loaded)
 
 
 def _in_one_child(
@@ -385,24 +407,28 @@ def _in_one_child(
 def _look(sample: Sample, path: Path, expected: Any) -> int:
     def same(load: Callable[[Path], Any]) -> int:
         try:
-            return _RIGHT if digest(load(path)) == expected else _MISSED
+            found = load(path)
+            if digest(found) == expected[0]:
+                return _RIGHT
+            return _OTHER if flat(found) == expected[1] else _MISSED
         except BaseException:  # torch's CheckpointException is no Exception
             return _REPORTED
 
     plain = same(sample.load)
     if sample.is_whole is None or sample.load_sure is None:
-        return 4 * plain
+        return 8 * plain
     sure = same(sample.load_sure)
     try:
         whole = sample.is_whole(path)
     except Exception:
         whole = False
     if not whole:
-        verified = _REPORTED if sure != _MISSED else _MISSED
+        verified = _MISSED if sure == _MISSED else _REPORTED
     else:
         # verify is content: then no number may be wrong, and load must agree that it is whole.
-        verified = _MISSED if _MISSED in (sure, plain) or sure == _REPORTED else _RIGHT
-    return 4 * plain + verified
+        bad = _MISSED in (sure, plain) or sure == _REPORTED
+        verified = _MISSED if bad else max(sure, plain)
+    return 8 * plain + verified
 
 
 def _add(row: Row, sample: Sample, damage: Damage, result: int) -> None:
@@ -418,10 +444,11 @@ def _add(row: Row, sample: Sample, damage: Damage, result: int) -> None:
         row.count("crashed or hung")
         row.problem(f"{what}: the reader died or hung")
         return
-    plain, verified = divmod(result, 4)
-    row.count({_REPORTED: COLUMNS[4], _RIGHT: COLUMNS[5], _MISSED: COLUMNS[6]}[plain])
+    plain, verified = divmod(result, 8)
+    loads = {_REPORTED: "error", _RIGHT: "right", _OTHER: "right", _MISSED: "wrong"}
+    row.count(f"plain load: {loads[plain]}")
     if sample.is_peer:
         return
-    row.count({_REPORTED: COLUMNS[1], _RIGHT: COLUMNS[2], _MISSED: COLUMNS[3]}[verified])
+    row.count(COLUMNS[verified])
     if verified == _MISSED and sample.has_checksums:
         row.problem(f"{what}: not reported by verify, or loaded wrong with verify=True")

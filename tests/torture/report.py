@@ -28,6 +28,16 @@ def described(name: str, entry: dict[str, Any]) -> str:
     return f"{heading}\n\n{table(entry['rows'])}"
 
 
+def fuzz_table(record: dict[str, dict[str, Any]]) -> str:
+    """What tools/fuzz.py wrote down."""
+    columns = ("date", "cpu seconds", "inputs run", "corpus", "edges", "failed")
+    lines = ["| target | " + " | ".join(columns) + " |", "| --- | --- |" + " ---: |" * 5]
+    for name, result in record.items():
+        cells = ["no" if result[c] is False else str(result[c]) for c in columns]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main(results: Path, repository: Path, *, check: bool) -> int:
     """Writes the tables between the markers of docs/reliability.md, or compares them."""
     page = repository / "docs" / "reliability.md"
@@ -39,8 +49,16 @@ def main(results: Path, repository: Path, *, check: bool) -> int:
         body = described(name, stored[name]) if name in stored else "Not run yet."
         return f"{begin}\n{body}\n{end}"
 
+    fuzzing = results.with_name("fuzzing.json")
+    fuzzed = fuzz_table(json.loads(fuzzing.read_text())) if fuzzing.exists() else "Not run yet."
     pattern = re.compile(r"(<!-- torture: ([\w-]+) -->)\n.*?(<!-- end -->)", re.DOTALL)
     made = pattern.sub(replaced, text)
+    made = re.sub(
+        r"(<!-- fuzzing -->)\n.*?(<!-- end -->)",
+        lambda match: f"{match.group(1)}\n{fuzzed}\n{match.group(2)}",
+        made,
+        flags=re.DOTALL,
+    )
     if check:
         if made != text:
             print(f"{page}: run: python tests/torture/run.py --tables", file=sys.stderr)

@@ -47,8 +47,6 @@ def version_of(tree: Any) -> int | None:
     if set(tree) != {"a", "w", f"only{version % 2}"} or third is None:
         return None
     expected = tree_of(version, (*sizes, third.numel()))
-    if (*sizes, third.numel()) not in (SMALL, LARGE):
-        return None
     return version if all(torch.equal(tree[name], expected[name]) for name in expected) else None
 
 

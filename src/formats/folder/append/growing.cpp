@@ -1,6 +1,7 @@
 #include "formats/folder/append/growing.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -59,6 +60,14 @@ void GrowingFolder::check_here() const {
               path_.string() +
                   ": opened before the process forked: expected to add rows in the "
                   "process that opened it, found its fork; open it again there");
+}
+
+void GrowingFolder::check_in_place() const {
+  if (os::exists(path_) && os::file_info(path_).same_file(root_.info())) return;
+  throw Error::io(ESTALE, path_.string(),
+                  path_.string() +
+                      ": expected the folder that was opened, found none or another one; its rows "
+                      "are committed: open it where it is now");
 }
 
 std::string GrowingFolder::path_of(const GrowingLeaf& leaf) const {
@@ -326,6 +335,7 @@ void GrowingFolder::flush() {
     open.file.sync();
     open.is_dirty = false;
   }
+  check_in_place();
   const std::vector<std::string> folders = folders_below();
   if (files_are_new_) {
     for (const std::string& folder : folders) open_folder(folder).sync();
@@ -359,6 +369,7 @@ void GrowingFolder::write_notes() {
 
 void GrowingFolder::close() {
   flush();
+  check_in_place();
   write_notes();
   if (capacity() == 0) {
     for (OpenLeaf& open : leaves_) {

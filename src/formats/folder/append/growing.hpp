@@ -79,6 +79,9 @@ class GrowingFolder {
   };
 
   void check_here() const;
+  /// Throws Error(io) (ESTALE) unless the path still names the folder that was opened: metadata is
+  /// replaced by path, and must not land in another one.
+  void check_in_place() const;
   void require_free_space(std::span<const std::span<const std::byte>> bytes) const;
   void open_files();
   void give_back_uncommitted() noexcept;

@@ -1,0 +1,65 @@
+"""The cases of tests/torture in their short form, and the tables that were made of the long one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import REPOSITORY
+
+TORTURE = REPOSITORY / "tests" / "torture"
+# What takes a second or two each; `make torture` runs all, for hours.
+SHORT = "kills,calls,reads,flips,cuts,readers,writers,full-disk,places,memory"
+
+
+@pytest.mark.timeout(300)
+def test_the_short_form_finds_no_broken_promise():
+    subjects = ["save, folder", "MappedDict.update"]
+    for arguments in (
+        ["--only", SHORT, "--subjects", subjects[0], "--seconds", "2"],
+        ["--only", "kills,readers", "--subjects", subjects[1], "--seconds", "2"],
+        ["--only", "flips,cuts", "--subjects", ".safetensors", "--seconds", "2"],
+        ["--only", "places", "--subjects", "m", "--seconds", "2"],
+    ):
+        run = subprocess.run(
+            [sys.executable, TORTURE / "run.py", "--short", *arguments],
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+        assert run.stdout.endswith("\n0 broken promises\n")
+        assert re.search(r"^\| [^|]+ \| [1-9]", run.stdout, re.MULTILINE), run.stdout
+
+
+def test_a_writer_that_loses_data_is_found_out():
+    """The harness itself: numpy.savez writes over the only copy, and damage is counted."""
+    arguments = ["--short", "--only", "calls", "--seconds", "20", "--count", "12"]
+    run = subprocess.run(
+        [sys.executable, TORTURE / "run.py", *arguments, "--subjects", "numpy.savez"],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr  # a peer's failures are only counted
+    row = next(line for line in run.stdout.splitlines() if line.startswith("| numpy.savez"))
+    header = next(line for line in run.stdout.splitlines() if line.startswith("| subject"))
+    counts = dict(zip(header.split(" | "), row.split(" | "), strict=True))
+    assert int(counts["refused"]) > 0, counts
+
+
+def test_the_tables_are_those_of_the_results():
+    done = subprocess.run(
+        [sys.executable, TORTURE / "run.py", "--check-tables"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_result_has_a_broken_promise():
+    stored = json.loads((TORTURE / "results.json").read_text())
+    for name, entry in stored.items():
+        assert entry["machine"], name
+        broken = [row["problems"] for row in entry["rows"] if not row["is_peer"] if row["problems"]]
+        assert not broken, (name, broken)

@@ -1,0 +1,125 @@
+"""Fuzzes every target for CPU-seconds, keeps what it found, and writes down what was run.
+
+    make fuzz-release FUZZ_SECONDS=600
+    python tools/fuzz.py --seconds 600 [--only zip,json] [--build build/fuzz] [--record FILE]
+
+Inputs that reached new code are kept in build/fuzz/corpus/<target>, merged (fewest inputs for the
+same coverage) with those of fuzz/corpus/<target>. `--keep` copies the merged ones of up to 16 KiB
+into fuzz/corpus, to be committed. Exits with 1 if a target failed; the input lies in
+build/fuzz/findings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+RECORD = REPOSITORY / "tests" / "torture" / "fuzzing.json"
+MOST_BYTES = 16 << 10
+COMMON = ["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]
+
+
+def cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def fuzz(program: Path, seconds: float, folders: list[Path], findings: Path) -> dict[str, object]:
+    """Runs a target until it has used the CPU-seconds, in slices of wall-clock time."""
+    begin = cpu_seconds()
+    executed, failed, coverage = 0, False, 0
+    while not failed and cpu_seconds() - begin < seconds:
+        left = max(1, round(seconds - (cpu_seconds() - begin)))
+        options = [f"-max_total_time={left}", f"-artifact_prefix={findings}/{program.name}-"]
+        done = subprocess.run(
+            [program, *COMMON, *options, *folders],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+        )
+        units = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stderr)
+        executed += int(units.group(1)) if units else 0
+        edges = re.findall(r"\bcov: (\d+)", done.stderr)
+        coverage = max([coverage, *map(int, edges)])
+        failed = done.returncode != 0
+        if failed:
+            sys.stderr.write(done.stderr[-4000:])
+    return {
+        "cpu seconds": round(cpu_seconds() - begin),
+        "inputs run": executed,
+        "edges": coverage,
+        "failed": failed,
+    }
+
+
+def merge(program: Path, target: Path, sources: list[Path]) -> None:
+    """The fewest inputs of all folders that cover the same, in `target`."""
+    merged = target.with_name(target.name + ".merged")
+    shutil.rmtree(merged, ignore_errors=True)
+    merged.mkdir(parents=True)
+    done = subprocess.run(
+        [program, "-merge=1", *COMMON, merged, *sources], capture_output=True, text=True
+    )
+    if done.returncode == 0:
+        shutil.rmtree(target)
+        merged.rename(target)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=600, help="of CPU, for each target")
+    parser.add_argument("--only", default="", help="targets, separated by commas")
+    parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "fuzz")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--keep", action="store_true", help="copies the corpus into fuzz/corpus")
+    options = parser.parse_args()
+
+    programs = sorted((options.build / "fuzz").glob("fuzz_*"))
+    programs = [p for p in programs if p.is_file() and os.access(p, os.X_OK)]
+    names = options.only.split(",") if options.only else []
+    programs = [
+        p
+        for p in programs
+        if not names or p.name.removeprefix("fuzz_").removesuffix("_fuzz") in names
+    ]
+    if not programs:
+        print(f"{options.build}: no fuzz targets: make fuzz builds them", file=sys.stderr)
+        return 2
+    findings = options.build / "findings"
+    findings.mkdir(exist_ok=True)
+    record = json.loads(options.record.read_text()) if options.record.exists() else {}
+    failed = False
+    for program in programs:
+        name = program.name.removeprefix("fuzz_")
+        own, given = options.build / "corpus" / name, REPOSITORY / "fuzz" / "corpus" / name
+        own.mkdir(parents=True, exist_ok=True)
+        sources = [own, *([given] if given.is_dir() else [])]
+        result = fuzz(program, options.seconds, sources, findings)
+        failed |= bool(result["failed"])
+        merge(program, own, sources)
+        inputs = [path for path in own.iterdir() if path.is_file()]
+        result["corpus"] = len(inputs)
+        result["date"] = datetime.date.today().isoformat()
+        record[name] = result
+        if options.keep:
+            given.mkdir(exist_ok=True)
+            for path in inputs:
+                if path.stat().st_size <= MOST_BYTES:
+                    shutil.copyfile(path, given / path.name)
+        print(f"{name}: {result}", flush=True)
+        options.record.write_text(json.dumps(record, indent=1) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
