@@ -22,7 +22,7 @@ NUM_RANKS = 2
 NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "2"))
 IS_LONG = "TENFOLD_KILLS" in os.environ
 NUM_STEPS = max(12, 4 * NUM_KILLS)
-GIVE_UP_SECONDS = 100
+GIVE_UP_SECONDS = 250
 
 
 def prepare(folder):
