@@ -320,7 +320,7 @@ void bind_checkpoint(nb::module_& module) {
       .def(
           "pass_over",
           [](Restoration& self, std::size_t index, const std::string& problem, bool warns) {
-            self.pass_over(self.candidates().at(index), problem, warns);
+            without_gil([&] { self.pass_over(self.candidates().at(index), problem, warns); });
           },
           "index"_a, "problem"_a, "warns"_a)
       .def("fail", &Restoration::fail);

@@ -136,7 +136,7 @@ class Ranks:
     def _no_answer(self, call: str, error: Exception) -> RuntimeError:
         return RuntimeError(
             f"checkpoint manager: {call}: rank {self.rank} of {self.size}: expected an answer of "
-            f"all ranks within {_TIMEOUT}, found none: a process ended, or stands still: {error}"
+            f"all ranks, found none: a process ended, or stood still for {_TIMEOUT}: {error}"
         )
 
 

@@ -34,6 +34,38 @@ def test_a_hub_checkpoint_is_fine_tuned_with_a_new_head(tmp_path: Path) -> None:
     assert tenfold.load(tmp_path / "tuned/model.safetensors")["head.bias"].shape == (3,)
 
 
+@pytest.mark.timeout(600)
+def test_ddp_goes_on_after_the_crash_of_a_rank(tmp_path: Path) -> None:
+    torchrun = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "--max-restarts",
+        "1",
+    ]
+    arguments = [EXAMPLES / "ddp.py", tmp_path, "--steps", 60, "--die-at", 45]
+    command = [sys.executable, *torchrun, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    begun = re.findall(r"2 processes begin at step (\d+)", done.stdout)
+    assert begun[0] == "0"
+    # The save of step 40 was in flight, or done.
+    assert begun[1] in ("20", "40")
+    assert "at step 60\n" in done.stdout
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    assert manager.latest_step() == 60
+    assert manager.metadata(60)["world_size"] == 2
+    assert sorted(path.name for path in manager.path(60).iterdir()) == [
+        "checkpoint.json",
+        "loader.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+        "ranks",
+    ]
+
+
 class RunsACommand:
     def __reduce__(self) -> tuple[object, ...]:
         return os.system, ("touch executed",)
