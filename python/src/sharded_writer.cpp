@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,8 +31,8 @@ Tensor tensor_from(nb::handle object) {
   return std::move(*tensor);
 }
 
-ShardedWriter make_writer(nb::object path, const NodeHandle& tree, nb::list boxes, bool durable,
-                          bool checksums, bool overwrite, std::uint64_t value_bytes) {
+void make_writer(ShardedWriter* self, nb::object path, const NodeHandle& tree, nb::list boxes,
+                 bool durable, bool checksums, bool overwrite, std::uint64_t value_bytes) {
   std::vector<ShardBox> all;
   all.reserve(nb::len(boxes));
   for (nb::handle item : boxes) {
@@ -40,12 +41,12 @@ ShardedWriter make_writer(nb::object path, const NodeHandle& tree, nb::list boxe
                    nb::cast<int>(fields[3])});
   }
   const Path target = path_from(path);
-  return without_gil([&] {
-    return ShardedWriter(target, tree.node, std::move(all),
-                         {.durable = durable,
-                          .checksums = checksums,
-                          .overwrite = overwrite,
-                          .value_bytes = value_bytes});
+  without_gil([&] {
+    new (self) ShardedWriter(target, tree.node, std::move(all),
+                             {.durable = durable,
+                              .checksums = checksums,
+                              .overwrite = overwrite,
+                              .value_bytes = value_bytes});
   });
 }
 
@@ -93,12 +94,12 @@ class Boxes {
 void bind_sharded_writer(nb::module_& module) {
   nb::class_<ShardedWriter>(module, "ShardedWriter",
                             "The coordinator's part of a save by several processes.")
-      .def(nb::new_(&make_writer), "path"_a, "tree"_a, "boxes"_a, "durable"_a, "checksums"_a,
+      .def("__init__", &make_writer, "path"_a, "tree"_a, "boxes"_a, "durable"_a, "checksums"_a,
            "overwrite"_a, "value_bytes"_a,
-           nb::sig("def __new__(cls, path: object, tree: Node, "
+           nb::sig("def __init__(self, path: object, tree: Node, "
                    "boxes: list[tuple[int, collections.abc.Sequence[int], "
                    "collections.abc.Sequence[int], int]], durable: bool, checksums: bool, "
-                   "overwrite: bool, value_bytes: int) -> ShardedWriter"),
+                   "overwrite: bool, value_bytes: int) -> None"),
            "`boxes`: (tensor in the order of leaves(), offsets, sizes, rank).")
       .def(
           "ticket",
@@ -108,10 +109,12 @@ void bind_sharded_writer(nb::module_& module) {
           "rank"_a)
       .def("publish", &publish, "receipts"_a, "tree"_a);
   nb::class_<ShardWriter>(module, "ShardWriter", "One rank's part of a save by several processes.")
-      .def(nb::new_([](const std::string& ticket) {
-             return without_gil([&] { return ShardWriter(ticket); });
-           }),
-           "ticket"_a)
+      .def(
+          "__init__",
+          [](ShardWriter* self, const std::string& ticket) {
+            without_gil([&] { new (self) ShardWriter(ticket); });
+          },
+          "ticket"_a)
       .def("__len__", &ShardWriter::num_boxes)
       .def("write", &write, "first"_a, "tensors"_a,
            nb::sig("def write(self, first: int, tensors: list[typing.Any]) -> None"))

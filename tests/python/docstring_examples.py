@@ -21,6 +21,7 @@ import pytest
 import torch
 
 import tenfold
+import tenfold.distributed as _distributed
 import tenfold.utils
 
 PACKAGE = str(Path(tenfold.__file__).parent)
@@ -53,9 +54,12 @@ def examples() -> dict[str, doctest.DocTest]:
     ]
     for alias in aliases:
         del public[alias]
+    distributed = {
+        f"tenfold.distributed.{n}": getattr(_distributed, n) for n in _distributed.__all__
+    }
     helpers = {f"tenfold.utils.{n}": v for n, v in vars(tenfold.utils).items() if n[0] != "_"}
     named: dict[str, str] = {}
-    for name, thing in {"tenfold": tenfold, **public, **helpers}.items():
+    for name, thing in {"tenfold": tenfold, **public, **distributed, **helpers}.items():
         for documented, member in _documented(name, thing):
             doc = getattr(member, "__doc__", None)
             if isinstance(doc, str) and ">>>" in doc and _is_ours(member):
@@ -112,6 +116,12 @@ def prepare(name: str) -> dict[str, Any]:
     tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
     names |= PARTICULAR.get(name, dict)()
     return names
+
+
+def _plain_weights() -> dict[str, Any]:
+    model = Encoder(8)
+    tenfold.save(model.state_dict(), "model.safetensors")
+    return {"model": model}
 
 
 def _text_files() -> dict[str, Any]:
@@ -283,6 +293,8 @@ def _prices() -> dict[str, Any]:
 
 
 PARTICULAR: dict[str, Callable[[], dict[str, Any]]] = {
+    "tenfold.distributed.StorageReader": _plain_weights,
+    "tenfold.distributed.load": _plain_weights,
     "tenfold.BatchLoader": _training,
     "tenfold.CheckpointManager.export": _steps,
     "tenfold.CheckpointManager.follow": _followed,

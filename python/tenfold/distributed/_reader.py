@@ -160,7 +160,7 @@ class StorageReader(_StorageReader):
         if self._opened is None:
             if self.path is None:
                 raise ValueError("storage reader: expected a path, or a checkpoint_id, found none")
-            node = _core.open(self.path, "r", None)
+            node = _core.open(os.fsdecode(self.path), "r", "")
             self._opened = _core.Boxes(node), names_of(node)
         return self._opened
 

@@ -76,10 +76,19 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
         branch = root
         for part in path[:-1]:
             branch = branch.below(part)
+        if isinstance(branch.children.get(path[-1]), _Branch):
+            raise _two_things(path)
         branch.children[path[-1]] = _Leaf(leaf)
     made = root.build((), containers)
     assert isinstance(made, dict)
     return made
+
+
+def _two_things(path: Path) -> ValueError:
+    name = ".".join(map(str, path))
+    return ValueError(
+        f"{name!r}: expected a tensor or value, or a container, on all ranks, found both"
+    )
 
 
 class _Leaf:
@@ -99,7 +108,9 @@ class _Branch:
 
     def below(self, part: str | int) -> _Branch:
         child = self.children.get(part)
-        if not isinstance(child, _Branch):
+        if isinstance(child, _Leaf):
+            raise _two_things((part,))
+        if child is None:
             child = self.children[part] = _Branch()
         return child
 

@@ -8,6 +8,7 @@ import threading
 import uuid
 
 import torch
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.metadata import MetadataIndex, StorageMeta
 from torch.distributed.checkpoint.planner import WriteItemType
 from torch.distributed.checkpoint.storage import StorageWriter as _StorageWriter
@@ -220,6 +221,16 @@ class StorageWriter(_StorageWriter):
 
     def write_data(self, plan: SavePlan, planner: AnySavePlanner) -> Future[list[WriteResult]]:
         """Called on every rank: writes its shards where the plan says."""
+        try:
+            result = self._write(plan, planner)
+        except BaseException:
+            self._saves.pop(threading.get_ident(), None)  # nobody will finish it
+            raise
+        future: Future[list[WriteResult]] = Future()
+        future.set_result([result])
+        return future
+
+    def _write(self, plan: SavePlan, planner: AnySavePlanner) -> WriteResult:
         if getattr(planner, "_enable_plan_caching", False) and not isinstance(planner, SavePlanner):
             raise ValueError(_CACHING)
         part = _core.ShardWriter(plan.storage_data)
@@ -227,10 +238,10 @@ class StorageWriter(_StorageWriter):
         batch: list[torch.Tensor] = []
         batch_bytes = written = size_bytes = 0
         for item in plan.items:
-            data = planner.resolve_data(item)
             if item.type == WriteItemType.BYTE_IO:
-                values[item.index.fqn] = _value_of(item.index.fqn, data)
+                values[item.index.fqn] = _value_of(item, planner)
                 continue
+            data = planner.resolve_data(item)
             assert isinstance(data, torch.Tensor)
             batch.append(_in_memory(data))
             size_bytes += data.nbytes
@@ -240,33 +251,16 @@ class StorageWriter(_StorageWriter):
                 written += len(batch)
                 batch, batch_bytes = [], 0
         part.write(written, batch)
-        result = WriteResult(MetadataIndex(""), size_bytes, (part.finish(), values))
-        future: Future[list[WriteResult]] = Future()
-        future.set_result([result])
-        return future
+        return WriteResult(MetadataIndex(""), size_bytes, (part.finish(), values))
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Called on the coordinator when all ranks have written: publishes the checkpoint."""
         save = self._save()
-        writer = save.writer
-        if writer is None:
-            raise ValueError("storage writer: expected a save that was planned, found none")
-        receipts = []
-        missing = set(save.value_names)
-        for of_rank in results:
-            for result in of_rank:
-                receipt, values = result.storage_data
-                receipts.append(receipt)
-                for name, value in values.items():
-                    if name in missing:
-                        missing.remove(name)
-                        number = save.value_names[name]
-                        save.leaves[number] = (save.leaves[number][0], value)
-        if missing:
-            name = min(missing)
-            raise ValueError(f"{save.path}: value {name!r}: expected it from a rank, found none")
-        writer.publish(receipts, _core.tree(nest(save.leaves, save.containers), save.path))
-        del self._saves[threading.get_ident()]
+        try:
+            _publish(save, results)
+        finally:
+            save.writer = None
+            del self._saves[threading.get_ident()]
 
     def _save(self) -> _Save:
         save = self._saves.get(threading.get_ident())
@@ -274,6 +268,24 @@ class StorageWriter(_StorageWriter):
             self.reset()
             save = self._saves[threading.get_ident()]
         return save
+
+
+def _publish(save: _Save, results: list[list[WriteResult]]) -> None:
+    if save.writer is None:
+        raise ValueError("storage writer: expected a save that was planned, found none")
+    receipts = []
+    missing = set(save.value_names)
+    for result in (result for of_rank in results for result in of_rank):
+        receipt, values = result.storage_data
+        receipts.append(receipt)
+        for name in missing & values.keys():
+            number = save.value_names[name]
+            save.leaves[number] = (save.leaves[number][0], values[name])
+        missing -= values.keys()
+    if missing:
+        name = min(missing)
+        raise ValueError(f"{save.path}: value {name!r}: expected it from a rank, found none")
+    save.writer.publish(receipts, _core.tree(nest(save.leaves, save.containers), save.path))
 
 
 _CACHING = (
@@ -293,20 +305,18 @@ def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().cpu().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
 
 
-def _value_of(name: str, data: Any) -> Any:
-    """The plain value that a planner saves; it makes a pickle of it, which is not executed here."""
-    if isinstance(data, ValueBytes):
-        value = data.value
+def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
+    """The plain value of an item. What a planner has pickled is decoded, not executed."""
+    name = item.index.fqn
+    if _gives_objects(planner):
+        value = planner.lookup_object(item.index)  # type: ignore[attr-defined]
     else:
-        descriptor = os.memfd_create("value")
-        try:
-            with os.fdopen(os.dup(descriptor), "wb") as file:
-                file.write(data.getbuffer())
-            value = load(
-                f"/proc/self/fd/{descriptor}", format="pt", framework="torch", allow_opaque=True
-            )
-        finally:
-            os.close(descriptor)
+        data = planner.resolve_data(item)
+        if isinstance(data, ValueBytes):
+            value = data.value
+        else:
+            assert not isinstance(data, torch.Tensor)
+            value = _decoded(data.getbuffer())
     try:
         tree = _core.tree({"value": value}, "")
     except UnsupportedError as error:
@@ -318,6 +328,28 @@ def _value_of(name: str, data: Any) -> Any:
             "in it; tenfold.distributed.SavePlanner saves tuples with tensors"
         )
     return value
+
+
+def _gives_objects(planner: AnySavePlanner) -> bool:
+    """True if the pickle that the planner would make says nothing that the object does not."""
+    kind = type(planner)
+    return (
+        isinstance(planner, DefaultSavePlanner)
+        and kind.resolve_data is DefaultSavePlanner.resolve_data
+        and kind.transform_object
+        in (DefaultSavePlanner.transform_object, SavePlanner.transform_object)
+    )
+
+
+def _decoded(pickled: memoryview) -> Any:
+    descriptor = os.memfd_create("value")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(pickled)
+        path = f"/proc/self/fd/{descriptor}"
+        return load(path, format="pt", framework="torch", allow_opaque=True)
+    finally:
+        os.close(descriptor)
 
 
 def _has_opaque(value: Any) -> bool:

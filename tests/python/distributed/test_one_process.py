@@ -79,12 +79,25 @@ def test_values_are_plain_and_never_unpickled(tmp_path: Path) -> None:
     assert {key: into[key] for key in values} == values
 
 
+class Pickling(dcp.DefaultSavePlanner):
+    """A planner that makes bytes of values itself."""
+
+    def transform_object(self, write_item: Any, object: Any) -> Any:
+        return super().transform_object(write_item, object)
+
+
+def test_what_a_planner_has_pickled_is_decoded(tmp_path: Path) -> None:
+    state = {"w": torch.ones(1), "names": ["a", 1, None]}
+    save(state, tmp_path / "m.safetensors", planner=Pickling())
+    assert tenfold.load(tmp_path / "m.safetensors")["names"] == ["a", 1, None]
+
+
 class Evil:
     def __reduce__(self) -> Any:
         return (Path.touch, (Path("was_executed"),))
 
 
-@pytest.mark.parametrize("planner", [None, SavePlanner()])
+@pytest.mark.parametrize("planner", [None, SavePlanner(), Pickling()])
 def test_what_is_no_value_is_refused_by_name(
     planner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -369,19 +369,20 @@ def check_asynchronous_saves() -> None:
         mesh = init_device_mesh("cpu", (size,))
         whole = numbered(torch.float32, 8, 4)
         writer = StorageWriter()
-        for number in range(2):
+        for number in range(3):
             state = {"w": spread(whole + number, mesh, [Shard(0)]), "number": number}
+            kind = AsyncCheckpointerType.PROCESS if number == 2 else AsyncCheckpointerType.THREAD
             future = dcp.async_save(
                 state,
                 checkpoint_id=FOLDER / f"async-{number}.safetensors",
                 storage_writer=writer,
-                async_checkpointer_type=AsyncCheckpointerType.THREAD,
+                async_checkpointer_type=kind,
             )
             assert not isinstance(future, tuple)
             future.result()
 
     in_world(2, save)
-    for number in range(2):
+    for number in range(3):
         loaded = tenfold.load(FOLDER / f"async-{number}.safetensors", verify=True)
         assert torch.equal(loaded["w"], numbered(torch.float32, 8, 4) + number)
         assert loaded["number"] == number
