@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tenfold/tenfold.hpp>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 

@@ -151,7 +151,7 @@ TEST(ByteStream, SaysThatItIsCutOffOrDamaged) {
           << name << " of " << cut;
     }
     EXPECT_THAT(of.error(name, text, ErrorCode::corrupt), HasSubstr(expected));
-    EXPECT_THAT(of.error(name, packed + "more", ErrorCode::corrupt), HasSubstr(expected));
+    EXPECT_THAT(of.error(name, packed + "more and more", ErrorCode::corrupt), HasSubstr(expected));
     std::string flipped = packed;
     flipped[packed.size() / 2] = static_cast<char>(flipped[packed.size() / 2] ^ 0x55);
     EXPECT_NE(of.error(name, flipped, ErrorCode::corrupt), "") << name;
