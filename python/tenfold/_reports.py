@@ -80,6 +80,20 @@ class VerifyReport(_Report):
         return paragraph(line) + (table(("path", "part", "what"), rows) if rows else "")
 
 
+def verify_report(
+    found: tuple[list[tuple[str, str, str]], int, int, int, tuple[str, ...]],
+) -> VerifyReport:
+    """Of what the engine found."""
+    problems, num_leaves, num_bytes, num_checksums, unchecked = found
+    return VerifyReport(
+        tuple(Problem(*problem) for problem in problems),
+        num_leaves,
+        num_bytes,
+        num_checksums,
+        unchecked,
+    )
+
+
 @set_module("tenfold")
 @dataclass(frozen=True)
 class ScanFinding:

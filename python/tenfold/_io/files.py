@@ -306,11 +306,10 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
         (True, ())
     """
     from tenfold._progress import Shown
-    from tenfold._reports import Problem, VerifyReport
+    from tenfold._reports import verify_report
 
     with Shown(progress) as callback:
-        problems, *rest = _core.verify(os.fspath(path), callback)
-    return VerifyReport(tuple(Problem(*found) for found in problems), *rest)
+        return verify_report(_core.verify(os.fspath(path), callback))
 
 
 @set_module("tenfold")

@@ -17,7 +17,7 @@ from tenfold._interop import arrays
 from tenfold._io.files import key_paths, renamer
 from tenfold._options import boolean, integer, text
 from tenfold._public import set_module
-from tenfold._reports import LoadReport, Problem, VerifyReport
+from tenfold._reports import LoadReport, VerifyReport, verify_report
 from tenfold.checkpoint._app_state import check_names, constant_names, states_of
 from tenfold.checkpoint._arguments import (
     check_name,
@@ -462,8 +462,7 @@ class CheckpointManager:
         from tenfold._progress import Shown
 
         with Shown(progress) as callback:
-            problems, *numbers = self._native.verify(integer("verify: step", step, 0), callback)
-        return VerifyReport(tuple(Problem(*problem) for problem in problems), *numbers)
+            return verify_report(self._native.verify(integer("verify: step", step, 0), callback))
 
     def follow(self, after: int | None = None, timeout: float | None = None) -> Iterator[int]:
         """Yields the newest step, then each new one: for a job that evaluates.

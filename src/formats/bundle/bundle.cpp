@@ -56,7 +56,7 @@ class Verifier {
  private:
   void check(const Entry& entry) {
     const Reading reading = reading_of(*folder_, entry.name);
-    const TensorDict::Item item = read_entry(folder_, entry.name, {}, level_);
+    const TensorDict::Item item = read_entry(folder_, entry.name, reading, {}, level_);
     const auto* node = std::get_if<TensorDict>(&item);
     const bool is_refused = node != nullptr && node->info().is_refused();
     if (reading.way != Reading::Way::format || is_refused) {

@@ -31,6 +31,14 @@ Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
+/// Of the registry's message what was found; which formats there are says nothing here.
+std::string without_formats(std::string problem) {
+  constexpr std::string_view kStart = "not a known format: expected ";
+  const std::size_t found = problem.find(", found ");
+  if (!problem.starts_with(kStart) || found == std::string::npos) return problem;
+  return std::string(kStart) + "tensors or values" + problem.substr(found);
+}
+
 os::File open_file(const Folder& folder, const std::string& name) {
   os::File file = open_shard(folder.directory(), name, folder.directory().display());
   if (!file.valid()) {
@@ -87,7 +95,9 @@ class LazyEntry final : public LazyItem {
             std::size_t level)
       : folder_(std::move(folder)), name_(std::move(name)), request_(request), level_(level) {}
 
-  TensorDict::Item load() override { return read_entry(folder_, name_, request_, level_); }
+  TensorDict::Item load() override {
+    return read_entry(folder_, name_, reading_of(*folder_, name_), request_, level_);
+  }
 
  private:
   std::shared_ptr<const Folder> folder_;
@@ -129,13 +139,12 @@ Reading reading_of(const Folder& folder, const std::string& name) {
     const bool is_pickle =
         info->is_regular && name.ends_with(".pkl") && begins_as_pickle(open_file(folder, name));
     if (is_pickle) return {Reading::Way::pickle};
-    return refused(problem_in(error, path));
+    return refused(without_formats(problem_in(error, path)));
   }
 }
 
 TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const std::string& name,
-                            const OpenRequest& request, std::size_t level) {
-  const Reading reading = reading_of(*folder, name);
+                            const Reading& reading, const OpenRequest& request, std::size_t level) {
   if (reading.way == Reading::Way::refused) return refused_node(folder, name, reading.problem);
   try {
     return read(*folder, name, reading, request, level);

@@ -33,6 +33,6 @@ TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t
 /// is none of them is a node of kind opaque, NodeInfo::is_refused(). Throws Error(corrupt) for what
 /// is damaged.
 TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const std::string& name,
-                            const OpenRequest& request, std::size_t level);
+                            const Reading& reading, const OpenRequest& request, std::size_t level);
 
 }  // namespace tenfold::detail::formats::bundle

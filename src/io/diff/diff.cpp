@@ -200,6 +200,7 @@ bool is_unread(const TensorDict& node) {
 }
 
 std::string text_of(const NodeInfo& info) {
+  if (info.is_refused()) return "an entry that is not read";
   // An OrderedDict of the same items is the same to Python, too.
   std::string text(name(info.kind == NodeKind::ordered_dict ? NodeKind::dict : info.kind));
   if (info.kind == NodeKind::tensorclass || info.kind == NodeKind::opaque) {

@@ -297,7 +297,7 @@ TEST_F(Bundle, ReadsAPlainPickleWithoutExecutingIt) {
   // os.system("true"), as a pickle would call it
   test::write_bytes(path_ / "evil.pkl",
                     "\x80\x02"
-                    "cos\nsystem\nX\x04\x00\x00\x00true\x85R.");
+                    "cos\nsystem\nVtrue\n\x85R.");
   const TensorDict tree = open(path_);
   EXPECT_EQ(tree["metadata"].value("a"), Value(1));
   const auto evil = std::get<TensorDict>(tree.get("evil"));
