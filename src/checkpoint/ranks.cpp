@@ -119,9 +119,10 @@ std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager
   const Internals::State& own = *Internals::state(manager);
   std::vector<PlannedEntry> plan =
       plan_entries(state, own.options.formats, (own.directory / step_folder_name(step)).string());
-  const EntryPlace place = [&] {
+  os::Directory ranks = [&] {
     try {
-      return place_of(os::Directory::open(own.directory), ranks_path);
+      const EntryPlace place = place_of(os::Directory::open(own.directory), ranks_path);
+      return os::Directory::open_at(place.folder, place.name);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::file_not_found) throw;
       throw Error::io(ENOENT, (own.directory / ranks_path).string(),
@@ -130,7 +131,6 @@ std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager
                           "one shared directory");
     }
   }();
-  os::Directory ranks = os::Directory::open_at(place.folder, place.name);
   const std::string name = std::to_string(rank);
   ranks.create_directory(name);
   os::Directory folder = os::Directory::open_at(ranks, name);

@@ -118,7 +118,7 @@ TEST(RankedSave, WhatARankOfADeadJobWritesArrivesNowhere) {
   }
   RankedSave alive(manager, 1, state_at(1), {}, {2, true, 0});
   const Error error = error_of([&] { write_all(manager, 1, old_path, 1); });
-  EXPECT_EQ(error.system_errno(), ENOENT);
+  EXPECT_EQ(error.system_errno(), ENOENT) << error.what();
   EXPECT_THAT(error.what(), HasSubstr("one shared directory"));
   alive.write(nullptr);
   alive.publish(write_all(manager, 1, alive.ranks_path(), 2));

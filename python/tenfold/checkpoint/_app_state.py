@@ -7,7 +7,7 @@ import sys
 from collections import OrderedDict
 
 from tenfold import _core
-from tenfold._errors import CorruptFileError, KeyNotFoundError
+from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._io.snapshot import RNGState
 from tenfold._reports import LoadReport, Mismatch
@@ -46,8 +46,18 @@ def is_stateful(value: Any) -> bool:
 
 
 def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
-    """The state of every entry. Random numbers come first: asking others may draw some."""
+    """The state of every entry. Random numbers come first: asking others may draw some.
+
+    Raises:
+        UnsupportedError: For an object that gives a state, and takes none.
+    """
     check_names(app_state)
+    for name, value in app_state.items():
+        if callable(getattr(value, "state_dict", None)) and not is_stateful(value):
+            raise UnsupportedError(
+                f'entry "{name}": expected an object with state_dict() and load_state_dict(), found '
+                f"{value!r}, which could not be restored; save what its state_dict() gives"
+            )
     random = {name: value for name, value in app_state.items() if isinstance(value, RNGState)}
     first = {name: value.state_dict() for name, value in random.items()}
     states = {

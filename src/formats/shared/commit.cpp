@@ -315,6 +315,16 @@ std::string FileReplacement::remove_old(const LookAtOld& look_at_old) {
 }
 
 os::File open_write_through(const Path& path) {
+  constexpr std::uint32_t kWriteBits = 0222;
+  const os::FileInfo now = os::file_info(path);
+  if (now.num_links > 1 && (now.mode & kWriteBits) == 0) {
+    throw Error::io(EACCES, path.string(),
+                    path.string() +
+                        ": it cannot be written in place: expected a file with one name, found " +
+                        std::to_string(now.num_links) +
+                        ": steps of a checkpoint directory share unchanged files; export makes a "
+                        "copy to write into");
+  }
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     os::File file = os::File::open_read_write(path);
     const os::FileInfo info = file.info();

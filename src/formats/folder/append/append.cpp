@@ -17,6 +17,7 @@
 #include "core/value/value_json.hpp"
 #include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/keys.hpp"
+#include "formats/folder/links.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"
@@ -98,6 +99,7 @@ class Appender {
   std::vector<AppendedLeaf> leaves_;
   std::vector<TiedLeaf> tied_;
   std::vector<GrowingMeta> metas_;  ///< parents before children
+  std::optional<LinkGuard> links_;
 };
 
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
@@ -150,7 +152,11 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
                     ": the file is too short: expected " + std::to_string(entry.size_bytes) +
                     " bytes, found " + std::to_string(found_bytes) + "; it may be truncated");
   }
-  if (found && found->num_links > 1 && is_tied_to_another(*found, rows, where)) return;
+  if (found && found->num_links > 1) {
+    if (!links_) links_.emplace(directory);
+    links_->require_own(directory, file);
+    if (is_tied_to_another(*found, rows, where)) return;
+  }
   leaves_.push_back({folder / file, rows, entry.size_bytes});
 }
 

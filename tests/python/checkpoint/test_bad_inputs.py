@@ -1,0 +1,224 @@
+"""What a manager refuses, and how it fails: by name, with nothing lost, and the next save works."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import tenfold
+
+
+def state(value=1.0):
+    return {"w": torch.full((100,), value), "epoch": int(value)}
+
+
+def assert_goes_on(manager, steps):
+    """The steps before are whole, nothing else lies there, and the next save works."""
+    assert manager.all_steps() == steps
+    assert all(manager.verify(step).ok for step in steps)
+    number = max(steps, default=0) + 1
+    manager.save(number, state(number))
+    assert manager.restore().state["epoch"] == number
+    manager.close()
+    names = {path.name for path in manager.directory.iterdir()}
+    assert names == {f"step_{step:08}" for step in [*steps, number]}
+
+
+@pytest.mark.parametrize("step", [-1, 1.5, "3", None, True, 1 << 63, torch.ones(2)])
+def test_a_step_is_a_whole_number_from_0_on(tmp_path, step):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, state())
+    expected = (TypeError, ValueError, OverflowError)
+    with pytest.raises(expected, match="step"):
+        manager.save(step, state())
+    if step is not None:
+        with pytest.raises(expected, match="step"):
+            manager.restore({}, step=step)
+    for call in (manager.should_save, manager.metadata, manager.path, manager.verify):
+        with pytest.raises(expected):
+            call(step)
+    assert_goes_on(manager, [1])
+
+
+def test_whole_numbers_of_other_libraries_are_steps(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(np.int64(0), state())
+    assert_goes_on(manager, [0])
+
+
+@pytest.mark.parametrize("metrics", [{"loss": "low"}, {1: 2.0}, [("loss", 1)], {"loss": 1j}])
+def test_metrics_are_names_and_numbers(tmp_path, metrics):
+    manager = tenfold.CheckpointManager(tmp_path, best="loss")
+    with pytest.raises(TypeError, match="metrics"):
+        manager.save(1, state(), metrics=metrics)
+    assert_goes_on(manager, [])
+
+
+def test_entries_may_come_and_go(tmp_path):
+    """A step holds what it was saved with; restore() compares it with what it is asked for."""
+    manager = tenfold.CheckpointManager(tmp_path, share_unchanged=True)
+    manager.save(1, {"a": torch.ones(3), "gone": 1})
+    manager.save(2, {"a": torch.ones(3), "new": {"b": torch.zeros(2)}})
+    assert list(manager.restore(step=1).state) == ["a", "gone"]
+    assert list(manager.restore().state) == ["a", "new"]
+    wanted = {"a": None, "gone": None}
+    with pytest.raises(KeyError, match=r"the entries differ: .*'gone'.*'new'"):
+        manager.restore(wanted)
+    assert wanted == {"a": None, "gone": None}
+    report = manager.restore(wanted, strict=False).report
+    assert (report.missing, report.unexpected) == (("gone",), ("new",))
+
+
+def test_objects_that_give_or_take_no_state_are_refused_by_key(tmp_path):
+    class Gives:
+        def state_dict(self):
+            return {"a": 1}
+
+    class Fails(Gives):
+        def state_dict(self):
+            raise RuntimeError("no state today")
+
+        def load_state_dict(self, state):
+            pass
+
+    manager = tenfold.CheckpointManager(tmp_path)
+    for wrong in (object(), Gives(), Gives, lambda: 1, {1, 2}):
+        with pytest.raises(tenfold.UnsupportedError, match='"odd"'):
+            manager.save(1, {**state(), "odd": wrong})
+    with pytest.raises(RuntimeError, match="no state today"):
+        manager.save(1, {**state(), "odd": Fails()})
+    for wrong in ([1], None, torch.ones(2), "state"):
+        with pytest.raises(TypeError, match="app_state: expected a dict"):
+            manager.save(1, wrong)
+    assert_goes_on(manager, [])
+
+
+@pytest.mark.parametrize("place", ["run", "run/below"])
+def test_a_directory_that_is_a_file_is_named(tmp_path, place):
+    (tmp_path / "run").write_text("notes of a run")
+    manager = tenfold.CheckpointManager(tmp_path / place)
+    with pytest.raises(OSError, match="run"):
+        manager.save(1, state())
+    with pytest.raises(OSError, match="run"):
+        manager.restore()
+    if place == "run":  # what lies below a file does not exist
+        with pytest.raises(OSError, match="run"):
+            manager.all_steps()
+        with pytest.raises(OSError, match="run"):
+            manager.restore(state(), missing_ok=True)
+    assert (tmp_path / "run").read_text() == "notes of a run"
+    (tmp_path / "run").unlink()
+    assert_goes_on(manager, [])
+
+
+SMALL_FILES = """
+import resource, signal, sys, torch, tenfold
+mode, folder = sys.argv[1:]
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+manager = tenfold.CheckpointManager(folder, max_to_keep=1, async_save=mode == "async")
+manager.save(1, {"w": torch.ones(1000), "epoch": 1})
+manager.wait()
+unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, unlimited[1]))
+try:
+    manager.save(2, {"w": torch.ones(1 << 20), "epoch": 2})
+    manager.wait()
+    sys.exit("it was saved")
+except OSError as error:
+    print(error)
+assert manager.all_steps() == [1] and manager.verify(1).ok
+resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+manager.save(3, {"w": torch.ones(1 << 20), "epoch": 3})
+manager.close()
+assert manager.all_steps() == [3] and manager.verify(3).ok
+"""
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_file_that_cannot_be_written_is_named_and_nothing_lost(tmp_path, mode):
+    done = subprocess.run(
+        [sys.executable, "-c", SMALL_FILES, mode, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "w.safetensors" in done.stdout
+    assert "file too large" in done.stdout
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["step_00000003"]
+
+
+def test_a_full_disk_is_named_and_nothing_lost(tmp_path):
+    """A file system of 4 MiB in a mount namespace of its own."""
+    program = f"""
+import os, sys, torch, tenfold
+folder = {str(tmp_path)!r}
+manager = tenfold.CheckpointManager(folder + "/run", max_to_keep=1)
+manager.save(1, {{"w": torch.ones(1 << 18), "epoch": 1}})
+for size in (1 << 20, 3 << 18):  # more than there is, and more than is left
+    try:
+        manager.save(2, {{"w": torch.ones(size), "epoch": 2}})
+        sys.exit("it was saved")
+    except OSError as error:
+        print(error.errno, error)
+    assert manager.all_steps() == [1] and manager.verify(1).ok
+manager.save(3, {{"w": torch.zeros(1 << 18), "epoch": 3}})
+manager.close()
+print(os.listdir(folder + "/run"))
+"""
+    mount = f'mount -t tmpfs -o size=4m tmpfs {tmp_path} && exec {sys.executable} -c "$PROGRAM"'
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", mount],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PROGRAM": program},
+    )
+    if done.returncode != 0 and ("unshare" in done.stderr or "mount:" in done.stderr):
+        pytest.skip(f"this system lets nobody mount: {done.stderr}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    *failures, names = done.stdout.splitlines()
+    assert [line.split()[0] for line in failures] == ["28", "28"]
+    assert all(f"{tmp_path}/run" in line for line in failures)
+    assert names == "['step_00000003']"
+
+
+READ_ONLY = """
+import os, sys, torch, tenfold
+folder = sys.argv[1]
+manager = tenfold.CheckpointManager(folder, max_to_keep=1)
+manager.save(1, {"epoch": 1})
+manager.close()
+os.chmod(folder, 0o555)
+if os.geteuid() == 0:
+    os.seteuid(65534)  # root may write everywhere
+try:
+    manager.save(2, {"epoch": 2})
+    sys.exit("it was saved")
+except PermissionError as error:
+    print(error)
+reader = tenfold.CheckpointManager(folder)
+assert reader.restore().state["epoch"] == 1
+if os.getuid() == 0:
+    os.seteuid(0)
+os.chmod(folder, 0o755)
+manager.save(3, {"epoch": 3})
+manager.close()
+print(os.listdir(folder))
+"""
+
+
+def test_a_read_only_directory_is_named_and_can_be_read(tmp_path):
+    # What pytest makes is closed to others.
+    for path in (tmp_path, *tmp_path.parents):
+        if path.stat().st_uid == os.getuid() and not path.stat().st_mode & 0o005:
+            path.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_ONLY, str(tmp_path / "run")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    refused, names = done.stdout.splitlines()
+    assert str(tmp_path / "run") in refused
+    assert "permission denied" in refused
+    assert names == "['step_00000003']"
