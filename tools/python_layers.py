@@ -109,6 +109,7 @@ TIES = {
 LIBRARIES = {"torch", "numpy", "tensordict"}
 # Modules besides those of _interop/ that import a library, and why.
 LIBRARY_USERS = {
+    "torchrl": "an adapter, whose rows are TensorDicts of that package",
     "tensordict._files.mapped_tensor": "its class is a subclass of torch.Tensor",
 }
 
