@@ -95,6 +95,7 @@ LIBRARY_USERS = {
     "distributed._reader": "its class is a subclass of torch.distributed.checkpoint's",
     "distributed._tree": "names are torch.distributed.checkpoint's",
     "distributed._writer": "its class is a subclass of torch.distributed.checkpoint's",
+    "torchrl": "an adapter, whose rows are TensorDicts of that package",
     "tensordict._files.mapped_tensor": "its class is a subclass of torch.Tensor",
 }
 

@@ -39,3 +39,12 @@ def test_accelerate_goes_on_where_it_was(tmp_path: Path) -> None:
     run("with_accelerate", "--folder", tmp_path, "--epochs", 2)
     rest = run("with_accelerate", "--folder", tmp_path, "--epochs", 2).splitlines()
     assert rest[:2] == whole[2:4]
+
+
+def test_a_replay_buffer_is_there_after_a_restart(tmp_path: Path) -> None:
+    pytest.importorskip("torchrl", reason="TorchRL is not installed")
+    assert "10,000 transitions; the newest one: 11999" in run(
+        "with_torchrl", "--folder", tmp_path, "--steps", 12_000
+    )
+    output = run("with_torchrl", "--folder", tmp_path, "--steps", 1000)
+    assert "10,000 transitions are there, the next one is 12000" in output

@@ -1,0 +1,511 @@
+"""TorchRL: replay buffers on disk, over a circular buffer that other processes may read.
+
+>>> from tenfold.torchrl import RingStorage
+>>> buffer = TensorDictReplayBuffer(storage=RingStorage("buffer", 1_000_000), batch_size=256)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+
+try:
+    from torchrl.data.replay_buffers import PrioritizedSampler, StoreStorage
+    from torchrl.data.replay_buffers.checkpointers import StorageCheckpointerBase
+    from torchrl.data.replay_buffers.storages import Storage
+except ImportError as error:
+    raise ImportError('tenfold.torchrl needs TorchRL: pip install "tenfold[torchrl]"') from error
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+
+from tenfold import _core
+from tenfold._closing import Closing
+from tenfold._errors import UnsupportedError
+from tenfold._io.files import load, save
+from tenfold._options import integer
+from tenfold._staging import Staging, check, remove
+from tenfold.dataset import Dataset, create
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal
+
+    PathLike = str | os.PathLike[str]
+
+__all__ = ["RingStorage", "RingStorageCheckpointer", "load_buffer", "save_buffer"]
+
+_DOCUMENT = "ring.json"
+_STATE = "buffer.safetensors"
+
+
+class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
+    """What `ReplayBuffer.dumps` keeps of a `RingStorage`: where it is and how far it has come.
+
+    The rows stay where they are.
+    """
+
+    def dumps(self, storage: RingStorage, path: PathLike) -> None:
+        """Flushes the rows, and writes a document that names them."""
+        state = storage.state_dict()
+        os.makedirs(path, exist_ok=True)
+        _core.replace_file(os.path.join(path, _DOCUMENT), json.dumps(state), True)
+
+    def loads(self, storage: RingStorage, path: PathLike) -> None:
+        """Goes back to the rows that there were."""
+        storage.load_state_dict(json.loads(Path(path, _DOCUMENT).read_text(encoding="utf-8")))
+
+    def register_save_hook(self, hook: Callable[..., Any]) -> None:
+        """Not supported: rows are not rewritten when they are saved."""
+        raise UnsupportedError("RingStorage: register_save_hook is not supported")
+
+    def register_load_hook(self, hook: Callable[..., Any]) -> None:
+        """Not supported: rows are not rewritten when they are loaded."""
+        raise UnsupportedError("RingStorage: register_load_hook is not supported")
+
+
+# Of all storages whose samples a ReplayBuffer hands out as they are, StoreStorage is the one that
+# keeps its rows elsewhere. All that it does with them is replaced.
+class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
+    """The rows of a TorchRL replay buffer in a circular buffer on disk.
+
+    It may be larger than memory, another process may sample from it while this one writes
+    (``mode="r"``), and it is there after a restart: a buffer that is made over it goes on behind
+    the newest row. Rows that are written in order, as by the default writers, are never seen half
+    written; rows that are changed in place may be. `flush` makes rows durable.
+
+    Rows are TensorDicts of tensors without batch dimensions of their own. The first one says which
+    entries there are. It is a tenfold data set: `tenfold.Dataset(path)` reads it, too.
+
+    Args:
+        path: A folder of its own; made by the first row.
+        max_size: How many rows it keeps. None: as many as the one at `path` does.
+        mode: ``"r+"``; or ``"r"``, to sample from what another process writes.
+
+    Raises:
+        ValueError: If what is at `path` is no circular buffer, or one of another size.
+        FileNotFoundError: If there is nothing at `path`, with mode ``"r"`` or no `max_size`.
+        OSError: If another process writes into it.
+
+    Example:
+        >>> storage = RingStorage("buffer", 1_000_000)
+        >>> buffer = TensorDictReplayBuffer(storage=storage, batch_size=256)
+        >>> buffer.extend(rollout.reshape(-1))
+        >>> sample = buffer.sample()
+    """
+
+    _default_checkpointer = RingStorageCheckpointer
+
+    def __init__(
+        self, path: PathLike, max_size: int | None = None, *, mode: Literal["r", "r+"] = "r+"
+    ) -> None:
+        if mode not in ("r", "r+"):
+            raise ValueError(f'RingStorage: mode must be "r" or "r+", got {mode!r}')
+        self.path = Path(os.path.abspath(path))
+        self._mode = mode
+        self._ring: Dataset | None = None
+        # Rows of the ring that this storage has: fewer than there are after `loads`.
+        self._limit: int | None = None
+        if max_size is not None:
+            max_size = integer("RingStorage: max_size", max_size, 1)
+        if max_size is None or mode == "r" or os.path.lexists(self.path):
+            self._open()
+            capacity = self._opened().capacity
+            if capacity is None or max_size not in (None, capacity):
+                found = "a data set of any length" if capacity is None else f"one of {capacity}"
+                wanted = "" if max_size is None else f" of {max_size} rows"
+                self.close()
+                raise ValueError(f"{self.path}: expected a circular buffer{wanted}, found {found}")
+            max_size = capacity
+        Storage.__init__(self, max_size)
+        self.device = torch.device("cpu")
+        self._last_cursor: Any = None
+        if len(self):
+            self._set_last_cursor((self.cursor - 1) % self.max_size)
+
+    def __repr__(self) -> str:
+        return f"RingStorage({str(self.path)!r}, len={len(self)}, max_size={self.max_size})"
+
+    # --- rows ---
+
+    @property
+    def initialized(self) -> bool:
+        """False until the first row has come."""
+        return self._ring is not None
+
+    @property
+    def cursor(self) -> int:
+        """The slot that the next row is written to."""
+        if self._limit is not None:
+            return self._limit
+        return 0 if self._ring is None else self._ring.cursor
+
+    def __len__(self) -> int:
+        if self._ring is None:
+            return 0
+        if self._mode == "r":
+            self._ring.refresh()
+        return len(self._ring) if self._limit is None else self._limit
+
+    @property
+    def _len(self) -> int:
+        return len(self)
+
+    @_len.setter
+    def _len(self, value: int) -> None:
+        """Writers that write at a place tell the length, which is known."""
+
+    def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
+        """Writes rows.
+
+        Args:
+            cursor: A slot, or one for each row: an int, a slice, a sequence or a tensor.
+            data: A TensorDict: a row for an int, else as many as there are slots.
+            set_cursor: Whether these are the newest rows, or older ones that change.
+
+        Raises:
+            TypeError: If `data` is no TensorDict.
+            ValueError: If entries are missing, unknown or of another shape or dtype. Nothing is
+                written.
+            IndexError: If a slot is neither one that has a row nor the next one.
+            UnsupportedError: If the storage was opened to read, or rows hold something else than
+                tensors of one shape.
+        """
+        if self._mode == "r":
+            raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
+        slots, rows = self._slots(cursor), _rows(cursor, data)
+        if len(rows) != len(slots):
+            raise ValueError(f"RingStorage: expected {len(slots)} rows, got {len(rows)}")
+        if not len(slots):
+            return
+        try:
+            if self._ring is None:
+                self._create(_values(rows[0]))
+            self._write(slots, rows)
+        except BaseException:
+            self._align_writers()  # they move on before they write
+            raise
+        if set_cursor:
+            self._set_last_cursor(cursor)
+        self._bump_mutation_revision()
+
+    def get(self, index: Any) -> TensorDict:
+        """Rows, in memory of their own.
+
+        Args:
+            index: An int, a slice, a sequence, or a tensor of ints or bools.
+
+        Returns:
+            TensorDict: One row for an int, else a batch of the shape of `index`.
+
+        Raises:
+            IndexError: If a row is not there.
+        """
+        if isinstance(index, tuple):
+            if len(index) != 1:
+                raise IndexError(f"RingStorage: expected one index, got {len(index)}")
+            index = index[0]
+        length = len(self)
+        if self._ring is None:
+            raise IndexError(f"{self.path}: the buffer is empty")
+        if isinstance(index, slice):
+            index = slice(*index.indices(length))
+        elif not isinstance(index, int):
+            index = torch.as_tensor(list(index) if isinstance(index, range) else index)
+            if index.ndim == 0:
+                return self.get(int(index))
+            if index.ndim > 1:
+                return self.get(index.reshape(-1)).reshape(index.shape)
+        if self._limit is not None:
+            self._require_visible(index, length)
+        found = self._ring[index]
+        size = [] if isinstance(index, int) else [len(next(_leaves(found)))]
+        return TensorDict(found, batch_size=size)
+
+    def contains(self, item: Any) -> Any:
+        """True for each slot that has a row: a bool for an int, a tensor for a tensor."""
+        if isinstance(item, torch.Tensor):
+            place = torch.where(item < 0, item + len(self), item)
+            return (place >= 0) & (place < len(self))
+        return 0 <= (item + len(self) if item < 0 else item) < len(self)
+
+    def _empty(self) -> None:
+        if self._mode == "r":
+            raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
+        self.close()
+        remove(self.path)
+        self._ring = self._limit = None
+        self._set_last_cursor(None)
+        self._bump_mutation_revision()
+
+    def _write(self, slots: torch.Tensor, rows: TensorDictBase) -> None:
+        """Rows at the cursor are appended, others changed in place."""
+        ring = self._opened()
+        begin = 0
+        while begin < len(slots):
+            rest = slots[begin : begin + self.max_size]
+            steps = torch.arange(len(rest))
+            is_next = rest == (ring.cursor + steps) % self.max_size
+            run = int((~is_next).nonzero()[0]) if not bool(is_next.all()) else len(rest)
+            if run:
+                ring.append(_values(rows[begin : begin + run]))
+            else:
+                at_cursor = (rest == ring.cursor).nonzero()
+                run = int(at_cursor[0]) if len(at_cursor) else len(rest)
+                highest = int(rest[:run].max())
+                if highest >= len(ring):
+                    raise IndexError(
+                        f"{self.path}: slot {highest}: expected a slot that has a row, or the next "
+                        f"one, {ring.cursor}"
+                    )
+                ring[rest[:run]] = _values(rows[begin : begin + run])
+            begin += run
+        if self._limit is not None:
+            self._limit = max(self._limit, int(slots.max()) + 1)
+            if self._limit >= len(ring):
+                self._limit = None
+
+    def _slots(self, cursor: Any) -> torch.Tensor:
+        if isinstance(cursor, slice):
+            slots = torch.arange(*cursor.indices(self.max_size))
+        else:
+            slots = torch.as_tensor(cursor, device="cpu").reshape(-1)
+        if slots.dtype == torch.bool:
+            slots = slots.nonzero().reshape(-1)
+        slots = slots.long()
+        slots = torch.where(slots < 0, slots + self.max_size, slots)
+        if len(slots) and not 0 <= int(slots.min()) <= int(slots.max()) < self.max_size:
+            raise IndexError(f"RingStorage: slots must be below {self.max_size}, got {cursor}")
+        return slots
+
+    def _require_visible(self, index: Any, length: int) -> None:
+        if isinstance(index, slice):
+            return
+        places = torch.as_tensor(index).reshape(-1)
+        if places.dtype != torch.bool and len(places) and int(places.max()) >= length:
+            raise IndexError(f"row {int(places.max())}: expected an index in [{-length}, {length})")
+
+    # --- the ring ---
+
+    def _opened(self) -> Dataset:
+        assert self._ring is not None
+        return self._ring
+
+    def _open(self) -> None:
+        self._ring = Dataset(self.path, self._mode, framework="torch")
+
+    def _create(self, example: dict[str, Any]) -> None:
+        create(self.path, example=example, capacity=self.max_size).close()
+        self._open()
+
+    def flush(self) -> None:
+        """Makes all rows durable: a power failure takes none of them."""
+        if self._ring is not None and self._mode == "r+":
+            self._ring.flush()
+
+    def close(self) -> None:
+        """`flush`, and lets another process write. Reading goes on."""
+        if self._ring is not None:
+            self._ring.close()
+
+    # --- state ---
+
+    @property
+    def checkpointer(self) -> Any:
+        """What `dumps` and `loads` use."""
+        return self._checkpointer
+
+    @checkpointer.setter
+    def checkpointer(self, value: Any) -> None:
+        self._checkpointer = self._default_checkpointer() if value is None else value
+        # The last thing that a new ReplayBuffer does with its storage: its writer exists by now,
+        # and has to go on where the ring is.
+        self._align_writers()
+
+    def _align_writers(self) -> None:
+        for buffer in self._attached_entities:
+            writer = getattr(buffer, "_writer", None)
+            if writer is not None and hasattr(writer, "_cursor"):
+                writer._cursor = self.cursor
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the rows are and how far they have come, after a flush."""
+        self.flush()
+        return {
+            "path": str(self.path),
+            "max_size": self.max_size,
+            "length": len(self),
+            "cursor": self.cursor,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes back to the rows that there were when the state was taken.
+
+        Rows that came since are sampled no more, until others are written over them. If rows that
+        there were have been replaced since, there is a warning.
+
+        Args:
+            state_dict: What `state_dict` gave.
+
+        Raises:
+            ValueError: If the state is that of another size, or of more rows than there are.
+        """
+        length, cursor = int(state_dict["length"]), int(state_dict["cursor"])
+        there = len(self) if self._ring is None else len(self._ring)
+        if state_dict["max_size"] != self.max_size or length > there:
+            raise ValueError(
+                f"{self.path}: expected {length} rows of {state_dict['max_size']}, saved from "
+                f"{state_dict['path']}, found {there} rows of {self.max_size}"
+            )
+        now = 0 if self._ring is None else self._ring.cursor
+        has_wrapped = there == self.max_size and now not in (cursor, 0)
+        if has_wrapped or (length == self.max_size and cursor != now):
+            warnings.warn(
+                f"{self.path}: newer rows have taken the place of some that there were when the "
+                "state was saved",
+                stacklevel=2,
+            )
+        self._limit = length if length < there else None
+        self._set_last_cursor((cursor - 1) % self.max_size if length else None)
+        self._bump_mutation_revision()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process samples from the same rows; one process writes."""
+        self.flush()
+        state: dict[str, Any] = Storage.__getstate__(self)
+        return {**state, "_ring": None, "_mode": "r", "_attached_entities_list": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Storage.__setstate__(self, state)
+        if self.path.exists():
+            self._open()
+
+
+def save_buffer(buffer: Any, path: PathLike) -> Path:
+    """Saves the state of a replay buffer over a `RingStorage`, atomically and without pickle.
+
+    That is sampler, writer, transforms and random numbers of the buffer; the rows are flushed, and
+    stay where they are. `ReplayBuffer.dumps` does the same with files of pickle.
+
+    Args:
+        buffer: A `ReplayBuffer`, such as `TensorDictReplayBuffer`, without prefetching.
+        path: A folder, which is replaced as a whole.
+
+    Returns:
+        Path: `path`.
+
+    Raises:
+        TypeError: If the storage is no `RingStorage`.
+        UnsupportedError: If the buffer prefetches, or a state cannot be stored. Nothing has been
+            written.
+
+    Example:
+        >>> tenfold.torchrl.save_buffer(buffer, "run/buffer_state")
+        PosixPath('run/buffer_state')
+    """
+    storage = _ring_of(buffer, "save_buffer")
+    if buffer._prefetch:
+        raise UnsupportedError("save_buffer: expected a buffer without prefetching")
+    sampler = buffer._sampler
+    by_files = isinstance(sampler, PrioritizedSampler)  # its trees are no tensors
+    state = {
+        "storage": storage.state_dict(),
+        "sampler": None if by_files else sampler.state_dict(),
+        "writer": buffer._writer.state_dict(),
+        "transform": buffer._transform.state_dict(),
+        "rng": None if buffer._rng is None else buffer._rng.get_state(),
+        "batch_size": buffer._batch_size,
+    }
+    staging = Staging(Path(path))
+    try:
+        save(state, staging.folder / _STATE, durable=False, progress=False)
+        if by_files:
+            sampler.dumps(staging.folder / "sampler")
+        staging.publish()
+    finally:
+        staging.close()
+    return Path(path)
+
+
+def load_buffer(buffer: Any, path: PathLike) -> None:
+    """Loads what `save_buffer` saved, after its checksums were compared.
+
+    Args:
+        buffer: One made of the same parts, over the same rows.
+        path: The folder.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        CorruptFileError: If a file is damaged.
+        ValueError: If the rows are not those, as of `RingStorage.load_state_dict`.
+
+    Example:
+        >>> tenfold.torchrl.load_buffer(buffer, "run/buffer_state")
+    """
+    storage = _ring_of(buffer, "load_buffer")
+    folder = Path(path)
+    check(folder)
+    state = load(folder / _STATE, framework="torch", progress=False)
+    storage.load_state_dict(state["storage"])
+    if state["sampler"] is None:
+        buffer._sampler.loads(folder / "sampler")
+    else:
+        buffer._sampler.load_state_dict(state["sampler"])
+    buffer._writer.load_state_dict(state["writer"])
+    buffer._transform.load_state_dict(state["transform"])
+    if state["rng"] is not None:
+        generator = torch.Generator()
+        generator.set_state(state["rng"])
+        buffer.set_rng(generator)
+    buffer._batch_size = state["batch_size"]
+
+
+def _ring_of(buffer: Any, where: str) -> RingStorage:
+    storage = buffer.storage
+    if not isinstance(storage, RingStorage):
+        raise TypeError(
+            f"{where}: expected a buffer over a RingStorage, got {type(storage).__name__}"
+        )
+    return storage
+
+
+def _rows(cursor: Any, data: Any) -> TensorDictBase:
+    """A batch of rows, in memory of the CPU."""
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], TensorDictBase):
+        data = torch.stack(list(data))
+    if not isinstance(data, TensorDictBase):
+        raise TypeError(f"RingStorage: rows must be a TensorDict, got {type(data).__name__}")
+    is_row = isinstance(cursor, int) or (isinstance(cursor, torch.Tensor) and cursor.ndim == 0)
+    rows = data.unsqueeze(0) if is_row else data
+    if rows.ndim != 1:
+        raise ValueError(
+            f"RingStorage: rows must have no batch dimensions, got {list(rows.batch_size[1:])}; "
+            "data.reshape(-1) makes rows of them"
+        )
+    return rows
+
+
+def _values(rows: TensorDictBase) -> dict[str, Any]:
+    """Nested dicts of tensors. Their first dimension is that of the rows, if there are several."""
+    values: dict[str, Any] = {}
+    for key, value in rows.items():
+        if isinstance(value, TensorDictBase):
+            values[key] = _values(value)
+        elif isinstance(value, torch.Tensor):
+            values[key] = value.detach().cpu()
+        else:
+            raise UnsupportedError(
+                f'RingStorage: entry "{key}": expected a tensor, found {type(value).__name__}'
+            )
+    return values
+
+
+def _leaves(batch: dict[str, Any]) -> Any:
+    for value in batch.values():
+        if isinstance(value, dict):
+            yield from _leaves(value)
+        else:
+            yield value

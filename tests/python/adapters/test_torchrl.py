@@ -1,0 +1,391 @@
+"""`tenfold.torchrl.RingStorage` in TorchRL's own replay buffers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torchrl", reason="TorchRL is not installed")
+
+from tensordict import TensorDict, tensorclass  # noqa: E402
+from torchrl.data import (  # noqa: E402
+    LazyTensorStorage,
+    ReplayBuffer,
+    TensorDictMaxValueWriter,
+    TensorDictPrioritizedReplayBuffer,
+    TensorDictReplayBuffer,
+)
+from torchrl.data.replay_buffers.samplers import (  # noqa: E402
+    PrioritizedSampler,
+    RandomSampler,
+    SamplerWithoutReplacement,
+    SliceSampler,
+)
+
+import tenfold  # noqa: E402
+from tenfold.torchrl import RingStorage, load_buffer, save_buffer  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore:Calling update_priority"
+)
+
+
+def rows(first: int, count: int) -> TensorDict:
+    """Rows whose entries all follow from one number, so that a torn row would show."""
+    number = torch.arange(first, first + count)
+    return TensorDict(
+        {
+            "observation": number[:, None].float().expand(count, 3).clone(),
+            "action": number.clone(),
+            "next": {"observation": number[:, None].float() + 1, "done": number % 5 == 4},
+            "td_error": (number.float() % 7) + 1,
+        },
+        [count],
+    )
+
+
+def numbers(batch: TensorDict) -> list[int]:
+    """Which rows these are; fails if one is in parts."""
+    number = batch["action"]
+    assert torch.equal(batch["observation"], number[:, None].float().expand(-1, 3))
+    assert torch.equal(batch["next", "observation"], number[:, None].float() + 1)
+    assert torch.equal(batch["next", "done"], number % 5 == 4)
+    return number.tolist()
+
+
+def make(path: Path, size: int = 20, kind=TensorDictReplayBuffer, **options):
+    return kind(storage=RingStorage(path, size), batch_size=8, **options)
+
+
+try:
+    import torchrl._torchrl  # noqa: F401
+except ImportError:  # built for another torch
+    trees = pytest.mark.skip(reason="TorchRL's prioritized samplers do not load with this torch")
+else:
+    trees = ()
+
+SAMPLERS = {
+    "random": RandomSampler,
+    "without replacement": SamplerWithoutReplacement,
+    "prioritized": lambda: PrioritizedSampler(20, 0.7, 0.5),
+    "slices": lambda: SliceSampler(slice_len=2, end_key=("next", "done"), strict_length=False),
+}
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    ["random", "without replacement", "slices", pytest.param("prioritized", marks=trees)],
+)
+def test_it_samples_as_a_storage_in_memory_does(tmp_path, sampler) -> None:
+    mine = make(tmp_path / "ring", sampler=SAMPLERS[sampler]())
+    theirs = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(20), batch_size=8, sampler=SAMPLERS[sampler]()
+    )
+    for first in range(0, 63, 9):
+        for buffer in (mine, theirs):
+            buffer.extend(rows(first, 9))
+        for _ in range(3):
+            samples = []
+            for buffer in (mine, theirs):
+                torch.manual_seed(first)
+                samples.append(buffer.sample())
+            if sampler == "prioritized":  # draws from a generator of its own
+                assert set(numbers(samples[0])) <= set(mine[:]["action"].tolist())
+                mine.update_tensordict_priority(samples[0])
+                continue
+            assert set(samples[0].keys(True)) == set(samples[1].keys(True))
+            for key in samples[1].keys(True, True):
+                assert torch.equal(samples[0][key], samples[1][key]), key
+    assert len(mine) == len(theirs) == 20
+    assert torch.equal(mine[:]["action"], theirs[:]["action"])
+
+
+@pytest.mark.parametrize(
+    "index", [3, slice(2, 9, 3), [5, 0], range(4), torch.tensor([[1, 2], [7, 0]])]
+)
+def test_indices_are_those_of_a_storage_in_memory(tmp_path, index) -> None:
+    mine, theirs = make(tmp_path / "ring"), TensorDictReplayBuffer(storage=LazyTensorStorage(20))
+    for buffer in (mine, theirs):
+        buffer.extend(rows(0, 10))
+    found, expected = mine[index], theirs[index]
+    assert found.batch_size == expected.batch_size
+    for key in expected.keys(True, True):
+        assert torch.equal(found[key], expected[key])
+
+
+def test_rows_one_by_one_and_from_a_list(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    for number in range(25):
+        buffer.add(rows(number, 1)[0])
+    assert sorted(numbers(buffer[:])) == list(range(5, 25))
+    buffer.extend(rows(100, 50))  # more than there is room for
+    assert sorted(numbers(buffer[:])) == list(range(130, 150))
+
+
+def test_a_buffer_of_lists_works(tmp_path) -> None:
+    buffer = ReplayBuffer(storage=RingStorage(tmp_path / "ring", 5), batch_size=2)
+    buffer.extend([rows(number, 1)[0] for number in range(4)])
+    assert numbers(buffer[:]) == [0, 1, 2, 3]
+    numbers(buffer.sample())
+
+
+def test_rows_change_in_place(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    buffer[3] = buffer._storage.get(3).set("td_error", torch.tensor(9.0))
+    buffer[[1, 2]] = buffer[[2, 1]]
+    assert numbers(buffer[:])[:4] == [0, 2, 1, 3]
+    assert buffer[3]["td_error"] == 9
+    assert buffer._storage.cursor == len(buffer) == 12
+    with pytest.raises(IndexError, match=r"slot 15.*the next one, 12"):
+        buffer._storage.set(torch.tensor([15]), buffer[[3]], set_cursor=False)
+
+
+def test_the_writer_that_keeps_the_best_rows_works(tmp_path) -> None:
+    writer = TensorDictMaxValueWriter(rank_key="td_error")
+    buffer = make(tmp_path / "ring", 4, writer=writer)
+    buffer.extend(rows(0, 21))
+    assert buffer[:]["td_error"].min() >= 6
+
+
+@pytest.mark.skipif(bool(trees), reason="they do not load with this torch")
+def test_a_prioritized_buffer_works(tmp_path) -> None:
+    buffer = make(tmp_path / "ring", kind=TensorDictPrioritizedReplayBuffer, alpha=0.7, beta=0.5)
+    buffer.extend(rows(0, 15))
+    sample = buffer.sample()
+    sample["td_error"] = torch.ones(8)
+    buffer.update_tensordict_priority(sample)
+    numbers(buffer.sample())
+
+
+def test_a_new_buffer_goes_on_behind_the_newest_row(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 27))
+    buffer.storage.close()
+    again = make(tmp_path / "ring", None)
+    assert len(again) == 20
+    again.extend(rows(27, 3))
+    assert sorted(numbers(again[:])) == list(range(10, 30))
+
+
+@pytest.mark.parametrize(
+    "sampler", ["random", "without replacement", pytest.param("prioritized", marks=trees)]
+)
+def test_a_saved_buffer_goes_on_with_the_samples_it_would_have_had(tmp_path, sampler) -> None:
+    buffer = make(tmp_path / "ring", sampler=SAMPLERS[sampler]())
+    buffer.extend(rows(0, 12))
+    if sampler == "prioritized":
+        buffer.update_priority(torch.arange(12), torch.arange(12.0) + 1)
+    buffer.sample()
+    save_buffer(buffer, tmp_path / "state")
+    files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert not any(path.suffix in (".pkl", ".pt", ".t") for path in files)
+    rng = torch.get_rng_state()
+
+    def go_on(buffer) -> list[list[int]]:
+        torch.set_rng_state(rng)
+        found = []
+        for first in (12, 14):
+            buffer.extend(rows(first, 2))
+            sample = buffer.sample()
+            if sampler != "prioritized":
+                found.append(numbers(sample))
+            found.append(numbers(buffer[:]))
+        return found
+
+    expected = go_on(buffer)
+    buffer.storage.close()
+    again = make(tmp_path / "ring", sampler=SAMPLERS[sampler]())
+    assert len(again) == 16
+    load_buffer(again, tmp_path / "state")
+    assert len(again) == 12  # what came after the save is not sampled
+    with pytest.raises(IndexError):
+        again[[12]]
+    if sampler == "prioritized":
+        tree = again._sampler._sum_tree
+        assert [tree[i] for i in range(12)] == pytest.approx(
+            [(i + 1 + again._sampler._eps) ** 0.7 for i in range(12)], rel=1e-3
+        )
+    assert go_on(again) == expected
+    assert again.storage._limit is None
+
+
+def test_rows_that_were_replaced_since_the_save_are_told(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 20))
+    save_buffer(buffer, tmp_path / "state")
+    buffer.extend(rows(20, 5))
+    with pytest.warns(UserWarning, match="newer rows have taken the place"):
+        load_buffer(buffer, tmp_path / "state")
+    assert buffer._writer._cursor == 0
+
+
+def test_dumps_and_loads_of_torchrl_work(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    buffer.dumps(tmp_path / "dump")
+    buffer.extend(rows(12, 3))
+    buffer.loads(tmp_path / "dump")
+    assert len(buffer) == 12
+    state = buffer.state_dict()
+    buffer.extend(rows(50, 2))
+    assert numbers(buffer[:])[-2:] == [50, 51]
+    buffer.load_state_dict(state)
+    assert len(buffer) == 12
+
+
+def test_a_damaged_state_is_refused(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    save_buffer(buffer, tmp_path / "state")
+    path = tmp_path / "state/buffer.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(tenfold.CorruptFileError, match=r"buffer\.safetensors"):
+        load_buffer(buffer, tmp_path / "state")
+
+
+def test_an_emptied_buffer_begins_anew(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    buffer.empty()
+    assert len(buffer) == 0
+    with pytest.raises(IndexError, match="empty"):
+        buffer[0]
+    other = TensorDict({"x": torch.arange(3)}, [3])
+    buffer.extend(other)
+    assert buffer[:]["x"].tolist() == [0, 1, 2]
+    assert tenfold.Dataset(tmp_path / "ring").columns == ["x", "index"]
+
+
+KILLED = """
+import sys, torch
+sys.path.append(sys.argv[2])
+from test_torchrl import make, rows
+buffer = make(sys.argv[1], 5000)
+number = 0
+while True:
+    buffer.extend(rows(number, 1000))
+    number += 1000
+    print(number, flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_whole_rows(tmp_path, kill_after) -> None:
+    written = int(kill_after(KILLED, 12, tmp_path / "ring", Path(__file__).parent))
+    again = make(tmp_path / "ring", 5000)
+    found = numbers(again[:])
+    assert len(set(found)) == len(found) >= 4000  # those that were being written over are gone
+    assert max(found) >= written - 1
+    again.extend(rows(10**6, 500))
+    numbers(again[:])
+
+
+def sample_elsewhere(path: Path, results) -> None:
+    buffer = TensorDictReplayBuffer(storage=RingStorage(path, mode="r"), batch_size=8)
+    results.put((len(buffer), numbers(buffer.sample())))
+    with pytest.raises(tenfold.UnsupportedError, match='mode "r"'):
+        buffer.extend(rows(0, 1))
+    results.put("refused")
+
+
+def test_another_process_samples_from_a_live_buffer(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=sample_elsewhere, args=(tmp_path / "ring", results))
+    process.start()
+    length, found = results.get(timeout=100)
+    assert results.get(timeout=100) == "refused"
+    process.join()
+    assert length == 12
+    assert set(found) <= set(range(12))
+
+
+def test_a_reader_sees_rows_as_they_come_and_a_pickled_storage_reads(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 5))
+    readers = [RingStorage(tmp_path / "ring", mode="r"), pickle.loads(pickle.dumps(buffer.storage))]
+    buffer.extend(rows(5, 5))
+    for reader in readers:
+        assert len(reader) == 10
+        assert numbers(reader[:]) == list(range(10))
+        with pytest.raises(tenfold.UnsupportedError, match='mode "r"'):
+            reader.set(0, rows(0, 1)[0])
+
+
+@tensorclass
+class Row:
+    x: torch.Tensor
+
+
+def test_mistakes_are_told(tmp_path) -> None:
+    with pytest.raises(FileNotFoundError):
+        RingStorage(tmp_path / "none")
+    with pytest.raises(FileNotFoundError):
+        RingStorage(tmp_path / "none", 10, mode="r")
+    with pytest.raises(ValueError, match="mode"):
+        RingStorage(tmp_path / "none", 10, mode="w")
+    with pytest.raises(ValueError, match="max_size"):
+        RingStorage(tmp_path / "none", 0)
+    with pytest.raises(TypeError, match="max_size"):
+        RingStorage(tmp_path / "none", 1.5)
+    tenfold.ingest({"x": torch.arange(3)}, tmp_path / "table")
+    with pytest.raises(ValueError, match="expected a circular buffer of 10 rows, found a data set"):
+        RingStorage(tmp_path / "table", 10)
+    buffer = make(tmp_path / "ring")
+    assert len(buffer) == 0
+    with pytest.raises(RuntimeError, match="empty"):
+        buffer.sample()
+    buffer.extend(rows(0, 5))
+    with pytest.raises(OSError, match="ring"):
+        make(tmp_path / "ring").extend(rows(0, 1))
+    buffer.storage.close()
+    with pytest.raises(ValueError, match="of 30 rows, found one of 20"):
+        RingStorage(tmp_path / "ring", 30)
+    buffer = make(tmp_path / "ring")
+    with pytest.raises(ValueError, match="action"):
+        buffer.extend(rows(0, 2).exclude("action"))
+    with pytest.raises(ValueError, match="more"):
+        buffer.extend(rows(0, 2).set("more", torch.zeros(2)))
+    with pytest.raises(ValueError, match="observation"):
+        buffer.extend(rows(0, 2).set("observation", torch.zeros(2, 4)))
+    assert len(buffer) == 5
+    buffer.extend(rows(5, 2))  # behind the rows that there are
+    assert numbers(buffer[:]) == list(range(7))
+    with pytest.raises(ValueError, match=r"reshape\(-1\)"):
+        make(tmp_path / "other").extend(TensorDict({"x": torch.zeros(2, 3)}, [2, 3]))
+    with pytest.raises(TypeError, match="must be a TensorDict, got Tensor"):
+        ReplayBuffer(storage=RingStorage(tmp_path / "other", 5)).extend(torch.zeros(3))
+    with pytest.raises(TypeError, match="must be a TensorDict, got Row"):
+        ReplayBuffer(storage=RingStorage(tmp_path / "other", 5)).extend(
+            Row(torch.zeros(3), batch_size=[3])
+        )
+    with pytest.raises(tenfold.UnsupportedError, match='"text"'):
+        make(tmp_path / "other").add(TensorDict({"text": "hello", "x": torch.zeros(1)}, []))
+    assert not (tmp_path / "other").exists()
+    in_memory = TensorDictReplayBuffer(storage=LazyTensorStorage(5))
+    with pytest.raises(TypeError, match="expected a buffer over a RingStorage, got LazyTensor"):
+        save_buffer(in_memory, tmp_path / "state")
+    with pytest.raises(tenfold.UnsupportedError, match="prefetch"):
+        save_buffer(make(tmp_path / "other", prefetch=2), tmp_path / "state")
+
+
+def test_without_torchrl_the_error_names_the_extra(run_python) -> None:
+    program = """
+import sys
+sys.modules["torchrl"] = None
+try:
+    import tenfold.torchrl
+except ImportError as error:
+    assert 'pip install "tenfold[torchrl]"' in str(error), error
+else:
+    sys.exit("imported")
+"""
+    run_python(program)
