@@ -38,6 +38,21 @@ def fuzz_table(record: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def coverage_table(record: dict[str, Any]) -> str:
+    """What tools/coverage.py wrote down, by folder."""
+    folders: dict[str, list[int]] = {}
+    for name, counts in record["files"].items():
+        sums = folders.setdefault(name.rpartition("/")[0], [0, 0])
+        sums[0] += counts["run"]
+        sums[1] += counts["lines"]
+    folders["all parsers"] = [record["run"], record["lines"]]
+    lines = [f"{record['date']}, {record['what ran']}.", "", "| parsers of | lines | run | % |"]
+    lines.append("| --- | ---: | ---: | ---: |")
+    for name, (run, total) in folders.items():
+        lines.append(f"| {name} | {total} | {run} | {100 * run / total:.1f} |")
+    return "\n".join(lines)
+
+
 def main(results: Path, repository: Path, *, check: bool) -> int:
     """Writes the tables between the markers of docs/reliability.md, or compares them."""
     page = repository / "docs" / "reliability.md"
@@ -49,16 +64,18 @@ def main(results: Path, repository: Path, *, check: bool) -> int:
         body = described(name, stored[name]) if name in stored else "Not run yet."
         return f"{begin}\n{body}\n{end}"
 
-    fuzzing = results.with_name("fuzzing.json")
-    fuzzed = fuzz_table(json.loads(fuzzing.read_text())) if fuzzing.exists() else "Not run yet."
     pattern = re.compile(r"(<!-- torture: ([\w-]+) -->)\n.*?(<!-- end -->)", re.DOTALL)
     made = pattern.sub(replaced, text)
-    made = re.sub(
-        r"(<!-- fuzzing -->)\n.*?(<!-- end -->)",
-        lambda match: f"{match.group(1)}\n{fuzzed}\n{match.group(2)}",
-        made,
-        flags=re.DOTALL,
-    )
+    for marker, table_of in (("fuzzing", fuzz_table), ("coverage", coverage_table)):
+        record = results.with_name(f"{marker}.json")
+        body = table_of(json.loads(record.read_text())) if record.exists() else "Not run yet."
+        begin, end = f"<!-- {marker} -->", "<!-- end -->"
+        made = re.sub(
+            rf"{begin}\n.*?{end}",
+            lambda _, text=f"{begin}\n{body}\n{end}": text,
+            made,
+            flags=re.DOTALL,
+        )
     if check:
         if made != text:
             print(f"{page}: run: python tests/torture/run.py --tables", file=sys.stderr)
