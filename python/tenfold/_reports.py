@@ -30,7 +30,7 @@ class Problem:
     Attributes:
         path: The file.
         part: The part of the file, as error messages name it; may be empty.
-        what: What is wrong: expected, found, remedy.
+        what: The fault: expected, found, remedy.
     """
 
     path: str

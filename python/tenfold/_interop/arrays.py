@@ -110,7 +110,7 @@ def is_array(value: object) -> bool:
 
 
 def without_elements(tensor: Any) -> str:
-    """What a torch tensor is whose elements cannot be read one by one, and what to do; else ""."""
+    """Names the kind of a tensor without readable elements, and the remedy; otherwise ""."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
         return ""

@@ -19,7 +19,7 @@ class Weighted(NamedTuple):
 
     Attributes:
         batch: As the loader gave it.
-        weight: What to multiply its mean loss by.
+        weight: Factor for its mean loss.
     """
 
     batch: Any

@@ -607,7 +607,7 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
 
 
 def _object_text(array: Any) -> str:
-    """What an array of objects holds that is no number of 64 bits."""
+    """Describes the elements of an object array that are not 64-bit numbers."""
     first = next((item for item in array.reshape(-1).tolist() if not isinstance(item, float)), None)
     return "an int of more than 64 bits" if isinstance(first, int) else type(first).__name__
 

@@ -57,7 +57,7 @@ def _left_out(num_rows: int, num_columns: int) -> list[str]:
 
 
 def _columns(native: Any, leaves: Sequence[tuple[str, Column]]) -> list[list[str]]:
-    """Of each column its name, its type and the first values."""
+    """Name, type and first values of each column."""
     count = min(len(native), _NUM_ROWS)
     return [[name, str(column), *_values(native, name, column, count)] for name, column in leaves]
 

@@ -1,4 +1,4 @@
-"""What the columns of a data set are."""
+"""The schema of a data set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Column(NamedTuple):
 
     Attributes:
         dtype: ``"float32"``, ...; ``"string"`` or ``"bytes"``.
-        shape: Of a row's value; of a ragged column, of each of its elements.
+        shape: Shape of a row's value, or of each element of a ragged column.
         ragged: True if rows hold different numbers of elements.
         nullable: True if a row may have no value.
         unit: ``"ns"``, ``"days"``, ...; empty for none.
@@ -243,7 +243,7 @@ def _spelling(name: str) -> str | None:
 
 
 def refused_dtype(name: str, found: str) -> ValueError:
-    """What to raise for text that is no dtype."""
+    """The error for a str that is not a dtype."""
     names = [*DTYPES, "string", "bytes", "int", "float"]
     near = difflib.get_close_matches(found, sorted(names), n=2)
     hint = f"; did you mean {' or '.join(map(repr, near))}" if near else ""

@@ -1,7 +1,7 @@
 """State mappers: what turns states into rows of numbers, saved without pickle.
 
 `_mapper` what all of them do; `_saved` how they lie in a tree; `_registry` which names stand for
-which classes; then a file for each kind, and `_cached`, which keeps rows that were asked for.
+which classes; then a file for each kind, and `_cached`, which caches rows.
 """
 
 from tenfold.mappers._cached import CachedStateMapper

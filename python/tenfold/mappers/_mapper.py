@@ -1,4 +1,4 @@
-"""What all state mappers do: map states to rows, be saved, be sent to another process."""
+"""The base of all state mappers: map states to rows, save, pickle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
 
     Args:
         target: The class or mapper that it is called on.
-        path: What `save` was given.
+        path: The argument of `save`.
         verify: Compare checksums first.
 
     Raises:

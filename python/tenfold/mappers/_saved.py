@@ -80,7 +80,7 @@ def _place_of(thing: Any) -> str:
 
 
 def registered(name: str, where: str) -> Any:
-    """What `name` stands for. Raises UnsupportedError naming it and the remedy."""
+    """The registered object. Raises UnsupportedError with the name and the remedy."""
     try:
         return _things[name]
     except KeyError:
@@ -102,7 +102,7 @@ HEAD = "state_mapper"
 
 
 def tree_of(mapper: StateMapper) -> dict[str, Any]:
-    """What `StateMapper.save` saves."""
+    """The tree that `StateMapper.save` saves."""
     mapper = mapper.saved_as()
     name = name_of(type(mapper))
     if name is None:

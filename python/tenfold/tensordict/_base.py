@@ -1307,7 +1307,7 @@ class TensorDictBase(TensorLike):
             existsok: If false, an existing file of a tensor is an error.
             robust_key: False: use keys as file names unchanged.
             archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` ends so.
-            compression: Of an archive: None or ``"deflate"``.
+            compression: For archives: None or ``"deflate"``.
             atomic: How an existing folder is replaced; as for `memmap_`.
             durable: Return only when all data is fsynced.
 
@@ -1403,7 +1403,7 @@ class TensorDictBase(TensorLike):
             share_non_tensor: Accepted and ignored.
             robust_key: False: use keys as file names unchanged.
             archive: Write one file, a ``.tdz``. Default: if `prefix` ends so.
-            compression: Of an archive: None or ``"deflate"``.
+            compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
             durable: Return only when all data is fsynced.
             **options: Of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.

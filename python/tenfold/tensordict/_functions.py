@@ -87,7 +87,7 @@ def default_is_leaf(cls: type) -> bool:
 
 
 def simplify(obj: Any) -> tuple[Any, ...] | None:
-    """What `tenfold._interop.objects.simplify` answers for a TensorDict or one of its entries."""
+    """The result of `tenfold._interop.objects.simplify` for a TensorDict or an entry of one."""
     if isinstance(obj, (TensorDictBase, NonTensorData, NonTensorStack, UnbatchedTensor)):
         return obj._simplified()
     if class_kind(type(obj)) == TENSORCLASS:

@@ -108,7 +108,7 @@ def _entry(td: TensorDictBase, key: str, kind: str, found: Any) -> Entry:
 
 
 def _stacked_entries(nodes: list[Any]) -> list[tuple[str, Entry]]:
-    """What the members of a stack have in common; -1 stands for lengths that differ."""
+    """The common entries of the members of a stack; -1 for lengths that differ."""
     if not nodes:
         return []
     keys = [key for key in nodes[0]._key_list() if all(node._has(key) for node in nodes)]

@@ -218,7 +218,7 @@ def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int
 
 
 class _Values:
-    """What NonTensorData and NonTensorStack have in common: values, and which row has which."""
+    """The base of NonTensorData and NonTensorStack: values, and the value of each row."""
 
     __slots__ = ()
     _is_non_tensor = True
@@ -459,7 +459,7 @@ class NonTensorStack(_Values):
 
     @classmethod
     def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
-        """What was saved in a node of that batch size; deeper lists are values."""
+        """The values saved in a node of that batch size; deeper lists are values."""
         depth, level = 0, values
         while depth < len(batch_size) and isinstance(level, list):
             if len(level) != batch_size[depth]:
@@ -640,7 +640,7 @@ def restored(
 
 
 def _arrays_module() -> Any:
-    """What positions are kept in: torch, where it is there, else numpy."""
+    """The module for positions: torch, if available, else numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch

@@ -291,7 +291,7 @@ def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[s
     An exception of who makes the batches arrives unchanged.
 
     Args:
-        streams: Of some columns each.
+        streams: Streams of some columns each.
         way: How.
         again: The same once more, if rows may be left out of several.
     """

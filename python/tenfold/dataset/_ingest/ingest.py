@@ -196,7 +196,7 @@ def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
 
 
 def bad_rows_of(path: str | None) -> list[dict[str, Any]]:
-    """What `bad_rows.jsonl` of a data set tells; nothing if there is none."""
+    """The content of `bad_rows.jsonl` of a data set; empty if there is none."""
     file = os.path.join(path, _BAD_ROWS) if path else ""
     if not os.path.isfile(file):
         return []

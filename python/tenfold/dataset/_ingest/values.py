@@ -130,7 +130,7 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
         row: As it came; it is kept.
         names: The columns of the schema, a set of dotted names; None: there is no schema. Then only
             bool tensors and arrays count, as a bool of Python's may be data.
-        prefix: Of the names in `row`.
+        prefix: Prefix of the names in `row`.
 
     Returns:
         dict: without the keys that were looked at; `row` itself if there is none.

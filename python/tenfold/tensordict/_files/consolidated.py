@@ -99,7 +99,7 @@ JaggedPlace = namedtuple("JaggedPlace", "values lengths offsets ragged_idx")
 
 
 class Block:
-    """What a consolidated tree knows of its block.
+    """The block of a consolidated tree.
 
     Attributes:
         storage: uint8 of one dimension, all tensors end to end.
@@ -187,7 +187,7 @@ def must_pin(
 
 
 def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
-    """What `consolidate` does with a tree that is consolidated: nothing, but for its own file."""
+    """`consolidate` of a consolidated tree: nothing, except for its own file."""
     state = getattr(tree, "_consolidated", None)
     if filename is not None:
         path = os.path.realpath(os.fsdecode(filename))

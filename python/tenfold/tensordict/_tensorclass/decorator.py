@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform():
-        """What typing.dataclass_transform is for type checkers."""
+        """A stand-in for typing.dataclass_transform, for type checkers."""
         return lambda decorated: decorated
 
 
@@ -229,7 +229,7 @@ def _make_dataclass(cls: Any, flags: dict[str, Any], own_init: Any) -> None:
 
 
 def _annotated_fields(cls: Any) -> list[str]:
-    """What the body annotates as fields: not what is the class's own."""
+    """The fields annotated in the body, without the class's own attributes."""
     own = fields.own_annotations(cls)
     return [name for name, hint in own.items() if "ClassVar" not in str(hint)]
 
