@@ -367,7 +367,7 @@ def _check(app_state: Any) -> None:
 
 
 def _states(app_state: dict[str, Stateful], pg: Any) -> dict[str, Any]:
-    """The state of everything, torch's random numbers as they were before it was requested."""
+    """The state of everything, with torch's random numbers from before the call."""
     _check(app_state)
     if _world_size(pg) > 1:
         raise UnsupportedError(
