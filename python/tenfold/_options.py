@@ -93,7 +93,7 @@ def column_name(where: str, name: str | tuple[str, ...]) -> str:
 
 
 def path_text(path: Any) -> str:
-    """A path in messages, also one that is no UTF-8."""
+    """A path in messages, also one that is not UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

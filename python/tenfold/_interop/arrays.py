@@ -124,7 +124,7 @@ def without_elements(tensor: Any) -> str:
 
 
 def bytes_of(value: Any) -> int:
-    """About how many bytes a value of a row holds: a tensor, text, a list, a dict of such."""
+    """The approximate size in bytes of a value of a row: a tensor, str, list or dict of these."""
     if isinstance(value, (str, bytes, bytearray)):
         return len(value)
     if isinstance(value, (list, tuple)):

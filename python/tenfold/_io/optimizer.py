@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def load_optimizer(
     optimizer: Any, source: Any, *, strict: bool, rename: Rename, cast: bool
 ) -> LoadReport:
-    """Loads what `Optimizer.state_dict()` gave. See `load_into`, which says all of it."""
+    """Loads the result of `Optimizer.state_dict()`. See `load_into`."""
     node = source_node(source)
     saved = _containers(node)
     _require_layout(saved, node.where() or "source")

@@ -631,7 +631,7 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
 
 
 def _fill_tile(item: Any, tensor: Any, dtype: str, offset: int, budget_bytes: int) -> int:
-    """Fills `tensor` with what lies at a byte of the item; returns where that ends."""
+    """Fills `tensor` from a byte offset of the item; returns the end offset."""
     stored = empty(dtype, ()).element_size()
     size = tensor.numel() * stored
     if tensor.numel() == 0:
@@ -674,7 +674,7 @@ def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
 
 
 def _tensordict(node: Any) -> Any:
-    """The TensorDict or tensorclass of a node, in memory of its own."""
+    """Copies the TensorDict or tensorclass of a node into memory."""
     from tenfold.tensordict import TensorDict
 
     made: Any = TensorDict._from_native(node, None)
@@ -683,7 +683,7 @@ def _tensordict(node: Any) -> Any:
 
 
 def _sparse(node: Any) -> Any:
-    """The sparse tensor whose parts these are, in memory of its own; the parts without torch."""
+    """Copies a sparse tensor into memory; its component tensors without torch."""
     made = _contained(node)
     return made if isinstance(made, dict) else made.clone()
 

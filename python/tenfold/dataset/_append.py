@@ -571,7 +571,7 @@ def _numbers(name: str, values: Any, dtype: str, inner: tuple[int, ...]) -> Any:
 
 
 def _as_torch(array: Any, torch: Any) -> Any:
-    """The same memory as a tensor, whose way into the engine is shorter."""
+    """The same memory as a tensor, which the engine accepts faster."""
     if isinstance(array, torch.Tensor) or dtype_name(array.dtype) not in _OF_NUMPY:
         return array
     return torch.from_numpy(
@@ -694,7 +694,7 @@ def _is_finite(array: Any, torch: Any) -> Any:
 
 
 def _wraps(array: Any, found: str, dtype: str) -> bool:
-    """True where a number would change its sign though its bits survive the way back."""
+    """True where a number would change its sign although its bits round-trip."""
     signs = {found.startswith("uint"), dtype.startswith("uint")}
     if _kind(dtype) != 1 or _kind(found) != 1 or signs != {True, False} or not array.shape[0]:
         return False

@@ -788,7 +788,7 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _entry(batch: Any, name: str) -> Any:
-    """The column of that name, which may lie in records."""
+    """The column of that name, which may be inside records."""
     record, _, rest = name.partition(".")
     if not rest or name in batch or record not in batch or not hasattr(batch[record], "keys"):
         return batch[name]

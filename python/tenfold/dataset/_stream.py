@@ -367,7 +367,7 @@ def _after(epoch: int) -> int:
 
 
 def _check_source(source: Any, format: str | None) -> None:
-    """Raises for what is neither a data set nor text files."""
+    """Raises for sources other than data sets and text files."""
     if format is not None:
         raise ValueError(
             f"iterable dataset: format: expected it with text files only, found a "
@@ -461,7 +461,7 @@ class Deal(NamedTuple):
         return cls(position, world_size, workers, (0,) * (world_size * workers))
 
     def numbers(self, rank: int, worker: int) -> Iterator[int]:
-        """Those that a worker has yet to hand out, rising, without end."""
+        """The numbers that a worker has not returned yet, increasing, without end."""
         return (number for number in self._shard(self._shard_of(rank, worker)))
 
     def _shard_of(self, rank: int, worker: int) -> int:
@@ -506,7 +506,7 @@ class Deal(NamedTuple):
         )._settled()
 
     def _left(self, shard: int, num_records: int) -> int:
-        """How many rows a shard has yet to hand out."""
+        """The number of rows that a shard has not returned yet."""
         shards = len(self.taken)
         first = self.position + shard + self.taken[shard] * shards
         numbers = range(first, num_records, shards)
@@ -557,7 +557,7 @@ class Deal(NamedTuple):
 
     @classmethod
     def from_state(cls, state: Any) -> Deal:
-        """The other way. Raises ValueError for what is no such state."""
+        """The inverse. Raises ValueError for an invalid state."""
         position = member(state, "position")
         if "taken" in state:
             world_size, workers = member(state, "world_size", 1), member(state, "workers", 1)

@@ -1,4 +1,4 @@
-"""Keys and values of Python's, on their way into a dictionary on disk."""
+"""Converts Python keys and values for a dictionary on disk."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def _tensor_json(tensor: Any, where: str) -> dict[str, Any]:
 
 
 def mapper_of_json(path: str) -> HierarchicalStateMapper:
-    """The mapper of a JSON file. Raises CorruptFileError for what is no hierarchy."""
+    """The mapper of a JSON file. Raises CorruptFileError if it is not a hierarchy."""
     with open(path, "rb") as file:
         content = file.read()
     try:

@@ -155,7 +155,7 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
 
 
 def mapper_of(tree: Any, where: str) -> StateMapper:
-    """The mapper that a tree of `tree_of` stands for; an opened one is read as it is needed."""
+    """The mapper of a tree of `tree_of`; an opened tree is read on demand."""
     from tenfold.mappers._mapper import StateMapper
 
     name, config = _head_of(tree, where)

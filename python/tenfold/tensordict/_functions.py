@@ -1,4 +1,4 @@
-"""Functions of the package that make TensorDicts of other things, and say what is a leaf."""
+"""Functions that create TensorDicts, and predicates for leaves."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def is_leaf_nontensor(cls: type) -> bool:
-    """For ``keys(is_leaf=...)``: tensors are leaves, and values that are no tensors, too."""
+    """For ``keys(is_leaf=...)``: tensors are leaves, and values that are not tensors, too."""
     return class_kind(cls) not in (NODE, TENSORCLASS)
 
 

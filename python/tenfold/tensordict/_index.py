@@ -303,7 +303,7 @@ def _is_array(part: Any) -> bool:
 
 
 def _are_apart(parts: tuple[Any, ...]) -> bool:
-    """True if something but integers lies between two arrays."""
+    """True if anything but integers is between two arrays."""
     arrays = [i for i, part in enumerate(parts) if _is_array(part)]
     if not arrays:
         return False

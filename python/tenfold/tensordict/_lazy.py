@@ -563,7 +563,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._rekeyed("unflatten_keys", inplace, separator)
 
     def _rekeyed(self, method: str, inplace: bool, separator: str, **options: Any) -> Self:
-        """The members after `method`; those of stacks in this stack may have keys of their own."""
+        """The members after `method`; nested stacks may have different keys."""
 
         def change(node: Any) -> Any:
             if isinstance(node, LazyStackedTensorDict):

@@ -1,4 +1,4 @@
-"""The text of a TensorDict, as tensordict prints its own, made from metadata alone."""
+"""The repr of a TensorDict, as in tensordict, from metadata only."""
 
 from __future__ import annotations
 

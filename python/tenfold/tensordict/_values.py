@@ -1,4 +1,4 @@
-"""Values that are no tensors, as entries of a TensorDict: one value, or one for each row."""
+"""Values that are not tensors, as entries of a TensorDict: one value, or one for each row."""
 
 from __future__ import annotations
 
@@ -385,7 +385,7 @@ class NonTensorData(_Values):
 
 @set_module("tenfold")
 class NonTensorStack(_Values):
-    """Values that are no tensors, one for each row of a TensorDict.
+    """Values that are not tensors, one for each row of a TensorDict.
 
     ``td["key"] = ["a", "b"]`` makes one; so does stacking TensorDicts that hold values.
 
@@ -725,7 +725,7 @@ class UnbatchedTensor:
         return UnbatchedTensor(change(self.data))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
-        """The entries of the parts of a node: each has the whole tensor."""
+        """The entries of the parts of a node: each has the complete tensor."""
         return [self] * len(shapes)
 
     @property

@@ -1,4 +1,4 @@
-"""Rows of JSON lines and CSV files, straight from the text."""
+"""Rows of JSON lines and CSV files, without ingest."""
 
 from __future__ import annotations
 

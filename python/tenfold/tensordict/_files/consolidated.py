@@ -217,7 +217,7 @@ def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
 
 
 def _write_again(tree: Any, path: str) -> None:
-    """Replaces the tree's own file, whole, and maps the new one: its document is another one."""
+    """Replaces the tree's own file and maps the new one, which has another document."""
     torch = need_torch("consolidate")
     _core.consolidate(_core.tree(tree, path), path, 0, bool(tree._locked))
     _, places, size = planned(tree)
@@ -284,7 +284,7 @@ def check(tree: Any, path: tuple[str, ...]) -> None:
 
 
 def view_of(torch: Any, storage: Any, place: Any) -> Any:
-    """The tensor that lies at a place of a block."""
+    """The tensor at an offset of a block."""
     if isinstance(place, JaggedPlace):
         parts = [
             None if part is None else view_of(torch, storage, part)

@@ -112,7 +112,7 @@ def _note_share_non_tensor(share_non_tensor: bool) -> None:
     if share_non_tensor and not _noted_share_non_tensor:
         _noted_share_non_tensor = True
         warnings.warn(
-            "share_non_tensor is ignored: values that are no tensors are in the files, and other "
+            "share_non_tensor is ignored: values that are not tensors are in the files, and other "
             "processes see changes of them after memmap_refresh_()",
             stacklevel=4,
         )

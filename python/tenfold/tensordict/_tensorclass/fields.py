@@ -64,7 +64,7 @@ def value_of(node: Any, name: str) -> Any:
 
 
 def remove(obj: Any, name: str) -> None:
-    """Makes a field None: there is no entry for it then."""
+    """Sets a field to None, which removes its entry."""
     node = obj._tensordict
     check_unlocked(node)
     if node._has(name):
@@ -261,7 +261,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
-    """A value as its annotation wants it, and whether it is no tensor."""
+    """Converts a value to its annotation; also returns whether it is not a tensor."""
     target = hint_of(cls, name)
     inner = class_of(target) if isinstance(target, type) else None
     if isinstance(value, dict) and inner is not None:

@@ -183,7 +183,7 @@ class MakingMethods:
         if unknown:
             raise ValueError(
                 f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
-                f"{sorted(unknown)} too, which are no fields"
+                f"{sorted(unknown)} too, which are not fields"
             )
         made = cls._over(node)
         if hasattr(cls, "__post_init__") and not (rebuild and cls._skip_post_init_on_rebuild):

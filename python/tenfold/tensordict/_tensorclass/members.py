@@ -100,7 +100,7 @@ class FieldMethods:
         return self
 
     def non_tensor_items(self: Any, include_nested: bool = False) -> Any:
-        """Pairs of key and value of the fields that are no tensors, those that are None first."""
+        """Pairs of key and value of the fields that are not tensors, those that are None first."""
         absent = [(name, None) for name in missing(self)]
         return (*absent, *self._tensordict.non_tensor_items(include_nested))
 
@@ -226,7 +226,7 @@ class TextMethods:
         return f"<pre>{escape(repr(self))}</pre>"
 
     def _shown(self: Any) -> list[tuple[str, Any]]:
-        """The entries of its text: those that are None last."""
+        """The entries of the repr, with None last."""
         declared = type(self).__dataclass_fields__.items()
         hidden = {name for name, field in declared if not field.repr}
         there = [entry for entry in _repr._entries(self._tensordict) if entry[0] not in hidden]
@@ -399,7 +399,7 @@ def _check_keys(cls: Any, keys: Any) -> None:
     if unknown:
         raise ValueError(
             f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
-            f"{sorted(unknown)} too, which are no fields"
+            f"{sorted(unknown)} too, which are not fields"
         )
 
 
