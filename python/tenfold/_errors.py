@@ -22,12 +22,12 @@ class UnsupportedError(Error, ValueError):
 
 @set_module("tenfold")
 class KeyNotFoundError(KeyError):
-    """A KeyError whose text is its message; KeyError itself would show it quoted."""
+    """A KeyError whose str() is its message; KeyError itself would quote it."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
 
 
 def index_error(index: int, size: int) -> IndexError:
-    """The error for a row or position that is not there."""
+    """The error for a missing row or position."""
     return IndexError(f"row {index}: expected an index in [{-size}, {size}), found {index}")

@@ -19,7 +19,7 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
     """An int of a range.
 
     Args:
-        where: What messages begin with: ``"batch loader: seed"``.
+        where: Prefix of messages: ``"batch loader: seed"``.
         value: An int, or what has ``__index__``, as numpy's integers and tensors of one.
         at_least: The smallest that is taken. None: the engine knows, any of 64 bits.
         at_most: The largest.
@@ -93,7 +93,7 @@ def column_name(where: str, name: str | tuple[str, ...]) -> str:
 
 
 def path_text(path: Any) -> str:
-    """A path in messages, also one that is no UTF-8."""
+    """A path in messages, also one that is not UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

@@ -145,13 +145,13 @@ def dataset(
     """A view of a data set.
 
     Args:
-        path: Of its folder or file.
+        path: Path of its folder or file.
         mode: As of `Dataset`.
         identity: Host, device, inode and time of what was opened.
         rows: That it had when the first view was made.
         steps: Name and arguments of each view, in order.
         maps: Function and `batched` of each `map`, in order.
-        framework: Whose its tensors are.
+        framework: The type of its tensors.
 
     Raises:
         OSError: ESTALE, if something else is at the path now.

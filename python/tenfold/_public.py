@@ -1,4 +1,4 @@
-"""The module that says where a public class or function is imported from."""
+"""Sets the public module of classes and functions."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tenfold._public import set_module
 
 
 class _Report:
-    """A report, which has no truth value of its own: `if verify(path):` would be a guess."""
+    """A report, which has no truth value: `if verify(path):` would be ambiguous."""
 
     # The attribute to ask. Without an annotation it is no field.
     _asked = ""
@@ -30,7 +30,7 @@ class Problem:
     Attributes:
         path: The file.
         part: The part of the file, as error messages name it; may be empty.
-        what: What is wrong: expected, found, remedy.
+        what: The fault: expected, found, remedy.
     """
 
     path: str
@@ -65,7 +65,7 @@ class VerifyReport(_Report):
 
     @property
     def ok(self) -> bool:
-        """True if there is no problem."""
+        """True if there are no problems."""
         return not self.problems
 
     def _repr_html_(self) -> str:

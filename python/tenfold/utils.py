@@ -16,11 +16,11 @@ def print_directory_tree(path: PathLike, indent: str = "", display_metadata: boo
 
     Args:
         path: A folder, or a file.
-        indent: What each line begins with; each level adds four spaces.
+        indent: Prefix of each line; each level adds four spaces.
         display_metadata: Begin with the size of all files together.
 
     Returns:
-        str: What was printed.
+        str: The printed text.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.

@@ -110,7 +110,7 @@ def is_array(value: object) -> bool:
 
 
 def without_elements(tensor: Any) -> str:
-    """What a torch tensor is whose elements cannot be read one by one, and what to do; else ""."""
+    """Names the kind of a tensor without readable elements, and the remedy; otherwise ""."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
         return ""
@@ -124,7 +124,7 @@ def without_elements(tensor: Any) -> str:
 
 
 def bytes_of(value: Any) -> int:
-    """About how many bytes a value of a row holds: a tensor, text, a list, a dict of such."""
+    """The approximate size in bytes of a value of a row: a tensor, str, list or dict of these."""
     if isinstance(value, (str, bytes, bytearray)):
         return len(value)
     if isinstance(value, (list, tuple)):

@@ -66,11 +66,11 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
 
     Args:
         framework: Its argument.
-        needs_torch: A torch device or pinned memory was asked for.
+        needs_torch: A torch device or pinned memory was requested.
 
     Raises:
         ValueError: For another framework, or numpy where torch is needed.
-        ImportError: If torch is asked for and not installed.
+        ImportError: If torch is requested and not installed.
     """
     name = checked(framework)
     if name == "numpy" and needs_torch:

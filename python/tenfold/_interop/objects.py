@@ -259,7 +259,7 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
             return torch.device(text)
         except RuntimeError:  # of another version of torch
             return text
-    # Not getattr: torch imports modules by name when it is asked for an attribute it lacks.
+    # Not getattr: torch imports modules by name for an attribute that it lacks.
     found = vars(torch).get(text.removeprefix("torch."))
     wanted = getattr(torch, name.removeprefix("torch."))  # dtype, layout or qscheme
     return found if isinstance(found, wanted) else text

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def simplify(obj: Any, where: str) -> tuple[Any, ...] | None:
-    """What `objects.simplify` answers for it; None: treat it as any other object."""
+    """The result of `objects.simplify` for it; None: treat it as any other object."""
     names = {base.__name__ for base in type(obj).__mro__}
     if "UnbatchedTensor" in names or hasattr(obj, "_base_tensor"):
         return ("unbatched", obj._base_tensor())

@@ -205,7 +205,7 @@ def _is_lazy(torch: Any, tensor: Any) -> bool:
 
 
 def _others(node: Any, path: tuple[str, ...] = ()) -> list[str]:
-    """Dotted names of the values that are no tensors."""
+    """Dotted names of the values that are not tensors."""
     if isinstance(node, (dict, list, tuple)) and node:
         items = node.items() if isinstance(node, dict) else enumerate(node)
         return [name for key, value in items for name in _others(value, (*path, str(key)))]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def load_optimizer(
     optimizer: Any, source: Any, *, strict: bool, rename: Rename, cast: bool
 ) -> LoadReport:
-    """Loads what `Optimizer.state_dict()` gave. See `load_into`, which says all of it."""
+    """Loads the result of `Optimizer.state_dict()`. See `load_into`."""
     node = source_node(source)
     saved = _containers(node)
     _require_layout(saved, node.where() or "source")
@@ -127,7 +127,7 @@ def _hand_over(optimizer: Any, node: Any, rename: Renamer) -> LoadReport:
 
 
 class _Plan:
-    """What goes where. Made without changing the optimizer; `apply` changes it."""
+    """The plan of a load. Creating it changes nothing; `apply` changes the optimizer."""
 
     def __init__(self, optimizer: Any, saved: Any, rename: Renamer, cast: bool) -> None:
         self._optimizer = optimizer
@@ -392,8 +392,8 @@ class ParameterState:
         """The state with tensors to be filled for those of `saved`; None if that is None.
 
         Args:
-            saved: What the source has for the parameter: a dict.
-            options: Of its group in the source.
+            saved: The state of the parameter in the source: a dict.
+            options: Options of its group in the source.
             name: ``"state.0"``, as the target calls it in reports.
             source_name: The same in the source.
         """

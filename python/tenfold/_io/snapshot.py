@@ -44,7 +44,7 @@ class SnapshotMetadata:
     """The index of a snapshot.
 
     Attributes:
-        version: Of torchsnapshot when it was written.
+        version: Version of torchsnapshot that wrote it.
         world_size: The number of processes that wrote it.
         manifest: Path to entry, as `Snapshot.get_manifest` gives it.
     """
@@ -318,7 +318,7 @@ class PendingSnapshot:
         """Waits until it is written.
 
         Raises:
-            Exception: What `Snapshot.take` would have raised; there is no new snapshot then.
+            Exception: The exception of `Snapshot.take`; then there is no new snapshot.
         """
         self._thread.join()
         if self._error is not None:
@@ -367,7 +367,7 @@ def _check(app_state: Any) -> None:
 
 
 def _states(app_state: dict[str, Stateful], pg: Any) -> dict[str, Any]:
-    """The state of everything, torch's random numbers as they were before it was asked for."""
+    """The state of everything, with torch's random numbers from before the call."""
     _check(app_state)
     if _world_size(pg) > 1:
         raise UnsupportedError(
@@ -455,7 +455,7 @@ def _key_of(node: Any, piece: str) -> str:
 
 
 def _within(value: Any, pieces: list[str]) -> Any:
-    """What lies below a JSON value."""
+    """The entry inside a JSON value."""
     for piece in pieces:
         if isinstance(value, dict):
             value = next(below for key, below in value.items() if escape(key) == piece)
@@ -503,7 +503,7 @@ class SnapshotEntry(SimpleNamespace):
     """One entry of the manifest: ``type`` and the members that go with it (``shape``, ...)."""
 
     def get_value(self) -> Any:
-        """Of an entry of type int, str, bool, bytes or float: what it stands for."""
+        """Returns the value of an entry of type int, str, bool, bytes or float."""
         return primitive(vars(self))
 
 
@@ -553,7 +553,7 @@ class StateReader:
         self._jobs: list[tuple[Any, Any]] = []  # (engine's item, tensor)
 
     def entry(self, node: Any, key: str, path: str, target: Any) -> Any:
-        """What stands for an entry of `node`; `path` is its path in the manifest."""
+        """Returns the manifest entry for an entry of `node`; `path` is its path in the manifest."""
         try:
             described = node.describe(key)
         except UnsupportedError:
@@ -631,7 +631,7 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
 
 
 def _fill_tile(item: Any, tensor: Any, dtype: str, offset: int, budget_bytes: int) -> int:
-    """Fills `tensor` with what lies at a byte of the item; returns where that ends."""
+    """Fills `tensor` from a byte offset of the item; returns the end offset."""
     stored = empty(dtype, ()).element_size()
     size = tensor.numel() * stored
     if tensor.numel() == 0:
@@ -674,7 +674,7 @@ def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
 
 
 def _tensordict(node: Any) -> Any:
-    """The TensorDict or tensorclass of a node, in memory of its own."""
+    """Copies the TensorDict or tensorclass of a node into memory."""
     from tenfold.tensordict import TensorDict
 
     made: Any = TensorDict._from_native(node, None)
@@ -683,7 +683,7 @@ def _tensordict(node: Any) -> Any:
 
 
 def _sparse(node: Any) -> Any:
-    """The sparse tensor whose parts these are, in memory of its own; the parts without torch."""
+    """Copies a sparse tensor into memory; its component tensors without torch."""
     made = _contained(node)
     return made if isinstance(made, dict) else made.clone()
 

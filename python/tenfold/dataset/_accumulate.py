@@ -19,7 +19,7 @@ class Weighted(NamedTuple):
 
     Attributes:
         batch: As the loader gave it.
-        weight: What to multiply its mean loss by.
+        weight: Factor for its mean loss.
     """
 
     batch: Any
@@ -130,7 +130,7 @@ def _first_length(value: Any) -> int | None:
 
 
 def _is_text(value: Any) -> bool:
-    """True for text, and for a row of several."""
+    """True for a str, and for a row of several."""
     if isinstance(value, list):
         return all(map(_is_text, value))
     return isinstance(value, (str, bytes))

@@ -571,7 +571,7 @@ def _numbers(name: str, values: Any, dtype: str, inner: tuple[int, ...]) -> Any:
 
 
 def _as_torch(array: Any, torch: Any) -> Any:
-    """The same memory as a tensor, whose way into the engine is shorter."""
+    """The same memory as a tensor, which the engine accepts faster."""
     if isinstance(array, torch.Tensor) or dtype_name(array.dtype) not in _OF_NUMPY:
         return array
     return torch.from_numpy(
@@ -607,7 +607,7 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
 
 
 def _object_text(array: Any) -> str:
-    """What an array of objects holds that is no number of 64 bits."""
+    """Describes the elements of an object array that are not 64-bit numbers."""
     first = next((item for item in array.reshape(-1).tolist() if not isinstance(item, float)), None)
     return "an int of more than 64 bits" if isinstance(first, int) else type(first).__name__
 
@@ -694,7 +694,7 @@ def _is_finite(array: Any, torch: Any) -> Any:
 
 
 def _wraps(array: Any, found: str, dtype: str) -> bool:
-    """True where a number would change its sign though its bits survive the way back."""
+    """True where a number would change its sign although its bits round-trip."""
     signs = {found.startswith("uint"), dtype.startswith("uint")}
     if _kind(dtype) != 1 or _kind(found) != 1 or signs != {True, False} or not array.shape[0]:
         return False

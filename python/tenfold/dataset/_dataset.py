@@ -61,7 +61,7 @@ class _Map:
 
 
 class _Joined(NamedTuple):
-    """What `concat` (without weights) or `mix` was given, for other processes to do it again."""
+    """The arguments of `concat` (without weights) or `mix`, to repeat it in other processes."""
 
     datasets: tuple[Dataset, ...]
     weights: tuple[float, ...] | None
@@ -389,7 +389,7 @@ class Dataset(Growing):
 
         Args:
             sizes: Fractions that sum to 1, or numbers of rows that sum to ``len(self)``.
-            seed: Of the shuffle; None: contiguous rows.
+            seed: Seed of the shuffle; None: contiguous rows.
 
         Raises:
             ValueError: If they do not sum up.
@@ -788,7 +788,7 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _entry(batch: Any, name: str) -> Any:
-    """The column of that name, which may lie in records."""
+    """The column of that name, which may be inside records."""
     record, _, rest = name.partition(".")
     if not rest or name in batch or record not in batch or not hasattr(batch[record], "keys"):
         return batch[name]

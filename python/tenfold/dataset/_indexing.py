@@ -16,7 +16,7 @@ class Indices:
 
     Attributes:
         values: A list of ints, or int64 of one dimension (torch, or whatever shows its memory).
-        shape: Of the batch, if the index had several dimensions; else None.
+        shape: Shape of the batch, if the index had several dimensions; otherwise None.
     """
 
     __slots__ = ("shape", "values")
@@ -38,7 +38,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     Args:
         index: As ``Dataset.__getitem__`` takes it.
         size: Rows there are.
-        what: What messages call the thing that is indexed.
+        what: Name of the indexed object in messages.
 
     Raises:
         IndexError: If an int or a mask does not fit.

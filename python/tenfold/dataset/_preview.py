@@ -57,7 +57,7 @@ def _left_out(num_rows: int, num_columns: int) -> list[str]:
 
 
 def _columns(native: Any, leaves: Sequence[tuple[str, Column]]) -> list[list[str]]:
-    """Of each column its name, its type and the first values."""
+    """Name, type and first values of each column."""
     count = min(len(native), _NUM_ROWS)
     return [[name, str(column), *_values(native, name, column, count)] for name, column in leaves]
 
@@ -81,7 +81,7 @@ def _cell(row: Any, name: str) -> str:
 
 
 def _entry(row: Any, name: str, default: Any) -> Any:
-    """The value of that dotted name, which may lie in nested records."""
+    """The value of that dotted name, which may be inside nested records."""
     if name in row:
         return row[name]
     record, _, rest = name.partition(".")

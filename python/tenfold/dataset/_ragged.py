@@ -62,7 +62,7 @@ class Padding:
 
     Attributes:
         of_engine: The numbers that the engine pads with, by column; None is every other one.
-        ragged: What the engine's other columns of values and offsets become.
+        ragged: Conversion of the engine's other columns of values and offsets.
         is_after: `after` has something to do.
 
     Args:

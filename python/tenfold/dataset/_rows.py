@@ -1,4 +1,4 @@
-"""What a stock DataLoader gets from ``Dataset.__getitems__``, and its unpacking."""
+"""The result of ``Dataset.__getitems__`` for a standard DataLoader, and its collation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold.dataset")
 class Rows(Sequence["Any"]):
-    """Rows that were gathered in one call: a sequence of row dicts, made when they are asked for.
+    """Rows that were gathered in one call: a sequence of row dicts, made on access.
 
     Rows of a mapped data set are what its function made of them.
 
@@ -46,7 +46,7 @@ class Rows(Sequence["Any"]):
 
 
 class Samples(list[Any]):
-    """What functions of rows have made, one by one.
+    """Results of row functions, one by one.
 
     Attributes:
         ragged: As `stacked` takes it.
@@ -90,7 +90,7 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     Args:
         samples: The rows.
         ragged: Dotted names of what is jagged even where all lengths are the same.
-        name: Of the samples themselves.
+        name: Name of the samples themselves.
     """
     first = samples[0]
     if isinstance(first, dict):

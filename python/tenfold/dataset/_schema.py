@@ -1,4 +1,4 @@
-"""What the columns of a data set are."""
+"""The schema of a data set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Column(NamedTuple):
 
     Attributes:
         dtype: ``"float32"``, ...; ``"string"`` or ``"bytes"``.
-        shape: Of a row's value; of a ragged column, of each of its elements.
+        shape: Shape of a row's value, or of each element of a ragged column.
         ragged: True if rows hold different numbers of elements.
         nullable: True if a row may have no value.
         unit: ``"ns"``, ``"days"``, ...; empty for none.
@@ -43,7 +43,7 @@ class Column(NamedTuple):
         return text + (f" ({self.unit})" if self.unit else "") + ("?" if self.nullable else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """The column's members that say something, as the JSON document has them."""
+        """The non-default members of the column, as in the JSON document."""
         members = {
             "dtype": self.dtype,
             "shape": list(self.shape),
@@ -55,7 +55,7 @@ class Column(NamedTuple):
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any]) -> Column:
-        """The other way; members that say where the column is stored are passed over."""
+        """The inverse of `to_dict`; members with leaf names are ignored."""
         return cls(
             members["dtype"],
             tuple(members.get("shape", ())),
@@ -115,12 +115,12 @@ class Schema(Mapping[str, "Column | Schema"]):
         return {"columns": {name: column.to_dict() for name, column in self._columns.items()}}
 
     def to_json(self) -> str:
-        """The document as text."""
+        """The document as a str."""
         return json.dumps(self.to_dict())
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
-        """The other way. Raises KeyError for a column without a dtype."""
+        """The inverse of `to_dict`. Raises KeyError for a column without a dtype."""
         return cls(
             {
                 name: cls.from_dict(members) if "columns" in members else Column.from_dict(members)
@@ -202,7 +202,7 @@ def as_schema(given: Any) -> Schema:
 
 
 def is_specification(given: Mapping[str, Any]) -> bool:
-    """True if all values say columns, or are dicts of such."""
+    """True if all values specify columns, or are dicts of such values."""
     return all(
         is_specification(value)
         if isinstance(value, Mapping) and not _says_dtype(value)
@@ -243,7 +243,7 @@ def _spelling(name: str) -> str | None:
 
 
 def refused_dtype(name: str, found: str) -> ValueError:
-    """What to raise for text that is no dtype."""
+    """The error for a str that is not a dtype."""
     names = [*DTYPES, "string", "bytes", "int", "float"]
     near = difflib.get_close_matches(found, sorted(names), n=2)
     hint = f"; did you mean {' or '.join(map(repr, near))}" if near else ""
@@ -261,7 +261,7 @@ def _says_dtype(value: Mapping[str, Any]) -> bool:
 
 
 def _spec(value: Any) -> Column | Schema | None:
-    """The column that a specification says; None if it is none."""
+    """The column of a specification; None for other values."""
     if isinstance(value, (Column, Schema)):
         return value
     if isinstance(value, Mapping):

@@ -186,7 +186,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
     def bad_rows(self) -> list[dict[str, Any]]:
         """With ``on_error="collect"``: ``{"path", "line", "row", "column", "error", "text"}``.
 
-        Of the rows that were read in this process: not of those that workers read.
+        Only rows read in this process, not those read by workers.
         """
         return self._source.bad_rows if isinstance(self._source, TextStream) else []
 
@@ -367,7 +367,7 @@ def _after(epoch: int) -> int:
 
 
 def _check_source(source: Any, format: str | None) -> None:
-    """Raises for what is neither a data set nor text files."""
+    """Raises for sources other than data sets and text files."""
     if format is not None:
         raise ValueError(
             f"iterable dataset: format: expected it with text files only, found a "
@@ -441,9 +441,9 @@ class Deal(NamedTuple):
     Attributes:
         position: All rows before were handed out.
         world_size: Number of ranks.
-        workers: Of each rank, at least 1.
-        taken: Of each shard, how many of its numbers from `position` on were handed out.
-        next_worker: Whose batch would have come next. That one's shard goes to the first worker of
+        workers: Workers of each rank, at least 1.
+        taken: For each shard, how many of its numbers from `position` on were returned.
+        next_worker: The worker of the next batch. Its shard goes to the first worker of
             the next iteration, so that its batches come as if there had been no stop.
         holes: Single numbers, handed out by a deal to other shards.
     """
@@ -461,7 +461,7 @@ class Deal(NamedTuple):
         return cls(position, world_size, workers, (0,) * (world_size * workers))
 
     def numbers(self, rank: int, worker: int) -> Iterator[int]:
-        """Those that a worker has yet to hand out, rising, without end."""
+        """The numbers that a worker has not returned yet, increasing, without end."""
         return (number for number in self._shard(self._shard_of(rank, worker)))
 
     def _shard_of(self, rank: int, worker: int) -> int:
@@ -484,7 +484,7 @@ class Deal(NamedTuple):
         Args:
             rows: One number for each worker.
             batches: Handed out by all workers of a rank in turn.
-            num_records: Of the epoch; None: more than were handed out.
+            num_records: Records of the epoch; None: more than were returned.
             dropped: Of the last rows of a worker, as many as fill no batch of this size were not
                 handed out.
         """
@@ -506,7 +506,7 @@ class Deal(NamedTuple):
         )._settled()
 
     def _left(self, shard: int, num_records: int) -> int:
-        """How many rows a shard has yet to hand out."""
+        """The number of rows that a shard has not returned yet."""
         shards = len(self.taken)
         first = self.position + shard + self.taken[shard] * shards
         numbers = range(first, num_records, shards)
@@ -557,7 +557,7 @@ class Deal(NamedTuple):
 
     @classmethod
     def from_state(cls, state: Any) -> Deal:
-        """The other way. Raises ValueError for what is no such state."""
+        """The inverse. Raises ValueError for an invalid state."""
         position = member(state, "position")
         if "taken" in state:
             world_size, workers = member(state, "world_size", 1), member(state, "workers", 1)
@@ -611,7 +611,7 @@ class Pass(NamedTuple):
         rows: Of each worker, in the batches that were given: as many as full batches have, which
             may be more than the worker had.
         batches: Given, of all workers.
-        num_records: Of all files, if a worker has come to their end.
+        num_records: Records of all files, if a worker has reached the end.
         dropped: The size of a batch that workers leave out unless it is full; else 1.
     """
 
@@ -641,7 +641,7 @@ class Workers:
             self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
 
     def state(self) -> tuple[Any, Any]:
-        """What another process makes the same of: the memory, which stays shared."""
+        """The arguments for another process: the memory, which stays shared."""
         return self._header, self._cells
 
     @classmethod
@@ -654,7 +654,7 @@ class Workers:
     # --- the loader's process ---
 
     def publish(self, generation: int, loads: int, epoch: int) -> None:
-        """What workers find that begin a pass from now on."""
+        """The state that workers see when they begin a pass."""
         if self._header is not None:
             self._header[0], self._header[1], self._header[2] = generation, loads, epoch
 
@@ -663,7 +663,7 @@ class Workers:
         return self._cells is not None and bool((self._cells[:, 0] == generation).any())
 
     def newest_pass(self, dataset: Any, generation: int) -> Pass | None:
-        """What the loader's iterator says; None if it is gone and its workers were not done.
+        """The state of the loader's iterator; None if it was released before its workers finished.
 
         Raises:
             UnsupportedError: If the loader takes batches as they come.

@@ -1,4 +1,4 @@
-"""Keys and values of Python's, on their way into a dictionary on disk."""
+"""Converts Python keys and values for a dictionary on disk."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
 
 
 def form_of(value: Any) -> str:
-    """What a value is: "columns" for a dict, "scalar" for a JSON scalar, else "tensor"."""
+    """The form of a value: "columns" for a dict, "scalar" for a JSON scalar, else "tensor"."""
     if isinstance(value, Mapping) or hasattr(value, "batch_size"):
         return "columns"
     if isinstance(value, (bool, int, float, str)) and not is_array(value):

@@ -402,7 +402,7 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _blocks_of(items: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
-    """Of a mapping or pairs: the number of the first item, keys, values."""
+    """Blocks of a mapping or pairs: the number of the first item, keys, values."""
     pairs = iter(items.items() if isinstance(items, Mapping) else items)
     block = list(islice(pairs, 1))
     _check_pairs(block, 0)

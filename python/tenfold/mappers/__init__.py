@@ -1,7 +1,7 @@
 """State mappers: what turns states into rows of numbers, saved without pickle.
 
-`_mapper` is what all of them do, how they are saved, and the names of classes in files; then a
-module for each kind, and `_cached`, which keeps rows that were asked for.
+`_mapper` has the base class, saving, and the names of classes in files; then a module for each
+kind, and `_cached`, which caches rows.
 """
 
 from tenfold.mappers._cached import CachedStateMapper

@@ -24,7 +24,7 @@ _FIRST_ROWS = 64
 
 @set_module("tenfold")
 class CachedStateMapper(StateMapper):
-    """Keeps the rows that were asked for last; made by `StateMapper.cached`.
+    """Caches the most recently used rows; created by `StateMapper.cached`.
 
     A batch generates the rows that are missing, each once, in one call. Rows come as copies,
     without gradients. When the mapper's rows change (the parameters of a module are trained), the
@@ -36,7 +36,7 @@ class CachedStateMapper(StateMapper):
 
     Attributes:
         mapper: The mapper that generates the rows.
-        max_bytes: What the rows may take.
+        max_bytes: Greatest total size of the rows.
         hits: States whose row was there.
         misses: Rows that were generated.
     """

@@ -219,7 +219,7 @@ class HierarchicalStateMapper(StateMapper):
         return _rows.joined(parts, len(states))
 
     def _rest(self, state: Any, number: int) -> Any:
-        """What a path says below a mapper, or below the level whose default that is."""
+        """The rest of a path below a mapper, or below the level whose default it is."""
         self._mapper(number)  # which must be there
         parts = parts_of(state)
         above = self._flat.mapper_paths[number].split("/")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
             """Tables and rows of the values, and the table of all if that is one."""
 
         def find_below(self, path: str) -> tuple[int, int]:
-            """The place of a path that goes on where no key can be."""
+            """The place of a path that continues with components that cannot be keys."""
 
         def nearest_level(self, path: str) -> str:
             """The deepest level that a path goes through."""

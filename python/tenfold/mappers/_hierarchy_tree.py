@@ -29,7 +29,7 @@ _ORIGINS = ("number", "list", "tensor")
 
 
 def tensors_of(flat: Hierarchy) -> dict[str, Any]:
-    """What is saved of a hierarchy."""
+    """The tree that is saved for a hierarchy."""
     nodes = [("", *flat.paths.find_below(""), True), *flat.paths.nodes()]
     paths, tables, rows, levels = (list(column) for column in zip(*nodes, strict=True))
     made: dict[str, Any] = {"paths": _core.StatePaths.make(paths, tables, rows, levels)}
@@ -112,7 +112,7 @@ def packed(texts: Iterable[str]) -> tuple[Any, Any]:
 
 
 class Texts:
-    """Those texts again, each decoded when it is asked for."""
+    """Those texts again, each decoded on access."""
 
     def __init__(self, content: Any, ends: Any, part: str) -> None:
         for array, dtype in ((content, "uint8"), (ends, "int64")):

@@ -1,4 +1,4 @@
-"""What all state mappers do: map states to rows, be saved, be sent to another process.
+"""The base of all state mappers: map states to rows, save, pickle.
 
 A mapper is saved as this tree:
 
@@ -88,7 +88,7 @@ def _place_of(thing: Any) -> str:
 
 
 def registered(name: str, where: str) -> Any:
-    """What `name` stands for. Raises UnsupportedError naming it and the remedy."""
+    """The registered object. Raises UnsupportedError with the name and the remedy."""
     try:
         return _things[name]
     except KeyError:
@@ -128,7 +128,7 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
 
     Args:
         target: The class or mapper that it is called on.
-        path: What `save` was given.
+        path: The argument of `save`.
         verify: Compare checksums first.
 
     Raises:
@@ -323,7 +323,7 @@ _readers: list[tuple[Callable[[str], bool], Callable[[str], StateMapper]]] = []
 
 
 def tree_of(mapper: StateMapper) -> dict[str, Any]:
-    """What `StateMapper.save` saves."""
+    """The tree that `StateMapper.save` saves."""
     mapper = mapper.saved_as()
     name = name_of(type(mapper))
     if name is None:
@@ -380,7 +380,7 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
 
 
 def mapper_of(tree: Any, where: str) -> StateMapper:
-    """The mapper that a tree of `tree_of` stands for; an opened one is read as it is needed."""
+    """The mapper of a tree of `tree_of`; an opened tree is read on demand."""
     name, config = _head_of(tree, where)
     cls = registered(name, where)
     if not (isinstance(cls, type) and issubclass(cls, StateMapper)):

@@ -33,7 +33,7 @@ class ModuleStateMapper(StateMapper):
     is as the factory made it.
 
     Args:
-        factory_name: What the factory was registered as (`tenfold.register_mapper`).
+        factory_name: The registered name of the factory (`tenfold.register_mapper`).
         config: Arguments of the factory, ``factory(**config)``: JSON.
         module: The module that it made, if there is one already.
 

@@ -1,4 +1,4 @@
-"""States to rows of a sparse matrix, made dense when they are asked for."""
+"""States to rows of a sparse matrix, made dense on access."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class TensorNotFoundError(Error, KeyError):
 class safe_open:  # noqa: N801 - safetensors' name
     """Opens a safetensors file lazily, as `safetensors.safe_open` does.
 
-    The header is checked whole; tensors are mapped when they are asked for.
+    The header is checked whole; tensors are mapped on access.
 
     Args:
         filename: The path of one file.

@@ -1,4 +1,4 @@
-"""What parts of a sparse matrix become: torch's sparse tensors, or scipy's matrices."""
+"""Conversion of sparse matrices to torch's sparse tensors or scipy's matrices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _silence(torch: Any) -> None:
 
 
 def batch(parts: tuple[Any, ...], layout: str) -> Any:
-    """What `rows` and `cols` return, made of what the engine has filled.
+    """Converts the engine's result to that of `rows` and `cols`.
 
     The indices have been checked: torch is not asked to do it again.
     """

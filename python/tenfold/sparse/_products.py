@@ -98,7 +98,7 @@ def _wide(dtype: str) -> str:
 
 
 class _Torch:
-    """What is needed of torch."""
+    """The functions of torch that are used."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch

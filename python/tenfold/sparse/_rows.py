@@ -235,7 +235,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
 
 
 def _made(layout: str, num_cols: int, batch: Any) -> Any:
-    """What `rows` gives of a batch of the data set; torch is to trust the columns."""
+    """Converts a batch of the data set to the result of `rows`; torch trusts the columns."""
     indices = batch["indices"]["values"] if layout == "csr" else batch["indices"]
     if 0 not in indices.shape and not 0 <= indices.min() <= indices.max() < num_cols:
         raise CorruptFileError(

@@ -126,7 +126,7 @@ class SparseMatrix(Rows, Growing):
         """The same matrix, over the same memory if `tensor` is csr or csc.
 
         Args:
-            tensor: Of layout sparse_csr, sparse_csc or sparse_coo, which is kept; two dimensions.
+            tensor: Layout sparse_csr, sparse_csc or sparse_coo, which is kept; two dimensions.
                 Coordinates are coalesced.
 
         Raises:
@@ -161,7 +161,7 @@ class SparseMatrix(Rows, Growing):
             cols: As `rows`. The indices of the matrix are int32 if these are and all fit.
             values: The elements. Python floats become torch's default dtype.
             shape: (rows, columns).
-            layout: Of the result.
+            layout: Layout of the result.
             duplicates: ``"sum"``: entries of the same coordinate are added up in the order in which
                 they came. ``"error"``: they are a ValueError that names the coordinate.
             path: Where the matrix is saved, whole or not at all; None: in memory, or in a file
@@ -204,7 +204,7 @@ class SparseMatrix(Rows, Growing):
                 zeros.
             path: Where the matrix is saved, whole or not at all.
             num_cols: None: one more than the greatest column.
-            dtype: Of the elements, torch's or numpy's. None: int64 if the elements of the first
+            dtype: Element type, torch's or numpy's. None: int64 if the elements of the first
                 65,536 entries are ints, else float64.
             progress: As for `tenfold.save`.
 
@@ -270,12 +270,12 @@ class SparseMatrix(Rows, Growing):
 
     @functools.cached_property
     def dtype(self) -> Any:
-        """Of the elements: torch's dtype, or numpy's without torch."""
+        """Element type: torch's dtype, or numpy's without torch."""
         return _dtype(self._dtype_name, self._framework)
 
     @functools.cached_property
     def index_dtype(self) -> Any:
-        """Of the indices: int32 or int64."""
+        """Type of the indices: int32 or int64."""
         return _dtype(self._index_dtype_name, self._framework)
 
     def __repr__(self) -> str:

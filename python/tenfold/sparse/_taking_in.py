@@ -112,7 +112,7 @@ def _lengths(shape: Any) -> tuple[int, int]:
 
 
 class _Coordinates:
-    """Coordinates that come chunk by chunk, on their way into a builder."""
+    """Chunks of coordinates for a builder."""
 
     def __init__(self, shape: Any, layout: str, duplicates: str, memory_bytes: int, folder: Any):
         if layout not in LAYOUTS:
@@ -162,7 +162,7 @@ def of_coordinates(
 
 
 class _Rows:
-    """An iterable of rows, on its way into a builder."""
+    """An iterable of rows for a builder."""
 
     def __init__(self, num_cols: int | None, dtype: Any, folder: Any) -> None:
         self._num_cols = None if num_cols is None else integer(f"{_WHAT}: num_cols", num_cols, 0)

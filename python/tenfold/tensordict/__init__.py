@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tenfold.tensordict._files.mapped_tensor import MemmapTensor, MemoryMappedTensor
     from tenfold.tensordict._tensorclass.decorator import TensorClass, tensorclass
 
-# Imported when they are asked for: a subclass of torch.Tensor imports torch, and the others are
+# Imported on access: a subclass of torch.Tensor imports torch, and the others are
 # built on this package.
 _LATE = {
     "MemmapTensor": "tenfold.tensordict._files.mapped_tensor",

@@ -145,7 +145,7 @@ class TensorDictBase(TensorLike):
         return _mapping.get_non_tensor(self, key, default)
 
     def is_non_tensor(self, key: Key) -> bool:
-        """Returns True if the entry of a key is a value that is no tensor."""
+        """Returns True if the entry of a key is a value that is not a tensor."""
         return _mapping.is_non_tensor(self, key)
 
     def get_item_shape(self, key: Key) -> torch.Size:
@@ -243,7 +243,7 @@ class TensorDictBase(TensorLike):
         Args:
             include_nested: Also return the paths of keys below nodes, as tuples; they come before
                 the node's own key.
-            leaves_only: Leave out nodes and values that are no tensors.
+            leaves_only: Leave out nodes and values that are not tensors.
             is_leaf: Decides by class which entries are leaves. Default: tensors.
             sort: Sort the keys alphabetically.
 
@@ -276,7 +276,7 @@ class TensorDictBase(TensorLike):
         return _mapping.items(self, include_nested, leaves_only, is_leaf, sort=sort)
 
     def non_tensor_items(self, include_nested: bool = False) -> Sequence[tuple[Any, Any]]:
-        """Returns pairs of key and value of the entries that are no tensors."""
+        """Returns pairs of key and value of the entries that are not tensors."""
         return _mapping.non_tensor_items(self, include_nested)
 
     @property
@@ -593,7 +593,7 @@ class TensorDictBase(TensorLike):
         """Returns a TensorDict without entries that is otherwise like this one.
 
         Args:
-            recurse: Keep the nodes below, emptied too, and the values that are no tensors.
+            recurse: Keep the nodes below, emptied too, and the values that are not tensors.
             batch_size: Another batch size.
             device: Another device, or None.
             names: Other names of the dimensions, or None.
@@ -1054,7 +1054,7 @@ class TensorDictBase(TensorLike):
     ) -> Any:
         """Returns the tensors by dotted names, as ``Module.state_dict`` does.
 
-        The attribute ``_metadata`` holds batch sizes, devices and values that are no tensors.
+        The attribute ``_metadata`` holds batch sizes, devices and values that are not tensors.
 
         Args:
             destination: An OrderedDict to add the tensors to.
@@ -1221,7 +1221,7 @@ class TensorDictBase(TensorLike):
     def share_memory_(self) -> Self:
         """Moves every tensor to memory that child processes share, and locks this TensorDict.
 
-        Values that are no tensors are copied to each process.
+        Values that are not tensors are copied to each process.
 
         Raises:
             RuntimeError: If it is memory-mapped: processes share its files already.
@@ -1307,7 +1307,7 @@ class TensorDictBase(TensorLike):
             existsok: If false, an existing file of a tensor is an error.
             robust_key: False: use keys as file names unchanged.
             archive: Write one file, a ``.tdz``, instead of a folder. Default: if `prefix` ends so.
-            compression: Of an archive: None or ``"deflate"``.
+            compression: For archives: None or ``"deflate"``.
             atomic: How an existing folder is replaced; as for `memmap_`.
             durable: Return only when all data is fsynced.
 
@@ -1403,7 +1403,7 @@ class TensorDictBase(TensorLike):
             share_non_tensor: Accepted and ignored.
             robust_key: False: use keys as file names unchanged.
             archive: Write one file, a ``.tdz``. Default: if `prefix` ends so.
-            compression: Of an archive: None or ``"deflate"``.
+            compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
             durable: Return only when all data is fsynced.
             **options: Of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.

@@ -1,4 +1,4 @@
-"""A TensorDict as something else, and the other way round."""
+"""Conversions between TensorDict and other types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TensorDict`: a dict of entries, or a node on disk whose entries are fetched when asked for."""
+"""`TensorDict`: a dict of entries, or a node on disk whose entries are fetched on access."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class TensorDict(TensorDictBase):
     def _from_native(
         cls, native: Any, opened: Opened | None, keys_above: tuple[str, ...] = ()
     ) -> Any:
-        """A node of the engine, whose entries are fetched when they are asked for."""
+        """A node of the engine, whose entries are fetched on access."""
         info = NodeInfo._make(native.info())
         if info.kind == "lazy_stack":
             return stacked()._from_disk(native, info, opened, keys_above)

@@ -187,7 +187,7 @@ def written(out: Any, made: Made) -> Made:
 
 
 def unwrapped(entry: Any) -> Any:
-    """What ``td[key]`` gives for an entry."""
+    """The result of ``td[key]`` for an entry."""
     return entry._unwrapped() if type(entry) in WRAPPED else entry
 
 

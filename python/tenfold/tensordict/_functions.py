@@ -1,4 +1,4 @@
-"""Functions of the package that make TensorDicts of other things, and say what is a leaf."""
+"""Functions that create TensorDicts, and predicates for leaves."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def is_leaf_nontensor(cls: type) -> bool:
-    """For ``keys(is_leaf=...)``: tensors are leaves, and values that are no tensors, too."""
+    """For ``keys(is_leaf=...)``: tensors are leaves, and values that are not tensors, too."""
     return class_kind(cls) not in (NODE, TENSORCLASS)
 
 
@@ -87,7 +87,7 @@ def default_is_leaf(cls: type) -> bool:
 
 
 def simplify(obj: Any) -> tuple[Any, ...] | None:
-    """What `tenfold._interop.objects.simplify` answers for a TensorDict or one of its entries."""
+    """The result of `tenfold._interop.objects.simplify` for a TensorDict or an entry of one."""
     if isinstance(obj, (TensorDictBase, NonTensorData, NonTensorStack, UnbatchedTensor)):
         return obj._simplified()
     if class_kind(type(obj)) == TENSORCLASS:

@@ -223,7 +223,7 @@ class IndexPlan:
         at_stack: Its part for the stack dimension: an int, a slice (of all, if it says nothing), or
             an array.
         inner: Its parts for the members' dimensions, empty if they take all.
-        place: Of a slice, where the stack dimension is in the result; of an array, where the
+        place: For a slice, the stack dimension in the result; for an array, where the
             arrays' dimensions begin.
         moves: The arrays' dimensions would be elsewhere in the members' result.
         arrays_ndim: The dimensions that the arrays make together, 0 without arrays.
@@ -303,7 +303,7 @@ def _is_array(part: Any) -> bool:
 
 
 def _are_apart(parts: tuple[Any, ...]) -> bool:
-    """True if something but integers lies between two arrays."""
+    """True if anything but integers is between two arrays."""
     arrays = [i for i, part in enumerate(parts) if _is_array(part)]
     if not arrays:
         return False

@@ -1,4 +1,4 @@
-"""`LazyStackedTensorDict`: TensorDicts side by side, stacked when an entry is asked for."""
+"""`LazyStackedTensorDict`: TensorDicts side by side, stacked on access."""
 
 from __future__ import annotations
 
@@ -351,7 +351,7 @@ class LazyStackedTensorDict(TensorDictBase):
             node._put_anyway(key, part)
 
     def _parts(self, entry: Any) -> Any:
-        """What each member has of an entry."""
+        """The entry in each member."""
         if class_kind(type(entry)) == VALUE:
             inner = node_of(self.tensordicts[0])._batch_size
             count = len(self.tensordicts)
@@ -439,7 +439,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             key: A str or a tuple of str.
-            default: What is returned where a member has no such entry.
+            default: Value used for members without the entry.
             **how: ``as_list=True``, ``as_nested_tensor=True`` or ``as_padded_tensor=True`` (with
                 ``padding_value``, ``padding_side`` as of torch's nested tensors), for tensors whose
                 shapes differ.
@@ -563,7 +563,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._rekeyed("unflatten_keys", inplace, separator)
 
     def _rekeyed(self, method: str, inplace: bool, separator: str, **options: Any) -> Self:
-        """The members after `method`; those of stacks in this stack may have keys of their own."""
+        """The members after `method`; nested stacks may have different keys."""
 
         def change(node: Any) -> Any:
             if isinstance(node, LazyStackedTensorDict):
@@ -824,7 +824,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
 
 def _unbound(other: Any, stack: Any) -> Any:
-    """What of an operand belongs to each member of a stack."""
+    """Splits an operand into the parts for each member of a stack."""
     count = len(stack.tensordicts)
     node = node_of(other)
     if node is not None:

@@ -1,4 +1,4 @@
-"""What a node is beside its entries, the engine's node behind it, and classes by name."""
+"""Properties of nodes, the engine's nodes behind them, and classes by name."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class NodeInfo(NamedTuple):
 
 
 class NodeKind(NamedTuple):
-    """What only some nodes are.
+    """Properties that only some nodes have.
 
     Attributes:
         name: Which container it was saved from.
         int_keys: Whether its keys were integers, or a dict of those that were no str, by the
             strings that stand for them.
         class_name: The name of its tensorclass.
-        schema: Of a root: its schema, JSON.
-        metadata: Of a root: the user's metadata.
+        schema: Root only: its schema, JSON.
+        metadata: Root only: the user's metadata.
         more: Layout, shape and is_coalesced of a sparse tensor, a module's versions (JSON), and
             whether it is the root of a value without a name.
     """
@@ -55,7 +55,7 @@ class NodeKind(NamedTuple):
 
 
 def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:
-    """What a key was in the container that a node was saved from."""
+    """The original key in the container that a node was saved from."""
     if isinstance(int_keys, dict):
         return int_keys.get(key, key)
     return int(key) if int_keys else key
@@ -121,10 +121,10 @@ class Opened:
     Attributes:
         path: Absolute, as text.
         mode: ``"r"``, ``"c"`` or ``"r+"``.
-        format: As it was asked for; empty: by content.
+        format: As requested; empty: by content.
         identity: (device, inode) of the file, or of the folder's meta.json, when it was opened.
         tied: The tensors made so far, so that tied ones stay tied.
-        framework: Whose its tensors are: ``"torch"`` or ``"numpy"``.
+        framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
         keeps_parts: Sparse tensors are nodes of their parts, of which nothing is read.
         changed: True once an entry was set or deleted; the file then no longer says it all.
         closed: True after the `with` block of its root.
@@ -161,7 +161,7 @@ class Opened:
         self.closed = False
 
     def place(self) -> tuple[str, str, str, bool, tuple[int, int] | None]:
-        """What `reopen` takes, but for the keys."""
+        """The arguments of `reopen` other than the keys."""
         return self.path, self.mode, self.format, self.keeps_parts, self.identity
 
 
@@ -183,7 +183,7 @@ _missed: set[str] = set()
 def register_class(cls: type, name: str = "") -> None:
     """Makes `cls` the class of what is saved as `name`, by default its own ``str(cls)``.
 
-    Of several classes of one name the last counts.
+    If several classes have one name, the last wins.
     """
     _classes[name or str(cls)] = cls
 
@@ -194,7 +194,7 @@ def registered_class(name: str) -> type | None:
 
 
 def with_class(node: Any) -> Any:
-    """What stands for a node that was read: an object of its tensorclass, or the node itself.
+    """Wraps a node that was read in an object of its tensorclass, or returns the node itself.
 
     Nothing is ever imported for the sake of a file: a class that the program has not defined is
     named in a warning, once, and its fields come as a TensorDict.

@@ -163,7 +163,7 @@ class Primitives:
             ...
 
         def _simplified(self) -> tuple[Any, ...]:
-            """What `tenfold._interop.objects.simplify` answers for it."""
+            """The result of `tenfold._interop.objects.simplify` for it."""
             ...
 
         # Methods of TensorDictBase that those of TensorLike call.

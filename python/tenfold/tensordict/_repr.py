@@ -1,4 +1,4 @@
-"""The text of a TensorDict, as tensordict prints its own, made from metadata alone."""
+"""The repr of a TensorDict, as in tensordict, from metadata only."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _entry(td: TensorDictBase, key: str, kind: str, found: Any) -> Entry:
 
 
 def _stacked_entries(nodes: list[Any]) -> list[tuple[str, Entry]]:
-    """What the members of a stack have in common; -1 stands for lengths that differ."""
+    """The common entries of the members of a stack; -1 for lengths that differ."""
     if not nodes:
         return []
     keys = [key for key in nodes[0]._key_list() if all(node._has(key) for node in nodes)]

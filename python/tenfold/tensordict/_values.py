@@ -1,4 +1,4 @@
-"""Values that are no tensors, as entries of a TensorDict: one value, or one for each row."""
+"""Values that are not tensors, as entries of a TensorDict: one value, or one for each row."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int
 
 
 class _Values:
-    """What NonTensorData and NonTensorStack have in common: values, and which row has which."""
+    """The base of NonTensorData and NonTensorStack: values, and the value of each row."""
 
     __slots__ = ()
     _is_non_tensor = True
@@ -385,7 +385,7 @@ class NonTensorData(_Values):
 
 @set_module("tenfold")
 class NonTensorStack(_Values):
-    """Values that are no tensors, one for each row of a TensorDict.
+    """Values that are not tensors, one for each row of a TensorDict.
 
     ``td["key"] = ["a", "b"]`` makes one; so does stacking TensorDicts that hold values.
 
@@ -459,7 +459,7 @@ class NonTensorStack(_Values):
 
     @classmethod
     def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
-        """What was saved in a node of that batch size; deeper lists are values."""
+        """The values saved in a node of that batch size; deeper lists are values."""
         depth, level = 0, values
         while depth < len(batch_size) and isinstance(level, list):
             if len(level) != batch_size[depth]:
@@ -640,7 +640,7 @@ def restored(
 
 
 def _arrays_module() -> Any:
-    """What positions are kept in: torch, where it is there, else numpy."""
+    """The module for positions: torch, if available, else numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch
@@ -725,7 +725,7 @@ class UnbatchedTensor:
         return UnbatchedTensor(change(self.data))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
-        """The entries of the parts of a node: each has the whole tensor."""
+        """The entries of the parts of a node: each has the complete tensor."""
         return [self] * len(shapes)
 
     @property

@@ -101,7 +101,7 @@ def test_bad_rows_are_raised_skipped_or_collected(tmp_path):
     with pytest.raises(ValueError, match=r'a\.jsonl: line 2 \(row 1\), column "x": expected int64'):
         tenfold.ingest(source, tmp_path / "rows")
     assert not (tmp_path / "rows").exists()
-    with pytest.warns(UserWarning, match="2 rows left out") as raised:
+    with pytest.warns(UserWarning, match="2 rows omitted") as raised:
         ds = tenfold.ingest(source, tmp_path / "rows", on_error="skip")
     assert len(raised) == 1
     assert ds["x"].tolist() == [1, 3]

@@ -118,7 +118,7 @@ def test_bad_rows_are_left_out_of_columns_that_are_decoded_apart(tmp_path, group
     }
     pq.write_table(pa.table(made), tmp_path / "a.parquet", row_group_size=700)
     if on_error == "skip":
-        with pytest.warns(UserWarning, match="6 rows left out"):
+        with pytest.warns(UserWarning, match="6 rows omitted"):
             ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds", on_error=on_error)
     else:
         ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds", on_error=on_error)

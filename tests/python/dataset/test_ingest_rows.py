@@ -483,7 +483,7 @@ def test_a_finite_number_that_becomes_infinite_is_a_bad_row(tmp_path, dtype):
     for source in sources:
         with pytest.raises(ValueError, match=f'row 2, column "x": expected {dtype}, found'):
             tenfold.ingest(source, tmp_path / "ds", schema={"x": dtype})
-    with pytest.warns(UserWarning, match="1 row left out"):
+    with pytest.warns(UserWarning, match="1 row omitted"):
         ds = tenfold.ingest(sources[0], tmp_path / "ds", schema={"x": dtype}, on_error="skip")
     assert str(ds["x"].tolist()) == "[1.0, inf, nan]"
 

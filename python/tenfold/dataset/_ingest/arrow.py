@@ -291,7 +291,7 @@ def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[s
     An exception of who makes the batches arrives unchanged.
 
     Args:
-        streams: Of some columns each.
+        streams: Streams of some columns each.
         way: How.
         again: The same once more, if rows may be left out of several.
     """
@@ -322,7 +322,7 @@ def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[s
 
 
 def _watched(batches: Any, raised: list[BaseException]) -> Any:
-    """`batches`; an exception that its Python raises will lie in `raised`."""
+    """Iterates over `batches`; stores an exception of its Python code in `raised`."""
     pa = sys.modules.get("pyarrow")
     if pa is None or not isinstance(batches, pa.RecordBatchReader):
         return batches

@@ -189,12 +189,12 @@ def infer_schema(
 
 
 def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
-    """The data set that was written, with what is to be told of it."""
+    """The written data set with its report, after warnings about bad rows."""
     num_bad_rows = report["num_bad_rows"]
     if num_bad_rows and on_error == "skip":
         rows = "1 row" if num_bad_rows == 1 else f"{num_bad_rows} rows"
         warnings.warn(
-            f'{os.fspath(path)}: {rows} left out: on_error="collect" tells which',
+            f'{os.fspath(path)}: {rows} omitted: on_error="collect" lists them',
             stacklevel=3,
         )
     dataset = Dataset(path)
@@ -208,7 +208,7 @@ def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
 
 
 def bad_rows_of(path: str | None) -> list[dict[str, Any]]:
-    """What `bad_rows.jsonl` of a data set tells; nothing if there is none."""
+    """The content of `bad_rows.jsonl` of a data set; empty if there is none."""
     file = os.path.join(path, _BAD_ROWS) if path else ""
     if not os.path.isfile(file):
         return []

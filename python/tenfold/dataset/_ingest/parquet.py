@@ -36,11 +36,11 @@ class OpenedFile(NamedTuple):
     """A file of record batches.
 
     Attributes:
-        names: Of all its columns.
-        schema: Of the columns in the batches.
+        names: Names of all columns.
+        schema: Schema of the columns in the batches.
         num_bytes: About as many will the batches have.
         batches: From the first to the last.
-        num_rows: Of all batches, 0 if the file does not say it before they are read.
+        num_rows: Rows of all batches, 0 if the file does not record them.
     """
 
     names: list[str]
@@ -51,7 +51,7 @@ class OpenedFile(NamedTuple):
 
 
 class _Size(NamedTuple):
-    """Of a column of a file.
+    """Sizes of a column of a file.
 
     Attributes:
         stored: About how many bytes it has there, uncompressed.
@@ -65,7 +65,7 @@ class _Size(NamedTuple):
 
 
 class ParquetFooter:
-    """What a file says of its columns. That of a wide file is large, so all groups share one.
+    """The footer of a file. That of a wide file is large, so all groups share one.
 
     Raises:
         ArrowInvalid: For a file that is no Parquet file.
@@ -172,7 +172,7 @@ def _has_categories(kind: Any, is_nested: bool = False) -> bool:
 
 
 def _sizes(metadata: Any) -> dict[str, _Size]:
-    """Of each column, by the name of the field of the schema that it belongs to."""
+    """Sizes of each column, by the name of its field in the schema."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if not groups:
         return {}

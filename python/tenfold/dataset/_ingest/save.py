@@ -1,4 +1,4 @@
-"""Views of data sets as data sets of their own."""
+"""Saves views of data sets as new data sets."""
 
 from __future__ import annotations
 

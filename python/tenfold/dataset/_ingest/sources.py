@@ -48,13 +48,13 @@ def ingest_source(
             tuple of them; a TensorDict; a table,
             record batch reader or data set with ``__arrow_c_stream__`` (pyarrow, polars, pandas,
             DuckDB, Hugging Face); Parquet, Arrow, npy or npz files (a path, a glob, a list).
-        path: Of the folder. What was there is replaced if tenfold wrote it.
+        path: Target folder. An existing one is replaced if tenfold wrote it.
         schema: A `Schema`: the columns that are wanted, and their types. None: inferred.
         columns: Names of columns or records; only these.
-        format: Of files, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: they tell.
+        format: ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: by content.
         on_error: ``"raise"``, ``"skip"`` or ``"collect"`` rows that do not fit.
         batch_rows: Rows held in memory together.
-        num_threads: Of pyarrow's decoding; None: its own choice.
+        num_threads: Threads of pyarrow's decoding; None: its default.
         progress: As in `tenfold.save`.
         overwrite: False: FileExistsError if something is at `path`.
         durable: Wait until every byte is on the device.

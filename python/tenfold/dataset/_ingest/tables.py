@@ -1,4 +1,4 @@
-"""Rows and columns of Python on their way into the engine: dicts, lists, tensors, arrays, npy."""
+"""Converts Python rows and columns for the engine: dicts, lists, tensors, arrays, npy."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def run_mapping(source: Mapping[Any, Any], way: Way) -> dict[str, Any]:
 
 
 def run_columns(columns: dict[str, Any], num_rows: int | None, way: Way) -> dict[str, Any]:
-    """Columns of equal length; `num_rows` where the source says it itself."""
+    """Columns of equal length; `num_rows` if the source records it."""
     flat: dict[tuple[str, ...], Any] = {}
     _flatten(columns, (), flat)
     _take_validity(flat, way)
@@ -252,7 +252,7 @@ class _Rows:
 
 
 def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
-    """Its entries and its rows; what is no tensor is the same in every row, or a stack of rows."""
+    """Its entries and its rows; other values are the same in every row, or a stack of rows."""
     batch_size = tuple(source.batch_size)
     if not batch_size:
         raise ValueError(

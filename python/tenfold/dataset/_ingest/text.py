@@ -1,4 +1,4 @@
-"""Rows of JSON lines and CSV files, straight from the text."""
+"""Rows of JSON lines and CSV files, without ingest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
 
     Args:
         source: Anything.
-        format: Of all files, one of `TEXT_FORMATS`, whatever their names; None: their names tell.
+        format: Format of all files, one of `TEXT_FORMATS`; None: by their names.
     """
     files = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(files, (list, tuple)) or not files:
@@ -73,7 +73,7 @@ class TextStream:
     """The rows of text files, numbered through all of them.
 
     Attributes:
-        num_records: Of all files, once a pass has come to their end; until then None.
+        num_records: Records of all files, once a pass has reached the end; until then None.
         bad_rows: With ``on_error="collect"``: what was wrong with which record.
     """
 
@@ -94,7 +94,7 @@ class TextStream:
         self.bad_rows: list[dict[str, Any]] = []
 
     def state(self) -> dict[str, Any]:
-        """What another process makes the same of."""
+        """The arguments from which another process creates the same object."""
         return dict(self.__dict__)
 
     @classmethod
@@ -109,7 +109,7 @@ class TextStream:
     ) -> Iterator[tuple[int, Any]]:
         """The records of those rising numbers, as ``(place, row)``.
 
-        The place counts the numbers that were asked for, from 1: bad rows take one, too.
+        The place counts the numbers that were requested, from 1: bad rows take one, too.
         """
         order = permutation(len(self._files), seed, epoch) if shuffle else range(len(self._files))
         files = [self._files[i] for i in order]

@@ -109,7 +109,7 @@ def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
 
 
 def row_of(value: Any) -> object:
-    """The dict that a mapping or a TensorDict is; `value` itself if it is none."""
+    """Converts a mapping or a TensorDict to a dict; other values are returned unchanged."""
     if isinstance(value, Mapping):
         return dict(value)
     if is_tensordict(value):
@@ -130,7 +130,7 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
         row: As it came; it is kept.
         names: The columns of the schema, a set of dotted names; None: there is no schema. Then only
             bool tensors and arrays count, as a bool of Python's may be data.
-        prefix: Of the names in `row`.
+        prefix: Prefix of the names in `row`.
 
     Returns:
         dict: without the keys that were looked at; `row` itself if there is none.
@@ -151,7 +151,7 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
 
 
 def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim: int) -> bool:
-    """True if a value tells where the column beside it has values; arguments as `with_nulls`."""
+    """True if a value is the validity of another column; arguments as for `with_nulls`."""
     base = key.removesuffix(".valid")
     if base == key or base not in known or (names is not None and f"{prefix}{key}" in names):
         return False

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Way(NamedTuple):
-    """How a source reaches the engine, and what the engine is told besides."""
+    """How a source is passed to the engine, with the options."""
 
     path: str | None
     where: str

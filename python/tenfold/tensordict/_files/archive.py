@@ -88,7 +88,7 @@ def pack_memmap(
         archive_path: The archive, outside the folder; what is there is replaced in one step.
         compression: None or ``"stored"``: tensors are mapped in place when they are loaded.
             ``"deflate"`` (or zipfile's constant): they are deflated where that makes them smaller,
-            and inflated when they are asked for.
+            and inflated on access.
         compresslevel: 1 (fastest) to 12; None: 6.
         progress: As for `tenfold.save`.
 
@@ -165,7 +165,7 @@ def open_archive(path: str, mode: str) -> tuple[Any, Opened]:
 
 
 def is_wanted(prefix: Any, archive: bool | None, compression: str | None) -> bool:
-    """What `archive=` and the suffix of `prefix` say; checks what does not go together."""
+    """Whether to write an archive, by `archive=` and the suffix; checks the combination."""
     wanted = archive
     if wanted is None:
         wanted = prefix is not None and os.fsdecode(prefix).endswith(SUFFIX)

@@ -99,7 +99,7 @@ JaggedPlace = namedtuple("JaggedPlace", "values lengths offsets ragged_idx")
 
 
 class Block:
-    """What a consolidated tree knows of its block.
+    """The block of a consolidated tree.
 
     Attributes:
         storage: uint8 of one dimension, all tensors end to end.
@@ -187,7 +187,7 @@ def must_pin(
 
 
 def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
-    """What `consolidate` does with a tree that is consolidated: nothing, but for its own file."""
+    """`consolidate` of a consolidated tree: nothing, except for its own file."""
     state = getattr(tree, "_consolidated", None)
     if filename is not None:
         path = os.path.realpath(os.fsdecode(filename))
@@ -217,7 +217,7 @@ def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
 
 
 def _write_again(tree: Any, path: str) -> None:
-    """Replaces the tree's own file, whole, and maps the new one: its document is another one."""
+    """Replaces the tree's own file and maps the new one, which has another document."""
     torch = need_torch("consolidate")
     _core.consolidate(_core.tree(tree, path), path, 0, bool(tree._locked))
     _, places, size = planned(tree)
@@ -284,7 +284,7 @@ def check(tree: Any, path: tuple[str, ...]) -> None:
 
 
 def view_of(torch: Any, storage: Any, place: Any) -> Any:
-    """The tensor that lies at a place of a block."""
+    """The tensor at an offset of a block."""
     if isinstance(place, JaggedPlace):
         parts = [
             None if part is None else view_of(torch, storage, part)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tenfold._interop.frameworks import Name
 
-#: Tensors beyond these are mapped when they are asked for: a process may have some 65,000 maps.
+#: Tensors beyond these are mapped on access: a process may have some 65,000 maps.
 MAX_MAPPED_AT_ONCE = 4096
 
 #: What ``_locked`` is for a tree that `memmap*` made: locked, and `is_memmap` until it is unlocked.
@@ -124,7 +124,7 @@ def prefix_of(tree: Any) -> str | None:
 
 
 def open_folder(path: str, mode: str) -> Any:
-    """The tree in a folder, its tensors mapped when they are asked for."""
+    """The tree in a folder, its tensors mapped on access."""
     return node_from(_core.open_memmap(path, mode), MemmapFolder(path, mode), ())
 
 
@@ -144,7 +144,7 @@ def adopt(
 
     Nodes below that Python has stay themselves, too. With `kept` (id of a node -> key -> tensor) it
     is the node that was just written: the tensors in `kept` stay, and so do values that are no
-    tensors. The rest is read from the folder when it is asked for.
+    tensors. The rest is read from the folder on access.
     """
     node = node_of(tree)
     stay = {} if kept is None else kept.get(id(node), {})

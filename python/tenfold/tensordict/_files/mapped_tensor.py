@@ -168,7 +168,7 @@ class MemoryMappedTensor(torch.Tensor):
     MemoryMappedTensors over the same bytes; all other operations give plain tensors, at no extra
     cost.
 
-    What is pickled is the file's path, so that sending one to another process sends no data. One
+    It pickles as the file's path, so that no data is sent to another process. One
     without a file name can be sent by `multiprocessing` only.
 
     Make one by `from_tensor`, `from_filename`, `empty`, `zeros`, `ones`, `full` or their ``_like``
@@ -176,8 +176,8 @@ class MemoryMappedTensor(torch.Tensor):
 
     Args:
         source: A tensor, a storage, or the name of a file (with `dtype` and `shape`).
-        dtype: Of the elements in the file.
-        shape: Of the tensor in the file.
+        dtype: Element type in the file.
+        shape: Shape of the tensor in the file.
         index: Applied to the result.
         device: None or the CPU.
         filename: A file that a tensor is copied to.
@@ -340,8 +340,8 @@ class MemoryMappedTensor(torch.Tensor):
 
         Args:
             filename: An existing file; a longer one than needed is fine.
-            dtype: Of its elements.
-            shape: Of the tensor; for a nested one an int64 tensor ``[n, k]`` of sizes.
+            dtype: Element type.
+            shape: Shape of the tensor; for a nested one an int64 tensor ``[n, k]`` of sizes.
             index: Applied to the result.
             mode: ``"r"``: writes stay in memory. ``"r+"``: they reach the file. None: they do if
                 the file may be written.
@@ -381,7 +381,7 @@ class MemoryMappedTensor(torch.Tensor):
 
         Args:
             storage: Best one that torch mapped from a file: it then knows its name.
-            shape: Of the tensor; None: one dimension.
+            shape: Shape of the tensor; None: one dimension.
             dtype: None: that of a typed storage, int64 of an untyped one.
             device: None or the CPU.
             index: Applied to the result.

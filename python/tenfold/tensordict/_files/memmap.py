@@ -112,7 +112,7 @@ def _note_share_non_tensor(share_non_tensor: bool) -> None:
     if share_non_tensor and not _noted_share_non_tensor:
         _noted_share_non_tensor = True
         warnings.warn(
-            "share_non_tensor is ignored: values that are no tensors are in the files, and other "
+            "share_non_tensor is ignored: values that are not tensors are in the files, and other "
             "processes see changes of them after memmap_refresh_()",
             stacklevel=4,
         )
@@ -218,7 +218,7 @@ def _flush_own(node: Any) -> None:
 def engine_mode(path: str, mode: str | None) -> str:
     """The engine's mode for `load_memmap`'s, whose None writes through where that is allowed.
 
-    That is a folder: an archive is opened for reading unless ``"r+"`` is asked for.
+    That is a folder: an archive is opened for reading unless ``"r+"`` is requested.
     """
     if mode not in (None, "r", "c", "r+"):
         raise ValueError(f"mode: expected None, 'r', 'c' or 'r+', found {mode!r}")
@@ -231,7 +231,7 @@ def engine_mode(path: str, mode: str | None) -> str:
 
 
 def open_saved(prefix: Any, mode: str | None, subpath: Any = None) -> Any:
-    """The tree, or the part of it under `subpath`, its tensors mapped when they are asked for."""
+    """The tree, or the part of it under `subpath`, its tensors mapped on access."""
     path = os.path.abspath(os.fsdecode(prefix))
     wanted = engine_mode(path, mode)
     native, opened = _opened(path, wanted)

@@ -105,7 +105,7 @@ class _Survey:
 
 
 def _let_go_if_renamed(node: Any) -> None:
-    """A node whose batch size, names or device were set is no longer what the engine has."""
+    """Detaches a node from the engine's if its batch size, names or device differ."""
     disk = node._disk
     if disk is None or disk.changed or tuple(node._info()) == disk.node.info():
         return
@@ -314,7 +314,7 @@ def replace_tensors(tree: Any, change: Callable[[Any], Any]) -> None:
 
 
 def _copied(tree: Any) -> Any:
-    """The same tree in nodes of its own, over the same tensors."""
+    """Copies the nodes of a tree, with the same tensors."""
     return tree.clone(recurse=False)
 
 

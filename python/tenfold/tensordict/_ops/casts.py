@@ -179,7 +179,7 @@ def _parsed_to(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 
 
 def new(td: Like, method: str, size: tuple[Any, ...], options: dict[str, Any]) -> Like:
-    """`method(tensor, size + what lies beyond the batch)` for every tensor."""
+    """Calls `method(tensor, size + dimensions beyond the batch)` for every tensor."""
     if len(size) == 1 and not isinstance(size[0], int):
         size = tuple(size[0])
     device = options.pop("device", NOTHING)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class ShapesDiffer(RuntimeError):  # noqa: N818 - it decides between two ways, users see its base
-    """What was to be stacked densely differs in keys or shapes."""
+    """The members of a dense stack differ in keys or shapes."""
 
 
 @set_module("tenfold")
@@ -309,7 +309,7 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
     Args:
         tensordict: A TensorDict.
         pad_size: Rows in front and behind, of the first batch dimension, then of the second, ...
-        value: What the new rows hold.
+        value: Value of the new rows.
 
     Raises:
         RuntimeError: If there are not two numbers for each dimension, or too many.
@@ -360,7 +360,7 @@ def pad_sequence(
     Args:
         list_of_tensordicts: With the same keys.
         pad_dim: The dimension that is padded at its end to the greatest length.
-        padding_value: What it is padded with.
+        padding_value: Value of the padding.
         out: A TensorDict that the result is written into.
         return_mask: Add a node ``masks``, or of that name, of what is not padding.
 

@@ -273,7 +273,7 @@ def depth(td: Any) -> int:
 
 @set_module("tenfold")
 class KeyThroughLeafError(KeyNotFoundError, ValueError):
-    """A path of keys goes on below a tensor."""
+    """A path of keys continues below a tensor."""
 
 
 def is_tensor_class(cls: type) -> bool:

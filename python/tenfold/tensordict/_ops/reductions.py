@@ -48,7 +48,7 @@ def _without(td: Any, at: tuple[int, ...], keep: bool) -> tuple[Any, Any]:
 
 
 def _per_row(td: Like, op: Callable[..., Any], keep: bool) -> Like:
-    """Reduces what lies beyond the batch dimensions, nodes by their own."""
+    """Reduces the dimensions beyond the batch dimensions of each node."""
 
     def change(value: Any, ndim: int) -> Any:
         if value.ndim == ndim:

@@ -64,7 +64,7 @@ def value_of(node: Any, name: str) -> Any:
 
 
 def remove(obj: Any, name: str) -> None:
-    """Makes a field None: there is no entry for it then."""
+    """Sets a field to None, which removes its entry."""
     node = obj._tensordict
     check_unlocked(node)
     if node._has(name):
@@ -104,7 +104,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def own_annotations(cls: type) -> dict[str, Any]:
-    """What the body of a class annotates, by name."""
+    """The annotations in the body of a class, by name."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
@@ -177,7 +177,7 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def scalar_types(hint: Any) -> tuple[type, ...]:
-    """What values an annotation of int, float and bool alone allows; else none."""
+    """The types that an annotation of int, float and bool only allows; otherwise none."""
     found: set[type] = set()
     for one in alternatives(hint):
         if one not in (bool, int, float):
@@ -230,7 +230,7 @@ def set_field(
 
 
 def _entry(cls: Any, name: str, value: Any, node: Any, inplace: bool) -> Any:
-    """What `node.set` is to be given for the value of a field."""
+    """Converts the value of a field for `node.set`."""
     if cls._tensor_only:
         return value
     if cls._autocast:
@@ -261,7 +261,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
-    """A value as its annotation wants it, and whether it is no tensor."""
+    """Converts a value to its annotation; also returns whether it is not a tensor."""
     target = hint_of(cls, name)
     inner = class_of(target) if isinstance(target, type) else None
     if isinstance(value, dict) and inner is not None:
@@ -365,7 +365,7 @@ def init_vars(cls: Any) -> dict[str, Any]:
 
 
 def post_init_arguments(cls: Any) -> list[Any]:
-    """What ``__post_init__`` is given when an object is not made by its constructor."""
+    """The arguments of ``__post_init__`` for an object not created by its constructor."""
     return [value for value in init_vars(cls).values() if value is not dataclasses.MISSING]
 
 

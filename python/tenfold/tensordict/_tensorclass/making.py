@@ -73,7 +73,7 @@ _OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
 
 
 def delivered(obj: Any, result: Any) -> Any:
-    """What a method of the TensorDict of `obj` gave, as a method of `obj` gives it."""
+    """Converts the result of a method of the TensorDict of `obj` to that of a method of `obj`."""
     if result is obj._tensordict:
         return obj
     if isinstance(result, TensorDictBase):
@@ -183,7 +183,7 @@ class MakingMethods:
         if unknown:
             raise ValueError(
                 f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
-                f"{sorted(unknown)} too, which are no fields"
+                f"{sorted(unknown)} too, which are not fields"
             )
         made = cls._over(node)
         if hasattr(cls, "__post_init__") and not (rebuild and cls._skip_post_init_on_rebuild):
@@ -423,7 +423,7 @@ class StateMethods:
         return self
 
     def _simplified(self: Any) -> tuple[Any, ...]:
-        """What `objects.simplify` answers for it: a node with the name of its class."""
+        """The result of `objects.simplify`: a node with the name of its class."""
         cls = type(self)
         node = self._tensordict
         disk: Any = node._disk
@@ -455,7 +455,7 @@ class FileMethods:
 
     @classmethod
     def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
-        """What is saved in a folder: an object of this class, if it is one of a class of its name.
+        """Loads a folder as an object of this class, if it was saved by a class of this name.
 
         That class may have been in another module, or in the program that was run. What else is
         saved in the folder comes as what it is.

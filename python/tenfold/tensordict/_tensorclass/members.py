@@ -1,4 +1,4 @@
-"""What a tensorclass does otherwise than its TensorDict: fields, rows, updates, its text."""
+"""Methods of a tensorclass that differ from its TensorDict: fields, rows, updates, repr."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FieldMethods:
 
         Args:
             key: A str or a tuple of str.
-            default: What there is no such field or entry gives.
+            default: Value used if there is no such field or entry.
             **how: As for `LazyStackedTensorDict.get`.
 
         Example:
@@ -70,7 +70,7 @@ class FieldMethods:
             key: A str or a tuple of str.
             value: The value; None deletes the entry.
             inplace: Write into the tensor that is there.
-            non_blocking: Of copies between devices.
+            non_blocking: For copies between devices.
 
         Raises:
             AttributeError: If there is no such field.
@@ -100,7 +100,7 @@ class FieldMethods:
         return self
 
     def non_tensor_items(self: Any, include_nested: bool = False) -> Any:
-        """Pairs of key and value of the fields that are no tensors, those that are None first."""
+        """Pairs of key and value of the fields that are not tensors, those that are None first."""
         absent = [(name, None) for name in missing(self)]
         return (*absent, *self._tensordict.non_tensor_items(include_nested))
 
@@ -178,7 +178,7 @@ class RowMethods:
 
 
 def _rows(obj: Any, value: Any) -> Any:
-    """What is written into rows of the TensorDict of `obj` for `value`.
+    """Converts `value` for writing into rows of the TensorDict of `obj`.
 
     Raises ValueError if that is no tree, number or tensor, or another class with other fields.
     """
@@ -226,7 +226,7 @@ class TextMethods:
         return f"<pre>{escape(repr(self))}</pre>"
 
     def _shown(self: Any) -> list[tuple[str, Any]]:
-        """The entries of its text: those that are None last."""
+        """The entries of the repr, with None last."""
         declared = type(self).__dataclass_fields__.items()
         hidden = {name for name, field in declared if not field.repr}
         there = [entry for entry in _repr._entries(self._tensordict) if entry[0] not in hidden]
@@ -259,7 +259,7 @@ class ComparisonMethods:
 
 
 def _operand(obj: Any, other: Any) -> Any:
-    """What the TensorDict of `obj` is compared with; NOTHING for what is no tree or tensor."""
+    """Converts the operand of a comparison; NOTHING for other types than trees and tensors."""
     if class_kind(type(other)) == TENSORCLASS:
         return other._tensordict
     node = node_of(other)
@@ -399,7 +399,7 @@ def _check_keys(cls: Any, keys: Any) -> None:
     if unknown:
         raise ValueError(
             f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
-            f"{sorted(unknown)} too, which are no fields"
+            f"{sorted(unknown)} too, which are not fields"
         )
 
 
