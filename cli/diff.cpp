@@ -30,12 +30,6 @@ struct DiffArguments {
   bool json = false;
 };
 
-Value list_of(const std::vector<std::string>& names) {
-  Value::List list;
-  for (const std::string& name : names) list.items.emplace_back(name);
-  return {std::move(list)};
-}
-
 void print_json(const DiffReport& report, Output& out) {
   Value::List changed;
   for (const Change& change : report.changed) {
@@ -46,8 +40,8 @@ void print_json(const DiffReport& report, Output& out) {
                                     {"cosine", change.cosine}}));
   }
   out.document(object({{"same", report.same()},
-                       {"added", list_of(report.added)},
-                       {"removed", list_of(report.removed)},
+                       {"added", json_list(report.added)},
+                       {"removed", json_list(report.removed)},
                        {"changed", std::move(changed)}}));
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "text.hpp"
 
@@ -122,6 +123,12 @@ Value json_number(std::uint64_t number) {
   constexpr auto kGreatest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (number <= kGreatest) return {static_cast<std::int64_t>(number)};
   return {Value::BigInt{std::to_string(number)}};
+}
+
+Value json_list(const std::vector<std::string>& strings) {
+  Value::List list;
+  for (const std::string& string : strings) list.items.emplace_back(string);
+  return {std::move(list)};
 }
 
 }  // namespace tenfold::cli

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <tenfold/value.hpp>
 
@@ -17,5 +18,7 @@ std::string json_float(std::string text);
 
 /// Any unsigned number as a JSON integer.
 Value json_number(std::uint64_t number);
+
+Value json_list(const std::vector<std::string>& strings);
 
 }  // namespace tenfold::cli

@@ -18,12 +18,6 @@ struct VerifyArguments {
   bool json = false;
 };
 
-Value list_of(const std::vector<std::string>& texts) {
-  Value::List list;
-  for (const std::string& text : texts) list.items.emplace_back(text);
-  return {std::move(list)};
-}
-
 /// Keys in one line, the first few.
 std::string first_of(const std::vector<std::string>& keys) {
   constexpr std::size_t kMost = 10;
@@ -46,7 +40,7 @@ void print_json(const VerifyReport& report, Output& out) {
                        {"leaves", json_number(report.num_leaves)},
                        {"bytes", json_number(report.num_bytes)},
                        {"checksums", json_number(report.num_checksums)},
-                       {"unchecked", list_of(report.unchecked)}}));
+                       {"unchecked", json_list(report.unchecked)}}));
 }
 
 void print_text(const VerifyReport& report, Output& out) {

@@ -22,7 +22,7 @@ struct ShardBox {
 };
 
 struct ShardedWriteOptions {
-  bool durable = true;    ///< on the device when publish() returns
+  bool durable = true;    ///< publish() returns after fsync
   bool checksums = true;  ///< write them beside the data, one for each box of at most 16 MiB
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// safetensors: bytes of the header that are kept for JSON values that are not known yet. If they
@@ -30,8 +30,8 @@ struct ShardedWriteOptions {
   std::uint64_t value_bytes = 0;
 };
 
-/// One tree that several processes write together, as one `.safetensors` file or one folder:
-/// whoever reads it cannot tell how many there were.
+/// One tree that several processes write together, as one `.safetensors` file or one folder. The
+/// result does not depend on the number of processes.
 ///
 /// This is the coordinator's part. It lays the tree out beside `path`, with the space of all bytes
 /// taken, and hands a ticket to each rank, whose ShardWriter writes that rank's boxes and gives a

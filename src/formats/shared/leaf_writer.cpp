@@ -22,13 +22,13 @@
 namespace tenfold::detail::formats {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
+constexpr std::uint64_t kLeafBlockBytes = base::kChecksumBlockBytes;
 /// Hashed, then written: the second pass finds the piece in the cache. Writes of this size, at
 /// multiples of it, let the page cache take its largest folios: 512 MiB in 92 ms where pieces of
 /// 256 KiB took 487.
-constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
+constexpr std::size_t kWritePieceBytes = std::size_t{2} << 20;
 /// Smaller pieces are written together with their neighbours.
-constexpr std::size_t kDirectBytes = kPieceBytes / 4;
+constexpr std::size_t kDirectBytes = kWritePieceBytes / 4;
 /// Smaller ones still are first copied together: a part of a write costs as much as that.
 constexpr std::size_t kCopiedBytes = std::size_t{2} << 10;
 /// What verify reads at once: larger pieces fall out of the cache before they are hashed.
@@ -89,7 +89,8 @@ class Gatherer {
   void put(os::File& file, std::uint64_t offset_bytes, std::span<const std::byte> piece,
            bool lasting) {
     const bool follows = file_ == &file && offset_bytes == offset_ + size_;
-    const bool fits = size_ + piece.size() <= kPieceBytes && parts_.size() < os::File::kMaxParts;
+    const bool fits =
+        size_ + piece.size() <= kWritePieceBytes && parts_.size() < os::File::kMaxParts;
     if (!follows || !fits) flush();
     if (piece.size() >= kDirectBytes) {
       flush();
@@ -103,7 +104,7 @@ class Gatherer {
     add(lasting && piece.size() >= kCopiedBytes ? piece : copied(piece));
     size_ += piece.size();
     // Full up to where the next large piece begins.
-    if ((offset_ + size_) % kPieceBytes == 0) flush();
+    if ((offset_ + size_) % kWritePieceBytes == 0) flush();
   }
 
   void flush() {
@@ -128,7 +129,7 @@ class Gatherer {
     }
   }
 
-  Scratch memory_{kPieceBytes};
+  Scratch memory_{kWritePieceBytes};
   std::size_t copied_ = 0;
   os::File* file_ = nullptr;
   std::uint64_t offset_ = 0;
@@ -139,7 +140,7 @@ class Gatherer {
 /// What one thread needs of memory: for bytes that do not lie in memory as they are written, and
 /// for small neighbours.
 struct Workspace {
-  Scratch scratch{kPieceBytes};
+  Scratch scratch{kWritePieceBytes};
   Gatherer gatherer;
 };
 
@@ -169,7 +170,7 @@ bool lies_as_written(const Leaf& leaf) {
 }
 
 std::uint64_t& checksum_of(LeafWrite& write, const Run& run) {
-  return write.block_checksums[static_cast<std::size_t>(run.begin / kBlockBytes)];
+  return write.block_checksums[static_cast<std::size_t>(run.begin / kLeafBlockBytes)];
 }
 
 /// The checksum of bytes that arrive in pieces; of one piece, if it is whole, faster.
@@ -239,7 +240,7 @@ void write_run(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& 
   while (position < run.end) {
     // Up to the next multiple of a piece in the file, in whole elements.
     const std::uint64_t in_file = write.file_offset_bytes + position;
-    std::uint64_t count = kPieceBytes - in_file % kPieceBytes;
+    std::uint64_t count = kWritePieceBytes - in_file % kWritePieceBytes;
     count = std::max(count - count % item_bytes, item_bytes);
     const std::uint64_t begin = write.leaf_offset_bytes + position;
     const std::uint64_t end = write.leaf_offset_bytes + std::min(position + count, run.end);
@@ -306,10 +307,10 @@ std::vector<Run> runs_of(std::vector<LeafWrite>& writes, bool checksums) {
   for (std::size_t i = 0; i < writes.size(); ++i) {
     const std::uint64_t size = writes[i].size_bytes;
     if (size == 0 && writes[i].head) runs.push_back({i, 0, 0});
-    for (std::uint64_t begin = 0; begin < size; begin += kBlockBytes) {
-      runs.push_back({i, begin, std::min(begin + kBlockBytes, size)});
+    for (std::uint64_t begin = 0; begin < size; begin += kLeafBlockBytes) {
+      runs.push_back({i, begin, std::min(begin + kLeafBlockBytes, size)});
     }
-    const std::uint64_t num_blocks = size / kBlockBytes + (size % kBlockBytes != 0 ? 1 : 0);
+    const std::uint64_t num_blocks = size / kLeafBlockBytes + (size % kLeafBlockBytes != 0 ? 1 : 0);
     writes[i].block_checksums.assign(checksums ? static_cast<std::size_t>(num_blocks) : 0, 0);
   }
   return runs;
@@ -410,7 +411,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
       }
       // An item may be one file of any size: Ctrl-C must not wait for its end.
       if (std::this_thread::get_id() == caller) progress.poll();
-      if (will_sync && size_of(i) == kBlockBytes) of.file->start_writeback();
+      if (will_sync && size_of(i) == kLeafBlockBytes) of.file->start_writeback();
     }
     space->gatherer.flush();
     workspaces.give_back(std::move(space));

@@ -15,8 +15,8 @@ namespace {
 using codecs::ZipEntry;
 using Entries = std::span<const ZipEntry* const>;
 
-constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::uint64_t kZipBlockBytes = base::kChecksumBlockBytes;
+constexpr std::size_t kZipPieceBytes = std::size_t{1} << 20;
 
 /// A run of a stored entry, or all of a deflated one.
 struct Block {
@@ -32,7 +32,7 @@ std::vector<Block> blocks_of(Entries entries) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::uint64_t size_bytes = entries[i]->stored_bytes;
     const bool whole = entries[i]->method == codecs::ZipMethod::deflated || size_bytes == 0;
-    const std::uint64_t step = whole ? std::max<std::uint64_t>(size_bytes, 1) : kBlockBytes;
+    const std::uint64_t step = whole ? std::max<std::uint64_t>(size_bytes, 1) : kZipBlockBytes;
     std::uint64_t begin = 0;
     do {
       blocks.push_back({i, begin, std::min(step, size_bytes - begin)});
@@ -47,7 +47,7 @@ using Read = std::function<void(std::uint64_t offset_bytes, std::span<std::byte>
 /// `crc` with the bytes [begin, end) of a file after it.
 std::uint32_t crc32_of(const Read& read, std::uint64_t begin, std::uint64_t end, std::uint32_t crc,
                        std::vector<std::byte>& scratch) {
-  if (begin < end && scratch.empty()) scratch.resize(kPieceBytes);
+  if (begin < end && scratch.empty()) scratch.resize(kZipPieceBytes);
   while (begin < end) {
     const auto count =
         static_cast<std::size_t>(std::min<std::uint64_t>(scratch.size(), end - begin));
