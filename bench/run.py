@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import batches
 import calls
+import checkpoints
 import dictionaries
 import dictionary_larger_than_memory
 import growing
@@ -88,6 +89,7 @@ def main() -> None:
         ingest_sources,
         sparse_matrices,
         libtorch,
+        checkpoints,
     )
     every = {work.__name__: work for module in modules for work in module.ALL}
     parser = argparse.ArgumentParser(
@@ -98,6 +100,12 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="where to write (default: a temporary folder on this disk)"
     )
+    parser.add_argument(
+        "--width",
+        type=int,
+        default=checkpoints.WIDTH,
+        help="of the GPT-2 whose checkpoints are measured (default: %(default)s, 1.5 GB)",
+    )
     parser.add_argument("--write", action="store_true", help="update docs/performance.md")
     parser.add_argument(
         "--results", type=Path, help="the measurements as JSON (default: build/bench/results.json)"
@@ -106,6 +114,7 @@ def main() -> None:
     unknown = [name for name in options.names if name not in every]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}")
+    checkpoints.WIDTH = options.width
     base = options.folder or ROOT / "build" / "bench"
     base.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
