@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import batches
 import calls
+import checkpoints
 import dictionaries
 import dictionary_larger_than_memory
 import growing
@@ -41,7 +42,7 @@ import tenfold
 
 # The modules whose tables are on a page of docs/performance/.
 TOPICS = {
-    "saving": (saving, snapshots),
+    "saving": (saving, snapshots, checkpoints),
     "loading": (reading, torch_files, libtorch),
     "batches": (batches, larger_than_memory),
     "tensordict": (calls,),
@@ -107,12 +108,19 @@ def main() -> None:
     )
     parser.add_argument("--write", action="store_true", help="update docs/performance/")
     parser.add_argument(
+        "--width",
+        type=int,
+        default=checkpoints.WIDTH,
+        help="of the GPT-2 whose checkpoints are measured (default: %(default)s, 1.5 GB)",
+    )
+    parser.add_argument(
         "--results", type=Path, help="the measurements as JSON (default: build/bench/results.json)"
     )
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in every]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}")
+    checkpoints.WIDTH = options.width
     base = options.folder or ROOT / "build" / "bench"
     base.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)

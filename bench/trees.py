@@ -15,33 +15,33 @@ def many(count: int = 2000, size_bytes: int = 16 << 10) -> dict[str, torch.Tenso
     return {f"layer{i:05}.weight": torch.rand(size_bytes // 4) for i in range(count)}
 
 
-def gpt2_parameters() -> dict[str, torch.Tensor]:
-    """The 148 parameters of GPT-2 small, 124 million numbers."""
-    shapes: dict[str, tuple[int, ...]] = {"wte": (50257, 768), "wpe": (1024, 768)}
+def gpt2_parameters(width: int = 768) -> dict[str, torch.Tensor]:
+    """The 148 parameters of GPT-2 small, 124 million numbers; fewer of another width."""
+    shapes: dict[str, tuple[int, ...]] = {"wte": (50257, width), "wpe": (1024, width)}
     for i in range(12):
         for key, shape in {
-            "ln_1.weight": (768,),
-            "ln_1.bias": (768,),
-            "attn.c_attn.weight": (768, 2304),
-            "attn.c_attn.bias": (2304,),
-            "attn.c_proj.weight": (768, 768),
-            "attn.c_proj.bias": (768,),
-            "ln_2.weight": (768,),
-            "ln_2.bias": (768,),
-            "mlp.c_fc.weight": (768, 3072),
-            "mlp.c_fc.bias": (3072,),
-            "mlp.c_proj.weight": (3072, 768),
-            "mlp.c_proj.bias": (768,),
+            "ln_1.weight": (width,),
+            "ln_1.bias": (width,),
+            "attn.c_attn.weight": (width, 3 * width),
+            "attn.c_attn.bias": (3 * width,),
+            "attn.c_proj.weight": (width, width),
+            "attn.c_proj.bias": (width,),
+            "ln_2.weight": (width,),
+            "ln_2.bias": (width,),
+            "mlp.c_fc.weight": (width, 4 * width),
+            "mlp.c_fc.bias": (4 * width,),
+            "mlp.c_proj.weight": (4 * width, width),
+            "mlp.c_proj.bias": (width,),
         }.items():
             shapes[f"h.{i}.{key}"] = shape
-    shapes["ln_f.weight"] = shapes["ln_f.bias"] = (768,)
+    shapes["ln_f.weight"] = shapes["ln_f.bias"] = (width,)
     return {name: torch.rand(shape) for name, shape in shapes.items()}
 
 
-def gpt2_with_adam() -> dict[str, torch.Tensor]:
-    """GPT-2 small with the state of Adam: 592 tensors, 1.5 GB."""
+def gpt2_with_adam(width: int = 768) -> dict[str, torch.Tensor]:
+    """GPT-2 small with the state of Adam: 592 tensors, 1.5 GB; less of another width."""
     tree = {}
-    for name, tensor in gpt2_parameters().items():
+    for name, tensor in gpt2_parameters(width).items():
         tree[f"model.{name}"] = tensor
         tree[f"optimizer.{name}.step"] = torch.tensor(1000.0)
         tree[f"optimizer.{name}.exp_avg"] = torch.rand_like(tensor)

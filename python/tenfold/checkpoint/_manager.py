@@ -257,7 +257,8 @@ class CheckpointManager:
         if not self._ranks.is_alone:
             self._comparison.check(messages, str(self.directory), self._ranks.rank == 0)
             request.num_bytes_of_ranks = sum(message["own_bytes"] for message in messages)
-        handle = SaveHandle(request.step, self._path_of(request.step))
+        # From here on nothing may fail on one rank alone, but within a call that all of them make.
+        handle = SaveHandle(request.step, request.path)
         if request.live is not None:
             self._save_overlapped(handle, request, request.live)
             return handle
@@ -624,7 +625,8 @@ class CheckpointManager:
         more = more_of(extra)
         states = states_of(app_state)
         refuse_sharded(states)
-        where = str(self._path_of(number))
+        path = self._path_of(number)
+        where = str(path)
         message: dict[str, Any] = {}
         own: dict[str, Any] = {}
         if not self._ranks.is_alone:
@@ -645,7 +647,9 @@ class CheckpointManager:
         )
         message["own_bytes"] = self._native.planned_bytes(trees[1]) if own else 0
         constant = constant_names(app_state)
-        return SaveRequest(number, values, more, force, constant, trees, live, bool(own), message)
+        return SaveRequest(
+            number, path, values, more, force, constant, trees, live, bool(own), message
+        )
 
     def _begin_restore(
         self,
@@ -713,12 +717,13 @@ class CheckpointManager:
         if any(problems):
             return None, problems
 
-        def go_on() -> None:
+        def go_on() -> str:
+            document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
             discards = plan.discard_later and ranks.rank == 0
             self._native.continue_from(found, plan.place, discards)
+            return document
 
-        ranks.run("restore: continue", go_on)
-        document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")
+        document, _ = ranks.run("restore: continue", go_on)
         result = RestoreResult(
             found.step,
             Path(found.path),

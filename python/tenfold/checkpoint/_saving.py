@@ -23,6 +23,7 @@ class SaveRequest:
 
     Attributes:
         step: Its number.
+        path: The folder that it will have.
         metrics: By name.
         more: The engine's node with what else the document gets.
         force: No warning if the step exists.
@@ -35,6 +36,7 @@ class SaveRequest:
     """
 
     step: int
+    path: Path
     metrics: dict[str, float]
     more: Any
     force: bool

@@ -13,6 +13,7 @@
 
 #include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/keys.hpp"
+#include "formats/folder/links.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "os/fs/file.hpp"
@@ -70,6 +71,7 @@ void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {
 }
 
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
+  refuse_shared_files(folder);
   announce_writes_in_place(folder);
   drop_lines(folder, path, "");
   // A node below the root of what was saved: the root's file vouches for it, too.

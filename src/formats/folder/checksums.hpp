@@ -36,7 +36,8 @@ class ChecksumsEdit {
 
 /// Removes the lines of all tensors of the folder at `path` from its `%checksums`, and from those
 /// of the saved trees it is a node of: their files are about to be written through. Each file is
-/// replaced in one step, durably.
+/// replaced in one step, durably. Throws Error(io) (EACCES), with all files as they were, if a file
+/// is one of another tree, too.
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

@@ -60,7 +60,6 @@ std::shared_ptr<FolderHandle> FolderHandle::root(os::Directory directory, const 
   handle->pool_->locks = std::move(locks);
   handle->display_ = directory.display();
   handle->info_ = directory.info();
-  handle->pool_->links = std::make_unique<LinkGuard>(directory);
   handle->pool_->root = std::make_shared<const os::Directory>(std::move(directory));
   handle->pool_->root_info = handle->info_;
   std::error_code none;
@@ -105,7 +104,6 @@ std::unique_ptr<StoredFile> FolderHandle::try_open(const std::string& name, bool
     os::File file = os::File::try_open_read_at(*folder, name);
     return file.valid() ? std::make_unique<DiskFile>(std::move(file)) : nullptr;
   }
-  pool_->links->require_own(*folder, name);
   try {
     return std::make_unique<DiskFile>(os::File::open_read_write_at(*folder, name));
   } catch (const Error& error) {

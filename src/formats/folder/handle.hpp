@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "formats/folder/files.hpp"
-#include "formats/folder/links.hpp"
 #include "os/fs/directory.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -50,7 +49,6 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
     os::Path root_path;
     os::FileInfo root_info;
     std::vector<os::Directory> locks;
-    std::unique_ptr<LinkGuard> links;
   };
 
   FolderHandle() = default;

@@ -2,17 +2,46 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
 
 #include <tenfold/error.hpp>
 
 #include "formats/folder/files.hpp"
 #include "formats/folder/keys.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold::detail::formats::folder {
-
 namespace {
 
-bool has_parent_node(const os::Directory& folder) {
+/// A file with several names.
+struct LinkedFile {
+  std::string display;
+  std::uint64_t num_links = 0;
+  std::uint64_t num_found = 0;  ///< within the tree
+};
+using LinkedFiles = std::map<std::pair<std::uint64_t, std::uint64_t>, LinkedFile>;
+
+void find_links(const os::Directory& folder, std::size_t depth, LinkedFiles& files) {
+  if (depth > Folder::kMaxDepth) return;
+  for (const std::string& name : folder.list()) {
+    const auto found = folder.entry_info(name);
+    if (!found) continue;
+    if (found->is_directory) {
+      const os::Directory inner = os::Directory::try_open_at(folder, name);
+      if (inner.valid()) find_links(inner, depth + 1, files);
+    } else if (found->is_regular && found->num_links > 1) {
+      LinkedFile& file = files[{found->device, found->inode}];
+      if (file.num_found++ == 0) file.display = folder.display_of(name);
+      file.num_links = found->num_links;
+    }
+  }
+}
+
+/// As long as its parent is one: a node may share with other nodes of its tree.
+bool is_node_of_parent(const os::Directory& folder) {
   try {
     return folder.open_parent().entry_info(std::string(kMetaName)).has_value();
   } catch (const Error&) {
@@ -22,43 +51,26 @@ bool has_parent_node(const os::Directory& folder) {
 
 }  // namespace
 
-void LinkGuard::require_own(const os::Directory& folder, const std::string& name) {
-  const auto found = folder.entry_info(name);
-  if (!found || !found->is_regular || found->num_links < 2) return;
-  const std::lock_guard lock(mutex_);
-  if (!names_) {
-    // A node may share with other nodes of its tree.
-    os::Directory top = root_.duplicate();
-    for (std::size_t depth = 0; depth < Folder::kMaxDepth; ++depth) {
-      if (!has_parent_node(top)) break;
-      top = top.open_parent();
-    }
-    count(top, 0, names_.emplace());
+void refuse_shared_files(const os::Directory& folder) {
+  LinkedFiles files;
+  find_links(folder, 0, files);
+  if (files.empty()) return;
+  os::Directory top = folder.duplicate();
+  for (std::size_t depth = 0; depth < Folder::kMaxDepth && is_node_of_parent(top); ++depth) {
+    top = top.open_parent();
   }
-  const auto own = names_->find({found->device, found->inode});
-  const std::uint64_t own_names = own == names_->end() ? 0 : own->second;
-  if (own_names >= found->num_links) return;
-  const std::string display = folder.display_of(name);
-  throw Error::io(EACCES, display,
-                  display +
-                      ": it cannot be written in place: expected a file of this tree alone, "
-                      "found " +
-                      std::to_string(found->num_links - own_names) +
-                      " more name(s) of it elsewhere: steps of a checkpoint directory share "
-                      "unchanged files; export makes a copy to write into");
-}
-
-void LinkGuard::count(const os::Directory& folder, std::size_t depth, Names& names) {
-  if (depth > Folder::kMaxDepth) return;
-  for (const std::string& name : folder.list()) {
-    const auto found = folder.entry_info(name);
-    if (!found) continue;
-    if (found->is_directory) {
-      const os::Directory inner = os::Directory::try_open_at(folder, name);
-      if (inner.valid()) count(inner, depth + 1, names);
-    } else if (found->num_links > 1) {
-      ++names[{found->device, found->inode}];
-    }
+  LinkedFiles of_tree;
+  find_links(top, 0, of_tree);
+  for (const auto& [inode, file] : files) {
+    const std::uint64_t num_own = of_tree[inode].num_found;
+    if (num_own >= file.num_links) continue;
+    throw Error::io(EACCES, file.display,
+                    file.display +
+                        ": it cannot be written in place: expected a file of this tree "
+                        "alone, found " +
+                        std::to_string(file.num_links - num_own) +
+                        " more name(s) of it elsewhere: steps of a checkpoint directory share "
+                        "unchanged files; export makes a copy to write into");
   }
 }
 

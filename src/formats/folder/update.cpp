@@ -82,13 +82,12 @@ class Folders {
 /// One file on its way: written where it is, or as a sibling that takes its place.
 class Target {
  public:
-  Target(const os::Directory& folder, const std::string& name, bool in_place, LinkGuard* links) {
+  Target(const os::Directory& folder, const std::string& name, bool in_place) {
     const auto found = folder.entry_info(name);
     if (found) refuse_other(*found, false, folder.display_of(name));
     if (!in_place) {
       replacement_.emplace(Path(folder.display_of(name)), 0);
     } else if (found) {
-      links->require_own(folder, name);
       file_ = os::File::open_read_write_at(folder, name);
     } else {
       file_ = os::File::create_at(folder, name);
@@ -121,7 +120,11 @@ class Updater {
         request_(request),
         folders_(plan, path),
         progress_(request.monitor, plan.leaf_bytes, "memmap") {
-    if (!request.in_place) before_ = take_inventory(folders_.root());
+    if (request.in_place) {
+      refuse_shared_files(folders_.root());
+    } else {
+      before_ = take_inventory(folders_.root());
+    }
   }
 
   void run() {
@@ -169,7 +172,7 @@ class Updater {
     std::vector<LeafWrite> writes;
     for (const std::size_t number : numbers) {
       const Plan::File& file = plan_.files[number];
-      targets.emplace_back(folders_.at(file.folder), file.name, request_.in_place, &links_);
+      targets.emplace_back(folders_.at(file.folder), file.name, request_.in_place);
       os::File& out = targets.back().file();
       if (request_.zeros && !file.is_sizes) {
         if (out.size_bytes() < file.size_bytes) out.truncate(file.size_bytes);
@@ -195,7 +198,7 @@ class Updater {
       }
     }
     // Metadata is never half there, whatever was asked for the tensors.
-    Target target(folder, file.name, false, nullptr);
+    Target target(folder, file.name, false);
     target.file().write_at(0, std::as_bytes(std::span(file.text)));
     target.finish(request_.durable);
   }
@@ -242,7 +245,6 @@ class Updater {
   const Plan& plan_;
   const UpdateRequest& request_;
   Folders folders_;
-  LinkGuard links_{folders_.root()};
   Progress progress_;
   Inventory before_;
 };

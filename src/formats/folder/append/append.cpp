@@ -99,7 +99,6 @@ class Appender {
   std::vector<AppendedLeaf> leaves_;
   std::vector<TiedLeaf> tied_;
   std::vector<GrowingMeta> metas_;  ///< parents before children
-  std::optional<LinkGuard> links_;
 };
 
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
@@ -152,11 +151,7 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
                     ": the file is too short: expected " + std::to_string(entry.size_bytes) +
                     " bytes, found " + std::to_string(found_bytes) + "; it may be truncated");
   }
-  if (found && found->num_links > 1) {
-    if (!links_) links_.emplace(directory);
-    links_->require_own(directory, file);
-    if (is_tied_to_another(*found, rows, where)) return;
-  }
+  if (found && found->num_links > 1 && is_tied_to_another(*found, rows, where)) return;
   leaves_.push_back({folder / file, rows, entry.size_bytes});
 }
 
@@ -317,6 +312,7 @@ void append_rows(const Path& path, const TensorDict& rows) {
   if (batch.empty()) {
     refuse(path.string(), "batch size of the rows: expected at least one dimension, found []");
   }
+  refuse_shared_files(directory);
   Appender appender(batch.front());
   appender.visit(path, rows, "");
   appender.run();

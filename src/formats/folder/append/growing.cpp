@@ -13,7 +13,6 @@
 #include "formats/folder/append/growing_sums.hpp"
 #include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
-#include "formats/folder/links.hpp"
 #include "formats/folder/meta/lengths.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/shared/commit.hpp"
@@ -98,12 +97,10 @@ std::vector<std::string> GrowingFolder::folders_below() const {
 }
 
 void GrowingFolder::open_files() {
-  LinkGuard links(root_);
   for (OpenLeaf& open : leaves_) {
     if (open.leaf.row_bytes == 0) continue;
     const os::Directory folder = open_folder(open.leaf.folder);
     if (folder.entry_info(open.leaf.file)) {
-      links.require_own(folder, open.leaf.file);
       open.file = os::File::open_read_write_at(folder, open.leaf.file);
     } else {
       // A tensor without elements has no file.

@@ -1,0 +1,339 @@
+"""CheckpointManager: stalls, durable saves, sharing, restoring, listing, and steps beside a save.
+
+The state is GPT-2 small with that of Adam, 592 tensors, 1.5 GB; `run.py --width 128` takes less.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import safetensors.torch
+import torch
+import torch.distributed.checkpoint as dcp
+import trees
+from harness import Contender, Goal, Result, compare, fresh, warm_memory
+from saving import raw_one
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+
+import tenfold
+
+# Of the model; run.py sets it.
+WIDTH = 768
+NUM_STEPS = 1000
+NUM_CALLS = 10_000
+UNCHANGED = 0.9
+
+Tree = dict[str, torch.Tensor]
+
+
+def state() -> Tree:
+    return trees.gpt2_with_adam(WIDTH)
+
+
+def size_of(tree: Tree) -> str:
+    return f"{len(tree)} tensors, {sum(t.nbytes for t in tree.values()) / 1e9:.2g} GB"
+
+
+def saves(manager: tenfold.CheckpointManager, tree: Tree) -> Callable[[], object]:
+    """Each call saves the next step, of a state that has changed."""
+    steps = itertools.count(1)
+
+    def run() -> object:
+        return manager.save(next(steps), {"state": tree}, force=True)
+
+    return run
+
+
+def memcpy_into(tree: Tree) -> Callable[[], None]:
+    """Copies every tensor, with one thread, into memory that is there."""
+    copies = {key: torch.empty_like(tensor).fill_(0) for key, tensor in tree.items()}
+    pairs = [
+        (copies[key].data_ptr(), tensor.data_ptr(), tensor.nbytes) for key, tensor in tree.items()
+    ]
+
+    def run() -> None:
+        for target, source, size in pairs:
+            ctypes.memmove(target, source, size)
+        _ = copies, tree  # they live as long
+
+    return run
+
+
+def quiet(work: Callable[[], object]) -> Callable[[], object]:
+    """Without the warning that nothing has changed: here nothing learns."""
+
+    def run() -> object:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return work()
+
+    return run
+
+
+def checkpoint_stall(work: Path, repetitions: int) -> Result:
+    tree = state()
+    manager = tenfold.CheckpointManager(work / "run", max_to_keep=1, async_save=True, durable=False)
+    ours = "tenfold, until save returns"
+    result = compare(
+        "checkpoint_stall",
+        f"How long a save in the background holds up a training: {size_of(tree)}",
+        {
+            ours: Contender(quiet(saves(manager, tree)), after=lambda handle: handle.result()),
+            "memcpy of the state, one thread": Contender(memcpy_into(tree)),
+        },
+        [Goal(ours, "memcpy of the state, one thread", 1 / 1.3)],
+        repetitions,
+    )
+    manager.close()
+    return result
+
+
+def durable_file(tree: Tree, path: Path) -> Callable[[], None]:
+    """safetensors, and what makes it durable."""
+
+    def run() -> None:
+        safetensors.torch.save_file(tree, path)
+        for name, flags in ((path, os.O_RDONLY), (path.parent, os.O_DIRECTORY)):
+            opened = os.open(name, flags)
+            os.fsync(opened)
+            os.close(opened)
+
+    return run
+
+
+def dcp_save(tree: Tree, path: Path) -> Callable[[], object]:
+    def run() -> object:
+        writer = dcp.FileSystemWriter(path, single_file_per_rank=True, sync_files=True)
+        return dcp.save(tree, storage_writer=writer, no_dist=True)
+
+    return quiet(run)
+
+
+def checkpoint_durable(work: Path, repetitions: int) -> Result:
+    tree = state()
+    manager = tenfold.CheckpointManager(work / "run", max_to_keep=1)
+    raw, one, theirs = work / "raw", work / "one.safetensors", work / "dcp"
+    result = compare(
+        "checkpoint_durable",
+        f"A durable save of a step, checksums included: {size_of(tree)}",
+        {
+            "tenfold": Contender(quiet(saves(manager, tree)), lambda: warm_memory(work / "run")),
+            "pwrite + fsync, one file": Contender(
+                raw_one(tree, raw, sync=True), lambda: fresh(raw)
+            ),
+            "safetensors + fsync": Contender(durable_file(tree, one), lambda: fresh(one)),
+            "torch.distributed.checkpoint": Contender(
+                dcp_save(tree, theirs), lambda: fresh(theirs)
+            ),
+        },
+        [
+            Goal("tenfold", "pwrite + fsync, one file", 0.9),
+            Goal("tenfold", "safetensors + fsync", 1.0),
+            Goal("tenfold", "torch.distributed.checkpoint", 1.0),
+        ],
+        repetitions,
+    )
+    manager.close()
+    return result
+
+
+def checkpoint_share(work: Path, repetitions: int) -> Result:
+    tree = state()
+    names = sorted(tree, key=lambda name: -tree[name].nbytes)
+    changing = names[-int(len(names) * (1 - UNCHANGED)) :]
+    # So many bytes as well, not only so many of the smallest tensors.
+    total = sum(tensor.nbytes for tensor in tree.values())
+    for name in reversed(names):
+        if sum(tree[key].nbytes for key in changing) >= total * (1 - UNCHANGED):
+            break
+        if name not in changing:
+            changing.append(name)
+
+    def saver(folder: Path, shares: bool) -> Contender:
+        manager = tenfold.CheckpointManager(
+            folder, max_to_keep=2, format="memmap", share_unchanged=shares
+        )
+        save = quiet(saves(manager, tree))
+        save()
+
+        def change() -> None:
+            for name in changing:
+                tree[name].add_(1)
+            manager.wait()
+            warm_memory(folder)
+
+        return Contender(save, change)
+
+    return compare(
+        "checkpoint_share",
+        f"A durable save of a folder, of which {UNCHANGED:.0%} did not change: {size_of(tree)}",
+        {
+            "tenfold, share_unchanged": saver(work / "shared", True),
+            "tenfold, the whole state": saver(work / "whole", False),
+        },
+        [Goal("tenfold, share_unchanged", "tenfold, the whole state", 3.0)],
+        repetitions,
+    )
+
+
+def checkpoint_restore(work: Path, repetitions: int) -> Result:
+    tree = state()
+    manager = tenfold.CheckpointManager(work / "run", durable=False)
+    manager.save(1, {"state": tree})
+    file = manager.path(1) / "state.safetensors"
+    memory = memoryview(torch.empty(file.stat().st_size, dtype=torch.uint8).numpy())
+
+    def read() -> None:
+        with file.open("rb", buffering=0) as opened:
+            done = 0
+            while done < len(memory):
+                done += opened.readinto(memory[done:])
+
+    ours = "tenfold, checksums compared"
+    return compare(
+        "checkpoint_restore",
+        f"Restore a step that is cached into memory: {size_of(tree)}",
+        {
+            ours: Contender(lambda: manager.restore({"state": None})),
+            "tenfold, structure only": Contender(
+                lambda: manager.restore({"state": None}, verify="structure")
+            ),
+            "safetensors": Contender(lambda: safetensors.torch.load_file(file)),
+            "read into memory that is there": Contender(read),
+        },
+        [
+            Goal(ours, "read into memory that is there", 0.9),
+            Goal("tenfold, structure only", "read into memory that is there", 0.9),
+        ],
+        repetitions,
+    )
+
+
+def checkpoint_list(work: Path, repetitions: int) -> Result:
+    manager = tenfold.CheckpointManager(work / "run", durable=False)
+    for step in range(NUM_STEPS):
+        manager.save(step, {"epoch": step}, metrics={"loss": 1.0})
+
+    def look() -> list[os.stat_result]:
+        with os.scandir(work / "run") as entries:
+            names = [entry.path for entry in entries if entry.name.startswith("step_")]
+        return [os.lstat(f"{name}/checkpoint.json") for name in names]
+
+    return compare(
+        "checkpoint_list",
+        f"List {NUM_STEPS:,} steps, known",
+        {
+            "tenfold, all_steps": Contender(manager.all_steps, twice=True),
+            "tenfold, latest_step": Contender(manager.latest_step, twice=True),
+            "scandir, and lstat of each document": Contender(look, twice=True),
+        },
+        [Goal("tenfold, all_steps", at_most_seconds=10e-3)],
+        repetitions,
+    )
+
+
+def checkpoint_should_save(work: Path, repetitions: int) -> Result:
+    manager = tenfold.CheckpointManager(work / "run", every_steps=1 << 40, every_seconds=1e9)
+
+    def ask() -> None:
+        for step in range(NUM_CALLS):
+            manager.should_save(step)
+
+    name = f"tenfold, {NUM_CALLS:,} calls of should_save"
+    return compare(
+        "checkpoint_should_save",
+        "Ask whether to save",
+        {name: Contender(ask, twice=True)},
+        [Goal(name, at_most_seconds=NUM_CALLS * 1e-6, text="a microsecond a call")],
+        repetitions,
+    )
+
+
+def training_step() -> Callable[[], None]:
+    """Forward, backward and AdamW of a small network, with one thread."""
+    model = torch.nn.Sequential(
+        torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512)
+    )
+    optimizer = torch.optim.AdamW(model.parameters())
+    inputs = torch.randn(64, 512)
+
+    def run() -> None:
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+
+    return run
+
+
+def checkpoint_beside(work: Path, repetitions: int) -> Result:
+    """Training steps from the moment on that a save has returned."""
+    tree = state()
+    step = training_step()
+    manager = tenfold.CheckpointManager(work / "run", max_to_keep=1, async_save=True)
+    save = quiet(saves(manager, tree))
+    theirs = work / "dcp"
+    threads = torch.get_num_threads()
+    num_steps = 60
+
+    def beside(start: Callable[[], object]) -> Contender:
+        running: list[object] = []
+
+        def before() -> None:
+            torch.set_num_threads(1)
+            warm_memory(work / "run")
+            running.append(start())
+
+        def train() -> None:
+            for _ in range(num_steps):
+                step()
+
+        def after(_: object) -> None:
+            handle = running.pop()
+            if handle is not None:
+                handle.result()
+            torch.set_num_threads(threads)
+
+        return Contender(train, before, after=after)
+
+    def start_dcp() -> object:
+        shutil.rmtree(theirs, ignore_errors=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return dcp.async_save(
+                tree,
+                storage_writer=dcp.FileSystemWriter(theirs, sync_files=True),
+                async_checkpointer_type=AsyncCheckpointerType.THREAD,
+                no_dist=True,
+            )
+
+    ours, other = "tenfold, async_save", "torch.distributed.checkpoint, THREAD"
+    result = compare(
+        "checkpoint_beside",
+        f"{num_steps} training steps with one thread while a save is written: {size_of(tree)}",
+        {
+            ours: beside(save),
+            other: beside(start_dcp),
+            "no save": beside(lambda: None),
+        },
+        [Goal(ours, other, 1.0)],
+        repetitions,
+    )
+    manager.close()
+    return result
+
+
+ALL = [
+    checkpoint_stall,
+    checkpoint_durable,
+    checkpoint_share,
+    checkpoint_restore,
+    checkpoint_list,
+    checkpoint_should_save,
+    checkpoint_beside,
+]

@@ -1,0 +1,98 @@
+"""Files that steps share by hard links are not written in place."""
+
+import os
+import shutil
+
+import pytest
+import torch
+
+import tenfold
+
+REFUSED = "more name.* elsewhere.*export makes a copy"
+
+
+@pytest.fixture
+def manager(tmp_path):
+    manager = tenfold.CheckpointManager(
+        tmp_path / "run", format={"*": "memmap", "packed": "tdz"}, share_unchanged=True
+    )
+    for step in (1, 2):
+        state = {
+            "model": {"layer": {"w": torch.ones(50), "step": torch.tensor(step)}},
+            "packed": {"w": torch.ones(50)},
+        }
+        manager.save(step, state)
+    assert (manager.path(2) / "model/layer/w.memmap").stat().st_nlink == 2
+    assert (manager.path(2) / "packed.tdz").stat().st_nlink == 2
+    return manager
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("entry", ["model", "model/layer"])
+@pytest.mark.parametrize("mode", [0o444, 0o644])
+def test_r_plus_refuses_a_shared_step_before_it_changes_anything(manager, step, entry, mode):
+    (manager.path(1) / "model/layer/w.memmap").chmod(mode)
+    with pytest.raises(PermissionError, match=REFUSED):
+        tenfold.open(manager.path(step) / entry, mode="r+")
+    with pytest.raises(PermissionError, match=REFUSED):
+        tenfold.TensorDict.load_memmap(manager.path(step) / entry, mode="r+")
+    assert all(manager.verify(number).ok for number in (1, 2))
+
+
+def test_a_shared_archive_is_refused(manager):
+    with pytest.raises(PermissionError, match="export makes a copy"):
+        tenfold.open(manager.path(2) / "packed.tdz", mode="r+")
+    assert manager.verify(2).ok
+
+
+def test_rows_are_not_appended_to_a_shared_table(tmp_path):
+    tenfold.ingest({"w": torch.ones(3)}, tmp_path / "table")
+    os.link(tmp_path / "table/w.memmap", tmp_path / "linked")
+    with pytest.raises(PermissionError, match=REFUSED):
+        tenfold.Dataset(tmp_path / "table", mode="r+").append({"w": torch.zeros(2)})
+    assert tenfold.verify(tmp_path / "table").ok
+    assert (tmp_path / "linked").stat().st_size == 12
+
+
+def test_a_folder_that_is_saved_again_leaves_the_shared_file(tmp_path):
+    td = tenfold.TensorDict({"w": torch.ones(3)}, batch_size=[])
+    td.memmap(tmp_path / "td")
+    os.link(tmp_path / "td/w.memmap", tmp_path / "linked")
+    tenfold.TensorDict({"w": torch.zeros(3)}, batch_size=[]).memmap_(tmp_path / "td")
+    assert tenfold.load(tmp_path / "td")["w"].sum() == 0
+    assert (tmp_path / "linked").read_bytes() == torch.ones(3).numpy().tobytes()
+
+
+def test_reading_copies_and_replacing_are_allowed(manager, tmp_path):
+    step = manager.path(2)
+    assert tenfold.open(step / "model")["layer", "w"].sum() == 50
+    private = tenfold.open(step / "model", mode="c")
+    private["layer", "w"][:] = 3
+    assert all(manager.verify(number).ok for number in (1, 2))
+    exported = manager.export(2, tmp_path / "mine", keys="model")
+    own = tenfold.open(exported, mode="r+")
+    own["layer", "w"][:] = 7
+    shutil.copytree(step / "model", tmp_path / "copy")
+    (tmp_path / "copy/layer/w.memmap").chmod(0o644)
+    tenfold.open(tmp_path / "copy", mode="r+")["layer", "w"][:] = 5
+    assert manager.restore(step=1).state["model"]["layer"]["w"].sum() == 50
+    tenfold.save({"w": torch.zeros(2)}, step / "model")
+    assert manager.verify(1).ok
+
+
+def test_a_step_whose_others_are_gone_is_its_own(manager):
+    manager.delete(1)
+    manager.wait()
+    path = manager.path(2) / "model"
+    (path / "layer/w.memmap").chmod(0o644)
+    tenfold.open(path, mode="r+")["layer", "w"][:] = 2
+
+
+def test_tied_tensors_of_one_tree_are_written_through(tmp_path):
+    w = torch.ones(4)
+    tenfold.save({"a": {"w": w}, "b": {"w": w}}, tmp_path / "tied")
+    assert (tmp_path / "tied/a/w.memmap").stat().st_nlink == 2
+    for part in ("", "a"):
+        td = tenfold.open(tmp_path / "tied" / part, mode="r+")
+        (td["a", "w"] if not part else td["w"])[0] = 5 + len(part)
+    assert tenfold.open(tmp_path / "tied")["b", "w"].tolist() == [6, 1, 1, 1]
