@@ -115,10 +115,14 @@ def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, o
 
 
 def _aborts_without_memory(mode: Mode, outcome: Outcome, writer: Writer) -> bool:
-    """nanobind and Rust end the process when an allocation of their own fails."""
-    if mode.name != "no memory" or outcome.value != "SIGABRT":
+    """nanobind, Rust and glibc end the process when an allocation of their own fails."""
+    if mode.name != "no memory":
         return False
     words = outcome.last_words
+    if "cannot allocate memory for thread-local data" in words:  # glibc's
+        return True
+    if outcome.value != "SIGABRT":
+        return False
     return writer.is_peer or "nanobind" in words or "out of memory (unrecoverable" in words
 
 

@@ -43,14 +43,14 @@ class Options:
     work: Path
     repository: Path
     build: Path  # of the C++ tests
-    subjects: str = ""  # rows whose name contains it
+    subjects: str = ""  # rows whose name contains one of these, separated by commas
     count: int = 0  # trials for each subject; 0: as many as the case thinks right
 
     def random(self, name: str) -> random.Random:
         return random.Random(f"{self.seed} {name}")
 
     def wants(self, subject: str) -> bool:
-        return self.subjects.lower() in subject.lower()
+        return any(part in subject.lower() for part in self.subjects.lower().split(","))
 
     @contextmanager
     def folder(self) -> Iterator[Path]:

@@ -19,13 +19,30 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The counts of two runs, summed for each subject."""
+    rows = {row["subject"]: row for row in json.loads(json.dumps(old["rows"]))}
+    for row in new["rows"]:
+        known = rows.setdefault(row["subject"], {**row, "counts": {}, "problems": []})
+        known["problems"] += row["problems"]
+        for name, count in row["counts"].items():
+            before = known["counts"].get(name, 0)
+            both = isinstance(count, int) and isinstance(before, int) and name != "bytes"
+            known["counts"][name] = before + count if both else count
+    return {"runs": [*old["runs"], *new["runs"]], "rows": list(rows.values())}
+
+
 def described(name: str, entry: dict[str, Any]) -> str:
     """One case: how it was run, and its table."""
-    heading = (
-        f'`make torture TORTURE_ARGS="--only {name}"`: {entry["date"]}, {entry["seconds"]} s, '
-        f"{entry['machine']}, {entry['file system']}; {entry['versions']}."
-    )
-    return f"{heading}\n\n{table(entry['rows'])}"
+    lines = []
+    for run in entry["runs"]:
+        note = f" {run['note']}" if "note" in run else ""
+        line = f"{run['date']}, {run['seconds']} s, {run['machine']}, {run['file system']}.{note}"
+        lines.append(line)
+    command = f'`make torture TORTURE_ARGS="--only {name}"`'
+    versions = entry["runs"][-1]["versions"]
+    runs = "\n".join(f"* {line}" for line in lines)
+    return f"{command}, {versions}:\n\n{runs}\n\n{table(entry['rows'])}"
 
 
 def fuzz_table(record: dict[str, dict[str, Any]]) -> str:

@@ -5,8 +5,9 @@
     python tests/torture/run.py --short                   # seconds; what the test suite runs
     python tests/torture/run.py --list
 
-The counts of each case that was run replace those in --results. `--tables` writes all that are
-there into docs/reliability.md. Exits with 1 if a promise of tenfold was broken.
+The counts of each case that was run replace those in --results, or with `--add` (and another
+`--seed`) are added to them; a run of some subjects is stored with `--add` only. `--tables` writes
+all that are there into docs/reliability.md. Exits with 1 if a promise of tenfold was broken.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def arguments() -> argparse.Namespace:
         description=__doc__.splitlines()[0], formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help="cases, separated by commas")
-    parser.add_argument("--subjects", default="", help="only subjects whose name contains this")
+    parser.add_argument(
+        "--subjects", default="", help="only subjects whose name contains one of these"
+    )
+    parser.add_argument("--add", action="store_true", help="adds to the counts that are there")
     parser.add_argument("--seconds", type=float, default=0, help="for each case; default: 1200")
     parser.add_argument("--count", type=int, default=0, help="trials for each subject")
     parser.add_argument("--seed", type=int, default=0)
@@ -125,15 +129,15 @@ def main() -> int:
                 )
             )
             took = time.monotonic() - begin
-            entry = {
+            run = {
                 "date": datetime.date.today().isoformat(),
                 "machine": machine(),
                 "file system": file_system(Path(work)),
                 "versions": versions(),
                 "seconds": round(took),
                 "seed": options.seed,
-                "rows": [vars(row) for row in rows],
             }
+            entry = {"runs": [run], "rows": [vars(row) for row in rows]}
             print(f"\n## {name} ({took:.0f} s)\n")
             print(report.table(entry["rows"]))
             for row in rows:
@@ -141,8 +145,10 @@ def main() -> int:
                     print(f"BROKEN: {name}: {row.subject}: {problem}")
                 broken += len(row.problems)
             sys.stdout.flush()
-            if results is not None and not options.subjects:
+            if results is not None and (options.add or not options.subjects):
                 stored = json.loads(results.read_text()) if results.exists() else {}
+                if options.add and name in stored:
+                    entry = report.added(stored[name], entry)
                 stored[name] = entry
                 results.write_text(json.dumps(stored, indent=1) + "\n")
     print(f"\n{broken} broken promises")
