@@ -9,6 +9,8 @@ from torch.distributed.checkpoint.default_planner import (
     DefaultLoadPlanner,
     DefaultSavePlanner,
     _flatten_sharded_tensors,
+    _init_state_dict,
+    flatten_state_dict,
 )
 from torch.distributed.checkpoint.planner import SavePlanner as _SavePlanner
 from torch.distributed.checkpoint.planner import WriteItemType
@@ -105,7 +107,24 @@ class SavePlanner(DefaultSavePlanner):
 
 
 class LoadPlanner(DefaultLoadPlanner):
-    """As torch's, but values go to the keys that are there, also where these are no str."""
+    """As torch's, but values go to the keys that are there, also where these are no str.
+
+    And an empty dict in a list is nothing to load.
+    """
+
+    def set_up_planner(
+        self,
+        state_dict: dict[str, Any],
+        metadata: Metadata | None = None,
+        is_coordinator: bool = False,
+    ) -> None:
+        """Called by ``dcp.load``: takes the state apart."""
+        _init_state_dict(state_dict)
+        self.original_state_dict = state_dict
+        flat, self.mappings = flatten_state_dict(state_dict)
+        self.state_dict = _flatten_sharded_tensors(flat)
+        self.metadata = metadata
+        self.is_coordinator = is_coordinator
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         """Called for each value that is loaded."""

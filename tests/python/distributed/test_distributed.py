@@ -15,6 +15,9 @@ torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
     pytest.skip("torch without distributed", allow_module_level=True)
 
+# All worlds run in the fixture of the first test.
+pytestmark = pytest.mark.timeout(600)
+
 WORLDS = Path(__file__).with_name("worlds.py")
 CHECKS = re.findall(r"^def (check_\w+)", WORLDS.read_text(), re.MULTILINE)
 
