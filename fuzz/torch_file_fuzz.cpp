@@ -57,7 +57,7 @@ class InputStorages final : public torch_file::Storages {
 
 void open_pickle(std::string_view pickle, const std::shared_ptr<InputStorages>& storages) {
   const codecs::PickleGraph graph = codecs::read_pickle(pickle, "input");
-  const TensorDict tree = torch_file::build_tree(graph, storages, "input", "key");
+  const TensorDict tree = torch_file::build_tree(graph, storages, "input");
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     // A stride of 0 makes much of few bytes.
