@@ -58,11 +58,12 @@ TEST(Bare, AJsonValueComesBackByItself) {
 TEST(Bare, OtherFormatsRefuseIt) {
   const test::TemporaryFolder folder;
   for (const std::string format : {"consolidated", "snapshot"}) {
-    EXPECT_THAT(
-        thrown_by([&] { save_value(Leaf(counting({2})), folder / "m", {.format = format}); }).message,
-        HasSubstr("m: root: format \"" + format +
-                  "\" cannot hold a value without a name: expected a container, found a "
-                  "tensor; give it a name"));
+    EXPECT_THAT(thrown_by([&] {
+                  save_value(Leaf(counting({2})), folder / "m", {.format = format});
+                }).message,
+                HasSubstr("m: root: format \"" + format +
+                          "\" cannot hold a value without a name: expected a container, found a "
+                          "tensor; give it a name"));
   }
   for (const std::string name : {"m.npy", "m.npz"}) {
     EXPECT_THAT(thrown_by([&] { save_value(NonTensor{Value(7)}, folder / name); }).message,
