@@ -28,6 +28,8 @@ struct Listed {
 };
 
 constexpr std::string_view kNotRead = "not read";
+/// Reasons that are printed below the table; JSON has all.
+constexpr std::uint64_t kMostProblems = 10;
 
 std::string_view describe(ErrorCode code) {
   if (code == ErrorCode::unsupported) return kNotRead;
@@ -123,8 +125,11 @@ void print_ls_table(const std::vector<Listed>& rows, Output& out) {
   if (num_values != 0) total += ", " + counted(num_values, "JSON value");
   if (num_unread != 0) total += ", " + std::to_string(num_unread) + " not read";
   out.line(out.paint(Style::dim, total));
+  std::uint64_t num_told = 0;
   for (const Listed& row : rows) {
-    if (!row.problem.empty()) out.line(out.paint(Style::dim, printable(row.problem)));
+    if (row.problem.empty()) continue;
+    if (num_told++ == kMostProblems) break;
+    out.line(out.paint(Style::dim, printable(row.problem)));
   }
 }
 

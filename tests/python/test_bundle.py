@@ -94,6 +94,17 @@ def test_what_is_not_read_is_an_error_by_its_key(trainer):
     assert everything["training_args"].name.endswith("TrainingArguments")
 
 
+def test_a_tensordict_without_what_is_not_read_is_saved(trainer, tmp_path):
+    td = tenfold.open(trainer)
+    with pytest.raises(tenfold.UnsupportedError, match=r"merges\.txt"):
+        tenfold.save(td, tmp_path / "all")
+    part = td.exclude("merges.txt", "training_args")
+    tenfold.save(part, tmp_path / "part")
+    names = ["config", "model", "optimizer", "rng_state", "scheduler", "trainer_state"]
+    assert list(tenfold.load(tmp_path / "part")) == names
+    assert list(td.select("model", "scheduler").keys()) == ["model", "scheduler"]
+
+
 def test_a_key_to_exclude_must_name_something(trainer):
     with pytest.raises(KeyError, match="nothing_of_the_sort"):
         tenfold.load(trainer, exclude=["nothing_of_the_sort"])

@@ -561,15 +561,16 @@ def excluded(td: T, unwanted: Any, inplace: bool) -> T:
     if inplace:
         check_unlocked(td)
     kept: dict[str, Any] = {}
-    for key, entry in list(td._entries().items()):
+    for key in td._key_list():
         below = unwanted.get(key)
-        if below is None:
-            kept[key] = entry
-        elif below:
-            node = node_of(entry)
-            kept[key] = entry if node is None else rewrapped(entry, node._excluded(below, inplace))
-        elif inplace:
-            td._remove(key)
+        if below is not None and not below:  # as a whole: it need not be read
+            if inplace:
+                td._remove(key)
+            continue
+        kept[key] = entry = td._entry(key)
+        node = node_of(entry) if below else None
+        if node is not None:
+            kept[key] = rewrapped(entry, node._excluded(below, inplace))
     return td if inplace else td._with_entries(kept)
 
 
