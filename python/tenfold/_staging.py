@@ -66,6 +66,8 @@ class Staging:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
         _put_back(path)
+        if path.exists():
+            shutil.rmtree(_replaced(path), ignore_errors=True)
         self._outer.mkdir()
         self._lock = os.open(self._outer, os.O_RDONLY | os.O_DIRECTORY)
         # Some network file systems cannot; there nobody removes the folder of a dead process.
@@ -137,6 +139,7 @@ def check(path: Path) -> bool:
 def remove(path: Path) -> None:
     """Removes a folder, or a file: nobody sees a part of it. Nothing there is no error."""
     remove_leftovers(path.parent)
+    shutil.rmtree(_replaced(path), ignore_errors=True)
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return

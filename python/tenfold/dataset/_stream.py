@@ -175,6 +175,9 @@ class IterableDataset(_Base):  # type: ignore[misc]
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
+        # In a worker: epoch and number of the row handed out last, and of those not to come again.
+        self._in_worker_at = 0, 0
+        self._skipped: tuple[int, int] | None = None
         self._begin_generation()
 
     @property
@@ -193,8 +196,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
     # --- iteration ---
 
     def __iter__(self) -> Iterator[Any]:
-        torch = import_torch()
-        worker = None if torch is None else torch.utils.data.get_worker_info()
+        worker = _worker()
         rank, world_size = self._ranks()
         if worker is not None:
             return self._in_worker(worker.id, worker.num_workers, rank, world_size)
@@ -221,12 +223,17 @@ class IterableDataset(_Base):  # type: ignore[misc]
         resumes = self._resumes and is_first and generation == self._generation
         deal = self._deal if resumes else Deal.fresh(world_size, workers)
         deal = deal.dealt_to(world_size, workers)
-        return self._counted(worker, self._rows(deal, epoch, rank, worker))
+        skipped, self._skipped = self._skipped, None
+        epoch, size = (epoch, 0) if skipped is None else skipped
+        self._in_worker_at = epoch, size
+        return self._counted(worker, epoch, size, self._rows(deal, epoch, rank, worker, size))
 
-    def _counted(self, worker: int, rows: Iterator[tuple[int, Any]]) -> Iterator[Any]:
-        size = 0
+    def _counted(
+        self, worker: int, epoch: int, size: int, rows: Iterator[tuple[int, Any]]
+    ) -> Iterator[Any]:
         for _, row in rows:
             size += 1
+            self._in_worker_at = epoch, size
             yield row
         source = self._source
         num_records = None if isinstance(source, Dataset) else source.num_records
@@ -242,12 +249,16 @@ class IterableDataset(_Base):  # type: ignore[misc]
             return 0, 1
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
 
-    def _rows(self, deal: Deal, epoch: int, rank: int, worker: int) -> Iterator[tuple[int, Any]]:
-        """Places, counted from 1 in what this worker is dealt, and rows."""
+    def _rows(
+        self, deal: Deal, epoch: int, rank: int, worker: int, skip: int = 0
+    ) -> Iterator[tuple[int, Any]]:
+        """Places, counted from 1 in what this worker is dealt after the skipped ones, and rows."""
         numbers = deal.numbers(rank, worker)
         if isinstance(self._source, TextStream):
             rows = self._source.rows(numbers, self._shuffle, self._buffer, self._seed, epoch)
+            rows = itertools.islice(rows, skip, None)
         else:
+            numbers = itertools.islice(numbers, skip, None)
             rows = _rows_of(self._source, self._order(epoch), numbers)
         if self._transform is None:
             return rows
@@ -291,6 +302,7 @@ class IterableDataset(_Base):  # type: ignore[misc]
     def state_dict(self) -> dict[str, Any]:
         """``{"seed", "epoch", "position"}``: which rows of all ranks were handed out.
 
+        In a worker, of which torchdata's ``StatefulDataLoader`` asks it, the state of that worker.
         While workers are at different batches, more members say which rows beyond the position
         were. Rows that were made ahead and not handed out do not count; nor do bad rows that
         workers skipped, for which as many rows come again.
@@ -299,6 +311,10 @@ class IterableDataset(_Base):  # type: ignore[misc]
             UnsupportedError: If a ``DataLoader`` with workers was left in the middle of the epoch
                 and its iterator is gone, or it was made with ``in_order=False``.
         """
+        if (worker := _worker()) is not None:
+            epoch, handed_out = self._in_worker_at
+            dealt = {"worker": worker.id, "workers": worker.num_workers, "ranks": self._ranks()[1]}
+            return {"seed": self._seed, "epoch": epoch, "handed_out": handed_out, **dealt}
         epoch, deal = self._epoch, self._deal
         if self._newest is not None:
             deal = deal.advanced([self._handed_out])
@@ -324,8 +340,12 @@ class IterableDataset(_Base):  # type: ignore[misc]
         """The next iteration hands out what was not; seed and epoch become the state's.
 
         Raises:
-            ValueError: If it is no such state, or lies beyond the rows of a data set.
+            ValueError: If it is no such state, or lies beyond the rows of a data set; of the state
+                of a worker, if it is that of another one, or of another number of them or of ranks.
         """
+        if (worker := _worker()) is not None:
+            self._load_in_worker(state, worker)
+            return
         seed, epoch, deal = member(state, "seed"), member(state, "epoch"), Deal.from_state(state)
         seed = integer("iterable dataset: state: seed", seed, 0, UINT64_MAX)
         if isinstance(self._source, Dataset) and deal.position > len(self._source):
@@ -338,6 +358,18 @@ class IterableDataset(_Base):  # type: ignore[misc]
         self._seed = seed
         self._deal = deal
         self._resumes = True
+
+    def _load_in_worker(self, state: dict[str, Any], worker: Any) -> None:
+        found = {name: member(state, name) for name in ("worker", "workers", "ranks")}
+        expected = {"worker": worker.id, "workers": worker.num_workers, "ranks": self._ranks()[1]}
+        if found != expected:
+            raise ValueError(f"iterable dataset: state: expected that of {expected}, found {found}")
+        where = "iterable dataset: state: "
+        seed = integer(where + "seed", member(state, "seed"), 0, UINT64_MAX)
+        epoch = integer(where + "epoch", member(state, "epoch"), 0, _LAST_EPOCH)
+        size = integer(where + "handed_out", member(state, "handed_out"), 0)
+        self._seed = seed
+        self._skipped = epoch, size
 
     def __getstate__(self) -> dict[str, Any]:
         # The ranks are those of the process that sends it: a worker has no process group.
@@ -359,6 +391,12 @@ class IterableDataset(_Base):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"IterableDataset({', '.join(self._schema)})"
+
+
+def _worker() -> Any:
+    """What torch knows of the worker of a ``DataLoader`` that this process is; else None."""
+    torch = import_torch()
+    return None if torch is None else torch.utils.data.get_worker_info()
 
 
 def _after(epoch: int) -> int:

@@ -48,3 +48,9 @@ def test_a_replay_buffer_is_there_after_a_restart(tmp_path: Path) -> None:
     )
     output = run("with_torchrl", "--folder", tmp_path, "--steps", 1000)
     assert "10,000 transitions are there, the next one is 12000" in output
+
+
+def test_a_stateful_loader_goes_on() -> None:
+    pytest.importorskip("torchdata", reason="torchdata is not installed")
+    output = run("with_torchdata")
+    assert output == "32 steps at once, 13 and 19 in two runs\nthe same losses: True\n"

@@ -1,0 +1,235 @@
+"""Folders that other libraries fill: whole at every moment, whatever fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tenfold
+from tenfold import _staging
+from tenfold._staging import MANIFEST, Staging, check, remove, remove_all
+
+
+class Killed(BaseException):
+    """In the place of SIGKILL: nothing is cleaned up."""
+
+
+def fill(folder: Path, text: str) -> None:
+    (folder / "sub").mkdir()
+    for name in ("a.txt", "b.bin", "sub/c.txt"):
+        (folder / name).write_text(f"{text} {name}")
+
+
+def publish(path: Path, text: str) -> None:
+    staging = Staging(path)
+    fill(staging.folder, text)
+    staging.publish()
+
+
+def contents(path: Path) -> str:
+    """The one text that all files have; fails if the folder is not whole."""
+    assert check(path)
+    texts = {(path / name).read_text().split()[0] for name in ("a.txt", "b.bin", "sub/c.txt")}
+    assert len(texts) == 1
+    return texts.pop()
+
+
+CHANGES = ("rename", "mkdir", "link", "fsync", "open", "unlink", "rmdir")
+
+
+def dies_at(monkeypatch, number: int) -> None:
+    """Every change of the file system counts; the one with this number is not made."""
+    left = [number]
+
+    def counted(real):
+        def call(*args, **options):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return real(*args, **options)
+
+        return call
+
+    for name in CHANGES:
+        monkeypatch.setattr(os, name, counted(getattr(os, name)))
+    monkeypatch.setattr(_staging, "_exchange", counted(_staging._exchange))
+    monkeypatch.setattr(Staging, "close", lambda self: None)
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_kill_at_any_change_leaves_the_old_folder_or_the_new_one(
+    tmp_path, monkeypatch, can_exchange
+) -> None:
+    outcomes = set()
+    for number in range(200):
+        run = tmp_path / str(number)
+        publish(run / "checkpoint", "old")
+        (run / "checkpoint/unlisted.txt").write_text("mine")
+        with monkeypatch.context() as patch:
+            if not can_exchange:
+                patch.setattr(_staging, "_exchange", lambda folder, path: False)
+            dies_at(patch, number)
+            try:
+                publish(run / "checkpoint", "new")
+            except Killed:
+                is_done = False
+            else:
+                is_done = True
+        found = contents(run / "checkpoint")
+        assert (run / "checkpoint/unlisted.txt").read_text() == "mine"
+        outcomes.add(found)
+        # The next save works, and takes what was left with it.
+        publish(run / "checkpoint", "next")
+        assert contents(run / "checkpoint") == "next"
+        assert (run / "checkpoint/unlisted.txt").read_text() == "mine"
+        if is_done:
+            assert found == "new"
+            break
+    else:
+        pytest.fail("it never ends")
+    assert outcomes == {"old", "new"}
+    assert number > 10
+
+
+@pytest.mark.parametrize("name", ["rename", "link", "fsync"])
+def test_a_call_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, name) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    (tmp_path / "checkpoint/unlisted.txt").write_text("mine")
+
+    def fail(*args, **options) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, fail)
+        if name == "rename":
+            patch.setattr(_staging, "_exchange", lambda folder, path: False)
+        if name == "link":  # files are copied then
+            publish(tmp_path / "checkpoint", "new")
+        else:
+            staging = Staging(tmp_path / "checkpoint")
+            fill(staging.folder, "new")
+            with pytest.raises(OSError, match="Input/output"):
+                staging.publish()
+            staging.close()
+            staging.close()
+    assert contents(tmp_path / "checkpoint") == ("new" if name == "link" else "old")
+    assert (tmp_path / "checkpoint/unlisted.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_every_bit_of_a_file_counts(tmp_path) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    path = tmp_path / "checkpoint/sub/c.txt"
+    data = path.read_bytes()
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with pytest.raises(tenfold.CorruptFileError, match=r"sub/c\.txt: expected CRC-32"):
+            check(path.parents[1])
+
+
+def test_a_file_that_breaks_its_format_is_not_published(tmp_path) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    staging = Staging(tmp_path / "checkpoint")
+    tenfold.save({"x": [1, 2]}, staging.folder / "x.safetensors")
+    os.truncate(staging.folder / "x.safetensors", 30)
+    with pytest.raises(tenfold.CorruptFileError, match=r"x\.safetensors"):
+        staging.publish()
+    staging.close()
+    assert contents(tmp_path / "checkpoint") == "old"
+
+
+HOSTILE = [
+    b"",
+    b"[]",
+    b"[" * 100_000,
+    b'{"version": 1}',
+    b'{"version": 1, "files": 3}',
+    b'{"version": 1, "files": {"a.txt": 3}}',
+    b'{"version": 1, "files": {"a.txt": {"bytes": "x", "crc32": "0"}}}',
+    b'{"version": 1, "files": {"../outside": {"bytes": 1, "crc32": "0"}}}',
+    b'{"version": 1, "files": {"/etc/passwd": {"bytes": 1, "crc32": "0"}}}',
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("document", HOSTILE)
+def test_a_hostile_manifest_is_an_error(tmp_path, document) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    (tmp_path / "checkpoint" / MANIFEST).write_bytes(document)
+    with pytest.raises(tenfold.CorruptFileError, match=MANIFEST):
+        check(tmp_path / "checkpoint")
+
+
+def test_a_newer_manifest_is_refused(tmp_path) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    path = tmp_path / "checkpoint" / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+    with pytest.raises(tenfold.UnsupportedError, match="expected version 1, found 2"):
+        check(tmp_path / "checkpoint")
+
+
+def test_links_and_files_in_the_place_of_a_folder(tmp_path) -> None:
+    publish(tmp_path / "real", "old")
+    (tmp_path / "latest").symlink_to("real")
+    publish(tmp_path / "latest", "new")
+    assert contents(tmp_path / "real") == "new"
+    assert (tmp_path / "latest").is_symlink()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileExistsError):
+        Staging(tmp_path / "file")
+    remove(tmp_path / "latest")
+    remove(tmp_path / "file")
+    remove(tmp_path / "none")
+    assert contents(tmp_path / "real") == "new"
+    remove(tmp_path / "real")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_removal_that_fails_is_a_warning_and_the_others_go(tmp_path, monkeypatch) -> None:
+    for name in ("1", "2"):
+        publish(tmp_path / name, "old")
+    real = Path.rename
+
+    def rename(self, target):
+        if self.name == "1":
+            raise PermissionError(13, "Permission denied")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.warns(UserWarning, match="1: the checkpoint was not removed"):
+        remove_all([tmp_path / "1", tmp_path / "2"])
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_removed_folder_does_not_come_back(tmp_path) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    # As a crash at the very end of a save by two renames leaves it.
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "_checkpoint.replaced")
+    remove(tmp_path / "checkpoint")
+    with pytest.raises(FileNotFoundError):
+        check(tmp_path / "checkpoint")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_writers_of_one_folder_do_not_mix(tmp_path) -> None:
+    first, second = Staging(tmp_path / "checkpoint"), Staging(tmp_path / "checkpoint")
+    fill(first.folder, "first")
+    fill(second.folder, "second")
+    first.publish()
+    second.publish()
+    assert contents(tmp_path / "checkpoint") == "second"
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_folder_without_a_manifest_is_taken_as_it_is(tmp_path) -> None:
+    fill(tmp_path, "theirs")
+    assert not check(tmp_path)
+    with pytest.raises(FileNotFoundError, match="none"):
+        check(tmp_path / "none")
+    shutil.rmtree(tmp_path / "sub")
