@@ -114,16 +114,10 @@ def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, o
         one(writer, mode, folder / "kept", scene, at, row)
 
 
-def _aborts_without_memory(mode: Mode, outcome: Outcome, writer: Writer) -> bool:
+def _aborts_without_memory(mode: Mode, outcome: Outcome) -> bool:
     """nanobind, Rust and glibc end the process when an allocation of their own fails."""
-    if mode.name != "no memory":
-        return False
-    words = outcome.last_words
-    if "cannot allocate memory for thread-local data" in words:  # glibc's
-        return True
-    if outcome.value != "SIGABRT":
-        return False
-    return writer.is_peer or "nanobind" in words or "out of memory (unrecoverable" in words
+    is_glibc = "cannot allocate memory for thread-local data" in outcome.last_words
+    return mode.name == "no memory" and (outcome.value == "SIGABRT" or is_glibc)
 
 
 def _prepare(kept: Path, scene: Path) -> None:
@@ -153,7 +147,7 @@ def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, ro
     row.count("faults")
     where = f"{mode.name} at call {at}"
     killed = mode.name == "kill" and outcome.kind == "killed" and outcome.value == "SIGKILL"
-    if _aborts_without_memory(mode, outcome, writer):
+    if _aborts_without_memory(mode, outcome):
         row.count("aborted, no memory")
     elif not outcome.returned and not killed:
         row.count("writer crashed")
@@ -188,7 +182,7 @@ def _read_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, row
         return outcome.value[0] if outcome.returned else 0
     row.count("faults")
     where = f"{mode.name} at call {at}"
-    if _aborts_without_memory(mode, outcome, writer):
+    if _aborts_without_memory(mode, outcome):
         what = "aborted, no memory"
     elif not outcome.returned:
         what = "hung" if outcome.kind == "hung" else "crashed"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import fcntl
 import gc
 import importlib.metadata
 import json
@@ -80,6 +81,19 @@ def versions() -> str:
     return ", ".join(parts)
 
 
+def store(results: Path, name: str, entry: dict, options: argparse.Namespace) -> None:
+    """Puts what a case counted into the results, which other runs may be writing, too."""
+    import report
+
+    with open(results.with_name(results.name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stored = json.loads(results.read_text()) if results.exists() else {}
+        if options.add and name in stored:
+            entry = report.added(stored[name], entry)
+        stored[name] = entry
+        results.write_text(json.dumps(stored, indent=1) + "\n")
+
+
 def main() -> int:
     options = arguments()
     import report
@@ -137,20 +151,15 @@ def main() -> int:
                 "seconds": round(took),
                 "seed": options.seed,
             }
-            entry = {"runs": [run], "rows": [vars(row) for row in rows]}
             print(f"\n## {name} ({took:.0f} s)\n")
-            print(report.table(entry["rows"]))
+            print(report.table([vars(row) for row in rows]))
             for row in rows:
                 for problem in row.problems:
                     print(f"BROKEN: {name}: {row.subject}: {problem}")
                 broken += len(row.problems)
             sys.stdout.flush()
             if results is not None and (options.add or not options.subjects):
-                stored = json.loads(results.read_text()) if results.exists() else {}
-                if options.add and name in stored:
-                    entry = report.added(stored[name], entry)
-                stored[name] = entry
-                results.write_text(json.dumps(stored, indent=1) + "\n")
+                store(results, name, {"runs": [run], "rows": [vars(row) for row in rows]}, options)
     print(f"\n{broken} broken promises")
     return 1 if broken else 0
 
