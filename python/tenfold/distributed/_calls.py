@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import contextmanager
+
 import torch.distributed.checkpoint as dcp
 
 from tenfold._public import set_module
@@ -11,6 +14,7 @@ from tenfold.distributed._writer import StorageWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from torch.distributed import ProcessGroup
@@ -58,13 +62,14 @@ def save(
     writer = StorageWriter(
         path, layout=layout, durable=durable, checksums=checksums, overwrite=overwrite
     )
-    dcp.save(
-        state_dict,
-        storage_writer=writer,
-        planner=SavePlanner(),
-        process_group=process_group,
-        no_dist=no_dist,
-    )
+    with _asked_for(no_dist):
+        dcp.save(
+            state_dict,
+            storage_writer=writer,
+            planner=SavePlanner(),
+            process_group=process_group,
+            no_dist=no_dist,
+        )
 
 
 @set_module("tenfold.distributed")
@@ -97,10 +102,22 @@ def load(
         >>> state = model.state_dict()
         >>> tenfold.distributed.load(state, "model.safetensors", no_dist=True)
     """
-    dcp.load(
-        state_dict,
-        storage_reader=StorageReader(path, verify=verify),
-        planner=LoadPlanner(allow_partial_load=not strict),
-        process_group=process_group,
-        no_dist=no_dist,
-    )
+    with _asked_for(no_dist):
+        dcp.load(
+            state_dict,
+            storage_reader=StorageReader(path, verify=verify),
+            planner=LoadPlanner(allow_partial_load=not strict),
+            process_group=process_group,
+            no_dist=no_dist,
+        )
+
+
+@contextmanager
+def _asked_for(no_dist: bool) -> Iterator[None]:
+    """Without torch's warning that there are no ranks, if that is what was asked for."""
+    if not no_dist:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable")
+        yield

@@ -37,15 +37,24 @@ import tenfold.distributed
 from tenfold import _core
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
-TIMEOUT = datetime.timedelta(seconds=20)
+# Of a group. Ranks of a group that loses one wait no longer than the second.
+TIMEOUT = datetime.timedelta(seconds=90)
+SHORT_TIMEOUT = datetime.timedelta(seconds=20)
 FORK = multiprocessing.get_context("fork")
 
 
-def _rank_main(rank: int, size: int, port_file: str, function: Any, pipe: Any) -> None:
+def _rank_main(
+    rank: int,
+    size: int,
+    port_file: str,
+    timeout: datetime.timedelta,
+    function: Any,
+    pipe: Any,
+) -> None:
     try:
         torch.set_num_threads(1)
         dist.init_process_group(
-            "gloo", init_method=f"file://{port_file}", rank=rank, world_size=size, timeout=TIMEOUT
+            "gloo", init_method=f"file://{port_file}", rank=rank, world_size=size, timeout=timeout
         )
         function(rank, size)
         pipe.send(None)
@@ -65,12 +74,13 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
         function: Gets rank and size.
         dying: A rank that ends without a word; the others must not.
     """
+    timeout = TIMEOUT if dying is None else SHORT_TIMEOUT
     port_file = f"{sys.argv[1]}/group-{time.monotonic_ns()}"
     ranks = []
     for rank in range(size):
         here, there = FORK.Pipe(duplex=False)
         process = FORK.Process(
-            target=_rank_main, args=(rank, size, port_file, function, there), daemon=False
+            target=_rank_main, args=(rank, size, port_file, timeout, function, there), daemon=False
         )
         process.start()
         there.close()
@@ -78,7 +88,7 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
     failures = []
     for rank, (process, pipe) in enumerate(ranks):
         try:
-            said = pipe.recv() if pipe.poll(60) else f"rank {rank}: hangs"
+            said = pipe.recv() if pipe.poll(180) else f"rank {rank}: hangs"
         except EOFError:
             said = None if rank == dying else f"rank {rank}: died"
         if said is not None:
