@@ -114,6 +114,8 @@ class Tree:
         note, entries = self.note("nodes", path), node.entries
         if note is None:
             return node
+        if note.get("bare"):
+            return entries["value"]
         if note["kind"] in ("list", "tuple"):
             items = [entries[key] for key in sorted(entries, key=int)]
             return items if note["kind"] == "list" else tuple(items)
@@ -234,6 +236,7 @@ class Safetensors(Tree):
             "tensordict",
             "tenfold",
             "tenfold_xxh3",
+            "tenfold_boxes",
             "tenfold_order",
             "total_size",
         )
@@ -392,9 +395,24 @@ def wrong_in_folder(file: Folder) -> list[str]:
     for line in body.decode().splitlines():
         if not line.startswith("#"):
             checksum, offset, length, name = line.split(" ", 3)
-            block = (file.read(name) or b"")[int(offset) :][: int(length)]
+            if offset == "box":
+                length, *box, name = f"{length} {name}".split(" ", 3)
+                block = box_bytes(file.read(name) or b"", numbers(length), *map(numbers, box))
+            else:
+                block = (file.read(name) or b"")[int(offset) :][: int(length)]
             wrong += [] if f"{xxh3(block):016x}" == checksum else [name]
     return wrong
+
+
+def numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+def box_bytes(data: bytes, shape: list[int], offsets: list[int], sizes: list[int]) -> bytes:
+    if len(data) != np.prod(shape, dtype=int):
+        return b""
+    box = tuple(slice(b, b + n) for b, n in zip(offsets, sizes, strict=True))
+    return np.frombuffer(data, np.uint8).reshape(shape)[box].tobytes()
 
 
 def wrong_in_archive(path: Path, archive: zipfile.ZipFile) -> list[str]:
@@ -418,14 +436,26 @@ def wrong_in_archive(path: Path, archive: zipfile.ZipFile) -> list[str]:
 
 
 def wrong_in_safetensors(file: Safetensors) -> list[str]:
-    text = file.metadata["tenfold_xxh3"]
-    head = file.bytes[: file.start]
-    at = head.index(b'"tenfold_xxh3":"') + 16
+    member = "tenfold_boxes" if "tenfold_boxes" in file.metadata else "tenfold_xxh3"
+    text, head = file.metadata[member], file.bytes[: file.start]
+    at = head.index(f'"{member}":"'.encode()) + len(member) + 4
     wrong = (
         [] if int(text[:16], 16) == xxh3(head[:at] + b"0" * 16 + head[at + 16 :]) else ["header"]
     )
+    tensors = sorted(file.tensors.items(), key=lambda item: item[1]["data_offsets"])
+    if member == "tenfold_boxes":
+        for (name, entry), boxes in zip(tensors, text.split(";")[1:], strict=True):
+            begin, end = (file.start + offset for offset in entry["data_offsets"])
+            data, elements = file.bytes[begin:end], int(np.prod(entry["shape"], dtype=int))
+            shape = [*entry["shape"], len(data) // max(1, elements)]
+            for checksum, *box in (part.split(":") for part in boxes.split()):
+                whole = ([0] * len(entry["shape"]), entry["shape"])
+                offsets, sizes = map(numbers, box) if box else whole
+                found = xxh3(box_bytes(data, shape, [*offsets, 0], [*sizes, shape[-1]]))
+                wrong += [] if int(checksum, 16) == found else [name]
+        return wrong
     checksums = [text[i : i + 16] for i in range(17, len(text), 16)]
-    for name, entry in sorted(file.tensors.items(), key=lambda item: item[1]["data_offsets"]):
+    for name, entry in tensors:
         begin, end = (file.start + offset for offset in entry["data_offsets"])
         for block in range(begin, end, BLOCK):
             found = xxh3(file.bytes[block : min(end, block + BLOCK)])

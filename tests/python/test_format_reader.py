@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -279,3 +280,51 @@ def test_xxh3_is_that_of_the_engine(tmp_path):
         tenfold.save({"x": torch.frombuffer(bytearray(data), dtype=torch.uint8)}, tmp_path / "x")
         line = (tmp_path / "x" / "%checksums").read_text().splitlines()[0]
         assert line == f"{xxh3(data):016x} 0 {size} x.memmap"
+
+
+# --- what came with files that several processes write ---
+
+later = pytest.mark.skipif(
+    not hasattr(tenfold._core, "ShardedWriter"), reason="needs an engine with ShardedWriter"
+)
+
+
+@later
+@pytest.mark.parametrize("name", ["folder", "archive.tdz", "file.safetensors"])
+@pytest.mark.parametrize("value", [torch.arange(6.0).reshape(2, 3), "text", None])
+def test_the_reader_reads_a_value_by_itself(tmp_path, name, value):
+    tenfold.save(value, tmp_path / name)
+    found = format_reader.load(tmp_path / name)
+    assert found == value if not torch.is_tensor(value) else (found == value.numpy()).all()
+
+
+@later
+def test_the_comment_of_an_archive_of_one_array_says_so(tmp_path):
+    tenfold.save(torch.ones(3), tmp_path / "x.npz")
+    (member,) = zipfile.ZipFile(tmp_path / "x.npz").infolist()
+    assert (member.filename, member.comment) == ("arr_0.npy", b"tenfold_bare")
+
+
+@later
+@pytest.mark.parametrize("name", ["folder", "file.safetensors"])
+def test_the_reader_finds_the_checksums_of_boxes(tmp_path, name):
+    core, path = tenfold._core, tmp_path / name
+    state = {"w": torch.arange(48, dtype=torch.int16).reshape(4, 12), "b": torch.ones(())}
+    tree = core.tree(state, "state")
+    boxes = [(0, (0, 0), (4, 4), 0), (0, (0, 4), (4, 8), 1), (1, (), (), 0)]
+    writer = core.ShardedWriter(str(path), tree, boxes, False, True, True, 64)
+    receipts = []
+    for rank, parts in enumerate([[state["w"][:, :4], state["b"]], [state["w"][:, 4:]]]):
+        shards = core.ShardWriter(writer.ticket(rank))
+        shards.write(0, [part.contiguous() for part in parts])
+        receipts.append(shards.finish())
+    writer.publish(receipts, tree)
+    assert (format_reader.load(path)["w"] == state["w"].numpy()).all()
+    assert format_reader.wrong_checksums(path) == []
+
+    file = path / "w.memmap" if path.is_dir() else path
+    data = bytearray(file.read_bytes())
+    data[-1 if path.is_dir() else data.index(state["w"].numpy().tobytes()) + 95] ^= 1
+    file.write_bytes(data)
+    (wrong,) = format_reader.wrong_checksums(path)
+    assert wrong in ("w", "w.memmap")

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The state of torch::optim's optimizers: part of tenfold/torch.hpp, which declares what is to be
-/// called.
+/// Saves and loads the state of torch::optim's optimizers. Part of tenfold/torch.hpp, which
+/// declares the public functions.
 
 #include <ATen/core/Tensor.h>
 
@@ -31,11 +31,11 @@
 namespace tenfold {
 namespace torch_detail {
 
-/// What is loaded, decided without changing the optimizer; apply() changes it.
+/// Plans a load without changing the optimizer; apply() changes it.
 template <class Options, class Optimizer>
 class OptimizerPlan {
  public:
-  /// `names`: of the optimizer's parameters; nothing if they have none.
+  /// `names`: names of the optimizer's parameters; nullopt if they have none.
   OptimizerPlan(Optimizer& optimizer, const std::optional<GroupNames>& names,
                 const TensorDict& source, const LoadIntoOptions& options)
       : optimizer_(optimizer), source_(source), load_options_(options) {
@@ -81,7 +81,7 @@ class OptimizerPlan {
     const OptimizerPairing pairing = pairing_of(names, groups, numbers);
     for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
       if (!pairing.groups[g]) {
-        // By order, a group of another size is a difference and has no states.
+        // In pairing by order, a group of another size is reported and gets no states.
         if (pairing.numbers[g].size() == numbers[g].size()) {
           auto& kept = optimizer_.param_groups()[g];
           plan_states(pairing.numbers[g], kept, static_cast<const Options&>(kept.options()),
@@ -109,12 +109,12 @@ class OptimizerPlan {
     }
   }
 
-  /// How many of the parameters of a group may have a state.
+  /// The number of parameters of a group that may have a state.
   static std::size_t with_state(std::size_t num_params) {
     return kHasOneState<Options> ? std::min<std::size_t>(num_params, 1) : num_params;
   }
 
-  /// By name where the optimizer's parameters and those of the file have some, else by order.
+  /// Pairs by name if the parameters of both the optimizer and the file have names, else by order.
   OptimizerPairing pairing_of(const std::optional<GroupNames>& names,
                               const std::vector<SourceGroup>& groups,
                               const std::vector<std::vector<std::int64_t>>& numbers) {
@@ -133,7 +133,7 @@ class OptimizerPlan {
     return pair_by_order(counts, groups, report_);
   }
 
-  /// `found`: the names of the parameters' states in the source, "" for none.
+  /// `found`: the names of the parameters' states in the source; "" if there is none.
   template <class Group>
   void plan_group(const TensorDict& source, const std::vector<std::string>& found, Group& group,
                   const std::vector<std::int64_t>& numbers, const std::string& name) {
@@ -166,7 +166,7 @@ class OptimizerPlan {
                    const std::string& name) {
     if (!group.contains(key)) {
       if constexpr (std::is_same_v<Option, bool>) {
-        option = false;  // files from before there was the option
+        option = false;  // files older than the option
       } else {
         report_.missing.push_back(name);
       }
@@ -215,7 +215,7 @@ class OptimizerPlan {
     if (states_.contains(number) && !is_null(states_.get(number))) {
       fill_state(planned, param, params, options, states_[number]);
     } else if constexpr (std::is_same_v<Options, torch::optim::AdagradOptions>) {
-      report_.missing.push_back(name);  // LibTorch's Adagrad cannot step without
+      report_.missing.push_back(name);  // LibTorch's Adagrad cannot step without it
       planned.fits = false;
     }
   }
@@ -227,13 +227,13 @@ class OptimizerPlan {
     planned.state = exists ? std::make_unique<State>(static_cast<State&>(*found->second))
                            : std::make_unique<State>();
     StateFilling<Options>(planned, param, params, options, saved, report_).fill();
-    // LibTorch's SGD takes a state without momentum for one that has begun.
+    // LibTorch's SGD treats a state without momentum as one that has started.
     if constexpr (std::is_same_v<Options, torch::optim::SGDOptions>) {
       if (planned.targets.empty()) planned.state = nullptr;
     }
   }
 
-  /// Dtypes and shapes, by the rules of modules.
+  /// Compares dtypes and shapes by the rules of modules.
   void compare_tensors() {
     NamedTensors targets;
     std::unordered_map<std::string, std::pair<std::size_t, std::string>> names;
@@ -273,7 +273,7 @@ class OptimizerPlan {
   const LoadIntoOptions& load_options_;
   LoadReport report_;
   std::vector<Parameter> parameters_;
-  std::unordered_map<std::string, std::size_t> position_of_;  // in parameters_, by number
+  std::unordered_map<std::string, std::size_t> position_of_;  // index in parameters_, by number
   std::vector<std::pair<Options*, Options>> options_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The state of one parameter as it is to be, made of what was saved: part of tenfold/torch.hpp.
+/// Builds the new state of one parameter from the saved one. Part of tenfold/torch.hpp.
 
 #include <ATen/core/Tensor.h>
 
@@ -24,7 +24,7 @@
 
 namespace tenfold::torch_detail {
 
-/// A tensor like `param`, whose numbers are to be loaded.
+/// A tensor like `param`, to be filled by the load.
 inline at::Tensor empty_like_param(const at::Tensor& param) {
   const at::Tensor values = param.detach();
   return values.is_non_overlapping_and_dense()
@@ -32,7 +32,7 @@ inline at::Tensor empty_like_param(const at::Tensor& param) {
              : values.new_empty(values.sizes());
 }
 
-/// A number for each number of `params`, as LBFGS keeps them; of what dtype and where.
+/// The layout of LBFGS's vectors: one element for each element of `params`, their dtype and device.
 inline at::Tensor empty_like_all(const std::vector<at::Tensor>& params, bool is_vector) {
   std::int64_t numel = 0;
   c10::ScalarType dtype = params.front().scalar_type();
@@ -52,27 +52,27 @@ inline std::string shape_text(c10::IntArrayRef shape) {
   return '[' + text + ']';
 }
 
-/// What the state of a parameter will be.
+/// The planned state of one parameter.
 template <class State>
 struct PlannedState {
-  void* key = nullptr;              // of the optimizer's states
-  std::unique_ptr<State> state;     // the new one; null: none
+  void* key = nullptr;              // key in the optimizer's states
+  std::unique_ptr<State> state;     // the new state; null if there is none
   NamedTensors targets;             // its tensors, by name in the source
-  std::vector<std::string> values;  // the names of its members that are no tensors
+  std::vector<std::string> values;  // the names of its non-tensor members
   std::string name;                 // "state.0", in the target
   std::string source_name;
   bool fits = true;
 };
 
-/// Fills a state with what was saved of it. What does not fit is reported, and then `planned.fits`
-/// is false; the targets are tensors of the new state, which nobody has filled yet.
+/// Fills a state from the saved one. Reports every mismatch and then sets `planned.fits` to false.
+/// The targets are tensors of the new state, not yet filled.
 template <class Options>
 class StateFilling {
  public:
   using State = typename OptimizerKind<Options>::State;
   using Params = std::vector<at::Tensor>;
 
-  /// `param` is one of `params`, which are those of its group.
+  /// `param` is one of `params`, the parameters of its group.
   StateFilling(PlannedState<State>& planned, const at::Tensor& param, const Params& params,
                const Options& options, const TensorDict& saved, LoadReport& report)
       : planned_(planned),
@@ -116,7 +116,7 @@ class StateFilling {
   /// True if LibTorch's next step would fail without that member.
   bool is_needed(std::string_view key) const {
     if constexpr (kHasOneState<Options>) {
-      if (key == "al") return false;  // it begins anew
+      if (key == "al") return false;  // LBFGS restarts it
       return key == "func_evals" || key == "n_iter" || planned_.state->n_iter() > 0;
     } else {
       return needs(options_, key);
@@ -125,7 +125,7 @@ class StateFilling {
 
   void fill_member(const std::string& key, const TensorDict::Item& saved, std::int64_t& member) {
     const std::optional<double> number = number_in(saved);
-    constexpr double kMost = 9007199254740992.0;  // 2^53: every integer up to here is a double
+    constexpr double kMost = 9007199254740992.0;  // 2^53: doubles hold every integer up to it
     if (number && *number >= 0 && *number <= kMost && *number == std::floor(*number)) {
       member = static_cast<std::int64_t>(*number);
       planned_.values.push_back(key);
@@ -158,7 +158,7 @@ class StateFilling {
     const at::Tensor made = empty_like_all(params_, is_vector);
     const auto* json = std::get_if<NonTensor>(&saved);
     const auto* one = json == nullptr ? nullptr : json->value.get_if<std::int64_t>();
-    if (key == "H_diag" && one != nullptr) {  // as long as there is no history
+    if (key == "H_diag" && one != nullptr) {  // while there is no history
       member = made.new_empty({}, made.options().dtype(at::kLong)).fill_(*one);
       planned_.values.push_back(key);
       return;
@@ -206,7 +206,7 @@ class StateFilling {
     fill_member(key, saved, *member);
   }
 
-  /// LBFGS looks at all of them by one position.
+  /// LBFGS indexes all of these lists by the same position.
   void compare_histories() {
     const State& state = *planned_.state;
     const std::size_t length = state.old_dirs().size();

@@ -1,7 +1,8 @@
 #pragma once
 
-/// What torch::optim's optimizers keep, by Python's names. Their classes are declared here and used
-/// in templates only: a program that has no optimizer pays for none of LibTorch's headers.
+/// The options and states of torch::optim's optimizers, by Python's names. Their classes are only
+/// declared here and used in templates. A program without optimizers includes none of LibTorch's
+/// optimizer headers.
 
 #include <ATen/core/Tensor.h>
 
@@ -38,8 +39,8 @@ struct LBFGSParamState;
 
 namespace tenfold::torch_detail {
 
-/// Of the optimizer with these options: the class of its state, the options that Python has
-/// besides, in Python's order, and whether its weight decay is decoupled.
+/// Describes the optimizer with these options: the class of its state, the additional options of
+/// Python in Python's order, and whether its weight decay is decoupled.
 template <class Options>
 struct OptimizerKind;
 
@@ -81,8 +82,8 @@ struct OptimizerKind<torch::optim::AdagradOptions> {
   static constexpr bool kDecoupled = false;
 };
 
-/// Its state is one for all parameters, kept as that of the first: vectors that hold a number for
-/// each number of each parameter, one parameter after the other.
+/// All parameters share one state, stored as that of the first. Its vectors concatenate the
+/// elements of all parameters.
 template <>
 struct OptimizerKind<torch::optim::LBFGSOptions> {
   using State = torch::optim::LBFGSParamState;
@@ -93,13 +94,13 @@ struct OptimizerKind<torch::optim::LBFGSOptions> {
 template <class Options>
 inline constexpr bool kHasOneState = std::is_same_v<Options, torch::optim::LBFGSOptions>;
 
-/// What LibTorch does, as a value of one of Python's options that it does not have.
+/// The value of a Python option that describes LibTorch's behavior, for an option LibTorch lacks.
 inline Value value_of_libtorch(std::string_view option, bool decoupled) {
   if (option == "foreach" || option == "fused") return {};
   return option == "decoupled_weight_decay" && decoupled;
 }
 
-/// True for options that change how fast a result is found, and not which.
+/// True for options that change the speed but not the result.
 inline bool changes_no_result(std::string_view option) {
   return option == "foreach" || option == "fused" || option == "capturable" ||
          option == "differentiable";
@@ -163,7 +164,7 @@ void for_each_state(State& state, const Visitor& visit) {
   }
 }
 
-/// True if LibTorch's next step would fail without that part of a state that exists.
+/// True if LibTorch's next step fails when an existing state lacks that member.
 template <class Options>
 bool needs(const Options& options, std::string_view state) {
   if (state == "max_exp_avg_sq") {
@@ -173,12 +174,12 @@ bool needs(const Options& options, std::string_view state) {
     if constexpr (requires { options.centered(); }) {
       return state == "grad_avg" ? options.centered() : options.momentum() > 0;
     }
-    return false;  // SGD begins a momentum
+    return false;  // SGD starts a new momentum
   }
   return true;
 }
 
-/// `Options`, as a name that is looked up when `Optimizer` is known.
+/// `Options` as a dependent name, looked up when `Optimizer` is known.
 template <class Optimizer, class Options>
 struct Late {
   using type = Options;

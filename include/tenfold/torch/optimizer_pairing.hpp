@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which parameters of an optimizer are which of a saved state: part of tenfold/torch.hpp.
+/// Pairs the parameters of an optimizer with those of a saved state. Part of tenfold/torch.hpp.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,10 +19,10 @@ namespace tenfold::torch_detail {
 /// The names of the parameters of each group.
 using GroupNames = std::vector<std::vector<std::string>>;
 
-/// By group of the target.
+/// The pairing, by group of the target.
 struct OptimizerPairing {
-  std::vector<std::optional<std::size_t>> groups;  // of the source
-  GroupNames numbers;                              // of each parameter's state; "" for none
+  std::vector<std::optional<std::size_t>> groups;  // groups of the source
+  GroupNames numbers;                              // name of each parameter's state; "" if none
 };
 
 inline std::string count_text(std::size_t count) {
@@ -39,7 +39,7 @@ inline std::string groups_text(const std::vector<std::size_t>& counts) {
   return text + " parameters";
 }
 
-/// As Python pairs them where parameters have no names.
+/// Pairs by order, as Python does for parameters without names.
 inline OptimizerPairing pair_by_order(const std::vector<std::size_t>& expected,
                                       const std::vector<SourceGroup>& sources, LoadReport& report) {
   OptimizerPairing pairing;
@@ -73,8 +73,8 @@ inline bool are_unique(const GroupNames& names) {
   return true;
 }
 
-/// As Python does: a parameter gets the state of its name, wherever that lies; a group gets the
-/// options of the group that holds the same parameters, and keeps its own if there is none.
+/// Pairs by name, as Python does. A parameter gets the state of the same name from any group. A
+/// group gets the options of the group with the same parameters, or keeps its own.
 inline OptimizerPairing pair_by_name(const GroupNames& targets,
                                      const std::vector<SourceGroup>& sources,
                                      const GroupNames& source_names, LoadReport& report) {
@@ -111,7 +111,7 @@ inline OptimizerPairing pair_by_name(const GroupNames& targets,
     }
     if (targets[g].empty() && g < sources.size()) pairing.groups[g] = g;
     if (expected.empty()) continue;
-    // The group at the same position, if another has as many.
+    // Prefer the group at the same position if another has as many.
     auto best =
         static_cast<std::size_t>(std::max_element(votes.begin(), votes.end()) - votes.begin());
     if (g < votes.size() && votes[g] == votes[best]) best = g;

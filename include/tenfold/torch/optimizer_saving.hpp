@@ -1,6 +1,6 @@
 #pragma once
 
-/// The state of an optimizer as Python's state_dict() has it: part of tenfold/torch.hpp.
+/// Builds an optimizer's state in the layout of Python's state_dict(). Part of tenfold/torch.hpp.
 
 #include <ATen/core/Tensor.h>
 
@@ -34,7 +34,7 @@ Value value_of(const std::optional<Option>& option) {
   return option ? Value(*option) : Value();
 }
 
-/// As Python's optimizers count: a float32 tensor, or float64 if that could not say the number.
+/// A step count as Python stores it: a float32 tensor, or float64 if float32 is not exact.
 inline Tensor step_tensor(std::int64_t step) {
   if (step <= std::int64_t{1} << 24) {
     const auto number = static_cast<float>(step);
@@ -67,7 +67,7 @@ std::vector<std::vector<std::int64_t>> numbers_of(Optimizer& optimizer) {
   return numbers;
 }
 
-/// `names`: of the parameters; null if they have none.
+/// `names`: names of the parameters; null if they have none.
 template <class Options>
 Value group_value(Options& options, const std::vector<std::int64_t>& numbers,
                   const std::vector<std::string>* names) {
@@ -90,7 +90,7 @@ Value group_value(Options& options, const std::vector<std::int64_t>& numbers,
   return group;
 }
 
-/// One member of a state; nothing for what Python would not have.
+/// One member of a state; nullopt if Python's state does not have it.
 class StateItems {
  public:
   StateItems(std::int64_t number, MainMemory& memory)
@@ -105,7 +105,7 @@ class StateItems {
   }
   std::optional<TensorDict::Item> item(std::string_view name, const at::Tensor& tensor) const {
     if (!tensor.defined()) return std::nullopt;
-    // LBFGS begins with the scale 1, which is no tensor in Python.
+    // LBFGS starts with the scale 1, which is a plain number in Python.
     if (tensor.dim() == 0 && tensor.scalar_type() == at::kLong) {
       return NonTensor{Value(tensor.template item<std::int64_t>())};
     }
@@ -143,7 +143,7 @@ TensorDict state_node(State& state, std::int64_t number, MainMemory& memory) {
   const StateItems items(number, memory);
   TensorDict node = dict_node();
   for_each_state(state, [&](std::string_view name, const auto& member) {
-    // Before its first iteration Python's LBFGS has no more than its counters.
+    // Before its first iteration Python's LBFGS has only its counters.
     if constexpr (requires { state.old_dirs(); }) {
       if (!state.d().defined() && name != "func_evals" && name != "n_iter") return;
     }

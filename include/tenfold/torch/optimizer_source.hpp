@@ -1,6 +1,6 @@
 #pragma once
 
-/// Reads a saved optimizer state, Python's or ours: part of tenfold/torch.hpp.
+/// Reads an optimizer state saved by Python or tenfold. Part of tenfold/torch.hpp.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace tenfold::torch_detail {
 
-/// One number: JSON, or a tensor without dimensions.
+/// One number: a JSON number or a zero-dimensional tensor.
 inline std::optional<double> number_in(const TensorDict::Item& item) {
   if (std::holds_alternative<Leaf>(item)) {
     TensorDict from, to;
