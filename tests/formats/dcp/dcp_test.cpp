@@ -252,7 +252,7 @@ TEST(Dcp, IsNotWritten) {
   SaveOptions options;
   options.format = "dcp";
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { save(TensorDict(), folder / "x", options); }),
-              HasSubstr("this version reads such folders and writes none"));
+              HasSubstr("this version reads a checkpoint of torch.distributed and writes none"));
   EXPECT_FALSE(std::filesystem::exists(folder / "x"));
   OpenOptions through;
   through.mode = Mode::write_through;

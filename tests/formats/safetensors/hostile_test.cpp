@@ -153,7 +153,7 @@ const std::vector<BadFile> kBadFiles = {
      "__metadata__ \"tensordict\": node \"\": an item of \"batch_size\" has the wrong type: "
      "expected an integer from 0, found -1"},
     {"structure-entry-empty", ErrorCode::corrupt,
-     "__metadata__ \"tensordict\": node \"w\": says nothing: expected one of \"tensor\", "
+     "__metadata__ \"tensordict\": node \"w\": has no content: expected one of \"tensor\", "
      "\"non_tensor\" and \"td\", found none"},
     {"structure-entry-two", ErrorCode::corrupt,
      "__metadata__ \"tensordict\": node \"w\": has more than one content: expected one of "

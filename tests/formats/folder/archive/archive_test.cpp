@@ -211,7 +211,7 @@ TEST(MemmapArchive, IsReadableAndMendableAfterAKillBetweenTheTwoHeadersOfAnEntry
   const VerifyReport report = folder::kArchiveFormat.verify(folder / "m.tdz", {});
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_EQ(report.problems[0].path, (folder / "m.tdz").string() + "/a.memmap");
-  EXPECT_THAT(report.problems[0].what, HasSubstr("was killed"));
+  EXPECT_THAT(report.problems[0].what, HasSubstr("crashed"));
   EXPECT_EQ(failure_of(folder / "m.tdz", Mode::write_through), "");
   EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
 }
