@@ -13,6 +13,7 @@
 #include "formats/folder/append/growing_sums.hpp"
 #include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
+#include "formats/folder/links.hpp"
 #include "formats/folder/meta/lengths.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/shared/commit.hpp"
@@ -97,6 +98,7 @@ std::vector<std::string> GrowingFolder::folders_below() const {
 }
 
 void GrowingFolder::open_files() {
+  refuse_shared_files(root_);
   for (OpenLeaf& open : leaves_) {
     if (open.leaf.row_bytes == 0) continue;
     const os::Directory folder = open_folder(open.leaf.folder);
