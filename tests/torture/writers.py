@@ -527,6 +527,8 @@ def import_everything() -> None:
     for module in pkgutil.walk_packages(tenfold.__path__, "tenfold."):
         if "__main__" not in module.name:
             importlib.import_module(module.name)
+    importlib.import_module("scipy.sparse")
+    importlib.import_module("torch.distributed.checkpoint")
     peers()
 
 
