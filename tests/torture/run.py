@@ -127,7 +127,12 @@ def main() -> int:
     seconds = options.seconds or (3 if options.short else 1200)
     results = options.results or (None if options.short else RESULTS)
     broken = 0
-    with tempfile.TemporaryDirectory(prefix="torture-", dir=options.folder) as work:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with (
+        tempfile.TemporaryDirectory(prefix="torture-", dir=options.folder) as work,
+        tempfile.TemporaryDirectory(prefix="torture-", dir=memory) as sources,
+    ):
+        writers.SOURCES = Path(sources)
         for name in names:
             begin = time.monotonic()
             rows = CASES[name](

@@ -135,15 +135,15 @@ def _save_shards(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
     )
 
 
+#: A folder in memory, of the runner.
+SOURCES = Path("/dev/shm")
+
+
 def _in_memory(version: int, sizes: Sizes) -> Path:
     """A safetensors file of the version in memory, outside of what is tested."""
-    folder = Path("/dev/shm") / f"torture-{os.getpid()}"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{version}.safetensors"
+    path = SOURCES / f"{os.getpid()}-{version}.safetensors"
     tenfold.save(tree_of(version, sizes), path, durable=False)
-    for old in folder.iterdir():
-        if old.name != path.name:
-            old.unlink(missing_ok=True)
+    (SOURCES / f"{os.getpid()}-{version - 1}.safetensors").unlink(missing_ok=True)
     return path
 
 
@@ -527,6 +527,8 @@ def import_everything() -> None:
     for module in pkgutil.walk_packages(tenfold.__path__, "tenfold."):
         if "__main__" not in module.name:
             importlib.import_module(module.name)
+    importlib.import_module("scipy.sparse")
+    importlib.import_module("torch.distributed.checkpoint")
     peers()
 
 
