@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from tenfold._public import set_module
 from tenfold.distributed._planner import LoadPlanner, SavePlanner
@@ -63,7 +64,7 @@ def save(
         path, layout=layout, durable=durable, checksums=checksums, overwrite=overwrite
     )
     with _asked_for(no_dist):
-        dcp.save(
+        dcp_save(
             state_dict,
             storage_writer=writer,
             planner=SavePlanner(),
@@ -103,7 +104,7 @@ def load(
         >>> tenfold.distributed.load(state, "model.safetensors", no_dist=True)
     """
     with _asked_for(no_dist):
-        dcp.load(
+        dcp_load(
             state_dict,
             storage_reader=StorageReader(path, verify=verify),
             planner=LoadPlanner(allow_partial_load=not strict),

@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import io
 
-from torch.distributed.checkpoint.default_planner import (
-    DefaultLoadPlanner,
-    DefaultSavePlanner,
-    _flatten_sharded_tensors,
-    _init_state_dict,
-    flatten_state_dict,
-)
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+from torch.distributed.checkpoint._sharded_tensor_utils import _flatten_sharded_tensors
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.planner import SavePlanner as _SavePlanner
 from torch.distributed.checkpoint.planner import WriteItemType
+from torch.distributed.checkpoint.planner_helpers import _init_state_dict
 
 from tenfold._public import set_module
 from tenfold.distributed._tree import flatten

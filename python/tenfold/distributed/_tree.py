@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 CONTAINER = "%container"
 
 
+def _key(path: Path) -> Any:
+    return (CONTAINER, *path)
+
+
 def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     """The leaves of a state by the names that torch gives them, and a planner's data.
 
@@ -38,12 +42,12 @@ def _open_tuples(value: Any, path: Path, containers: dict[Any, Container]) -> An
     """A copy of the containers in which tuples with tensors are lists."""
     if isinstance(value, dict):
         kind = "ordered_dict" if isinstance(value, OrderedDict) else "dict"
-        containers[(CONTAINER, *path)] = (kind, tuple(value))
+        containers[_key(path)] = (kind, tuple(value))
         return {
             key: _open_tuples(item, (*path, str(key)), containers) for key, item in value.items()
         }
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple) and _has_parts(value):
-        containers[(CONTAINER, *path)] = (type(value).__name__, ())
+        containers[_key(path)] = (type(value).__name__, ())
         return [_open_tuples(item, (*path, i), containers) for i, item in enumerate(value)]
     return value
 
@@ -115,7 +119,7 @@ class _Branch:
         return child
 
     def build(self, path: Path, containers: Mapping[Any, Container]) -> Any:
-        kind, keys = containers.get((CONTAINER, *path), (None, ()))
+        kind, keys = containers.get(_key(path), (None, ()))
         built = {
             part: child.value
             if isinstance(child, _Leaf)

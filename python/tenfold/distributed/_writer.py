@@ -26,6 +26,7 @@ from tenfold.distributed._tree import CONTAINER, nest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from torch.distributed.checkpoint.metadata import Metadata
@@ -194,7 +195,7 @@ class StorageWriter(_StorageWriter):
             for name, item in items.items()
             if item.type != WriteItemType.BYTE_IO
         }
-        boxes = [
+        boxes: list[tuple[int, Sequence[int], Sequence[int], int]] = [
             (
                 of_name[item.index.fqn],
                 item.tensor_data.chunk.offsets,
@@ -332,11 +333,10 @@ def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
 
 def _gives_objects(planner: AnySavePlanner) -> bool:
     """True if the pickle that the planner would make says nothing that the object does not."""
-    kind = type(planner)
     return (
         isinstance(planner, DefaultSavePlanner)
-        and kind.resolve_data is DefaultSavePlanner.resolve_data
-        and kind.transform_object
+        and type(planner).resolve_data is DefaultSavePlanner.resolve_data
+        and type(planner).transform_object
         in (DefaultSavePlanner.transform_object, SavePlanner.transform_object)
     )
 

@@ -1,0 +1,118 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+#include <tenfold/read_boxes.hpp>
+
+#include "support/files.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// float32 [rows, columns] that counts.
+Tensor counting(std::int64_t rows, std::int64_t columns) {
+  std::vector<float> values(static_cast<std::size_t>(rows * columns));
+  std::iota(values.begin(), values.end(), 0.0F);
+  return Tensor::from(std::span<const float>(values), {rows, columns});
+}
+
+class ReadBoxes : public testing::TestWithParam<const char*> {
+ protected:
+  Leaf saved(const Tensor& tensor) const {
+    NodeInfo info;
+    info.kind = NodeKind::dict;
+    TensorDict tree(info);
+    tree.set("w", tensor);
+    save(tree, folder_ / GetParam(), {.durable = false});
+    return std::get<Leaf>(open(folder_ / GetParam()).get("w"));
+  }
+  TemporaryFolder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Formats, ReadBoxes,
+                         testing::Values("m.safetensors", "folder", "m.pt", "m.tdz", "m.npz"),
+                         [](const auto& format) {
+                           const std::string name = format.param;
+                           return name.substr(
+                               name.find('.') == std::string::npos ? 0 : name.find('.') + 1);
+                         });
+
+TEST_P(ReadBoxes, GivesRowsColumnsAndNothing) {
+  const Leaf leaf = saved(counting(3, 4));
+  const Tensor rows = Tensor::zeros(DType::float32, {2, 4});
+  const Tensor columns = Tensor::zeros(DType::float32, {3, 2});
+  const Tensor nothing = Tensor::zeros(DType::float32, {3, 0});
+  const std::vector<BoxRead> reads = {
+      {leaf, {1, 0}, rows}, {leaf, {0, 1}, columns}, {leaf, {0, 4}, nothing}};
+  read_boxes(reads);
+  EXPECT_THAT(rows.span<float>(), ElementsAre(4, 5, 6, 7, 8, 9, 10, 11));
+  EXPECT_THAT(columns.span<float>(), ElementsAre(1, 2, 5, 6, 9, 10));
+}
+
+TEST_P(ReadBoxes, FillsTensorsOfAnyStrides) {
+  const Leaf leaf = saved(counting(3, 4));
+  const Tensor memory = Tensor::zeros(DType::float32, {4, 3});
+  const Tensor transposed(DType::float32, {3, 4}, {1, 3}, memory.buffer(), memory.offset_bytes());
+  const std::vector<BoxRead> reads = {{leaf, {0, 0}, transposed}};
+  read_boxes(reads);
+  EXPECT_THAT(memory.span<float>(), ElementsAre(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11));
+}
+
+TEST_P(ReadBoxes, GivesLongRunsOfManyRows) {
+  const Leaf leaf = saved(counting(5, 40'000));
+  const Tensor into = Tensor::zeros(DType::float32, {4, 30'000});
+  const std::vector<BoxRead> reads = {{leaf, {1, 9'000}, into}};
+  read_boxes(reads, 2);
+  const auto found = into.span<float>();
+  for (std::size_t row = 0; row < 4; ++row) {
+    EXPECT_EQ(found[row * 30'000], static_cast<float>((row + 1) * 40'000 + 9'000));
+    EXPECT_EQ(found[row * 30'000 + 29'999], static_cast<float>((row + 1) * 40'000 + 38'999));
+  }
+}
+
+TEST_P(ReadBoxes, RefusesWhatDoesNotFitBeforeItReads) {
+  const Leaf leaf = saved(counting(3, 4));
+  const Tensor good = Tensor::zeros(DType::float32, {3, 4});
+  constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
+  const auto refusal = [&](Shape offsets, DType dtype, Shape sizes) {
+    const std::vector<BoxRead> reads = {
+        {leaf, {0, 0}, good}, {leaf, std::move(offsets), Tensor::zeros(dtype, std::move(sizes))}};
+    try {
+      read_boxes(reads);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal({2, 0}, DType::float32, {2, 4}),
+              HasSubstr("box: expected one within [3, 4], found [2, 0] + [2, 4]"));
+  EXPECT_THAT(refusal({kFar, 0}, DType::float32, {1, 1}), HasSubstr("expected one within"));
+  EXPECT_THAT(refusal({-1, 0}, DType::float32, {1, 1}), HasSubstr("expected one within"));
+  EXPECT_THAT(refusal({0}, DType::float32, {1}), HasSubstr("expected one within"));
+  EXPECT_THAT(refusal({0, 0}, DType::int32, {1, 1}),
+              HasSubstr("expected a tensor of float32 to read into, found int32"));
+  EXPECT_EQ(good.span<float>()[5], 0.0F);
+}
+
+TEST_P(ReadBoxes, OfAFileThatWasCutIsAnError) {
+  const Leaf leaf = saved(counting(500, 1000));
+  if (std::string(GetParam()) != "m.safetensors") return;
+  std::filesystem::resize_file(folder_ / GetParam(), 1000);
+  const Tensor into = Tensor::zeros(DType::float32, {500, 1000});
+  const std::vector<BoxRead> reads = {{leaf, {0, 0}, into}};
+  EXPECT_THROW(read_boxes(reads), Error);
+}
+
+}  // namespace
+}  // namespace tenfold::test
