@@ -75,9 +75,10 @@ def _fill(writer: Writer, mounted: Path) -> Row:
 
     def save_until_full(version: int, sizes: Sizes) -> tuple[int, int]:
         """The last version that was saved, and the errno of the next one; 0: all were."""
+        step = writer.steps(path, sizes, True)
         while version < 2000:
             try:
-                writer.save(path, version + 1, sizes, True)
+                step(version + 1)
             except OSError as error:
                 return version, error.errno or -1
             except Exception:
@@ -91,7 +92,7 @@ def _fill(writer: Writer, mounted: Path) -> Row:
         return row
     version, sizes = 1, TOO_LARGE
     for _ in range(3):
-        outcome = in_child(lambda v=version, s=sizes: save_until_full(v, s), 120)
+        outcome = in_child(lambda v=version, s=sizes: save_until_full(v, s), 600)
         if not outcome.returned:
             row.count("crashed")
             row.problem(f"{outcome.kind} {outcome.value} {outcome.last_words}")
