@@ -135,7 +135,7 @@ class LoopingChild:
             finally:
                 os._exit(1)
         os.close(write)
-        self._start = start
+        self._done = start
         self._file = os.fdopen(read)
         first = self._file.readline().strip()
         self.error: str | None = None if first == "ready" else first or "the child died"
@@ -146,7 +146,8 @@ class LoopingChild:
         if not line.isdigit():
             self.error = line
             return None
-        return int(line)
+        self._done = int(line)
+        return self._done
 
     def kill(self) -> int:
         """Kills it (SIGKILL) and returns the last step that it has reported."""
@@ -154,10 +155,9 @@ class LoopingChild:
         lines = self._file.read().split("\n")
         os.waitpid(self._pid, 0)
         self._file.close()
-        done = self._start
         for line in lines:
             if line.isdigit():
-                done = int(line)
+                self._done = int(line)
             elif line.startswith("error"):
                 self.error = line
-        return done
+        return self._done

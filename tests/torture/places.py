@@ -75,15 +75,15 @@ def _fill(writer: Writer, mounted: Path) -> Row:
 
     def save_until_full(version: int, sizes: Sizes) -> tuple[int, int]:
         """The last version that was saved, and the errno of the next one; 0: all were."""
-        step = writer.steps(path, sizes, True)
-        while version < 2000:
-            try:
+        try:
+            step = writer.steps(path, sizes, True)
+            while version < 2000:
                 step(version + 1)
-            except OSError as error:
-                return version, error.errno or -1
-            except Exception:
-                return version, -1
-            version += 1
+                version += 1
+        except OSError as error:
+            return version, error.errno or -1
+        except Exception:
+            return version, -1
         return version, 0
 
     first = in_child(lambda: writer.save(path, 1, SMALL, True))
