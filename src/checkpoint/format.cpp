@@ -56,15 +56,22 @@ class StepEntry final : public LazyItem {
       : folder_(std::move(folder)), entry_(std::move(entry)) {}
 
   TensorDict::Item load() override {
-    const os::Directory& directory = folder_->directory();
-    const auto link = directory.read_link(entry_.path);
-    if (link && !formats::is_cache_link(directory, entry_.path)) {
-      throw Error(ErrorCode::corrupt, directory.display_of(entry_.path) +
+    const Path within(entry_.path);
+    os::Directory directory = folder_->directory().duplicate();
+    for (const Path& part : within.parent_path()) {
+      directory = os::Directory::open_at(directory, part.string());  // never a link
+    }
+    const std::string name = within.filename().string();
+    const auto link = directory.read_link(name);
+    if (link && !formats::is_cache_link(directory, name)) {
+      throw Error(ErrorCode::corrupt, directory.display_of(name) +
                                           ": a symbolic link, which is not followed: expected a "
                                           "file or folder, found a link to " +
                                           base::quote(*link));
     }
-    return open_entry(folder_->path_of(entry_.path).parent_path(), entry_);
+    Path step = folder_->path_of(entry_.path);
+    for ([[maybe_unused]] const Path& part : within) step = step.parent_path();
+    return open_entry(step, entry_);
   }
 
  private:
