@@ -94,6 +94,20 @@ TEST(RankedSave, EntriesOfRanksLieInFoldersOfTheirOwn) {
   EXPECT_EQ(values<float>(second.at("rng", "words"))[0], 1);
 }
 
+TEST(RankedSave, TheFolderOfAStepOpensWithTheEntriesOfEveryRank) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save(manager, 5, 2);
+  const Path step = folder / "step_00000005";
+  EXPECT_EQ(probe(step), "bundle");
+  const TensorDict tree = open(step);
+  EXPECT_THAT(tree.keys(), ElementsAre("model", "optimizer", "epoch", "ranks"));
+  EXPECT_EQ(values<float>(tree.at("ranks", "0", "rng", "words"))[0], 0);
+  EXPECT_EQ(values<float>(tree.at("ranks", "1", "rng", "words"))[0], 1);
+  EXPECT_TRUE(verify(step).ok());
+  EXPECT_NO_THROW(load(step, {.keys = {{"ranks"}}, .verify = true}));
+}
+
 TEST(RankedSave, WithoutPublishingNothingIsLeft) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());

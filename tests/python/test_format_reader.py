@@ -284,12 +284,7 @@ def test_xxh3_is_that_of_the_engine(tmp_path):
 
 # --- what came with files that several processes write ---
 
-later = pytest.mark.skipif(
-    not hasattr(tenfold._core, "ShardedWriter"), reason="needs an engine with ShardedWriter"
-)
 
-
-@later
 @pytest.mark.parametrize("name", ["folder", "archive.tdz", "file.safetensors"])
 @pytest.mark.parametrize("value", [torch.arange(6.0).reshape(2, 3), "text", None])
 def test_the_reader_reads_a_value_by_itself(tmp_path, name, value):
@@ -298,14 +293,12 @@ def test_the_reader_reads_a_value_by_itself(tmp_path, name, value):
     assert found == value if not torch.is_tensor(value) else (found == value.numpy()).all()
 
 
-@later
 def test_the_comment_of_an_archive_of_one_array_says_so(tmp_path):
     tenfold.save(torch.ones(3), tmp_path / "x.npz")
     (member,) = zipfile.ZipFile(tmp_path / "x.npz").infolist()
     assert (member.filename, member.comment) == ("arr_0.npy", b"tenfold_bare")
 
 
-@later
 @pytest.mark.parametrize("name", ["folder", "file.safetensors"])
 def test_the_reader_finds_the_checksums_of_boxes(tmp_path, name):
     core, path = tenfold._core, tmp_path / name

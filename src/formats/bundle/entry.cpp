@@ -86,7 +86,7 @@ TensorDict::Item read(const Folder& folder, const std::string& name, const Readi
   }
   const Path path = folder.path_of(name);
   if (reading.format == &kFormat) return open_folder(path, request, level + 1);
-  return reading.format->open(path, request);
+  return bare_value(reading.format->open(path, request));
 }
 
 class LazyEntry final : public LazyItem {
