@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <utility>
@@ -171,6 +172,11 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     return step;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
+    // A system that fails (no descriptors, no memory) says nothing about the step: a restart must
+    // not take it for absent. Permissions belong to the step.
+    const bool is_of_step = error.system_errno() == EACCES || error.system_errno() == EPERM ||
+                            error.system_errno() == ELOOP || error.system_errno() == ESTALE;
+    if (error.code() == ErrorCode::io && !is_of_step) throw;
     warn_once(name, std::string(error.what()) + "; the step is left alone");
     return std::nullopt;
   }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -387,6 +389,45 @@ TEST(CheckpointManager, WhatIsNoStepIsNamedAndLeftAlone) {
   save_steps(manager, {2, 3});
   EXPECT_TRUE(fs::exists(folder / "step_7"));
   EXPECT_TRUE(fs::exists(folder / "step_00000009"));
+}
+
+/// Allows this process `num_files` more open files than it has, until the end of the scope.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t num_files) {
+    getrlimit(RLIMIT_NOFILE, &old_);
+    const int lowest_free = ::dup(0);
+    ::close(lowest_free);
+    rlimit limit = old_;
+    limit.rlim_cur = static_cast<rlim_t>(lowest_free) + num_files;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~FileLimit() { setrlimit(RLIMIT_NOFILE, &old_); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  rlimit old_{};
+};
+
+TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotTakeStepsForAbsent) {
+  const TemporaryFolder folder;
+  CheckpointManager(folder.path()).save(7, state_at(7));
+  bool has_failed = false;
+  for (rlim_t num_files = 0; num_files < 8; ++num_files) {
+    const CheckpointManager manager(folder.path());
+    std::optional<std::int64_t> latest;
+    const FileLimit limit(num_files);
+    try {
+      latest = manager.latest_step();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.system_errno(), EMFILE) << error.what();
+      has_failed = true;
+      continue;
+    }
+    EXPECT_EQ(latest, 7) << num_files;
+  }
+  EXPECT_TRUE(has_failed);
 }
 
 TEST(CheckpointManager, CopiesAndNamesOfAnyWidthAreSteps) {

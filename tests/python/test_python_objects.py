@@ -135,7 +135,6 @@ def test_times_are_times(tmp_path, time, unit):
         (torch.float32, "torch.dtype"),
         (collections.UserDict, "ABCMeta"),
     ],
-    ids=str,
 )
 def test_messages_name_classes(tmp_path, value, name):
     with pytest.raises(ValueError, match=rf"found {name}$"):

@@ -209,7 +209,6 @@ def test_floats_beside_tensors_keep_their_digits(tmp_path: Path) -> None:
         ([{"x": [1, 2], "id": 1}, {"x": [1, 2]}], r'row 1, column "id": expected a value'),
         ([{"x": [1, 2], "id": 1}, {"x": [1], "id": 1}], r'column "x"'),
     ],
-    ids=str,
 )
 def test_rows_that_do_not_fit_are_refused_and_nothing_is_appended(
     tmp_path: Path, rows: object, message: str

@@ -235,7 +235,6 @@ def test_rows_of_which_none_has_a_key_are_refused(tmp_path):
         ([{"x": object()}], r'row 0, column "x": .*found object'),
         ([{"x": {"y": [1, b"a"]}}], r'row 0, column "x.y": expected values of one type in a list'),
     ],
-    ids=str,
 )
 def test_a_row_that_does_not_fit_is_named_and_nothing_is_written(tmp_path, rows, message):
     with pytest.raises(ValueError, match=message):

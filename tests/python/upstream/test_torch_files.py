@@ -126,7 +126,7 @@ def test_ties_stay_ties(tmp_path):
     assert ours["embed"].data_ptr() == ours["head"]["weight"].data_ptr()
 
 
-@pytest.mark.parametrize("name", arrays.DTYPES)
+@pytest.mark.parametrize("name", sorted(arrays.DTYPES))
 def test_dtypes(tmp_path, name):
     dtype = getattr(torch, name)
     data = torch.arange(2 * dtype.itemsize, dtype=torch.uint8) % 2
