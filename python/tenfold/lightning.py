@@ -14,9 +14,10 @@ from pathlib import Path
 from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import import_torch
-from tenfold._io.files import load, save_node
+from tenfold._io.files import load
 from tenfold._options import boolean, text
 from tenfold._staging import remove
+from tenfold.tensordict._files.any_format import save_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
