@@ -160,7 +160,7 @@ shared: build/.apt-clang build/shared/build.ninja
 python: .venv/.package
 
 pytest: .venv/.package $(UPSTREAMS)
-	.venv/bin/python -m pytest $(PYTEST_ARGS)
+	.venv/bin/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 # --- a wheel that installs anywhere ---
 

@@ -174,7 +174,7 @@ def test_it_is_only_read(trainer, tmp_path):
     before = sorted(path.name for path in trainer.iterdir())
     with pytest.raises(tenfold.UnsupportedError, match='expected "r" or "c", found "r\\+"'):
         tenfold.open(trainer, mode="r+")
-    with pytest.raises(tenfold.UnsupportedError, match="only read"):
+    with pytest.raises(tenfold.UnsupportedError, match="and writes none"):
         tenfold.save({"x": torch.zeros(1)}, tmp_path / "new", format="bundle")
     with pytest.raises(ValueError, match="folder to replace"):
         tenfold.save({"x": torch.zeros(1)}, trainer)

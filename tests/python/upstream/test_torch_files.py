@@ -201,9 +201,10 @@ def test_verify_on_load_reads_every_checksum(tmp_path):
         tenfold.load(tmp_path / "m.pt", verify=True)
 
 
-def test_one_tensor_is_named_after_the_file(tmp_path):
+def test_one_tensor_is_loaded_by_itself_and_opened_under_the_stem_of_the_file(tmp_path):
     torch.save(torch.arange(3), tmp_path / "x.pt")
-    assert tenfold.load(tmp_path / "x.pt")["x"].tolist() == [0, 1, 2]
+    assert tenfold.load(tmp_path / "x.pt").tolist() == [0, 1, 2]
+    assert tenfold.open(tmp_path / "x.pt")["x"].tolist() == [0, 1, 2]
 
 
 def test_the_root_folder_has_any_name(tmp_path):
