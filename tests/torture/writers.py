@@ -120,7 +120,7 @@ def _found_npy(path: Path) -> int | None:
         return 0
     if not tenfold.verify(path).ok:
         raise tenfold.CorruptFileError("verify")
-    found = tenfold.load(path, verify=True)[path.stem]
+    found = tenfold.load(path, verify=True)
     version = int(found[0]) >> 32
     return version if torch.equal(found, torch.arange(len(found)) + (version << 32)) else None
 
