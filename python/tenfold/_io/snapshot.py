@@ -279,9 +279,7 @@ class Snapshot:
         reader.read()
         return state
 
-    def _restore_one(
-        self, node: Any, rank: int, key: str, stateful: Stateful, strict: bool
-    ) -> None:
+    def _restore_one(self, node: Any, rank: int, key: str, stateful: Any, strict: bool) -> None:
         current = stateful.state_dict()
         state = self._state(node, rank, key, current)
         torch = sys.modules.get("torch")
@@ -301,7 +299,7 @@ class PendingSnapshot:
 
     def __init__(self, path: str, work: Any) -> None:
         self.path = path
-        self._work = work
+        self._work: Any = work
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="tenfold-snapshot")
         self._thread.start()

@@ -28,13 +28,18 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from tenfold._interop.frameworks import Framework
+    from tenfold._interop.frameworks import Framework, Name
     from tenfold._io.files import Mode, PathLike
     from tenfold._progress import Callback
 
+    # At run time it is registered as one: the engine's classes have no other bases.
+    class _Native(_core.MappedDict, Mapping[Any, Any]): ...
+else:
+    _Native = _core.MappedDict
+
 
 @set_module("tenfold")
-class MappedDict(_core.MappedDict):
+class MappedDict(_Native):
     """A dictionary on disk: keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars.
 
     Opening reads nothing and takes no memory, however large the dictionary is; a lookup touches a
@@ -68,8 +73,8 @@ class MappedDict(_core.MappedDict):
 
     def __init__(self, path: PathLike, mode: Mode = "r", *, framework: Framework = None) -> None:
         self._path = os.path.abspath(os.fspath(path))
-        self._mode = mode
-        self._framework = decided(framework)
+        self._mode: Mode = mode
+        self._framework: Name = decided(framework)
         super().__init__(
             self._path, text("mapped dict: mode", mode), jagged, code_of(self._framework)
         )
@@ -447,4 +452,5 @@ class _Items(ItemsView):  # type: ignore[type-arg]
         return _is_same(self._mapping[item[0]], item[1])
 
 
-Mapping.register(MappedDict)
+# The stubs of Python say nothing of its metaclass, ABCMeta.
+Mapping.register(MappedDict)  # pyright: ignore[reportAttributeAccessIssue]
