@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import chain, islice
+from typing import Any
 
 from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError
@@ -24,7 +25,7 @@ from tenfold.mapped_dict._build import build, checked_keys, form_of, items_at_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any, Literal
+    from typing import Literal
 
     from typing_extensions import Self
 
@@ -429,7 +430,7 @@ def _check_pairs(block: list[Any], begin: int) -> None:
             )
 
 
-class _Values(ValuesView):  # type: ignore[type-arg]
+class _Values(ValuesView[Any]):
     _mapping: MappedDict
 
     def __iter__(self) -> Iterator[Any]:
@@ -440,7 +441,7 @@ class _Values(ValuesView):  # type: ignore[type-arg]
         return any(_is_same(found, value) for found in self)
 
 
-class _Items(ItemsView):  # type: ignore[type-arg]
+class _Items(ItemsView[Any, Any]):
     _mapping: MappedDict
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:

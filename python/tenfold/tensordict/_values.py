@@ -711,7 +711,7 @@ class UnbatchedTensor:
 
         if not arrays.is_array(data):
             raise TypeError(f"data: expected a tensor or an array, found {type(data).__name__}")
-        self.data = data
+        self.data: Any = data
 
     def _unwrapped(self) -> Any:
         return self.data

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch.utils.data import DataLoader
 from typing_extensions import assert_type
 
 import tenfold
@@ -27,6 +28,8 @@ def entries(td: TensorDict, stack: LazyStackedTensorDict, positions: torch.Tenso
     assert_type(td.select("a").exclude("b"), TensorDict)
     assert_type(td.sorted_keys, list[str])
     assert_type(td.popitem(), tuple[str, Any])
+    for key in td.keys(True):
+        assert_type(key, Any)
 
 
 def shapes(td: TensorDict) -> None:
@@ -142,6 +145,8 @@ def datasets(flights: tenfold.Dataset) -> None:
         assert_type(writable, tenfold.Dataset)
     for row in flights:
         assert_type(row, Any)
+    stream = tenfold.IterableDataset(flights)
+    assert_type(DataLoader(stream, batch_size=None), DataLoader[Any])
     for batch in tenfold.BatchLoader(flights, batch_size=32):
         assert_type(batch, Any)
 
@@ -151,6 +156,7 @@ def checkpoints(model: torch.nn.Module) -> None:
         assert_type(manager, tenfold.CheckpointManager)
         handle = manager.save(1, {"model": model}, metrics={"loss": 0.5}, block=False)
         assert_type(handle, tenfold.SaveHandle)
+        assert_type(handle.result(), Path)
         restored = manager.restore({"model": model}, missing_ok=True)
         assert_type(restored, tenfold.RestoreResult)
         assert_type(restored.step, int | None)
