@@ -103,7 +103,9 @@ class Keys(list[Any]):
     def __rsub__(self, other: Any) -> set[Any]:
         return set(other) - set(self)
 
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __rand__ = __and__
+    __ror__ = __or__
+    __rxor__ = __xor__
 
     def isdisjoint(self, other: Any) -> bool:
         """True if no key is in `other`."""
