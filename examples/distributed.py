@@ -6,6 +6,9 @@ safetensors' own safe_open reads it without knowing that there were ranks.
     python examples/distributed.py --folder run
 """
 
+# torch documents dcp.save and dcp.load, and does not export them:
+# pyright: reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 import argparse
@@ -80,7 +83,7 @@ def run_ranks(size: int, folder: Path, path: Path, start: Path | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("run"), help="where to (default: run)")
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -98,7 +98,7 @@ def usual(train: tenfold.SparseMatrix, test: tenfold.SparseMatrix) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--users", type=int, default=10_000)
     parser.add_argument("--films", type=int, default=2_000)

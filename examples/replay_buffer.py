@@ -15,6 +15,7 @@ import multiprocessing
 import signal
 import tempfile
 import time
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import torch
@@ -38,7 +39,7 @@ def transition() -> dict[str, torch.Tensor]:
     }
 
 
-def collect(path: Path, stop: multiprocessing.synchronize.Event) -> None:
+def collect(path: Path, stop: Event) -> None:
     """Runs a policy in many environments at once and writes what happens."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
@@ -113,7 +114,7 @@ def learn(path: Path, steps: int, batch_size: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=300, help="batches to learn from")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--capacity", type=int, default=50_000, help="transitions in the buffer")

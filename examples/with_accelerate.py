@@ -45,7 +45,7 @@ def train(folder: Path, epochs: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="where the checkpoint is; default: temporary")
     parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()

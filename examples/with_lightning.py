@@ -36,7 +36,7 @@ class Regression(lightning.LightningModule):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="where checkpoints are; default: temporary")
     parser.add_argument("--epochs", type=int, default=5)
     options = parser.parse_args()

@@ -46,7 +46,7 @@ def train(folder: Path, workers: int, stop_after: int | None) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     x = torch.rand(1000, 4)

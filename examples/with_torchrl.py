@@ -54,7 +54,7 @@ def run(folder: Path, steps: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="where the buffer is; default: temporary")
     parser.add_argument("--steps", type=int, default=15_000)
     options = parser.parse_args()

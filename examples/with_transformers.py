@@ -46,7 +46,7 @@ def train(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="train there, and do nothing else")
     options = parser.parse_args()
     if options.folder is not None:

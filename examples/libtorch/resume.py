@@ -51,13 +51,13 @@ def train(
 ) -> list[float]:
     """Returns the loss before each step."""
 
-    def closure() -> torch.Tensor:
+    def closure() -> float:
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(net(data["inputs"]), data["wanted"])
         loss.backward()
-        return loss
+        return loss.item()
 
-    return [optimizer.step(closure).item() for _ in range(steps)]
+    return [optimizer.step(closure) for _ in range(steps)]
 
 
 def begin(folder: Path, name: str) -> None:
@@ -92,7 +92,7 @@ def go_on(folder: Path, name: str) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("optimizer", choices=OPTIMIZERS)
     parser.add_argument("--back", action="store_true", help="go on with what C++ saved")

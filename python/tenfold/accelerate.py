@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 try:
-    from accelerate import PartialState
+    from accelerate.state import PartialState
     from accelerate.utils import DistributedType, broadcast_object_list
 except ImportError as error:
     raise ImportError(

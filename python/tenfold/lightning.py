@@ -253,6 +253,6 @@ def _device(map_location: Any) -> Any:
         return map_location.get("cpu")
     if callable(map_location):
         torch = import_torch()
-        storage = map_location(torch.UntypedStorage(0), "cpu")
+        storage: Any = map_location(torch.UntypedStorage(0), "cpu")
         return None if storage is None else storage.device
     return map_location

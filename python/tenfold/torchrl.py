@@ -104,8 +104,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     ) -> None:
         if mode not in ("r", "r+"):
             raise ValueError(f'RingStorage: mode must be "r" or "r+", got {mode!r}')
-        self.path = Path(os.path.abspath(path))
-        self._mode = mode
+        self.path: Path = Path(os.path.abspath(path))
+        self._mode: Literal["r", "r+"] = mode
         self._ring: Dataset | None = None
         # Rows of the ring that this storage has: fewer than there are after `loads`.
         self._limit: int | None = None

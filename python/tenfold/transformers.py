@@ -13,8 +13,7 @@ from typing import Any
 
 try:
     import accelerate  # noqa: F401
-    from transformers import Trainer
-    from transformers.trainer import TRAINER_STATE_NAME
+    from transformers.trainer import TRAINER_STATE_NAME, Trainer
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 except ImportError as error:
     raise ImportError(

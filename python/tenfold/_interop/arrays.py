@@ -11,7 +11,7 @@ from tenfold._interop.frameworks import decided
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeGuard
 
 
 # Every dtype of the engine, as torch names it.
@@ -100,7 +100,7 @@ def import_torch() -> Any:
     return _torch
 
 
-def is_array(value: object) -> bool:
+def is_array(value: object) -> TypeGuard[Any]:
     """True for torch tensors and numpy arrays, without importing either."""
     for module, class_name in (("torch", "Tensor"), ("numpy", "ndarray")):
         loaded = sys.modules.get(module)
@@ -279,7 +279,7 @@ def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
     return tensor.detach().requires_grad_(requires_grad)
 
 
-def make_array(value: object) -> Any:
+def make_array(value: Any) -> Any:
     """A tensor of numbers, nested lists of them, or an array of another library."""
     torch = torch_or_none()
     if torch is not None:

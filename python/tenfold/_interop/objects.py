@@ -287,8 +287,8 @@ class Opaque:
     __slots__ = ("name", "parts")
 
     def __init__(self, name: str, parts: dict[str, Any]) -> None:
-        self.name = name
-        self.parts = parts
+        self.name: str = name
+        self.parts: dict[str, Any] = parts
 
     @property
     def args(self) -> Any:

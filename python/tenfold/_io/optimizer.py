@@ -14,7 +14,7 @@ from tenfold._reports import LoadReport, Mismatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     from tenfold._io.files import Rename
     from tenfold._io.load_into import Renamer
@@ -100,7 +100,7 @@ def _require_names(names: list[str], groups: Any, where: str) -> None:
             raise KeyError(f'{where}: rename: no parameter is called "{name}"')
 
 
-def _refuse(where: str, part: str, expected: str, found: Any) -> None:
+def _refuse(where: str, part: str, expected: str, found: Any) -> NoReturn:
     raise ValueError(
         f"{where}: {part}: no state of an optimizer: expected {expected}, found "
         f"{type(found).__name__}"

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import OrderedDict, UserDict
 from types import SimpleNamespace
+from typing import Any
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError, UnsupportedError
@@ -23,7 +24,7 @@ from tenfold.tensordict._node import own_key
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Protocol
+    from typing import Protocol
 
     from tenfold._io.files import PathLike, Progress
 
@@ -80,7 +81,7 @@ class Snapshot:
         storage_options: dict[str, Any] | None = None,
     ) -> None:
         _refuse_options(storage_options)
-        self.path = _local(path)
+        self.path: str = _local(path)
         self.pg = pg
         self._document: dict[str, Any] | None = None
 
@@ -279,9 +280,7 @@ class Snapshot:
         reader.read()
         return state
 
-    def _restore_one(
-        self, node: Any, rank: int, key: str, stateful: Stateful, strict: bool
-    ) -> None:
+    def _restore_one(self, node: Any, rank: int, key: str, stateful: Any, strict: bool) -> None:
         current = stateful.state_dict()
         state = self._state(node, rank, key, current)
         torch = sys.modules.get("torch")
@@ -301,7 +300,7 @@ class PendingSnapshot:
 
     def __init__(self, path: str, work: Any) -> None:
         self.path = path
-        self._work = work
+        self._work: Any = work
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="tenfold-snapshot")
         self._thread.start()
@@ -719,7 +718,7 @@ def read_manifest(path: Any) -> dict[str, Any]:
 
 
 @set_module("tenfold")
-class StateDict(UserDict):  # type: ignore[type-arg]
+class StateDict(UserDict[Any, Any]):
     """A dict that is its own state, for loose values in an `app_state`.
 
     Example:

@@ -139,7 +139,7 @@ class CheckpointManager:
             for group in groups:
                 group.leave()
             raise
-        self.directory = Path(self._native.directory())
+        self.directory: Path = Path(self._native.directory())
 
     def _open(
         self,

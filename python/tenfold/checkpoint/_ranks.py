@@ -73,11 +73,12 @@ class Ranks:
         if self.is_alone:
             result = work()
             return result, [send(result)]
+        results: list[T] = []  # one, or none if `work` failed
         failure: BaseException | None = None
         message: dict[str, Any] = {"call": call}
         try:
-            result = work()
-            message["sent"] = send(result)
+            results.append(work())
+            message["sent"] = send(results[0])
         except BaseException as error:
             failure = error
             message["error"] = _described(error)
@@ -97,7 +98,7 @@ class Ranks:
                 if rank == self.rank and failure is not None:
                     raise failure
                 raise _error_of(rank, other["error"]) from failure
-        return result, [other["sent"] for other in messages]
+        return results[0], [other["sent"] for other in messages]
 
     def any(self, flag: bool) -> bool:
         """True on all ranks if it is true on one: one all-reduce of a number."""

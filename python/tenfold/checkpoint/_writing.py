@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @set_module("tenfold")
-class SaveHandle(Future):  # type: ignore[type-arg]
+class SaveHandle(Future[Path]):
     """A save that is done, or on its way: a ``concurrent.futures.Future`` of the step's path.
 
     Attributes:

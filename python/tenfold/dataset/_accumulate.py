@@ -35,7 +35,7 @@ class Window:
     """
 
     def __init__(self, batches: list[Any], counts: list[int], total: float) -> None:
-        self.rows = sum(counts)
+        self.rows: int = sum(counts)
         self._pairs = [
             Weighted(batch, count / total if total else 0.0)
             for batch, count in zip(batches, counts, strict=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tenfold._io.files import Mode
     from tenfold.dataset._schema import Column, Schema
 
     # (place in the schema, values, offsets, valid), as `_core.Dataset.append` takes it.
@@ -44,7 +45,7 @@ class Growing(Closing):
 
     _native: Any
     _path: str | None
-    _mode: str
+    _mode: Mode
     _steps: tuple[Any, ...]
     _maps: tuple[Any, ...]
     _columns_in: Columns | None = None
@@ -591,7 +592,7 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
     np = numpy_module()
 
     try:
-        array = values if isinstance(values, np.ndarray) else np.asarray(values)
+        array = np.asanyarray(values)
     except ValueError as error:
         raise ValueError(
             f'column "{name}": expected rows of shape {list(inner)}, found lists of different '

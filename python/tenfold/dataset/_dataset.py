@@ -116,7 +116,7 @@ class Dataset(Growing):
         transform: Transform | None = None,
         framework: Framework = None,
     ) -> None:
-        self._framework = decided(framework)
+        self._framework: Name = decided(framework)
         if isinstance(source, (str, os.PathLike)):
             self._path: str | None = os.path.abspath(os.fspath(source))
             self._native = _core.Dataset.open_path(self._path, text("data set: mode", mode))

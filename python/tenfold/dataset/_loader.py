@@ -261,7 +261,7 @@ class _Scoped:
 
     def __init__(self, stream: Any, framework: Name) -> None:
         self._stream = stream
-        self._framework = framework
+        self._framework: Name = framework
         self.num_rows = stream.num_rows
 
     def __iter__(self) -> Iterator[Any]:

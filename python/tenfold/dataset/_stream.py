@@ -36,8 +36,12 @@ if TYPE_CHECKING:
 
 
 # A DataLoader tells it by its class, so a NumPy program that uses it imports torch.
-if (_torch := import_torch()) is not None:
-    _Base: Any = _torch.utils.data.IterableDataset
+if TYPE_CHECKING:
+    from torch.utils.data import IterableDataset as _TorchDataset
+
+    _Base = _TorchDataset[Any]
+elif (_torch := import_torch()) is not None:
+    _Base = _torch.utils.data.IterableDataset
 else:
     _Base = object
 
@@ -50,7 +54,7 @@ _LAST_EPOCH = 2**62
 
 
 @set_module("tenfold")
-class IterableDataset(_Base):  # type: ignore[misc]
+class IterableDataset(_Base):
     """The rows of a data set or of text files as a stream, for torch's ``DataLoader``.
 
     The rows are divided between ranks and the workers of a ``DataLoader``, each row once. The order

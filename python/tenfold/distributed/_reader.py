@@ -65,7 +65,7 @@ class StorageReader(_StorageReader):
 
     def __init__(self, path: PathLike | None = None, *, verify: bool = False) -> None:
         self.path = None if path is None else os.fspath(path)
-        self.verify = boolean("storage reader: verify", verify)
+        self.verify: bool = boolean("storage reader: verify", verify)
         self._opened: tuple[_core.Boxes, Stored] | None = None
 
     def __getstate__(self) -> dict[str, Any]:

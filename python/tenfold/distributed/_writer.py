@@ -112,11 +112,11 @@ class StorageWriter(_StorageWriter):
         checksums: bool = True,
         overwrite: bool = True,
     ) -> None:
-        self.layout = check_layout(layout)
+        self.layout: str = check_layout(layout)
         self.path = None if path is None else os.fspath(path)
-        self.durable = boolean("storage writer: durable", durable)
-        self.checksums = boolean("storage writer: checksums", checksums)
-        self.overwrite = boolean("storage writer: overwrite", overwrite)
+        self.durable: bool = boolean("storage writer: durable", durable)
+        self.checksums: bool = boolean("storage writer: checksums", checksums)
+        self.overwrite: bool = boolean("storage writer: overwrite", overwrite)
         self._saves: dict[int, _Save] = {}  # by thread: an asynchronous save may be under way
 
     def __getstate__(self) -> dict[str, Any]:

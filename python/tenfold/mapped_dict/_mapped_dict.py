@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import chain, islice
+from typing import Any
 
 from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError
@@ -24,17 +25,22 @@ from tenfold.mapped_dict._build import build, checked_keys, form_of, items_at_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any, Literal
+    from typing import Literal
 
     from typing_extensions import Self
 
-    from tenfold._interop.frameworks import Framework
+    from tenfold._interop.frameworks import Framework, Name
     from tenfold._io.files import Mode, PathLike
     from tenfold._progress import Callback
 
+    # At run time it is registered as one: the engine's classes have no other bases.
+    class _Native(_core.MappedDict, Mapping[Any, Any]): ...
+else:
+    _Native = _core.MappedDict
+
 
 @set_module("tenfold")
-class MappedDict(_core.MappedDict):
+class MappedDict(_Native):
     """A dictionary on disk: keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars.
 
     Opening reads nothing and takes no memory, however large the dictionary is; a lookup touches a
@@ -68,8 +74,8 @@ class MappedDict(_core.MappedDict):
 
     def __init__(self, path: PathLike, mode: Mode = "r", *, framework: Framework = None) -> None:
         self._path = os.path.abspath(os.fspath(path))
-        self._mode = mode
-        self._framework = decided(framework)
+        self._mode: Mode = mode
+        self._framework: Name = decided(framework)
         super().__init__(
             self._path, text("mapped dict: mode", mode), jagged, code_of(self._framework)
         )
@@ -424,7 +430,7 @@ def _check_pairs(block: list[Any], begin: int) -> None:
             )
 
 
-class _Values(ValuesView):  # type: ignore[type-arg]
+class _Values(ValuesView[Any]):
     _mapping: MappedDict
 
     def __iter__(self) -> Iterator[Any]:
@@ -435,7 +441,7 @@ class _Values(ValuesView):  # type: ignore[type-arg]
         return any(_is_same(found, value) for found in self)
 
 
-class _Items(ItemsView):  # type: ignore[type-arg]
+class _Items(ItemsView[Any, Any]):
     _mapping: MappedDict
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
@@ -447,4 +453,5 @@ class _Items(ItemsView):  # type: ignore[type-arg]
         return _is_same(self._mapping[item[0]], item[1])
 
 
-Mapping.register(MappedDict)
+# The stubs of Python say nothing of its metaclass, ABCMeta.
+Mapping.register(MappedDict)  # pyright: ignore[reportAttributeAccessIssue]

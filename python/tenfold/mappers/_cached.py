@@ -45,9 +45,9 @@ class CachedStateMapper(StateMapper):
         if not isinstance(mapper, StateMapper):
             raise TypeError(f"mapper: expected a StateMapper, found {type(mapper).__name__}")
         self.mapper = mapper
-        self.max_bytes = integer("max_bytes", max_bytes, 0)
-        self.hits = 0
-        self.misses = 0
+        self.max_bytes: int = integer("max_bytes", max_bytes, 0)
+        self.hits: int = 0
+        self.misses: int = 0
         self._begin()
 
     def _begin(self) -> None:

@@ -26,15 +26,19 @@ if TYPE_CHECKING:
         def __len__(self) -> int: ...
         def find(self, paths: list[str]) -> tuple[Any, Any, int | None]:
             """Tables and rows of the values, and the table of all if that is one."""
+            ...
 
-        def find_below(self, path: str) -> tuple[int, int]:
+        def find_below(self, path: str, /) -> tuple[int, int]:
             """The place of a path that continues with components that cannot be keys."""
+            ...
 
-        def nearest_level(self, path: str) -> str:
+        def nearest_level(self, path: str, /) -> str:
             """The deepest level that a path goes through."""
+            ...
 
         def nodes(self) -> Iterable[tuple[str, int, int, bool]]:
             """Path, table, row and whether it is a level; levels before what is in them."""
+            ...
 
 
 # In place of a table's number.

@@ -68,8 +68,10 @@ def hierarchy_of(config: dict[str, Any], tensors: Any) -> Hierarchy:
 
 def _members_of(tensors: Any, key: str, count: int) -> list[Any]:
     node = tensors[key] if key in tensors.keys() else []  # noqa: SIM118
-    members = node if isinstance(node, list) else None
-    if members is None and hasattr(node, "keys"):
+    members: list[Any] | None = None
+    if isinstance(node, list):
+        members = node
+    elif hasattr(node, "keys"):
         members = [node[name] for name in node.keys()]  # noqa: SIM118
     if members is None or len(members) != count:
         found = "another entry" if members is None else str(len(members))

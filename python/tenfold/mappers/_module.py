@@ -49,14 +49,14 @@ class ModuleStateMapper(StateMapper):
         if torch is None:
             raise ImportError("ModuleStateMapper: it needs torch, which cannot be imported")
         self.factory_name = factory_name
-        self.factory_config = {} if config is None else dict(config)
+        self.factory_config: dict[str, Any] = {} if config is None else dict(config)
         factory = registered(factory_name, "ModuleStateMapper")
         if isinstance(factory, type) and issubclass(factory, StateMapper):
             raise UnsupportedError(
                 f'ModuleStateMapper: expected the name of a factory, found "{factory_name}", which '
                 "is a StateMapper"
             )
-        self.module = factory(**self.factory_config) if module is None else module
+        self.module: Any = factory(**self.factory_config) if module is None else module
         if not isinstance(self.module, torch.nn.Module):
             raise TypeError(
                 f'ModuleStateMapper: factory "{factory_name}": expected a torch.nn.Module, found '

@@ -54,7 +54,7 @@ class SparseStateMapper(StateMapper):
     """
 
     def __init__(self, keys: Any, matrix: Any, default: Any = None) -> None:
-        self.matrix = _matrix_of(matrix)
+        self.matrix: SparseMatrix = _matrix_of(matrix)
         self._keys: Keys = _keys_of(keys)
         self._check_rows()
         self._default = None if default is None else self._row_of(default)

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
         def __len__(self) -> int: ...
         def rows(self, states: list[Any]) -> Any:
             """The row of each state, -1 for one that is not known."""
+            ...
 
         def parts(self) -> tuple[str, dict[str, Any]]:
             """How states are keys, and what is saved of them."""
+            ...
 
 
 class StatesInMemory:

@@ -74,7 +74,7 @@ class SparseMatrix(Rows, Growing):
     def __init__(
         self, source: PathLike | Any, mode: Mode = "r", *, framework: Framework = None
     ) -> None:
-        self._framework = decided(framework)
+        self._framework: Name = decided(framework)
         self._path: str | None = None
         if isinstance(source, (str, os.PathLike)):
             self._path = os.path.abspath(os.fspath(source))
@@ -83,7 +83,7 @@ class SparseMatrix(Rows, Growing):
             )
         else:
             self._native = _core.SparseMatrix.of_tree(_core.tree(source, "sparse matrix"))
-        self._mode = mode
+        self._mode: Mode = mode
         self._read()
 
     @classmethod

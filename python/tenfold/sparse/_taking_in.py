@@ -138,7 +138,7 @@ class _Coordinates:
         self._builder.add(_core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT))
 
     def finish(self, progress: Any) -> Any:
-        if self._builder is None:
+        if not self._dtype:  # nothing was added
             self.add([], [], [])
         return self._builder.finish(progress)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Any
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
@@ -14,7 +15,7 @@ from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     Made = TypeVar("Made")
 
@@ -59,7 +60,7 @@ def key_of(path: tuple[str, ...]) -> Any:
     return path[0] if len(path) == 1 else path
 
 
-class Keys(list):  # type: ignore[type-arg]
+class Keys(list[Any]):
     """The keys of a TensorDict at the time of the call, in order.
 
     A list that also has what a view of keys has: equality and algebra with sets.
@@ -102,7 +103,9 @@ class Keys(list):  # type: ignore[type-arg]
     def __rsub__(self, other: Any) -> set[Any]:
         return set(other) - set(self)
 
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __rand__ = __and__
+    __ror__ = __or__
+    __rxor__ = __xor__
 
     def isdisjoint(self, other: Any) -> bool:
         """True if no key is in `other`."""

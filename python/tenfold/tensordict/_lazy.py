@@ -88,7 +88,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _use(self, members: list[Any] | None, stack_dim: int, name: str | None) -> None:
         self._read: list[Any] | None = members
-        self.stack_dim = stack_dim
+        self.stack_dim: int = stack_dim
         self._dim_name = name
         self._locked = False
         self._disk: Disk | None = None

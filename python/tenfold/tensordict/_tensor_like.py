@@ -536,7 +536,9 @@ class TensorLike(Primitives):
     def __xor__(self, other: Operand) -> Self:
         return self._compared(operator.xor, other)
 
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __rand__ = __and__
+    __ror__ = __or__
+    __rxor__ = __xor__
 
     def __hash__(self) -> int:
         return id(self)

@@ -17,7 +17,7 @@ from tenfold.tensordict._index import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, ClassVar
 
 
 class ValueRows:
@@ -293,7 +293,7 @@ class _Values:
         same = self == other
         return (not same) if isinstance(same, bool) else ~same
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
 
 @set_module("tenfold")
@@ -316,6 +316,7 @@ class NonTensorData(_Values):
     __slots__ = ("_batch_size", "data", "device")
     if TYPE_CHECKING:
         data: Any
+        device: Any
 
     def __init__(self, data: Any, batch_size: Any = (), device: Any = None) -> None:
         if isinstance(data, NonTensorData):
@@ -401,6 +402,8 @@ class NonTensorStack(_Values):
 
     # The value of a row is _values[_positions[row]]; None: in order. See ValueRows.
     __slots__ = ("_batch_size", "_positions", "_stacked", "_values", "device")
+    if TYPE_CHECKING:
+        device: Any
 
     def __init__(self, *values: Any, stack_dim: int = 0) -> None:
         parts = [value if isinstance(value, _Values) else None for value in values]
@@ -711,7 +714,7 @@ class UnbatchedTensor:
 
         if not arrays.is_array(data):
             raise TypeError(f"data: expected a tensor or an array, found {type(data).__name__}")
-        self.data = data
+        self.data: Any = data
 
     def _unwrapped(self) -> Any:
         return self.data

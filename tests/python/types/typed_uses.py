@@ -1,8 +1,11 @@
 """Uses whose types a type checker knows: checked by ``mypy --strict``, not run."""
 
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
+from torch.utils.data import DataLoader
 from typing_extensions import assert_type
 
 import tenfold
@@ -25,6 +28,8 @@ def entries(td: TensorDict, stack: LazyStackedTensorDict, positions: torch.Tenso
     assert_type(td.select("a").exclude("b"), TensorDict)
     assert_type(td.sorted_keys, list[str])
     assert_type(td.popitem(), tuple[str, Any])
+    for key in td.keys(True):
+        assert_type(key, Any)
 
 
 def shapes(td: TensorDict) -> None:
@@ -111,3 +116,84 @@ def dictionaries(words: tenfold.MappedDict) -> None:
     both = torch.stack([vector, words["garden"], words.get("tree", vector)])
     assert_type(both, torch.Tensor)
     assert_type("tree" in words, bool)
+    assert_type(len(words), int)
+    assert_type(words.get_many(["house", "tree"], missing="mask"), tuple[Any, Any])
+    assert_type(words.dataset, tenfold.Dataset)
+    assert_type(words.schema, tenfold.Schema)
+    for key, value in words.items():
+        assert_type((key, value), tuple[Any, Any])
+    mapping: Mapping[str, torch.Tensor] = words
+    assert_type(len(mapping), int)
+    with tenfold.MappedDict("words", "r+", framework="np") as writable:
+        assert_type(writable, tenfold.MappedDict)
+        assert_type(writable.refresh(), tenfold.MappedDict)
+    assert_type(tenfold.MappedDict.build({"a": vector}, "words"), tenfold.MappedDict)
+
+
+def datasets(flights: tenfold.Dataset) -> None:
+    assert_type(flights[0], Any)
+    assert_type(flights[[0, 2]], Any)
+    assert_type(flights["delay"], Any)
+    assert_type(flights.columns, list[str])
+    assert_type(flights.num_rows, int)
+    assert_type(flights.schema, tenfold.Schema)
+    assert_type(flights.range(0, 10).select(["delay"]).shuffle(0), tenfold.Dataset)
+    assert_type(flights.split([0.9, 0.1]), list[tenfold.Dataset])
+    assert_type(tenfold.concat([flights, flights]), tenfold.Dataset)
+    assert_type(tenfold.ingest("flights.csv", "flights"), tenfold.Dataset)
+    with tenfold.Dataset("flights", mode="r+") as writable:
+        assert_type(writable, tenfold.Dataset)
+    for row in flights:
+        assert_type(row, Any)
+    stream = tenfold.IterableDataset(flights)
+    assert_type(DataLoader(stream, batch_size=None), DataLoader[Any])
+    for batch in tenfold.BatchLoader(flights, batch_size=32):
+        assert_type(batch, Any)
+
+
+def checkpoints(model: torch.nn.Module) -> None:
+    with tenfold.CheckpointManager("run", max_to_keep=3, best="loss") as manager:
+        assert_type(manager, tenfold.CheckpointManager)
+        handle = manager.save(1, {"model": model}, metrics={"loss": 0.5}, block=False)
+        assert_type(handle, tenfold.SaveHandle)
+        assert_type(handle.result(), Path)
+        restored = manager.restore({"model": model}, missing_ok=True)
+        assert_type(restored, tenfold.RestoreResult)
+        assert_type(restored.step, int | None)
+        assert_type(int(restored), int)
+        assert_type(restored.path, Path | None)
+        assert_type(restored.report, tenfold.LoadReport)
+        assert_type(restored.state, dict[str, Any] | None)
+        assert_type(manager.latest_step(), int | None)
+        assert_type(manager.all_steps(), list[int])
+        assert_type(manager.status(), list[tenfold.StepStatus])
+        assert_type(manager.verify(1), tenfold.VerifyReport)
+
+
+def matrices(matrix: tenfold.SparseMatrix) -> None:
+    assert_type(matrix.shape, tuple[int, int])
+    assert_type(matrix.nnz, int)
+    assert_type(matrix.layout, Literal["csr", "csc", "coo"])
+    assert_type(matrix[0], Any)
+    assert_type(matrix.rows([0, 2], layout="csr"), Any)
+    assert_type(matrix @ torch.zeros(3, 1), Any)
+    assert_type(matrix.T, tenfold.SparseMatrix)
+    assert_type(matrix.to_layout("csc"), tenfold.SparseMatrix)
+    assert_type(matrix.to_torch(), Any)
+    assert_type(tenfold.SparseMatrix("path", mode="r", framework="numpy"), tenfold.SparseMatrix)
+    assert_type(tenfold.SparseMatrix.from_torch(torch.eye(3).to_sparse()), tenfold.SparseMatrix)
+
+
+def trees(model: torch.nn.Module) -> None:
+    assert_type(tenfold.load("path", keys=["a"], verify=True), Any)
+    assert_type(tenfold.open("path", mode="c", framework="torch"), TensorDict)
+    assert_type(tenfold.probe("path"), str)
+    report = tenfold.verify("path")
+    assert_type(report, tenfold.VerifyReport)
+    assert_type(report.ok, bool)
+    for problem in report.problems:
+        assert_type(problem, tenfold.Problem)
+        assert_type(problem.what, str)
+    assert_type(tenfold.load_into(model, "path", strict=False), tenfold.LoadReport)
+    assert_type(tenfold.diff("a", "b").same, bool)
+    assert_type(tenfold.scan("path").safe, bool)

@@ -85,7 +85,7 @@ class TextStream:
         format: str | None = None,
         framework: Name | None = None,
     ) -> None:
-        self._framework = framework
+        self._framework: Name | None = framework
         self._files = list(files)
         self._schema = schema.to_json()
         self._on_error = on_error

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def simple(value: object) -> object:
+def simple(value: Any) -> object:
     """A list, dict, str, ... that stands for `value`; `value` itself if there is none.
 
     Raises:
