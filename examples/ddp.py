@@ -1,6 +1,10 @@
 """Trains with DistributedDataParallel, and goes on after any crash.
 
+    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
     torchrun --nproc-per-node 2 --max-restarts 3 examples/ddp.py folder
+
+The variable gives each restart a store of its own. Otherwise torchrun keeps the store, and
+processes of gloo may find the addresses of those that ended, and wait for them.
 
 Start it again with the same folder, after a crash, a SIGTERM or on another number of processes: it
 goes on at the newest step that is whole. Every process calls the manager; rank 0 writes the model.

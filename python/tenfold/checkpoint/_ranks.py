@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from datetime import timedelta
-from functools import partial
 
 from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 # After that a rank gives up waiting for another one, which may be writing for long. A rank whose
 # process ends is noticed at once.
 _TIMEOUT = timedelta(minutes=30)
-#: How long the ranks of a group may take to connect.
-_CONNECT_TIMEOUT = timedelta(seconds=60)
 
 # What an error becomes on the ranks that did not raise it; the first one that fits.
 _CLASSES: tuple[type[Exception], ...] = (
@@ -160,22 +157,10 @@ def join(count: int) -> list[Ranks]:
     rank, size = distributed.get_rank(), distributed.get_world_size()
     if size == 1:
         return [alone() for _ in range(count)]
-    return [Ranks(rank, size, _new_group(distributed)) for _ in range(count)]
-
-
-def _new_group(distributed: Any) -> Any:
-    """A gloo group of all ranks.
-
-    On a busy machine, gloo's ranks at times wait for each other although their sockets are
-    connected. All of them time out then, and connect once more.
-    """
-    connect = partial(distributed.new_group, backend="gloo", timeout=_CONNECT_TIMEOUT)
-    try:
-        group = connect()
-    except RuntimeError:
-        group = connect()
-    distributed.distributed_c10d._set_pg_timeout(_TIMEOUT, group)
-    return group
+    return [
+        Ranks(rank, size, distributed.new_group(backend="gloo", timeout=_TIMEOUT))
+        for _ in range(count)
+    ]
 
 
 def require_equal(where: str, values: list[Any]) -> None:
