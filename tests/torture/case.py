@@ -50,7 +50,7 @@ class Options:
         return random.Random(f"{self.seed} {name}")
 
     def wants(self, subject: str) -> bool:
-        return any(part in subject.lower() for part in self.subjects.lower().split(","))
+        return any(part in subject.lower() for part in self.subjects.lower().split(";"))
 
     @contextmanager
     def folder(self) -> Iterator[Path]:

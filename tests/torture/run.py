@@ -37,7 +37,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--only", default="", help="cases, separated by commas")
     parser.add_argument(
-        "--subjects", default="", help="only subjects whose name contains one of these"
+        "--subjects",
+        default="",
+        help="only subjects whose name contains one of these; separated by semicolons",
     )
     parser.add_argument("--add", action="store_true", help="adds to the counts that are there")
     parser.add_argument("--seconds", type=float, default=0, help="for each case; default: 1200")

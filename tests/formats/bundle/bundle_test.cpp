@@ -15,6 +15,9 @@
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
+
+using namespace std::string_view_literals;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -291,9 +294,8 @@ TEST(BundleMarkers, AreFilesAndNotFolders) {
 TEST_F(Bundle, ReadsAPlainPickleWithoutExecutingIt) {
   // pickle.dumps({"a": 1, "b": [True, None]}, 2)
   test::write_bytes(path_ / "metadata.pkl",
-                    std::string_view("\x80\x02}q\0(X\x01\0\0\0aq\x01K\x01X\x01\0\0\0bq\x02]q\x03"
-                                     "(\x88Neu.",
-                                     35));
+                    "\x80\x02}q\0(X\x01\0\0\0aq\x01K\x01X\x01\0\0\0bq\x02]q\x03"
+                    "(\x88Neu."sv);
   // os.system("true"), as a pickle would call it
   test::write_bytes(path_ / "evil.pkl",
                     "\x80\x02"
