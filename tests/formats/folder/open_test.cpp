@@ -299,7 +299,7 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsHoweverManyNodesAndLeavesThereAre) {
     count += static_cast<std::uint64_t>(std::get<Leaf>(item).tensor().numel());
   });
   EXPECT_EQ(count, 600U * 15U);
-  EXPECT_LT(maps(), maps_before + 20);
+  EXPECT_LT(maps(), maps_before + 100);  // of 3,000 leaves; ThreadSanitizer maps memory as well
   // Folders that were closed meanwhile are opened again, if they are the same.
   EXPECT_EQ(bytes_of(open_folder(folder / "tree").at("n0", "x4")), bytes_of(counting({5})));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
