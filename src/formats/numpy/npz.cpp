@@ -251,7 +251,6 @@ void NpzSource::will_need(const Leaf& leaf) {
 
 constexpr std::array<std::string_view, 1> kNpzSuffixes = {".npz"};
 constexpr std::uint32_t kAlignment = 64;
-constexpr std::size_t kLocalHeaderBytes = 30;
 constexpr std::size_t kEndBytes = 22;
 constexpr std::size_t kMaxNameBytes = 65'535;
 /// Of the member of an archive that holds one array without a name.

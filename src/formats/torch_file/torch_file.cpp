@@ -242,7 +242,6 @@ TensorDict open_legacy(os::File file) {
 }
 
 constexpr std::array<std::string_view, 3> kSuffixes = {".pt", ".pth", ".bin"};
-constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kTarMagic = "ustar";
 constexpr std::size_t kTarMagicOffset = 257;
 

@@ -299,7 +299,12 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsHoweverManyNodesAndLeavesThereAre) {
     count += static_cast<std::uint64_t>(std::get<Leaf>(item).tensor().numel());
   });
   EXPECT_EQ(count, 600U * 15U);
-  EXPECT_LT(maps(), maps_before + 100);  // of 3,000 leaves; ThreadSanitizer maps memory as well
+#if defined(__SANITIZE_THREAD__)
+  constexpr std::size_t kMostMaps = 100;  // it maps memory of its own
+#else
+  constexpr std::size_t kMostMaps = 20;
+#endif
+  EXPECT_LT(maps(), maps_before + kMostMaps);
   // Folders that were closed meanwhile are opened again, if they are the same.
   EXPECT_EQ(bytes_of(open_folder(folder / "tree").at("n0", "x4")), bytes_of(counting({5})));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
