@@ -27,7 +27,7 @@ def reviews(rows: int) -> datasets.Dataset:
     labels = [int(sum(t > 50 for t in row) * 2 > len(row)) for row in tokens]
     data = {"input_ids": tokens, "label": labels, "text": [f"review {i}" for i in range(rows)]}
     ds = datasets.Dataset.from_dict(data)
-    return ds.cast_column("input_ids", datasets.Sequence(datasets.Value("int32")))
+    return ds.cast_column("input_ids", datasets.List(datasets.Value("int32")))
 
 
 class Bag(nn.Module):

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "arguments.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "dlpack.hpp"
 #include "mapped_file.hpp"
@@ -297,7 +298,7 @@ void bind_bytes(nb::module_& module) {
           "__init__",
           [](Tied* self, int framework) { new (self) Tied(static_cast<Framework>(framework)); },
           nb::arg("framework"))
-      .def(nb::init<nb::object, nb::object>(), nb::arg("type").none(), nb::arg("file").none());
+      .def(nb::init<AnyObject, AnyObject>(), nb::arg("type").none(), nb::arg("file").none());
 }
 
 }  // namespace tenfold::python

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "arguments.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
 
@@ -20,7 +21,7 @@ namespace {
 
 class Loader {
  public:
-  Loader(const DatasetHandle& dataset, BatchLoaderOptions options, nb::object ragged)
+  Loader(const DatasetHandle& dataset, BatchLoaderOptions options, AnyObject ragged)
       : loader_(dataset.dataset, std::move(options)),
         maker_(dataset.dataset.schema(), std::move(ragged)) {}
 
@@ -49,7 +50,7 @@ class Stream {
   }
 
   /// The next batch.
-  nb::object next() {
+  AnyObject next() {
     // What is at hand is taken without letting another thread in first.
     const auto batch = without_gil([&] { return loader_->loader().next(*batches_); });
     if (!batch) throw nb::stop_iteration();
@@ -103,12 +104,12 @@ nb::dict stats_of(Loader& self) {
 
 void bind_batch_loader(nb::module_& module) {
   nb::class_<Stream>(module, "BatchStream")
-      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__iter__", [](nb::handle self) -> AnyObject { return nb::borrow(self); })
       .def("__next__", &Stream::next)
       .def("num_rows", &Stream::num_rows);
   nb::class_<Loader>(module, "BatchLoader")
       .def("__init__",
-           [](Loader* self, const DatasetHandle& dataset, nb::dict options, nb::object ragged) {
+           [](Loader* self, const DatasetHandle& dataset, nb::dict options, AnyObject ragged) {
              new (self) Loader(dataset, options_from(options), std::move(ragged));
            })
       .def("__len__", [](Loader& self) { return self.loader().size(); })
@@ -120,7 +121,7 @@ void bind_batch_loader(nb::module_& module) {
            [](Loader& self, const std::string& json) { self.loader().load_state_dict(json); })
       .def(
           "supply",
-          [](Loader& self, std::uintptr_t address, std::size_t size_bytes, nb::object owner) {
+          [](Loader& self, std::uintptr_t address, std::size_t size_bytes, AnyObject owner) {
             auto* begin = reinterpret_cast<std::byte*>(address);
             self.loader().supply(
                 Buffer(std::span(begin, size_bytes), keep_alive(std::move(owner))));

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <utility>
 
+#include "arguments.hpp"
 #include "call.hpp"
 #include "checkpoint/checked_copy.hpp"
 #include "checkpoint/ranks.hpp"
@@ -46,7 +47,7 @@ BestMode best_mode_from(const std::string& name) {
               "checkpoint manager: best_mode: expected \"min\" or \"max\", found \"" + name + "\"");
 }
 
-Manager make_manager(nb::object directory, std::optional<std::int64_t> max_to_keep,
+Manager make_manager(PathArgument directory, std::optional<std::int64_t> max_to_keep,
                      std::optional<std::int64_t> keep_every, const std::string& best,
                      const std::string& best_mode, std::int64_t best_to_keep,
                      std::optional<std::int64_t> every_steps, std::optional<double> every_seconds,
@@ -82,7 +83,7 @@ nb::str path_text(const Path& path) { return text(path.string()); }
 
 nb::str save_step(Manager& self, std::int64_t step, const NodeHandle& state,
                   std::map<std::string, double> metrics, const NodeHandle& extra, bool force,
-                  const std::vector<std::string>& constant, nb::object progress) {
+                  const std::vector<std::string>& constant, ProgressArgument progress) {
   CheckpointSaveOptions options = save_options(std::move(metrics), extra, force, constant);
   return path_text(monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
@@ -90,7 +91,8 @@ nb::str save_step(Manager& self, std::int64_t step, const NodeHandle& state,
   }));
 }
 
-nb::str import_step(Manager& self, nb::object source, std::int64_t step, const NodeHandle& extra) {
+nb::str import_step(Manager& self, PathArgument source, std::int64_t step,
+                    const NodeHandle& extra) {
   const Path from = path_from(source);
   CheckpointSaveOptions options = save_options({}, extra, false, {});
   return path_text(monitored(nb::none(), [&](Monitor* monitor) {
@@ -151,7 +153,7 @@ nb::list entry_digests(const NodeHandle& state) {
 }
 
 std::unique_ptr<Restoration> find_steps(const Manager& self, std::optional<std::int64_t> step,
-                                        nb::object path, bool discard_later) {
+                                        PathArgument path, bool discard_later) {
   CheckpointRestoreOptions options;
   options.step = step;
   options.discard_later = discard_later;
@@ -173,7 +175,7 @@ std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> candidates_of
 
 RestoredCheckpoint open_candidate(const Restoration& self, std::size_t index,
                                   const std::string& check, std::int64_t rank,
-                                  std::int64_t world_size, nb::object progress) {
+                                  std::int64_t world_size, ProgressArgument progress) {
   return monitored(std::move(progress), [&](Monitor* monitor) {
     return self.open(self.candidates().at(index), check_from(check), {rank, world_size}, monitor);
   });
@@ -188,7 +190,7 @@ nb::list entries_of(const RestoredCheckpoint& self) {
   return all;
 }
 
-void continue_from(Manager& self, const RestoredCheckpoint& restored, nb::object path,
+void continue_from(Manager& self, const RestoredCheckpoint& restored, PathArgument path,
                    bool discard_later) {
   CheckpointRestoreOptions options;
   if (!path.is_none()) options.path = path_from(path);
@@ -207,7 +209,7 @@ nb::list status_of(const Manager& self) {
   return all;
 }
 
-nb::tuple verify_step(const Manager& self, std::int64_t step, nb::object progress) {
+nb::tuple verify_step(const Manager& self, std::int64_t step, ProgressArgument progress) {
   VerifyOptions options;
   return tuple_of(monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
@@ -215,8 +217,9 @@ nb::tuple verify_step(const Manager& self, std::int64_t step, nb::object progres
   }));
 }
 
-nb::tuple export_step(const Manager& self, std::int64_t step, nb::object target, nb::object keys,
-                      std::optional<std::string> dtype, nb::object progress) {
+nb::tuple export_step(const Manager& self, std::int64_t step, PathArgument target,
+                      KeysArgument keys, std::optional<std::string> dtype,
+                      ProgressArgument progress) {
   const Path to = path_from(target);
   ConvertOptions options;
   options.only_keys = !keys.is_none();
@@ -247,7 +250,7 @@ nb::list skipped_of(const RestoredCheckpoint& self) {
 }
 
 /// The part of the state that the keys name; None: everything.
-NodeHandle selected(const RestoredCheckpoint& self, nb::object keys, nb::object exclude) {
+NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgument exclude) {
   const std::vector<KeyPath> wanted = key_paths(keys);
   if (!keys.is_none() && wanted.empty()) return {TensorDict()};
   const std::vector<KeyPath> unwanted = key_paths(exclude);
@@ -305,7 +308,7 @@ void bind_checkpoint(nb::module_& module) {
       .def("ranks_path", &RankedSave::ranks_path)
       .def(
           "write",
-          [](RankedSave& self, nb::object progress) {
+          [](RankedSave& self, ProgressArgument progress) {
             monitored(std::move(progress), [&](Monitor* monitor) {
               self.write(monitor);
               return true;
@@ -385,15 +388,18 @@ void bind_checkpoint(nb::module_& module) {
           },
           "step"_a)
       .def("verify", &verify_step, "step"_a, "progress"_a.none(),
-           nb::sig("def verify(self, step: int, progress: object | None) -> "
+           nb::sig("def verify(self, step: int, progress: collections.abc.Callable[[int, int, "
+                   "str], object] | None) -> "
                    "tuple[list[tuple[str, str, str]], int, int, int, tuple[str, ...]]"))
       .def("prune", unlocked(&Manager::prune))
       .def("remove", unlocked(&Manager::remove), "step"_a)
       .def("hold", unlocked(&Manager::hold), "step"_a)
       .def("export_step", &export_step, "step"_a, "target"_a, "keys"_a.none(), "dtype"_a.none(),
            "progress"_a.none(),
-           nb::sig("def export_step(self, step: int, target: object, keys: object | None, "
-                   "dtype: str | None, progress: object | None) -> tuple[int, int]"))
+           nb::sig("def export_step(self, step: int, target: str | bytes | os.PathLike[str] | "
+                   "os.PathLike[bytes], keys: collections.abc.Iterable[tuple[str, ...]] | None, "
+                   "dtype: str | None, progress: collections.abc.Callable[[int, int, str], object] "
+                   "| None) -> tuple[int, int]"))
       .def("import_step", &import_step, "source"_a, "step"_a, "extra"_a)
       .def("estimate", &estimate_of, "state"_a,
            nb::sig("def estimate(self, state: Node) -> "

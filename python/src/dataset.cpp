@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "arguments.hpp"
 #include "array_in.hpp"
 #include "array_out.hpp"
 #include "batch_out.hpp"
@@ -59,7 +60,7 @@ std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
 }
 
 /// (boot, device, inode, birth) of what was opened, or None: of rows in memory, or joined.
-nb::object identity_of(const DatasetHandle& self) {
+AnyObject identity_of(const DatasetHandle& self) {
   const auto state = self.dataset.state();
   if (!state->origin) return nb::none();
   const os::FileIdentity& found = *state->origin;
@@ -68,27 +69,26 @@ nb::object identity_of(const DatasetHandle& self) {
                         found.born_ns);
 }
 
-nb::object column_of(const DatasetHandle& self, const std::string& name) {
+AnyObject column_of(const DatasetHandle& self, const std::string& name) {
   const Tensor tensor = without_gil([&] { return self.dataset.column(name); });
   return array_of(tensor, name);
 }
 
-nb::object rows_of(const DatasetHandle& self, nb::object positions, nb::object pad,
-                   nb::object ragged) {
+AnyObject rows_of(const DatasetHandle& self, AnyObject positions, AnyObject pad, AnyObject ragged) {
   const auto rows = positions_from(positions, self.dataset.size());
   const BatchOptions options = batch_options_from(pad);
   const Batch batch = without_gil([&] { return self.dataset.rows(rows, options); });
   return BatchMaker(self.dataset.schema(), std::move(ragged)).batch(batch);
 }
 
-nb::object range_of(const DatasetHandle& self, std::int64_t begin, std::int64_t end, nb::object pad,
-                    nb::object ragged) {
+AnyObject range_of(const DatasetHandle& self, std::int64_t begin, std::int64_t end, AnyObject pad,
+                   AnyObject ragged) {
   const BatchOptions options = batch_options_from(pad);
   const Batch batch = without_gil([&] { return self.dataset.rows(begin, end, options); });
   return BatchMaker(self.dataset.schema(), std::move(ragged)).batch(batch);
 }
 
-nb::object row_of(const DatasetHandle& self, std::int64_t position) {
+AnyObject row_of(const DatasetHandle& self, std::int64_t position) {
   const std::int64_t size = self.dataset.size();
   if (position < -size || position >= size) {
     raise(PyExc_IndexError, "row " + std::to_string(position) + ": expected an index in [" +
@@ -107,7 +107,7 @@ void release_stream(PyObject* capsule) noexcept {
 }
 
 /// The capsule of `__arrow_c_stream__`.
-nb::object arrow_stream(const DatasetHandle& self, bool copy) {
+AnyObject arrow_stream(const DatasetHandle& self, bool copy) {
   auto stream = std::make_unique<ArrowArrayStream>();
   ArrowExportOptions options;
   options.copy = copy;
@@ -121,25 +121,25 @@ nb::object arrow_stream(const DatasetHandle& self, bool copy) {
   return capsule;
 }
 
-std::int64_t append(DatasetHandle& self, std::int64_t num_rows, nb::object columns) {
+std::int64_t append(DatasetHandle& self, std::int64_t num_rows, AnyObject columns) {
   const Batch rows = batch_from(self.dataset.schema(), num_rows, columns);
   return without_gil([&] { return self.dataset.append(rows); });
 }
 
 /// The new length, or None for rows that are more than a tensor for each column.
-nb::object append_tensors(DatasetHandle& self, nb::dict rows) {
+AnyObject append_tensors(DatasetHandle& self, nb::dict rows) {
   const std::optional<Batch> batch = plain_batch_from(self.dataset.schema(), rows);
   if (!batch) return nb::none();
   return nb::int_(without_gil([&] { return self.dataset.append(*batch); }));
 }
 
-void update(DatasetHandle& self, nb::object positions, std::int64_t num_rows, nb::object columns) {
+void update(DatasetHandle& self, AnyObject positions, std::int64_t num_rows, AnyObject columns) {
   const auto values = positions_from(positions, self.dataset.size());
   const Batch rows = batch_from(self.dataset.schema(), num_rows, columns);
   without_gil([&] { self.dataset.update(values, rows); });
 }
 
-DatasetHandle create_at(nb::object path, const std::string& schema, std::int64_t num_rows,
+DatasetHandle create_at(PathArgument path, const std::string& schema, std::int64_t num_rows,
                         std::int64_t capacity) {
   const Path target = path_from(path);
   return {without_gil([&] {
@@ -151,7 +151,7 @@ DatasetHandle create_at(nb::object path, const std::string& schema, std::int64_t
 }
 
 /// Checks a schema; `where` names it in messages. Returns it as the engine writes it.
-nb::str checked_schema(nb::object json, const std::string& where) {
+nb::str checked_schema(AnyObject json, const std::string& where) {
   return text(Schema::from_json(utf8(json), where).to_json());
 }
 
@@ -241,7 +241,7 @@ void bind_dataset(nb::module_& module) {
                     return DatasetHandle{without_gil([&] { return Dataset(tree.node); })};
                   })
       .def_static("open_path",
-                  [](nb::object path, const std::string& mode) {
+                  [](PathArgument path, const std::string& mode) {
                     const Path source = path_from(path);
                     const Mode how = mode_from(mode);
                     return DatasetHandle{without_gil([&] { return Dataset(source, how); })};
@@ -276,7 +276,7 @@ void bind_dataset(nb::module_& module) {
            })
       .def("arrow_stream", arrow_stream, "copy"_a)
       .def("take",
-           [](const DatasetHandle& self, nb::object positions) {
+           [](const DatasetHandle& self, AnyObject positions) {
              return DatasetHandle{
                  self.dataset.take(positions_tensor(positions, self.dataset.size()))};
            })
@@ -297,7 +297,7 @@ void bind_dataset(nb::module_& module) {
       .def(nb::init<std::int64_t, std::uint64_t, std::uint64_t>())
       .def("__len__", &Permutation::size)
       .def("at", &Permutation::operator[])
-      .def("fill", [](const Permutation& self, std::int64_t begin, std::int64_t end) {
+      .def("fill", [](const Permutation& self, std::int64_t begin, std::int64_t end) -> AnyObject {
         return array_of(without_gil([&] { return permuted(self, begin, end); }), "permutation");
       });
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "arguments.hpp"
 #include "call.hpp"
 #include "io/flat_safetensors.hpp"
 
@@ -28,7 +29,7 @@ nb::tuple to_python(FlatSafetensors flat) {
   return nb::make_tuple(NodeHandle{std::move(flat.tree)}, entries, metadata);
 }
 
-nb::tuple open_file(nb::object path) {
+nb::tuple open_file(PathArgument path) {
   const Path where = path_from(path);
   return to_python(without_gil([&] { return open_flat_safetensors(where); }));
 }
@@ -38,7 +39,7 @@ nb::tuple read_bytes(nb::bytes data) {
   return to_python(without_gil([&] { return read_flat_safetensors(bytes, "safetensors"); }));
 }
 
-void save_file(const NodeHandle& tree, nb::dict metadata, nb::object path) {
+void save_file(const NodeHandle& tree, nb::dict metadata, PathArgument path) {
   const Path where = path_from(path);
   const FlatMetadata pairs = metadata_from(std::move(metadata));
   SaveOptions options;

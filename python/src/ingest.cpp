@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.hpp"
 #include "call.hpp"
 #include "ingest_report.hpp"
 
@@ -17,10 +18,10 @@ using namespace nb::literals;
 
 namespace {
 
-nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb::object columns,
+nb::dict ingest_files(PathsArgument sources, PathArgument path, AnyObject schema, AnyObject columns,
                       const std::string& on_error, std::int64_t batch_rows, int num_threads,
-                      bool overwrite, bool durable, nb::object progress, const std::string& format,
-                      nb::object na_values) {
+                      bool overwrite, bool durable, ProgressArgument progress,
+                      const std::string& format, NamesArgument na_values) {
   const std::vector<Path> files = paths_from(sources);
   const Path target = path_from(path);
   IngestOptions options;
@@ -40,8 +41,8 @@ nb::dict ingest_files(nb::object sources, nb::object path, nb::object schema, nb
   return dict_of(report);
 }
 
-nb::str infer_files(nb::object sources, int num_threads, const std::string& format,
-                    nb::object na_values) {
+nb::str infer_files(PathsArgument sources, int num_threads, const std::string& format,
+                    NamesArgument na_values) {
   const std::vector<Path> files = paths_from(sources);
   const SourceFormat known = source_format_from(format);
   std::vector<std::string> missing;
@@ -80,7 +81,7 @@ void bind_ingest(nb::module_& module) {
              "on_error"_a, "batch_rows"_a, "num_threads"_a, "overwrite"_a, "durable"_a,
              "progress"_a.none(), "format"_a, "na_values"_a);
   module.def("infer_files", infer_files, "sources"_a, "num_threads"_a, "format"_a, "na_values"_a);
-  module.def("is_ingestible", [](nb::object path) { return is_ingestible(path_from(path)); });
+  module.def("is_ingestible", [](PathArgument path) { return is_ingestible(path_from(path)); });
 }
 
 }  // namespace tenfold::python

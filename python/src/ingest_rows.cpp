@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "arguments.hpp"
 #include "call.hpp"
 #include "common.hpp"
 #include "ingest/arrow/stream.hpp"
@@ -58,9 +59,9 @@ std::optional<Schema> selected(std::optional<Schema> schema,
 /// Rows of Python on their way into a data set.
 class RowIngest {
  public:
-  RowIngest(nb::object path, std::string where, nb::object schema, std::vector<std::string> columns,
-            const std::string& on_error, std::int64_t batch_rows, bool overwrite, bool durable,
-            nb::object progress, nb::object dictionary)
+  RowIngest(PathArgument path, std::string where, AnyObject schema,
+            std::vector<std::string> columns, const std::string& on_error, std::int64_t batch_rows,
+            bool overwrite, bool durable, ProgressArgument progress, AnyObject dictionary)
       : where_(std::move(where)),
         on_error_(on_error_from(on_error)),
         block_rows_(batch_rows > 0 ? batch_rows : kBlockRows),
@@ -84,7 +85,7 @@ class RowIngest {
     reader_.emplace(*table_, wanted.has_value(), std::move(columns));
   }
 
-  void add_rows(nb::object rows, std::int64_t total_rows) {
+  void add_rows(AnyObject rows, std::int64_t total_rows) {
     expect_rows(total_rows);
     if (PyList_CheckExact(rows.ptr()) || PyTuple_CheckExact(rows.ptr())) {
       for (std::size_t i = 0; i < sequence_size(rows.ptr()); ++i) {
@@ -233,11 +234,12 @@ std::vector<ArrowArrayStream*> streams_of(nb::list capsules) {
 }
 
 /// The streams in capsules of `__arrow_c_stream__`, which are empty afterwards.
-nb::dict ingest_streams(nb::list capsules, nb::list again, nb::object path,
-                        const std::string& where, nb::object schema,
+nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
+                        const std::string& where, AnyObject schema,
                         std::vector<std::string> columns, const std::string& on_error,
                         std::int64_t batch_rows, bool overwrite, bool durable,
-                        std::uint64_t total_bytes, std::int64_t total_rows, nb::object progress) {
+                        std::uint64_t total_bytes, std::int64_t total_rows,
+                        ProgressArgument progress) {
   const std::vector<ArrowArrayStream*> streams = streams_of(capsules);
   const std::vector<ArrowArrayStream*> once_more = streams_of(again);
   ArrowIngestOptions options;
@@ -269,8 +271,8 @@ nb::dict dict_of(const SourceReport& report) {
 
 void bind_ingest_sources(nb::module_& module) {
   nb::class_<RowIngest>(module, "RowIngest")
-      .def(nb::init<nb::object, std::string, nb::object, std::vector<std::string>, std::string,
-                    std::int64_t, bool, bool, nb::object, nb::object>(),
+      .def(nb::init<PathArgument, std::string, AnyObject, std::vector<std::string>, std::string,
+                    std::int64_t, bool, bool, ProgressArgument, AnyObject>(),
            "path"_a.none(), "where"_a, "schema"_a.none(), "columns"_a, "on_error"_a, "batch_rows"_a,
            "overwrite"_a, "durable"_a, "progress"_a.none(), "dictionary"_a = nb::none())
       .def("add_rows", &RowIngest::add_rows, "rows"_a, "total_rows"_a)

@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "arguments.hpp"
 #include "call.hpp"
 #include "io/registry.hpp"
 #include "tree_in.hpp"
@@ -47,7 +48,7 @@ std::vector<std::string> names_from(nb::handle names) {
 }
 
 /// A Python callable that the engine calls without the GIL; None: no renaming.
-RenameFunction rename_function(nb::object rename) {
+RenameFunction rename_function(RenameArgument rename) {
   if (rename.is_none()) return {};
   // std::function copies; Python's reference count may only change under the GIL.
   return [kept = keep_alive(std::move(rename))](const std::string& dotted_path) {
@@ -62,15 +63,15 @@ RenameFunction rename_function(nb::object rename) {
   };
 }
 
-NodeHandle open_path(nb::object path, const std::string& mode, const std::string& format) {
+NodeHandle open_path(PathArgument path, const std::string& mode, const std::string& format) {
   const Path where = path_from(path);
   const OpenOptions options{.mode = mode_from(mode), .format = format};
   return {without_gil([&] { return tenfold::open(where, options); })};
 }
 
-NodeHandle load_path(nb::object path, const std::string& mode, const std::string& format,
-                     nb::object keys, nb::object exclude, bool verify, bool aliases,
-                     bool allow_opaque, nb::object progress) {
+NodeHandle load_path(PathArgument path, const std::string& mode, const std::string& format,
+                     KeysArgument keys, KeysArgument exclude, bool verify, bool aliases,
+                     bool allow_opaque, ProgressArgument progress) {
   const Path where = path_from(path);
   LoadOptions options{.mode = mode_from(mode), .format = format};
   options.only_keys = !keys.is_none();
@@ -85,8 +86,8 @@ NodeHandle load_path(nb::object path, const std::string& mode, const std::string
   })};
 }
 
-void save_tree(const NodeHandle& tree, nb::object path, const std::string& format, bool durable,
-               bool checksums, int num_threads, bool overwrite, nb::object progress) {
+void save_tree(const NodeHandle& tree, PathArgument path, const std::string& format, bool durable,
+               bool checksums, int num_threads, bool overwrite, ProgressArgument progress) {
   const Path where = path_from(path);
   SaveOptions options{.format = format, .durable = durable, .checksums = checksums};
   options.num_threads = num_threads;
@@ -97,7 +98,7 @@ void save_tree(const NodeHandle& tree, nb::object path, const std::string& forma
   });
 }
 
-void consolidate_tree(const NodeHandle& tree, nb::object path, int num_threads, bool locked) {
+void consolidate_tree(const NodeHandle& tree, PathArgument path, int num_threads, bool locked) {
   const Path where = path_from(path);
   ConsolidateOptions options{.num_threads = num_threads, .locked = locked};
   monitored(nb::none(), [&](Monitor* monitor) {
@@ -106,7 +107,7 @@ void consolidate_tree(const NodeHandle& tree, nb::object path, int num_threads, 
   });
 }
 
-nb::tuple open_one_file(nb::object path) {
+nb::tuple open_one_file(PathArgument path) {
   const Path where = path_from(path);
   bool locked = false;
   NodeHandle node{without_gil([&] { return open_consolidated(where, locked); })};
@@ -114,19 +115,19 @@ nb::tuple open_one_file(nb::object path) {
 }
 
 /// The name of the format that `path` would be saved in.
-std::string format_to_save(nb::object path, const std::string& format) {
+std::string format_to_save(PathArgument path, const std::string& format) {
   return std::string(format_for_saving(path_from(path), format).name);
 }
 
-std::string probe_path(nb::object path) {
+std::string probe_path(PathArgument path) {
   const Path where = path_from(path);
   return without_gil([&] { return tenfold::probe(where); });
 }
 
-nb::tuple convert_path(nb::object source, nb::object target, const std::string& format,
-                       nb::object keys, nb::object exclude, nb::object rename, nb::object renamed,
-                       std::optional<std::string> dtype, std::uint64_t shard_size, bool durable,
-                       nb::object progress) {
+nb::tuple convert_path(PathArgument source, PathArgument target, const std::string& format,
+                       KeysArgument keys, KeysArgument exclude, RenameArgument rename,
+                       NamesArgument renamed, std::optional<std::string> dtype,
+                       std::uint64_t shard_size, bool durable, ProgressArgument progress) {
   const Path from = path_from(source);
   const Path to = path_from(target);
   ConvertOptions options;
@@ -146,7 +147,7 @@ nb::tuple convert_path(nb::object source, nb::object target, const std::string& 
   return nb::make_tuple(report.num_leaves, report.num_bytes);
 }
 
-nb::tuple verify_path(nb::object path, nb::object progress) {
+nb::tuple verify_path(PathArgument path, ProgressArgument progress) {
   const Path where = path_from(path);
   VerifyOptions options;
   const VerifyReport report = monitored(std::move(progress), [&](Monitor* monitor) {
@@ -157,7 +158,7 @@ nb::tuple verify_path(nb::object path, nb::object progress) {
 }
 
 /// (number of pickles, [(global, risk, where)])
-nb::tuple scan_path(nb::object path) {
+nb::tuple scan_path(PathArgument path) {
   const Path where = path_from(path);
   const ScanReport report = without_gil([&] { return tenfold::scan(where); });
   nb::list findings;
@@ -174,7 +175,7 @@ nb::list list_of(const std::vector<std::string>& names) {
 }
 
 nb::tuple diff_trees(const NodeHandle& a, const NodeHandle& b, double rtol, double atol,
-                     nb::object progress) {
+                     ProgressArgument progress) {
   DiffOptions options;
   options.rtol = rtol;
   options.atol = atol;
@@ -193,7 +194,8 @@ nb::tuple diff_trees(const NodeHandle& a, const NodeHandle& b, double rtol, doub
 }
 
 nb::tuple load_into_tree(const NodeHandle& target, const NodeHandle& source, bool strict, bool cast,
-                         bool dry_run, nb::object rename, nb::object keys, nb::object renamed) {
+                         bool dry_run, RenameArgument rename, KeysArgument keys,
+                         NamesArgument renamed) {
   LoadIntoOptions options;
   options.strict = strict;
   options.cast = cast;
@@ -214,7 +216,8 @@ nb::tuple load_into_tree(const NodeHandle& target, const NodeHandle& source, boo
                         mismatched);
 }
 
-void require_ok(nb::str source, nb::object missing, nb::object unexpected, nb::object mismatched) {
+void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
+                AnyObject mismatched) {
   LoadReport report;
   report.missing = names_from(missing);
   report.unexpected = names_from(unexpected);
@@ -226,7 +229,7 @@ void require_ok(nb::str source, nb::object missing, nb::object unexpected, nb::o
 }
 
 /// A tensor of which only dtype and shape may be looked at.
-ItemHandle shape_only(const std::string& dtype, nb::object lengths) {
+ItemHandle shape_only(const std::string& dtype, IntsArgument lengths) {
   Shape shape = shape_from(lengths);
   const DType kind = dtype_from(dtype);
   const std::uint64_t size_bytes = nbytes_of(kind, shape);
@@ -234,7 +237,7 @@ ItemHandle shape_only(const std::string& dtype, nb::object lengths) {
                       Buffer({static_cast<std::byte*>(nullptr), size_bytes}, nullptr)))};
 }
 
-NodeHandle tree_of(nb::object object, nb::object path, bool bare) {
+NodeHandle tree_of(AnyObject object, PathArgument path, bool bare) {
   return {TreeBuilder(path_from(path).string()).root(object, bare)};
 }
 
@@ -256,31 +259,40 @@ void bind_io(nb::module_& module) {
              "num_threads"_a, "overwrite"_a, "progress"_a.none());
   module.def("consolidate", &consolidate_tree, "tree"_a, "path"_a, "num_threads"_a, "locked"_a);
   module.def("open_consolidated", &open_one_file, "path"_a,
-             nb::sig("def open_consolidated(path: object) -> tuple[Node, bool]"),
+             nb::sig("def open_consolidated(path: str | bytes | os.PathLike[str] | "
+                     "os.PathLike[bytes]) -> tuple[Node, bool]"),
              "Mode \"c\"; the second is true if it was locked.");
   module.def("format_to_save", format_to_save, "path"_a, "format"_a);
   module.def("probe", &probe_path, "path"_a);
   module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a.none(),
              "exclude"_a.none(), "rename"_a.none(), "renamed"_a, "dtype"_a.none(), "shard_size"_a,
              "durable"_a, "progress"_a.none(),
-             nb::sig("def convert(source: object, target: object, format: str, "
-                     "keys: object | None, exclude: object | None, rename: object | None, "
+             nb::sig("def convert(source: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
+                     "target: str | bytes | os.PathLike[str] | os.PathLike[bytes], format: str, "
+                     "keys: collections.abc.Iterable[tuple[str, ...]] | None, exclude: "
+                     "collections.abc.Iterable[tuple[str, ...]] | None, rename: "
+                     "collections.abc.Callable[[str], str] | None, "
                      "renamed: list[str], dtype: str | None, shard_size: int, durable: bool, "
-                     "progress: object | None) -> tuple[int, int]"));
+                     "progress: collections.abc.Callable[[int, int, str], object] | None) -> "
+                     "tuple[int, int]"));
   module.def("verify", &verify_path, "path"_a, "progress"_a.none(),
-             nb::sig("def verify(path: object, progress: object | None) -> "
+             nb::sig("def verify(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
+                     "progress: collections.abc.Callable[[int, int, str], object] | None) -> "
                      "tuple[list[tuple[str, str, str]], int, int, int, tuple[str, ...]]"));
   module.def("scan", &scan_path, "path"_a,
-             nb::sig("def scan(path: object) -> tuple[int, list[tuple[str, str, str]]]"));
+             nb::sig("def scan(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> "
+                     "tuple[int, list[tuple[str, str, str]]]"));
   module.def("diff", &diff_trees, "a"_a, "b"_a, "rtol"_a, "atol"_a, "progress"_a.none(),
              nb::sig("def diff(a: Node, b: Node, rtol: float, atol: float, "
-                     "progress: object | None) -> tuple[list[str], list[str], "
+                     "progress: collections.abc.Callable[[int, int, str], object] | None) -> "
+                     "tuple[list[str], list[str], "
                      "list[tuple[str, str, float, float, float, int, str, str]], int, int]"));
   module.def(
       "load_into", &load_into_tree, "target"_a, "source"_a, "strict"_a, "cast"_a, "dry_run"_a,
       "rename"_a.none(), "keys"_a.none(), "renamed"_a,
       nb::sig("def load_into(target: Node, source: Node, strict: bool, cast: bool, dry_run: bool, "
-              "rename: object | None, keys: object | None, renamed: list[str]) "
+              "rename: collections.abc.Callable[[str], str] | None, keys: "
+              "collections.abc.Iterable[tuple[str, ...]] | None, renamed: list[str]) "
               "-> tuple[list[str], list[str], "
               "list[str], list[tuple[str, str, str]]]"));
   module.def("require_ok", &require_ok, "source"_a, "missing"_a, "unexpected"_a, "mismatched"_a,

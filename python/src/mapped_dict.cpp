@@ -1,4 +1,5 @@
 #include "mapped_dict.hpp"
+#include "arguments.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -59,7 +60,7 @@ nb::object scalar_of(DType dtype, const std::byte* bytes) {
 
 class Dict {
  public:
-  Dict(nb::object path, const std::string& mode, nb::object ragged, int framework)
+  Dict(PathArgument path, const std::string& mode, AnyObject ragged, int framework)
       : dict_([&] {
           const Path source = path_from(path);
           const Mode how = mode_from(mode);
@@ -85,18 +86,18 @@ class Dict {
 
   bool contains(nb::handle key) { return find(key).row >= 0; }
 
-  nb::object item(nb::handle key) {
+  AnyObject item(nb::handle key) {
     const auto [state, row] = find(key);
     if (row < 0) raise_key(key);
     return value(*state, row);
   }
 
-  nb::object get(nb::handle key, nb::object otherwise) {
+  AnyObject get(nb::handle key, AnyObject otherwise) {
     const auto [state, row] = find(key);
     return row < 0 ? otherwise : value(*state, row);
   }
 
-  nb::object get_many(nb::handle keys, bool raise) {
+  AnyObject get_many(nb::handle keys, bool raise) {
     os::expect_short_work();
     const KeysIn wanted(keys, type_);
     std::optional<Batch> values;
@@ -116,7 +117,7 @@ class Dict {
     return nb::make_tuple(values_of(*values), mask_of(rows));
   }
 
-  nb::object rows(nb::handle keys) {
+  AnyObject rows(nb::handle keys) {
     os::expect_short_work();
     const KeysIn wanted(keys, type_);
     const auto rows = without_gil([&] { return wanted.rows_of_all(find_some(wanted).rows); });
@@ -144,14 +145,14 @@ class Dict {
     return nb::make_tuple(keys, values ? values_of(*values) : nb::none());
   }
 
-  nb::object ordered_rows() {
+  AnyObject ordered_rows() {
     const auto rows = without_gil([&] { return dict_.ordered_rows(); });
     const FrameworkScope scope(framework_);
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
   /// `columns` as Dataset.append takes them; `kind`: "assign", "error" or "last".
-  void write(nb::handle keys, std::int64_t num_rows, nb::object columns, const std::string& kind) {
+  void write(nb::handle keys, std::int64_t num_rows, AnyObject columns, const std::string& kind) {
     const KeysIn wanted(keys, type_);
     const Batch values = batch_from(dict_.schema(), num_rows, columns);
     without_gil([&] { put(wanted.some(), values, kind); });
@@ -164,7 +165,7 @@ class Dict {
     without_gil([&] { dict_.handle()->begin_writing(); });
     return {type_, dict_.schema(), Path(where).parent_path()};
   }
-  void spool_items(DictSpool& spool, nb::handle keys, std::int64_t num_rows, nb::object columns) {
+  void spool_items(DictSpool& spool, nb::handle keys, std::int64_t num_rows, AnyObject columns) {
     const KeysIn wanted(keys, type_);
     const Batch values = batch_from(dict_.schema(), num_rows, columns);
     without_gil([&] { spool.add(wanted.some(), values); });
@@ -173,7 +174,7 @@ class Dict {
     without_gil([&] { put(spool.keys(), spool.values(), kind); });
   }
 
-  nb::object check() {
+  AnyObject check() {
     const auto problems = without_gil([&] { return dict_.check(); });
     nb::list made;
     for (const Problem& problem : problems) {
@@ -272,8 +273,8 @@ class Dict {
   Shape contiguous_;
 };
 
-void build_from_dataset(const DatasetHandle& source, nb::object path, const std::string& key,
-                        const std::string& duplicates, nb::object progress) {
+void build_from_dataset(const DatasetHandle& source, PathArgument path, const std::string& key,
+                        const std::string& duplicates, ProgressArgument progress) {
   const Path target = path_from(path);
   MappedDictOptions options;
   options.duplicates = duplicates_from(duplicates);
@@ -304,14 +305,14 @@ void bind_mapped_dict(nb::module_& module) {
   nb::class_<DictSpool>(module, "DictSpool");
   nb::class_<DictWalk>(module, "DictWalk");
   nb::class_<Dict>(module, "MappedDict")
-      .def(nb::init<nb::object, const std::string&, nb::object, int>(), "path"_a, "mode"_a,
+      .def(nb::init<PathArgument, const std::string&, AnyObject, int>(), "path"_a, "mode"_a,
            "ragged"_a, "framework"_a)
       .def("__len__", [](Dict& self) { return self.dict().size(); })
       .def("__contains__", &Dict::contains, "key"_a.none())
       .def("__getitem__", &Dict::item, "key"_a.none(),
-           nb::sig("def __getitem__(self, key: object) -> typing.Any"))
+           nb::sig("def __getitem__(self, key: typing.Any) -> typing.Any"))
       .def("get", &Dict::get, "key"_a.none(), "default"_a = nb::none(),
-           nb::sig("def get(self, key: object, default: typing.Any = None) -> typing.Any"))
+           nb::sig("def get(self, key: typing.Any, default: typing.Any = None) -> typing.Any"))
       .def("_key_type", &Dict::key_type)
       .def("_form", &Dict::form)
       .def("_schema_json", [](Dict& self) { return text(self.dict().schema().to_json()); })
@@ -328,7 +329,7 @@ void bind_mapped_dict(nb::module_& module) {
       .def("_write", &Dict::write, "keys"_a, "num_rows"_a, "columns"_a, "kind"_a)
       .def(
           "_compact",
-          [](Dict& self, nb::object progress) {
+          [](Dict& self, ProgressArgument progress) {
             monitored(std::move(progress), [&](Monitor* monitor) { self.dict().compact(monitor); });
           },
           "progress"_a.none())

@@ -1,4 +1,5 @@
 #include "mapped_file.hpp"
+#include "arguments.hpp"
 
 #include <nanobind/stl/string.h>
 
@@ -78,9 +79,9 @@ bool is_mapped_at(std::uintptr_t address, std::uint64_t inode) {
 
 /// (tensor, MappedFile) of part of a file. `strides` None: row-major. `handler`: as MappedFile's,
 /// or None for a file with a name. `identity`: the (device, inode) that it must have, or None.
-nb::tuple map_tensor(nb::object path, std::uint64_t offset_bytes, const std::string& dtype,
-                     nb::object shape, nb::object strides, const std::string& mode,
-                     nb::object handler, nb::object identity) {
+nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::string& dtype,
+                     IntsArgument shape, IntsArgument strides, const std::string& mode,
+                     AnyObject handler, AnyObject identity) {
   const Path where = path_from(path);
   const DType kind = dtype_from(dtype);
   Shape lengths = shape_from(shape);
@@ -126,7 +127,7 @@ nb::tuple map_tensor(nb::object path, std::uint64_t offset_bytes, const std::str
 
 /// Makes a file of that many zeros, or takes an existing one, which is made long enough. Symlinks
 /// are refused.
-void reserve_file(nb::object path, std::uint64_t size_bytes, bool existing_ok) {
+void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok) {
   const Path where = path_from(path);
   without_gil([&] {
     os::Parent parent = os::open_parent(where, false);
@@ -149,7 +150,7 @@ void reserve_file(nb::object path, std::uint64_t size_bytes, bool existing_ok) {
 }
 
 /// `file` names what it is mapped from in errors.
-void sync_tensor(nb::object tensor, const std::string& file) {
+void sync_tensor(AnyObject tensor, const std::string& file) {
   const std::optional<Tensor> mapped = tensor_of_torch(tensor);
   if (!mapped) {
     throw Error(ErrorCode::invalid_argument, "flush: expected a tensor in main memory");
@@ -186,8 +187,8 @@ void bind_mapped_file(nb::module_& module) {
   nb::class_<MappedFile>(module, "MappedFile", "Where the bytes of a MemoryMappedTensor are.")
       .def(
           "__init__",
-          [](MappedFile* self, nb::object path, const std::string& mode, std::uintptr_t base,
-             nb::object handler) {
+          [](MappedFile* self, PathArgument path, const std::string& mode, std::uintptr_t base,
+             AnyObject handler) {
             new (self) MappedFile();
             if (!path.is_none()) self->path = path_from(path).string();
             self->mode = mode_from(mode);
@@ -197,28 +198,31 @@ void bind_mapped_file(nb::module_& module) {
           "path"_a.none(), "mode"_a, "base"_a, "handler"_a.none(),
           "`path` is absolute; None: a file without a name, kept by `handler`.")
       .def_prop_ro("path",
-                   [](const MappedFile& self) -> nb::object {
+                   [](const MappedFile& self) -> AnyObject {
                      return self.path.empty() ? nb::none() : nb::object(text(self.path));
                    })
       .def_prop_ro("mode", [](const MappedFile& self) { return text(mode_name(self.mode)); })
       .def_prop_ro("base", [](const MappedFile& self) { return self.base; })
       .def_prop_ro("identity",
-                   [](const MappedFile& self) -> nb::object {
+                   [](const MappedFile& self) -> AnyObject {
                      if (self.inode == 0) return nb::none();
                      return nb::make_tuple(self.device, self.inode);
                    })
-      .def_prop_ro("handler", [](const MappedFile& self) -> nb::object {
+      .def_prop_ro("handler", [](const MappedFile& self) -> AnyObject {
         return self.handler.is_valid() ? self.handler : nb::none();
       });
-  module.def("map_tensor", &map_tensor, "path"_a, "offset_bytes"_a, "dtype"_a, "shape"_a,
-             "strides"_a.none(), "mode"_a, "handler"_a.none(), "identity"_a.none(),
-             nb::sig("def map_tensor(path: object, offset_bytes: int, dtype: str, shape: object, "
-                     "strides: object | None, mode: str, handler: object | None, "
-                     "identity: object | None) -> tuple[object, MappedFile]"),
-             "(tensor, MappedFile) of part of a file.");
+  module.def(
+      "map_tensor", &map_tensor, "path"_a, "offset_bytes"_a, "dtype"_a, "shape"_a,
+      "strides"_a.none(), "mode"_a, "handler"_a.none(), "identity"_a.none(),
+      nb::sig("def map_tensor(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
+              "offset_bytes: int, dtype: str, shape: collections.abc.Sequence[int], "
+              "strides: collections.abc.Sequence[int] | None, mode: str, handler: typing.Any, "
+              "identity: typing.Any) -> tuple[typing.Any, MappedFile]"),
+      "(tensor, MappedFile) of part of a file.");
   module.def("reserve_file", &reserve_file, "path"_a, "size_bytes"_a, "existing_ok"_a);
   module.def("sync_tensor", &sync_tensor, "tensor"_a, "file"_a);
-  module.def("set_mapped_type", &set_mapped_type, "type"_a);
+  module.def("set_mapped_type", &set_mapped_type, "type"_a,
+             nb::sig("def set_mapped_type(type: type) -> None"));
 }
 
 }  // namespace tenfold::python

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "arguments.hpp"
 #include "array_in.hpp"
 #include "call.hpp"
 #include "formats/folder/keys.hpp"
@@ -18,8 +19,8 @@ using namespace nb::literals;
 
 namespace {
 
-void write_tree(const NodeHandle& tree, nb::object path, int num_threads, bool zeros, bool durable,
-                bool in_place, bool existing_ok, bool robust_names,
+void write_tree(const NodeHandle& tree, PathArgument path, int num_threads, bool zeros,
+                bool durable, bool in_place, bool existing_ok, bool robust_names,
                 std::vector<std::string> mapped_there) {
   const Path where = path_from(path);
   MemmapOptions options{.num_threads = num_threads, .zeros = zeros, .durable = durable};
@@ -34,13 +35,13 @@ void write_tree(const NodeHandle& tree, nb::object path, int num_threads, bool z
   });
 }
 
-NodeHandle open_tree(nb::object path, const std::string& mode) {
+NodeHandle open_tree(PathArgument path, const std::string& mode) {
   const Path where = path_from(path);
   const Mode access = mode_from(mode);
   return {without_gil([&] { return open_memmap(where, access); })};
 }
 
-nb::list foreign(nb::object path) {
+nb::list foreign(PathArgument path) {
   const Path where = path_from(path);
   nb::list listed;
   for (const std::string& name : without_gil([&] { return foreign_entries(where); })) {
@@ -50,7 +51,7 @@ nb::list foreign(nb::object path) {
 }
 
 /// (tree, address of the file's first byte)
-nb::tuple write_into(const NodeHandle& tree, nb::object path, bool zeros, int num_threads) {
+nb::tuple write_into(const NodeHandle& tree, PathArgument path, bool zeros, int num_threads) {
   const Path where = path_from(path);
   const TensorDict mapped = monitored(nb::none(), [&](Monitor* monitor) {
     MemmapOptions options{.num_threads = num_threads, .zeros = zeros};
@@ -67,8 +68,8 @@ nb::tuple write_into(const NodeHandle& tree, nb::object path, bool zeros, int nu
 }
 
 /// The file's path; `sizes` is a tensor int64 [n, k] of a nested tensor, or None.
-nb::object add_leaf(nb::object folder, nb::handle key, const std::string& dtype, nb::object shape,
-                    nb::object sizes, bool existing_ok, bool robust_names) {
+nb::object add_leaf(PathArgument folder, nb::handle key, const std::string& dtype,
+                    IntsArgument shape, IntsArgument sizes, bool existing_ok, bool robust_names) {
   const Path where = path_from(folder);
   NewLeaf leaf;
   leaf.key = utf8(key);
@@ -87,7 +88,8 @@ nb::object add_leaf(nb::object folder, nb::handle key, const std::string& dtype,
   return text(without_gil([&] { return add_memmap_leaf(where, leaf).string(); }));
 }
 
-nb::object add_node(nb::object folder, nb::handle key, nb::object batch_size, bool robust_names) {
+nb::object add_node(PathArgument folder, nb::handle key, IntsArgument batch_size,
+                    bool robust_names) {
   const Path where = path_from(folder);
   const std::string name = utf8(key);
   const Shape lengths = shape_from(batch_size);
@@ -96,7 +98,7 @@ nb::object add_node(nb::object folder, nb::handle key, nb::object batch_size, bo
 }
 
 /// `object`: a NonTensorData or NonTensorStack.
-void write_value(nb::object folder, nb::object object) {
+void write_value(PathArgument folder, AnyObject object) {
   const Path where = path_from(folder);
   nb::dict entries;
   entries["value"] = std::move(object);
@@ -107,17 +109,17 @@ void write_value(nb::object folder, nb::object object) {
   without_gil([&] { write_memmap_value(where, *value); });
 }
 
-void append_rows(nb::object path, const NodeHandle& rows) {
+void append_rows(PathArgument path, const NodeHandle& rows) {
   const Path where = path_from(path);
   without_gil([&] { append_memmap(where, rows.node); });
 }
 
-bool is_archive(nb::object path) {
+bool is_archive(PathArgument path) {
   const Path where = path_from(path);
   return without_gil([&] { return is_memmap_archive(where); });
 }
 
-void write_archive(const NodeHandle& tree, nb::object path, int num_threads, bool durable,
+void write_archive(const NodeHandle& tree, PathArgument path, int num_threads, bool durable,
                    bool robust_names, bool zeros, int deflate_level, bool all_notes) {
   const Path where = path_from(path);
   ArchiveOptions options{.durable = durable, .robust_names = robust_names, .zeros = zeros};
@@ -130,7 +132,7 @@ void write_archive(const NodeHandle& tree, nb::object path, int num_threads, boo
   });
 }
 
-void pack(nb::object folder, nb::object archive, int deflate_level, nb::object progress) {
+void pack(PathArgument folder, PathArgument archive, int deflate_level, ProgressArgument progress) {
   const Path from = path_from(folder);
   const Path to = path_from(archive);
   ArchiveOptions options{.deflate_level = deflate_level};
@@ -140,7 +142,7 @@ void pack(nb::object folder, nb::object archive, int deflate_level, nb::object p
   });
 }
 
-void unpack(nb::object archive, nb::object folder, nb::object progress) {
+void unpack(PathArgument archive, PathArgument folder, ProgressArgument progress) {
   const Path from = path_from(archive);
   const Path to = path_from(folder);
   ArchiveOptions options;
@@ -150,7 +152,7 @@ void unpack(nb::object archive, nb::object folder, nb::object progress) {
   });
 }
 
-void refresh_checksums(nb::object path, nb::object progress) {
+void refresh_checksums(PathArgument path, ProgressArgument progress) {
   const Path where = path_from(path);
   monitored(std::move(progress),
             [&](Monitor* monitor) { refresh_archive_checksums(where, monitor); });
@@ -171,16 +173,22 @@ void bind_memmap(nb::module_& module) {
   module.def("unpack_memmap", &unpack, "archive"_a, "folder"_a, "progress"_a.none());
   module.def("refresh_archive_checksums", &refresh_checksums, "path"_a, "progress"_a.none());
   module.def("foreign_entries", &foreign, "path"_a,
-             nb::sig("def foreign_entries(path: object) -> list[str]"));
+             nb::sig("def foreign_entries(path: str | bytes | os.PathLike[str] | "
+                     "os.PathLike[bytes]) -> list[str]"));
   module.def("memmap_into", &write_into, "tree"_a, "path"_a, "zeros"_a, "num_threads"_a,
-             nb::sig("def memmap_into(tree: Node, path: object, zeros: bool, num_threads: int) -> "
+             nb::sig("def memmap_into(tree: Node, path: str | bytes | os.PathLike[str] | "
+                     "os.PathLike[bytes], zeros: bool, num_threads: int) -> "
                      "tuple[Node, int]"));
-  module.def("add_memmap_leaf", &add_leaf, "folder"_a, "key"_a, "dtype"_a, "shape"_a,
-             "sizes"_a.none(), "existing_ok"_a, "robust_names"_a,
-             nb::sig("def add_memmap_leaf(folder: object, key: str, dtype: str, shape: object, "
-                     "sizes: object | None, existing_ok: bool, robust_names: bool) -> str"));
+  module.def(
+      "add_memmap_leaf", &add_leaf, "folder"_a, "key"_a, "dtype"_a, "shape"_a, "sizes"_a.none(),
+      "existing_ok"_a, "robust_names"_a,
+      nb::sig("def add_memmap_leaf(folder: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
+              "key: str, dtype: str, shape: collections.abc.Sequence[int], "
+              "sizes: collections.abc.Sequence[int] | None, existing_ok: bool, robust_names: bool) "
+              "-> str"));
   module.def("add_memmap_node", &add_node, "folder"_a, "key"_a, "batch_size"_a, "robust_names"_a,
-             nb::sig("def add_memmap_node(folder: object, key: str, batch_size: object, "
+             nb::sig("def add_memmap_node(folder: str | bytes | os.PathLike[str] | "
+                     "os.PathLike[bytes], key: str, batch_size: collections.abc.Sequence[int], "
                      "robust_names: bool) -> str"));
   module.def("write_memmap_value", &write_value, "folder"_a, "value"_a);
   module.def("append_memmap", &append_rows, "path"_a, "rows"_a);

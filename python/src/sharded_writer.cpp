@@ -12,6 +12,7 @@
 
 #include <tenfold/read_boxes.hpp>
 
+#include "arguments.hpp"
 #include "array_in.hpp"
 #include "call.hpp"
 
@@ -31,7 +32,7 @@ Tensor tensor_from(nb::handle object) {
   return std::move(*tensor);
 }
 
-void make_writer(ShardedWriter* self, nb::object path, const NodeHandle& tree, nb::list boxes,
+void make_writer(ShardedWriter* self, PathArgument path, const NodeHandle& tree, nb::list boxes,
                  bool durable, bool checksums, bool overwrite, std::uint64_t value_bytes) {
   std::vector<ShardBox> all;
   all.reserve(nb::len(boxes));
@@ -96,7 +97,8 @@ void bind_sharded_writer(nb::module_& module) {
                             "The coordinator's part of a save by several processes.")
       .def("__init__", &make_writer, "path"_a, "tree"_a, "boxes"_a, "durable"_a, "checksums"_a,
            "overwrite"_a, "value_bytes"_a,
-           nb::sig("def __init__(self, path: object, tree: Node, "
+           nb::sig("def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
+                   "tree: Node, "
                    "boxes: list[tuple[int, collections.abc.Sequence[int], "
                    "collections.abc.Sequence[int], int]], durable: bool, checksums: bool, "
                    "overwrite: bool, value_bytes: int) -> None"),

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "arguments.hpp"
 #include "call.hpp"
 #include "tree_in.hpp"
 
@@ -13,8 +14,8 @@ using namespace nb::literals;
 
 namespace {
 
-void save_tree(const NodeHandle& tree, nb::object path, bool durable, nb::object replicated,
-               nb::object progress, std::uint64_t slab_bytes, std::uint64_t chunk_bytes) {
+void save_tree(const NodeHandle& tree, PathArgument path, bool durable, NamesArgument replicated,
+               ProgressArgument progress, std::uint64_t slab_bytes, std::uint64_t chunk_bytes) {
   const Path where = path_from(path);
   SnapshotOptions options;
   options.slab_bytes = slab_bytes;
@@ -27,7 +28,7 @@ void save_tree(const NodeHandle& tree, nb::object path, bool durable, nb::object
   });
 }
 
-nb::str metadata_of(nb::object path) {
+nb::str metadata_of(PathArgument path) {
   const Path where = path_from(path);
   return text(without_gil([&] { return snapshot_metadata(where); }));
 }
@@ -41,7 +42,7 @@ const Leaf& leaf_of(const ItemHandle& item) {
 }
 
 /// Fills the tensors "0", "1", ... of `target` from `items`, in order.
-void fill_tensors(nb::object items, const NodeHandle& target, bool cast, nb::object progress) {
+void fill_tensors(AnyObject items, const NodeHandle& target, bool cast, ProgressArgument progress) {
   TensorDict source;
   std::size_t position = 0;
   for (const nb::handle item : items) {

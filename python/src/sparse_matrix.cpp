@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.hpp"
 #include "array_out.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
@@ -59,24 +60,24 @@ nb::tuple arrays_of(const SparseRows& rows) {
   return nb::make_tuple(array(rows.values));
 }
 
-nb::tuple matrix_rows(const SparseMatrix& self, nb::object rows, const std::string& layout) {
+nb::tuple matrix_rows(const SparseMatrix& self, AnyObject rows, const std::string& layout) {
   const RowsLayout wanted = rows_layout_from(layout);
   const auto numbers = positions_from(rows, self.num_rows());
   return arrays_of(without_gil([&] { return self.rows(numbers, wanted); }));
 }
 
-nb::tuple cols_of(const SparseMatrix& self, nb::object columns, const std::string& layout) {
+nb::tuple cols_of(const SparseMatrix& self, AnyObject columns, const std::string& layout) {
   const RowsLayout wanted = rows_layout_from(layout);
   const auto numbers = positions_from(columns, self.num_cols(), "column");
   return arrays_of(without_gil([&] { return self.cols(numbers, wanted); }));
 }
 
-void will_need(const SparseMatrix& self, nb::object rows) {
+void will_need(const SparseMatrix& self, AnyObject rows) {
   const auto numbers = positions_from(rows, self.num_rows());
   without_gil([&] { self.will_need(numbers); });
 }
 
-SparseMatrix open_matrix(nb::object path, const std::string& mode) {
+SparseMatrix open_matrix(PathArgument path, const std::string& mode) {
   const Path source = path_from(path);
   const Mode how = mode_from(mode);
   return without_gil([&] { return SparseMatrix(source, how); });
@@ -94,7 +95,7 @@ SparseMatrix of_parts(const std::string& layout, const NodeHandle& parts, std::i
 }
 
 /// The part of that name, over the same memory.
-nb::object part_of(const SparseMatrix& self, const std::string& part) {
+AnyObject part_of(const SparseMatrix& self, const std::string& part) {
   const Tensor tensor = without_gil([&] { return self.tree().at(part); });
   return array_of(tensor, self.where() + ": " + part);
 }
@@ -103,7 +104,7 @@ nb::object part_of(const SparseMatrix& self, const std::string& part) {
 struct Builder {
   Builder(std::int64_t num_rows, std::int64_t num_cols, const std::string& dtype,
           const std::string& layout, const std::string& index_dtype, bool sum_duplicates,
-          std::uint64_t memory_bytes, nb::object folder) {
+          std::uint64_t memory_bytes, PathArgument folder) {
     SparseBuilderOptions options;
     options.layout = layout_from(layout);
     options.index_dtype = dtype_from(index_dtype);
@@ -117,7 +118,7 @@ struct Builder {
       builder->add(chunk.node.at("rows"), chunk.node.at("cols"), chunk.node.at("values"));
     });
   }
-  void add_matrix(const SparseMatrix& matrix, nb::object progress) {
+  void add_matrix(const SparseMatrix& matrix, ProgressArgument progress) {
     monitored(std::move(progress), [&](Monitor* monitor) { builder->add(matrix, monitor); });
   }
   /// Rows or columns below 0: as many as the coordinates need.
@@ -125,7 +126,7 @@ struct Builder {
     builder->resize(num_rows < 0 ? builder->rows_needed() : num_rows,
                     num_cols < 0 ? builder->cols_needed() : num_cols);
   }
-  SparseMatrix finish(nb::object progress) {
+  SparseMatrix finish(ProgressArgument progress) {
     return monitored(std::move(progress),
                      [&](Monitor* monitor) { return builder->finish(monitor); });
   }
@@ -144,7 +145,7 @@ void bind_sparse_matrix(nb::module_& module) {
       .def_static("of_parts", of_parts, "layout"_a, "parts"_a, "num_rows"_a, "num_cols"_a)
       .def("describe", describe_matrix)
       .def("at",
-           [](const SparseMatrix& self, std::int64_t row, std::int64_t column) {
+           [](const SparseMatrix& self, std::int64_t row, std::int64_t column) -> AnyObject {
              return array_of(without_gil([&] { return self.at(row, column); }), "element");
            })
       .def("rows", matrix_rows, "rows"_a, "layout"_a)
@@ -164,7 +165,7 @@ void bind_sparse_matrix(nb::module_& module) {
       .def("refresh", [](SparseMatrix& self) { without_gil([&] { self.refresh(); }); });
   nb::class_<Builder>(module, "SparseBuilder")
       .def(nb::init<std::int64_t, std::int64_t, const std::string&, const std::string&,
-                    const std::string&, bool, std::uint64_t, nb::object>(),
+                    const std::string&, bool, std::uint64_t, PathArgument>(),
            "num_rows"_a, "num_cols"_a, "dtype"_a, "layout"_a, "index_dtype"_a, "sum_duplicates"_a,
            "memory_bytes"_a, "folder"_a.none())
       .def("add", &Builder::add, "chunk"_a)

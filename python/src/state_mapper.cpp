@@ -1,4 +1,5 @@
 #include "state_mapper.hpp"
+#include "arguments.hpp"
 
 #include <tenfold/mapped_dict.hpp>
 #include <tenfold/sparse_matrix.hpp>
@@ -66,7 +67,7 @@ nb::object array(const std::vector<std::int64_t>& values) {
 /// A node on its way into another tree.
 ItemHandle item_of(TensorDict node) { return ItemHandle{TensorDict::Item(std::move(node))}; }
 
-ItemHandle make_paths(nb::object paths, const std::vector<std::int64_t>& tables,
+ItemHandle make_paths(NamesArgument paths, const std::vector<std::int64_t>& tables,
                       const std::vector<std::int64_t>& rows,
                       const std::vector<std::uint8_t>& is_level) {
   const Texts texts(paths);
@@ -75,7 +76,7 @@ ItemHandle make_paths(nb::object paths, const std::vector<std::int64_t>& tables,
 }
 
 /// (tables, rows) int64 [n], and the table of all of them or None.
-nb::tuple find_paths(const StatePaths& self, nb::object paths) {
+nb::tuple find_paths(const StatePaths& self, NamesArgument paths) {
   const Texts texts(paths);
   std::vector<std::int64_t> tables;
   std::vector<std::int64_t> rows;
@@ -154,17 +155,17 @@ struct StateKeys {
         "keys: expected \"int\", \"str\", \"bytes\" or \"json\", found \"" + kind_name + "\"");
   }
 
-  nb::object rows_of_ints(const std::vector<std::int64_t>& keys) const {
+  AnyObject rows_of_ints(const std::vector<std::int64_t>& keys) const {
     return array(without_gil([&] { return dict.rows(std::span<const std::int64_t>(keys)); }));
   }
-  nb::object rows_of_texts(nb::object keys) const {
+  AnyObject rows_of_texts(AnyObject keys) const {
     const Texts texts(keys);
     const std::span<const std::string_view> views = texts.views();
     return array(without_gil([&] { return dict.rows(views); }));
   }
 
   /// The same of states that are keys as they are, as nearly all are: None if some are not.
-  nb::object rows_of_plain(nb::list states) const {
+  AnyObject rows_of_plain(nb::list states) const {
     switch (kind) {
       case StateKeyKind::int64:
         return rows_of_plain_ints(states);
@@ -233,7 +234,7 @@ ItemHandle make_int_keys(const std::vector<std::int64_t>& keys) {
   }));
 }
 
-ItemHandle make_text_keys(nb::object keys) {
+ItemHandle make_text_keys(AnyObject keys) {
   const Texts texts(keys);
   return item_of(without_gil([&] {
     const std::span<const std::string_view> views = texts.views();
@@ -268,7 +269,7 @@ void bind_state_mapper(nb::module_& module) {
       .def_static("make_ints", make_int_keys, "keys"_a)
       .def_static("make_texts", make_text_keys, "keys"_a)
       .def_static("of_dict",
-                  [](nb::object path) {
+                  [](PathArgument path) {
                     const Path source = path_from(path);
                     return without_gil([&] {
                       const MappedDict dict(source);
@@ -281,7 +282,7 @@ void bind_state_mapper(nb::module_& module) {
       .def("rows_of_plain", &StateKeys::rows_of_plain, "states"_a);
   module.def(
       "replace_file",
-      [](nb::object path, const std::string& text, bool durable) {
+      [](PathArgument path, const std::string& text, bool durable) {
         const Path target = path_from(path);
         without_gil([&] { detail::formats::replace_file(target, text, durable); });
       },

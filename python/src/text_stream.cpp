@@ -1,4 +1,5 @@
 #include "ingest/text/text_stream.hpp"
+#include "arguments.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -22,7 +23,7 @@ namespace {
 /// The rows of text files on their way to Python.
 class TextStreamHandle {
  public:
-  TextStreamHandle(nb::object sources, nb::object schema, const std::string& format)
+  TextStreamHandle(PathsArgument sources, AnyObject schema, const std::string& format)
       : schema_(Schema::from_json(utf8(schema), "schema")) {
     const std::vector<Path> paths = paths_from(sources);
     const SourceFormat known = source_format_from(format);
@@ -35,7 +36,7 @@ class TextStreamHandle {
   }
 
   /// (batch, kept, bad): of no rows the batch is an empty dict.
-  nb::tuple rows(const std::vector<std::int64_t>& records, bool stops_at_bad, nb::object ragged) {
+  nb::tuple rows(const std::vector<std::int64_t>& records, bool stops_at_bad, AnyObject ragged) {
     const TextRows rows = without_gil([&] { return stream_->rows(records, stops_at_bad); });
     nb::object batch = nb::dict();
     if (!rows.kept.empty()) batch = BatchMaker(schema_, std::move(ragged)).batch(rows.batch);
@@ -63,7 +64,7 @@ class TextStreamHandle {
 };
 
 /// The files that globs and names mean, all of them text.
-nb::list find_text_files(nb::object sources, const std::string& format) {
+nb::list find_text_files(PathsArgument sources, const std::string& format) {
   const std::vector<Path> paths = paths_from(sources);
   const SourceFormat known = source_format_from(format);
   const std::vector<Path> files = without_gil([&] {
@@ -79,7 +80,7 @@ nb::list find_text_files(nb::object sources, const std::string& format) {
 
 void bind_text_stream(nb::module_& module) {
   nb::class_<TextStreamHandle>(module, "TextStream")
-      .def(nb::init<nb::object, nb::object, std::string>(), "sources"_a, "schema"_a, "format"_a)
+      .def(nb::init<PathsArgument, AnyObject, std::string>(), "sources"_a, "schema"_a, "format"_a)
       .def("hold", &TextStreamHandle::hold, "count"_a.none())
       .def("rows", &TextStreamHandle::rows, "records"_a, "stops_at_bad"_a, "ragged"_a);
   module.def("find_text_files", find_text_files, "sources"_a, "format"_a);
