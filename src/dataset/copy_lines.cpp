@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/cpu.hpp"
 #include "base/prefetch.hpp"
 
 #ifdef TENFOLD_X86_64_KERNELS
@@ -102,7 +103,7 @@ template <int kInto>
 LineCopiers choose_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
   // Processors before those that have this slow down for vectors of 512 bits.
-  if (__builtin_cpu_supports("avx512vbmi2")) {
+  if (base::vector_instructions().avx512vbmi2) {
     return {copy_avx512<base::kSecondCache>, copy_avx512<base::kFirstCache>, copy_two_avx512,
             stream_two_avx512};
   }

@@ -10,6 +10,7 @@
 #endif
 #include <xxhash.h>
 
+#include "base/cpu.hpp"
 #include "base/hash/xxh3_kernel.hpp"
 
 namespace tenfold::base {
@@ -17,8 +18,9 @@ namespace {
 
 const Xxh3Kernel& choose_kernel() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
-  if (__builtin_cpu_supports("avx512f")) return kXxh3Avx512;
-  if (__builtin_cpu_supports("avx2")) return kXxh3Avx2;
+  const VectorInstructions has = vector_instructions();
+  if (has.avx512f) return kXxh3Avx512;
+  if (has.avx2) return kXxh3Avx2;
 #endif
   return kXxh3Baseline;
 }

@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
 
+#include "base/cpu.hpp"
 #include "dataset/loader/permutation_kernel.hpp"
 
 namespace tenfold {
@@ -32,7 +33,7 @@ std::uint64_t mix(std::uint64_t value) {
 
 PermutationKernel choose_kernel() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
-  if (__builtin_cpu_supports("avx2")) return encrypt_avx2;
+  if (base::vector_instructions().avx2) return encrypt_avx2;
 #endif
   return encrypt_baseline;
 }
