@@ -36,13 +36,19 @@ CheckpointCheck check_from(const std::string& name) {
   if (name == "full") return CheckpointCheck::full;
   if (name == "structure") return CheckpointCheck::structure;
   if (name == "none") return CheckpointCheck::none;
-  throw base::invalid_argument().part("verify").expected("\"full\", \"structure\" or \"none\"").found("\"", name, "\"");
+  throw base::invalid_argument()
+      .part("verify")
+      .expected("\"full\", \"structure\" or \"none\"")
+      .found("\"", name, "\"");
 }
 
 BestMode best_mode_from(const std::string& name) {
   if (name == "min") return BestMode::min;
   if (name == "max") return BestMode::max;
-  throw base::invalid_argument().part("checkpoint manager: best_mode").expected("\"min\" or \"max\"").found("\"", name, "\"");
+  throw base::invalid_argument()
+      .part("checkpoint manager: best_mode")
+      .expected("\"min\" or \"max\"")
+      .found("\"", name, "\"");
 }
 
 Manager make_manager(nb::object directory, std::optional<std::int64_t> max_to_keep,

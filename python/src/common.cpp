@@ -58,12 +58,20 @@ Mode mode_from(std::string_view mode) {
   if (mode == "r") return Mode::read;
   if (mode == "c") return Mode::copy_on_write;
   if (mode == "r+") return Mode::write_through;
-  throw base::invalid_argument().part("mode").problem("unknown mode").expected("\"r\", \"c\" or \"r+\"").found("\"", mode, "\"");
+  throw base::invalid_argument()
+      .part("mode")
+      .problem("unknown mode")
+      .expected("\"r\", \"c\" or \"r+\"")
+      .found("\"", mode, "\"");
 }
 
 DType dtype_from(std::string_view name) {
   if (const auto dtype = dtype_from_name(name)) return *dtype;
-  throw base::invalid_argument().part("dtype").problem("no such dtype").expected("a name as torch spells it, such as \"float32\"").found("\"", name, "\"");
+  throw base::invalid_argument()
+      .part("dtype")
+      .problem("no such dtype")
+      .expected("a name as torch spells it, such as \"float32\"")
+      .found("\"", name, "\"");
 }
 
 nb::tuple tuple_of(const Shape& lengths) {

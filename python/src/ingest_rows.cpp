@@ -124,7 +124,10 @@ class RowIngest {
   nb::dict finish() {
     if (position_ > 0) reader_->check_all_seen(where_);
     if (table_->num_columns() == 0 && num_kept_ > 0) {
-      throw base::invalid_argument(where_).part("columns").expected("a key in some row").found("none in ", num_kept_);
+      throw base::invalid_argument(where_)
+          .part("columns")
+          .expected("a key in some row")
+          .found("none in ", num_kept_);
     }
     table_->report().ignored = reader_->ignored();
     if (!has_schema_) table_->arrange(reader_->columns_as_they_came());

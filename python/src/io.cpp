@@ -60,7 +60,8 @@ RenameFunction rename_function(nb::object rename) {
     const nb::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
     const nb::object renamed = callable(text(dotted_path));
     if (!PyUnicode_Check(renamed.ptr())) {
-      throw base::invalid_argument().part("rename").expected("a str").found(nb::cast<std::string>(nb::repr(renamed)));
+      throw base::invalid_argument().part("rename").expected("a str").found(
+          nb::cast<std::string>(nb::repr(renamed)));
     }
     return utf8(renamed);
   };

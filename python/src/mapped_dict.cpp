@@ -294,7 +294,10 @@ DictValueForm form_from(std::string_view name) {
 DuplicateKeys duplicates_from(std::string_view name) {
   if (name == "error") return DuplicateKeys::error;
   if (name == "last") return DuplicateKeys::last;
-  throw base::invalid_argument().part("duplicates").expected("\"error\" or \"last\"").found("\"", name, "\"");
+  throw base::invalid_argument()
+      .part("duplicates")
+      .expected("\"error\" or \"last\"")
+      .found("\"", name, "\"");
 }
 
 void bind_mapped_dict(nb::module_& module) {

@@ -272,7 +272,10 @@ void KeysIn::take_packed(nb::handle keys) {
     fits = ends[i] >= ends[i - 1] && ends[i] <= limit;
   }
   if (!fits) {
-    throw base::invalid_argument().part("packed keys: \"offsets\"").expected("numbers that rise from 0 to ", limit).found("others");
+    throw base::invalid_argument()
+        .part("packed keys: \"offsets\"")
+        .expected("numbers that rise from 0 to ", limit)
+        .found("others");
   }
   size_ = ends.size() - 1;
   const auto* bytes = reinterpret_cast<const char*>(values_.raw_data());

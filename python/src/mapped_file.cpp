@@ -42,7 +42,11 @@ std::uint64_t extent_bytes(const Tensor& tensor) {
 
 [[noreturn]] void throw_too_short(const std::string& path, std::uint64_t expected,
                                   std::uint64_t found) {
-  throw base::corrupt(path).problem("the file is too short").expected(expected, " bytes").found(found).remedy("it may be truncated");
+  throw base::corrupt(path)
+      .problem("the file is too short")
+      .expected(expected, " bytes")
+      .found(found)
+      .remedy("it may be truncated");
 }
 
 std::optional<os::FileInfo> info_of(const std::string& path) {
@@ -99,7 +103,9 @@ nb::tuple map_tensor(nb::object path, std::uint64_t offset_bytes, const std::str
                                                         : os::File::open_read(where);
     const os::FileInfo info = file.info();
     if (expected && *expected != std::pair(info.device, info.inode)) {
-      throw Error::io(ESTALE, where.string()).problem("it was replaced since it was mapped").remedy("open it again");
+      throw Error::io(ESTALE, where.string())
+          .problem("it was replaced since it was mapped")
+          .remedy("open it again");
     }
     if (info.size_bytes < offset_bytes + size_bytes) {
       throw_too_short(where.string(), offset_bytes + size_bytes, info.size_bytes);
@@ -131,10 +137,16 @@ void reserve_file(nb::object path, std::uint64_t size_bytes, bool existing_ok) {
     const auto found = parent.directory.entry_info(parent.name);
     const std::string display = where.string();
     if (found && !found->is_regular && !found->is_directory) {
-      throw Error::io(ELOOP, display).problem("refusing to write memory-mapped tensor through symlink").expected("a file or nothing").found("a link or device");
+      throw Error::io(ELOOP, display)
+          .problem("refusing to write memory-mapped tensor through symlink")
+          .expected("a file or nothing")
+          .found("a link or device");
     }
     if (found && !existing_ok) {
-      throw Error::io(EEXIST, display).problem("the file already exists").expected("none").remedy("pass existsok=True");
+      throw Error::io(EEXIST, display)
+          .problem("the file already exists")
+          .expected("none")
+          .remedy("pass existsok=True");
     }
     os::File file = found ? os::File::open_read_write_at(parent.directory, parent.name)
                           : os::File::create_at(parent.directory, parent.name);

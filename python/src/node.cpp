@@ -26,7 +26,10 @@ static TypedKeys typed_keys_from(nb::handle dict) {
   }
   std::ranges::sort(keys, {}, [](const auto& key) -> const std::string& { return key.first; });
   if (!are_sound(keys)) {
-    throw base::invalid_argument().part("keys of a dict").expected("each under its text").found("others");
+    throw base::invalid_argument()
+        .part("keys of a dict")
+        .expected("each under its text")
+        .found("others");
   }
   return keys;
 }
@@ -35,13 +38,19 @@ NodeInfo node_info_from(nb::handle info) {
   const nb::tuple fields = nb::cast<nb::tuple>(info);
   constexpr std::size_t kNumFields = 11;
   if (fields.size() != kNumFields) {
-    throw base::invalid_argument().part("what a node is").expected("11 fields").found(fields.size());
+    throw base::invalid_argument()
+        .part("what a node is")
+        .expected("11 fields")
+        .found(fields.size());
   }
   NodeInfo made;
   const auto kind_name = nb::cast<std::string>(fields[0]);
   const std::optional<NodeKind> kind = node_kind_from_name(kind_name);
   if (!kind) {
-    throw base::invalid_argument().problem("no such kind of node").expected("a name such as \"dict\"").found("\"", kind_name, "\"");
+    throw base::invalid_argument()
+        .problem("no such kind of node")
+        .expected("a name such as \"dict\"")
+        .found("\"", kind_name, "\"");
   }
   made.kind = *kind;
   const nb::object keys = fields[1];
@@ -75,7 +84,8 @@ NodeInfo node_info_from(nb::handle info) {
     made.dense_shape = shape_from(parts[1]);
     made.is_coalesced = nb::cast<bool>(parts[2]);
     const nb::object versions = parts[3];
-    if (!versions.is_none()) made.module_versions = parse_value(utf8(versions), {"", "module versions"});
+    if (!versions.is_none())
+      made.module_versions = parse_value(utf8(versions), {"", "module versions"});
     made.is_bare = parts.size() > 4 && nb::cast<bool>(parts[4]);  // older pickles have four
   }
   return made;

@@ -247,7 +247,11 @@ void RowReader::check_all_seen(const std::string& where) const {
       if (entry->was_seen) seen.push_back(name);
       if (entry->record) self(self, *entry->record);
       if (!has_schema_ || entry->column == nullptr || entry->was_seen) continue;
-      throw base::invalid_argument(where).part("column ", base::quote(name)).problem("the schema names it").expected("it in the source").found("it in no row");
+      throw base::invalid_argument(where)
+          .part("column ", base::quote(name))
+          .problem("the schema names it")
+          .expected("it in the source")
+          .found("it in no row");
     }
   };
   visit(visit, *root_);

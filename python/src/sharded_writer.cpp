@@ -26,7 +26,10 @@ namespace {
 Tensor tensor_from(nb::handle object) {
   std::optional<Tensor> tensor = tensor_of_torch(object);
   if (!tensor) {
-    throw base::invalid_argument().part("box").expected("a dense torch tensor in main memory").found("another object");
+    throw base::invalid_argument()
+        .part("box")
+        .expected("a dense torch tensor in main memory")
+        .found("another object");
   }
   return std::move(*tensor);
 }

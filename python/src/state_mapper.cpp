@@ -150,7 +150,10 @@ struct StateKeys {
   static StateKeyKind kind_of(const std::string& kind_name) {
     const auto kind = state_key_kind_from_name(kind_name);
     if (kind) return *kind;
-    throw base::corrupt().part("keys").expected("\"int\", \"str\", \"bytes\" or \"json\"").found("\"", kind_name, "\"");
+    throw base::corrupt()
+        .part("keys")
+        .expected("\"int\", \"str\", \"bytes\" or \"json\"")
+        .found("\"", kind_name, "\"");
   }
 
   nb::object rows_of_ints(const std::vector<std::int64_t>& keys) const {

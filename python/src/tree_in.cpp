@@ -60,10 +60,15 @@ class TreeBuilder::Entered {
       : builder_(builder), forced_(std::exchange(builder.force_node_, false)) {
     auto& open = builder.open_containers_;
     if (std::find(open.begin(), open.end(), container.ptr()) != open.end()) {
-      throw builder.refuse(ErrorCode::invalid_argument).problem("it holds itself").expected("a tree").found("a cycle");
+      throw builder.refuse(ErrorCode::invalid_argument)
+          .problem("it holds itself")
+          .expected("a tree")
+          .found("a cycle");
     }
     if (open.size() >= kMaxDepth) {
-      throw builder.refuse(ErrorCode::invalid_argument).problem("nested too deeply").expected("at most 512 levels");
+      throw builder.refuse(ErrorCode::invalid_argument)
+          .problem("nested too deeply")
+          .expected("at most 512 levels");
     }
     open.push_back(container.ptr());
   }
@@ -93,7 +98,11 @@ TensorDict TreeBuilder::root(nb::handle object, bool bare) {
                               ? TensorDict::Item(NonTensor{std::move(*plain), false, 0})
                               : std::get<TensorDict::Item>(std::move(converted));
   if (bare || std::holds_alternative<TensorDict>(item)) return bare_tree(std::move(item));
-  throw refuse(ErrorCode::invalid_argument).problem("the root must be a container").expected("a dict, list, tuple, TensorDict or an object with state_dict()").found(class_name(object)).remedy("give it a name, {\"name\": ...}");
+  throw refuse(ErrorCode::invalid_argument)
+      .problem("the root must be a container")
+      .expected("a dict, list, tuple, TensorDict or an object with state_dict()")
+      .found(class_name(object))
+      .remedy("give it a name, {\"name\": ...}");
 }
 
 TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
@@ -119,8 +128,9 @@ TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
 }
 
 TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
-  const nb::tuple answer = nb::cast<nb::tuple>(nb::module_::import_("tenfold._interop.objects")
-                                                   .attr("simplify")(object, text(where().text()), memo_));
+  const nb::tuple answer =
+      nb::cast<nb::tuple>(nb::module_::import_("tenfold._interop.objects")
+                              .attr("simplify")(object, text(where().text()), memo_));
   const auto kind = nb::cast<std::string>(answer[0]);
   if (kind == "again") {
     // state_dict() may return what holds this object, and so on for ever.
@@ -153,7 +163,10 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
                               shape_from(answer[4]), nb::cast<bool>(answer[5]), answer[6]);
   }
   if (!tensor) {
-    throw refuse(ErrorCode::unsupported).problem("its bytes cannot be reached").expected("a dense array in main memory").found(class_name(object));
+    throw refuse(ErrorCode::unsupported)
+        .problem("its bytes cannot be reached")
+        .expected("a dense array in main memory")
+        .found(class_name(object));
   }
   return TensorDict::Item(Leaf(std::move(*tensor)));
 }
@@ -199,7 +212,10 @@ std::string TreeBuilder::key_of(nb::handle key, KeyTypes& keys) const {
   }
   std::optional<Value> typed = typed_key(key);
   if (!typed) {
-    throw refuse(ErrorCode::invalid_argument).problem("its keys cannot be stored").expected("str, int, float, bool, None or tuples of these").found(utf8(nb::repr(key)), " of type ", class_name(key));
+    throw refuse(ErrorCode::invalid_argument)
+        .problem("its keys cannot be stored")
+        .expected("str, int, float, bool, None or tuples of these")
+        .found(utf8(nb::repr(key)), " of type ", class_name(key));
   }
   std::string made = key_text(*typed);
   keys.add(made, *std::move(typed));
@@ -216,9 +232,13 @@ void TreeBuilder::set_keys(const Children& children, KeyTypes keys, NodeInfo& in
   std::unordered_set<std::string_view> seen;
   for (const auto& [text, converted] : children.entries) {
     if (seen.insert(text).second) continue;
-    throw refuse(ErrorCode::invalid_argument).problem("two of its keys are ", base::quote(text), " as text, by which it is stored").expected("different texts").found("one twice");
+    throw refuse(ErrorCode::invalid_argument)
+        .problem("two of its keys are ", base::quote(text), " as text, by which it is stored")
+        .expected("different texts")
+        .found("one twice");
   }
-  if (!are_different) throw refuse(ErrorCode::invalid_argument).problem("two of its keys are equal");
+  if (!are_different)
+    throw refuse(ErrorCode::invalid_argument).problem("two of its keys are equal");
 }
 
 TreeBuilder::Converted TreeBuilder::convert_dict(nb::handle dict, bool ordered) {
@@ -369,7 +389,10 @@ Value TreeBuilder::special(nb::handle name, nb::handle said, nb::handle items) {
 Value TreeBuilder::value(nb::handle object) {
   Converted converted = convert(object);
   if (auto* plain = std::get_if<Value>(&converted)) return std::move(*plain);
-  throw refuse(ErrorCode::unsupported).problem("a value beside the tensors must be JSON").expected("no tensor in it").found(class_name(object));
+  throw refuse(ErrorCode::unsupported)
+      .problem("a value beside the tensors must be JSON")
+      .expected("no tensor in it")
+      .found(class_name(object));
 }
 
 }  // namespace tenfold::python

@@ -25,11 +25,12 @@ void check_ends(const base::Where& where, const Column& column, std::string_view
   std::int64_t before = 0;
   for (const std::int64_t end : ends.span<std::int64_t>()) {
     if (end < before || end > limit) {
-      problems.push_back(formats::problem_of(base::corrupt(where)
-                                                 .part("column ", base::quote(column.name()))
-                                                 .part(part)
-                                                 .expected("ends that rise from 0 to ", limit)
-                                                 .found(before, " before ", end)));
+      problems.push_back(
+          detail::formats::problem_of(base::corrupt(where)
+                                          .part("column ", base::quote(column.name()))
+                                          .part(part)
+                                          .expected("ends that rise from 0 to ", limit)
+                                          .found(before, " before ", end)));
       return;
     }
     before = end;
@@ -70,7 +71,7 @@ std::vector<Problem> check_rows_of(const TensorDict& tree) {
     return check_dict(*state);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
-    return {formats::problem_of(error, {tree.where(), "rows"})};
+    return {detail::formats::problem_of(error, {tree.where(), "rows"})};
   }
 }
 
@@ -88,7 +89,7 @@ void check_tree(const formats::Format& format, const Path& path, VerifyReport& r
     for (Problem& problem : check_rows_of(tree)) report.problems.push_back(std::move(problem));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(formats::problem_of(error, {path.string(), "tree"}));
+    report.problems.push_back(detail::formats::problem_of(error, {path.string(), "tree"}));
   }
 }
 

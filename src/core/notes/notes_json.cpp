@@ -291,7 +291,7 @@ class NotesReader {
   }
 
   void warn_unknown_type(const std::string& part, const std::string& type) const {
-    warn(std::string(where_) + ": " + part + ": type " + base::quote(type) +
+    warn(where_.text() + ": " + part + ": type " + base::quote(type) +
          ": is ignored: expected one that is known, found another; a newer tenfold may have "
          "written it");
   }

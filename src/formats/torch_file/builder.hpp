@@ -123,11 +123,15 @@ class TreeBuilder {
 
   template <class Fill>
   Slot container(std::uint32_t id, NodeKind kind, const Fill& fill) {
-    if (open_[id]) pickle_.unsupported("it lies in itself: expected a tree, found a cycle");
+    if (open_[id]) {
+      throw pickle_.unsupported().problem("it lies in itself").expected("a tree").found("a cycle");
+    }
     if (depth_ >= kMaxDepth) {
       is_beyond_limits_ = true;
-      pickle_.unsupported("nested too deeply: expected at most " + std::to_string(kMaxDepth) +
-                          " levels, found more");
+      throw pickle_.unsupported()
+          .problem("nested too deeply")
+          .expected("at most ", kMaxDepth, " levels")
+          .found("more");
     }
     const bool forced = std::exchange(force_node_, false);
     Children children;
