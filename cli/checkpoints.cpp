@@ -182,8 +182,10 @@ std::vector<StepRow> step_rows(const CheckpointManager& manager, const Reports& 
 
 int show_steps(const CheckpointsArguments& options, Output& out) {
   if (!std::filesystem::is_directory(options.path)) {
-    throw Error(ErrorCode::file_not_found,
-                options.path + ": expected a directory of checkpoints, found none");
+    throw Error(ErrorCode::file_not_found)
+        .path(options.path)
+        .expected("a directory of checkpoints")
+        .found("none");
   }
   CheckpointManagerOptions rules;
   rules.max_to_keep = options.keep;

@@ -175,7 +175,7 @@ std::vector<Column> columns_of(const Dataset& data, const std::vector<std::strin
       });
     }
   } catch (const Error& error) {
-    throw Error(error.code(), data.tree().where() + ": " + error.what());
+    throw Error(error).path(data.tree().where());
   }
   std::vector<Column> columns;
   for (std::size_t i = 0; i < all.size(); ++i) {

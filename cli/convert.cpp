@@ -62,16 +62,19 @@ std::uint64_t bytes_of(const std::string& text) {
       return static_cast<std::uint64_t>(size_bytes);
     }
   }
-  throw Error(ErrorCode::invalid_argument,
-              "--shard-size: expected a size such as 5GB or 200MB, found \"" + text + "\"");
+  throw Error(ErrorCode::invalid_argument)
+      .part("--shard-size")
+      .expected("a size such as 5GB or 200MB")
+      .found("\"", text, "\"");
 }
 
 std::optional<DType> dtype_of_text(const std::string& text) {
   if (text.empty()) return std::nullopt;
   if (const auto dtype = dtype_from_name(text)) return dtype;
-  throw Error(
-      ErrorCode::invalid_argument,
-      "--dtype: expected a dtype such as float16, bfloat16 or float32, found \"" + text + "\"");
+  throw Error(ErrorCode::invalid_argument)
+      .part("--dtype")
+      .expected("a dtype such as float16, bfloat16 or float32")
+      .found("\"", text, "\"");
 }
 
 void require_rules_apply(const RenameRules& rules, const ConvertArguments& options) {

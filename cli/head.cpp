@@ -35,10 +35,10 @@ struct Entry {
 /// The one tensor or JSON value that the key names.
 Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
   if (options.key.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                options.path +
-                    ": expected KEY, the name of one tensor, as this is no data set; "
-                    "`tenfold ls` lists the names");
+    throw Error(ErrorCode::invalid_argument)
+        .path(options.path)
+        .expected("KEY, the name of one tensor, as this is no data set")
+        .remedy("`tenfold ls` lists the names");
   }
   std::vector<Entry> entries;
   select(tree, {{options.key}})
@@ -46,16 +46,17 @@ Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
         entries.push_back({dotted(path), item});
       });
   if (entries.size() == 1) return entries.front();
-  std::string message = fmt::format("{}: key \"{}\": expected the name of one tensor, found {}",
-                                    options.path, options.key, counted(entries.size(), "entry"));
-  if (entries.size() > 1) {
-    message = fmt::format("{}: key \"{}\": expected the name of one tensor, found {} of them",
-                          options.path, options.key, entries.size());
-  }
+  std::string remedy;
   for (std::size_t i = 0; i < std::min<std::size_t>(3, entries.size()); ++i) {
-    message += (i == 0 ? "; did you mean \"" : ", \"") + entries[i].key + "\"";
+    remedy += (i == 0 ? "did you mean \"" : ", \"") + entries[i].key + "\"";
   }
-  throw Error(ErrorCode::invalid_argument, message);
+  throw Error(ErrorCode::invalid_argument)
+      .path(options.path)
+      .part("key \"", options.key, "\"")
+      .expected("the name of one tensor")
+      .found(entries.size() > 1 ? std::to_string(entries.size()) + " of them"
+                                : counted(entries.size(), "entry"))
+      .remedy(remedy);
 }
 
 /// Rows of a tensor: how many there are, how many to show, elements in each.

@@ -38,14 +38,16 @@ OnError on_error_of(const std::string& name) {
   if (name == "raise") return OnError::raise;
   if (name == "skip") return OnError::skip;
   if (name == "collect") return OnError::collect;
-  throw Error(ErrorCode::invalid_argument,
-              "--on-error: expected raise, skip or collect, found \"" + name + "\"");
+  throw Error(ErrorCode::invalid_argument)
+      .part("--on-error")
+      .expected("raise, skip or collect")
+      .found("\"", name, "\"");
 }
 
 Schema schema_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    throw Error(ErrorCode::file_not_found, path + ": expected a schema as JSON, found no file");
+    throw Error(ErrorCode::file_not_found).path(path).expected("a schema as JSON").found("no file");
   }
   const std::string text(std::istreambuf_iterator<char>(file), {});
   return Schema::from_json(text, path);
@@ -73,7 +75,7 @@ void tell(const IngestReport& report, const IngestArguments& options, Output& ou
 
 int run_ingest(const IngestArguments& options, Output& out) {
   if (options.paths.size() < 2) {
-    throw Error(ErrorCode::invalid_argument, "expected SRC... DST, found one path");
+    throw Error(ErrorCode::invalid_argument).expected("SRC... DST").found("one path");
   }
   ProgressBar bar;
   IngestOptions request;

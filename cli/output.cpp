@@ -70,8 +70,7 @@ std::vector<std::size_t> wrap(std::vector<std::size_t>& widths, std::size_t colu
 
 [[noreturn]] void fail_to_write() {
   const int error = errno;
-  throw Error::io(error, "standard output",
-                  std::string("standard output: cannot write: ") + std::strerror(error));
+  throw Error::io(error, "standard output", "cannot write");
 }
 
 }  // namespace

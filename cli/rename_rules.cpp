@@ -10,8 +10,10 @@ RenameRules::RenameRules(const std::vector<std::string>& rules) {
   for (const std::string& rule : rules) {
     const std::size_t equals = rule.find('=');
     if (equals == std::string::npos || rule == "=") {
-      throw Error(ErrorCode::invalid_argument,
-                  "--rename: expected OLD=NEW, found \"" + rule + "\"");
+      throw Error(ErrorCode::invalid_argument)
+          .part("--rename")
+          .expected("OLD=NEW")
+          .found("\"", rule, "\"");
     }
     rules_.push_back({rule.substr(0, equals), rule.substr(equals + 1)});
   }
@@ -40,7 +42,9 @@ void RenameRules::require_each_applies(std::vector<std::string> names) const {
     const bool any = std::any_of(names.begin(), names.end(),
                                  [&](const std::string& name) { return applies(rule, name); });
     if (!any) {
-      throw Error(ErrorCode::key_not_found, "--rename: nothing is called \"" + rule.from + "\"");
+      throw Error(ErrorCode::key_not_found)
+          .part("--rename")
+          .problem("nothing is called \"", rule.from, "\"");
     }
     for (std::string& name : names) name = apply(rule, name);
   }

@@ -1,7 +1,13 @@
 #pragma once
 
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <tenfold/export.hpp>
 
@@ -19,25 +25,98 @@ enum class ErrorCode {
 
 /// The only exception that this library throws itself.
 ///
-/// what() reads `<path>: <part>: <what is wrong>: expected <E>, found <F>[; <remedy>]`.
+/// what() is made of the fields, without those that are empty:
+/// `<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`.
 class TENFOLD_API Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message);
+  explicit Error(ErrorCode code, std::string problem = {});
 
-  /// A failed system call: `system_errno` as in <cerrno>, `path` the file it concerns. what()
-  /// is `<path>: <message>: <strerror of the errno>`; parts that `message` contains are omitted.
-  static Error io(int system_errno, const std::string& path, const std::string& message);
+  /// A failed system call: `system_errno` as in <cerrno>, `path` the file it concerns. what() ends
+  /// with the strerror of the errno, unless `problem` contains it or the error has an expected(),
+  /// found() or remedy().
+  static Error io(int system_errno, std::string path, std::string problem = {});
+
+  // Exceptions are copied, also where they are moved: a copy shares the fields and throws nothing.
+  Error(const Error&) = default;
+  Error& operator=(const Error&) = default;
+  ~Error() override;
 
   ErrorCode code() const noexcept { return code_; }
   /// The errno of an io error; 0 otherwise.
   int system_errno() const noexcept { return system_errno_; }
-  /// The file that an io error concerns; empty otherwise.
-  const std::string& path() const noexcept { return path_; }
+
+  /// The file or folder. An entry of an archive follows the archive: "run.tdz/meta.json".
+  const std::string& path() const noexcept { return field(Field::path); }
+  /// The place in it, from the outside in: `header`, `key "a.b": shape`. Without a path, the
+  /// argument of the call: `schema: column "x"`.
+  const std::string& part() const noexcept { return field(Field::part); }
+  const std::string& problem() const noexcept { return field(Field::problem); }
+  const std::string& expected() const noexcept { return field(Field::expected); }
+  const std::string& found() const noexcept { return field(Field::found); }
+  /// What the caller may do about it.
+  const std::string& remedy() const noexcept { return field(Field::remedy); }
+  /// what() without the path and the part.
+  std::string message() const;
+
+  // Each of these sets a field to its arguments, strings and integers, joined. They are called on a
+  // temporary, so that an error is one expression, and one that passes is copied before it changes:
+  //
+  //   throw Error(ErrorCode::corrupt).path(file).expected("at least ", 8, " bytes").found(size);
+  //   catch (const Error& error) { throw Error(error).within("shard ", i); }
+  Error code(ErrorCode code) && {
+    code_ = code;
+    return *this;
+  }
+  Error path(const auto& text, const auto&... more) && {
+    return with(Field::path, joined(text, more...));
+  }
+  /// Adds a part, inside of those that the error has.
+  Error part(const auto& text, const auto&... more) && {
+    return with_parts(part(), joined(text, more...));
+  }
+  /// Adds a part around those that the error has.
+  Error within(const auto& text, const auto&... more) && {
+    return with_parts(joined(text, more...), part());
+  }
+  Error problem(const auto& text, const auto&... more) && {
+    return with(Field::problem, joined(text, more...));
+  }
+  Error expected(const auto& text, const auto&... more) && {
+    return with(Field::expected, joined(text, more...));
+  }
+  Error found(const auto& text, const auto&... more) && {
+    return with(Field::found, joined(text, more...));
+  }
+  Error remedy(const auto& text, const auto&... more) && {
+    return with(Field::remedy, joined(text, more...));
+  }
 
  private:
+  enum class Field { path, part, problem, expected, found, remedy };
+  using Fields = std::array<std::string, 6>;
+
+  const std::string& field(Field field) const noexcept {
+    return (*fields_)[static_cast<std::size_t>(field)];
+  }
+  Error with(Field field, std::string text) const;
+  Error with_parts(std::string outer, const std::string& inner) const;
+  void make_text();
+
+  static std::string joined(const auto&... texts) {
+    std::string all;
+    (append(all, texts), ...);
+    return all;
+  }
+  static void append(std::string& all, std::string_view text) { all += text; }
+  template <std::integral Integer>
+    requires(!std::same_as<Integer, bool> && !std::same_as<Integer, char>)
+  static void append(std::string& all, Integer number) {
+    all += std::to_string(number);
+  }
+
   ErrorCode code_;
   int system_errno_ = 0;
-  std::string path_;
+  std::shared_ptr<const Fields> fields_;
 };
 
 }  // namespace tenfold

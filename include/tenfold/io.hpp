@@ -98,7 +98,12 @@ TENFOLD_API std::string probe(const Path& path);
 struct Problem {
   std::string path;  ///< the file
   std::string part;  ///< the part of it, as in error messages
-  std::string what;  ///< what is wrong: expected, found, remedy
+  std::string what;  ///< what is wrong: expected, found, remedy; as Error::message()
+  // What `what` is made of, as the fields of Error; empty if it lacks them.
+  std::string problem{};
+  std::string expected{};
+  std::string found{};
+  std::string remedy{};
 };
 
 struct VerifyReport {

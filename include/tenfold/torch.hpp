@@ -210,8 +210,11 @@ inline std::string indirection(const at::Tensor& tensor) {
 
 [[noreturn]] inline void refuse(const std::string& subject, const std::string& problem,
                                 const std::string& found) {
-  throw Error(ErrorCode::unsupported,
-              subject + ": " + problem + ": expected a dense tensor, found " + found);
+  throw Error(ErrorCode::unsupported)
+      .part(subject)
+      .problem(problem)
+      .expected("a dense tensor")
+      .found(found);
 }
 
 inline std::string subject_of(std::string_view whose, const std::string& name) {
@@ -430,8 +433,9 @@ inline LoadReport load_into_tensors(const NamedTensors& targets, const TensorDic
 inline c10::ScalarType to_torch(DType dtype) {
   const auto found = torch_detail::scalar_types()[static_cast<std::size_t>(dtype)];
   if (!found) {
-    throw Error(ErrorCode::unsupported, "dtype " + std::string(name(dtype)) +
-                                            ": this version of LibTorch does not have it");
+    throw Error(ErrorCode::unsupported)
+        .part("dtype ", name(dtype))
+        .problem("this version of LibTorch does not have it");
   }
   return *found;
 }
@@ -439,19 +443,23 @@ inline c10::ScalarType to_torch(DType dtype) {
 inline DType from_torch(c10::ScalarType dtype) {
   const auto found = torch_detail::dtype_of_scalar(dtype);
   if (!found) {
-    throw Error(ErrorCode::unsupported, std::string("dtype ") + c10::toString(dtype) +
-                                            ": expected one of whole bytes that is not quantized");
+    throw Error(ErrorCode::unsupported)
+        .part("dtype ", c10::toString(dtype))
+        .expected("one of whole bytes that is not quantized");
   }
   return *found;
 }
 
 inline at::Tensor to_torch(const Tensor& tensor) {
   if (tensor.numel() != 0 && !tensor.buffer().writable()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        "tensor: torch would crash on a write: expected bytes that may be written, found "
-        "read-only ones; a private writable mapping was refused (vm.overcommit_memory=2) or "
-        "the buffer was made so");
+    throw Error(ErrorCode::invalid_argument)
+        .part("tensor")
+        .problem("torch would crash on a write")
+        .expected("bytes that may be written")
+        .found("read-only ones")
+        .remedy(
+            "a private writable mapping was refused (vm.overcommit_memory=2) or the buffer was "
+            "made so");
   }
   return at::from_blob(
       tensor.raw_data(), tensor.shape(), tensor.strides(),

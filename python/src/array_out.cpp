@@ -85,11 +85,10 @@ void drop_unused_capsule(PyObject* capsule) noexcept {
 }
 
 [[noreturn]] void refuse_protected_pages(const std::string& name) {
-  throw Error::io(ENOMEM, name,
-                  name +
-                      ": the tensor is read-only, and torch would crash on a write: expected "
-                      "a private writable mapping, which vm.overcommit_memory=2 refuses; set it to "
-                      "0 or 1, or open with mode=\"r+\"");
+  throw Error::io(ENOMEM, name)
+      .problem("the tensor is read-only, and torch would crash on a write")
+      .expected("a private writable mapping, which vm.overcommit_memory=2 refuses")
+      .remedy("set it to 0 or 1, or open with mode=\"r+\"");
 }
 
 /// For a torch without the exchange API, of which the oldest read neither versioned capsules nor

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "arguments.hpp"
+#include "base/fail.hpp"
 #include "call.hpp"
 #include "checkpoint/checked_copy.hpp"
 #include "checkpoint/ranks.hpp"
@@ -36,15 +37,19 @@ CheckpointCheck check_from(const std::string& name) {
   if (name == "full") return CheckpointCheck::full;
   if (name == "structure") return CheckpointCheck::structure;
   if (name == "none") return CheckpointCheck::none;
-  throw Error(ErrorCode::invalid_argument,
-              "verify: expected \"full\", \"structure\" or \"none\", found \"" + name + "\"");
+  throw base::invalid_argument()
+      .part("verify")
+      .expected("\"full\", \"structure\" or \"none\"")
+      .found("\"", name, "\"");
 }
 
 BestMode best_mode_from(const std::string& name) {
   if (name == "min") return BestMode::min;
   if (name == "max") return BestMode::max;
-  throw Error(ErrorCode::invalid_argument,
-              "checkpoint manager: best_mode: expected \"min\" or \"max\", found \"" + name + "\"");
+  throw base::invalid_argument()
+      .part("checkpoint manager: best_mode")
+      .expected("\"min\" or \"max\"")
+      .found("\"", name, "\"");
 }
 
 Manager make_manager(PathArgument directory, std::optional<std::int64_t> max_to_keep,
@@ -323,7 +328,8 @@ void bind_checkpoint(nb::module_& module) {
       .def(
           "pass_over",
           [](Restoration& self, std::size_t index, const std::string& problem, bool warns) {
-            without_gil([&] { self.pass_over(self.candidates().at(index), problem, warns); });
+            const Error error(ErrorCode::corrupt, problem);
+            without_gil([&] { self.pass_over(self.candidates().at(index), error, warns); });
           },
           "index"_a, "problem"_a, "warns"_a)
       .def("fail", &Restoration::fail);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/typed_keys.hpp"
 #include "python_objects.hpp"
@@ -19,6 +20,10 @@ std::string utf8(nb::handle text) {
       nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogatepass"));
   if (!encoded.is_valid()) throw nb::python_error();
   return std::string(bytes_text(encoded.ptr()));
+}
+
+nb::object text_or_none(std::string_view utf8_bytes) {
+  return utf8_bytes.empty() ? nb::none() : nb::object(text(utf8_bytes));
 }
 
 nb::str text(std::string_view utf8_bytes) {
@@ -53,17 +58,20 @@ Mode mode_from(std::string_view mode) {
   if (mode == "r") return Mode::read;
   if (mode == "c") return Mode::copy_on_write;
   if (mode == "r+") return Mode::write_through;
-  throw Error(
-      ErrorCode::invalid_argument,
-      "mode: unknown mode: expected \"r\", \"c\" or \"r+\", found \"" + std::string(mode) + "\"");
+  throw base::invalid_argument()
+      .part("mode")
+      .problem("unknown mode")
+      .expected("\"r\", \"c\" or \"r+\"")
+      .found("\"", mode, "\"");
 }
 
 DType dtype_from(std::string_view name) {
   if (const auto dtype = dtype_from_name(name)) return *dtype;
-  throw Error(ErrorCode::invalid_argument,
-              "dtype: no such dtype: expected a name as torch spells it, such as \"float32\", "
-              "found \"" +
-                  std::string(name) + "\"");
+  throw base::invalid_argument()
+      .part("dtype")
+      .problem("no such dtype")
+      .expected("a name as torch spells it, such as \"float32\"")
+      .found("\"", name, "\"");
 }
 
 nb::tuple tuple_of(const Shape& lengths) {
@@ -101,7 +109,7 @@ nb::object int_from(const std::string& digits) {
   if (number.is_valid()) return number;
   if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
   PyErr_Clear();
-  throw Error(ErrorCode::unsupported, long_integer(digits.size()));
+  throw base::unsupported().problem(long_integer(digits.size()));
 }
 
 nb::object dict_of(const Value::Object& object) {
@@ -150,7 +158,7 @@ nb::object to_python(const Value& value, const TensorDict& node, std::string_vie
   try {
     return to_python(value);
   } catch (const Error& error) {
-    throw Error(error.code(), node.where() + ": key " + base::quote(key) + ": " + error.what());
+    throw Error(error).within("key ", base::quote(key)).path(node.where());
   }
 }
 

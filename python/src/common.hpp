@@ -19,6 +19,8 @@ namespace tenfold::python {
 std::string utf8(nb::handle text);
 /// The other way; bytes that are no UTF-8 become lone surrogates, as in os.fsdecode.
 nb::str text(std::string_view utf8_bytes);
+/// None for what is empty.
+nb::object text_or_none(std::string_view utf8_bytes);
 
 /// A str, bytes or os.PathLike as a path.
 Path path_from(nb::handle path);
@@ -58,6 +60,7 @@ struct ItemHandle {
 /// [("model.*",), ("a", "b")]: each a path, or one glob or dotted name.
 std::vector<KeyPath> key_paths(nb::handle keys);
 /// (problems, number of leaves, of bytes, of checksums), as reports.py takes them.
+nb::tuple tuple_of(const Problem& problem);
 nb::tuple tuple_of(const VerifyReport& report);
 
 void bind_node(nb::module_& module);

@@ -11,6 +11,7 @@
 #include <tenfold/error.hpp>
 
 #include "arguments.hpp"
+#include "base/fail.hpp"
 #include "call.hpp"
 #include "common.hpp"
 #include "ingest/arrow/stream.hpp"
@@ -114,7 +115,7 @@ class RowIngest {
       table_->undo_row();
       return false;
     } catch (const BadRow& bad) {
-      throw Error(ErrorCode::invalid_argument, message(bad, bad.row >= 0 ? bad.row : position_));
+      throw error_of(bad, bad.row >= 0 ? bad.row : position_);
     }
     position_ += end - begin;
     look();
@@ -124,9 +125,10 @@ class RowIngest {
   nb::dict finish() {
     if (position_ > 0) reader_->check_all_seen(where_);
     if (table_->num_columns() == 0 && num_kept_ > 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  where_ + ": columns: expected a key in some row, found none in " +
-                      std::to_string(num_kept_));
+      throw base::invalid_argument(where_)
+          .part("columns")
+          .expected("a key in some row")
+          .found("none in ", num_kept_);
     }
     table_->report().ignored = reader_->ignored();
     if (!has_schema_) table_->arrange(reader_->columns_as_they_came());
@@ -134,7 +136,7 @@ class RowIngest {
     try {
       reader_->check_nulls();
     } catch (const BadRow& bad) {
-      throw Error(ErrorCode::invalid_argument, message(bad, bad.row));
+      throw error_of(bad, bad.row);
     }
     const SourceReport report = guarded([&] { return table_->finish(); });
     return dict_of(report);
@@ -162,15 +164,14 @@ class RowIngest {
     return table_->block_rows() >= block_rows_ || table_->block_bytes() >= kBlockBytes;
   }
 
-  std::string message(const BadRow& bad, std::int64_t row) const {
-    std::string text = where_ + ": row " + std::to_string(row);
-    if (!bad.column.empty()) text += ", column \"" + bad.column + "\"";
-    return text + ": " + bad.what;
+  Error error_of(const BadRow& bad, std::int64_t row) const {
+    const std::string column = bad.column.empty() ? "" : ", column \"" + bad.column + "\"";
+    return base::invalid_argument(where_).part("row ", row, column).problem(bad.what);
   }
 
   void refuse(const BadRow& bad, const nb::object& row) {
     if (on_error_ == OnError::raise) {
-      throw Error(ErrorCode::invalid_argument, message(bad, position_));
+      throw error_of(bad, position_);
     }
     std::string line;
     if (on_error_ == OnError::collect) {

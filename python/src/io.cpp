@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "arguments.hpp"
+#include "base/fail.hpp"
 #include "call.hpp"
 #include "io/registry.hpp"
 #include "tree_in.hpp"
@@ -28,11 +29,15 @@ std::vector<KeyPath> key_paths(nb::handle keys) {
   return paths;
 }
 
+nb::tuple tuple_of(const Problem& problem) {
+  return nb::make_tuple(text(problem.path), text(problem.part), text(problem.what),
+                        text_or_none(problem.expected), text_or_none(problem.found),
+                        text_or_none(problem.remedy));
+}
+
 nb::tuple tuple_of(const VerifyReport& report) {
   nb::list problems;
-  for (const Problem& problem : report.problems) {
-    problems.append(nb::make_tuple(text(problem.path), text(problem.part), text(problem.what)));
-  }
+  for (const Problem& problem : report.problems) problems.append(tuple_of(problem));
   nb::list unchecked;
   for (const std::string& key : report.unchecked) unchecked.append(text(key));
   return nb::make_tuple(problems, report.num_leaves, report.num_bytes, report.num_checksums,
@@ -56,8 +61,8 @@ RenameFunction rename_function(RenameArgument rename) {
     const nb::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
     const nb::object renamed = callable(text(dotted_path));
     if (!PyUnicode_Check(renamed.ptr())) {
-      throw Error(ErrorCode::invalid_argument,
-                  "rename: expected a str, found " + nb::cast<std::string>(nb::repr(renamed)));
+      throw base::invalid_argument().part("rename").expected("a str").found(
+          nb::cast<std::string>(nb::repr(renamed)));
     }
     return utf8(renamed);
   };

@@ -13,6 +13,7 @@
 #include <tenfold/error.hpp>
 
 #include "array_out.hpp"
+#include "base/fail.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
 #include "dict/handle.hpp"
@@ -161,9 +162,9 @@ class Dict {
   /// For items that write_spool() takes in one step, of which there may be more than fit memory.
   /// From now on nobody else writes.
   DictSpool spool() {
-    const std::string& where = dict_.handle()->state()->keys.where;
+    const std::string& path = dict_.handle()->state()->keys.where.path;
     without_gil([&] { dict_.handle()->begin_writing(); });
-    return {type_, dict_.schema(), Path(where).parent_path()};
+    return {type_, dict_.schema(), Path(path).parent_path()};
   }
   void spool_items(DictSpool& spool, nb::handle keys, std::int64_t num_rows, AnyObject columns) {
     const KeysIn wanted(keys, type_);
@@ -177,9 +178,7 @@ class Dict {
   AnyObject check() {
     const auto problems = without_gil([&] { return dict_.check(); });
     nb::list made;
-    for (const Problem& problem : problems) {
-      made.append(nb::make_tuple(text(problem.path), text(problem.part), text(problem.what)));
-    }
+    for (const Problem& problem : problems) made.append(tuple_of(problem));
     return made;
   }
 
@@ -290,15 +289,16 @@ DictValueForm form_from(std::string_view name) {
   if (name == "tensor") return DictValueForm::tensor;
   if (name == "scalar") return DictValueForm::scalar;
   if (name == "columns") return DictValueForm::columns;
-  throw Error(ErrorCode::invalid_argument,
-              "form: expected tensor, scalar or columns, found " + std::string(name));
+  throw base::invalid_argument().part("form").expected("tensor, scalar or columns").found(name);
 }
 
 DuplicateKeys duplicates_from(std::string_view name) {
   if (name == "error") return DuplicateKeys::error;
   if (name == "last") return DuplicateKeys::last;
-  throw Error(ErrorCode::invalid_argument,
-              "duplicates: expected \"error\" or \"last\", found \"" + std::string(name) + "\"");
+  throw base::invalid_argument()
+      .part("duplicates")
+      .expected("\"error\" or \"last\"")
+      .found("\"", name, "\"");
 }
 
 void bind_mapped_dict(nb::module_& module) {

@@ -9,6 +9,7 @@
 #include <tenfold/error.hpp>
 
 #include "array_in.hpp"
+#include "base/fail.hpp"
 #include "base/prefetch.hpp"
 #include "core/tensor/cast.hpp"
 #include "mapped_dict.hpp"
@@ -271,9 +272,10 @@ void KeysIn::take_packed(nb::handle keys) {
     fits = ends[i] >= ends[i - 1] && ends[i] <= limit;
   }
   if (!fits) {
-    throw Error(ErrorCode::invalid_argument,
-                "packed keys: \"offsets\": expected numbers that rise from 0 to " +
-                    std::to_string(limit) + ", found others");
+    throw base::invalid_argument()
+        .part("packed keys: \"offsets\"")
+        .expected("numbers that rise from 0 to ", limit)
+        .found("others");
   }
   size_ = ends.size() - 1;
   const auto* bytes = reinterpret_cast<const char*>(values_.raw_data());

@@ -12,6 +12,7 @@
 
 #include "array_in.hpp"
 #include "array_out.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
 #include "core/tree/leaf_source.hpp"
@@ -42,9 +43,11 @@ std::uint64_t extent_bytes(const Tensor& tensor) {
 
 [[noreturn]] void throw_too_short(const std::string& path, std::uint64_t expected,
                                   std::uint64_t found) {
-  throw Error(ErrorCode::corrupt, path + ": the file is too short: expected " +
-                                      std::to_string(expected) + " bytes, found " +
-                                      std::to_string(found) + "; it may be truncated");
+  throw base::corrupt(path)
+      .problem("the file is too short")
+      .expected(expected, " bytes")
+      .found(found)
+      .remedy("it may be truncated");
 }
 
 std::optional<os::FileInfo> info_of(const std::string& path) {
@@ -101,8 +104,9 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
                                                         : os::File::open_read(where);
     const os::FileInfo info = file.info();
     if (expected && *expected != std::pair(info.device, info.inode)) {
-      throw Error::io(ESTALE, where.string(),
-                      where.string() + ": it was replaced since it was mapped; open it again");
+      throw Error::io(ESTALE, where.string())
+          .problem("it was replaced since it was mapped")
+          .remedy("open it again");
     }
     if (info.size_bytes < offset_bytes + size_bytes) {
       throw_too_short(where.string(), offset_bytes + size_bytes, info.size_bytes);
@@ -134,14 +138,16 @@ void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok)
     const auto found = parent.directory.entry_info(parent.name);
     const std::string display = where.string();
     if (found && !found->is_regular && !found->is_directory) {
-      throw Error::io(ELOOP, display,
-                      display +
-                          ": refusing to write memory-mapped tensor through symlink: expected a "
-                          "file or nothing, found a link or device");
+      throw Error::io(ELOOP, display)
+          .problem("refusing to write memory-mapped tensor through symlink")
+          .expected("a file or nothing")
+          .found("a link or device");
     }
     if (found && !existing_ok) {
-      throw Error::io(EEXIST, display,
-                      display + ": the file already exists: expected none; pass existsok=True");
+      throw Error::io(EEXIST, display)
+          .problem("the file already exists")
+          .expected("none")
+          .remedy("pass existsok=True");
     }
     os::File file = found ? os::File::open_read_write_at(parent.directory, parent.name)
                           : os::File::create_at(parent.directory, parent.name);
@@ -153,7 +159,7 @@ void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok)
 void sync_tensor(AnyObject tensor, const std::string& file) {
   const std::optional<Tensor> mapped = tensor_of_torch(tensor);
   if (!mapped) {
-    throw Error(ErrorCode::invalid_argument, "flush: expected a tensor in main memory");
+    throw base::invalid_argument().part("flush").expected("a tensor in main memory");
   }
   without_gil([&] { os::sync_mapping(mapped->buffer(), file); });
 }

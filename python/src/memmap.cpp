@@ -9,6 +9,7 @@
 
 #include "arguments.hpp"
 #include "array_in.hpp"
+#include "base/fail.hpp"
 #include "call.hpp"
 #include "formats/folder/keys.hpp"
 #include "tree_in.hpp"
@@ -80,7 +81,7 @@ nb::object add_leaf(PathArgument folder, nb::handle key, const std::string& dtyp
   std::optional<Tensor> lengths;
   if (!sizes.is_none()) {
     lengths = tensor_of_torch(sizes);
-    if (!lengths) throw Error(ErrorCode::invalid_argument, "sizes: expected a tensor of int64");
+    if (!lengths) throw base::invalid_argument().part("sizes").expected("a tensor of int64");
     leaf.shape = lengths->shape();
     *lengths = lengths->contiguous();
     leaf.sizes = &*lengths;
@@ -105,7 +106,7 @@ void write_value(PathArgument folder, AnyObject object) {
   const TensorDict tree = TreeBuilder(where.string()).root(entries, false);
   const TensorDict::Item item = tree.get("value");
   const auto* value = std::get_if<NonTensor>(&item);
-  if (value == nullptr) throw Error(ErrorCode::invalid_argument, "value: expected no tensor");
+  if (value == nullptr) throw base::invalid_argument().part("value").expected("no tensor");
   without_gil([&] { write_memmap_value(where, *value); });
 }
 

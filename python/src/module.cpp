@@ -32,14 +32,18 @@ nb::object exception_for(ErrorCode code) {
   return nb::borrow(PyExc_RuntimeError);  // not reached: the compiler warns on a missing case
 }
 
-/// OSError shows the file name itself, after the text.
-nb::object os_error_arguments(int system_errno, const std::string& path, std::string message) {
-  if (!path.empty() && message.starts_with(path + ": ")) message.erase(0, path.size() + 2);
-  const nb::object file_name = path.empty()
-                                   ? nb::none()
-                                   : nb::steal(PyUnicode_DecodeFSDefaultAndSize(
-                                         path.data(), static_cast<Py_ssize_t>(path.size())));
-  return nb::make_tuple(system_errno, text(message), file_name);
+nb::object path_or_none(const std::string& path) {
+  if (path.empty()) return nb::none();
+  return nb::steal(
+      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+}
+
+nb::object exception_of(const Error& error, const nb::object& path) {
+  const nb::object type = exception_for(error.code());
+  if (error.code() != ErrorCode::io || error.system_errno() == 0) return type(text(error.what()));
+  // OSError shows the file name itself, after the text. Called with an errno, it gives the
+  // subclass: FileExistsError, PermissionError.
+  return type(error.system_errno(), text(Error(error).path("").what()), path);
 }
 
 /// The only translation in the project.
@@ -47,16 +51,16 @@ void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    const nb::object type = exception_for(error.code());
-    if (error.code() == ErrorCode::io && error.system_errno() != 0) {
-      // Called with an errno, OSError gives the subclass: FileExistsError, PermissionError.
-      const nb::object arguments =
-          os_error_arguments(error.system_errno(), error.path(), error.what());
-      const nb::object raised = nb::steal(PyObject_CallObject(type.ptr(), arguments.ptr()));
-      if (raised.is_valid()) PyErr_SetObject(raised.type().ptr(), raised.ptr());
-      return;
-    }
-    PyErr_SetObject(type.ptr(), text(error.what()).ptr());
+    const nb::object path = path_or_none(error.path());
+    const nb::object raised = exception_of(error, path);
+    // As instance attributes, which pickle with the exception, also where the class is Python's.
+    raised.attr("path") = path;
+    raised.attr("part") = text_or_none(error.part());
+    raised.attr("problem") = text_or_none(error.problem());
+    raised.attr("expected") = text_or_none(error.expected());
+    raised.attr("found") = text_or_none(error.found());
+    raised.attr("remedy") = text_or_none(error.remedy());
+    PyErr_SetObject(raised.type().ptr(), raised.ptr());
   }
 }
 

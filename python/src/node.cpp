@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "array_out.hpp"
+#include "base/fail.hpp"
 #include "call.hpp"
+#include "core/value/value_json.hpp"
 #include "tree_in.hpp"
 #include "tree_out.hpp"
 
@@ -24,8 +26,10 @@ static TypedKeys typed_keys_from(nb::handle dict) {
   }
   std::ranges::sort(keys, {}, [](const auto& key) -> const std::string& { return key.first; });
   if (!are_sound(keys)) {
-    throw Error(ErrorCode::invalid_argument,
-                "keys of a dict: expected each under its text, found others");
+    throw base::invalid_argument()
+        .part("keys of a dict")
+        .expected("each under its text")
+        .found("others");
   }
   return keys;
 }
@@ -34,16 +38,19 @@ NodeInfo node_info_from(nb::handle info) {
   const nb::tuple fields = nb::cast<nb::tuple>(info);
   constexpr std::size_t kNumFields = 11;
   if (fields.size() != kNumFields) {
-    throw Error(ErrorCode::invalid_argument,
-                "what a node is: expected 11 fields, found " + std::to_string(fields.size()));
+    throw base::invalid_argument()
+        .part("what a node is")
+        .expected("11 fields")
+        .found(fields.size());
   }
   NodeInfo made;
   const auto kind_name = nb::cast<std::string>(fields[0]);
   const std::optional<NodeKind> kind = node_kind_from_name(kind_name);
   if (!kind) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        "no such kind of node: expected a name such as \"dict\", found \"" + kind_name + "\"");
+    throw base::invalid_argument()
+        .problem("no such kind of node")
+        .expected("a name such as \"dict\"")
+        .found("\"", kind_name, "\"");
   }
   made.kind = *kind;
   const nb::object keys = fields[1];
@@ -66,7 +73,7 @@ NodeInfo node_info_from(nb::handle info) {
   if (!stack_dim_name.is_none()) made.stack_dim_name = utf8(stack_dim_name);
   made.device = utf8(fields[7]);
   const nb::object schema = fields[8];
-  if (!schema.is_none()) made.schema = from_json(utf8(schema), "schema");
+  if (!schema.is_none()) made.schema = parse_value(utf8(schema), {"", "schema"});
   for (const auto& [key, value] : nb::cast<nb::dict>(fields[9])) {
     made.metadata.emplace(utf8(key), utf8(value));
   }
@@ -77,7 +84,8 @@ NodeInfo node_info_from(nb::handle info) {
     made.dense_shape = shape_from(parts[1]);
     made.is_coalesced = nb::cast<bool>(parts[2]);
     const nb::object versions = parts[3];
-    if (!versions.is_none()) made.module_versions = from_json(utf8(versions), "module versions");
+    if (!versions.is_none())
+      made.module_versions = parse_value(utf8(versions), {"", "module versions"});
     made.is_bare = parts.size() > 4 && nb::cast<bool>(parts[4]);  // older pickles have four
   }
   return made;

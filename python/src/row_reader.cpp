@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "python_objects.hpp"
 #include "row_record.hpp"
@@ -246,15 +247,17 @@ void RowReader::check_all_seen(const std::string& where) const {
       if (entry->was_seen) seen.push_back(name);
       if (entry->record) self(self, *entry->record);
       if (!has_schema_ || entry->column == nullptr || entry->was_seen) continue;
-      throw Error(ErrorCode::invalid_argument,
-                  where + ": column " + base::quote(name) +
-                      ": the schema names it: expected it in the source, found it in no row");
+      throw base::invalid_argument(where)
+          .part("column ", base::quote(name))
+          .problem("the schema names it")
+          .expected("it in the source")
+          .found("it in no row");
     }
   };
   visit(visit, *root_);
   for (const std::string& wanted : columns_) {
     if (std::find(seen.begin(), seen.end(), wanted) != seen.end()) continue;
-    throw Error(ErrorCode::key_not_found, where + ": no column " + base::quote(wanted));
+    throw base::key_not_found(where).problem("no column ", base::quote(wanted));
   }
 }
 

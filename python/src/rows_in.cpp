@@ -7,6 +7,7 @@
 #include <tenfold/error.hpp>
 
 #include "array_in.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "python_objects.hpp"
 #include "tree_in.hpp"
@@ -45,9 +46,10 @@ class Texts {
       const char* characters = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
       if (characters == nullptr) {
         PyErr_Clear();
-        throw Error(ErrorCode::invalid_argument,
-                    "column " + base::quote(column_.name()) +
-                        ": expected text, found a str with a lone surrogate, which no UTF-8 says");
+        throw base::invalid_argument()
+            .part("column ", base::quote(column_.name()))
+            .expected("text")
+            .found("a str with a lone surrogate, which no UTF-8 says");
       }
       bytes_.append(characters, static_cast<std::size_t>(size));
     } else {

@@ -14,6 +14,7 @@
 
 #include "arguments.hpp"
 #include "array_in.hpp"
+#include "base/fail.hpp"
 #include "call.hpp"
 
 namespace tenfold::python {
@@ -26,8 +27,10 @@ namespace {
 Tensor tensor_from(nb::handle object) {
   std::optional<Tensor> tensor = tensor_of_torch(object);
   if (!tensor) {
-    throw Error(ErrorCode::invalid_argument,
-                "box: expected a dense torch tensor in main memory, found another object");
+    throw base::invalid_argument()
+        .part("box")
+        .expected("a dense torch tensor in main memory")
+        .found("another object");
   }
   return std::move(*tensor);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "arguments.hpp"
+#include "base/fail.hpp"
 #include "call.hpp"
 #include "tree_in.hpp"
 
@@ -36,7 +37,7 @@ nb::str metadata_of(PathArgument path) {
 const Leaf& leaf_of(const ItemHandle& item) {
   const auto* leaf = std::get_if<Leaf>(&item.item);
   if (leaf == nullptr) {
-    throw Error(ErrorCode::invalid_argument, "entry: expected a tensor, found another");
+    throw base::invalid_argument().part("entry").expected("a tensor").found("another");
   }
   return *leaf;
 }
@@ -61,7 +62,7 @@ void read_bytes(const ItemHandle& item, std::uint64_t offset_bytes, const NodeHa
   const Leaf& leaf = leaf_of(item);
   const Tensor into = target.node.tensor({"0"});
   if (!into.is_contiguous()) {
-    throw Error(ErrorCode::invalid_argument, "target: expected a contiguous tensor");
+    throw base::invalid_argument().part("target").expected("a contiguous tensor");
   }
   without_gil(
       [&] { leaf.read(offset_bytes, {into.raw_data(), static_cast<std::size_t>(into.nbytes())}); });

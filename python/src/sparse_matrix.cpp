@@ -10,6 +10,7 @@
 
 #include "arguments.hpp"
 #include "array_out.hpp"
+#include "base/fail.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
 
@@ -21,17 +22,18 @@ namespace {
 
 SparseLayout layout_from(const std::string& name) {
   if (const auto layout = sparse_layout_from_name(name)) return *layout;
-  throw Error(
-      ErrorCode::invalid_argument,
-      "sparse matrix: layout: expected \"csr\", \"csc\" or \"coo\", found \"" + name + "\"");
+  throw base::invalid_argument()
+      .part("sparse matrix: layout")
+      .expected("\"csr\", \"csc\" or \"coo\"")
+      .found("\"", name, "\"");
 }
 
 RowsLayout rows_layout_from(const std::string& name) {
   if (const auto layout = rows_layout_from_name(name)) return *layout;
-  throw Error(
-      ErrorCode::invalid_argument,
-      "sparse matrix: layout: expected \"dense\", \"csr\", \"coo\" or \"padded\", found \"" + name +
-          "\"");
+  throw base::invalid_argument()
+      .part("sparse matrix: layout")
+      .expected("\"dense\", \"csr\", \"coo\" or \"padded\"")
+      .found("\"", name, "\"");
 }
 
 /// Layout, rows, columns, entries, dtype, dtype of the indices, and where it is.

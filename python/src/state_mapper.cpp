@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "array_out.hpp"
+#include "base/fail.hpp"
 #include "call.hpp"
 #include "formats/shared/commit.hpp"
 #include "mapper/state_index.hpp"
@@ -150,9 +151,10 @@ struct StateKeys {
   static StateKeyKind kind_of(const std::string& kind_name) {
     const auto kind = state_key_kind_from_name(kind_name);
     if (kind) return *kind;
-    throw Error(
-        ErrorCode::corrupt,
-        "keys: expected \"int\", \"str\", \"bytes\" or \"json\", found \"" + kind_name + "\"");
+    throw base::corrupt()
+        .part("keys")
+        .expected("\"int\", \"str\", \"bytes\" or \"json\"")
+        .found("\"", kind_name, "\"");
   }
 
   AnyObject rows_of_ints(const std::vector<std::int64_t>& keys) const {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "array_in.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "call.hpp"
 #include "core/tree/node.hpp"
@@ -59,11 +60,15 @@ class TreeBuilder::Entered {
       : builder_(builder), forced_(std::exchange(builder.force_node_, false)) {
     auto& open = builder.open_containers_;
     if (std::find(open.begin(), open.end(), container.ptr()) != open.end()) {
-      builder.refuse(ErrorCode::invalid_argument,
-                     "it holds itself: expected a tree, found a cycle");
+      throw builder.refuse(ErrorCode::invalid_argument)
+          .problem("it holds itself")
+          .expected("a tree")
+          .found("a cycle");
     }
     if (open.size() >= kMaxDepth) {
-      builder.refuse(ErrorCode::invalid_argument, "nested too deeply: expected at most 512 levels");
+      throw builder.refuse(ErrorCode::invalid_argument)
+          .problem("nested too deeply")
+          .expected("at most 512 levels");
     }
     open.push_back(container.ptr());
   }
@@ -81,13 +86,8 @@ class TreeBuilder::Entered {
 
 TreeBuilder::TreeBuilder(std::string path) : path_(std::move(path)) {}
 
-std::string TreeBuilder::where() const {
-  const std::string prefix = path_.empty() ? "" : path_ + ": ";
-  return prefix + (keys_.empty() ? "root" : "key " + base::quote(dotted(keys_)));
-}
-
-void TreeBuilder::refuse(ErrorCode code, const std::string& what) const {
-  throw Error(code, where() + ": " + what);
+base::Where TreeBuilder::where() const {
+  return {path_, keys_.empty() ? "root" : "key " + base::quote(dotted(keys_))};
 }
 
 TensorDict TreeBuilder::root(nb::handle object, bool bare) {
@@ -98,10 +98,11 @@ TensorDict TreeBuilder::root(nb::handle object, bool bare) {
                               ? TensorDict::Item(NonTensor{std::move(*plain), false, 0})
                               : std::get<TensorDict::Item>(std::move(converted));
   if (bare || std::holds_alternative<TensorDict>(item)) return bare_tree(std::move(item));
-  refuse(ErrorCode::invalid_argument,
-         "the root must be a container: expected a dict, list, tuple, TensorDict or an object with "
-         "state_dict(), found " +
-             class_name(object) + "; give it a name, {\"name\": ...}");
+  throw refuse(ErrorCode::invalid_argument)
+      .problem("the root must be a container")
+      .expected("a dict, list, tuple, TensorDict or an object with state_dict()")
+      .found(class_name(object))
+      .remedy("give it a name, {\"name\": ...}");
 }
 
 TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
@@ -114,7 +115,7 @@ TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
   if (PyUnicode_CheckExact(raw)) return Value(utf8(object));
   if (PyLong_CheckExact(raw)) {
     if (std::optional<Value> made = integer(object)) return *std::move(made);
-    refuse(ErrorCode::unsupported, long_integer(std::nullopt));
+    throw refuse(ErrorCode::unsupported).problem(long_integer(std::nullopt));
   }
   if (PyFloat_CheckExact(raw)) return Value(float_value(raw));
   if (PyBool_Check(raw)) return Value(raw == Py_True);
@@ -127,8 +128,9 @@ TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
 }
 
 TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
-  const nb::tuple answer = nb::cast<nb::tuple>(nb::module_::import_("tenfold._interop.objects")
-                                                   .attr("simplify")(object, text(where()), memo_));
+  const nb::tuple answer =
+      nb::cast<nb::tuple>(nb::module_::import_("tenfold._interop.objects")
+                              .attr("simplify")(object, text(where().text()), memo_));
   const auto kind = nb::cast<std::string>(answer[0]);
   if (kind == "again") {
     // state_dict() may return what holds this object, and so on for ever.
@@ -161,10 +163,10 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
                               shape_from(answer[4]), nb::cast<bool>(answer[5]), answer[6]);
   }
   if (!tensor) {
-    refuse(ErrorCode::unsupported,
-           "its bytes cannot be reached: expected a dense array in main "
-           "memory, found " +
-               class_name(object));
+    throw refuse(ErrorCode::unsupported)
+        .problem("its bytes cannot be reached")
+        .expected("a dense array in main memory")
+        .found(class_name(object));
   }
   return TensorDict::Item(Leaf(std::move(*tensor)));
 }
@@ -183,7 +185,7 @@ std::optional<Value> typed_key(nb::handle key) {
   if (PyBool_Check(raw)) return Value(raw == Py_True);
   if (PyLong_CheckExact(raw)) {
     if (std::optional<Value> made = integer(key)) return made;
-    throw Error(ErrorCode::unsupported, "key: " + long_integer(std::nullopt));
+    throw base::unsupported().part("key").problem(long_integer(std::nullopt));
   }
   if (PyFloat_CheckExact(raw)) return Value(float_value(raw));
   if (!PyTuple_CheckExact(raw)) return std::nullopt;
@@ -210,10 +212,10 @@ std::string TreeBuilder::key_of(nb::handle key, KeyTypes& keys) const {
   }
   std::optional<Value> typed = typed_key(key);
   if (!typed) {
-    refuse(ErrorCode::invalid_argument,
-           "its keys cannot be stored: expected str, int, float, bool, None or tuples of these, "
-           "found " +
-               utf8(nb::repr(key)) + " of type " + class_name(key));
+    throw refuse(ErrorCode::invalid_argument)
+        .problem("its keys cannot be stored")
+        .expected("str, int, float, bool, None or tuples of these")
+        .found(utf8(nb::repr(key)), " of type ", class_name(key));
   }
   std::string made = key_text(*typed);
   keys.add(made, *std::move(typed));
@@ -230,11 +232,13 @@ void TreeBuilder::set_keys(const Children& children, KeyTypes keys, NodeInfo& in
   std::unordered_set<std::string_view> seen;
   for (const auto& [text, converted] : children.entries) {
     if (seen.insert(text).second) continue;
-    refuse(ErrorCode::invalid_argument,
-           "two of its keys are " + base::quote(text) +
-               " as text, by which it is stored: expected different texts, found one twice");
+    throw refuse(ErrorCode::invalid_argument)
+        .problem("two of its keys are ", base::quote(text), " as text, by which it is stored")
+        .expected("different texts")
+        .found("one twice");
   }
-  if (!are_different) refuse(ErrorCode::invalid_argument, "two of its keys are equal");
+  if (!are_different)
+    throw refuse(ErrorCode::invalid_argument).problem("two of its keys are equal");
 }
 
 TreeBuilder::Converted TreeBuilder::convert_dict(nb::handle dict, bool ordered) {
@@ -365,7 +369,7 @@ Leaf TreeBuilder::leaf(nb::handle object) {
   if (auto* item = std::get_if<TensorDict::Item>(&converted)) {
     if (auto* found = std::get_if<Leaf>(item)) return std::move(*found);
   }
-  refuse(ErrorCode::invalid_argument, "expected a tensor, found " + class_name(object));
+  throw refuse(ErrorCode::invalid_argument).expected("a tensor").found(class_name(object));
 }
 
 Leaf TreeBuilder::nested(nb::handle values, nb::handle sizes) {
@@ -385,9 +389,10 @@ Value TreeBuilder::special(nb::handle name, nb::handle said, nb::handle items) {
 Value TreeBuilder::value(nb::handle object) {
   Converted converted = convert(object);
   if (auto* plain = std::get_if<Value>(&converted)) return std::move(*plain);
-  refuse(ErrorCode::unsupported,
-         "a value beside the tensors must be JSON: expected no tensor in it, found " +
-             class_name(object));
+  throw refuse(ErrorCode::unsupported)
+      .problem("a value beside the tensors must be JSON")
+      .expected("no tensor in it")
+      .found(class_name(object));
 }
 
 }  // namespace tenfold::python

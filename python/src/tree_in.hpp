@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "common.hpp"
 #include "core/tree/typed_keys.hpp"
 
@@ -59,8 +60,8 @@ class TreeBuilder {
   void add(Children& children, std::string key, nb::handle object);
 
   /// `<path>: key "a.b"`, for messages about the object that is being converted.
-  std::string where() const;
-  [[noreturn]] void refuse(ErrorCode code, const std::string& what) const;
+  base::Where where() const;
+  Error refuse(ErrorCode code) const { return base::fail(code, where()); }
 
   std::string path_;
   KeyPath keys_;

@@ -4,10 +4,49 @@ from __future__ import annotations
 
 from tenfold._public import set_module
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Raised = TypeVar("Raised", bound=Exception)
+
+_FIELDS = ("path", "part", "problem", "expected", "found", "remedy")
+
+
+class _Fields:
+    """The parts of a message ``<path>: <part>: <problem>: expected <E>, found <F>; <remedy>``."""
+
+    path: str | None = None
+    part: str | None = None
+    problem: str | None = None
+    expected: str | None = None
+    found: str | None = None
+    remedy: str | None = None
+
 
 @set_module("tenfold")
-class Error(Exception):
-    """Base of the errors that only this package raises."""
+class Error(_Fields, Exception):
+    """Base of the errors that only this package raises.
+
+    Every exception of the engine, Python's own ones too, has the parts of its message
+    ``<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`` as attributes, each a str, or
+    None where the message has no such part. They are pickled with the exception.
+
+    Attributes:
+        path: The file or folder; an entry of an archive follows the archive.
+        part: The place in it, or the argument of the call: ``header``, ``tensor "w"``.
+        problem: What is wrong, in words.
+        expected: What was expected.
+        found: What is there instead.
+        remedy: What to do about it.
+
+    Example:
+        >>> try:
+        ...     tenfold.open("missing.safetensors")
+        ... except FileNotFoundError as error:
+        ...     print(error.path, "-", error.problem)
+        missing.safetensors - no such file or folder
+    """
 
 
 @set_module("tenfold")
@@ -21,11 +60,24 @@ class UnsupportedError(Error, ValueError):
 
 
 @set_module("tenfold")
-class KeyNotFoundError(KeyError):
+class KeyNotFoundError(_Fields, KeyError):
     """A KeyError whose str() is its message; KeyError itself would quote it."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
+
+
+def with_remedy(error: Raised, remedy: str) -> Raised:
+    """The same exception with a remedy, after the one that it has."""
+    if isinstance(error, OSError) and error.errno is not None:
+        made = type(error)(error.errno, f"{error.strerror}; {remedy}", error.filename)
+    else:
+        made = type(error)(f"{error}; {remedy}")
+    for name in _FIELDS:
+        setattr(made, name, getattr(error, name, None))
+    own = getattr(error, "remedy", None)
+    made.remedy = f"{own}; {remedy}" if own else remedy  # type: ignore[attr-defined]
+    return made
 
 
 def index_error(index: int, size: int) -> IndexError:

@@ -31,11 +31,17 @@ class Problem:
         path: The file.
         part: The part of the file, as error messages name it; may be empty.
         what: The fault: expected, found, remedy.
+        expected: What `what` says is expected; None if it says nothing.
+        found: What is there instead, or None.
+        remedy: What to do about it, or None.
     """
 
     path: str
     part: str
     what: str
+    expected: str | None = None
+    found: str | None = None
+    remedy: str | None = None
 
     def __str__(self) -> str:
         return ": ".join(text for text in (self.path, self.part, self.what) if text)
@@ -81,7 +87,13 @@ class VerifyReport(_Report):
 
 
 def verify_report(
-    found: tuple[list[tuple[str, str, str]], int, int, int, tuple[str, ...]],
+    found: tuple[
+        list[tuple[str, str, str, str | None, str | None, str | None]],
+        int,
+        int,
+        int,
+        tuple[str, ...],
+    ],
 ) -> VerifyReport:
     """Of what the engine found."""
     problems, num_leaves, num_bytes, num_checksums, unchecked = found

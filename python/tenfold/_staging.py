@@ -253,7 +253,7 @@ def _write_manifest(folder: Path) -> None:
     for name in names:
         with contextlib.suppress(UnsupportedError):  # JSON, pickles: not of our formats
             found, *_ = _core.verify(str(folder / name), None)
-            problems += [f"{name}: {part}: {what}" for _, part, what in found]
+            problems += [f"{name}: {part}: {what}" for _, part, what, *_ in found]
     if problems:
         raise CorruptFileError(f"{folder}: the save is damaged: {'; '.join(problems)}")
     document = {"version": _VERSION, "files": _describe_all(folder, names)}

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tenfold import _core
-from tenfold._errors import UnsupportedError
+from tenfold._errors import UnsupportedError, with_remedy
 from tenfold._interop.arrays import import_torch
 from tenfold._io.files import load
 from tenfold._options import boolean, text
@@ -184,9 +184,9 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         try:
             return _core.tree(checkpoint, target)
         except UnsupportedError as error:
-            if 'key "hyper_parameters.' in str(error):
+            if (error.part or "").startswith('key "hyper_parameters.'):
                 hint = "self.save_hyperparameters(ignore=[...]) leaves it out"
-                raise UnsupportedError(f"{error}; {hint}") from None
+                raise with_remedy(error, hint) from None
             raise
 
     def _copied(self, tree: Any) -> Any:

@@ -6,6 +6,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -16,23 +18,80 @@ bool contains_ignoring_case(std::string_view text, std::string_view part) {
   return std::ranges::search(text, part, same).begin() != text.end();
 }
 
+/// The system's words, in lower case as all messages are.
+std::string reason_of(int system_errno) {
+  std::string reason = std::generic_category().message(system_errno);
+  const bool is_word =
+      reason.size() > 1 && std::islower(static_cast<unsigned char>(reason[1])) != 0;
+  if (is_word) reason[0] = lower(reason[0]);
+  return reason;
+}
+
+void add(std::string& text, std::string_view separator, std::string_view more) {
+  if (!text.empty()) text += separator;
+  text += more;
+}
+
 }  // namespace
 
-Error::Error(ErrorCode code, const std::string& message)
-    : std::runtime_error(message), code_(code) {}
+Error::Error(ErrorCode code, std::string problem)
+    : std::runtime_error(problem),
+      code_(code),
+      fields_(std::make_shared<const Fields>(Fields{"", "", std::move(problem)})) {}
 
-Error Error::io(int system_errno, const std::string& path, const std::string& message) {
-  std::string text = message;
-  if (!path.empty() && text.find(path) == std::string::npos) text = path + ": " + text;
-  if (system_errno != 0) {
-    std::string reason = std::generic_category().message(system_errno);
-    if (!reason.empty()) reason[0] = lower(reason[0]);
-    if (!contains_ignoring_case(text, reason)) text += ": " + reason;
-  }
-  Error error(ErrorCode::io, text);
+Error Error::io(int system_errno, std::string path, std::string problem) {
+  Error error(ErrorCode::io);
   error.system_errno_ = system_errno;
-  error.path_ = path;
+  error.fields_ = std::make_shared<const Fields>(Fields{std::move(path), "", std::move(problem)});
+  error.make_text();
   return error;
 }
 
+Error::~Error() = default;
+
+std::string Error::message() const {
+  std::string text = problem();
+  if (!expected().empty()) {
+    add(text, ": ", "expected " + expected());
+    if (!found().empty()) text += ", found " + found();
+  } else if (!found().empty()) {
+    add(text, ": ", "found " + found());
+  }
+  if (!remedy().empty()) add(text, "; ", remedy());
+  const bool is_explained = !expected().empty() || !found().empty() || !remedy().empty();
+  if (system_errno_ == 0 || is_explained) return text;
+  const std::string reason = reason_of(system_errno_);
+  if (!contains_ignoring_case(text, reason)) add(text, ": ", reason);
+  return text;
+}
+
+Error Error::with(Field field, std::string text) const {
+  Fields fields = *fields_;
+  fields[static_cast<std::size_t>(field)] = std::move(text);
+  Error error(*this);
+  error.fields_ = std::make_shared<const Fields>(std::move(fields));
+  error.make_text();
+  return error;
+}
+
+Error Error::with_parts(std::string outer, const std::string& inner) const {
+  if (!inner.empty()) add(outer, ": ", inner);
+  return with(Field::part, std::move(outer));
+}
+
+void Error::make_text() {
+  std::string text = path();
+  if (!part().empty()) add(text, ": ", part());
+  if (const std::string rest = message(); !rest.empty()) add(text, ": ", rest);
+  std::runtime_error::operator=(std::runtime_error(text));
+}
+
 }  // namespace tenfold
+
+namespace tenfold::base {
+
+Error fail(ErrorCode code, const Where& where) {
+  return Error(code).path(where.path).part(where.part);
+}
+
+}  // namespace tenfold::base

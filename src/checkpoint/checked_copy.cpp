@@ -11,6 +11,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "checkpoint/staging.hpp"
@@ -19,6 +20,7 @@
 #include "core/tree/leaf_source.hpp"
 #include "formats/safetensors/file.hpp"
 #include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "io/tree.hpp"
 #include "os/fs/directory.hpp"
@@ -37,7 +39,7 @@ formats::ChecksumsByLeaf checksums_of(const Path& path, const std::string& forma
     VerifyReport report;
     all = formats::safetensors::tensor_checksums(
         formats::safetensors::open_file(os::File::open_read(path)), report);
-    if (!report.ok()) throw Error(ErrorCode::corrupt, first_problem(report));
+    if (!report.ok()) throw formats::error_of(report);
   } else if (format == "memmap") {
     const os::Directory root = os::Directory::open(path);
     const std::string name(formats::kChecksumsName);
@@ -94,15 +96,14 @@ class CheckedCopy {
     const std::uint64_t size = leaf.nbytes();
     copies_[i] = Tensor(leaf.dtype(), leaf.is_nested() ? shaped.shape() : leaf.shape(),
                         Buffer::allocate(static_cast<std::size_t>(size)));
-    const std::string where = leaf.source() ? leaf.source()->where(leaf) : std::string();
-    const auto found = checksums.find(where);
+    const base::Where where = leaf.source() ? leaf.source()->where(leaf) : base::Where();
+    const auto found = checksums.find(where.text());
     const std::uint64_t count = (size + base::kChecksumBlockBytes - 1) / base::kChecksumBlockBytes;
     const bool is_known = found != checksums.end() && found->second.size() == count;
     if (needs_all && count != 0 && !is_known) {
-      throw Error(ErrorCode::corrupt,
-                  where + ": expected the checksums of its " + std::to_string(count) +
-                      " blocks, found " +
-                      (found == checksums.end() ? "none" : std::to_string(found->second.size())));
+      throw base::corrupt(where)
+          .expected("the checksums of its ", count, " blocks")
+          .found((found == checksums.end() ? "none" : std::to_string(found->second.size())));
     }
     for (std::uint64_t b = 0; b < count; ++b) {
       Block block{i, b * base::kChecksumBlockBytes, std::nullopt};
@@ -122,10 +123,10 @@ class CheckedCopy {
     if (!block.expected) return;
     const std::uint64_t found = base::xxh3(bytes);
     if (found == *block.expected) return;
-    throw Error(ErrorCode::corrupt, leaf.source()->where(leaf) + ": block at byte " +
-                                        std::to_string(block.offset_bytes) +
-                                        ": checksum: expected " + base::hex16(*block.expected) +
-                                        ", found " + base::hex16(found));
+    throw base::corrupt(leaf.source()->where(leaf))
+        .part("block at byte ", block.offset_bytes, ": checksum")
+        .expected(base::hex16(*block.expected))
+        .found(base::hex16(found));
   }
 
   std::vector<NamedLeaf> leaves_;

@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
@@ -53,7 +54,7 @@ class Reader {
   const Value& member(std::string_view key) const {
     const Value* found = object_->find(key);
     if (found == nullptr) {
-      throw Error(ErrorCode::corrupt, where_ + ": " + name(key) + ": is missing");
+      throw base::corrupt(where_).part(name(key)).problem("is missing");
     }
     return *found;
   }
@@ -94,8 +95,10 @@ class Reader {
     if (found.is<std::string>() || found.is<std::int64_t>()) {
       shown += " " + base::quote(to_json(found));
     }
-    throw Error(ErrorCode::corrupt, where_ + ": " + (part.empty() ? "the document" : part) +
-                                        ": expected " + expected + ", found " + shown);
+    throw base::corrupt(where_)
+        .part((part.empty() ? "the document" : part))
+        .expected(expected)
+        .found(shown);
   }
   const std::string& where() const noexcept { return where_; }
 
@@ -160,9 +163,10 @@ std::vector<CheckpointRun> lineage_from(const Reader& reader, std::int64_t step)
     lineage.push_back({*run, *last});
   }
   if (lineage.empty() || lineage.back().last_step != step) {
-    throw Error(ErrorCode::corrupt, reader.where() +
-                                        ": lineage: expected its last item to name step " +
-                                        std::to_string(step) + ", found that it does not");
+    throw base::corrupt(reader.where())
+        .part("lineage")
+        .expected("its last item to name step ", step)
+        .found("that it does not");
   }
   return lineage;
 }
@@ -229,17 +233,18 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   const Value document = from_json(text, where);
   const Reader reader(document, where, "");
   if (!is_json(document)) {
-    throw Error(ErrorCode::corrupt, where + ": expected Unicode text, found half a character");
+    throw base::corrupt(where).expected("Unicode text").found("half a character");
   }
   if (reader.text("format") != kFormatName) {
     reader.fail("format", base::quote(kFormatName), reader.member("format"));
   }
   const std::int64_t version = reader.integer("version", 1);
   if (version > kDocumentVersion) {
-    throw Error(ErrorCode::unsupported, where + ": version: expected " +
-                                            std::to_string(kDocumentVersion) + " at most, found " +
-                                            std::to_string(version) +
-                                            "; a newer tenfold wrote it, which reads it");
+    throw base::unsupported(where)
+        .part("version")
+        .expected(kDocumentVersion, " at most")
+        .found(version)
+        .remedy("a newer tenfold wrote it, which reads it");
   }
   CheckpointInfo info;
   info.step = reader.integer("step");
@@ -257,32 +262,35 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   for (const Value& item : reader.list("entries")) {
     CheckpointEntry entry = entry_from(item, where, info.entries.size());
     if (entry.rank && *entry.rank >= info.world_size) {
-      throw Error(ErrorCode::corrupt, where + ": entries." + std::to_string(info.entries.size()) +
-                                          ".rank: expected less than the world size " +
-                                          std::to_string(info.world_size) + ", found " +
-                                          std::to_string(*entry.rank));
+      throw base::corrupt(where)
+          .part("entries.", info.entries.size(), ".rank")
+          .expected("less than the world size ", info.world_size)
+          .found(*entry.rank);
     }
     const bool is_new = names.emplace(entry.rank.value_or(-1), entry.name).second &&
                         paths.insert(entry.path).second;
     if (!is_new) {
-      throw Error(ErrorCode::corrupt, where + ": entries." + std::to_string(info.entries.size()) +
-                                          ": expected each name and path once, found " +
-                                          base::quote(entry.name) + " (" + base::quote(entry.path) +
-                                          ") again");
+      throw base::corrupt(where)
+          .part("entries.", info.entries.size())
+          .expected("each name and path once")
+          .found(base::quote(entry.name), " (", base::quote(entry.path), ") again");
     }
     info.entries.push_back(std::move(entry));
   }
   return info;
 }
 
-std::string checksum_problem(std::string_view text) {
+void require_checksum(std::string_view text, const std::string& where) {
   const std::size_t at = text.rfind(kChecksumMember);
-  if (at == std::string_view::npos) return {};
+  if (at == std::string_view::npos) return;
   const std::string_view found = text.substr(at + kChecksumMember.size(), 16);
   const std::string expected = checksum_of(text.substr(0, at));
-  if (found == expected) return {};
-  return "checksum: expected " + expected + ", found " + base::quote(found) +
-         "; it is damaged, or was edited by hand";
+  if (found == expected) return;
+  throw base::corrupt(where)
+      .part("checksum")
+      .expected(expected)
+      .found(base::quote(found))
+      .remedy("it is damaged, or was edited by hand");
 }
 
 }  // namespace tenfold::checkpoint

@@ -28,8 +28,8 @@ std::string write_document(const CheckpointInfo& info);
 /// Throws Error(corrupt) naming the member, Error(unsupported) for a newer version.
 CheckpointInfo parse_document(std::string_view text, const std::string& where);
 
-/// What is wrong with the checksum of the document; empty if it fits, or if there is none.
-std::string checksum_problem(std::string_view text);
+/// Throws Error(corrupt) if the document has a checksum that does not fit it.
+void require_checksum(std::string_view text, const std::string& where);
 
 inline constexpr std::size_t kMaxEntryPathBytes = 255;
 /// True for the name of a file or folder within a step.

@@ -14,6 +14,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/glob.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
@@ -22,6 +23,7 @@
 #include "core/value/value_json.hpp"
 #include "formats/safetensors/header.hpp"
 #include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/problem.hpp"
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
 #include "io/tree.hpp"
@@ -132,7 +134,7 @@ PlannedEntry plan_entry(const std::string& name, const TensorDict::Item& item,
   const Path path = Path(where) / planned.entry.path;
   refuse_opaque(planned.tree, path.string(), "");
   require_holdable(planned.tree, writer, path.string());
-  named_by_path(writer, path, [&] { writer.check(planned.tree); });
+  with_path(path, [&] { writer.check(planned.tree); });
   return planned;
 }
 
@@ -205,20 +207,15 @@ void link_equal_leaves(os::Directory& folder, const os::Directory& old_folder) {
   }
 }
 
-std::string message_of(const Error& error, const std::string& path) {
-  const std::string text = error.what();
-  return text.starts_with(path + ": ") ? text.substr(path.size() + 2) : text;
-}
-
 }  // namespace
 
 void check_rules(const FormatRules& rules) {
   for (const auto& [pattern, format] : rules) {
     if (entry_format(format) != nullptr) continue;
-    throw Error(ErrorCode::invalid_argument,
-                "format of " + base::quote(pattern) +
-                    R"(: expected "safetensors", "memmap", "tdz", "pt" or "npz", found )" +
-                    base::quote(format));
+    throw base::invalid_argument()
+        .part("format of ", base::quote(pattern))
+        .expected("\"safetensors\", \"memmap\", \"tdz\", \"pt\" or \"npz\"")
+        .found(base::quote(format));
   }
 }
 
@@ -248,8 +245,7 @@ std::uint64_t folder_bytes(const os::Directory& folder) {
     } else if (info->is_regular) {
       total += info->size_bytes;
     } else {
-      throw Error(ErrorCode::corrupt,
-                  folder.display_of(name) + ": expected a regular file, found another kind");
+      throw base::corrupt(folder.display_of(name)).expected("a regular file").found("another kind");
     }
   }
   return total;
@@ -324,21 +320,23 @@ void share_unchanged(const os::Directory& step_folder, const CheckpointEntry& en
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
                   bool full, const VerifyOptions& options, VerifyReport& report) {
   const std::string file = (path / entry.path).string();
-  const auto add = [&](std::string what) {
-    report.problems.push_back({file, "", std::move(what)});
+  const auto add = [&](const Error& error) {
+    report.problems.push_back(formats::problem_of(error, file));
   };
   try {
     const EntryPlace place = place_of(folder, entry.path);
-    if (!place.folder.entry_info(place.name)) return add("is missing");
+    if (!place.folder.entry_info(place.name)) return add(base::corrupt().problem("is missing"));
     const Fingerprint found = fingerprint(folder, entry);
     if (found.num_bytes != entry.num_bytes) {
-      return add("size: expected " + std::to_string(entry.num_bytes) + " bytes, found " +
-                 std::to_string(found.num_bytes));
+      return add(
+          base::corrupt().part("size").expected(entry.num_bytes, " bytes").found(found.num_bytes));
     }
     ++report.num_checksums;
     if (found.checksum != entry.checksum) {
-      return add("checksum: expected " + entry.checksum + ", found " + found.checksum +
-                 ": it is not what the step was saved with");
+      return add(base::corrupt()
+                     .part("checksum")
+                     .expected(entry.checksum)
+                     .found(found.checksum, ": it is not what the step was saved with"));
     }
     if (entry.format == kJson) {
       report.num_bytes += found.num_bytes;
@@ -358,7 +356,7 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
     report.num_checksums += of_entry.num_checksums;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw;
-    add(message_of(error, file));
+    add(error);
   }
 }
 
@@ -369,9 +367,11 @@ TensorDict::Item open_entry(const Path& step_path, const CheckpointEntry& entry)
     return NonTensor{from_json(text, path.string())};
   }
   if (entry_format(entry.format) == nullptr) {
-    throw Error(ErrorCode::unsupported,
-                path.string() + ": format: expected one that this version reads, found " +
-                    base::quote(entry.format) + "; a newer tenfold reads it");
+    throw base::unsupported(path.string())
+        .part("format")
+        .expected("one that this version reads")
+        .found(base::quote(entry.format))
+        .remedy("a newer tenfold reads it");
   }
   TensorDict tree = open(path, {.format = entry.format});
   return entry.is_bare ? tree.get(kBareKey) : TensorDict::Item(std::move(tree));

@@ -13,6 +13,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "checkpoint/directory.hpp"
 #include "checkpoint/document.hpp"
@@ -23,6 +24,7 @@
 #include "formats/format.hpp"
 #include "formats/shared/folder_verify.hpp"
 #include "formats/shared/hub_cache.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
@@ -64,10 +66,10 @@ class StepEntry final : public LazyItem {
     const std::string name = within.filename().string();
     const auto link = directory.read_link(name);
     if (link && !formats::is_cache_link(directory, name)) {
-      throw Error(ErrorCode::corrupt, directory.display_of(name) +
-                                          ": a symbolic link, which is not followed: expected a "
-                                          "file or folder, found a link to " +
-                                          base::quote(*link));
+      throw base::corrupt(directory.display_of(name))
+          .problem("a symbolic link, which is not followed")
+          .expected("a file or folder")
+          .found("a link to ", base::quote(*link));
     }
     Path step = folder_->path_of(entry_.path);
     for ([[maybe_unused]] const Path& part : within) step = step.parent_path();
@@ -121,7 +123,7 @@ VerifyReport verify_step_folder(const Path& path, const formats::VerifyRequest& 
                        {.num_threads = request.num_threads, .monitor = request.monitor});
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(formats::problem_of(error, path.string()));
+    report.problems.push_back(formats::problem_of(error, {path.string(), "file"}));
   }
   return report;
 }

@@ -11,6 +11,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "checkpoint/directory.hpp"
 #include "checkpoint/document.hpp"
@@ -33,9 +34,10 @@ using checkpoint::Step;
 
 void require_positive(const std::optional<std::int64_t>& value, const std::string& name) {
   if (!value || *value >= 1) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      "checkpoint manager: " + name + ": expected 1 or more, found " + std::to_string(*value));
+  throw base::invalid_argument()
+      .part("checkpoint manager: ", name)
+      .expected("1 or more")
+      .found(*value);
 }
 
 void check_options(const CheckpointManagerOptions& options) {
@@ -44,17 +46,20 @@ void check_options(const CheckpointManagerOptions& options) {
   require_positive(options.every_steps, "every_steps");
   require_positive(options.best_to_keep, "best_to_keep");
   if (options.every_seconds && !(*options.every_seconds > 0)) {
-    throw Error(ErrorCode::invalid_argument,
-                "checkpoint manager: every_seconds: expected more than 0, found " +
-                    std::to_string(*options.every_seconds));
+    throw base::invalid_argument()
+        .part("checkpoint manager: every_seconds")
+        .expected("more than 0")
+        .found(std::to_string(*options.every_seconds));
   }
   checkpoint::check_rules(options.formats);
   const bool can_share =
       std::ranges::any_of(options.formats, [](const auto& rule) { return rule.second != "npz"; });
   if (options.share_unchanged && !can_share) {
-    throw Error(ErrorCode::invalid_argument,
-                "checkpoint manager: share_unchanged: expected an entry whose files have "
-                "checksums (\"safetensors\", \"memmap\", \"tdz\" or \"pt\"), found none");
+    throw base::invalid_argument()
+        .part("checkpoint manager: share_unchanged")
+        .expected(
+            "an entry whose files have checksums (\"safetensors\", \"memmap\", \"tdz\" or \"pt\")")
+        .found("none");
   }
 }
 
@@ -70,8 +75,10 @@ void warn_of_other_ranks(const Path& path, const CheckpointInfo& info, const Ten
 /// A background save must not depend on the working directory.
 Path absolute_path(const Path& path) {
   if (!path.empty()) return std::filesystem::absolute(path);
-  throw Error(ErrorCode::invalid_argument,
-              "checkpoint manager: expected a path, found an empty one");
+  throw base::invalid_argument()
+      .part("checkpoint manager")
+      .expected("a path")
+      .found("an empty one");
 }
 
 }  // namespace
@@ -127,7 +134,7 @@ RestoredCheckpoint CheckpointManager::find(const CheckpointRestoreOptions& optio
       return restoration.open(step, options.check, {}, options.monitor);
     } catch (const Error& error) {
       if (!checkpoint::is_damage(error)) throw;
-      restoration.pass_over(step, error.what(), true);
+      restoration.pass_over(step, error, true);
     }
   }
   restoration.fail();
@@ -155,9 +162,10 @@ std::vector<std::int64_t> CheckpointManager::all_steps() const {
 
 std::optional<std::int64_t> CheckpointManager::best_step() const {
   if (state_->options.best.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                "checkpoint manager: best step: expected the option `best`, which names a metric, "
-                "found none");
+    throw base::invalid_argument()
+        .part("checkpoint manager: best step")
+        .expected("the option `best`, which names a metric")
+        .found("none");
   }
   const Listing listing = state_->reader.list();
   const auto steps =
@@ -204,9 +212,11 @@ void CheckpointManager::remove(std::int64_t step) {
   const Step& found = state_->require_step(listing, step);
   if (!state_->remove(directory, found)) {
     const std::string display = directory.display_of(found.folder_name);
-    throw Error::io(EBUSY, display,
-                    display + ": step " + std::to_string(step) +
-                        ": expected nobody to hold it, found a hold; release it first");
+    throw Error::io(EBUSY, display)
+        .part("step ", step)
+        .expected("nobody to hold it")
+        .found("a hold")
+        .remedy("release it first");
   }
   state_->trash.empty(directory);
 }

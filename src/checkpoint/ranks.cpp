@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "checkpoint/directory.hpp"
@@ -68,7 +69,7 @@ std::uint64_t entry_bytes(const os::Directory& folder, const CheckpointEntry& en
   const EntryPlace place = place_of(folder, entry.path);
   const auto info = place.folder.entry_info(place.name);
   if (!info) {
-    throw Error(ErrorCode::file_not_found, place.folder.display_of(place.name) + ": is missing");
+    throw base::file_not_found(place.folder.display_of(place.name)).problem("is missing");
   }
   if (info->is_directory) {
     return folder_bytes(os::Directory::open_at(place.folder, place.name));
@@ -104,10 +105,9 @@ Path RankedSave::publish(const std::vector<CheckpointEntry>& of_ranks) {
     here.path.replace(0, kRanksName.size(), save_->ranks_name);
     const std::uint64_t found = entry_bytes(hidden, here);
     if (found == entry.num_bytes) continue;
-    throw Error::io(EIO, hidden.display_of(here.path),
-                    hidden.display_of(here.path) + ": expected " + std::to_string(entry.num_bytes) +
-                        " bytes, as rank " + std::to_string(*entry.rank) + " wrote, found " +
-                        std::to_string(found));
+    throw Error::io(EIO, hidden.display_of(here.path))
+        .expected(entry.num_bytes, " bytes, as rank ", *entry.rank, " wrote")
+        .found(found);
   }
   save_->info.entries.insert(save_->info.entries.end(), of_ranks.begin(), of_ranks.end());
   return state_->publish(*save_);
@@ -125,10 +125,10 @@ std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager
       return os::Directory::open_at(place.folder, place.name);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::file_not_found) throw;
-      throw Error::io(ENOENT, (own.directory / ranks_path).string(),
-                      (own.directory / ranks_path).string() +
-                          ": expected the folder that rank 0 made, found none; all ranks need "
-                          "one shared directory");
+      throw Error::io(ENOENT, (own.directory / ranks_path).string())
+          .expected("the folder that rank 0 made")
+          .found("none")
+          .remedy("all ranks need one shared directory");
     }
   }();
   const std::string name = std::to_string(rank);

@@ -5,8 +5,10 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "checkpoint/document.hpp"
 #include "core/notes/notes.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
@@ -37,10 +39,11 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
       is_given_(options.step.has_value()) {
   if (!options.path.empty()) {
     if (options.discard_later) {
-      throw Error(ErrorCode::invalid_argument,
-                  options.path.string() +
-                      ": discard_later: it removes steps of the manager's own directory only: "
-                      "expected no path, found one");
+      throw base::invalid_argument(options.path.string())
+          .part("discard_later")
+          .problem("it removes steps of the manager's own directory only")
+          .expected("no path")
+          .found("one");
     }
     directory_ = std::filesystem::absolute(options.path);
     if (os::exists(directory_ / kDocumentName)) {
@@ -49,9 +52,9 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
       candidates_.push_back(step_in(directory_));
       const std::int64_t found = candidates_.front().info.step;
       if (options.step && *options.step != found) {
-        throw Error(ErrorCode::key_not_found, directory_.string() + ": expected step " +
-                                                  std::to_string(*options.step) + ", found step " +
-                                                  std::to_string(found));
+        throw base::key_not_found(directory_.string())
+            .expected("step ", *options.step)
+            .found("step ", found);
       }
       return;
     }
@@ -59,8 +62,7 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
   }
   const Listing listing = state_->reader.list();
   if (listing.steps().empty() && !options.step) {
-    throw Error(ErrorCode::file_not_found,
-                directory_.string() + ": expected a step to restore, found none");
+    throw base::file_not_found(directory_.string()).expected("a step to restore").found("none");
   }
   if (options.step) {
     candidates_.push_back(state_->require_step(listing, *options.step));
@@ -83,7 +85,7 @@ RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Ra
         verify_step(path, step.info, check, {.num_threads = 0, .monitor = monitor}, rank);
     const bool is_known = !report.ok() || check == CheckpointCheck::full;
     if (state_ && is_known) state_->remember(step, report.ok());
-    if (!report.ok()) throw Error(ErrorCode::corrupt, first_problem(report));
+    if (!report.ok()) throw formats::error_of(report);
   }
   RestoredCheckpoint restored;
   restored.state = open_state(path, step.info, rank.rank < step.info.world_size ? rank.rank : 0);
@@ -93,20 +95,20 @@ RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Ra
   return restored;
 }
 
-void Restoration::pass_over(const Step& step, const std::string& problem, bool warns) {
+void Restoration::pass_over(const Step& step, const Error& error, bool warns) {
   if (state_) state_->remember(step, false);
-  if (is_given_) throw Error(ErrorCode::corrupt, problem);
-  skipped_.push_back({step.info.step, problem});
+  if (is_given_) throw Error(error).code(ErrorCode::corrupt);
+  skipped_.push_back({step.info.step, error.what()});
   if (!warns) return;
   warn(directory_.string() + ": step " + std::to_string(step.info.step) +
-       " is passed over, as it is damaged: " + problem);
+       " is passed over, as it is damaged: " + error.what());
 }
 
 void Restoration::fail() const {
-  throw Error(ErrorCode::corrupt,
-              directory_.string() + ": expected a step that is whole, found " +
-                  std::to_string(skipped_.size()) +
-                  " that are damaged; the newest one: " + skipped_.front().problem);
+  throw base::corrupt(directory_.string())
+      .expected("a step that is whole")
+      .found(skipped_.size(), " that are damaged")
+      .remedy("the newest one: ", skipped_.front().problem);
 }
 
 }  // namespace tenfold::checkpoint

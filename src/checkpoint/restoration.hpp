@@ -32,7 +32,7 @@ class Restoration {
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank,
                           Monitor* monitor) const;
   /// Notes a damaged candidate. Throws Error(corrupt) if it is the one that was asked for.
-  void pass_over(const Step& step, const std::string& problem, bool warns);
+  void pass_over(const Step& step, const Error& error, bool warns);
   const std::vector<SkippedCheckpoint>& skipped() const noexcept { return skipped_; }
   /// Error(corrupt), for when every candidate was passed over.
   [[noreturn]] void fail() const;

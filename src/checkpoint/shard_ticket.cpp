@@ -8,8 +8,10 @@
 #include <tenfold/value.hpp>
 
 #include "base/base64.hpp"
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "codecs/json/json.hpp"
+#include "core/value/value_json.hpp"
 #include "formats/shared/json_checksums.hpp"
 #include "os/process.hpp"
 
@@ -24,8 +26,10 @@ constexpr std::string_view kReceiptWord = "tenfold_receipt";
 constexpr std::size_t kSumDigits = 16;
 
 [[noreturn]] void refuse_ticket() {
-  throw Error(ErrorCode::invalid_argument,
-              "ticket: expected the text that ShardedWriter::ticket() gives, found something else");
+  throw base::invalid_argument()
+      .part("ticket")
+      .expected("the text that ShardedWriter::ticket() gives")
+      .found("something else");
 }
 
 void write_numbers(codecs::JsonWriter& json, const Shape& numbers) {
@@ -154,7 +158,7 @@ std::string ShardTicket::to_text() const {
 ShardTicket ShardTicket::parse(std::string_view text) {
   Value document;
   try {
-    document = from_json(text, "ticket");
+    document = parse_value(text, {"", "ticket"});
   } catch (const Error&) {
     refuse_ticket();
   }

@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/sharded_writer.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "checkpoint/shard_ticket.hpp"
@@ -78,10 +79,10 @@ class ShardWriter::State {
     ShardReceipt receipt{ticket_.id, ticket_.rank, ticket_.boxes.size(), {}};
     for (std::size_t i = 0; i < ticket_.boxes.size(); ++i) {
       if (!is_written_[i] && ticket_.boxes[i].is_written) {
-        throw Error(ErrorCode::invalid_argument,
-                    ticket_.staging + ": tensor " + place(i).key + ": box " + std::to_string(i) +
-                        " of rank " + std::to_string(ticket_.rank) +
-                        ": expected it to be written, found it missing");
+        throw base::invalid_argument(ticket_.staging)
+            .part("tensor ", place(i).key, ": box ", i, " of rank ", ticket_.rank)
+            .expected("it to be written")
+            .found("it missing");
       }
       receipt.checksums.insert(receipt.checksums.end(), sums_[i].begin(), sums_[i].end());
     }
@@ -95,12 +96,12 @@ class ShardWriter::State {
   }
 
   [[noreturn]] void refuse_staging(const std::string& found) const {
-    throw Error::io(ENOENT, ticket_.staging,
-                    ticket_.staging + ": rank " + std::to_string(ticket_.rank) + " on host " +
-                        base::quote(os::host_name()) +
-                        ": expected the files of the save that the coordinator on host " +
-                        base::quote(ticket_.host) + " has begun, found " + found +
-                        "; all ranks must see one folder, and a save is written once");
+    throw Error::io(ENOENT, ticket_.staging)
+        .part("rank ", ticket_.rank, " on host ", base::quote(os::host_name()))
+        .expected("the files of the save that the coordinator on host ", base::quote(ticket_.host),
+                  " has begun")
+        .found(found)
+        .remedy("all ranks must see one folder, and a save is written once");
   }
 
   /// Opens what the coordinator made and looks for its marker.
@@ -130,32 +131,33 @@ class ShardWriter::State {
 
   void require_coherent(const os::File& file) const {
     if (ticket_.boot == checkpoint::boot_text() || !os::loses_shared_pages(file)) return;
-    throw Error(ErrorCode::unsupported,
-                ticket_.staging +
-                    ": file system: expected one that several hosts can write one file on (Lustre, "
-                    "GPFS, Weka, or one host), found NFS, 9p, SMB or FUSE, where they can lose "
-                    "each other's bytes");
+    throw base::unsupported(ticket_.staging)
+        .part("file system")
+        .expected("one that several hosts can write one file on (Lustre, GPFS, Weka, or one host)")
+        .found("NFS, 9p, SMB or FUSE, where they can lose each other's bytes");
   }
 
   void require_fitting(std::size_t first, std::size_t i, const Tensor& tensor) const {
     if (first > num_boxes() || i >= num_boxes() - first) {
-      throw Error(ErrorCode::invalid_argument,
-                  ticket_.staging + ": rank " + std::to_string(ticket_.rank) + ": expected " +
-                      std::to_string(num_boxes()) + " boxes, found more");
+      throw base::invalid_argument(ticket_.staging)
+          .part("rank ", ticket_.rank)
+          .expected(num_boxes(), " boxes")
+          .found("more");
     }
     const TensorPlace& place = this->place(first + i);
     const Box& box = ticket_.boxes[first + i].box;
-    const auto fail = [&](const std::string& what) {
-      throw Error(ErrorCode::invalid_argument,
-                  ticket_.staging + ": tensor " + place.key + ": box " + std::to_string(first + i) +
-                      " of rank " + std::to_string(ticket_.rank) + ": " + what);
+    const auto refuse = [&] {
+      return base::invalid_argument(ticket_.staging)
+          .part("tensor ", place.key, ": box ", first + i, " of rank ", ticket_.rank);
     };
     if (tensor.dtype() != place.dtype || tensor.shape() != box.sizes) {
-      fail("expected " + std::string(name(place.dtype)) + " of shape " +
-           base::list_text(box.sizes) + ", found " + std::string(name(tensor.dtype())) + " of " +
-           base::list_text(tensor.shape()));
+      throw refuse()
+          .expected(name(place.dtype), " of shape ", base::list_text(box.sizes))
+          .found(name(tensor.dtype()), " of ", base::list_text(tensor.shape()));
     }
-    if (is_written_[first + i]) fail("expected it to be written once, found it written before");
+    if (is_written_[first + i]) {
+      throw refuse().expected("it to be written once").found("it written before");
+    }
   }
 
   void write_box(std::size_t number, const Tensor& tensor, detail::formats::Progress& progress) {

@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
@@ -33,29 +34,32 @@ namespace safetensors = detail::formats::safetensors;
 constexpr std::size_t kCopiedPieceBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kHeaderAlignment = 64;
 
-[[noreturn]] void refuse_key(const std::string& key, const std::string& what) {
-  throw Error(ErrorCode::unsupported, "key " + base::quote(key) + ": " + what);
+Error refuse_key(const std::string& key) {
+  return base::unsupported().part("key ", base::quote(key));
 }
 
 TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::size_t depth) {
   const NodeInfo& info = tree.info();
   if (info.kind == NodeKind::lazy_stack || info.kind == NodeKind::sparse ||
       info.kind == NodeKind::opaque) {
-    refuse_key(prefix,
-               "expected a node that several processes can write (a dict, a list, a "
-               "tuple, a TensorDict), found a " +
-                   std::string(name(info.kind)));
+    throw refuse_key(prefix)
+        .expected("a node that several processes can write (a dict, a list, a tuple, a TensorDict)")
+        .found("a ", name(info.kind));
   }
   if (depth > kMaxDepth) {
-    throw Error(ErrorCode::invalid_argument,
-                "key " + base::quote(prefix) + ": nodes nested too deep: expected at most " +
-                    std::to_string(kMaxDepth) + " levels; a node may contain itself");
+    throw base::invalid_argument()
+        .part("key ", base::quote(prefix))
+        .problem("nodes nested too deep")
+        .expected("at most ", kMaxDepth, " levels")
+        .remedy("a node may contain itself");
   }
   TensorDict outline(info);
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
     const std::string path = prefix.empty() ? key : prefix + "." + key;
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
-      if (leaf->is_nested()) refuse_key(path, "expected a dense tensor, found a nested one");
+      if (leaf->is_nested()) {
+        throw refuse_key(path).expected("a dense tensor").found("a nested one");
+      }
       constexpr std::size_t kElementBytes = 16;
       Leaf empty(Tensor(leaf->dtype(), leaf->shape(), Shape(leaf->shape().size(), 0),
                         Buffer::allocate(kElementBytes), 0));
@@ -94,10 +98,10 @@ class Numbers {
 };
 
 [[noreturn]] void refuse_other_tensors(const Path& path) {
-  throw Error(ErrorCode::invalid_argument,
-              path.string() +
-                  ": the tree to publish: expected the tensors that were laid out, under the same "
-                  "keys, found others");
+  throw base::invalid_argument(path.string())
+      .part("the tree to publish")
+      .expected("the tensors that were laid out, under the same keys")
+      .found("others");
 }
 
 /// Absolute, so that every process finds it from wherever it runs.
@@ -363,21 +367,20 @@ std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outli
                                        const ShardedWriteOptions& options, const std::string& id) {
   const formats::Format& format = format_for_saving(path, "");
   if (&format != &safetensors::kFormat && &format != &folder::kFormat) {
-    throw Error(ErrorCode::invalid_argument,
-                path.string() +
-                    ": expected a name that ends in \".safetensors\", or a folder: several "
-                    "processes write these, found one of format " +
-                    base::quote(format.name));
+    throw base::invalid_argument(path.string())
+        .expected(
+            "a name that ends in \".safetensors\", or a folder: several processes write these")
+        .found("one of format ", base::quote(format.name));
   }
   if (!options.overwrite && (os::exists(path) || formats::recover_folder(path))) {
-    throw Error::io(EEXIST, path.string(),
-                    path.string() +
-                        ": it exists already: expected nothing there; the "
-                        "option overwrite replaces it");
+    throw Error::io(EEXIST, path.string())
+        .problem("it exists already")
+        .expected("nothing there")
+        .remedy("the option overwrite replaces it");
   }
   require_holdable(outline, format, path.string());
   std::unique_ptr<ShardedLayout> layout;
-  named_by_path(format, path, [&] {
+  with_path(path, [&] {
     if (&format == &safetensors::kFormat) {
       layout = std::make_unique<FileLayout>(path, outline, boxes, options, id);
     } else {

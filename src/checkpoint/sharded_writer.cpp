@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "checkpoint/shard_ticket.hpp"
@@ -43,7 +44,7 @@ bool has_elements(const ShardBox& shard) {
 class Cover {
  public:
   Cover(const std::string& path, const std::string& key, const Shape& shape)
-      : where_(path + ": tensor " + key + ": "), shape_(shape) {}
+      : where_(path, "tensor " + key), shape_(shape) {}
 
   void add(PlannedShard& planned) {
     const ShardBox& shard = planned.shard;
@@ -53,8 +54,10 @@ class Cover {
              shard.sizes[d] <= shape_[d] - shard.offsets[d];
     }
     if (!fits) {
-      fail("a box lies outside of it: expected one within " + base::list_text(shape_) + ", found " +
-           text_of(shard));
+      throw fail()
+          .problem("a box lies outside of it")
+          .expected("one within ", base::list_text(shape_))
+          .found(text_of(shard));
     }
     if (has_elements(shard)) shards_.push_back(&planned);
   }
@@ -76,9 +79,7 @@ class Cover {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorCode::invalid_argument, where_ + what);
-  }
+  Error fail() const { return base::invalid_argument(where_); }
 
   void require_apart() const {
     if (shape_.empty()) return;  // two boxes of one element are equal
@@ -94,8 +95,10 @@ class Cover {
                     second.offsets[d] < first.offsets[d] + first.sizes[d];
         }
         if (overlap) {
-          fail("boxes overlap: expected each element in one of them, found " + text_of(first) +
-               " and " + text_of(second));
+          throw fail()
+              .problem("boxes overlap")
+              .expected("each element in one of them")
+              .found(text_of(first), " and ", text_of(second));
         }
       }
     }
@@ -112,12 +115,13 @@ class Cover {
       named += (i == 0 ? ": " : ", ") + text_of(shards_[i]->shard);
     }
     if (shards_.size() > kNamed) named += ", ...";
-    fail("elements are in no box: expected boxes of " + std::to_string(expected) +
-         " elements in all, found " + std::to_string(found) + " in " +
-         std::to_string(shards_.size()) + " boxes" + named);
+    throw fail()
+        .problem("elements are in no box")
+        .expected("boxes of ", expected, " elements in all")
+        .found(found, " in ", shards_.size(), " boxes", named);
   }
 
-  std::string where_;
+  base::Where where_;
   const Shape& shape_;
   std::vector<PlannedShard*> shards_;
 };
@@ -204,8 +208,9 @@ class ShardedWriter::State {
  private:
   const checkpoint::ShardedLayout& layout() const {
     if (!layout_) {
-      throw Error(ErrorCode::invalid_argument,
-                  path_ + ": expected a save that goes on, found one that is published");
+      throw base::invalid_argument(path_)
+          .expected("a save that goes on")
+          .found("one that is published");
     }
     return *layout_;
   }
@@ -216,11 +221,10 @@ class ShardedWriter::State {
     for (const TensorPlace& tensor : tensors) covers.emplace_back(path_, tensor.key, tensor.shape);
     for (PlannedShard& planned : shards_) {
       if (planned.shard.tensor >= tensors.size() || planned.shard.rank < 0) {
-        throw Error(ErrorCode::invalid_argument, path_ + ": box " + text_of(planned.shard) +
-                                                     ": expected one of " +
-                                                     std::to_string(tensors.size()) +
-                                                     " tensors and a rank from 0, found tensor " +
-                                                     std::to_string(planned.shard.tensor));
+        throw base::invalid_argument(path_)
+            .part("box ", text_of(planned.shard))
+            .expected("one of ", tensors.size(), " tensors and a rank from 0")
+            .found("tensor ", planned.shard.tensor);
       }
       covers[planned.shard.tensor].add(planned);
     }
@@ -233,9 +237,10 @@ class ShardedWriter::State {
     for (const std::string& text : receipts) {
       auto receipt = ShardReceipt::parse(text);
       if (!receipt || receipt->id != id_) {
-        throw Error(ErrorCode::invalid_argument,
-                    path_ + ": receipt: expected one of save " + id_ + ", found " +
-                        (receipt ? "one of save " + receipt->id : std::string("another text")));
+        throw base::invalid_argument(path_)
+            .part("receipt")
+            .expected("one of save ", id_)
+            .found((receipt ? "one of save " + receipt->id : std::string("another text")));
       }
       by_rank.insert_or_assign(receipt->rank, std::move(*receipt));
     }
@@ -245,10 +250,10 @@ class ShardedWriter::State {
       const auto receipt = by_rank.find(rank);
       if (receipt == by_rank.end()) {
         if (!planned.is_written || planned.parts.empty()) continue;
-        throw Error(ErrorCode::invalid_argument, path_ + ": tensor " +
-                                                     layout().places()[planned.shard.tensor].key +
-                                                     ": expected a receipt for its box " +
-                                                     text_of(planned.shard) + ", found none");
+        throw base::invalid_argument(path_)
+            .part("tensor ", layout().places()[planned.shard.tensor].key)
+            .expected("a receipt for its box ", text_of(planned.shard))
+            .found("none");
       }
       auto& [num_boxes, num_sums] = used[rank];
       ++num_boxes;
@@ -267,9 +272,10 @@ class ShardedWriter::State {
   }
 
   [[noreturn]] void refuse_receipt(int rank) const {
-    throw Error(ErrorCode::invalid_argument,
-                path_ + ": receipt of rank " + std::to_string(rank) +
-                    ": expected the checksums of all its boxes, found others");
+    throw base::invalid_argument(path_)
+        .part("receipt of rank ", rank)
+        .expected("the checksums of all its boxes")
+        .found("others");
   }
 
   std::string path_;

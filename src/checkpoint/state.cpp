@@ -13,6 +13,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/version.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "checkpoint/document.hpp"
 #include "checkpoint/entries.hpp"
@@ -120,11 +121,12 @@ CheckpointManager::State::State(Path path, CheckpointManagerOptions given)
 os::Directory& CheckpointManager::State::require_writer() {
   if (lease_) {
     if (lease_->is_held()) return *writer_directory_;
-    throw Error::io(EBUSY, directory.string(),
-                    directory.string() +
-                        ": expected this manager to be the writer, found that it is not any more: "
-                        "the process forked, or was stopped for so long that another one took "
-                        "over; make a new manager");
+    throw Error::io(EBUSY, directory.string())
+        .expected("this manager to be the writer")
+        .found(
+            "that it is not any more: the process forked, or was stopped for so long that another "
+            "one took over")
+        .remedy("make a new manager");
   }
   os::Parent parent = os::open_parent(directory, true);
   if (!parent.directory.entry_info(parent.name)) {
@@ -140,10 +142,10 @@ os::Directory& CheckpointManager::State::require_writer() {
   std::optional<os::Lease> lease = os::Lease::try_acquire(folder, name);
   if (!lease) {
     const std::string holder = os::lease_holder(folder, name);
-    throw Error::io(EBUSY, directory.string(),
-                    directory.string() + ": expected no other writer, found " +
-                        (holder.empty() ? "one" : holder) +
-                        "; close() its manager, or use another directory");
+    throw Error::io(EBUSY, directory.string())
+        .expected("no other writer")
+        .found((holder.empty() ? "one" : holder))
+        .remedy("close() its manager, or use another directory");
   }
   writer_directory_ = std::move(folder);
   lease_ = std::move(lease);
@@ -189,9 +191,10 @@ const Step& CheckpointManager::State::require_step(const Listing& listing,
                                                    std::int64_t step) const {
   const Step* found = listing.find(step);
   if (found != nullptr) return *found;
-  throw Error(ErrorCode::key_not_found, directory.string() + ": step " + std::to_string(step) +
-                                            ": expected one of " + listing.numbers() +
-                                            ", found no such step");
+  throw base::key_not_found(directory.string())
+      .part("step ", step)
+      .expected("one of ", listing.numbers())
+      .found("no such step");
 }
 
 std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t step,
@@ -222,9 +225,7 @@ void CheckpointManager::State::require_space(const os::Directory& folder, std::u
   try {
     os::require_free_space(folder.fd(), directory.string(), num_bytes);
   } catch (const Error& error) {
-    throw Error::io(
-        error.system_errno(), directory.string(),
-        std::string(error.what()) + "; pruning would free " + base::human_bytes(prunable_bytes()));
+    throw Error(error).remedy("pruning would free ", base::human_bytes(prunable_bytes()));
   }
 }
 
@@ -269,13 +270,13 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
     std::int64_t number, const TensorDict& state, const CheckpointSaveOptions& save_options,
     const checkpoint::RanksPlan& ranks) {
   if (number < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                "step: expected 0 or more, found " + std::to_string(number));
+    throw base::invalid_argument().part("step").expected("0 or more").found(number);
   }
   if (!checkpoint::is_json(save_options.extra)) {
-    throw Error(ErrorCode::unsupported,
-                "extra: expected a value that JSON has (no tuples, integer keys or bytes), found "
-                "another");
+    throw base::unsupported()
+        .part("extra")
+        .expected("a value that JSON has (no tuples, integer keys or bytes)")
+        .found("another");
   }
   os::Directory& folder = require_writer();
   Listing listing = reader.list();
@@ -398,9 +399,9 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
   std::optional<os::Lease> lease;
   while (!(lease = formats::try_lease_slot(folder, document, 0))) {
     if (std::chrono::steady_clock::now() > give_up) {
-      throw Error::io(EBUSY, folder.display_of(document),
-                      folder.display_of(document) +
-                          ": expected no other process to set metrics for so long, found one");
+      throw Error::io(EBUSY, folder.display_of(document))
+          .expected("no other process to set metrics for so long")
+          .found("one");
     }
     std::this_thread::sleep_for(kMetricsPoll);
   }
@@ -510,9 +511,9 @@ CheckpointHold CheckpointManager::hold(std::int64_t step) {
     state_->require_step(state_->reader.list(), step);
     return CheckpointHold(std::move(held));
   }
-  throw Error::io(EBUSY, (state_->directory / name).string(),
-                  (state_->directory / name).string() + ": expected at most " +
-                      std::to_string(kMaxHolds) + " holds, found more");
+  throw Error::io(EBUSY, (state_->directory / name).string())
+      .expected("at most ", kMaxHolds, " holds")
+      .found("more");
 }
 
 }  // namespace tenfold

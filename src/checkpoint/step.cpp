@@ -7,6 +7,7 @@
 #include "checkpoint/directory.hpp"
 #include "checkpoint/document.hpp"
 #include "checkpoint/entries.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/directory.hpp"
 
 namespace tenfold::checkpoint {
@@ -17,11 +18,11 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
   const os::Directory folder = os::Directory::open(path);
   const std::string document = folder.display_of(std::string(kDocumentName));
   try {
-    const std::string problem = checksum_problem(read_document(folder));
-    if (!problem.empty()) report.problems.push_back({document, "", problem});
+    const std::string text = read_document(folder);
     ++report.num_checksums;
+    require_checksum(text, document);
   } catch (const Error& error) {
-    report.problems.push_back({document, "", error.what()});
+    report.problems.push_back(formats::problem_of(error, document));
   }
   for (const CheckpointEntry& entry : info.entries) {
     if (entry.rank && *entry.rank % rank.world_size != rank.rank) continue;
@@ -39,15 +40,6 @@ TensorDict open_state(const Path& path, const CheckpointInfo& info, std::int64_t
     state.set(entry.name, open_entry(path, entry));
   }
   return state;
-}
-
-std::string first_problem(const VerifyReport& report) {
-  const Problem& first = report.problems.front();
-  std::string text = first.path;
-  if (!first.part.empty()) text += ": " + first.part;
-  text += ": " + first.what;
-  const std::size_t more = report.problems.size() - 1;
-  return more == 0 ? text : text + "; and " + std::to_string(more) + " more";
 }
 
 }  // namespace tenfold::checkpoint

@@ -22,7 +22,4 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
 /// opened lazily.
 TensorDict open_state(const Path& path, const CheckpointInfo& info, std::int64_t rank = 0);
 
-/// The first problem of a report that has one, and how many more there are.
-std::string first_problem(const VerifyReport& report);
-
 }  // namespace tenfold::checkpoint

@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold::codecs {
@@ -16,15 +17,13 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kGrowthDigits = 21;
 constexpr std::size_t kMaxDepth = 32;
 
-[[noreturn]] void corrupt(std::string_view where, const std::string& what) {
-  throw Error(ErrorCode::corrupt, std::string(where) + ": header: " + what);
-}
+Error bad_header(const base::Where& where) { return base::corrupt(where).part("header"); }
 
 /// Reads the literal. Positions in messages count from the start of the file.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, std::size_t text_offset, bool long_integers,
-               std::string_view where)
+               const base::Where& where)
       : text_(text), text_offset_(text_offset), long_integers_(long_integers), where_(where) {}
 
   NpyHeader parse() {
@@ -46,10 +45,10 @@ class HeaderParser {
         once(key, has_shape);
         header.shape = shape();
       } else {
-        corrupt(where_,
-                "a key is not known: expected \"descr\", \"fortran_order\" and \"shape\", "
-                "found " +
-                    base::quote(key));
+        throw bad_header(where_)
+            .problem("a key is not known")
+            .expected("\"descr\", \"fortran_order\" and \"shape\"")
+            .found(base::quote(key));
       }
       if (peek() != '}') expect(',');
     }
@@ -60,7 +59,7 @@ class HeaderParser {
                           : !has_shape ? "shape"
                                        : nullptr;
     if (missing != nullptr) {
-      corrupt(where_, "a key is missing: expected \"" + std::string(missing) + "\", found none");
+      throw bad_header(where_).problem("a key is missing").expected("\"", missing, "\"").found("none");
     }
     return header;
   }
@@ -68,12 +67,19 @@ class HeaderParser {
  private:
   [[noreturn]] void fail(const std::string& expected) const {
     const std::string found = at_ < text_.size() ? base::quote(text_.substr(at_, 1)) : "the end";
-    corrupt(where_, "not a literal of NumPy: expected " + expected + ", found " + found +
-                        " at byte " + std::to_string(text_offset_ + at_));
+    throw bad_header(where_)
+        .problem("not a literal of NumPy")
+        .expected(expected)
+        .found(found, " at byte ", text_offset_ + at_);
   }
 
   void once(const std::string& key, bool& seen) const {
-    if (seen) corrupt(where_, base::quote(key) + " is duplicated: expected it once, found two");
+    if (seen) {
+      throw bad_header(where_)
+          .problem(base::quote(key), " is duplicated")
+          .expected("it once")
+          .found("two");
+    }
     seen = true;
   }
 
@@ -127,8 +133,10 @@ class HeaderParser {
     std::int64_t value = 0;
     const auto result = std::from_chars(text_.data() + begin, text_.data() + end, value);
     if (result.ec != std::errc()) {
-      corrupt(where_, "a length does not fit 63 bits: expected an integer from 0, found " +
-                          std::string(text_.substr(begin, std::min(end - begin, std::size_t{40}))));
+      throw bad_header(where_)
+          .problem("a length does not fit 63 bits")
+          .expected("an integer from 0")
+          .found(text_.substr(begin, std::min(end - begin, std::size_t{40})));
     }
     at_ = end;
     if (long_integers_ && at_ < text_.size() && text_[at_] == 'L') ++at_;  // written by Python 2
@@ -186,7 +194,7 @@ class HeaderParser {
   std::string_view text_;
   std::size_t text_offset_;
   bool long_integers_;
-  std::string_view where_;
+  const base::Where& where_;
   std::size_t at_ = 0;
 };
 
@@ -202,36 +210,47 @@ std::size_t length_bytes(char major) { return major == 1 ? 2 : 4; }
 
 }  // namespace
 
-std::uint64_t npy_data_offset(std::string_view prefix, std::string_view where) {
+std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where) {
   if (!prefix.starts_with(kNpyMagic)) {
-    corrupt(where, "not a NumPy file: expected it to start with \"\\x93NUMPY\", found " +
-                       (prefix.empty() ? "nothing" : base::quote(prefix.substr(0, 6))));
+    throw bad_header(where)
+        .problem("not a NumPy file")
+        .expected("it to start with \"\\x93NUMPY\"")
+        .found((prefix.empty() ? "nothing" : base::quote(prefix.substr(0, 6))));
   }
-  if (prefix.size() < 8) corrupt(where, "it is cut: expected a version, found the end");
+  if (prefix.size() < 8) {
+    throw bad_header(where).problem("it is cut").expected("a version").found("the end");
+  }
   const char major = prefix[6];
   const char minor = prefix[7];
   if (major < 1 || major > 3 || minor != 0) {
-    throw Error(ErrorCode::unsupported,
-                std::string(where) + ": header: unknown version: expected 1.0, 2.0 or 3.0, found " +
-                    std::to_string(static_cast<unsigned char>(major)) + "." +
-                    std::to_string(static_cast<unsigned char>(minor)));
+    throw base::unsupported(where)
+        .part("header")
+        .problem("unknown version")
+        .expected("1.0, 2.0 or 3.0")
+        .found(static_cast<unsigned char>(major), ".", static_cast<unsigned char>(minor));
   }
   const std::size_t digits = length_bytes(major);
-  if (prefix.size() < 8 + digits) corrupt(where, "it is cut: expected its length, found the end");
+  if (prefix.size() < 8 + digits) {
+    throw bad_header(where).problem("it is cut").expected("its length").found("the end");
+  }
   const std::uint64_t length = little_endian(prefix.substr(8, digits));
   if (length > kMaxNpyHeaderBytes) {
-    corrupt(where, "too long: expected at most " + std::to_string(kMaxNpyHeaderBytes) +
-                       " bytes, found " + std::to_string(length));
+    throw bad_header(where)
+        .problem("too long")
+        .expected("at most ", kMaxNpyHeaderBytes, " bytes")
+        .found(length);
   }
   return 8 + digits + length;
 }
 
-NpyHeader parse_npy_header(std::string_view bytes, std::string_view where) {
+NpyHeader parse_npy_header(std::string_view bytes, const base::Where& where) {
   const std::uint64_t end = npy_data_offset(bytes, where);
   if (end > bytes.size()) {
-    corrupt(where, "reaches past the end of the file: expected " + std::to_string(end) +
-                       " bytes, found " + std::to_string(bytes.size()) +
-                       "; the file may be truncated");
+    throw bad_header(where)
+        .problem("reaches past the end of the file")
+        .expected(end, " bytes")
+        .found(bytes.size())
+        .remedy("the file may be truncated");
   }
   const std::size_t begin = 8 + length_bytes(bytes[6]);
   const std::string_view text = bytes.substr(begin, static_cast<std::size_t>(end) - begin);

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fail.hpp"
+
 namespace tenfold::codecs {
 
 /// What stands before the elements of a NumPy file (.npy), versions 1.0, 2.0 and 3.0:
@@ -34,13 +36,13 @@ inline constexpr std::uint64_t kMaxNpyHeaderBytes = std::uint64_t{1} << 20;
 /// Where the elements begin, by the first bytes of a file (kNpyPrefixBytes, or the whole file).
 /// Throws Error(corrupt) if this is no NumPy file or the header is longer than the limit,
 /// Error(unsupported) for a version that is not known.
-std::uint64_t npy_data_offset(std::string_view prefix, std::string_view where);
+std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where);
 
 /// Parses the bytes from the start of a file up to its elements (or beyond). Afterwards no length
 /// in the shape is negative; the product may still overflow.
 /// Throws Error(corrupt) "<where>: header: <what>: expected ..., found ... at byte N" and as
 /// npy_data_offset.
-NpyHeader parse_npy_header(std::string_view bytes, std::string_view where);
+NpyHeader parse_npy_header(std::string_view bytes, const base::Where& where);
 
 /// The header as numpy.save writes it, byte for byte: version 1.0 if it is short enough, else 2.0,
 /// padded to a multiple of 64 bytes. `data_offset_bytes` is not read. A structured `descr` is

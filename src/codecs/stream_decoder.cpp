@@ -13,17 +13,21 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold::codecs {
 namespace {
 
-[[noreturn]] void fail(const std::string& where, const char* format, const char* what) {
-  throw Error(ErrorCode::corrupt, where + ": expected bytes of " + format + ", found others (" +
-                                      what + "); the file is damaged");
+[[noreturn]] void fail(const base::Where& where, const char* format, const char* what) {
+  throw base::corrupt(where)
+      .expected("bytes of ", format)
+      .found("others (", what, ")")
+      .remedy("the file is damaged");
 }
 
 class Inflater final : public StreamDecoder {
  public:
-  Inflater(std::string where, bool is_gzip) : where_(std::move(where)), is_gzip_(is_gzip) {
+  Inflater(base::Where where, bool is_gzip) : where_(std::move(where)), is_gzip_(is_gzip) {
     constexpr int kRaw = -MAX_WBITS;
     constexpr int kGzip = MAX_WBITS + 16;
     if (inflateInit2(&stream_, is_gzip ? kGzip : kRaw) != Z_OK) throw std::bad_alloc();
@@ -71,7 +75,7 @@ class Inflater final : public StreamDecoder {
     return true;
   }
 
-  std::string where_;
+  base::Where where_;
   bool is_gzip_;
   z_stream stream_{};
   bool begun_ = false;
@@ -80,7 +84,7 @@ class Inflater final : public StreamDecoder {
 
 class ZstdDecoder final : public StreamDecoder {
  public:
-  explicit ZstdDecoder(std::string where)
+  explicit ZstdDecoder(base::Where where)
       : where_(std::move(where)), stream_(ZSTD_createDStream(), ZSTD_freeDStream) {
     if (!stream_) throw std::bad_alloc();
   }
@@ -97,7 +101,7 @@ class ZstdDecoder final : public StreamDecoder {
   bool is_whole() const noexcept override { return is_whole_; }
 
  private:
-  std::string where_;
+  base::Where where_;
   std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream_;
   bool is_whole_ = true;
 };
@@ -105,7 +109,7 @@ class ZstdDecoder final : public StreamDecoder {
 /// bzip2 takes at most 3.7 MB, whatever the file says.
 class Bzip2Decoder final : public StreamDecoder {
  public:
-  explicit Bzip2Decoder(std::string where) : where_(std::move(where)) { begin(); }
+  explicit Bzip2Decoder(base::Where where) : where_(std::move(where)) { begin(); }
   Bzip2Decoder(const Bzip2Decoder&) = delete;
   Bzip2Decoder& operator=(const Bzip2Decoder&) = delete;
   ~Bzip2Decoder() override { BZ2_bzDecompressEnd(&stream_); }
@@ -141,7 +145,7 @@ class Bzip2Decoder final : public StreamDecoder {
     if (BZ2_bzDecompressInit(&stream_, 0, 0) != BZ_OK) throw std::bad_alloc();
   }
 
-  std::string where_;
+  base::Where where_;
   bz_stream stream_{};
   bool begun_ = false;
   bool ended_ = false;
@@ -149,7 +153,7 @@ class Bzip2Decoder final : public StreamDecoder {
 
 class XzDecoder final : public StreamDecoder {
  public:
-  explicit XzDecoder(std::string where) : where_(std::move(where)) { begin(); }
+  explicit XzDecoder(base::Where where) : where_(std::move(where)) { begin(); }
   XzDecoder(const XzDecoder&) = delete;
   XzDecoder& operator=(const XzDecoder&) = delete;
   ~XzDecoder() override { lzma_end(&stream_); }
@@ -178,10 +182,11 @@ class XzDecoder final : public StreamDecoder {
       case LZMA_MEM_ERROR:
         throw std::bad_alloc();
       case LZMA_MEMLIMIT_ERROR:
-        throw Error(ErrorCode::unsupported,
-                    where_ + ": it takes too much memory to decompress: expected at most " +
-                        std::to_string(kMostMemoryBytes) + " bytes, found " +
-                        std::to_string(lzma_memusage(&stream_)) + "; compress it by xz -9 or less");
+        throw base::unsupported(where_)
+            .problem("it takes too much memory to decompress")
+            .expected("at most ", kMostMemoryBytes, " bytes")
+            .found(lzma_memusage(&stream_))
+            .remedy("compress it by xz -9 or less");
       case LZMA_FORMAT_ERROR:
         fail(where_, "xz", "no header of it");
       case LZMA_OPTIONS_ERROR:
@@ -204,7 +209,7 @@ class XzDecoder final : public StreamDecoder {
     if (lzma_stream_decoder(&stream_, kMostMemoryBytes, 0) != LZMA_OK) throw std::bad_alloc();
   }
 
-  std::string where_;
+  base::Where where_;
   lzma_stream stream_ = LZMA_STREAM_INIT;
   bool begun_ = false;
   bool ended_ = false;
@@ -212,19 +217,19 @@ class XzDecoder final : public StreamDecoder {
 
 }  // namespace
 
-std::unique_ptr<StreamDecoder> gzip_decoder(std::string where) {
+std::unique_ptr<StreamDecoder> gzip_decoder(base::Where where) {
   return std::make_unique<Inflater>(std::move(where), true);
 }
-std::unique_ptr<StreamDecoder> deflate_decoder(std::string where) {
+std::unique_ptr<StreamDecoder> deflate_decoder(base::Where where) {
   return std::make_unique<Inflater>(std::move(where), false);
 }
-std::unique_ptr<StreamDecoder> zstd_decoder(std::string where) {
+std::unique_ptr<StreamDecoder> zstd_decoder(base::Where where) {
   return std::make_unique<ZstdDecoder>(std::move(where));
 }
-std::unique_ptr<StreamDecoder> bzip2_decoder(std::string where) {
+std::unique_ptr<StreamDecoder> bzip2_decoder(base::Where where) {
   return std::make_unique<Bzip2Decoder>(std::move(where));
 }
-std::unique_ptr<StreamDecoder> xz_decoder(std::string where) {
+std::unique_ptr<StreamDecoder> xz_decoder(base::Where where) {
   return std::make_unique<XzDecoder>(std::move(where));
 }
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "base/fail.hpp"
+
 namespace tenfold::codecs {
 
 /// Decompresses bytes that come piece by piece, into memory that is asked for piece by piece.
@@ -25,14 +27,14 @@ class StreamDecoder {
 };
 
 /// gzip (RFC 1952), of any number of members; `where` names the source in messages.
-std::unique_ptr<StreamDecoder> gzip_decoder(std::string where);
+std::unique_ptr<StreamDecoder> gzip_decoder(base::Where where);
 /// Bare deflate (RFC 1951), as in zip archives.
-std::unique_ptr<StreamDecoder> deflate_decoder(std::string where);
+std::unique_ptr<StreamDecoder> deflate_decoder(base::Where where);
 /// Zstandard (RFC 8878), of any number of frames.
-std::unique_ptr<StreamDecoder> zstd_decoder(std::string where);
+std::unique_ptr<StreamDecoder> zstd_decoder(base::Where where);
 /// bzip2, of any number of streams.
-std::unique_ptr<StreamDecoder> bzip2_decoder(std::string where);
+std::unique_ptr<StreamDecoder> bzip2_decoder(base::Where where);
 /// xz, of any number of streams. Error(unsupported) for one that takes more than 256 MiB.
-std::unique_ptr<StreamDecoder> xz_decoder(std::string where);
+std::unique_ptr<StreamDecoder> xz_decoder(base::Where where);
 
 }  // namespace tenfold::codecs

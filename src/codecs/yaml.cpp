@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/utf8.hpp"
 
@@ -28,7 +29,7 @@ constexpr std::uint32_t kEscaped[] = {0,   7,   8,   9,    10,   11,   12,     1
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view where, JsonHandler& handler)
+  Parser(std::string_view text, const base::Where& where, JsonHandler& handler)
       : text_(text), where_(where), handler_(handler) {}
 
   void document() {
@@ -81,9 +82,10 @@ class Parser {
         1 + std::count(text_.begin(),
                        text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size())),
                        '\n');
-    throw Error(ErrorCode::corrupt, std::string(where_) + ": not YAML of this kind: expected " +
-                                        std::string(expected) + ", found " + std::string(what) +
-                                        " at line " + std::to_string(line));
+    throw base::corrupt(where_)
+        .problem("not YAML of this kind")
+        .expected(expected)
+        .found(what, " at line ", line);
   }
 
   struct Deeper {
@@ -421,7 +423,7 @@ class Parser {
   }
 
   std::string_view text_;
-  std::string_view where_;
+  const base::Where& where_;
   JsonHandler& handler_;
   std::size_t at_ = 0;
   std::size_t line_start_ = 0;
@@ -431,7 +433,7 @@ class Parser {
 
 }  // namespace
 
-void parse_yaml(std::string_view text, std::string_view where, JsonHandler& handler) {
+void parse_yaml(std::string_view text, const base::Where& where, JsonHandler& handler) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   Parser(text, where, handler).document();
 }

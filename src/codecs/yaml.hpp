@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "base/fail.hpp"
 #include "codecs/json/json.hpp"
 
 namespace tenfold::codecs {
@@ -11,6 +12,6 @@ namespace tenfold::codecs {
 /// any number of lines. Hands them on as parse_json() does. Anchors, aliases, tags, block scalars,
 /// directives and comments are refused, so that no document is larger than it looks. Throws
 /// Error(corrupt) "<where>: <what>: expected ..., found ... at line N".
-void parse_yaml(std::string_view text, std::string_view where, JsonHandler& handler);
+void parse_yaml(std::string_view text, const base::Where& where, JsonHandler& handler);
 
 }  // namespace tenfold::codecs

@@ -4,6 +4,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "dataset/loader/batch_stream.hpp"
 
 namespace tenfold {
@@ -11,8 +12,7 @@ namespace tenfold {
 Windows::Windows(std::shared_ptr<BatchLoader> loader, std::int64_t steps)
     : loader_(std::move(loader)), steps_(steps) {
   if (steps < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                "accumulate: steps: expected at least 1, found " + std::to_string(steps));
+    throw base::invalid_argument().part("accumulate: steps").expected("at least 1").found(steps);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <tenfold/batch.hpp>
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold {
@@ -14,17 +15,16 @@ const BatchColumn& Batch::column(std::string_view name) const& {
   for (const BatchColumn& column : columns_) {
     if (column.column.path.size() > 1 && column.column.name() == name) return column;
   }
-  throw Error(ErrorCode::key_not_found, "batch: no column " + base::quote(name));
+  throw base::key_not_found().part("batch").problem("no column ", base::quote(name));
 }
 
 std::string_view Batch::text(std::string_view name, std::int64_t row) const& {
   const BatchColumn& found = column(name);
   if (!found.column.is_text() || found.column.ragged || row < 0 || row >= num_rows_) {
-    throw Error(ErrorCode::invalid_argument, "batch: column " + base::quote(name) +
-                                                 ": expected a text column and a row in [0, " +
-                                                 std::to_string(num_rows_) + "), found " +
-                                                 std::string(found.column.dtype_name()) +
-                                                 " and row " + std::to_string(row));
+    throw base::invalid_argument()
+        .part("batch: column ", base::quote(name))
+        .expected("a text column and a row in [0, ", num_rows_, ")")
+        .found(found.column.dtype_name(), " and row ", row);
   }
   const auto* offsets = found.offsets.data<std::int64_t>() + row;
   const auto* bytes = reinterpret_cast<const char*>(found.values.raw_data());

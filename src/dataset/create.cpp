@@ -5,6 +5,7 @@
 #include <tenfold/dataset.hpp>
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "dataset/leaf_names.hpp"
@@ -30,12 +31,10 @@ class Zeros final : public LeafSource {
   void read(const Leaf&, std::uint64_t, std::span<std::byte> into) override {
     std::fill(into.begin(), into.end(), std::byte{0});
   }
-  std::string where(const Leaf&) const override { return "zeros"; }
+  base::Where where(const Leaf&) const override { return {"", "zeros"}; }
 };
 
-[[noreturn]] void refuse(const Path& path, const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, path.string() + ": " + what);
-}
+Error refuse(const Path& path) { return base::invalid_argument(path); }
 
 Leaf rows_of_zeros(DType dtype, const Shape& inner, std::int64_t num_rows,
                    const std::shared_ptr<Zeros>& zeros) {
@@ -66,7 +65,9 @@ TensorDict tree_of(const Schema& schema, std::int64_t num_rows) {
 }
 
 Schema stored_schema(const Path& path, const Schema& schema) {
-  if (schema.size() == 0) refuse(path, "schema: expected at least one column, found none");
+  if (schema.size() == 0) {
+    throw refuse(path).part("schema").expected("at least one column").found("none");
+  }
   std::vector<Column> columns = schema.columns();
   name_leaves(columns);
   return Schema(std::move(columns));
@@ -75,31 +76,33 @@ Schema stored_schema(const Path& path, const Schema& schema) {
 void check(const Path& path, const Schema& schema, const CreateOptions& options) {
   const auto at_least_0 = [&](const char* name, std::int64_t value) {
     if (value < 0) {
-      refuse(path, std::string(name) + ": expected 0 or more, found " + std::to_string(value));
+      throw refuse(path).part(name).expected("0 or more").found(value);
     }
   };
   at_least_0("num_rows", options.num_rows);
   at_least_0("capacity", options.capacity);
   if (options.num_rows > 0 && options.capacity > 0) {
-    refuse(
-        path,
-        "num_rows and capacity: expected one of them, found both; a circular buffer begins empty");
+    throw refuse(path)
+        .part("num_rows and capacity")
+        .expected("one of them")
+        .found("both")
+        .remedy("a circular buffer begins empty");
   }
   if (options.capacity > 0) {
     for (const Column& column : schema.columns()) {
       if (!column.has_ends()) continue;
-      throw Error(ErrorCode::unsupported,
-                  path.string() + ": column " + base::quote(column.name()) +
-                      ": the slots of a circular buffer have one size: expected rows of equal "
-                      "size, found " +
-                      std::string(column.is_text() ? "text" : "a ragged column"));
+      throw base::unsupported(path.string())
+          .part("column ", base::quote(column.name()))
+          .problem("the slots of a circular buffer have one size")
+          .expected("rows of equal size")
+          .found(column.is_text() ? "text" : "a ragged column");
     }
   }
   if (os::exists(path)) {
-    throw Error::io(EEXIST, path.string(),
-                    path.string() +
-                        ": expected nothing there, found a file or folder; open it "
-                        "with mode \"r+\" to add rows, or remove it");
+    throw Error::io(EEXIST, path.string())
+        .expected("nothing there")
+        .found("a file or folder")
+        .remedy("open it with mode \"r+\" to add rows, or remove it");
   }
 }
 

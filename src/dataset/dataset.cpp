@@ -8,6 +8,7 @@
 #include <tenfold/dataset.hpp>
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/dataset_state.hpp"
 #include "dataset/growth.hpp"
@@ -17,9 +18,7 @@
 namespace tenfold {
 namespace {
 
-[[noreturn]] void fail_dataset(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, "data set: " + what);
-}
+Error fail_dataset() { return base::invalid_argument().part("data set"); }
 
 std::vector<const StoredColumn*> stored_columns(const Table& table) {
   std::vector<const StoredColumn*> columns;
@@ -47,17 +46,20 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
   for (const Column& column : schema.columns()) {
     const Column* found = from.find(column.path);
     if (found == nullptr || found->path != column.path || !alike(column, *found)) {
-      fail_dataset("concat: column " + base::quote(column.name()) + ": expected " +
-                   describe(column) + " in every part, found " +
-                   (found == nullptr ? "none" : describe(*found)));
+      throw fail_dataset()
+          .part("concat: column ", base::quote(column.name()))
+          .expected(describe(column), " in every part")
+          .found((found == nullptr ? "none" : describe(*found)));
     }
     indices.push_back(static_cast<std::size_t>(found - from.columns().data()));
   }
   for (const Column& column : from.columns()) {
     if (schema.find(column.path) == nullptr) {
-      fail_dataset("concat: column " + base::quote(column.name()) +
-                   ": expected it in every part, found " +
-                   "it in some; select() the columns they share");
+      throw fail_dataset()
+          .part("concat: column ", base::quote(column.name()))
+          .expected("it in every part")
+          .found("it in some")
+          .remedy("select() the columns they share");
     }
   }
   return indices;
@@ -100,7 +102,9 @@ RowOrderPtr moved(const RowOrderPtr& order, std::int64_t rows) {
 }
 
 Joined join(std::span<const Dataset> sources) {
-  if (sources.empty()) fail_dataset("concat: expected at least one data set, found none");
+  if (sources.empty()) {
+    throw fail_dataset().part("concat").expected("at least one data set").found("none");
+  }
   Joined joined;
   joined.state->schema = sources[0].schema();
   std::int64_t first_row = 0;
@@ -179,8 +183,7 @@ Dataset with_order(const DatasetState& state, RowOrderPtr order) {
 void check_positions(std::span<const std::int64_t> positions, std::int64_t size) {
   for (const std::int64_t position : positions) {
     if (position >= 0 && position < size) continue;
-    fail_dataset("row: expected an index in [0, " + std::to_string(size) + "), found " +
-                 std::to_string(position));
+    throw fail_dataset().part("row").expected("an index in [0, ", size, ")").found(position);
   }
 }
 
@@ -226,8 +229,10 @@ Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& op
   const auto state = this->state();
   const std::int64_t size = state->order->size();
   if (begin < 0 || begin > end || end > size) {
-    fail_dataset("rows: expected a range inside [0, " + std::to_string(size) + "), found [" +
-                 std::to_string(begin) + ", " + std::to_string(end) + ")");
+    throw fail_dataset()
+        .part("rows")
+        .expected("a range inside [0, ", size, ")")
+        .found("[", begin, ", ", end, ")");
   }
   std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
   std::iota(rows.begin(), rows.end(), begin);
@@ -242,9 +247,11 @@ Dataset Dataset::rename(const std::vector<std::pair<std::string, KeyPath>>& name
     const Column* exact = state->schema.find(name);
     const KeyPath record = exact == nullptr ? record_path(state->schema, name) : KeyPath();
     if (path.empty() || (exact == nullptr && record.empty())) {
-      throw Error(ErrorCode::key_not_found,
-                  "data set: no column " + base::quote(name) + ": expected one of " +
-                      known_columns(state->schema) + ", found " + base::quote(name));
+      throw base::key_not_found()
+          .part("data set")
+          .problem("no column ", base::quote(name))
+          .expected("one of ", known_columns(state->schema))
+          .found(base::quote(name));
     }
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const Column& before = state->schema.columns()[i];
@@ -266,10 +273,12 @@ Dataset Dataset::rename(const std::vector<std::pair<std::string, KeyPath>>& name
 Tensor Dataset::column(std::string_view name) const {
   const Dataset selected = select({std::string(name)});
   if (selected.schema().size() != 1 || selected.schema().columns()[0].has_ends()) {
-    fail_dataset("column " + base::quote(name) +
-                 ": its rows are ragged, or it is a record: expected one column of fixed rows, "
-                 "found " +
-                 describe(selected.schema().columns()[0]) + "; take its rows()");
+    throw fail_dataset()
+        .part("column ", base::quote(name))
+        .problem("its rows are ragged, or it is a record")
+        .expected("one column of fixed rows")
+        .found(describe(selected.schema().columns()[0]))
+        .remedy("take its rows()");
   }
   const DatasetState& state = *selected.state_;
   const auto first = state.order->contiguous_from();
@@ -319,9 +328,11 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
       }
       continue;
     }
-    throw Error(ErrorCode::key_not_found, "data set: no column " + base::quote(name) +
-                                              ": expected one of " + known_columns(schema()) +
-                                              ", found " + base::quote(name));
+    throw base::key_not_found()
+        .part("data set")
+        .problem("no column ", base::quote(name))
+        .expected("one of ", known_columns(schema()))
+        .found(base::quote(name));
   }
   made->schema = Schema(std::move(columns));
   return Dataset(std::shared_ptr<const DatasetState>(std::move(made)));
@@ -329,8 +340,10 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
 
 Dataset Dataset::take(Tensor positions) const {
   if (positions.dtype() != DType::int64 || positions.ndim() != 1) {
-    fail_dataset("take: expected int64 positions of one dimension, found " +
-                 std::string(name(positions.dtype())) + " " + base::list_text(positions.shape()));
+    throw fail_dataset()
+        .part("take")
+        .expected("int64 positions of one dimension")
+        .found(name(positions.dtype()), " ", base::list_text(positions.shape()));
   }
   const Tensor kept = positions.contiguous();
   const auto rows = kept.span<std::int64_t>();
@@ -343,8 +356,10 @@ Dataset Dataset::filter(const Tensor& mask) const {
   const auto state = this->state();
   const std::int64_t size = state->order->size();
   if (mask.dtype() != DType::bool_ || mask.ndim() != 1 || mask.shape()[0] != size) {
-    fail_dataset("filter: expected a bool mask of shape [" + std::to_string(size) + "], found " +
-                 std::string(name(mask.dtype())) + " " + base::list_text(mask.shape()));
+    throw fail_dataset()
+        .part("filter")
+        .expected("a bool mask of shape [", size, "]")
+        .found(name(mask.dtype()), " ", base::list_text(mask.shape()));
   }
   const Tensor flags = mask.contiguous();
   std::vector<std::int64_t> positions;
@@ -368,8 +383,10 @@ std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,
     total += part;
   }
   if (total != size) {
-    fail_dataset("split: expected sizes that sum to " + std::to_string(size) + ", found " +
-                 base::list_text(sizes));
+    throw fail_dataset()
+        .part("split")
+        .expected("sizes that sum to ", size)
+        .found(base::list_text(sizes));
   }
   std::vector<Dataset> parts;
   std::int64_t begin = 0;
@@ -385,8 +402,10 @@ std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,
 
 Dataset Dataset::shard(std::int64_t rank, std::int64_t world_size) const {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
-    fail_dataset("shard: expected a rank in [0, world_size), found rank " + std::to_string(rank) +
-                 " of " + std::to_string(world_size));
+    throw fail_dataset()
+        .part("shard")
+        .expected("a rank in [0, world_size)")
+        .found("rank ", rank, " of ", world_size);
   }
   const Dataset whole(state());
   // The first size() % world_size parts have one row more.
@@ -404,8 +423,10 @@ Dataset Dataset::concat(std::span<const Dataset> parts) {
 
 Dataset Dataset::mix(std::span<const Dataset> sources, std::span<const double> weights) {
   if (weights.size() != sources.size()) {
-    fail_dataset("mix: expected a weight for each of " + std::to_string(sources.size()) +
-                 " data sets, found " + std::to_string(weights.size()));
+    throw fail_dataset()
+        .part("mix")
+        .expected("a weight for each of ", sources.size(), " data sets")
+        .found(std::to_string(weights.size()));
   }
   Joined joined = join(sources);
   joined.state->order = mixed_order(std::move(joined.orders), mix_pattern(weights));
@@ -414,10 +435,11 @@ Dataset Dataset::mix(std::span<const Dataset> sources, std::span<const double> w
 
 Growth& Dataset::growth(const char* what) const {
   if (growth_) return *growth_;
-  throw Error(ErrorCode::unsupported,
-              std::string("data set: ") + what +
-                  ": expected a data set that was opened from a path, found a view or one in "
-                  "memory; use the data set it was made of");
+  throw base::unsupported()
+      .part("data set: ", what)
+      .expected("a data set that was opened from a path")
+      .found("a view or one in memory")
+      .remedy("use the data set it was made of");
 }
 
 std::int64_t Dataset::append(const Batch& rows) { return growth("append").append(rows); }

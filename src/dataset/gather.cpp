@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "dataset/dataset_state.hpp"
@@ -95,11 +96,11 @@ class Gatherer {
   [[noreturn]] void fail(const Column& column, const std::string& part, std::int64_t begin,
                          std::int64_t end, std::int64_t limit) const {
     const std::string& where = state_.parts[0].table->tree().where();
-    throw Error(ErrorCode::corrupt,
-                (where.empty() ? "data set" : where) + ": column " + base::quote(column.name()) +
-                    ": " + part + ": expected ends that rise from 0 to " + std::to_string(limit) +
-                    ", found " + std::to_string(begin) + " before " + std::to_string(end) +
-                    "; the data set is damaged");
+    throw base::corrupt(where.empty() ? base::Where("", "data set") : where)
+        .part("column ", base::quote(column.name()), ": ", part)
+        .expected("ends that rise from 0 to ", limit)
+        .found(begin, " before ", end)
+        .remedy("the data set is damaged");
   }
 
   /// Element range `index` of a column of ends.
@@ -248,10 +249,10 @@ class Gatherer {
         },
         pad);
     if (held) return filler;
-    throw Error(ErrorCode::invalid_argument,
-                "pad: column " + base::quote(column.name()) + ": expected a value that " +
-                    std::string(column.dtype_name()) + " holds, found " +
-                    std::visit([](auto value) { return std::to_string(value); }, pad));
+    throw base::invalid_argument()
+        .part("pad: column ", base::quote(column.name()))
+        .expected("a value that ", column.dtype_name(), " holds")
+        .found(std::visit([](auto value) { return std::to_string(value); }, pad));
   }
 
   static void fill(std::span<std::byte> into, std::span<const std::byte> filler) {

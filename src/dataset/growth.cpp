@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/ring_guard.hpp"
 #include "formats/folder/checksums.hpp"
@@ -23,15 +24,13 @@ namespace folder = formats::folder;
 
 namespace {
 
-[[noreturn]] void refuse_growth(const Path& path, const std::string& what) {
-  throw Error(ErrorCode::unsupported, path.string() + ": " + what);
-}
+Error refuse_growth(const Path& path) { return base::unsupported(path); }
 
 /// The file of a leaf. Throws Error(unsupported) for what is stored in another way than data sets
 /// are.
 folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const LeafRole& role,
                                  const std::string& column) {
-  const std::string where = "column " + base::quote(column) + ": ";
+  const std::string where = "column " + base::quote(column);
   const TensorDict::Item item = tree.get(role.key);
   const auto& leaf = std::get<Leaf>(item);
   auto* source = dynamic_cast<folder::FolderSource*>(leaf.source().get());
@@ -42,18 +41,26 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   const bool lies_right = role.is_unbatched ? below == folder::kValuesName
                                             : below.find(folder::kValuesName) == std::string::npos;
   if (handle == nullptr || !lies_right || leaf.is_unbatched() != role.is_unbatched) {
-    refuse_growth(path, where +
-                            "rows cannot be added: expected its tensors to lie as those of a data "
-                            "set, found others; make one by create() or ingest()");
+    throw refuse_growth(path)
+        .part(where)
+        .problem("rows cannot be added")
+        .expected("its tensors to lie as those of a data set")
+        .found("others")
+        .remedy("make one by create() or ingest()");
   }
   const std::string& key = role.key.back();
   if (key == "shape" || key == "device" || key == "_type") {
-    refuse_growth(path, where +
-                            "its tensor has a name that tensordict's metadata hides: expected " +
-                            "another one; make a data set by create() or ingest()");
+    throw refuse_growth(path)
+        .part(where)
+        .problem("its tensor has a name that tensordict's metadata hides")
+        .expected("another one")
+        .remedy("make a data set by create() or ingest()");
   }
   if (role.is_unbatched && role.row_bytes == 0) {
-    refuse_growth(path, where + "elements of 0 bytes cannot be counted: expected at least one");
+    throw refuse_growth(path)
+        .part(where)
+        .problem("elements of 0 bytes cannot be counted")
+        .expected("at least one");
   }
   return {key, source->file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
 }
@@ -65,16 +72,17 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (const auto* child = std::get_if<TensorDict>(&item)) {
-      const std::string where = "entry " + base::quote(key) + ": rows cannot be added: ";
+      const auto refuse = [&] {
+        return refuse_growth(path).part("entry ", base::quote(key)).problem("rows cannot be added");
+      };
       const Shape& batch = child->batch_size();
       if (child->kind() != NodeKind::tensordict || batch.empty() || batch[0] != num_rows) {
-        refuse_growth(
-            path, where + "expected a TensorDict of as many rows as the data set has, found a " +
-                      std::string(name(child->kind())) + " of batch size " +
-                      base::list_text(batch));
+        throw refuse()
+            .expected("a TensorDict of as many rows as the data set has")
+            .found("a ", name(child->kind()), " of batch size ", base::list_text(batch));
       }
       const std::size_t inside = count_batched(path, *child, num_rows);
-      if (inside == 0) refuse_growth(path, where + "expected tensors in every node, found none");
+      if (inside == 0) throw refuse().expected("tensors in every node").found("none");
       count += inside;
     } else if (leaf == nullptr || !leaf->is_unbatched()) {
       ++count;
@@ -90,18 +98,19 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
   const auto* values = count == 0 ? nullptr : ends.data<std::int64_t>();
   const std::int64_t last = count == 0 ? 0 : values[count - 1];
   const std::int64_t before = count < 2 ? 0 : values[count - 2];
-  const std::string where = path.string() + ": column " + base::quote(column.name()) + ": ends: ";
+  const base::Where where(path.string(), "column " + base::quote(column.name()) + ": ends");
   if (before < 0 || last < before || last > limit) {
-    throw Error(ErrorCode::corrupt, where + "expected ends that rise from 0 to " +
-                                        std::to_string(limit) + ", found " +
-                                        std::to_string(before) + " before " + std::to_string(last) +
-                                        "; the data set is damaged");
+    throw base::corrupt(where)
+        .expected("ends that rise from 0 to ", limit)
+        .found(before, " before ", last)
+        .remedy("the data set is damaged");
   }
   if (is_exact && last != limit) {
-    throw Error(ErrorCode::corrupt,
-                where + "rows cannot be added: expected " + std::to_string(limit) +
-                    ", as many elements as there are, found " + std::to_string(last) +
-                    "; the data set is damaged or was cut: ingest() copies its rows");
+    throw base::corrupt(where)
+        .problem("rows cannot be added")
+        .expected(limit, ", as many elements as there are")
+        .found(last)
+        .remedy("the data set is damaged or was cut: ingest() copies its rows");
   }
   return static_cast<std::uint64_t>(last);
 }
@@ -169,17 +178,22 @@ void Growth::refresh() {
 
 void Growth::require_writable(const char* what) const {
   if (mode_ != Mode::write_through) {
-    refuse_growth(path_, std::string(what) +
-                             ": expected a data set opened with mode \"r+\", found one "
-                             "opened to read");
+    throw refuse_growth(path_)
+        .part(what)
+        .expected("a data set opened with mode \"r+\"")
+        .found("one opened to read");
   }
-  if (closed_) refuse_growth(path_, std::string(what) + ": it was closed: open it again");
+  if (closed_)
+    throw refuse_growth(path_).part(what).problem("it was closed").remedy("open it again");
 }
 
 void Growth::require_folder() const {
   if (lock_.folder.valid()) return;
-  refuse_growth(path_, "rows cannot be added in this format: expected a folder, found one file; " +
-                           std::string("convert() it to a folder"));
+  throw refuse_growth(path_)
+      .problem("rows cannot be added in this format")
+      .expected("a folder")
+      .found("one file")
+      .remedy("convert() it to a folder");
 }
 
 std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state, bool is_exact) {
@@ -208,9 +222,10 @@ std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state, bo
   }
   const std::size_t found = count_batched(path_, tree, state.parts[0].table->num_rows());
   if (found != batched) {
-    refuse_growth(path_,
-                  "rows cannot be added: expected the tensors of its schema alone, found others "
-                  "beside them");
+    throw refuse_growth(path_)
+        .problem("rows cannot be added")
+        .expected("the tensors of its schema alone")
+        .found("others beside them");
   }
   return leaves;
 }
@@ -292,22 +307,26 @@ void Growth::update(std::span<const std::int64_t> positions, const Batch& rows) 
   const auto state = current();
   const auto count = static_cast<std::int64_t>(positions.size());
   if (rows.num_rows() != count) {
-    throw Error(ErrorCode::invalid_argument, path_.string() + ": rows in place: expected " +
-                                                 std::to_string(count) + " rows, found " +
-                                                 std::to_string(rows.num_rows()));
+    throw base::invalid_argument(path_.string())
+        .part("rows in place")
+        .expected(count, " rows")
+        .found(rows.num_rows());
   }
   for (const std::int64_t position : positions) {
     if (position >= 0 && position < size_) continue;
-    throw Error(ErrorCode::invalid_argument, path_.string() + ": row: expected an index in [0, " +
-                                                 std::to_string(size_) + "), found " +
-                                                 std::to_string(position));
+    throw base::invalid_argument(path_.string())
+        .part("row")
+        .expected("an index in [0, ", size_, ")")
+        .found(position);
   }
   check_rows(state->schema, rows, path_.string(), true);
   for (const BatchColumn& found : rows.columns()) {
     if (!found.column.has_ends()) continue;
-    refuse_growth(path_, "column " + base::quote(found.column.name()) +
-                             ": ragged rows cannot be changed in place: expected columns of "
-                             "rows of one size; append() a new row");
+    throw refuse_growth(path_)
+        .part("column ", base::quote(found.column.name()))
+        .problem("ragged rows cannot be changed in place")
+        .expected("columns of rows of one size")
+        .remedy("append() a new row");
   }
   mark_in_place();
   std::vector<std::int64_t> slots(positions.begin(), positions.end());
@@ -322,8 +341,9 @@ void Growth::update(std::span<const std::int64_t> positions, const Batch& rows) 
     const Tensor& into = is_valid ? stored.valid : stored.values;
     if (from.nbytes() == 0) continue;
     if (!into.buffer().writable()) {
-      refuse_growth(
-          path_, "column " + base::quote(column.name()) + ": expected bytes that can be written");
+      throw refuse_growth(path_)
+          .part("column ", base::quote(column.name()))
+          .expected("bytes that can be written");
     }
     const std::uint64_t stride_bytes = is_valid ? 1 : stored.stride_bytes;
     const auto row_bytes = static_cast<std::size_t>(role.row_bytes);

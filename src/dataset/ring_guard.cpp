@@ -11,6 +11,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "core/notes/notes.hpp"
 #include "dataset/dataset_state.hpp"
 #include "formats/folder/append/commit_file.hpp"
@@ -69,11 +70,11 @@ folder::FolderHandle* folder_of(const TensorDict& tree) {
 
 void RingWait::wait() {
   if (++num_waits_ > ring_patience.load(std::memory_order_relaxed)) {
-    throw Error::io(EAGAIN, where_,
-                    where_ +
-                        ": rows are being overwritten all the time: expected a writer that "
-                        "leaves them alone while they are copied, found one that is stopped, or "
-                        "faster; read again, or create the buffer with a larger capacity");
+    throw Error::io(EAGAIN, where_)
+        .problem("rows are being overwritten all the time")
+        .expected("a writer that leaves them alone while they are copied")
+        .found("one that is stopped, or faster")
+        .remedy("read again, or create the buffer with a larger capacity");
   }
   // Whoever writes them needs the core more than we do.
   if (num_waits_ <= kYields) return std::this_thread::yield();
@@ -162,10 +163,12 @@ std::vector<std::size_t> RingWatch::torn() const {
       if (is_among(slot, after.busy_begin, after.busy_rows, capacity)) gone = slot;
     }
     if (!gone || (is_at_work(after) && part.guard->has_writer())) continue;
-    throw Error(ErrorCode::key_not_found,
-                part.guard->where() + ": slot " + std::to_string(*gone) +
-                    ": its row is lost, because its writer crashed: expected a row, "
-                    "found a part of one; refresh() leaves it out");
+    throw base::key_not_found(part.guard->where())
+        .part("slot ", *gone)
+        .problem("its row is lost, because its writer crashed")
+        .expected("a row")
+        .found("a part of one")
+        .remedy("refresh() leaves it out");
   }
   return places;
 }

@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 
@@ -31,7 +32,7 @@ std::uint64_t row_bytes_of(const Column& column, Part part) {
 class Checker {
  public:
   Checker(const Column& column, const BatchColumn& found, std::int64_t num_rows,
-          const std::string& where)
+          const base::Where& where)
       : column_(column), found_(found), num_rows_(num_rows), where_(where) {}
 
   void run() const {
@@ -63,9 +64,10 @@ class Checker {
  private:
   [[noreturn]] void fail(const std::string& part, const std::string& expected,
                          const std::string& found) const {
-    throw Error(ErrorCode::invalid_argument, where_ + ": column " + base::quote(column_.name()) +
-                                                 ": " + part + ": expected " + expected +
-                                                 ", found " + found);
+    throw base::invalid_argument(where_)
+        .part("column ", base::quote(column_.name()), ": ", part)
+        .expected(expected)
+        .found(found);
   }
 
   std::int64_t items() const {
@@ -108,7 +110,7 @@ class Checker {
   const Column& column_;
   const BatchColumn& found_;
   std::int64_t num_rows_;
-  const std::string& where_;
+  const base::Where& where_;
 };
 
 /// offsets [n + 1] of a batch as ends [n] of rows behind `before` elements.
@@ -182,20 +184,23 @@ const BatchColumn* find_column(const Batch& rows, const Column& column) {
   return nullptr;
 }
 
-void check_rows(const Schema& schema, const Batch& rows, const std::string& where, bool some) {
+void check_rows(const Schema& schema, const Batch& rows, const base::Where& where, bool some) {
   for (const BatchColumn& found : rows.columns()) {
     const Column* column = schema.find(found.column.path);
     if (column != nullptr && column->path == found.column.path) continue;
-    throw Error(ErrorCode::invalid_argument,
-                where + ": column " + base::quote(found.column.name()) +
-                    ": expected a column of the data set, found one that it has not");
+    throw base::invalid_argument(where)
+        .part("column ", base::quote(found.column.name()))
+        .expected("a column of the data set")
+        .found("one that it has not");
   }
   for (const Column& column : schema.columns()) {
     const BatchColumn* found = find_column(rows, column);
     if (found == nullptr && some) continue;
     if (found == nullptr) {
-      throw Error(ErrorCode::invalid_argument, where + ": column " + base::quote(column.name()) +
-                                                   ": expected it in the rows, found none");
+      throw base::invalid_argument(where)
+          .part("column ", base::quote(column.name()))
+          .expected("it in the rows")
+          .found("none");
     }
     Checker(column, *found, rows.num_rows(), where).run();
   }

@@ -9,6 +9,8 @@
 #include <tenfold/schema.hpp>
 #include <tenfold/tensor.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 
 /// What a leaf that rows are added to is to its column.
@@ -27,7 +29,7 @@ std::vector<LeafRole> leaf_roles(const Schema& schema);
 /// Throws Error(invalid_argument), naming column and `where`, unless `rows` has the columns of
 /// `schema`, all of them or (`some`) a part, and values that can be stored as they are: dtypes,
 /// shapes of rows, offsets that rise within their values.
-void check_rows(const Schema& schema, const Batch& rows, const std::string& where,
+void check_rows(const Schema& schema, const Batch& rows, const base::Where& where,
                 bool some = false);
 
 /// The column of `rows` that is called as `column`, or null.

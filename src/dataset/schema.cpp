@@ -6,7 +6,9 @@
 #include <tenfold/error.hpp>
 #include <tenfold/schema.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/value/value_json.hpp"
 #include "dataset/table.hpp"
 
 namespace tenfold {
@@ -27,18 +29,20 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
   std::set<KeyPath> seen;
   for (const Column& column : columns_) {
     if (seen.insert(column.path).second) continue;
-    throw Error(ErrorCode::invalid_argument,
-                "schema: column " + base::quote(column.name()) +
-                    ": the name is duplicated: expected one column of a name, found two");
+    throw base::invalid_argument()
+        .part("schema: column ", base::quote(column.name()))
+        .problem("the name is duplicated")
+        .expected("one column of a name")
+        .found("two");
   }
   for (const Column& column : columns_) {
     KeyPath record = column.path;
     for (record.pop_back(); !record.empty(); record.pop_back()) {
       if (!seen.contains(record)) continue;
-      throw Error(ErrorCode::invalid_argument,
-                  "schema: column " + base::quote(dotted(record)) +
-                      ": expected a column or a record of this name, found both: " +
-                      base::quote(column.name()) + " lies in the record");
+      throw base::invalid_argument()
+          .part("schema: column ", base::quote(dotted(record)))
+          .expected("a column or a record of this name")
+          .found("both: ", base::quote(column.name()), " lies in the record");
     }
   }
 }
@@ -76,11 +80,12 @@ void columns_of(const TensorDict& node, KeyPath& path, std::vector<Column>& colu
         column.dtype = leaf->dtype();
         column.leaf = path;
         if (leaf->is_nested()) {
-          throw Error(ErrorCode::invalid_argument,
-                      "data set: entry " + base::quote(dotted(path)) +
-                          ": a nested tensor is no column: expected a dense one, found one of " +
-                          std::to_string(leaf->shape().empty() ? 0 : leaf->shape()[0]) +
-                          " components; ingest it as a ragged column");
+          throw base::invalid_argument()
+              .part("data set: entry ", base::quote(dotted(path)))
+              .problem("a nested tensor is no column")
+              .expected("a dense one")
+              .found("one of ", leaf->shape().empty() ? 0 : leaf->shape()[0], " components")
+              .remedy("ingest it as a ragged column");
         }
         if (!leaf->shape().empty()) {
           column.shape.assign(leaf->shape().begin() + 1, leaf->shape().end());
@@ -171,7 +176,7 @@ Value::Object& record_at(Value::Object& root, const KeyPath& path, std::size_t d
 class SchemaReader {
  public:
   explicit SchemaReader(std::string_view where)
-      : where_(where.empty() || where == kAlone ? kAlone : std::string(where) + ": " + kAlone) {}
+      : where_(where == kAlone ? "" : std::string(where), kAlone) {}
 
   std::vector<Column> run(const Value& document) {
     KeyPath path;
@@ -180,16 +185,15 @@ class SchemaReader {
   }
 
  private:
-  [[noreturn]] void fail(const KeyPath& path, const std::string& part,
-                         const std::string& what) const {
-    std::string text = where_;
-    if (!path.empty()) text += ": column " + base::quote(dotted(path));
-    if (!part.empty()) text += ": member " + base::quote(part);
-    throw Error(ErrorCode::corrupt, text + ": " + what);
+  Error fail(const KeyPath& path, const std::string& part) const {
+    base::Where place = where_;
+    if (!path.empty()) place = place.at("column " + base::quote(dotted(path)));
+    if (!part.empty()) place = place.at("member " + base::quote(part));
+    return base::corrupt(place);
   }
   [[noreturn]] void expected(const KeyPath& path, const std::string& part, const char* what,
                              const Value& found) const {
-    fail(path, part, std::string("expected ") + what + ", found " + to_json(found));
+    throw fail(path, part).expected(what).found(to_json(found));
   }
 
   void record(const Value& value, KeyPath& path) {
@@ -197,8 +201,7 @@ class SchemaReader {
     const Value* members = object == nullptr ? nullptr : object->find("columns");
     const auto* columns = members == nullptr ? nullptr : members->get_if<Value::Object>();
     if (columns == nullptr || path.size() > kMaxRecords) {
-      fail(path, "",
-           "expected an object with \"columns\", found " + std::string(value.type_name()));
+      throw fail(path, "").expected("an object with \"columns\"").found(value.type_name());
     }
     for (const auto& [key, member] : columns->members) {
       path.push_back(key);
@@ -217,13 +220,13 @@ class SchemaReader {
     Column made;
     made.path = path;
     const Value* dtype = object.find("dtype");
-    if (dtype == nullptr) fail(path, "dtype", "expected a dtype, found none");
+    if (dtype == nullptr) throw fail(path, "dtype").expected("a dtype").found("none");
     read_dtype(*dtype, made);
     if (const Value* shape = object.find("shape")) made.shape = read_shape(*shape, path);
     made.ragged = read_flag(object, path, "ragged");
     made.nullable = read_flag(object, path, "nullable");
     if (made.is_text() && !made.shape.empty()) {
-      fail(path, "shape", "expected none of text, found " + base::list_text(made.shape));
+      throw fail(path, "shape").expected("none of text").found(base::list_text(made.shape));
     }
     if (const Value* unit = object.find("unit")) {
       const auto* text = unit->get_if<std::string>();
@@ -251,8 +254,9 @@ class SchemaReader {
     }
     const auto dtype = dtype_from_name(*text);
     if (!dtype) {
-      fail(into.path, "dtype",
-           "expected a dtype of torch, \"string\" or \"bytes\", found " + base::quote(*text));
+      throw fail(into.path, "dtype")
+          .expected("a dtype of torch, \"string\" or \"bytes\"")
+          .found(base::quote(*text));
     }
     into.dtype = *dtype;
   }
@@ -291,7 +295,7 @@ class SchemaReader {
     return made;
   }
 
-  std::string where_;
+  base::Where where_;
   std::vector<Column> columns_;
 };
 
@@ -313,7 +317,8 @@ Schema Schema::from_value(const Value& value, std::string_view where) {
 }
 
 Schema Schema::from_json(std::string_view text, std::string_view where) {
-  return from_value(tenfold::from_json(text, where.empty() ? kAlone : where), where);
+  const bool is_alone = where.empty() || where == kAlone;
+  return from_value(parse_value(text, is_alone ? base::Where("", kAlone) : where), where);
 }
 
 }  // namespace tenfold

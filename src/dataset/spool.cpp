@@ -12,6 +12,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/free_space.hpp"
@@ -56,7 +57,7 @@ class SpoolSource final : public LeafSource {
   void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     spool_->read(offset_bytes, into);
   }
-  std::string where(const Leaf&) const override { return spool_->file().display(); }
+  base::Where where(const Leaf&) const override { return spool_->file().display(); }
 
  private:
   std::shared_ptr<Spool> spool_;

@@ -6,14 +6,15 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/ring_guard.hpp"
 
 namespace tenfold {
 namespace {
 
-std::string subject_of(const TensorDict& tree) {
-  return tree.where().empty() ? "data set" : tree.where();
+base::Where subject_of(const TensorDict& tree) {
+  return tree.where().empty() ? base::Where("", "data set") : tree.where();
 }
 
 /// The first dimension of the tensors of a tree whose nodes have no batch_size of their own.
@@ -24,20 +25,22 @@ std::optional<std::int64_t> first_dimension(const TensorDict& node) {
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
       if (leaf->is_unbatched()) return;
       if (leaf->shape().empty()) {
-        throw Error(ErrorCode::invalid_argument,
-                    subject_of(node) + ": entry " + base::quote(key) +
-                        ": a data set has a row for each index of dimension 0: expected at least "
-                        "one dimension, found a tensor of shape []");
+        throw base::invalid_argument(subject_of(node))
+            .part("entry ", base::quote(key))
+            .problem("a data set has a row for each index of dimension 0")
+            .expected("at least one dimension")
+            .found("a tensor of shape []");
       }
       found = leaf->shape()[0];
     } else if (const auto* child = std::get_if<TensorDict>(&item)) {
       found = first_dimension(*child);
     }
     if (found && length && *found != *length) {
-      throw Error(ErrorCode::invalid_argument,
-                  subject_of(node) + ": entry " + base::quote(key) +
-                      ": all columns of a data set have as many rows: expected " +
-                      std::to_string(*length) + ", found " + std::to_string(*found));
+      throw base::invalid_argument(subject_of(node))
+          .part("entry ", base::quote(key))
+          .problem("all columns of a data set have as many rows")
+          .expected(*length)
+          .found(*found);
     }
     if (found) length = found;
   });
@@ -54,23 +57,27 @@ class Parts {
             std::optional<std::int64_t> rows, const Shape& inner) const {
     const TensorDict::Item item = item_at(column, path);
     const auto* leaf = std::get_if<Leaf>(&item);
-    if (leaf == nullptr) fail(column, path, "expected a tensor, found another kind of entry");
-    if (leaf->is_nested()) fail(column, path, "expected a dense tensor, found a nested one");
+    if (leaf == nullptr) {
+      throw fail(column, path).expected("a tensor").found("another kind of entry");
+    }
+    if (leaf->is_nested()) {
+      throw fail(column, path).expected("a dense tensor").found("a nested one");
+    }
     if (dtype && leaf->dtype() != *dtype) {
-      fail(column, path,
-           "dtype: expected " + std::string(name(*dtype)) + ", found " +
-               std::string(name(leaf->dtype())));
+      throw fail(column, path).part("dtype").expected(name(*dtype)).found(name(leaf->dtype()));
     }
     const Shape& shape = leaf->shape();
     if (shape.empty() || (rows && shape[0] != *rows)) {
-      fail(column, path,
-           "rows: expected " + (rows ? std::to_string(*rows) : "a dimension") + ", found shape " +
-               base::list_text(shape));
+      throw fail(column, path)
+          .part("rows")
+          .expected((rows ? std::to_string(*rows) : "a dimension"))
+          .found("shape ", base::list_text(shape));
     }
     if (!std::equal(shape.begin() + 1, shape.end(), inner.begin(), inner.end())) {
-      fail(column, path,
-           "shape of a row: expected " + base::list_text(inner) + ", found " +
-               base::list_text(std::span(shape).subspan(1)));
+      throw fail(column, path)
+          .part("shape of a row")
+          .expected(base::list_text(inner))
+          .found(base::list_text(std::span(shape).subspan(1)));
     }
     return *leaf;
   }
@@ -80,7 +87,10 @@ class Parts {
       return tree_.get(path);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::key_not_found) throw;
-      fail(column, path, "the schema names it and it is not there: expected a tensor, found none");
+      throw fail(column, path)
+          .problem("the schema names it and it is not there")
+          .expected("a tensor")
+          .found("none");
     }
   }
   Leaf values(const Column& column) const {
@@ -102,9 +112,10 @@ class Parts {
   }
 
  private:
-  [[noreturn]] void fail(const Column& column, const KeyPath& path, const std::string& what) const {
-    throw Error(ErrorCode::corrupt, subject_of(tree_) + ": column " + base::quote(column.name()) +
-                                        ": entry " + base::quote(dotted(path)) + ": " + what);
+  Error fail(const Column& column, const KeyPath& path) const {
+    return base::corrupt(subject_of(tree_))
+        .part("column ", base::quote(column.name()))
+        .part("entry ", base::quote(dotted(path)));
   }
 
   const TensorDict& tree_;
@@ -141,19 +152,23 @@ std::int64_t num_rows_of(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind == NodeKind::tensordict || kind == NodeKind::tensorclass) {
     if (!tree.batch_size().empty()) return tree.batch_size()[0];
-    throw Error(ErrorCode::invalid_argument,
-                subject_of(tree) +
-                    ": batch_size: a data set has a row for each index of its first batch "
-                    "dimension: expected [N], found []");
+    throw base::invalid_argument(subject_of(tree))
+        .part("batch_size")
+        .problem("a data set has a row for each index of its first batch dimension")
+        .expected("[N]")
+        .found("[]");
   }
   if (kind == NodeKind::dict || kind == NodeKind::ordered_dict) {
     if (const auto length = first_dimension(tree)) return *length;
-    throw Error(ErrorCode::invalid_argument,
-                subject_of(tree) + ": no tensors: expected columns, found none");
+    throw base::invalid_argument(subject_of(tree))
+        .problem("no tensors")
+        .expected("columns")
+        .found("none");
   }
-  throw Error(ErrorCode::invalid_argument, subject_of(tree) +
-                                               ": kind: expected a tensordict or dict, found a " +
-                                               std::string(name(kind)));
+  throw base::invalid_argument(subject_of(tree))
+      .part("kind")
+      .expected("a tensordict or dict")
+      .found("a ", name(kind));
 }
 
 void check_table(const TensorDict& tree, const Schema& schema) {

@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/shared/progress.hpp"
 
@@ -191,10 +192,11 @@ class Build {
 
   void refuse_duplicate(std::uint64_t a, std::uint64_t b) const {
     if (options_.duplicates == DuplicateKeys::last) return;
-    throw Error(ErrorCode::invalid_argument,
-                keys_.where + ": key " + keys_.shown(static_cast<std::int64_t>(a)) +
-                    ": expected every key once, found it in rows " + std::to_string(a) + " and " +
-                    std::to_string(b) + "; the option duplicates \"last\" keeps the last");
+    throw base::invalid_argument(keys_.where)
+        .part("key ", keys_.shown(static_cast<std::int64_t>(a)))
+        .expected("every key once")
+        .found("it in rows ", a, " and ", b)
+        .remedy("the option duplicates \"last\" keeps the last");
   }
 
   const StoredKeys& keys_;
@@ -218,9 +220,10 @@ std::uint64_t build_dict_index(const StoredKeys& keys, const DictBuildOptions& o
       if (build.run(sink)) return build.num_dead();
     }
   }
-  throw Error(ErrorCode::unsupported,
-              keys.where + ": index of the keys: expected keys whose hashes differ under one of " +
-                  std::to_string(kSeeds * kSizes) + " seeds, found too many that are the same");
+  throw base::unsupported(keys.where)
+      .part("index of the keys")
+      .expected("keys whose hashes differ under one of ", kSeeds * kSizes, " seeds")
+      .found("too many that are the same");
 }
 
 Buffer build_dict_index_in_memory(const StoredKeys& keys) {

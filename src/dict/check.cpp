@@ -6,7 +6,9 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "dict/state.hpp"
+#include "formats/shared/problem.hpp"
 
 namespace tenfold {
 namespace {
@@ -80,8 +82,11 @@ struct Moment {
 
 std::vector<Problem> check_dict(const DictState& state) {
   std::vector<Problem> problems;
-  const auto add = [&](const std::string& part, const std::string& what) {
-    problems.push_back({state.keys.where, part, what});
+  const auto add = [&](const Error& error) {
+    problems.push_back(detail::formats::problem_of(error, state.keys.where.at("keys")));
+  };
+  const auto corrupt = [&](const std::string& part) {
+    return base::corrupt(state.keys.where.at(part));
   };
   try {
     const Moment begin = Moment::of(state);
@@ -93,9 +98,9 @@ std::vector<Problem> check_dict(const DictState& state) {
       if (found >= row || problems.size() >= kMostProblems) return;
       // Its writer was killed, or is about to change the slot; or it has added a row for the key.
       if ((found >= 0 || found == kFoundInNewerRow) && is_open()) return;
-      add("key " + state.keys.shown(row),
-          "expected it in the index at row " + std::to_string(row) + ", found " +
-              (found < 0 ? "none" : "row " + std::to_string(found)));
+      add(corrupt("key " + state.keys.shown(row))
+              .expected("it in the index at row ", row)
+              .found(found < 0 ? "none" : "row " + std::to_string(found)));
     });
     const std::int64_t num_slots = count_slots(state);
     // While a writer goes on, slots change between one look and the next.
@@ -104,19 +109,19 @@ std::vector<Problem> check_dict(const DictState& state) {
       return problems;
     }
     if (num_slots != num_live) {
-      add("index of the keys", "expected " + std::to_string(num_live) +
-                                   " slots, one for each key, found " + std::to_string(num_slots));
+      add(corrupt("index of the keys")
+              .expected(num_live, " slots, one for each key")
+              .found(num_slots));
     }
     if (num_live != state.num_keys() && problems.empty()) {
-      add("index of the keys", "number of keys: expected " + std::to_string(num_live) + ", found " +
-                                   std::to_string(state.num_keys()));
+      add(corrupt("index of the keys")
+              .part("number of keys")
+              .expected(num_live)
+              .found(state.num_keys()));
     }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt) throw;
-    std::string what = error.what();
-    const std::string prefix = state.keys.where + ": ";
-    if (what.starts_with(prefix)) what.erase(0, prefix.size());
-    add("keys", what);
+    add(error);
   }
   return problems;
 }

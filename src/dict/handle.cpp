@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "dict/builder.hpp"
 #include "dict/repeats.hpp"
 #include "formats/folder/append/growing_sums.hpp"
@@ -230,19 +231,19 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
   if (count == 0) return;
   const Batch rows = with_keys(keys, values);
   if (num_rows_ + count > kDictMaxRows) {
-    throw Error(ErrorCode::invalid_argument, path_.string() + ": expected at most " +
-                                                 std::to_string(kDictMaxRows) + " rows, found " +
-                                                 std::to_string(num_rows_ + count));
+    throw base::invalid_argument(path_.string())
+        .expected("at most ", kDictMaxRows, " rows")
+        .found(num_rows_ + count);
   }
   begin();
   const Change change(keys, old_rows, num_rows_, index_->seed());
   if (!insert(change)) {
     rebuild(kDictGrownLoad, change.num_new);
     if (!insert(change)) {
-      throw Error(ErrorCode::unsupported,
-                  path_.string() +
-                      ": index of the keys: expected keys whose hashes differ, found "
-                      "too many that are the same");
+      throw base::unsupported(path_.string())
+          .part("index of the keys")
+          .expected("keys whose hashes differ")
+          .found("too many that are the same");
     }
   }
   set_dead(num_dead_ + change.num_dead, num_rows_ + count);
@@ -492,17 +493,17 @@ FoundValues DictHandle::get_many(const DictKeys& keys) {
 // --- writing ---
 
 const Path& DictHandle::require_writable(const char* what) const {
-  const auto refuse = [&](const std::string& text) {
-    throw Error(ErrorCode::unsupported, state_->keys.where + ": " + what + ": " + text);
-  };
+  const auto refuse = [&] { return base::unsupported(state_->keys.where).part(what); };
   if (!path_ || mode_ != Mode::write_through) {
-    refuse("expected a dictionary opened with mode \"r+\", found one opened to read");
+    throw refuse().expected("a dictionary opened with mode \"r+\"").found("one opened to read");
   }
-  if (is_closed_) refuse("it was closed: open it again");
+  if (is_closed_) throw refuse().problem("it was closed").remedy("open it again");
   if (state_->place.root == nullptr) {
-    refuse(
-        "keys cannot be added in this format: expected a folder, found one file; convert() it "
-        "to a folder");
+    throw refuse()
+        .problem("keys cannot be added in this format")
+        .expected("a folder")
+        .found("one file")
+        .remedy("convert() it to a folder");
   }
   return *path_;
 }
@@ -521,41 +522,46 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
   const Lock lock(mutex_);
   DictWriter& to = writer(kind == Write::assign ? "assign" : "extend");
   const bool is_text = std::holds_alternative<std::span<const std::string_view>>(keys);
-  const std::string& where = state_->keys.where;
-  const auto refuse = [&](ErrorCode code, const std::string& what) {
-    throw Error(code, where + ": " + what);
-  };
+  const base::Where& where = state_->keys.where;
   if (is_text != state_->keys.is_text()) {
-    refuse(ErrorCode::invalid_argument, "keys: expected " + std::string(name(state_->keys.type)) +
-                                            ", found " + (is_text ? "text" : "int64"));
+    throw base::invalid_argument(where)
+        .part("keys")
+        .expected(name(state_->keys.type))
+        .found(is_text ? "text" : "int64");
   }
   const std::vector<std::int64_t> rows = to.find(keys);
   if (values.num_rows() != static_cast<std::int64_t>(rows.size())) {
-    refuse(ErrorCode::invalid_argument, "values: expected a row for each of " +
-                                            std::to_string(rows.size()) + " keys, found " +
-                                            std::to_string(values.num_rows()));
+    throw base::invalid_argument(where)
+        .part("values")
+        .expected("a row for each of ", rows.size(), " keys")
+        .found(values.num_rows());
   }
   if (kind == Write::assign) {
     const std::string missing = named_keys(keys, [&](std::size_t i) { return rows[i] < 0; });
     if (!missing.empty()) {
-      refuse(ErrorCode::key_not_found,
-             "no key " + missing + "; extend() adds keys that are not there yet");
+      throw base::key_not_found(where)
+          .problem("no key ", missing)
+          .remedy("extend() adds keys that are not there yet");
     }
   }
   if (kind == Write::extend) {
     const std::string there = named_keys(keys, [&](std::size_t i) { return rows[i] >= 0; });
     if (!there.empty()) {
-      refuse(ErrorCode::invalid_argument,
-             "key " + there + ": expected keys that are not there " +
-                 "yet, found them; the option duplicates \"last\" assigns them");
+      throw base::invalid_argument(where)
+          .part("key ", there)
+          .expected("keys that are not there yet")
+          .found("them")
+          .remedy("the option duplicates \"last\" assigns them");
     }
     const std::vector<bool> repeated =
         std::visit([](const auto& some) { return comes_again(some, random_dict_seed()); }, keys);
     const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{repeated[i]}; });
     if (!twice.empty()) {
-      refuse(ErrorCode::invalid_argument,
-             "key " + twice + ": expected every key once, found it " +
-                 "twice; the option duplicates \"last\" keeps the last");
+      throw base::invalid_argument(where)
+          .part("key ", twice)
+          .expected("every key once")
+          .found("it twice")
+          .remedy("the option duplicates \"last\" keeps the last");
     }
   }
   to.write(keys, rows, values);

@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "os/process.hpp"
 
@@ -26,9 +27,10 @@ std::uint64_t header_checksum(std::uint64_t seed, std::uint64_t num_home) {
 
 std::uint64_t dict_home_buckets(std::uint64_t num_keys, double load) {
   if (num_keys > kDictMaxRows) {
-    throw Error(ErrorCode::invalid_argument, "dictionary: expected at most " +
-                                                 std::to_string(kDictMaxRows) + " rows, found " +
-                                                 std::to_string(num_keys));
+    throw base::invalid_argument()
+        .part("dictionary")
+        .expected("at most ", kDictMaxRows, " rows")
+        .found(num_keys);
   }
   const double buckets = std::ceil(static_cast<double>(num_keys) / (load * kDictSlots));
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(buckets));
@@ -60,25 +62,31 @@ std::uint64_t dict_boot() {
   return hash == 0 || hash == kDictReplaced ? 1 : hash;
 }
 
-DictIndex::DictIndex(Buffer bytes, std::string where) : bytes_(std::move(bytes)) {
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::corrupt, where + ": index of the keys: " + what);
-  };
+DictIndex::DictIndex(Buffer bytes, const base::Where& where) : bytes_(std::move(bytes)) {
+  const auto corrupt = [&] { return base::corrupt(where).part("index of the keys"); };
   const std::uint64_t size = bytes_.size_bytes();
   constexpr std::uint64_t kLeast = (kDictTailBuckets + 2) * kDictBucketBytes;
   if (size < kLeast || size % kDictBucketBytes != 0) {
-    fail("size: expected a multiple of " + std::to_string(kDictBucketBytes) + " bytes from " +
-         std::to_string(kLeast) + " on, found " + std::to_string(size));
+    throw corrupt()
+        .part("size")
+        .expected("a multiple of ", kDictBucketBytes, " bytes from ", kLeast, " on")
+        .found(size);
   }
   slots_ = reinterpret_cast<std::uint64_t*>(bytes_.data());
   num_home_ = size / kDictBucketBytes - 1 - kDictTailBuckets;
   seed_ = word(DictWord::seed);
   if (word(DictWord::num_home) != num_home_) {
-    fail("buckets: expected " + std::to_string(num_home_) + ", by its size, found " +
-         std::to_string(word(DictWord::num_home)));
+    throw corrupt()
+        .part("buckets")
+        .expected(num_home_, ", by its size")
+        .found(word(DictWord::num_home));
   }
   if (word(DictWord::checksum) != header_checksum(seed_, num_home_)) {
-    fail("header: expected the checksum of its words, found another; it is damaged");
+    throw corrupt()
+        .part("header")
+        .expected("the checksum of its words")
+        .found("another")
+        .remedy("it is damaged");
   }
 }
 

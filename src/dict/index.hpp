@@ -10,6 +10,7 @@
 
 #include <tenfold/buffer.hpp>
 
+#include "base/fail.hpp"
 #include "base/prefetch.hpp"
 
 #if defined(__SSE2__)
@@ -129,7 +130,7 @@ inline std::uint32_t dict_matches_at_once(const std::uint64_t* slots,
 class DictIndex {
  public:
   /// Throws Error(corrupt), naming `where`, unless size and header belong together.
-  DictIndex(Buffer bytes, std::string where);
+  DictIndex(Buffer bytes, const base::Where& where);
 
   std::uint64_t seed() const noexcept { return seed_; }
   std::uint64_t num_home() const noexcept { return num_home_; }

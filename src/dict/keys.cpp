@@ -4,6 +4,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold {
@@ -21,7 +22,7 @@ std::string_view name(DictKeyType type) noexcept {
 }
 
 StoredKeys StoredKeys::of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
-                          std::string where) {
+                          base::Where where) {
   StoredKeys keys;
   keys.where = std::move(where);
   keys.num_rows = num_rows;
@@ -29,12 +30,12 @@ StoredKeys StoredKeys::of(const Column& column, const StoredColumn& stored, std:
   const bool is_int = !column.has_ends() && column.dtype == DType::int64 && column.shape.empty() &&
                       stored.stride_bytes == sizeof(std::int64_t);
   if (column.nullable || (!is_text && !is_int)) {
-    throw Error(ErrorCode::invalid_argument,
-                keys.where + ": column " + base::quote(column.name()) +
-                    ": expected keys (string, bytes or int64, none of them missing), found " +
-                    std::string(column.dtype_name()) +
-                    (column.shape.empty() ? "" : " " + base::list_text(column.shape)) +
-                    (column.ragged ? ", ragged" : "") + (column.nullable ? ", nullable" : ""));
+    throw base::invalid_argument(keys.where)
+        .part("column ", base::quote(column.name()))
+        .expected("keys (string, bytes or int64, none of them missing)")
+        .found(column.dtype_name(),
+               (column.shape.empty() ? "" : " " + base::list_text(column.shape)),
+               (column.ragged ? ", ragged" : ""), (column.nullable ? ", nullable" : ""));
   }
   keys.type = is_int                              ? DictKeyType::int64
               : column.kind == ColumnKind::string ? DictKeyType::string
@@ -46,9 +47,11 @@ StoredKeys StoredKeys::of(const Column& column, const StoredColumn& stored, std:
 }
 
 void StoredKeys::fail(std::int64_t row) const {
-  throw Error(ErrorCode::corrupt, where + ": key of row " + std::to_string(row) +
-                                      ": expected ends that rise from 0 to " +
-                                      std::to_string(num_bytes) + ", found others; it is damaged");
+  throw base::corrupt(where)
+      .part("key of row ", row)
+      .expected("ends that rise from 0 to ", num_bytes)
+      .found("others")
+      .remedy("it is damaged");
 }
 
 std::string StoredKeys::shown(std::int64_t row) const {

@@ -9,6 +9,7 @@
 
 #include <tenfold/mapped_dict.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/prefetch.hpp"
 #include "dataset/table.hpp"
@@ -46,11 +47,11 @@ struct StoredKeys {
   std::uint64_t num_bytes = 0;
   const std::int64_t* ends = nullptr;  ///< of text: int64 [num_rows]
   std::int64_t num_rows = 0;
-  std::string where;
+  base::Where where;
 
   /// Of a column of text, bytes or int64. Throws Error(invalid_argument) for another one.
   static StoredKeys of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
-                       std::string where);
+                       base::Where where);
 
   bool is_text() const noexcept { return type != DictKeyType::int64; }
   std::int64_t number(std::int64_t row) const noexcept {

@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "dict/handle.hpp"
 #include "dict/walk.hpp"
 #include "os/thread/companion.hpp"
@@ -18,7 +19,7 @@ template <class Key>
 Batch value_at(DictHandle& handle, Key key) {
   const FoundRow found = handle.find(key);
   if (found.row >= 0) return gather(*found.state->values, std::span(&found.row, 1), {});
-  throw Error(ErrorCode::key_not_found, found.state->keys.where + ": no key " + shown_key(key));
+  throw base::key_not_found(found.state->keys.where).problem("no key ", shown_key(key));
 }
 
 template <class Key>
@@ -72,9 +73,10 @@ Batch MappedDict::at_rows(std::span<const std::int64_t> rows) const {
   const auto state = handle_->state();
   for (const std::int64_t row : rows) {
     if (row >= -1 && row < state->keys.num_rows) continue;
-    throw Error(ErrorCode::invalid_argument, state->keys.where + ": row: expected one in [-1, " +
-                                                 std::to_string(state->keys.num_rows) +
-                                                 "), found " + std::to_string(row));
+    throw base::invalid_argument(state->keys.where)
+        .part("row")
+        .expected("one in [-1, ", state->keys.num_rows, ")")
+        .found(row);
   }
   return gather_found(*state->values, rows);
 }

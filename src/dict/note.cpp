@@ -4,6 +4,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
 #include "dict/state.hpp"
@@ -40,9 +41,10 @@ std::optional<DictNote> DictNote::of(const TensorDict& tree) {
   const Value* member = schema == nullptr ? nullptr : schema->find(kDictMember);
   if (member == nullptr) return std::nullopt;
   const auto expect = [&](const std::string& part, const char* what, const Value* found) {
-    throw Error(ErrorCode::corrupt, tree.where() + ": schema: member " + base::quote(part) +
-                                        ": expected " + what + ", found " +
-                                        (found == nullptr ? "none" : to_json(*found)));
+    throw base::corrupt(tree.where())
+        .part("schema: member ", base::quote(part))
+        .expected(what)
+        .found((found == nullptr ? "none" : to_json(*found)));
   };
   const auto* object = member->get_if<Value::Object>();
   if (object == nullptr) expect(std::string(kDictMember), "an object", member);
@@ -57,9 +59,11 @@ std::optional<DictNote> DictNote::of(const TensorDict& tree) {
   const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
   if (number == nullptr || *number < 1) expect("version", "1", version);
   if (*number > kVersion) {
-    throw Error(ErrorCode::unsupported,
-                tree.where() + ": schema: version of the dictionary: expected 1, found " +
-                    std::to_string(*number) + "; it was written by a newer tenfold");
+    throw base::unsupported(tree.where())
+        .part("schema: version of the dictionary")
+        .expected("1")
+        .found(*number)
+        .remedy("it was written by a newer tenfold");
   }
   DictNote note;
   note.index = text("index", "the name of a tensor");

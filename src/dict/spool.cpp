@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "dataset/row_bytes.hpp"
 #include "dict/keys.hpp"
 
@@ -63,16 +64,19 @@ std::shared_ptr<Spool> DictSpool::make_spool() const {
 void DictSpool::add(const DictKeys& keys, const Batch& values) {
   const bool is_text = std::holds_alternative<std::span<const std::string_view>>(keys);
   if (is_text == (type_ == DictKeyType::int64)) {
-    throw Error(ErrorCode::invalid_argument, "keys: expected " + std::string(name(type_)) +
-                                                 ", found " + (is_text ? "text" : "int64"));
+    throw base::invalid_argument()
+        .part("keys")
+        .expected(name(type_))
+        .found((is_text ? "text" : "int64"));
   }
   const auto count = static_cast<std::int64_t>(num_keys_of(keys));
   if (count != values.num_rows()) {
-    throw Error(ErrorCode::invalid_argument, "values: expected a row for each of " +
-                                                 std::to_string(count) + " keys, found " +
-                                                 std::to_string(values.num_rows()));
+    throw base::invalid_argument()
+        .part("values")
+        .expected("a row for each of ", count, " keys")
+        .found(values.num_rows());
   }
-  check_rows(schema_, values, "values");
+  check_rows(schema_, values, {"", "values"});
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const Column& column = schema_.columns()[i];
     add_column(column, *find_column(values, column), count, columns_[i]);

@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "dict/builder.hpp"
@@ -27,16 +28,14 @@ using formats::folder::FolderHandle;
 using formats::folder::FolderSource;
 
 Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
-  const auto fail = [&](const std::string& found) {
-    throw Error(ErrorCode::corrupt, tree.where() + ": index of the keys: entry " +
-                                        base::quote(note.index) +
-                                        ": expected an unbatched int64 tensor, found " + found);
-  };
-  if (!tree.contains(note.index)) fail("none");
+  const Error error = base::corrupt(tree.where())
+                          .part("index of the keys: entry ", base::quote(note.index))
+                          .expected("an unbatched int64 tensor");
+  if (!tree.contains(note.index)) throw Error(error).found("none");
   const TensorDict::Item item = tree.get(note.index);
   const auto* leaf = std::get_if<Leaf>(&item);
-  if (leaf == nullptr) fail("another kind of entry");
-  if (leaf->dtype() != DType::int64) fail(std::string(name(leaf->dtype())));
+  if (leaf == nullptr) throw Error(error).found("another kind of entry");
+  if (leaf->dtype() != DType::int64) throw Error(error).found(name(leaf->dtype()));
   return *leaf;
 }
 
@@ -109,17 +108,19 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
   const Table& table = *rows->parts.at(0).table;
   const TensorDict& tree = table.tree();
   const std::optional<DictNote> note = DictNote::of(tree);
-  const std::string where = tree.where().empty() ? "dictionary" : tree.where();
+  const base::Where where = tree.where().empty() ? base::Where("", "dictionary") : tree.where();
   if (!note) {
-    throw Error(ErrorCode::invalid_argument,
-                where +
-                    ": expected a dictionary, found a data set without an index of keys; "
-                    "build a dictionary of its rows at another path");
+    throw base::invalid_argument(where)
+        .expected("a dictionary")
+        .found("a data set without an index of keys")
+        .remedy("build a dictionary of its rows at another path");
   }
   const Column* key = rows->schema.find(kDictKeyColumn);
   if (key == nullptr || key->path.size() != 1) {
-    throw Error(ErrorCode::corrupt, where + ": column " + base::quote(kDictKeyColumn) +
-                                        ": expected the keys of the dictionary, found none");
+    throw base::corrupt(where)
+        .part("column ", base::quote(kDictKeyColumn))
+        .expected("the keys of the dictionary")
+        .found("none");
   }
   auto state = std::make_shared<DictState>();
   const auto at = static_cast<std::size_t>(key - rows->schema.columns().data());
@@ -129,9 +130,10 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
   const Schema& values = state->values->schema;
   if (note->form != DictValueForm::columns &&
       (values.size() != 1 || values.columns()[0].name() != kDictValueColumn)) {
-    throw Error(ErrorCode::corrupt, where + ": schema: expected the one column " +
-                                        base::quote(kDictValueColumn) + " beside the keys, found " +
-                                        std::to_string(values.size()) + " columns");
+    throw base::corrupt(where)
+        .part("schema")
+        .expected("the one column ", base::quote(kDictValueColumn), " beside the keys")
+        .found(values.size(), " columns");
   }
   state->place = place_of(tree, *note, *key);
   const Leaf leaf = index_leaf(tree, *note);
@@ -150,7 +152,7 @@ bool is_trusted(const DictState& state) {
 
 void make_index_in_memory(DictState& state) {
   warn(
-      state.keys.where +
+      state.keys.where.text() +
       ": the index of the keys does not fit the rows (the system went down while it was open for "
       "writing, or rows were added as to a data set): it is made anew in memory; open it with mode "
       "\"r+\" and close it to mend it");

@@ -4,6 +4,7 @@
 
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
 
@@ -42,13 +43,18 @@ std::string to_json_line(const BadRow& bad) {
   return to_json(Value(std::move(document)), codecs::JsonStyle::python) + "\n";
 }
 
+Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
+                   const RowFault& fault) {
+  const std::string column = fault.column.empty() ? "" : ", column " + base::quote(fault.column);
+  return base::fail(code, file)
+      .part("line ", line, " (row ", row, ")", column)
+      .problem(fault.message);
+}
+
 BadRow bad_row_of(std::string_view file, std::uint64_t line, std::int64_t row,
                   const RowFault& fault, std::string_view text) {
   BadRow bad{.line = line, .row = row, .column = fault.column};
-  bad.error =
-      std::string(file) + ": line " + std::to_string(line) + " (row " + std::to_string(row) + ")";
-  if (!fault.column.empty()) bad.error += ", column " + base::quote(fault.column);
-  bad.error += ": " + fault.message;
+  bad.error = error_of_row(ErrorCode::invalid_argument, file, line, row, fault).what();
   bad.text = shown_text(text);
   return bad;
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <tenfold/error.hpp>
+
 #include "ingest/row_fault.hpp"
 
 namespace tenfold {
@@ -24,6 +26,10 @@ std::string to_json_line(const BadRow& bad);
 
 /// Its text: cut, and repaired where it is no UTF-8.
 std::string shown_text(std::string_view text);
+
+/// The error, of that code, that the row is for who wants all rows.
+Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
+                   const RowFault& fault);
 
 /// The row of a file that `fault` is about.
 BadRow bad_row_of(std::string_view file, std::uint64_t line, std::int64_t row,

@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/shared/progress.hpp"
 #include "ingest/table/table_writer.hpp"
@@ -81,8 +82,10 @@ class Ingestion {
       return file.kind == SourceKind::csv || file.kind == SourceKind::tsv;
     };
     if (std::ranges::none_of(files_, is_csv)) {
-      throw Error(ErrorCode::invalid_argument,
-                  files_.front().display + ": na_values: expected CSV or TSV files, found others");
+      throw base::invalid_argument(files_.front().display)
+          .part("na_values")
+          .expected("CSV or TSV files")
+          .found("others");
     }
     const auto values = std::make_shared<const std::set<std::string, std::less<>>>(
         options_.na_values.begin(), options_.na_values.end());
@@ -153,24 +156,29 @@ class Ingestion {
       if (known) continue;
       std::vector<std::string> names;
       for (const Target& target : all.targets) names.push_back(target.column.name());
-      std::string found;
+      std::string remedy;
       for (const std::string& near : base::near_matches(name, names)) {
-        found += (found.empty() ? "; did you mean " : ", ") + base::quote(near);
+        remedy += (remedy.empty() ? "did you mean " : ", ") + base::quote(near);
       }
-      throw Error(ErrorCode::key_not_found,
-                  subject() + ": column " + base::quote(name) +
-                      ": expected a column of the data, found none of this name" + found);
+      throw base::key_not_found(subject())
+          .part("column ", base::quote(name))
+          .expected("a column of the data")
+          .found("none of this name")
+          .remedy(remedy);
     }
-    throw Error(ErrorCode::key_not_found, subject() + ": expected columns, found none");
+    throw base::key_not_found(subject()).expected("columns").found("none");
   }
 
   [[noreturn]] void fail_without_columns(std::uint64_t num_records) const {
-    throw Error(ErrorCode::invalid_argument,
-                subject() + ": columns: expected a key in some record, found none in " +
-                    std::to_string(num_records));
+    throw base::invalid_argument(subject())
+        .part("columns")
+        .expected("a key in some record")
+        .found("none in ", num_records);
   }
 
-  std::string subject() const { return files_.empty() ? "source" : files_.front().display; }
+  base::Where subject() const {
+    return files_.empty() ? base::Where("", "source") : files_.front().display;
+  }
 
   /// False if the plan turned out to be too narrow; nothing is left then.
   bool write() {
@@ -207,11 +215,13 @@ class Ingestion {
       std::string hint;
       const std::vector<std::string> ignored(sink.ignored.begin(), sink.ignored.end());
       for (const std::string& near : base::near_matches(name, ignored)) {
-        hint += (hint.empty() ? "; did you mean " : ", ") + base::quote(near);
+        hint += (hint.empty() ? "did you mean " : ", ") + base::quote(near);
       }
-      throw Error(ErrorCode::invalid_argument,
-                  subject() + ": column " + base::quote(name) +
-                      " of the schema: expected it in some row, found it in none" + hint);
+      throw base::invalid_argument(subject())
+          .part("column ", base::quote(name), " of the schema")
+          .expected("it in some row")
+          .found("it in none")
+          .remedy(hint);
     }
   }
 
@@ -242,8 +252,10 @@ SourceFormat source_format_from(std::string_view name) {
   for (const auto& [known, format] : kNames) {
     if (known == name) return format;
   }
-  throw Error(ErrorCode::invalid_argument,
-              "format: expected jsonl, json, csv or tsv, found " + base::quote(name));
+  throw base::invalid_argument()
+      .part("format")
+      .expected("jsonl, json, csv or tsv")
+      .found(base::quote(name));
 }
 
 Schema infer_schema(const std::vector<Path>& sources, int num_threads, Monitor* monitor,

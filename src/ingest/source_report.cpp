@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold {
@@ -13,8 +14,10 @@ OnError on_error_from(std::string_view name) {
   if (name == "raise") return OnError::raise;
   if (name == "skip") return OnError::skip;
   if (name == "collect") return OnError::collect;
-  throw Error(ErrorCode::invalid_argument,
-              "on_error: expected \"raise\", \"skip\" or \"collect\", found " + base::quote(name));
+  throw base::invalid_argument()
+      .part("on_error")
+      .expected("\"raise\", \"skip\" or \"collect\"")
+      .found(base::quote(name));
 }
 
 std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names) {
@@ -50,9 +53,9 @@ std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
     if (is_known) continue;
     std::string remedy;
     for (const std::string& candidate : base::near_matches(names[n], candidates)) {
-      remedy += (remedy.empty() ? "; did you mean " : ", ") + base::quote(candidate);
+      remedy += (remedy.empty() ? "did you mean " : ", ") + base::quote(candidate);
     }
-    throw Error(ErrorCode::key_not_found, where + ": no column " + base::quote(names[n]) + remedy);
+    throw base::key_not_found(where).problem("no column ", base::quote(names[n])).remedy(remedy);
   }
   return selected;
 }

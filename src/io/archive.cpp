@@ -9,6 +9,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/memmap.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/zip/zip.hpp"
 #include "formats/folder/archive/archive.hpp"
@@ -53,10 +54,11 @@ void pack_memmap(const Path& folder_path, const Path& archive, const ArchiveOpti
 void unpack_memmap(const Path& archive, const Path& folder_path, const ArchiveOptions& options) {
   const std::vector<std::string> foreign = foreign_entries(folder_path);
   if (!foreign.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                folder_path.string() +
-                    ": folder to replace: expected only entries that its metadata names, found " +
-                    base::quote(foreign.front()) + "; unpack to another path");
+    throw base::invalid_argument(folder_path.string())
+        .part("folder to replace")
+        .expected("only entries that its metadata names")
+        .found(base::quote(foreign.front()))
+        .remedy("unpack to another path");
   }
   folder::unpack_archive(archive, folder_path, request_of(options));
 }

@@ -15,8 +15,7 @@ void consolidate(const TensorDict& tree, const Path& path, const ConsolidateOpti
   request.notes = false;
   request.num_threads = options.num_threads;
   request.monitor = options.monitor;
-  named_by_path(formats::consolidated::kFormat, path,
-                [&] { formats::consolidated::write_tree(tree, path, request, options.locked); });
+  with_path(path, [&] { formats::consolidated::write_tree(tree, path, request, options.locked); });
 }
 
 }  // namespace tenfold

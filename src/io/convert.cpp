@@ -15,6 +15,7 @@
 #include <tenfold/io.hpp>
 #include <tenfold/leaf.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tensor/leaf_bytes.hpp"
@@ -76,8 +77,8 @@ class CastSource : public LeafSource {
     return {.part = static_cast<std::uint64_t>(dtype_), .pieces = {std::move(inner)}};
   }
 
-  std::string where(const Leaf&) const override {
-    return inner_.source() == nullptr ? std::string("tensor in memory")
+  base::Where where(const Leaf&) const override {
+    return inner_.source() == nullptr ? base::Where("", "tensor in memory")
                                       : inner_.source()->where(inner_);
   }
 
@@ -107,10 +108,11 @@ namespace {
 
 TensorDict with_dtype(const TensorDict& tree, DType dtype) {
   if (!is_floating_point(dtype)) {
-    throw Error(ErrorCode::invalid_argument,
-                "dtype: only floating-point tensors are cast, to another floating-point dtype: "
-                "expected one such as float16, bfloat16 or float32, found " +
-                    std::string(name(dtype)));
+    throw base::invalid_argument()
+        .part("dtype")
+        .problem("only floating-point tensors are cast, to another floating-point dtype")
+        .expected("one such as float16, bfloat16 or float32")
+        .found(name(dtype));
   }
   return map_leaves(tree, [dtype](const Leaf& leaf) {
     if (!is_floating_point(leaf.dtype()) || leaf.dtype() == dtype) return leaf;
@@ -121,11 +123,10 @@ TensorDict with_dtype(const TensorDict& tree, DType dtype) {
 void refuse_shard_size(const formats::Format& format, const Path& target,
                        std::uint64_t shard_size_bytes) {
   if (shard_size_bytes == 0 || &format == &formats::safetensors::kShardedFormat) return;
-  throw Error(ErrorCode::invalid_argument,
-              target.string() +
-                  ": a shard size is for an index of shards: expected a name that "
-                  "ends in \".safetensors.index.json\", found " +
-                  base::quote(target.filename().string()));
+  throw base::invalid_argument(target.string())
+      .problem("a shard size is for an index of shards")
+      .expected("a name that ends in \".safetensors.index.json\"")
+      .found(base::quote(target.filename().string()));
 }
 
 }  // namespace
@@ -138,10 +139,10 @@ void refuse_inside(const Path& source, const Path& target) {
   if (ignored) return;
   const Path inner = std::filesystem::weakly_canonical(target, ignored).lexically_relative(outer);
   if (ignored || inner.empty() || inner == "." || *inner.begin() == "..") return;
-  throw Error(ErrorCode::invalid_argument,
-              target.string() + ": it lies inside the source: expected a path outside " +
-                  base::quote(source.string()) + ", found " + base::quote(inner.string()) +
-                  " in it");
+  throw base::invalid_argument(target.string())
+      .problem("it lies inside the source")
+      .expected("a path outside ", base::quote(source.string()))
+      .found(base::quote(inner.string()), " in it");
 }
 
 ConvertReport convert(const Path& source, const Path& target, const ConvertOptions& options) {
@@ -186,7 +187,7 @@ ConvertReport convert_tree(TensorDict tree, const std::string& source,
   if (options.dtype) tree = with_dtype(tree, *options.dtype);
   refuse_opaque(tree, source, "; exclude= leaves it out");
   require_holdable(tree, format, target.string());
-  named_by_path(format, target, [&] { format.check(tree); });
+  with_path(target, [&] { format.check(tree); });
   // Counted first: `target` may be the source, whose leaves cannot be asked once it is replaced.
   ConvertReport report;
   for (const NamedLeaf& named : tensors_of(tree)) {

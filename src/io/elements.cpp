@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "core/tensor/cast.hpp"
 #include "io/holdable.hpp"
 
@@ -143,10 +144,11 @@ std::vector<std::string> element_texts(const Leaf& leaf, std::uint64_t begin, st
   const std::size_t item = itemsize(leaf.dtype());
   const std::uint64_t num_elements = leaf.nbytes() / item;
   if (begin > end || end > num_elements) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("elements: out of range: expected 0 <= begin <= end <= {}, found {} "
-                            "and {}",
-                            num_elements, begin, end));
+    throw base::invalid_argument()
+        .part("elements")
+        .problem("out of range")
+        .expected("0 <= begin <= end <= ", num_elements)
+        .found(begin, " and ", end);
   }
   require_whole(leaf);
   std::vector<std::byte> bytes(static_cast<std::size_t>((end - begin) * item));

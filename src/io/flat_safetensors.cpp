@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 #include "formats/safetensors/file.hpp"
@@ -51,9 +52,8 @@ FlatSafetensors flat_of(const formats::safetensors::Header& header, std::string 
   return flat;
 }
 
-[[noreturn]] void refuse(const std::string& where, std::string_view key, const std::string& what) {
-  throw Error(ErrorCode::unsupported,
-              (where.empty() ? "" : where + ": ") + "key " + base::quote(key) + ": " + what);
+Error refuse(const std::string& where, std::string_view key) {
+  return base::unsupported(where).part("key ", base::quote(key));
 }
 
 std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tree,
@@ -63,15 +63,20 @@ std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tre
     const TensorDict::Item item = tree.get(entry.key);
     const Leaf* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) {
-      refuse(where, entry.key, "a flat safetensors file holds tensors only: expected a tensor");
+      throw refuse(where, entry.key)
+          .problem("a flat safetensors file holds tensors only")
+          .expected("a tensor");
     }
     if (leaf->is_nested() || !formats::safetensors::name_of_dtype(leaf->dtype())) {
-      refuse(where, entry.key,
-             "safetensors has no name for it: expected a dense tensor of another dtype, found " +
-                 std::string(leaf->is_nested() ? "a nested tensor" : name(leaf->dtype())));
+      throw refuse(where, entry.key)
+          .problem("safetensors has no name for it")
+          .expected("a dense tensor of another dtype")
+          .found(leaf->is_nested() ? "a nested tensor" : name(leaf->dtype()));
     }
     if (entry.key == "__metadata__") {
-      refuse(where, entry.key, "the name is reserved by the format: expected another one");
+      throw refuse(where, entry.key)
+          .problem("the name is reserved by the format")
+          .expected("another one");
     }
     tensors.push_back({entry.key, *leaf});
   }
@@ -106,11 +111,11 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
   }
   if (bytes.size() < 8 || length > bytes.size() - 8 ||
       length > formats::safetensors::kMaxHeaderBytes) {
-    throw Error(ErrorCode::corrupt,
-                std::string(where) +
-                    ": header: no safetensors file: expected 8 bytes of length and a header of "
-                    "that length, found " +
-                    std::to_string(bytes.size()) + " bytes");
+    throw base::corrupt(where)
+        .part("header")
+        .problem("no safetensors file")
+        .expected("8 bytes of length and a header of that length")
+        .found(bytes.size(), " bytes");
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
   const std::span<const std::byte> data = bytes.subspan(8 + length);
@@ -130,7 +135,7 @@ void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata,
   const std::vector<formats::safetensors::Plan::Tensor> tensors = tensors_of(tree, path.string());
   const std::vector<const formats::safetensors::Plan::Tensor*> order = ordered(tensors);
   if (!options.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path))) {
-    throw Error::io(EEXIST, path.string(), path.string() + ": expected nothing, found a file");
+    throw Error::io(EEXIST, path.string()).expected("nothing").found("a file");
   }
   const formats::WriteRequest request{.durable = options.durable,
                                       .checksums = options.checksums,

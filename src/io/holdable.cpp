@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/special.hpp"
 #include "core/tree/depth.hpp"
@@ -31,10 +32,8 @@ void for_each_node(const TensorDict& node, KeyPath& path, const Visit& visit) {
   });
 }
 
-[[noreturn]] void refuse(const std::string& where, const KeyPath& path, const std::string& what) {
-  throw Error(ErrorCode::unsupported,
-              (where.empty() ? "" : where + ": ") +
-                  (path.empty() ? "root" : "key " + base::quote(dotted(path))) + ": " + what);
+Error refuse(const std::string& where, const KeyPath& path) {
+  return base::unsupported(where).part(path.empty() ? "root" : "key " + base::quote(dotted(path)));
 }
 
 void require_whole_leaves(const TensorDict& node, std::size_t levels) {
@@ -53,11 +52,12 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
   for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {
     if (info.kind != NodeKind::opaque) return;
     if (meta == MetaTensors::allowed && info.class_name == kMetaTensor) return;
-    if (!info.problem.empty()) refuse(where, at, info.problem + remedy);
-    refuse(where, at,
-           "it is no tensor, JSON value or container of them: expected one of the classes that are "
-           "read, found " +
-               base::quote(info.class_name) + "; nothing was imported" + remedy);
+    if (!info.problem.empty()) throw refuse(where, at).problem(info.problem, remedy);
+    throw refuse(where, at)
+        .problem("it is no tensor, JSON value or container of them")
+        .expected("one of the classes that are read")
+        .found(base::quote(info.class_name))
+        .remedy("nothing was imported", remedy);
   });
 }
 
@@ -73,32 +73,30 @@ void require_holdable(const TensorDict& tree, const formats::Format& format,
   refuse_opaque(tree, where, "");
   require_whole_leaves(tree, 0);
   if (format.bare_roots == formats::BareRoots::none && is_bare(tree)) {
-    refuse(where, KeyPath(),
-           "format " + base::quote(format.name) +
-               " cannot hold a value without a name: expected a container, found a " +
-               (std::holds_alternative<Leaf>(bare_value(tree)) ? "tensor" : "JSON value") +
-               "; give it a name, {\"name\": ...}");
+    throw refuse(where, KeyPath())
+        .problem("format ", base::quote(format.name), " cannot hold a value without a name")
+        .expected("a container")
+        .found("a ", (std::holds_alternative<Leaf>(bare_value(tree)) ? "tensor" : "JSON value"))
+        .remedy("give it a name, {\"name\": ...}");
   }
   if (format.holds_sparse) return;
   KeyPath path;
   for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {
     if (info.kind != NodeKind::sparse) return;
-    refuse(where, at,
-           "format " + base::quote(format.name) +
-               " cannot hold it: expected dense tensors, found one of layout " +
-               base::quote(info.layout) + "; the format \"memmap\" can");
+    throw refuse(where, at)
+        .problem("format ", base::quote(format.name), " cannot hold it")
+        .expected("dense tensors")
+        .found("one of layout ", base::quote(info.layout))
+        .remedy("the format \"memmap\" can");
   });
 }
 
-void named_by_path(const formats::Format& format, const Path& path,
-                   const std::function<void()>& work) {
+void with_path(const Path& path, const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    const std::string message = error.what();
-    const std::string prefix = std::string(format.name) + ": ";
-    if (error.code() != ErrorCode::unsupported || !message.starts_with(prefix)) throw;
-    throw Error(error.code(), path.string() + ": " + message.substr(prefix.size()));
+    if (error.code() != ErrorCode::unsupported || !error.path().empty()) throw;
+    throw Error(error).path(path.string());
   }
 }
 

@@ -28,8 +28,7 @@ void require_whole(const Leaf& leaf);
 void require_holdable(const TensorDict& tree, const detail::formats::Format& format,
                       const std::string& where);
 
-/// What `work` refuses in the name of the format ("npz: key \"a\": ...") in the name of the path.
-void named_by_path(const detail::formats::Format& format, const Path& path,
-                   const std::function<void()>& work);
+/// Calls `work`. What it refuses to write names no file; the error that is thrown names `path`.
+void with_path(const Path& path, const std::function<void()>& work);
 
 }  // namespace tenfold

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <string>
 
+#include "base/fail.hpp"
 #include "core/tree/bare.hpp"
 #include "formats/shared/commit.hpp"
 #include "io/holdable.hpp"
@@ -32,13 +33,13 @@ Path save(const TensorDict& saved, const Path& path, const SaveOptions& options)
   const TensorDict tree = with_bare_key(saved);
   const formats::Format& format = format_for_saving(path, options.format);
   if (!options.overwrite && (os::exists(path) || formats::recover_folder(path))) {
-    throw Error::io(EEXIST, path.string(),
-                    path.string() +
-                        ": it exists already: expected nothing there; the "
-                        "option overwrite replaces it");
+    throw Error::io(EEXIST, path.string())
+        .problem("it exists already")
+        .expected("nothing there")
+        .remedy("the option overwrite replaces it");
   }
   require_holdable(tree, format, path.string());
-  named_by_path(format, path, [&] {
+  with_path(path, [&] {
     format.write(tree, path,
                  {.durable = options.durable,
                   .checksums = options.checksums,

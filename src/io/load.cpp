@@ -10,9 +10,11 @@
 #include <variant>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "core/tree/aliases.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "io/holdable.hpp"
 #include "io/read_ahead.hpp"
@@ -44,14 +46,7 @@ void require_intact(const formats::Format& format, const Path& path, const LoadO
   }
   const VerifyReport report = format.verify(path, request);
   if (report.ok()) return;
-  const Problem& first = report.problems.front();
-  std::string message = first.path;
-  if (!first.part.empty()) message += ": " + first.part;
-  message += ": " + first.what;
-  if (report.problems.size() > 1) {
-    message += "; and " + std::to_string(report.problems.size() - 1) + " more";
-  }
-  throw Error(ErrorCode::corrupt, message);
+  throw formats::error_of(report);
 }
 
 /// Where the tensors of a tree stand, in order. The tree is this call's own, and no longer lazy.
@@ -184,10 +179,12 @@ TensorDict load_once(const Path& path, const LoadOptions& options) {
 
 TensorDict load(const Path& path, const LoadOptions& options) {
   if (!options.aliases && options.mode == Mode::write_through) {
-    throw Error(ErrorCode::invalid_argument,
-                path.string() +
-                    ": loading without aliases makes copies in memory, which mode \"r+\" cannot "
-                    "write to the file: expected mode \"r\" or \"c\", found \"r+\"");
+    throw base::invalid_argument(path.string())
+        .problem(
+            "loading without aliases makes copies in memory, which mode \"r+\" cannot write to the "
+            "file")
+        .expected("mode \"r\" or \"c\"")
+        .found("\"r+\"");
   }
   os::keep_freed_memory();
   return os::read_unreplaced(path, [&] { return load_once(path, options); });

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tree/bare.hpp"
@@ -39,9 +40,11 @@ struct NamedTensors {
 
   void add(std::string name, const std::string& original, Leaf leaf, std::string_view whose) {
     if (!positions.emplace(name, leaves.size()).second) {
-      std::string message = std::string(whose) + ": two tensors are called " + base::quote(name);
-      if (name != original) message += " (one was " + base::quote(original) + ")";
-      throw Error(ErrorCode::invalid_argument, message + ": expected a name for each");
+      const std::string was = name == original ? "" : " (one was " + base::quote(original) + ")";
+      throw base::invalid_argument()
+          .part(whose)
+          .problem("two tensors are called ", base::quote(name), was)
+          .expected("a name for each");
     }
     leaves.emplace_back(std::move(name), std::move(leaf));
   }
@@ -158,14 +161,16 @@ bool overlaps_itself(const Tensor& tensor) {
 Tensor destination(const std::string& name, const Leaf& leaf) {
   Tensor tensor = leaf.tensor();
   if (tensor.numel() != 0 && !tensor.buffer().writable()) {
-    throw Error(ErrorCode::invalid_argument,
-                "target: tensor " + base::quote(name) +
-                    ": expected a tensor that can be written, found a read-only one");
+    throw base::invalid_argument()
+        .part("target: tensor ", base::quote(name))
+        .expected("a tensor that can be written")
+        .found("a read-only one");
   }
   if (tensor.numel() != 0 && overlaps_itself(tensor)) {
-    throw Error(ErrorCode::invalid_argument,
-                "target: tensor " + base::quote(name) +
-                    ": expected memory for each element, found an expanded one");
+    throw base::invalid_argument()
+        .part("target: tensor ", base::quote(name))
+        .expected("memory for each element")
+        .found("an expanded one");
   }
   return tensor;
 }
@@ -195,12 +200,12 @@ void require_ok(const LoadReport& report, const std::string& source) {
   const std::string counts = std::to_string(report.missing.size()) + " missing, " +
                              std::to_string(report.unexpected.size()) + " unexpected, " +
                              std::to_string(report.mismatched.size()) + " mismatched";
-  throw Error(ErrorCode::invalid_argument,
-              (source.empty() ? "source" : source) +
-                  ": does not fit the target, which is unchanged: expected all to match, found " +
-                  counts + list_of("missing from the source", report.missing) +
-                  list_of("not in the target", report.unexpected) + mismatches_of(report) +
-                  rename_remedy(report));
+  throw base::invalid_argument(source.empty() ? base::Where("", "source") : source)
+      .problem("does not fit the target, which is unchanged")
+      .expected("all to match")
+      .found(counts, list_of("missing from the source", report.missing),
+             list_of("not in the target", report.unexpected), mismatches_of(report),
+             rename_remedy(report));
 }
 
 LoadReport load_into(const TensorDict& target_tree, const TensorDict& source_tree,

@@ -7,6 +7,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/folder/append/append.hpp"
@@ -36,10 +37,11 @@ namespace {
 void refuse_foreign(const Path& path) {
   const std::vector<std::string> foreign = foreign_entries(path);
   if (foreign.empty()) return;
-  throw Error(ErrorCode::invalid_argument,
-              path.string() +
-                  ": folder to replace: expected only entries that its metadata names, found " +
-                  base::quote(foreign.front()) + "; save to another path");
+  throw base::invalid_argument(path.string())
+      .part("folder to replace")
+      .expected("only entries that its metadata names")
+      .found(base::quote(foreign.front()))
+      .remedy("save to another path");
 }
 
 }  // namespace
@@ -51,9 +53,10 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
   if (!options.existing_ok) {
     const std::string existing = folder::first_existing_leaf(plan, path);
     if (!existing.empty()) {
-      throw Error::io(
-          EEXIST, existing,
-          existing + ": the file already exists: expected none; the option existsok takes it");
+      throw Error::io(EEXIST, existing)
+          .problem("the file already exists")
+          .expected("none")
+          .remedy("the option existsok takes it");
     }
   }
   if (options.in_place || !options.mapped_there.empty()) {
@@ -90,9 +93,9 @@ TensorDict open_memmap_once(const Path& path, Mode mode) {
   os::Directory root = os::Directory::open(path);
   const std::string meta_name(folder::kMetaName);
   if (!root.entry_info(meta_name)) {
-    throw Error(ErrorCode::file_not_found, root.display_of(meta_name) +
-                                               ": file is missing: expected the folder of a "
-                                               "TensorDict");
+    throw base::file_not_found(root.display_of(meta_name))
+        .problem("file is missing")
+        .expected("the folder of a TensorDict");
   }
   const os::Directory same = root.duplicate();
   TensorDict tree = folder::open_tree(std::move(root), path, mode);

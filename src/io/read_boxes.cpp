@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/strided_copy.hpp"
 #include "core/tree/leaf_source.hpp"
@@ -23,18 +24,17 @@ constexpr std::uint64_t kReadRunBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;
 constexpr std::size_t kBoxPieceBytes = std::size_t{1} << 20;
 
-std::string place_of(const Leaf& leaf) {
-  return leaf.in_memory() ? "tensor" : leaf.source()->where(leaf);
+base::Where place_of(const Leaf& leaf) {
+  return leaf.in_memory() ? base::Where("", "tensor") : leaf.source()->where(leaf);
 }
 
 void require_fitting(const BoxRead& read) {
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::invalid_argument, place_of(read.leaf) + ": box: " + what);
-  };
-  if (read.leaf.is_nested()) fail("expected a dense tensor, found a nested one");
+  const auto refuse = [&] { return base::invalid_argument(place_of(read.leaf)).part("box"); };
+  if (read.leaf.is_nested()) throw refuse().expected("a dense tensor").found("a nested one");
   if (read.into.dtype() != read.leaf.dtype()) {
-    fail("expected a tensor of " + std::string(name(read.leaf.dtype())) + " to read into, found " +
-         std::string(name(read.into.dtype())));
+    throw refuse()
+        .expected("a tensor of ", name(read.leaf.dtype()), " to read into")
+        .found(name(read.into.dtype()));
   }
   const Shape& shape = read.leaf.shape();
   const Shape& sizes = read.into.shape();
@@ -44,10 +44,13 @@ void require_fitting(const BoxRead& read) {
            sizes[d] <= shape[d] - read.offsets[d];
   }
   if (!fits) {
-    fail("expected one within " + base::list_text(shape) + ", found " +
-         base::list_text(read.offsets) + " + " + base::list_text(sizes));
+    throw refuse()
+        .expected("one within ", base::list_text(shape))
+        .found(base::list_text(read.offsets), " + ", base::list_text(sizes));
   }
-  if (!read.into.buffer().writable()) fail("expected a tensor that can be written, found another");
+  if (!read.into.buffer().writable()) {
+    throw refuse().expected("a tensor that can be written").found("another");
+  }
 }
 
 /// The box as a view of the whole tensor.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
@@ -58,8 +59,7 @@ constexpr std::string_view kReadable =
 
 [[noreturn]] void unsupported(const Path& path, std::string_view what, std::string_view expected,
                               std::string_view found) {
-  throw Error(ErrorCode::unsupported, path.string() + ": " + std::string(what) + ": expected " +
-                                          std::string(expected) + ", found " + std::string(found));
+  throw base::unsupported(path).problem(what).expected(expected).found(found);
 }
 
 bool has_suffix(const formats::Format& format, const std::string& file_name) {
@@ -191,18 +191,21 @@ std::string known_names() {
 void require_known(std::string_view name) {
   for (const Unknown& unknown : kUnsupported) {
     if (unknown.name != name) continue;
-    throw Error(ErrorCode::unsupported,
-                "format " + base::quote(name) +
-                    ": this version cannot read or write it: expected one of " + known_names() +
-                    ", found " + base::quote(name));
+    throw base::unsupported()
+        .part("format ", base::quote(name))
+        .problem("this version cannot read or write it")
+        .expected("one of ", known_names())
+        .found(base::quote(name));
   }
   const bool known =
       std::any_of(kFormats.begin(), kFormats.end(),
                   [&](const formats::Format* format) { return format->name == name; });
   if (known) return;
-  throw Error(ErrorCode::invalid_argument, "format " + base::quote(name) +
-                                               ": no such format: expected one of " +
-                                               known_names() + ", found " + base::quote(name));
+  throw base::invalid_argument()
+      .part("format ", base::quote(name))
+      .problem("no such format")
+      .expected("one of ", known_names())
+      .found(base::quote(name));
 }
 
 }  // namespace
@@ -245,7 +248,7 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
 FoundFormat format_of_content(const Path& path, std::string_view name) {
   if (!name.empty()) require_known(name);
   if (!os::exists(path) && !formats::recover_folder(path)) {
-    throw Error(ErrorCode::file_not_found, path.string() + ": no such file or folder");
+    throw base::file_not_found(path.string()).problem("no such file or folder");
   }
   formats::FileHead head(path);
   const auto found = [&](const formats::Format& format) {
@@ -256,7 +259,7 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
   }
   if (head.is_file()) {
     if (const auto mistake = mistaken_download(head)) {
-      unsupported(path, "not a known format", kReadable, *mistake);
+      unsupported(path, kUnknownFormat, kReadable, *mistake);
     }
   }
   // The content fits nothing. If name or suffix says what it was meant to be, that format tells
@@ -264,11 +267,11 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
   if (!name.empty()) return found(format_for_saving(path, name));
   if (head.is_folder()) {
     if (is_damaged_folder(head.folder())) return found(formats::folder::kFormat);
-    unsupported(path, "not a known format", kReadable, describe_folder(head));
+    unsupported(path, kUnknownFormat, kReadable, describe_folder(head));
   }
   const formats::Format* format = format_by_suffix(path);
   if (format != nullptr && may_be_of(*format, head)) return found(*format);
-  unsupported(path, "not a known format", kReadable, describe_file(head));
+  unsupported(path, kUnknownFormat, kReadable, describe_file(head));
 }
 
 }  // namespace tenfold

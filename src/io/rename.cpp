@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "io/tree.hpp"
 
@@ -43,17 +44,21 @@ struct Renamer {
 
   [[noreturn]] static void clash(const std::string& a, const std::string& b,
                                  const KeyPath& target) {
-    throw Error(ErrorCode::invalid_argument,
-                "rename: " + base::quote(a) + " and " + base::quote(b) + " both become " +
-                    base::quote(dotted(target)) + ": expected a new name for each");
+    throw base::invalid_argument()
+        .part("rename")
+        .problem(base::quote(a), " and ", base::quote(b), " both become ",
+                 base::quote(dotted(target)))
+        .expected("a new name for each");
   }
 
   /// `name` becomes what `other` would lie in, or lies in what `other` becomes.
   [[noreturn]] static void clash_below(const std::string& name, const KeyPath& target,
                                        const std::string& other, const std::string& how) {
-    throw Error(ErrorCode::invalid_argument,
-                "rename: " + base::quote(name) + " becomes " + base::quote(dotted(target)) + how +
-                    base::quote(other) + ": expected a name that is free");
+    throw base::invalid_argument()
+        .part("rename")
+        .problem(base::quote(name), " becomes ", base::quote(dotted(target)), how,
+                 base::quote(other))
+        .expected("a name that is free");
   }
 
   /// The node at `path` (less its last key), made if it is not there.
@@ -89,8 +94,10 @@ struct Renamer {
     const std::string name = dotted(path);
     const std::string new_name = rename(name);
     if (new_name.empty()) {
-      throw Error(ErrorCode::invalid_argument,
-                  "rename: " + base::quote(name) + ": expected a name, found \"\"");
+      throw base::invalid_argument()
+          .part("rename: ", base::quote(name))
+          .expected("a name")
+          .found("\"\"");
     }
     const KeyPath target = new_name == name ? path : renamed_path(path, new_name, flat);
     TensorDict parent = parent_of(target, name);
@@ -173,19 +180,20 @@ void require_renamed(const TensorDict& tree, const std::vector<std::string>& nam
   const std::unordered_set<std::string_view> all(known.begin(), known.end());
   for (const std::string& name : names) {
     if (all.contains(name)) continue;
-    std::string message = tree.where().empty() ? "" : tree.where() + ": ";
-    message += "rename: no key " + base::quote(name);
+    const Error error =
+        base::key_not_found(tree.where()).part("rename").problem("no key ", base::quote(name));
     const bool is_prefix = std::ranges::any_of(
         known, [&](const std::string& other) { return other.starts_with(name + "."); });
     if (is_prefix) {
-      message +=
-          ": whole names are renamed: expected that of a tensor or value, found the start of "
-          "others; a pattern renames them, (\"^" +
-          name + "[.]\", ...)";
-    } else if (const auto near = base::near_matches(name, known, 1); !near.empty()) {
-      message += "; did you mean " + base::quote(near[0]) + "?";
+      throw Error(error)
+          .problem(error.problem(), ": whole names are renamed")
+          .expected("that of a tensor or value")
+          .found("the start of others")
+          .remedy("a pattern renames them, (\"^", name, "[.]\", ...)");
     }
-    throw Error(ErrorCode::key_not_found, message);
+    const auto near = base::near_matches(name, known, 1);
+    if (near.empty()) throw error;
+    throw Error(error).remedy("did you mean ", base::quote(near[0]), "?");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 #include "io/selector.hpp"
@@ -63,9 +64,10 @@ class Pruner {
 /// A key names nothing in a value without a name.
 void refuse_bare(const TensorDict& tree, const std::string& found) {
   if (!is_bare(tree)) return;
-  throw Error(ErrorCode::key_not_found,
-              (tree.where().empty() ? "" : tree.where() + ": ") +
-                  "it holds one value, which has no name: expected no keys, found " + found);
+  throw base::key_not_found(tree.where())
+      .problem("it holds one value, which has no name")
+      .expected("no keys")
+      .found(found);
 }
 
 void visit_names(const TensorDict& node, KeyPath path, Selector& selector) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/fail.hpp"
 #include "base/glob.hpp"
 #include "base/text.hpp"
 
@@ -69,17 +70,17 @@ void Selector::require_all_hit(const TensorDict& tree) const {
   const KeyPath& key = keys_[static_cast<std::size_t>(miss - hit_.begin())];
   std::vector<std::string> names;
   collect_names(tree, "", names);
-  std::string message = tree.where();
-  if (!message.empty()) message += ": ";
   const bool is_glob = key.size() == 1 && base::is_glob(key[0]);
-  message += (is_glob ? "no key matches " : "no key ") + base::quote(dotted(key));
+  std::string remedy;
   const auto near = base::near_matches(dotted(key), names);
   for (std::size_t i = 0; i < near.size(); ++i) {
-    message += i == 0 ? "; did you mean " : i + 1 == near.size() ? " or " : ", ";
-    message += base::quote(near[i]);
+    remedy += i == 0 ? "did you mean " : i + 1 == near.size() ? " or " : ", ";
+    remedy += base::quote(near[i]);
   }
-  if (!near.empty()) message += "?";
-  throw Error(ErrorCode::key_not_found, message);
+  if (!near.empty()) remedy += "?";
+  throw base::key_not_found(tree.where())
+      .problem(is_glob ? "no key matches " : "no key ", base::quote(dotted(key)))
+      .remedy(remedy);
 }
 
 }  // namespace tenfold

@@ -4,6 +4,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/snapshot/folder.hpp"
@@ -16,8 +17,7 @@ using namespace detail;
 
 Path save_snapshot(const TensorDict& tree, const Path& path, const SnapshotOptions& options) {
   if (!options.overwrite && (os::exists(path) || formats::recover_folder(path))) {
-    throw Error::io(EEXIST, path.string(),
-                    path.string() + ": it exists already: expected nothing there");
+    throw Error::io(EEXIST, path.string()).problem("it exists already").expected("nothing there");
   }
   formats::snapshot::write_folder(tree, path, options);
   return path;

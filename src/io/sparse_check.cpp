@@ -14,7 +14,7 @@ namespace {
 void check(const TensorDict& tree, const std::string& where, KeyPath& path) {
   if (tree.kind() == NodeKind::sparse) {
     const std::string part = path.empty() ? "root" : "key " + base::quote(dotted(path));
-    return require_sound_sparse(tree, where + ": " + part);
+    return require_sound_sparse(tree, {where, part});
   }
   Node& node = *tree.node();
   for (std::size_t i = 0; i < node.entries.size(); ++i) {

@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/gather_rows.hpp"
 #include "os/fs/file.hpp"
@@ -20,34 +21,40 @@ constexpr std::int64_t kVersion = 1;
 constexpr std::string_view kHead = "state_mapper";
 constexpr std::string_view kTensors = "tensors";
 
-std::string where_of(const TensorDict& tree) {
-  return tree.where().empty() ? "state mapper" : tree.where();
+base::Where where_of(const TensorDict& tree) {
+  return tree.where().empty() ? base::Where("", "state mapper") : tree.where();
 }
 
 MapperHead head_of(const TensorDict& tree) {
   MapperHead head;
   head.where = where_of(tree);
   if (!tree.contains(kHead)) {
-    throw Error(ErrorCode::unsupported,
-                head.where + ": no state mapper: expected an entry \"state_mapper\", found none");
+    throw base::unsupported(head.where)
+        .problem("no state mapper")
+        .expected("an entry \"state_mapper\"")
+        .found("none");
   }
   const TensorDict::Item item = tree.get(kHead);
   const auto* json = std::get_if<NonTensor>(&item);
   const auto* object = json == nullptr ? nullptr : json->value.get_if<Value::Object>();
-  if (object == nullptr) head.fail(kHead, "expected a JSON object, found something else");
+  if (object == nullptr)
+    throw head.corrupt(kHead).expected("a JSON object").found("something else");
   const Value* version = object->find("version");
   const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
-  if (number == nullptr) head.fail(kHead, "version: expected an int, found none");
+  if (number == nullptr) throw head.corrupt(kHead).part("version").expected("an int").found("none");
   if (*number != kVersion) {
-    throw Error(ErrorCode::unsupported, head.where + ": state_mapper: version: expected 1, found " +
-                                            std::to_string(*number) + "; a newer tenfold reads it");
+    throw base::unsupported(head.where)
+        .part("state_mapper: version")
+        .expected("1")
+        .found(*number)
+        .remedy("a newer tenfold reads it");
   }
   const Value* name = object->find("class");
   const auto* text = name == nullptr ? nullptr : name->get_if<std::string>();
-  if (text == nullptr) head.fail(kHead, "class: expected a string, found none");
+  if (text == nullptr) throw head.corrupt(kHead).part("class").expected("a string").found("none");
   const Value* config = object->find("config");
   if (config == nullptr || !config->is<Value::Object>()) {
-    head.fail(kHead, "config: expected an object, found none");
+    throw head.corrupt(kHead).part("config").expected("an object").found("none");
   }
   head.class_name = *text;
   head.config = *config;
@@ -78,7 +85,10 @@ std::optional<std::string> json_text_of(const Path& path) {
 std::shared_ptr<const SavedMapper> saved_module(MapperHead head, TensorDict tensors) {
   const Value* arguments = head.find("config");
   if (arguments == nullptr || !arguments->is<Value::Object>()) {
-    head.fail("config", "config: expected the arguments of a factory, found none");
+    throw head.corrupt("config")
+        .part("config")
+        .expected("the arguments of a factory")
+        .found("none");
   }
   auto made = std::make_shared<SavedMapper>(head, MapperKind::module, std::move(tensors));
   made->factory = head.text("factory");
@@ -111,26 +121,24 @@ const Value* MapperHead::find(std::string_view key) const {
 const std::string& MapperHead::text(std::string_view key) const {
   const Value* value = find(key);
   const auto* found = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (found == nullptr) fail("config", std::string(key) + ": expected a string, found none");
+  if (found == nullptr) throw corrupt("config").part(key).expected("a string").found("none");
   return *found;
 }
 
-void MapperHead::fail(std::string_view part, const std::string& what) const {
-  throw Error(ErrorCode::corrupt, where + ": " + std::string(part) + ": " + what);
-}
-
 Tensor SavedMapper::rows(std::span<const Value> /*states*/) const {
-  throw Error(ErrorCode::unsupported,
-              head.where + ": rows of a \"" + head.class_name +
-                  "\" are made by a program: expected a sparse or hierarchical mapper, found " +
-                  (kind == MapperKind::module
-                       ? "a module; load_into(module, mapper.parameters()) and call it"
-                       : "a class of a Python program"));
+  throw base::unsupported(head.where)
+      .problem("rows of a \"", head.class_name, "\" are made by a program")
+      .expected("a sparse or hierarchical mapper")
+      .found((kind == MapperKind::module
+                  ? "a module; load_into(module, mapper.parameters()) and call it"
+                  : "a class of a Python program"));
 }
 
 Value SavedMapper::value(const Value& /*state*/) const {
-  throw Error(ErrorCode::unsupported,
-              head.where + ": value(): expected a hierarchy, found a \"" + head.class_name + "\"");
+  throw base::unsupported(head.where)
+      .part("value()")
+      .expected("a hierarchy")
+      .found("a \"", head.class_name, "\"");
 }
 
 std::string shown_state(const Value& state) {
@@ -143,7 +151,7 @@ TensorDict node_of(const MapperHead& head, const TensorDict& tensors, std::strin
     return tensors[key];
   } catch (const Error& error) {
     if (error.code() != ErrorCode::key_not_found) throw;
-    head.fail(key, "expected a tree, found none");
+    throw head.corrupt(key).expected("a tree").found("none");
   }
 }
 
@@ -152,7 +160,7 @@ Tensor tensor_of(const MapperHead& head, const TensorDict& tensors, std::string_
     return tensors.at(key);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::key_not_found) throw;
-    head.fail(key, "expected a tensor, found none");
+    throw head.corrupt(key).expected("a tensor").found("none");
   }
 }
 
@@ -161,8 +169,7 @@ Tensor take_rows(const MapperHead& head, const Tensor& values, std::span<const s
   const std::int64_t num_rows = shape.empty() ? 0 : shape[0];
   for (const std::int64_t row : rows) {
     if (row < 0 || row >= num_rows) {
-      head.fail("table", "row: expected one of " + std::to_string(num_rows) + ", found " +
-                             std::to_string(row));
+      throw head.corrupt("table").part("row").expected("one of ", num_rows).found(row);
     }
   }
   Shape made_shape = shape;
@@ -203,14 +210,15 @@ StateMapper StateMapper::mapper(std::string_view path) const {
   for (std::size_t i = 0; i < saved_->mapper_paths.size(); ++i) {
     if (saved_->mapper_paths[i] == path) return saved_->mappers[i];
   }
-  throw Error(ErrorCode::key_not_found, saved_->head.where + ": no mapper at " + base::quote(path));
+  throw base::key_not_found(saved_->head.where).problem("no mapper at ", base::quote(path));
 }
 
 const std::string& StateMapper::factory() const {
   if (saved_->kind == MapperKind::module) return saved_->factory;
-  throw Error(ErrorCode::unsupported, saved_->head.where +
-                                          ": factory(): expected a module's mapper, found a \"" +
-                                          saved_->head.class_name + "\"");
+  throw base::unsupported(saved_->head.where)
+      .part("factory()")
+      .expected("a module's mapper")
+      .found("a \"", saved_->head.class_name, "\"");
 }
 
 TensorDict StateMapper::parameters() const { return saved_->tensors; }

@@ -8,19 +8,21 @@
 
 #include <tenfold/state_mapper.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 
 /// What the head of a saved mapper says.
 struct MapperHead {
   std::string class_name;
   Value config;
-  std::string where;  ///< for messages
+  base::Where where;  ///< for messages
 
   /// The member of `config`, or null.
   const Value* find(std::string_view key) const;
   /// A text of `config`. Throws Error(corrupt) if there is none.
   const std::string& text(std::string_view key) const;
-  [[noreturn]] void fail(std::string_view part, const std::string& what) const;
+  Error corrupt(std::string_view part) const { return base::corrupt(where).part(part); }
 };
 
 /// What a StateMapper is a handle of.

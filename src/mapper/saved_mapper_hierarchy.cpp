@@ -6,9 +6,11 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tensor/promote.hpp"
+#include "core/value/value_json.hpp"
 #include "mapper/saved_mapper.hpp"
 #include "mapper/state_paths.hpp"
 
@@ -31,11 +33,10 @@ std::optional<std::string> component_of(const Value& part) {
 }
 
 [[noreturn]] void refuse_path(const Value& state, const char* found) {
-  throw Error(ErrorCode::invalid_argument,
-              "state " + shown_state(state) +
-                  ": expected a path, a text with \"/\" or a tuple of components that are not "
-                  "empty, found " +
-                  found);
+  throw base::invalid_argument()
+      .part("state ", shown_state(state))
+      .expected("a path, a text with \"/\" or a tuple of components that are not empty")
+      .found(found);
 }
 
 std::vector<Value> split(const std::string& text) {
@@ -84,25 +85,28 @@ class Texts {
       : bytes_(bytes.contiguous()), ends_(ends.contiguous()) {
     if (bytes_.dtype() != DType::uint8 || bytes_.ndim() != 1 || ends_.dtype() != DType::int64 ||
         ends_.ndim() != 1) {
-      head.fail("texts", "expected uint8 bytes and int64 ends of one dimension, found others");
+      throw head.corrupt("texts")
+          .expected("uint8 bytes and int64 ends of one dimension")
+          .found("others");
     }
   }
 
   Value at(const MapperHead& head, std::int64_t row) const {
     const std::int64_t count = ends_.numel();
     if (row < 0 || row >= count) {
-      head.fail("texts",
-                "row: expected one of " + std::to_string(count) + ", found " + std::to_string(row));
+      throw head.corrupt("texts").part("row").expected("one of ", count).found(row);
     }
     const auto* ends = ends_.data<std::int64_t>();
     const std::int64_t begin = row == 0 ? 0 : ends[row - 1];
     const std::int64_t end = ends[row];
     if (begin < 0 || end < begin || end > bytes_.numel()) {
-      head.fail("texts", "ends: expected ends that rise to " + std::to_string(bytes_.numel()) +
-                             ", found " + std::to_string(begin) + " before " + std::to_string(end));
+      throw head.corrupt("texts")
+          .part("ends")
+          .expected("ends that rise to ", bytes_.numel())
+          .found(begin, " before ", end);
     }
     const auto* text = reinterpret_cast<const char*>(bytes_.raw_data());
-    return from_json({text + begin, static_cast<std::size_t>(end - begin)}, head.where);
+    return parse_value({text + begin, static_cast<std::size_t>(end - begin)}, head.where);
   }
 
  private:
@@ -134,7 +138,9 @@ struct SavedHierarchy final : SavedMapper {
     const TensorDict node = node_of(head, tensors, "tables");
     for (const std::string& key : node.keys()) {
       Tensor table = tensor_of(head, node, key).contiguous();
-      if (table.ndim() == 0) head.fail("tables", key + ": expected rows, found a tensor of 0-d");
+      if (table.ndim() == 0) {
+        throw head.corrupt("tables").part(key).expected("rows").found("a tensor of 0-d");
+      }
       tables.push_back(std::move(table));
     }
   }
@@ -142,12 +148,16 @@ struct SavedHierarchy final : SavedMapper {
   void read_mappers() {
     const Value* said = head.find("mappers");
     const auto* list = said == nullptr ? nullptr : said->get_if<Value::List>();
-    if (list == nullptr) head.fail("config", "mappers: expected a list of paths, found none");
+    if (list == nullptr) {
+      throw head.corrupt("config").part("mappers").expected("a list of paths").found("none");
+    }
     if (list->items.empty()) return;
     const TensorDict node = node_of(head, tensors, "mappers");
     for (std::size_t i = 0; i < list->items.size(); ++i) {
       const auto* path = list->items[i].get_if<std::string>();
-      if (path == nullptr) head.fail("config", "mappers: expected a list of paths, found another");
+      if (path == nullptr) {
+        throw head.corrupt("config").part("mappers").expected("a list of paths").found("another");
+      }
       mapper_paths.push_back(*path);
       mappers.emplace_back(node_of(head, node, std::to_string(i)));
     }
@@ -172,11 +182,12 @@ struct SavedHierarchy final : SavedMapper {
 
   [[noreturn]] void refuse_unknown(const Value& state, const PathParts& parts) const {
     const std::string level = paths.nearest_level(parts.text);
-    throw Error(ErrorCode::key_not_found,
-                head.where + ": no state " + shown_state(state) +
-                    ": expected a path that is there or a level with a default above it, found "
-                    "neither; the nearest level that exists is " +
-                    (level.empty() ? "the root" : base::quote(level)));
+    throw base::key_not_found(head.where)
+        .problem("no state ", shown_state(state))
+        .expected("a path that is there or a level with a default above it")
+        .found("neither")
+        .remedy("the nearest level that exists is ",
+                (level.empty() ? "the root" : base::quote(level)));
   }
 
   /// What a path says below a mapper, or below the level whose default that is.
@@ -191,9 +202,10 @@ struct SavedHierarchy final : SavedMapper {
     };
     const std::size_t begin = is_above() ? above.size() : above.size() - 1;
     if (begin >= path.parts.size()) {
-      throw Error(ErrorCode::key_not_found,
-                  head.where + ": state " + shown_state(state) +
-                      ": it leads to a mapper and says nothing to it: expected a longer path");
+      throw base::key_not_found(head.where)
+          .part("state ", shown_state(state))
+          .problem("it leads to a mapper and says nothing to it")
+          .expected("a longer path");
     }
     std::vector<Value> rest(path.parts.begin() + static_cast<std::ptrdiff_t>(begin),
                             path.parts.end());
@@ -223,8 +235,10 @@ struct SavedHierarchy final : SavedMapper {
                           ? place.row >= 0 && place.row < static_cast<std::int64_t>(mappers.size())
                           : place.table == kTextTable;
     if (!fits) {
-      head.fail("paths", "table: expected one of " + std::to_string(tables.size()) +
-                             " or a mapper, found " + std::to_string(place.table));
+      throw head.corrupt("paths")
+          .part("table")
+          .expected("one of ", tables.size(), " or a mapper")
+          .found(place.table);
     }
   }
 
@@ -237,9 +251,11 @@ struct SavedHierarchy final : SavedMapper {
     const auto groups = groups_of(states, parts);
     for (const auto& [place, group] : groups) {
       if (place.first == kTextTable) {
-        throw Error(ErrorCode::unsupported,
-                    head.where + ": state " + shown_state(states[group.places[0]]) +
-                        ": expected a number or a tensor, found other JSON; value() gives it");
+        throw base::unsupported(head.where)
+            .part("state ", shown_state(states[group.places[0]]))
+            .expected("a number or a tensor")
+            .found("other JSON")
+            .remedy("value() gives it");
       }
       values.push_back(
           place.first == kMapperTable
@@ -260,11 +276,12 @@ struct SavedHierarchy final : SavedMapper {
     for (std::size_t i = 1; i < values.size(); ++i) {
       const Shape found(values[i].shape().begin() + 1, values[i].shape().end());
       if (found != row) {
-        throw Error(ErrorCode::invalid_argument,
-                    head.where + ": states " + shown_state(states[owners[0]->places[0]]) + " and " +
-                        shown_state(states[owners[i]->places[0]]) +
-                        ": the values of a batch have one shape: expected " + base::list_text(row) +
-                        ", found " + base::list_text(found));
+        throw base::invalid_argument(head.where)
+            .part("states ", shown_state(states[owners[0]->places[0]]), " and ",
+                  shown_state(states[owners[i]->places[0]]))
+            .problem("the values of a batch have one shape")
+            .expected(base::list_text(row))
+            .found(base::list_text(found));
       }
       dtype = promoted(dtype, values[i].dtype());
     }

@@ -14,6 +14,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tree/node.hpp"
@@ -109,7 +110,12 @@ class Flattener {
       const std::size_t child = paths_.size();
       add(path, is_level ? StatePlace{kNoTable, 0} : place_of(value, path), is_level, node);
       if (key == default_key_) {
-        if (is_level) fail(path, "the default of a level is a value: expected one, found a level");
+        if (is_level) {
+          throw fail(path)
+              .problem("the default of a level is a value")
+              .expected("one")
+              .found("a level");
+        }
         defaults_[node] = child;
       }
       if (is_level) below.emplace_back(object, child, path + "/");
@@ -140,19 +146,20 @@ class Flattener {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& path, const std::string& what) const {
-    throw Error(ErrorCode::corrupt, where_ + ": " + base::quote(path) + ": " + what);
+  Error fail(const std::string& path) const {
+    return base::corrupt(where_).part(base::quote(path));
   }
 
   std::string key_of(std::string_view said, const std::string& prefix) const {
     if (is_escaped_ && said.starts_with('%')) {
       said.remove_prefix(1);
       if (!said.starts_with('%')) {
-        fail(prefix + std::string(said), "expected \"%%\" for a \"%\" at the beginning of a key");
+        throw fail(prefix + std::string(said))
+            .expected("\"%%\" for a \"%\" at the beginning of a key");
       }
     }
     if (said.empty() || said.find('/') != std::string_view::npos) {
-      fail(prefix + std::string(said), "expected a key that is not empty, without \"/\"");
+      throw fail(prefix + std::string(said)).expected("a key that is not empty, without \"/\"");
     }
     return std::string(said);
   }
@@ -173,26 +180,33 @@ class Flattener {
     const auto* name = object.find(kTensor)->get_if<std::string>();
     const auto dtype = name == nullptr ? std::nullopt : dtype_from_name(*name);
     if (!dtype || is_complex(*dtype) || *dtype == DType::float4_e2m1fn_x2) {
-      fail(path, "dtype: expected one of numbers, found another");
+      throw fail(path).part("dtype").expected("one of numbers").found("another");
     }
     const Value* values = object.find("values");
     const Value* lengths = object.find("shape");
     const auto* list = lengths == nullptr ? nullptr : lengths->get_if<Value::List>();
-    if (values == nullptr || list == nullptr) fail(path, "expected shape and values, found none");
+    if (values == nullptr || list == nullptr) {
+      throw fail(path).expected("shape and values").found("none");
+    }
     Shape shape;
     for (const Value& length : list->items) {
       const auto* number = length.get_if<std::int64_t>();
-      if (number == nullptr || *number < 0) fail(path, "shape: expected lengths, found another");
+      if (number == nullptr || *number < 0) {
+        throw fail(path).part("shape").expected("lengths").found("another");
+      }
       shape.push_back(*number);
     }
     const std::optional<Numbers> numbers = numbers_of(*values);
     // Lists say nothing of the dimensions behind one of length 0.
     const bool is_empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
     if (!numbers || (is_empty ? !numbers->floats.empty() : numbers->shape != shape)) {
-      fail(path, "values: expected numbers of shape " + base::list_text(shape) + ", found others");
+      throw fail(path)
+          .part("values")
+          .expected("numbers of shape ", base::list_text(shape))
+          .found("others");
     }
     if (is_integer(*dtype) && numbers->dtype == DType::float64) {
-      fail(path, "values: expected integers, found others");
+      throw fail(path).part("values").expected("integers").found("others");
     }
     return row_of("tensor", *numbers, *dtype, shape);
   }
@@ -212,8 +226,10 @@ class Flattener {
     cast_elements(is_float ? DType::float64 : DType::int64, static_cast<const std::byte*>(source),
                   dtype, rows.bytes.data() + begin, numbers.floats.size());
     if (is_integer(dtype) && !same_integers(numbers, dtype, rows.bytes.data() + begin)) {
-      throw Error(ErrorCode::corrupt, where_ + ": values: expected " + std::string(name(dtype)) +
-                                          ", found a number out of its range");
+      throw base::corrupt(where_)
+          .part("values")
+          .expected(name(dtype))
+          .found("a number out of its range");
     }
     return {rows.number, rows.count++};
   }
@@ -273,12 +289,17 @@ std::optional<std::string> default_key_of(const Value::Object& root, const std::
   const Value* key = object == nullptr ? nullptr : object->find("default_key");
   const auto* text = key == nullptr ? nullptr : key->get_if<std::string>();
   if (number == nullptr || text == nullptr) {
-    throw Error(ErrorCode::corrupt,
-                where + ": %state_mapper: expected a version and a default_key, found others");
+    throw base::corrupt(where)
+        .part("%state_mapper")
+        .expected("a version and a default_key")
+        .found("others");
   }
   if (*number != 1) {
-    throw Error(ErrorCode::unsupported, where + ": %state_mapper: version: expected 1, found " +
-                                            std::to_string(*number) + "; a newer tenfold reads it");
+    throw base::unsupported(where)
+        .part("%state_mapper: version")
+        .expected("1")
+        .found(*number)
+        .remedy("a newer tenfold reads it");
   }
   return *text;
 }
@@ -289,8 +310,7 @@ std::shared_ptr<const SavedMapper> json_hierarchy(std::string_view text, const s
   const Value document = from_json(text, where);
   const auto* root = document.get_if<Value::Object>();
   if (root == nullptr) {
-    throw Error(ErrorCode::corrupt,
-                where + ": JSON: expected an object, found a " + std::string(document.type_name()));
+    throw base::corrupt(where).part("JSON").expected("an object").found("a ", document.type_name());
   }
   const std::optional<std::string> said = default_key_of(*root, where);
   MapperHead head;

@@ -4,6 +4,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/sparse_matrix.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "mapper/saved_mapper.hpp"
 #include "mapper/state_index.hpp"
@@ -14,7 +15,12 @@ namespace {
 
 StateKeyKind kind_of(const MapperHead& head) {
   const auto kind = state_key_kind_from_name(head.text("keys"));
-  if (!kind) head.fail("config", "keys: expected int, str, bytes or json, found another name");
+  if (!kind) {
+    throw head.corrupt("config")
+        .part("keys")
+        .expected("int, str, bytes or json")
+        .found("another name");
+  }
   return *kind;
 }
 
@@ -23,7 +29,7 @@ SparseMatrix matrix_of(const MapperHead& head, TensorDict node) {
     return SparseMatrix(std::move(node));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
-    head.fail("matrix", error.what());
+    throw Error(error).code(ErrorCode::corrupt).within("matrix").within(head.where.part);
   }
 }
 
@@ -37,19 +43,18 @@ struct SavedSparse final : SavedMapper {
     if (tensors.contains("rows")) {
       numbers = tensor_of(head, tensors, "rows").contiguous();
       if (numbers.dtype() != DType::int64 || numbers.shape() != Shape{keys.size()}) {
-        head.fail("rows", "expected int64 " + base::list_text(Shape{keys.size()}) + ", found " +
-                              std::string(name(numbers.dtype())) + " " +
-                              base::list_text(numbers.shape()));
+        throw head.corrupt("rows")
+            .expected("int64 ", base::list_text(Shape{keys.size()}))
+            .found(name(numbers.dtype()), " ", base::list_text(numbers.shape()));
       }
       has_numbers = true;
     }
     if (tensors.contains("default")) {
       fallback = tensor_of(head, tensors, "default").contiguous();
       if (fallback.dtype() != matrix.dtype() || fallback.shape() != Shape{matrix.num_cols()}) {
-        head.fail("default", "expected " + std::string(name(matrix.dtype())) + " " +
-                                 base::list_text(Shape{matrix.num_cols()}) + ", found " +
-                                 std::string(name(fallback.dtype())) + " " +
-                                 base::list_text(fallback.shape()));
+        throw head.corrupt("default")
+            .expected(name(matrix.dtype()), " ", base::list_text(Shape{matrix.num_cols()}))
+            .found(name(fallback.dtype()), " ", base::list_text(fallback.shape()));
       }
       has_fallback = true;
     }
@@ -62,17 +67,17 @@ struct SavedSparse final : SavedMapper {
     for (std::size_t i = 0; i < states.size(); ++i) {
       if (found[i] < 0) {
         if (has_fallback) continue;
-        throw Error(ErrorCode::key_not_found, head.where + ": no state " + shown_state(states[i]) +
-                                                  ": expected one of " +
-                                                  std::to_string(keys.size()) + ", found none");
+        throw base::key_not_found(head.where)
+            .problem("no state ", shown_state(states[i]))
+            .expected("one of ", keys.size())
+            .found("none");
       }
       wanted.push_back(has_numbers ? numbers.data<std::int64_t>()[found[i]] : found[i]);
       places.push_back(i);
     }
     for (const std::int64_t row : wanted) {
       if (row < 0 || row >= matrix.num_rows()) {
-        head.fail("rows", "expected rows of a matrix of " + std::to_string(matrix.num_rows()) +
-                              ", found " + std::to_string(row));
+        throw head.corrupt("rows").expected("rows of a matrix of ", matrix.num_rows()).found(row);
       }
     }
     Tensor values = matrix.rows(wanted).values;

@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dict/builder.hpp"
 #include "dict/state.hpp"
@@ -72,8 +73,10 @@ void require_unique(std::span<const Key> keys) {
   seen.reserve(keys.size());
   for (const Key key : keys) {
     if (!seen.insert(key).second) {
-      throw Error(ErrorCode::invalid_argument,
-                  "keys: " + shown_key(key) + ": expected it once, found it twice");
+      throw base::invalid_argument()
+          .part("keys: ", shown_key(key))
+          .expected("it once")
+          .found("it twice");
     }
   }
 }
@@ -105,7 +108,7 @@ TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
     node.set(column.leaf[0], stored.values);
   }
   for (const StateIndexColumn& more : columns) node.set(more.name, more.values);
-  const StoredKeys all = StoredKeys::of(column, stored, num_keys, "keys");
+  const StoredKeys all = StoredKeys::of(column, stored, num_keys, {"", "keys"});
   const Buffer index = build_dict_index_in_memory(all);
   const auto num_buckets = static_cast<std::int64_t>(index.size_bytes() / kDictBucketBytes);
   const Tensor buckets(DType::int64, {num_buckets, static_cast<std::int64_t>(kDictSlots)}, index);
@@ -115,16 +118,18 @@ TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
 
 TensorDict state_index_of(const MappedDict& dict) {
   if (!dict.is_dense()) {
-    throw Error(ErrorCode::unsupported,
-                "keys: expected a dictionary whose every row is a key's, found rows of values that "
-                "were assigned anew; compact() removes them");
+    throw base::unsupported()
+        .part("keys")
+        .expected("a dictionary whose every row is a key's")
+        .found("rows of values that were assigned anew")
+        .remedy("compact() removes them");
   }
   const TensorDict tree = dict.dataset().tree();
   const std::optional<DictNote> note = DictNote::of(tree);
   const Schema schema = Schema::of(tree);
   const Column* found = schema.find(kDictKeyColumn);
   if (!note || found == nullptr) {
-    throw Error(ErrorCode::invalid_argument, "keys: expected a dictionary, found none");
+    throw base::invalid_argument().part("keys").expected("a dictionary").found("none");
   }
   NodeInfo info;
   info.batch_size = {dict.size()};
@@ -144,7 +149,7 @@ MappedDict open_state_index(TensorDict node, DictKeyType type,
   } catch (const Error& error) {
     // That it is a dictionary is what the file promises.
     if (error.code() != ErrorCode::invalid_argument) throw;
-    throw Error(ErrorCode::corrupt, error.what());
+    throw Error(error).code(ErrorCode::corrupt);
   }
 }
 

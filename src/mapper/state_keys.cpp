@@ -6,15 +6,18 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 namespace {
 
 constexpr double kTwoTo63 = 9223372036854775808.0;
 
 [[noreturn]] void refuse(const Value& state, const std::string& found) {
-  throw Error(ErrorCode::invalid_argument,
-              "state " + to_json(state) +
-                  ": expected an int, a float, a str or a tuple of them, found " + found);
+  throw base::invalid_argument()
+      .part("state ", to_json(state))
+      .expected("an int, a float, a str or a tuple of them")
+      .found(found);
 }
 
 /// As Python sees it: numbers that are equal are one key.

@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 #include "mapper/state_index.hpp"
@@ -28,9 +29,9 @@ void require_path(std::string_view path) {
   const bool is_path = !path.empty() && path.front() != '/' && path.back() != '/' &&
                        path.find("//") == std::string_view::npos;
   if (is_path) return;
-  throw Error(ErrorCode::invalid_argument,
-              "state " + base::quote(path) +
-                  ": expected a path of components that are not empty, without \"/\"");
+  throw base::invalid_argument()
+      .part("state ", base::quote(path))
+      .expected("a path of components that are not empty, without \"/\"");
 }
 
 /// No hierarchy is deeper, and to look for each part of a path takes as long as the path is.
@@ -57,8 +58,10 @@ StatePaths::StatePaths(TensorDict node)
   const std::array<std::string_view, 1> root = {""};
   const auto found = dict_.rows(root);
   if (found[0] < 0 || !is_level(found[0])) {
-    throw Error(ErrorCode::corrupt, dict_.dataset().tree().where() +
-                                        ": paths: expected a level with the path \"\", found none");
+    throw base::corrupt(dict_.dataset().tree().where())
+        .part("paths")
+        .expected("a level with the path \"\"")
+        .found("none");
   }
 }
 
@@ -68,10 +71,10 @@ TensorDict StatePaths::make(std::span<const std::string_view> paths,
                             std::span<const std::uint8_t> is_level) {
   if (tables.size() != paths.size() || rows.size() != paths.size() ||
       is_level.size() != paths.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                "paths: expected a table, a row and a level for each of " +
-                    std::to_string(paths.size()) + ", found " + std::to_string(tables.size()) +
-                    ", " + std::to_string(rows.size()) + " and " + std::to_string(is_level.size()));
+    throw base::invalid_argument()
+        .part("paths")
+        .expected("a table, a row and a level for each of ", paths.size())
+        .found(tables.size(), ", ", rows.size(), " and ", is_level.size());
   }
   Tensor levels = Tensor::zeros(DType::bool_, {static_cast<std::int64_t>(is_level.size())});
   std::transform(is_level.begin(), is_level.end(), levels.mutable_data<bool>(),

@@ -3,41 +3,26 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <system_error>
-
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "os/fs/free_space.hpp"
 #include "os/fs/seam.hpp"
 
 namespace tenfold::os {
-namespace {
-
-/// The system's words, in lower case as all messages are.
-std::string words_of(int system_errno) {
-  std::string text = std::generic_category().message(system_errno);
-  if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z') {
-    text[0] = static_cast<char>(text[0] - 'A' + 'a');
-  }
-  return text;
-}
-
-std::string free_space_text(int descriptor) {
-  if (descriptor < 0) return {};
-  const FreeSpace space = free_space(descriptor);
-  return ": found " + base::human_bytes(space.free_bytes) + " and " +
-         std::to_string(space.free_files) + " files free";
-}
-
-}  // namespace
 
 void throw_system_error(int system_errno, const std::string& display, std::string_view action,
                         int descriptor) {
-  std::string message = display + ": " + std::string(action) + ": " + words_of(system_errno);
-  if (system_errno == ENOENT) throw Error(ErrorCode::file_not_found, message);
-  if (system_errno == ENOSPC || system_errno == EDQUOT) message += free_space_text(descriptor);
-  throw Error::io(system_errno, display, message);
+  const Error error = Error::io(system_errno, display, std::string(action));
+  if (system_errno == ENOENT) {
+    throw base::file_not_found(display).problem(error.message());
+  }
+  if ((system_errno != ENOSPC && system_errno != EDQUOT) || descriptor < 0) throw error;
+  const FreeSpace space = free_space(descriptor);
+  throw Error(error)
+      .problem(error.message())
+      .found(base::human_bytes(space.free_bytes), " and ", space.free_files, " files free");
 }
 
 namespace {
@@ -110,9 +95,9 @@ void require_component(const std::string& name, const std::string& display) {
   const bool plain = !name.empty() && name != "." && name != ".." &&
                      name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
   if (plain) return;
-  throw Error(ErrorCode::invalid_argument,
-              display + ": entry " + base::quote(name) +
-                  ": expected the name of one file or folder in this folder");
+  throw base::invalid_argument(display)
+      .part("entry ", base::quote(name))
+      .expected("the name of one file or folder in this folder");
 }
 
 void apply_permissions(int descriptor, const FileInfo& like, const std::string& display) {

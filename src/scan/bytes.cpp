@@ -527,10 +527,7 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
     ++report_.num_pickles;
     globals(graph, where, at);
     if (!problem.empty()) {
-      // The file has no name here.
-      const std::size_t begin = problem.starts_with(": ") ? 2 : 0;
-      add("pickle that cannot be read to its end: " + problem.substr(begin), ScanRisk::suspicious,
-          where, at);
+      add("pickle that cannot be read to its end: " + problem, ScanRisk::suspicious, where, at);
       return;
     }
     if (i == 0) is_old_torch = is_old_torch_number(graph);

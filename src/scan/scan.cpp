@@ -12,6 +12,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/dcp/metadata.hpp"
 #include "os/fs/directory.hpp"
@@ -146,7 +147,7 @@ ScanFolder files_in(const os::Path& root) {
       }
     }
     if (!failure) continue;
-    if (folder == root) throw Error::io(failure.value(), root.string(), "cannot be listed");
+    if (folder == root) throw Error::io(failure.value(), root.string()).problem("cannot be listed");
     found.unlisted.emplace_back(folder, failure);
   }
   std::ranges::sort(found.files);
@@ -197,7 +198,7 @@ bool ScanReport::safe() const noexcept {
 
 ScanReport scan(const std::filesystem::path& path) {
   if (!os::exists(path)) {
-    throw Error(ErrorCode::file_not_found, path.string() + ": no such file");
+    throw base::file_not_found(path.string()).problem("no such file");
   }
   ByteScanner scanner;
   scanner.enter(path.string(), "");

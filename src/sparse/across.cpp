@@ -12,6 +12,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "sparse/state.hpp"
 
 namespace tenfold {
@@ -56,10 +57,10 @@ void visit_lines(const SparseState& state, const Ends* ends, const Places* place
   for (std::int64_t line = 0; line < state.num_lines(); ++line) {
     const std::int64_t end = ends[line + 1];
     if (end < begin || end > state.nnz || ends[0] != 0) {
-      throw Error(ErrorCode::corrupt,
-                  state.where + ": " + state.line_name() + " " + std::to_string(line) +
-                      ": entries: expected a range within " + std::to_string(state.nnz) +
-                      ", found [" + std::to_string(begin) + ", " + std::to_string(end) + ")");
+      throw base::corrupt(state.where)
+          .part(state.line_name(), " ", line, ": entries")
+          .expected("a range within ", state.nnz)
+          .found("[", begin, ", ", end, ")");
     }
     for (std::int64_t entry = begin; entry < end; ++entry) {
       const std::int64_t place = places[entry];
@@ -220,8 +221,10 @@ SparseRows assemble(const SparseState& state, std::vector<PlacedEntry> entries,
       state.places.dtype() == DType::int32 && count <= std::numeric_limits<std::int32_t>::max();
   const DType dtype = is_narrow ? DType::int32 : DType::int64;
   if (num_rows == std::numeric_limits<std::int64_t>::max()) {
-    throw Error(ErrorCode::invalid_argument,
-                state.where + ": rows: expected fewer than 2^63 - 1 in csr, found as many");
+    throw base::invalid_argument(state.where)
+        .part("rows")
+        .expected("fewer than 2^63 - 1 in csr")
+        .found("as many");
   }
   IndexWriter ends(dtype, {num_rows + 1});
   IndexWriter indices(dtype, {count});

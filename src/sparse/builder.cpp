@@ -16,6 +16,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/sparse_builder.hpp>
 
+#include "base/fail.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tree/sparse.hpp"
 #include "dataset/spool.hpp"
@@ -176,9 +177,7 @@ std::int64_t index_at(const Tensor& indices, std::int64_t i) {
                                          : indices.data<std::int64_t>()[i];
 }
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, "sparse matrix: " + what);
-}
+Error refuse() { return base::invalid_argument().part("sparse matrix"); }
 
 }  // namespace
 
@@ -369,11 +368,13 @@ class Parts {
 SparseBuilder::SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType dtype,
                              const SparseBuilderOptions& options) {
   if (num_rows < 0 || num_cols < 0) {
-    refuse("shape: expected lengths from 0, found [" + std::to_string(num_rows) + ", " +
-           std::to_string(num_cols) + "]");
+    throw refuse()
+        .part("shape")
+        .expected("lengths from 0")
+        .found("[", num_rows, ", ", num_cols, "]");
   }
   if (options.index_dtype != DType::int32 && options.index_dtype != DType::int64) {
-    refuse("index dtype: expected int32 or int64, found " + std::string(name(options.index_dtype)));
+    throw refuse().part("index dtype").expected("int32 or int64").found(name(options.index_dtype));
   }
   state_ = std::make_unique<State>(num_rows, num_cols, dtype, options);
 }
@@ -384,17 +385,17 @@ void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor&
   State& state = *state_;
   for (const Tensor* indices : {&rows, &columns}) {
     if (indices->dtype() != DType::int32 && indices->dtype() != DType::int64) {
-      refuse("coordinates: expected int32 or int64, found " + std::string(name(indices->dtype())));
+      throw refuse().part("coordinates").expected("int32 or int64").found(name(indices->dtype()));
     }
   }
   if (values.dtype() != state.dtype) {
-    refuse("values: expected " + std::string(name(state.dtype)) + ", found " +
-           std::string(name(values.dtype())));
+    throw refuse().part("values").expected(name(state.dtype)).found(name(values.dtype()));
   }
   if (rows.ndim() != 1 || columns.shape() != rows.shape() || values.shape() != rows.shape()) {
-    refuse("coordinates: expected rows, columns and values of one length, found " +
-           std::to_string(rows.numel()) + ", " + std::to_string(columns.numel()) + " and " +
-           std::to_string(values.numel()));
+    throw refuse()
+        .part("coordinates")
+        .expected("rows, columns and values of one length")
+        .found(rows.numel(), ", ", columns.numel(), " and ", values.numel());
   }
   const Tensor row_numbers = rows.contiguous();
   const Tensor column_numbers = columns.contiguous();
@@ -403,9 +404,9 @@ void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor&
     const std::int64_t row = index_at(row_numbers, i);
     const std::int64_t column = index_at(column_numbers, i);
     if (row >= 0 && row < state.num_rows && column >= 0 && column < state.num_cols) continue;
-    refuse("coordinate (" + std::to_string(row) + ", " + std::to_string(column) +
-           "): expected one in the shape [" + std::to_string(state.num_rows) + ", " +
-           std::to_string(state.num_cols) + "]");
+    throw refuse()
+        .part("coordinate (", row, ", ", column, ")")
+        .expected("one in the shape [", state.num_rows, ", ", state.num_cols, "]");
   }
   const std::byte* from = numbers.raw_data();
   for (std::int64_t i = 0; i < rows.numel(); ++i, from += state.value_bytes) {
@@ -419,10 +420,10 @@ void SparseBuilder::add(const SparseMatrix& matrix, Monitor* monitor) {
   State& state = *state_;
   if (matrix.num_rows() != state.num_rows || matrix.num_cols() != state.num_cols ||
       matrix.dtype() != state.dtype) {
-    refuse("expected one of shape [" + std::to_string(state.num_rows) + ", " +
-           std::to_string(state.num_cols) + "] and " + std::string(name(state.dtype)) +
-           ", found [" + std::to_string(matrix.num_rows()) + ", " +
-           std::to_string(matrix.num_cols()) + "] and " + std::string(name(matrix.dtype())));
+    throw refuse()
+        .expected("one of shape [", state.num_rows, ", ", state.num_cols, "] and ",
+                  name(state.dtype))
+        .found("[", matrix.num_rows(), ", ", matrix.num_cols(), "] and ", name(matrix.dtype()));
   }
   const auto source = matrix.state();
   const std::byte* values = source->values.raw_data();
@@ -451,9 +452,10 @@ std::int64_t SparseBuilder::cols_needed() const noexcept {
 
 void SparseBuilder::resize(std::int64_t num_rows, std::int64_t num_cols) {
   if (num_rows < rows_needed() || num_cols < cols_needed()) {
-    refuse("shape: expected at least [" + std::to_string(rows_needed()) + ", " +
-           std::to_string(cols_needed()) + "], which the coordinates need, found [" +
-           std::to_string(num_rows) + ", " + std::to_string(num_cols) + "]");
+    throw refuse()
+        .part("shape")
+        .expected("at least [", rows_needed(), ", ", cols_needed(), "], which the coordinates need")
+        .found("[", num_rows, ", ", num_cols, "]");
   }
   state_->num_rows = num_rows;
   state_->num_cols = num_cols;
@@ -461,7 +463,9 @@ void SparseBuilder::resize(std::int64_t num_rows, std::int64_t num_cols) {
 
 SparseMatrix SparseBuilder::finish(Monitor* monitor) {
   State& state = *state_;
-  if (state.finished) refuse("builder: expected one finish(), found another after it");
+  if (state.finished) {
+    throw refuse().part("builder").expected("one finish()").found("another after it");
+  }
   state.finished = true;
   DType index_dtype = state.options.index_dtype;
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max());
@@ -482,14 +486,17 @@ SparseMatrix SparseBuilder::finish(Monitor* monitor) {
       if (!state.options.sum_duplicates) {
         const std::int64_t row = state.by_column() ? entry.place : entry.line;
         const std::int64_t column = state.by_column() ? entry.line : entry.place;
-        refuse("coordinate (" + std::to_string(row) + ", " + std::to_string(column) +
-               "): expected one entry, found two; summing duplicates adds them up");
+        throw refuse()
+            .part("coordinate (", row, ", ", column, ")")
+            .expected("one entry")
+            .found("two")
+            .remedy("summing duplicates adds them up");
       }
       if (!can_add(state.dtype)) {
-        throw Error(ErrorCode::unsupported,
-                    "sparse matrix: entries of the same coordinate: expected a dtype that can be "
-                    "added, found " +
-                        std::string(name(state.dtype)));
+        throw base::unsupported()
+            .part("sparse matrix: entries of the same coordinate")
+            .expected("a dtype that can be added")
+            .found(name(state.dtype));
       }
       return add_element(state.dtype, entry.value.data(), last.value.data());
     }

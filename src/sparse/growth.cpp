@@ -10,6 +10,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/sparse_builder.hpp>
 
+#include "base/fail.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tree/sparse.hpp"
 #include "formats/folder/handle.hpp"
@@ -25,9 +26,7 @@ namespace folder = formats::folder;
 
 namespace {
 
-[[noreturn]] void refuse(const Path& path, const std::string& what) {
-  throw Error(ErrorCode::unsupported, path.string() + ": " + what);
-}
+Error refuse(const Path& path) { return base::unsupported(path); }
 
 /// The files of the parts, the ends last: what they count is there before they do.
 std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& state) {
@@ -40,8 +39,10 @@ std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& 
     auto* handle =
         source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
     if (handle == nullptr || !handle->may_grow()) {
-      refuse(path,
-             "rows cannot be added: expected a matrix that save() wrote, found other tensors");
+      throw refuse(path)
+          .problem("rows cannot be added")
+          .expected("a matrix that save() wrote")
+          .found("other tensors");
     }
     folder::GrowingLeaf growing;
     growing.key = std::string(names[part]);
@@ -84,21 +85,18 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
 }
 
 void require_fitting(const Path& path, const SparseState& state, const SparseState& rows) {
-  const auto misfit = [&](const std::string& what) {
-    throw Error(ErrorCode::invalid_argument, path.string() + ": rows to append: " + what);
-  };
+  const auto misfit = [&] { return base::invalid_argument(path).part("rows to append"); };
   if (rows.num_cols != state.num_cols) {
-    misfit("expected " + std::to_string(state.num_cols) + " columns, found " +
-           std::to_string(rows.num_cols));
+    throw misfit().expected(state.num_cols, " columns").found(rows.num_cols);
   }
   if (rows.values.dtype() != state.values.dtype()) {
-    misfit("expected " + std::string(name(state.values.dtype())) + ", found " +
-           std::string(name(rows.values.dtype())));
+    throw misfit().expected(name(state.values.dtype())).found(name(rows.values.dtype()));
   }
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (state.ends.dtype() == DType::int32 && state.nnz > kMost - rows.nnz) {
-    misfit("expected at most 2^31 - 1 entries in all, as the indices are int32, found " +
-           std::to_string(state.nnz) + " and " + std::to_string(rows.nnz));
+    throw misfit()
+        .expected("at most 2^31 - 1 entries in all, as the indices are int32")
+        .found(state.nnz, " and ", rows.nnz);
   }
 }
 
@@ -145,23 +143,29 @@ void SparseGrowth::refresh() {
 
 void SparseGrowth::require_writable(const char* what) const {
   if (mode_ != Mode::write_through) {
-    refuse(path_, std::string(what) +
-                      ": expected a matrix opened with mode \"r+\", found one opened to read");
+    throw refuse(path_)
+        .part(what)
+        .expected("a matrix opened with mode \"r+\"")
+        .found("one opened to read");
   }
-  if (closed_) refuse(path_, std::string(what) + ": it was closed: open it again");
+  if (closed_) throw refuse(path_).part(what).problem("it was closed").remedy("open it again");
 }
 
 /// Takes the lock and everything that appending needs; once.
 void SparseGrowth::start() {
   if (writer_) return;
   if (!lock_.folder.valid()) {
-    refuse(path_,
-           "rows cannot be added in this format: expected a folder, found one file; convert() it "
-           "to a folder");
+    throw refuse(path_)
+        .problem("rows cannot be added in this format")
+        .expected("a folder")
+        .found("one file")
+        .remedy("convert() it to a folder");
   }
   if (current()->layout != SparseLayout::csr) {
-    refuse(path_, "rows cannot be added in layout " + std::string(name(current()->layout)) +
-                      ": expected csr; to_layout(\"csr\") first");
+    throw refuse(path_)
+        .problem("rows cannot be added in layout ", name(current()->layout))
+        .expected("csr")
+        .remedy("to_layout(\"csr\") first");
   }
   // First the lock: from then on nobody else adds rows to those that are found.
   folder::CommitFile commit(path_, lock_.folder);

@@ -10,6 +10,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/prefetch.hpp"
 #include "base/zero_fill.hpp"
 #include "dataset/gather_rows.hpp"
@@ -40,9 +41,8 @@ auto with_index_type(DType dtype, const Use& use) {
   return use(std::int64_t{});
 }
 
-[[noreturn]] void fail(const SparseState& state, std::int64_t line, const std::string& what) {
-  throw Error(ErrorCode::corrupt,
-              state.where + ": " + state.line_name() + " " + std::to_string(line) + ": " + what);
+Error fail(const SparseState& state, std::int64_t line) {
+  return base::corrupt(state.where).part(state.line_name(), " ", line);
 }
 
 template <class Index>
@@ -56,9 +56,10 @@ std::vector<LineExtent> extents_in_ends(const SparseState& state,
     const std::int64_t begin = ends[lines[i]];
     const std::int64_t end = ends[lines[i] + 1];
     if (begin < 0 || begin > end || end > state.nnz) {
-      fail(state, lines[i],
-           "entries: expected a range within " + std::to_string(state.nnz) + ", found [" +
-               std::to_string(begin) + ", " + std::to_string(end) + ")");
+      throw fail(state, lines[i])
+          .part("entries")
+          .expected("a range within ", state.nnz)
+          .found("[", begin, ", ", end, ")");
     }
     extents[i] = {begin, end};
   }
@@ -80,9 +81,10 @@ std::vector<LineExtent> extents_in_coordinates(const SparseState& state,
     // Found by halves: in a file whose rows are in no order, others may stand between.
     const auto is_other = [&](Index row) { return row != lines[i]; };
     if (const Index* other = std::find_if(first, last, is_other); other != last) {
-      fail(state, lines[i],
-           "entries: expected rows in order, found one of row " +
-               std::to_string(static_cast<std::int64_t>(*other)));
+      throw fail(state, lines[i])
+          .part("entries")
+          .expected("rows in order")
+          .found("one of row ", static_cast<std::int64_t>(*other));
     }
   }
   return extents;
@@ -186,9 +188,10 @@ LineParts gather_typed(const SparseState& state, std::span<const std::int64_t> l
   ask_for(state, extents);
   const auto total = static_cast<std::size_t>(total_of(extents));
   if (total > static_cast<std::uint64_t>(std::numeric_limits<Index>::max())) {
-    throw Error(ErrorCode::invalid_argument,
-                state.where + ": expected lines whose " + std::to_string(total) +
-                    " entries int32 can count, found too many; take fewer");
+    throw base::invalid_argument(state.where)
+        .expected("lines whose ", total, " entries int32 can count")
+        .found("too many")
+        .remedy("take fewer");
   }
   const DType dtype = state.places.dtype();
   const std::uint64_t value_bytes = state.values.itemsize();

@@ -9,6 +9,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/sparse_builder.hpp>
 
+#include "base/fail.hpp"
 #include "core/tree/sparse.hpp"
 #include "sparse/growth.hpp"
 #include "sparse/state.hpp"
@@ -19,9 +20,10 @@ namespace {
 void require_inside(const SparseState& state, const char* what, std::int64_t index,
                     std::int64_t length) {
   if (index >= 0 && index < length) return;
-  throw Error(ErrorCode::invalid_argument,
-              state.where + ": " + what + ": expected an index in [0, " + std::to_string(length) +
-                  "), found " + std::to_string(index));
+  throw base::invalid_argument(state.where)
+      .part(what)
+      .expected("an index in [0, ", length, ")")
+      .found(index);
 }
 
 void require_inside(const SparseState& state, const char* what,
@@ -96,9 +98,11 @@ std::shared_ptr<const SparseState> SparseMatrix::state() const {
 
 SparseGrowth& SparseMatrix::growth(const char* what) const {
   if (growth_) return *growth_;
-  throw Error(ErrorCode::unsupported,
-              "sparse matrix: " + std::string(what) +
-                  ": expected one that was opened from a path, found one in memory; save it first");
+  throw base::unsupported()
+      .part("sparse matrix: ", what)
+      .expected("one that was opened from a path")
+      .found("one in memory")
+      .remedy("save it first");
 }
 
 void SparseMatrix::append_rows(const SparseMatrix& rows) { growth("append_rows").append(rows); }
@@ -115,9 +119,10 @@ SparseMatrix SparseMatrix::of_parts(SparseLayout layout, std::int64_t num_rows,
   info.is_coalesced = layout == SparseLayout::coo;
   const auto names = sparse_parts(info.layout);
   if (parts.size() != names.size()) {
-    throw Error(ErrorCode::invalid_argument, "sparse matrix: expected " +
-                                                 std::to_string(names.size()) + " parts, found " +
-                                                 std::to_string(parts.size()));
+    throw base::invalid_argument()
+        .part("sparse matrix")
+        .expected(names.size(), " parts")
+        .found(parts.size());
   }
   TensorDict node(info);
   for (std::size_t i = 0; i < parts.size(); ++i) node.set(names[i], parts[i]);
@@ -128,7 +133,7 @@ SparseMatrix SparseMatrix::of_parts(SparseLayout layout, std::int64_t num_rows,
   } catch (const Error& error) {
     // Of a caller's parts nobody says that they are corrupt.
     if (error.code() != ErrorCode::corrupt) throw;
-    throw Error(ErrorCode::invalid_argument, error.what());
+    throw Error(error).code(ErrorCode::invalid_argument);
   }
 }
 
@@ -163,7 +168,7 @@ SparseMatrix SparseMatrix::transposed() const {
 }
 
 TensorDict SparseMatrix::tree() const { return state()->tree; }
-std::string SparseMatrix::where() const { return state()->where; }
+std::string SparseMatrix::where() const { return state()->where.text(); }
 
 Tensor SparseMatrix::at(std::int64_t row, std::int64_t column) const {
   const auto held = this->state();

@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/sparse.hpp"
 
@@ -22,20 +23,22 @@ constexpr std::string_view kTorchPrefix = "sparse_";
 /// Looks at a node's parts by their metadata.
 class SparseReader {
  public:
-  SparseReader(const TensorDict& node, const std::string& where) : node_(node), where_(where) {}
+  SparseReader(const TensorDict& node, const base::Where& where) : node_(node), where_(where) {}
 
   SparseLayout layout() const {
     const NodeInfo& info = node_.info();
     if (info.kind != NodeKind::sparse) {
-      refuse("kind: expected a sparse tensor, found a " + std::string(name(info.kind)));
+      throw refuse().part("kind").expected("a sparse tensor").found("a ", name(info.kind));
     }
     std::string_view layout = info.layout;
     layout.remove_prefix(std::min(layout.size(), kTorchPrefix.size()));
     const auto known = sparse_layout_from_name(layout);
-    if (!known) refuse("layout: expected csr, csc or coo, found " + info.layout);
+    if (!known) throw refuse().part("layout").expected("csr, csc or coo").found(info.layout);
     if (info.dense_shape.size() != 2) {
-      refuse("shape: expected a matrix [rows, columns], found " +
-             base::list_text(info.dense_shape));
+      throw refuse()
+          .part("shape")
+          .expected("a matrix [rows, columns]")
+          .found(base::list_text(info.dense_shape));
     }
     for (const std::int64_t length : info.dense_shape) {
       if (length < 0) fail("shape", "lengths from 0", base::list_text(info.dense_shape));
@@ -51,7 +54,10 @@ class SparseReader {
     const Shape& shape = leaf->shape();
     if (static_cast<std::int64_t>(shape.size()) != ndim) {
       if (part == "values" && shape.size() > 1) {
-        refuse("values: expected a matrix of numbers, [nnz], found " + base::list_text(shape));
+        throw refuse()
+            .part("values")
+            .expected("a matrix of numbers, [nnz]")
+            .found(base::list_text(shape));
       }
       fail(part, std::to_string(ndim) + " dimensions", base::list_text(shape));
     }
@@ -72,17 +78,14 @@ class SparseReader {
 
   [[noreturn]] void fail(std::string_view part, const std::string& expected,
                          const std::string& found) const {
-    throw Error(ErrorCode::corrupt,
-                where_ + ": " + std::string(part) + ": expected " + expected + ", found " + found);
+    throw base::corrupt(where_).part(part).expected(expected).found(found);
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ErrorCode::invalid_argument, where_ + ": " + what);
-  }
+  Error refuse() const { return base::invalid_argument(where_); }
 
   const TensorDict& node_;
-  const std::string& where_;
+  const base::Where& where_;
 };
 
 /// The last number of a vector of indices, without mapping it.
@@ -174,7 +177,8 @@ std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept 
 std::shared_ptr<const SparseState> sparse_state_of(TensorDict node) {
   auto state = std::make_shared<SparseState>();
   state->tree = std::move(node);
-  state->where = state->tree.where().empty() ? "sparse matrix" : state->tree.where();
+  const std::string& path = state->tree.where();
+  state->where = path.empty() ? base::Where("", "sparse matrix") : path;
   const SparseReader reader(state->tree, state->where);
   state->layout = reader.layout();
   state->num_rows = state->tree.info().dense_shape[0];
@@ -189,17 +193,17 @@ std::shared_ptr<const SparseState> sparse_state_of(TensorDict node) {
 
 void require_sorted(const SparseState& state) {
   if (state.is_sorted) return;
-  throw Error(ErrorCode::unsupported,
-              state.where +
-                  ": expected coordinates in order, found ones that were not "
-                  "coalesced; to_layout(\"csr\") first");
+  throw base::unsupported(state.where)
+      .expected("coordinates in order")
+      .found("ones that were not coalesced")
+      .remedy("to_layout(\"csr\") first");
 }
 
 void throw_bad_place(const SparseState& state, std::int64_t line, std::int64_t place) {
-  throw Error(ErrorCode::corrupt, state.where + ": " + state.line_name() + " " +
-                                      std::to_string(line) + ": index of an entry: expected 0 to " +
-                                      std::to_string(state.line_length() - 1) + ", found " +
-                                      std::to_string(place));
+  throw base::corrupt(state.where)
+      .part(state.line_name(), " ", line, ": index of an entry")
+      .expected("0 to ", state.line_length() - 1)
+      .found(place);
 }
 
 }  // namespace tenfold

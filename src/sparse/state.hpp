@@ -10,6 +10,7 @@
 
 #include <tenfold/sparse_matrix.hpp>
 
+#include "base/fail.hpp"
 #include "dataset/loader/buffer_pool.hpp"
 
 namespace tenfold {
@@ -19,7 +20,7 @@ namespace tenfold {
 /// of the others.
 struct SparseState {
   TensorDict tree;
-  std::string where;
+  base::Where where;
   SparseLayout layout = SparseLayout::csr;
   std::int64_t num_rows = 0;
   std::int64_t num_cols = 0;

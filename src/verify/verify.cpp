@@ -6,9 +6,11 @@
 #include <tenfold/io.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/dataset_state.hpp"
 #include "dict/state.hpp"
+#include "formats/shared/problem.hpp"
 #include "io/registry.hpp"
 #include "io/sparse_check.hpp"
 #include "os/fs/unreplaced.hpp"
@@ -17,16 +19,18 @@ namespace tenfold {
 namespace {
 
 /// `ends` are those of rows among `limit` elements.
-void check_ends(const std::string& where, const Column& column, std::string_view part,
+void check_ends(const base::Where& where, const Column& column, std::string_view part,
                 const Tensor& ends, std::int64_t limit, std::vector<Problem>& problems) {
   if (ends.numel() == 0) return;
   std::int64_t before = 0;
   for (const std::int64_t end : ends.span<std::int64_t>()) {
     if (end < before || end > limit) {
-      problems.push_back({where, "column " + base::quote(column.name()),
-                          std::string(part) + ": expected ends that rise from 0 to " +
-                              std::to_string(limit) + ", found " + std::to_string(before) +
-                              " before " + std::to_string(end)});
+      problems.push_back(
+          detail::formats::problem_of(base::corrupt(where)
+                                          .part("column ", base::quote(column.name()))
+                                          .part(part)
+                                          .expected("ends that rise from 0 to ", limit)
+                                          .found(before, " before ", end)));
       return;
     }
     before = end;
@@ -67,7 +71,7 @@ std::vector<Problem> check_rows_of(const TensorDict& tree) {
     return check_dict(*state);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
-    return {{tree.where(), "rows", error.what()}};
+    return {detail::formats::problem_of(error, {tree.where(), "rows"})};
   }
 }
 
@@ -85,14 +89,7 @@ void check_tree(const formats::Format& format, const Path& path, VerifyReport& r
     for (Problem& problem : check_rows_of(tree)) report.problems.push_back(std::move(problem));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    std::string what = error.what();
-    const std::string prefix = path.string() + ": ";
-    if (what.starts_with(prefix)) what.erase(0, prefix.size());
-    constexpr std::string_view kPart = ": sparse tensor";
-    const std::size_t end = what.find(kPart);
-    const bool has_part = end != std::string::npos;
-    report.problems.push_back({path.string(), has_part ? what.substr(0, end) : "tree",
-                               has_part ? what.substr(end + 2) : what});
+    report.problems.push_back(detail::formats::problem_of(error, {path.string(), "tree"}));
   }
 }
 

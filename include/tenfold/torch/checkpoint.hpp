@@ -146,8 +146,10 @@ class TrainingState {
 
   TrainingState& add_entry(Entry entry) {
     if (has(entry.name)) {
-      throw Error(ErrorCode::invalid_argument,
-                  "training state: expected each name once, found \"" + entry.name + "\" again");
+      throw Error(ErrorCode::invalid_argument)
+          .part("training state")
+          .expected("each name once")
+          .found("\"", entry.name, "\" again");
     }
     entries_.push_back(std::move(entry));
     return *this;
@@ -162,8 +164,10 @@ class TrainingState {
 
   static const Value& value_in(const TensorDict::Item& item) {
     if (const auto* value = std::get_if<NonTensor>(&item)) return value->value;
-    throw Error(ErrorCode::invalid_argument,
-                "training state: expected a plain value, found tensors");
+    throw Error(ErrorCode::invalid_argument)
+        .part("training state")
+        .expected("a plain value")
+        .found("tensors");
   }
 
   static TensorDict random_state(const TensorDict& others) {
@@ -234,7 +238,8 @@ class TrainingState {
     std::string text = "training state: the entries differ:";
     for (const std::string& name : report.missing) text += " \"" + name + "\" is missing;";
     for (const std::string& name : report.unexpected) text += " \"" + name + "\" is unexpected;";
-    throw Error(ErrorCode::key_not_found, text + " strict = false loads those that both have");
+    throw Error(ErrorCode::key_not_found)
+        .problem(text, " strict = false loads those that both have");
   }
 
   std::vector<Entry> entries_;

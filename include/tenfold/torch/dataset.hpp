@@ -61,7 +61,7 @@ class TorchBatch {
   /// Throws Error(key_not_found).
   const at::Tensor& operator[](std::string_view name) const TENFOLD_LIFETIMEBOUND {
     if (const Item* item = find(name)) return item->tensor;
-    throw Error(ErrorCode::key_not_found, "batch: no tensor \"" + std::string(name) + "\"");
+    throw Error(ErrorCode::key_not_found).part("batch").problem("no tensor \"", name, "\"");
   }
 
   std::size_t size() const noexcept { return items_.size(); }

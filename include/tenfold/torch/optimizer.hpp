@@ -123,10 +123,12 @@ class OptimizerPlan {
       if (found && are_unique(*found)) return pair_by_name(*names, groups, *found, report_);
     }
     if (load_options_.rename) {
-      refuse_source(source_,
-                    "rename: it does not apply to an optimizer whose parameters are matched by "
-                    "order: expected \"param_names\" in the groups of the file and a module that "
-                    "names the optimizer's, found none");
+      throw refuse_source(source_)
+          .part("rename")
+          .problem("it does not apply to an optimizer whose parameters are matched by order")
+          .expected(
+              "\"param_names\" in the groups of the file and a module that names the optimizer's")
+          .found("none");
     }
     std::vector<std::size_t> counts;
     for (const auto& of_group : numbers) counts.push_back(of_group.size());
@@ -279,10 +281,11 @@ class OptimizerPlan {
 
 inline void refuse_keys(const LoadIntoOptions& options) {
   if (options.keys.empty()) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      "keys: it does not apply to an optimizer, whose state is loaded whole: expected none, "
-      "found one");
+  throw Error(ErrorCode::invalid_argument)
+      .part("keys")
+      .problem("it does not apply to an optimizer, whose state is loaded whole")
+      .expected("none")
+      .found("one");
 }
 
 template <class Optimizer>

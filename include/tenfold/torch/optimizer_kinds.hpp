@@ -186,9 +186,11 @@ struct Late {
 };
 
 [[noreturn]] inline void refuse_optimizer() {
-  throw Error(ErrorCode::unsupported,
-              "optimizer: its state is not known here: expected torch::optim::Adam, AdamW, SGD, "
-              "RMSprop, Adagrad or LBFGS, found another one");
+  throw Error(ErrorCode::unsupported)
+      .part("optimizer")
+      .problem("its state is not known here")
+      .expected("torch::optim::Adam, AdamW, SGD, RMSprop, Adagrad or LBFGS")
+      .found("another one");
 }
 
 /// True, after visit.template operator()<Options>(), if the optimizer's options are of that class.

@@ -146,10 +146,11 @@ inline std::optional<GroupNames> names_in(const TensorDict& source,
       of_group.push_back(rename ? rename(*text) : *text);
     }
     if (of_group.size() == groups[g].numbers.size() && list.size() == of_group.size()) continue;
-    refuse_source(source, "param_groups." + std::to_string(g) +
-                              ".param_names: no state of an optimizer: expected " +
-                              std::to_string(groups[g].numbers.size()) + " names, found " +
-                              std::to_string(list.size()) + " entries");
+    throw refuse_source(source)
+        .part("param_groups.", g, ".param_names")
+        .problem("no state of an optimizer")
+        .expected(groups[g].numbers.size(), " names")
+        .found(list.size(), " entries");
   }
   return names;
 }
@@ -166,11 +167,11 @@ GroupNames names_of(Optimizer& optimizer, const NamedTensors& named) {
     for (const auto& param : group.params()) {
       const auto found = known.find(param.unsafeGetTensorImpl());
       if (found == known.end()) {
-        throw Error(ErrorCode::invalid_argument,
-                    "optimizer: param_groups." + std::to_string(names.size() - 1) + ".params." +
-                        std::to_string(of_group.size()) +
-                        ": it has no name: expected a parameter of the module, found another "
-                        "tensor");
+        throw Error(ErrorCode::invalid_argument)
+            .part("optimizer: param_groups.", names.size() - 1, ".params.", of_group.size())
+            .problem("it has no name")
+            .expected("a parameter of the module")
+            .found("another tensor");
       }
       of_group.push_back(found->second);
     }

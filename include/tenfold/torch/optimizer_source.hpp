@@ -135,9 +135,9 @@ struct SourceGroup {
   std::vector<std::string> numbers;
 };
 
-[[noreturn]] inline void refuse_source(const TensorDict& source, const std::string& what) {
-  throw Error(ErrorCode::invalid_argument,
-              (source.where().empty() ? "source" : source.where()) + ": " + what);
+inline Error refuse_source(const TensorDict& source) {
+  const Error error(ErrorCode::invalid_argument);
+  return source.where().empty() ? Error(error).part("source") : Error(error).path(source.where());
 }
 
 inline std::vector<SourceGroup> source_groups(const TensorDict& source) {
@@ -149,9 +149,10 @@ inline std::vector<SourceGroup> source_groups(const TensorDict& source) {
       if (node == nullptr || !node->contains("state") || !node->contains("param_groups")) return;
       remedy = "; its node \"" + key + "\" has them";
     });
-    refuse_source(source,
-                  "no optimizer state: expected the keys \"state\" and \"param_groups\", found " +
-                      (found.empty() ? "none" : found) + remedy);
+    throw refuse_source(source)
+        .problem("no optimizer state")
+        .expected("the keys \"state\" and \"param_groups\"")
+        .found((found.empty() ? "none" : found), remedy);
   }
   std::vector<SourceGroup> groups;
   const TensorDict list = source["param_groups"];
@@ -161,8 +162,11 @@ inline std::vector<SourceGroup> source_groups(const TensorDict& source) {
     for (const std::string& position : params.keys()) {
       const Value number = params.value(position);
       if (!number.is<std::int64_t>()) {
-        refuse_source(source, "param_groups." + key + ".params: no state of an optimizer: " +
-                                  "expected integers, found " + to_json(number));
+        throw refuse_source(source)
+            .part("param_groups.", key, ".params")
+            .problem("no state of an optimizer")
+            .expected("integers")
+            .found(to_json(number));
       }
       group.numbers.push_back(to_json(number));
     }

@@ -12,6 +12,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/utf8.hpp"
 
@@ -89,7 +90,7 @@ double out_of_range_value(std::string_view number) noexcept {
 /// One parse. Nesting is kept on a stack of its own, so depth costs no C++ stack.
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view where, JsonHandler& handler)
+  Parser(std::string_view text, const base::Where& where, JsonHandler& handler)
       : begin_(text.data()),
         p_(begin_),
         end_(begin_ + text.size()),
@@ -125,7 +126,7 @@ class Parser {
     const std::string_view text(begin_, static_cast<std::size_t>(end_ - begin_));
     const bool is_wide = text.starts_with("\xFE\xFF") || text.starts_with("\xFF\xFE") ||
                          (text.size() >= 2 && (text[0] == '\0' || text[1] == '\0'));
-    if (is_wide) fail_with("unsupported encoding: expected utf-8, found utf-16 or utf-32");
+    if (is_wide) throw corrupt("unsupported encoding", "utf-8", "utf-16 or utf-32");
     if (text.starts_with("\xEF\xBB\xBF")) p_ += 3;
   }
 
@@ -171,8 +172,8 @@ class Parser {
 
   void enter(Container container) {
     if (depth_ == kMaxJsonDepth) {
-      fail_with("nesting is too deep: expected at most " + std::to_string(kMaxJsonDepth) +
-                " levels, found more");
+      throw corrupt("nesting is too deep", "at most " + std::to_string(kMaxJsonDepth) + " levels",
+                    "more");
     }
     stack_[depth_++] = container;
     ++p_;
@@ -346,18 +347,18 @@ class Parser {
   }
 
   [[noreturn]] void fail(const char* expected) const {
-    fail_with(std::string("not valid json: expected ") + expected + ", found " + found());
+    throw corrupt("not valid json", expected, found());
   }
 
-  [[noreturn]] void fail_with(const std::string& what) const {
-    throw Error(ErrorCode::corrupt,
-                std::string(where_) + ": " + what + " at byte " + std::to_string(p_ - begin_));
+  Error corrupt(std::string_view problem, std::string_view expected, std::string_view found) const {
+    return base::corrupt(where_).problem(problem).expected(expected).found(found, " at byte ",
+                                                                           p_ - begin_);
   }
 
   const char* begin_;
   const char* p_;
   const char* end_;
-  std::string_view where_;
+  const base::Where& where_;
   JsonHandler& handler_;
   std::array<Container, kMaxJsonDepth> stack_{};
   std::size_t depth_ = 0;
@@ -366,7 +367,7 @@ class Parser {
 
 }  // namespace
 
-void parse_json(std::string_view text, std::string_view where, JsonHandler& handler) {
+void parse_json(std::string_view text, const base::Where& where, JsonHandler& handler) {
   Parser(text, where, handler).parse();
 }
 

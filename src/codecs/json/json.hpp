@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/fail.hpp"
+
 namespace tenfold::codecs {
 
 /// Nesting beyond this is refused, in every document we read.
@@ -35,7 +37,7 @@ class JsonHandler {
 /// Parses exactly one document (whitespace around it is fine), UTF-8 with or without BOM. Throws
 /// Error(corrupt) "<where>: <what>: expected ..., found ... at byte N". Duplicate keys are the
 /// handler's business. Lone surrogate escapes are kept as their three-byte (WTF-8) form.
-void parse_json(std::string_view text, std::string_view where, JsonHandler& handler);
+void parse_json(std::string_view text, const base::Where& where, JsonHandler& handler);
 
 /// How text is laid out.
 enum class JsonStyle : std::uint8_t {

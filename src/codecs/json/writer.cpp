@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
 #include "codecs/json/utf8.hpp"
@@ -99,9 +100,11 @@ void append_string(std::string& text, std::string_view value, bool ascii) {
     }
     const CodePoint decoded = decode_wtf8(p, end);
     if (decoded.size_bytes == 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  "json: string " + base::quote(value) + ": is not text: expected utf-8, found " +
-                      base::quote({p, 1}) + " at byte " + std::to_string(p - value.data()));
+      throw base::invalid_argument()
+          .part("json: string ", base::quote(value))
+          .problem("is not text")
+          .expected("utf-8")
+          .found(base::quote({p, 1}), " at byte ", p - value.data());
     }
     // A lone surrogate has no UTF-8: it is escaped in every style.
     if (ascii || decoded.value < 0x20 || is_surrogate(decoded.value)) {

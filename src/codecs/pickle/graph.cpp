@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/fail.hpp"
 #include "codecs/pickle/state.hpp"
 
 namespace tenfold::codecs {
@@ -17,7 +18,7 @@ namespace {
 /// itself) does not count.
 class Depth {
  public:
-  Depth(const PickleGraph& graph, std::string_view where, const PickleLimits& limits)
+  Depth(const PickleGraph& graph, const base::Where& where, const PickleLimits& limits)
       : graph_(graph), where_(where), limits_(limits), height_(graph.nodes.size(), 0) {
     for (const PickleChange& change : graph.changes) {
       auto& values = changed_[change.object];
@@ -96,14 +97,14 @@ class Depth {
 
   void require(std::uint32_t id) const {
     if (height_[id] <= limits_.max_depth) return;
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: nesting is too deep: expected at most {} levels, found more at "
-                            "byte {}",
-                            where_, limits_.max_depth, graph_.at(id).offset));
+    throw base::unsupported(where_)
+        .problem("nesting is too deep")
+        .expected("at most ", limits_.max_depth, " levels")
+        .found("more at byte ", graph_.at(id).offset);
   }
 
   const PickleGraph& graph_;
-  std::string_view where_;
+  const base::Where& where_;
   const PickleLimits& limits_;
   Ids height_;  ///< 0: not seen, else 1 for a node without items, and so on
   std::unordered_map<std::uint32_t, Ids> changed_;
@@ -111,7 +112,7 @@ class Depth {
 
 }  // namespace
 
-void require_pickle_depth(const PickleGraph& graph, std::string_view where,
+void require_pickle_depth(const PickleGraph& graph, const base::Where& where,
                           const PickleLimits& limits) {
   Depth(graph, where, limits).require();
 }

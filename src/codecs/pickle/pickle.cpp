@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/fail.hpp"
 #include "codecs/pickle/machine.hpp"
 
 namespace tenfold::codecs {
@@ -113,13 +114,13 @@ bool PickleMachine::step_stack(unsigned char opcode) {
   }
 }
 
-PickleGraph read_pickle(std::string_view bytes, std::string_view where,
+PickleGraph read_pickle(std::string_view bytes, const base::Where& where,
                         const PickleLimits& limits) {
   return PickleMachine(bytes, where, limits).run();
 }
 
-PickleGraph read_pickle_prefix(std::string_view bytes, std::string_view where, std::string& problem,
-                               const PickleLimits& limits) {
+PickleGraph read_pickle_prefix(std::string_view bytes, const base::Where& where,
+                               std::string& problem, const PickleLimits& limits) {
   PickleMachine machine(bytes, where, limits);
   try {
     return machine.run();

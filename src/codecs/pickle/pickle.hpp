@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "codecs/pickle/id_arena.hpp"
 #include "codecs/pickle/nodes.hpp"
 
@@ -52,13 +53,13 @@ struct PickleLimits {
 /// Error(corrupt) "<where>: <what>: expected ..., found ... at byte N", and Error(unsupported) for
 /// a protocol above 5, for buffers kept outside the pickle, for BUILD of what is no object, and
 /// beyond `limits`.
-PickleGraph read_pickle(std::string_view bytes, std::string_view where,
+PickleGraph read_pickle(std::string_view bytes, const base::Where& where,
                         const PickleLimits& limits = {});
 
 /// As read_pickle, but what is wrong, if anything, comes back in `problem`, with the nodes made
 /// until then: a program that executes pickles would have got as far.
-PickleGraph read_pickle_prefix(std::string_view bytes, std::string_view where, std::string& problem,
-                               const PickleLimits& limits = {});
+PickleGraph read_pickle_prefix(std::string_view bytes, const base::Where& where,
+                               std::string& problem, const PickleLimits& limits = {});
 
 /// "a list", "a call": for messages.
 std::string_view describe(PickleKind kind) noexcept;

@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/pickle/pickle.hpp"
 #include "codecs/pickle/text.hpp"
@@ -23,13 +24,13 @@
 namespace tenfold::codecs {
 
 /// Throws Error(unsupported) if the longest way from the root has more than max_depth nodes.
-void require_pickle_depth(const PickleGraph& graph, std::string_view where,
+void require_pickle_depth(const PickleGraph& graph, const base::Where& where,
                           const PickleLimits& limits);
 
 /// What the machine has: the bytes, the stack with its marks, the memo and the nodes made so far.
 class PickleState {
  public:
-  PickleState(std::string_view bytes, std::string_view where, const PickleLimits& limits)
+  PickleState(std::string_view bytes, const base::Where& where, const PickleLimits& limits)
       : bytes_(bytes), where_(where), limits_(limits) {
     // Of what torch.save writes: a node for every 13 bytes.
     graph_.nodes.reserve(std::min({bytes.size() / 12 + 16, limits.max_nodes, kMostReserved}));
@@ -40,8 +41,10 @@ class PickleState {
   // What goes wrong.
   [[noreturn]] void fail(ErrorCode code, std::string_view what, std::string_view expected,
                          std::string_view found) const {
-    throw Error(code, fmt::format("{}: {}: expected {}, found {} at byte {}", where_, what,
-                                  expected, found, opcode_at_));
+    throw base::fail(code, where_)
+        .problem(what)
+        .expected(expected)
+        .found(found, " at byte ", opcode_at_);
   }
   [[noreturn]] void corrupt(std::string_view what, std::string_view expected,
                             std::string_view found) const {
@@ -232,7 +235,7 @@ class PickleState {
   }
 
   std::string_view bytes_;
-  std::string_view where_;
+  const base::Where& where_;
   const PickleLimits& limits_;
   std::size_t at_ = 0;
   std::size_t opcode_at_ = 0;

@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/zip/zip.hpp"
 
@@ -40,15 +41,12 @@ class ZipDirectoryReader {
   void read_local_header(ZipEntry& entry, std::uint64_t limit);
 
  private:
-  [[noreturn]] void fail(ErrorCode code, const std::string& what) const {
-    throw Error(code, input_.where + ": " + what);
-  }
-  [[noreturn]] void corrupt(const std::string& what) const { fail(ErrorCode::corrupt, what); }
-  [[noreturn]] void unsupported(const std::string& what) const {
-    fail(ErrorCode::unsupported, what);
-  }
-  static std::string subject(const ZipEntry& entry) {
-    return "entry " + base::quote(entry.name) + ": ";
+  Error corrupt() const { return base::corrupt(input_.where); }
+  Error corrupt(const ZipEntry& entry) const { return base::corrupt(place_of(entry)); }
+  Error unsupported() const { return base::unsupported(input_.where); }
+  Error unsupported(const ZipEntry& entry) const { return base::unsupported(place_of(entry)); }
+  base::Where place_of(const ZipEntry& entry) const {
+    return input_.where.at("entry " + base::quote(entry.name));
   }
 
   std::string bytes_at(std::uint64_t offset, std::size_t size) const {

@@ -19,17 +19,21 @@ ZipEnd ZipDirectoryReader::read_end() const {
                              ? std::string::npos
                              : tail.rfind("PK\x05\x06", tail.size() - kEndBytes);
   if (at == std::string::npos) {
-    corrupt(
-        "end record: is missing: expected one at the end of the file, found none; the file may "
-        "be truncated");
+    throw corrupt()
+        .part("end record")
+        .problem("is missing")
+        .expected("one at the end of the file")
+        .found("none")
+        .remedy("the file may be truncated");
   }
   const std::string_view record = std::string_view(tail).substr(at);
   const std::uint64_t comment_bytes = little(record, 20, 2);
   if (record.size() - kEndBytes != comment_bytes) {
-    corrupt(
-        fmt::format("end record: does not reach to the end of the file: expected a comment of "
-                    "{} bytes, found {}",
-                    comment_bytes, record.size() - kEndBytes));
+    throw corrupt()
+        .part("end record")
+        .problem("does not reach to the end of the file")
+        .expected("a comment of ", comment_bytes, " bytes")
+        .found(record.size() - kEndBytes);
   }
   ZipEnd end;
   end.comment = record.substr(kEndBytes);
@@ -40,22 +44,28 @@ ZipEnd ZipDirectoryReader::read_end() const {
   read_zip64_end(end, tail_at + at);
   if (little(record, 4, 2) != 0 || little(record, 6, 2) != 0 ||
       little(record, 8, 2) != little(record, 10, 2)) {
-    unsupported(fmt::format("end record: several disks: expected a whole archive, found disk {}",
-                            little(record, 4, 2)));
+    throw unsupported()
+        .part("end record")
+        .problem("several disks")
+        .expected("a whole archive")
+        .found("disk ", little(record, 4, 2));
   }
   if (end.entries > limits_.max_entries || end.directory_bytes > limits_.max_directory_bytes) {
-    unsupported(fmt::format(
-        "directory: too large: expected at most {} entries in {} bytes, found "
-        "{} in {}",
-        limits_.max_entries, limits_.max_directory_bytes, end.entries, end.directory_bytes));
+    throw unsupported()
+        .part("directory")
+        .problem("too large")
+        .expected("at most ", limits_.max_entries, " entries in ", limits_.max_directory_bytes,
+                  " bytes")
+        .found(end.entries, " in ", end.directory_bytes);
   }
   // Nothing may lie before the archive or between its parts: offsets then mean one thing only.
   if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
       end.directory_offset + end.directory_bytes != end.directory_end) {
-    corrupt(
-        fmt::format("directory: does not end where the end record starts: expected {} bytes "
-                    "up to byte {}, found them at byte {}",
-                    end.directory_bytes, end.directory_end, end.directory_offset));
+    throw corrupt()
+        .part("directory")
+        .problem("does not end where the end record starts")
+        .expected(end.directory_bytes, " bytes up to byte ", end.directory_end)
+        .found("them at byte ", end.directory_offset);
   }
   return end;
 }
@@ -68,35 +78,45 @@ void ZipDirectoryReader::read_zip64_end(ZipEnd& end, std::uint64_t record_at) co
   if (locator.empty() || little(locator, 0, 4) != kZip64LocatorSignature) return;
   const std::uint64_t at = little(locator, 8, 8);
   if (little(locator, 4, 4) != 0 || little(locator, 16, 4) > 1) {
-    unsupported(
-        fmt::format("zip64 locator: several disks: expected 1, found {}", little(locator, 16, 4)));
+    throw unsupported()
+        .part("zip64 locator")
+        .problem("several disks")
+        .expected("1")
+        .found(little(locator, 16, 4));
   }
   const std::uint64_t limit = record_at - kZip64LocatorBytes;
   if (!base::range_fits(at, kZip64EndBytes, limit)) {
-    corrupt(
-        fmt::format("zip64 locator: points outside the file: expected an offset of at most "
-                    "{}, found {}",
-                    limit, at));
+    throw corrupt()
+        .part("zip64 locator")
+        .problem("points outside the file")
+        .expected("an offset of at most ", limit)
+        .found(at);
   }
   const std::string zip64 = bytes_at(at, kZip64EndBytes);
   if (little(zip64, 0, 4) != kZip64EndSignature || little(zip64, 4, 8) != limit - at - 12) {
-    corrupt(
-        fmt::format("zip64 end record: not at byte {}: expected its signature and {} bytes, "
-                    "found others",
-                    at, limit - at));
+    throw corrupt()
+        .part("zip64 end record")
+        .problem("not at byte ", at)
+        .expected("its signature and ", limit - at, " bytes")
+        .found("others");
   }
   if (little(zip64, 16, 4) != 0 || little(zip64, 20, 4) != 0 ||
       little(zip64, 24, 8) != little(zip64, 32, 8)) {
-    unsupported("zip64 end record: several disks: expected a whole archive, found a part of one");
+    throw unsupported()
+        .part("zip64 end record")
+        .problem("several disks")
+        .expected("a whole archive")
+        .found("a part of one");
   }
   const auto agree = [&](const char* what, std::uint64_t& value, std::size_t field,
                          std::uint64_t full) {
     const std::uint64_t wide = little(zip64, field, 8);
     if (value != full && value != wide) {
-      corrupt(
-          fmt::format("zip64 end record: {} is not that of the end record: expected {}, found "
-                      "{}",
-                      what, value, wide));
+      throw corrupt()
+          .part("zip64 end record")
+          .problem(what, " is not that of the end record")
+          .expected(value)
+          .found(wide);
     }
     value = wide;
   };

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/stream_decoder.hpp"
 #include "codecs/zip/crc.hpp"
@@ -22,8 +23,8 @@ namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20U;
 
-[[noreturn]] void fail(const ZipInput& input, const ZipEntry& entry, const std::string& what) {
-  throw Error(ErrorCode::corrupt, input.where + ": entry " + base::quote(entry.name) + ": " + what);
+Error fail(const ZipInput& input, const ZipEntry& entry) {
+  return base::corrupt(input.where).part("entry ", base::quote(entry.name));
 }
 
 void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::byte> deflated,
@@ -39,23 +40,28 @@ void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::
       machine.get(), deflated.data(), deflated.size(), into.empty() ? &none : into.data(),
       into.size(), &used, &made);
   if (result == LIBDEFLATE_INSUFFICIENT_SPACE) {
-    fail(input, entry,
-         fmt::format("it inflates to more than it says: expected {} bytes, found "
-                     "more",
-                     into.size()));
+    throw fail(input, entry)
+        .problem("it inflates to more than it says")
+        .expected(into.size(), " bytes")
+        .found("more");
   }
   if (result != LIBDEFLATE_SUCCESS) {
-    fail(input, entry, "it cannot be inflated: expected deflated bytes, found others");
+    throw fail(input, entry)
+        .problem("it cannot be inflated")
+        .expected("deflated bytes")
+        .found("others");
   }
   if (made != into.size()) {
-    fail(input, entry,
-         fmt::format("it inflates to less than it says: expected {} bytes, found {}", into.size(),
-                     made));
+    throw fail(input, entry)
+        .problem("it inflates to less than it says")
+        .expected(into.size(), " bytes")
+        .found(made);
   }
   if (used != deflated.size()) {
-    fail(input, entry,
-         fmt::format("bytes follow its deflated ones: expected {} bytes, found {}", used,
-                     deflated.size()));
+    throw fail(input, entry)
+        .problem("bytes follow its deflated ones")
+        .expected(used, " bytes")
+        .found(deflated.size());
   }
 }
 
@@ -71,7 +77,7 @@ void read_unchecked(const ZipInput& input, const ZipEntry& entry, std::span<std:
 
 /// Inflates piece by piece: a small file can hold more than fits memory.
 void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
-  const auto decoder = deflate_decoder(input.where + ": entry " + base::quote(entry.name));
+  const auto decoder = deflate_decoder(input.where.at("entry " + base::quote(entry.name)));
   std::vector<std::byte> deflated(kChunkBytes);
   std::vector<std::byte> inflated(kChunkBytes);
   std::uint64_t num_read = 0;
@@ -96,17 +102,17 @@ void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiec
     if (use) use(piece);
   }
   if (num_made != entry.size_bytes || !decoder->is_whole()) {
-    fail(input, entry,
-         fmt::format("it inflates to another size than it says: expected {} bytes, found {}",
-                     entry.size_bytes,
-                     num_made > entry.size_bytes ? "more" : std::to_string(num_made)));
+    throw fail(input, entry)
+        .problem("it inflates to another size than it says")
+        .expected(entry.size_bytes, " bytes")
+        .found(num_made > entry.size_bytes ? "more" : std::to_string(num_made));
   }
   require_crc32(input, entry, found);
 }
 
 }  // namespace
 
-ZipInput zip_input(std::string where, std::span<const std::byte> bytes) {
+ZipInput zip_input(base::Where where, std::span<const std::byte> bytes) {
   return {std::move(where), bytes.size(), [bytes](std::uint64_t offset, std::span<std::byte> into) {
             std::memcpy(into.data(), bytes.data() + offset, into.size());
           }};
@@ -163,16 +169,22 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
       inflated.size(), &made);
   const bool enough =
       result == LIBDEFLATE_INSUFFICIENT_SPACE || (result == LIBDEFLATE_SUCCESS && made >= wanted);
-  if (!enough) fail(input, entry, "it cannot be inflated: expected deflated bytes, found others");
+  if (!enough) {
+    throw fail(input, entry)
+        .problem("it cannot be inflated")
+        .expected("deflated bytes")
+        .found("others");
+  }
   std::copy_n(inflated.begin(), wanted, start.begin());
   return start;
 }
 
 void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t found) {
   if (found == entry.crc32) return;
-  fail(input, entry,
-       fmt::format("its bytes are damaged: expected CRC-32 {:08x}, found {:08x}", entry.crc32,
-                   found));
+  throw fail(input, entry)
+      .problem("its bytes are damaged")
+      .expected("CRC-32 ", fmt::format("{:08x}", entry.crc32))
+      .found(fmt::format("{:08x}", found));
 }
 
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {

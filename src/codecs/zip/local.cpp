@@ -75,9 +75,10 @@ void ZipDirectoryReader::read_window(std::uint64_t offset, std::size_t size) {
 
 void ZipDirectoryReader::read_local(ZipEntry& entry) {
   if (!base::range_fits(entry.header_offset, kLocalBytes, limit_)) {
-    corrupt(subject(entry) + fmt::format("its header lies outside the file's entries: expected an "
-                                         "offset below {}, found {}",
-                                         limit_, entry.header_offset));
+    throw corrupt(entry)
+        .problem("its header lies outside the file's entries")
+        .expected("an offset below ", limit_)
+        .found(entry.header_offset);
   }
   // The name is nearly always that of the directory: one read for both.
   const std::uint64_t wanted =
@@ -85,17 +86,18 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
   const std::string_view local =
       near_headers(entry.header_offset, static_cast<std::size_t>(wanted));
   if (little(local, 0, 4) != kLocalSignature) {
-    corrupt(subject(entry) + fmt::format("no local header at byte {}: expected its signature, "
-                                         "found {}",
-                                         entry.header_offset, base::quote(local.substr(0, 4))));
+    throw corrupt(entry)
+        .problem("no local header at byte ", entry.header_offset)
+        .expected("its signature")
+        .found(base::quote(local.substr(0, 4)));
   }
   const std::uint64_t name_bytes = little(local, 26, 2);
   const std::uint64_t extra_bytes = little(local, 28, 2);
   if (name_bytes != entry.name.size() || local.substr(kLocalBytes) != entry.name) {
-    corrupt(
-        subject(entry) +
-        fmt::format("its local header names another: expected the directory's name, found {}",
-                    base::quote(local.substr(kLocalBytes, static_cast<std::size_t>(name_bytes)))));
+    throw corrupt(entry)
+        .problem("its local header names another")
+        .expected("the directory's name")
+        .found(base::quote(local.substr(kLocalBytes, static_cast<std::size_t>(name_bytes))));
   }
   const std::uint64_t told = little(local, 6, 2);
   const std::uint64_t method = entry.method == ZipMethod::stored ? 0 : 8;
@@ -103,16 +105,17 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
   // Of a name in ASCII the flag says nothing; another one's bytes would be two names.
   if (std::ranges::any_of(entry.name, [](char c) { return (c & 0x80) != 0; })) telling |= kUtf8Flag;
   if (little(local, 8, 2) != method || ((told ^ entry.flags) & telling) != 0) {
-    corrupt(subject(entry) +
-            fmt::format("its local header has another method: expected method {} with flags {:#06x}"
-                        ", found {} with {:#06x}",
-                        method, entry.flags, little(local, 8, 2), told));
+    throw corrupt(entry)
+        .problem("its local header has another method")
+        .expected("method ", method, " with flags ", fmt::format("{:#06x}", entry.flags))
+        .found(little(local, 8, 2), " with ", fmt::format("{:#06x}", told));
   }
   entry.data_offset = entry.header_offset + kLocalBytes + name_bytes + extra_bytes;
   if (!base::range_fits(entry.data_offset, entry.stored_bytes, limit_)) {
-    corrupt(subject(entry) + fmt::format("reaches past the file's entries: expected an end of at "
-                                         "most {}, found {} bytes at byte {}",
-                                         limit_, entry.stored_bytes, entry.data_offset));
+    throw corrupt(entry)
+        .problem("reaches past the file's entries")
+        .expected("an end of at most ", limit_)
+        .found(entry.stored_bytes, " bytes at byte ", entry.data_offset);
   }
   const bool wide = little(local, 18, 4) == kFull32 || little(local, 22, 4) == kFull32;
   entry.local_crc32 = static_cast<std::uint32_t>(little(local, 14, 4));
@@ -138,8 +141,10 @@ void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_
   const bool later = (entry.flags & kDescriptorFlag) != 0;
   const auto agree = [&](const char* what, std::uint64_t expected, std::uint64_t found) {
     if (found == expected || (later && found == 0)) return;
-    corrupt(subject(entry) + fmt::format("its local header has another {}: expected {}, found {}",
-                                         what, expected, found));
+    throw corrupt(entry)
+        .problem("its local header has another ", what)
+        .expected(expected)
+        .found(found);
   };
   if (limits_.same_crc32s) agree("CRC-32", entry.crc32, entry.local_crc32);
   agree("stored size", entry.stored_bytes, stored);
@@ -164,18 +169,20 @@ std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::u
       }
     }
   }
-  corrupt(subject(entry) + fmt::format("no data descriptor at byte {}: expected CRC-32 and sizes "
-                                       "of the directory, found {}",
-                                       offset, base::quote(text)));
+  throw corrupt(entry)
+      .problem("no data descriptor at byte ", offset)
+      .expected("CRC-32 and sizes of the directory")
+      .found(base::quote(text));
 }
 
 void ZipDirectoryReader::require_end(const ZipEntry& entry, std::uint64_t next) {
   std::uint64_t end = entry.data_offset + entry.stored_bytes;
   if (end <= next && (entry.flags & kDescriptorFlag) != 0) end += descriptor_bytes(entry, next);
   if (end <= next) return;
-  corrupt(subject(entry) + fmt::format("overlaps the entry after it: expected an end of at "
-                                       "most {}, found {}",
-                                       next, end));
+  throw corrupt(entry)
+      .problem("overlaps the entry after it")
+      .expected("an end of at most ", next)
+      .found(end);
 }
 
 }  // namespace tenfold::codecs

@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "codecs/zip/records.hpp"
@@ -95,12 +96,14 @@ void check_zip_structure(const ZipInput& input, const ZipDirectory& directory,
                          const std::string& remedy) {
   const std::optional<std::string> right = corrected_zip_comment(input, directory);
   if (!right) return;
-  throw Error(ErrorCode::corrupt,
-              input.where +
-                  ": archive: bytes outside the entries changed since tenfold wrote them: damage, "
-                  "or another tool edited the archive: expected the comment " +
-                  base::quote(*right) + ", found " + base::quote(directory.comment) +
-                  "; if the archive is right, " + remedy);
+  throw base::corrupt(input.where)
+      .part("archive")
+      .problem(
+          "bytes outside the entries changed since tenfold wrote them: damage, or another "
+          "tool edited the archive")
+      .expected("the comment ", base::quote(*right))
+      .found(base::quote(directory.comment))
+      .remedy("if the archive is right, ", remedy);
 }
 
 }  // namespace tenfold::codecs

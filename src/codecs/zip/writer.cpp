@@ -9,6 +9,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "codecs/zip/records.hpp"
@@ -62,9 +63,11 @@ std::uint64_t method_of(const ZipItem& item) { return item.method == ZipMethod::
 
 [[noreturn]] void refuse(const ZipItem& item, std::string_view what, const std::string& expected,
                          const std::string& found) {
-  throw Error(ErrorCode::invalid_argument, "zip: entry " + base::quote(item.name) + ": " +
-                                               std::string(what) + ": expected " + expected +
-                                               ", found " + found);
+  throw base::invalid_argument()
+      .part("zip: entry ", base::quote(item.name))
+      .problem(what)
+      .expected(expected)
+      .found(found);
 }
 
 void require_valid(const ZipItem& item) {

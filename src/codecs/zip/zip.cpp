@@ -63,8 +63,11 @@ ZipDirectory ZipDirectoryReader::read_central_headers() {
 std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
   // A header takes 46 bytes at least, so the count cannot ask for more memory than the file has.
   if (end.entries > end.directory_bytes / kCentralBytes) {
-    corrupt(fmt::format("directory: too short for its entries: expected {} of them, found {} bytes",
-                        end.entries, end.directory_bytes));
+    throw corrupt()
+        .part("directory")
+        .problem("too short for its entries")
+        .expected(end.entries, " of them")
+        .found(end.directory_bytes, " bytes");
   }
   return bytes_at(end.directory_offset, static_cast<std::size_t>(end.directory_bytes));
 }
@@ -76,25 +79,30 @@ void ZipDirectoryReader::for_each_central(std::string_view text, std::uint64_t e
   std::string_view rest = text;
   for (std::uint64_t i = 0; i < entries; ++i) {
     if (rest.size() < kCentralBytes || little(rest, 0, 4) != kCentralSignature) {
-      corrupt(
-          fmt::format("directory: entry {} is no central header: expected its signature, found "
-                      "{}",
-                      i, base::quote(rest.substr(0, 4))));
+      throw corrupt()
+          .part("directory")
+          .problem("entry ", i, " is no central header")
+          .expected("its signature")
+          .found(base::quote(rest.substr(0, 4)));
     }
     const std::uint64_t size =
         kCentralBytes + little(rest, 28, 2) + little(rest, 30, 2) + little(rest, 32, 2);
     if (size > rest.size()) {
-      corrupt(fmt::format("directory: entry {} is cut: expected {} bytes, found {}", i, size,
-                          rest.size()));
+      throw corrupt()
+          .part("directory")
+          .problem("entry ", i, " is cut")
+          .expected(size, " bytes")
+          .found(rest.size());
     }
     use(rest.substr(0, static_cast<std::size_t>(size)));
     rest.remove_prefix(static_cast<std::size_t>(size));
   }
   if (!rest.empty()) {
-    corrupt(
-        fmt::format("directory: bytes after its last entry: expected {} entries, found {} "
-                    "bytes more",
-                    entries, rest.size()));
+    throw corrupt()
+        .part("directory")
+        .problem("bytes after its last entry")
+        .expected(entries, " entries")
+        .found(rest.size(), " bytes more");
   }
 }
 
@@ -125,27 +133,27 @@ ZipEntry ZipDirectoryReader::parse_central(std::string_view header) const {
   entry.comment = header.substr(kCentralBytes + name_bytes + extra_bytes);
   apply_zip64(entry, header.substr(kCentralBytes + name_bytes, extra_bytes), little(header, 34, 2));
   if ((entry.flags & kEncryptedFlags) != 0) {
-    unsupported(subject(entry) + "is encrypted: expected plain bytes, found a cipher");
+    throw unsupported(entry).problem("is encrypted").expected("plain bytes").found("a cipher");
   }
   if ((entry.flags & kPatchFlag) != 0) {
-    unsupported(subject(entry) + "is a patch: expected plain bytes, found a difference");
+    throw unsupported(entry).problem("is a patch").expected("plain bytes").found("a difference");
   }
   if (method != 0 && method != 8) {
-    unsupported(subject(entry) +
-                fmt::format("unknown compression method: expected 0 (stored) or 8 (deflated), "
-                            "found {}{}",
-                            method, method_name(method)));
+    throw unsupported(entry)
+        .problem("unknown compression method")
+        .expected("0 (stored) or 8 (deflated)")
+        .found(method, method_name(method));
   }
   entry.has_descriptor = (entry.flags & kDescriptorFlag) != 0;
   entry.method = method == 0 ? ZipMethod::stored : ZipMethod::deflated;
   if (entry.method == ZipMethod::stored && entry.stored_bytes != entry.size_bytes) {
-    corrupt(subject(entry) + fmt::format("is stored in another size than its own: expected {} "
-                                         "bytes, found {}",
-                                         entry.size_bytes, entry.stored_bytes));
+    throw corrupt(entry)
+        .problem("is stored in another size than its own")
+        .expected(entry.size_bytes, " bytes")
+        .found(entry.stored_bytes);
   }
   if (entry.name.ends_with('/') && entry.size_bytes != 0) {
-    corrupt(subject(entry) +
-            fmt::format("a folder has bytes: expected 0, found {}", entry.size_bytes));
+    throw corrupt(entry).problem("a folder has bytes").expected("0").found(entry.size_bytes);
   }
   return entry;
 }
@@ -157,11 +165,15 @@ std::optional<std::string_view> ZipDirectoryReader::zip64_extra(const ZipEntry& 
     const std::uint64_t id = little(extra, 0, 2);
     const auto size = static_cast<std::size_t>(little(extra, 2, 2));
     if (size > extra.size() - 4) {
-      corrupt(subject(entry) + fmt::format("an extra field is cut: expected {} bytes, found {}",
-                                           size, extra.size() - 4));
+      throw corrupt(entry)
+          .problem("an extra field is cut")
+          .expected(size, " bytes")
+          .found(extra.size() - 4);
     }
     if (id == kZip64Extra) {
-      if (found) corrupt(subject(entry) + "its zip64 field is duplicated: expected one, found two");
+      if (found) {
+        throw corrupt(entry).problem("its zip64 field is duplicated").expected("one").found("two");
+      }
       found = extra.substr(4, size);
     }
     extra.remove_prefix(4 + size);
@@ -176,9 +188,10 @@ void ZipDirectoryReader::apply_zip64(ZipEntry& entry, std::string_view extra,
   const auto widen = [&](std::uint64_t& value) {
     if (value != kFull32 || !zip64) return;
     if (rest.size() < 8) {
-      corrupt(subject(entry) +
-              fmt::format("its zip64 field is too short: expected 8 bytes more, found {}",
-                          rest.size()));
+      throw corrupt(entry)
+          .problem("its zip64 field is too short")
+          .expected("8 bytes more")
+          .found(rest.size());
     }
     value = little(rest, 0, 8);
     rest.remove_prefix(8);
@@ -188,17 +201,17 @@ void ZipDirectoryReader::apply_zip64(ZipEntry& entry, std::string_view extra,
   widen(entry.header_offset);
   if (disk == kFull16 && rest.size() >= 4) disk = little(rest, 0, 4);
   if (disk != 0) {
-    unsupported(subject(entry) +
-                fmt::format("lies on another disk: expected disk 0, found {}", disk));
+    throw unsupported(entry).problem("lies on another disk").expected("disk 0").found(disk);
   }
 }
 
 void ZipDirectoryReader::require_safe_name(const ZipEntry& entry) const {
   const std::optional<std::string_view> fault = zip_name_fault(entry.name);
   if (!fault) return;
-  unsupported(subject(entry) + fmt::format("its name {}: expected a relative path in UTF-8, "
-                                           "found {}",
-                                           *fault, base::quote(entry.name)));
+  throw unsupported(entry)
+      .problem("its name ", *fault)
+      .expected("a relative path in UTF-8")
+      .found(base::quote(entry.name));
 }
 
 /// Refuses a name that is there twice.
@@ -211,7 +224,7 @@ ZipNames ZipDirectoryReader::index_names(const std::vector<ZipEntry>& entries) c
     std::size_t slot = hash & (names.size() - 1);
     for (; names[slot].second != ZipDirectory::kNone; slot = (slot + 1) & (names.size() - 1)) {
       if (names[slot].first == tag && entries[names[slot].second].name == entry.name) {
-        corrupt(subject(entry) + "its name is duplicated: expected it once, found two");
+        throw corrupt(entry).problem("its name is duplicated").expected("it once").found("two");
       }
     }
     names[slot] = {tag, i};
@@ -225,17 +238,17 @@ void ZipDirectoryReader::refuse_bombs(const std::vector<ZipEntry>& entries) cons
     if (entry.method != ZipMethod::deflated) continue;
     const auto most = base::checked_mul(entry.stored_bytes, limits_.max_ratio);
     if (most && entry.size_bytes > *most) {
-      unsupported(subject(entry) + fmt::format("inflates too much: expected at most {} bytes for "
-                                               "each of {}, found {}",
-                                               limits_.max_ratio, entry.stored_bytes,
-                                               entry.size_bytes));
+      throw unsupported(entry)
+          .problem("inflates too much")
+          .expected("at most ", limits_.max_ratio, " bytes for each of ", entry.stored_bytes)
+          .found(entry.size_bytes);
     }
     const auto sum = base::checked_add(total_bytes, entry.size_bytes);
     if (!sum || *sum > limits_.max_inflated_bytes) {
-      unsupported(subject(entry) +
-                  fmt::format("the archive inflates to too much: expected at most {} bytes, found "
-                              "{} after {} of others",
-                              limits_.max_inflated_bytes, entry.size_bytes, total_bytes));
+      throw unsupported(entry)
+          .problem("the archive inflates to too much")
+          .expected("at most ", limits_.max_inflated_bytes, " bytes")
+          .found(entry.size_bytes, " after ", total_bytes, " of others");
     }
     total_bytes = *sum;
   }

@@ -11,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.hpp"
+
 namespace tenfold::codecs {
 
 /// Where a zip archive's bytes come from.
 struct ZipInput {
-  std::string where;  ///< names the archive in messages
+  base::Where where;  ///< names the archive in messages
   std::uint64_t size_bytes = 0;
   /// Fills `into` with the bytes from `offset` on. Is asked for bytes inside size_bytes only, and
   /// throws what it likes.
@@ -23,7 +25,7 @@ struct ZipInput {
 };
 
 /// Over bytes in memory, which must outlive the input.
-ZipInput zip_input(std::string where, std::span<const std::byte> bytes);
+ZipInput zip_input(base::Where where, std::span<const std::byte> bytes);
 
 /// What an archive may cost its reader. Deflate cannot do better than 1032 to 1.
 struct ZipLimits {

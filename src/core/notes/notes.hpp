@@ -10,6 +10,8 @@
 #include <tenfold/tensordict.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 
 /// What a format cannot say natively, as one small JSON document beside or inside it:
@@ -85,7 +87,7 @@ struct Notes {
   /// out of no folder), every shape has a size that fits 63 bits, and no alias has an alias as its
   /// target. Members of unknown name are ignored with a warning. Throws Error(corrupt) if it is no
   /// notes document, Error(unsupported) if its version is higher.
-  static Notes from_json(std::string_view text, std::string_view where);
+  static Notes from_json(std::string_view text, const base::Where& where);
 };
 
 /// "model/encoder.weight": the path as the notes write it.

@@ -6,6 +6,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tree/sparse.hpp"
@@ -22,7 +23,7 @@ using Object = Value::Object;
 /// Reads the members of one document, naming each in its messages.
 class NotesReader {
  public:
-  explicit NotesReader(std::string_view where) : where_(where) {}
+  explicit NotesReader(const base::Where& where) : where_(where) {}
 
   Notes read(const Value& document) const {
     const Object& root = object(document, "notes");
@@ -34,14 +35,11 @@ class NotesReader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& part, const std::string& what) const {
-    throw Error(ErrorCode::corrupt, std::string(where_) + ": " + part + ": " + what);
-  }
+  Error fail(const std::string& part) const { return base::corrupt(where_).part(part); }
 
   [[noreturn]] void fail_type(const std::string& part, std::string_view expected,
                               const Value& found) const {
-    fail(part, "wrong type: expected " + std::string(expected) + ", found " +
-                   std::string(found.type_name()));
+    throw fail(part).problem("wrong type").expected(expected).found(found.type_name());
   }
 
   const Object& object(const Value& value, const std::string& part) const {
@@ -63,25 +61,29 @@ class NotesReader {
   std::string part_of(const char* what, const std::string& path) const {
     std::string part = std::string(what) + " " + base::quote(path);
     if (!keys_of_note_path(path).has_value()) {
-      fail(part,
-           "not a path: expected keys joined by \"/\" with \"%\" and \"/\" as %25 and %2F, "
-           "found " +
-               base::quote(path));
+      throw fail(part)
+          .problem("not a path")
+          .expected("keys joined by \"/\" with \"%\" and \"/\" as %25 and %2F")
+          .found(base::quote(path));
     }
     return part;
   }
 
   void check_version(const Object& root) const {
     const Value* version = root.find("version");
-    if (version == nullptr) fail("version", "is missing: expected 1, found no member");
+    if (version == nullptr) {
+      throw fail("version").problem("is missing").expected("1").found("no member");
+    }
     const auto* number = version->get_if<std::int64_t>();
     if (number == nullptr) fail_type("version", "int", *version);
-    if (*number < 1) fail("version", "out of range: expected 1, found " + std::to_string(*number));
+    if (*number < 1) throw fail("version").problem("out of range").expected("1").found(*number);
     if (*number > kVersion) {
-      throw Error(ErrorCode::unsupported,
-                  std::string(where_) + ": version: is not known: expected at most " +
-                      std::to_string(kVersion) + ", found " + std::to_string(*number) +
-                      "; a newer tenfold wrote it");
+      throw base::unsupported(where_)
+          .part("version")
+          .problem("is not known")
+          .expected("at most ", kVersion)
+          .found(*number)
+          .remedy("a newer tenfold wrote it");
     }
   }
 
@@ -122,7 +124,7 @@ class NotesReader {
       read_metadata(value, notes);
       return;
     }
-    warn(std::string(where_) + ": member " + base::quote(name) +
+    warn(where_.text() + ": member " + base::quote(name) +
          ": is ignored: expected a member of the notes, found an unknown one; a newer tenfold may "
          "have written it");
   }
@@ -143,13 +145,15 @@ class NotesReader {
     Notes::NodeNote note;
     const Object& members = object(value, part);
     const Value* kind = members.find("kind");
-    if (kind == nullptr) fail(part, "kind is missing: expected its name, found no member");
+    if (kind == nullptr) {
+      throw fail(part).problem("kind is missing").expected("its name").found("no member");
+    }
     const auto found = node_kind_from_name(text(*kind, part));
     if (!found.has_value()) {
-      fail(part,
-           "unknown kind: expected one of \"dict\", \"ordered_dict\", \"list\", \"tuple\", "
-           "found " +
-               base::quote(text(*kind, part)));
+      throw fail(part)
+          .problem("unknown kind")
+          .expected("one of \"dict\", \"ordered_dict\", \"list\", \"tuple\"")
+          .found(base::quote(text(*kind, part)));
     }
     note.kind = *found;
     note.int_keys = flag(part, members, "int_keys");
@@ -161,18 +165,23 @@ class NotesReader {
     }
     note.is_bare = flag(part, members, "bare");
     if (note.is_bare && (!path.empty() || note.kind != NodeKind::dict)) {
-      fail(part, "bare does not go with it: expected the root, of kind \"dict\", found " +
-                     (path.empty() ? base::quote(name(note.kind)) : std::string("another node")));
+      throw fail(part)
+          .problem("bare does not go with it")
+          .expected("the root, of kind \"dict\"")
+          .found((path.empty() ? base::quote(name(note.kind)) : std::string("another node")));
     }
     const bool is_dict = note.kind == NodeKind::dict || note.kind == NodeKind::ordered_dict;
     if (note.int_keys && !note.typed_keys.empty()) {
-      fail(part, "int_keys does not go with keys: expected one of them, found both");
+      throw fail(part)
+          .problem("int_keys does not go with keys")
+          .expected("one of them")
+          .found("both");
     }
     if ((note.int_keys || !note.typed_keys.empty()) && !is_dict) {
-      fail(part, std::string(note.int_keys ? "int_keys does" : "keys do") +
-                     " not go with this kind: expected \"dict\" or \"ordered_dict\", "
-                     "found " +
-                     base::quote(name(note.kind)));
+      throw fail(part)
+          .problem(note.int_keys ? "int_keys does" : "keys do", " not go with this kind")
+          .expected("\"dict\" or \"ordered_dict\"")
+          .found(base::quote(name(note.kind)));
     }
     return note;
   }
@@ -194,10 +203,12 @@ class NotesReader {
     }
     std::ranges::sort(keys, {}, [](const auto& entry) { return std::string_view(entry.first); });
     if (!are_sound(keys)) {
-      fail(part,
-           "keys: expected different ones, each under its text, that are null, bool, int, float or "
-           "an array of these, found " +
-               tenfold::to_json(value));
+      throw fail(part)
+          .part("keys")
+          .expected(
+              "different ones, each under its text, that are null, bool, int, float or an array of "
+              "these")
+          .found(tenfold::to_json(value));
     }
     return keys;
   }
@@ -214,13 +225,17 @@ class NotesReader {
     const Value* layout = members.find("layout");
     const Value* shape = members.find("shape");
     if (layout == nullptr || shape == nullptr) {
-      fail(part, std::string(layout == nullptr ? "layout" : "shape") +
-                     " is missing: expected layout and shape, found no member");
+      throw fail(part)
+          .problem(layout == nullptr ? "layout" : "shape", " is missing")
+          .expected("layout and shape")
+          .found("no member");
     }
     note.layout = text(*layout, part);
     if (sparse_parts(note.layout).empty()) {
-      fail(part, "unknown layout: expected \"sparse_coo\", \"sparse_csr\", ..., found " +
-                     base::quote(note.layout));
+      throw fail(part)
+          .problem("unknown layout")
+          .expected("\"sparse_coo\", \"sparse_csr\", ...")
+          .found(base::quote(note.layout));
     }
     if (note.layout == kJagged) {
       note.dense_shape = ragged_shape(part, *shape);
@@ -236,8 +251,10 @@ class NotesReader {
     for (const Value& item : list(value, part)) {
       const auto* length = item.get_if<std::int64_t>();
       if (length == nullptr || *length < -1) {
-        fail(part,
-             "bad shape: expected lengths of at least 0, or -1, found " + tenfold::to_json(item));
+        throw fail(part)
+            .problem("bad shape")
+            .expected("lengths of at least 0, or -1")
+            .found(tenfold::to_json(item));
       }
       lengths.push_back(*length);
     }
@@ -274,7 +291,7 @@ class NotesReader {
   }
 
   void warn_unknown_type(const std::string& part, const std::string& type) const {
-    warn(std::string(where_) + ": " + part + ": type " + base::quote(type) +
+    warn(where_.text() + ": " + part + ": type " + base::quote(type) +
          ": is ignored: expected one that is known, found another; a newer tenfold may have "
          "written it");
   }
@@ -292,8 +309,10 @@ class NotesReader {
     constexpr std::size_t kMaxBytes = 255;
     if (file.empty() || file.size() > kMaxBytes || file == "." || file == ".." ||
         file.find('/') != std::string::npos || file.find('\0') != std::string::npos) {
-      fail(part, "not a file name: expected one path component of 1 to 255 bytes, found " +
-                     base::quote(file));
+      throw fail(part)
+          .problem("not a file name")
+          .expected("one path component of 1 to 255 bytes")
+          .found(base::quote(file));
     }
     return file;
   }
@@ -304,13 +323,17 @@ class NotesReader {
     const Value* dtype = members.find("dtype");
     const Value* shape = members.find("shape");
     if (dtype == nullptr || shape == nullptr) {
-      fail(part, std::string(dtype == nullptr ? "dtype" : "shape") +
-                     " is missing: expected dtype and shape, found no member");
+      throw fail(part)
+          .problem(dtype == nullptr ? "dtype" : "shape", " is missing")
+          .expected("dtype and shape")
+          .found("no member");
     }
     const auto found = dtype_from_name(text(*dtype, part));
     if (!found.has_value()) {
-      fail(part,
-           "unknown dtype: expected a dtype of torch, found " + base::quote(text(*dtype, part)));
+      throw fail(part)
+          .problem("unknown dtype")
+          .expected("a dtype of torch")
+          .found(base::quote(text(*dtype, part)));
     }
     return {*found, shape_of(part, *found, *shape)};
   }
@@ -323,8 +346,10 @@ class NotesReader {
     for (const Value& item : list(value, part)) {
       const auto* length = item.get_if<std::int64_t>();
       if (length == nullptr || *length < 0) {
-        fail(part, "bad shape: expected lengths of at least 0 that fit 63 bits, found " +
-                       tenfold::to_json(item));
+        throw fail(part)
+            .problem("bad shape")
+            .expected("lengths of at least 0 that fit 63 bits")
+            .found(tenfold::to_json(item));
       }
       shape.push_back(*length);
       has_zero = has_zero || *length == 0;
@@ -334,8 +359,10 @@ class NotesReader {
     }
     constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     if (!has_zero && (!fits || size_bytes > kMax)) {
-      fail(part,
-           "shape is too large: expected fewer than 2^63 bytes, found " + base::list_text(shape));
+      throw fail(part)
+          .problem("shape is too large")
+          .expected("fewer than 2^63 bytes")
+          .found(base::list_text(shape));
     }
     return shape;
   }
@@ -343,14 +370,15 @@ class NotesReader {
   void check_aliases(const Notes& notes) const {
     for (const auto& [path, target] : notes.aliases) {
       if (notes.aliases.contains(target)) {
-        fail("alias " + base::quote(path),
-             "does not name the leaf that holds the bytes: expected no alias, found " +
-                 base::quote(target));
+        throw fail("alias " + base::quote(path))
+            .problem("does not name the leaf that holds the bytes")
+            .expected("no alias")
+            .found(base::quote(target));
       }
     }
   }
 
-  std::string_view where_;
+  const base::Where& where_;
 };
 
 void write_texts(codecs::JsonWriter& writer, std::string_view key,
@@ -461,8 +489,8 @@ std::string Notes::to_json() const {
   return writer.take();
 }
 
-Notes Notes::from_json(std::string_view text, std::string_view where) {
-  return NotesReader(where).read(tenfold::from_json(text, where));
+Notes Notes::from_json(std::string_view text, const base::Where& where) {
+  return NotesReader(where).read(parse_value(text, where));
 }
 
 }  // namespace tenfold

@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 
 namespace tenfold {
 namespace {
@@ -40,10 +41,10 @@ Buffer Buffer::allocate(std::size_t size_bytes) {
 
 Buffer Buffer::slice(std::size_t offset_bytes, std::size_t size_bytes) const {
   if (!base::range_fits(offset_bytes, size_bytes, bytes_.size())) {
-    throw Error(ErrorCode::invalid_argument,
-                "buffer: slice of " + std::to_string(size_bytes) + " bytes at offset " +
-                    std::to_string(offset_bytes) + " does not fit: expected an end within " +
-                    std::to_string(bytes_.size()) + " bytes");
+    throw base::invalid_argument()
+        .part("buffer")
+        .problem("slice of ", size_bytes, " bytes at offset ", offset_bytes, " does not fit")
+        .expected("an end within ", bytes_.size(), " bytes");
   }
   return {bytes_.subspan(offset_bytes, size_bytes), owner_, writable_};
 }

@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "core/tensor/small_float.hpp"
 
 namespace tenfold {
@@ -243,8 +244,8 @@ bool can_cast(DType from, DType to) noexcept {
 void cast_elements(DType from, const std::byte* source, DType to, std::byte* target,
                    std::size_t count) {
   if (!can_cast(from, to)) {
-    throw Error(ErrorCode::unsupported, "dtype: no conversion from " + std::string(name(from)) +
-                                            " to " + std::string(name(to)));
+    throw base::unsupported().part("dtype").problem("no conversion from ", name(from), " to ",
+                                                    name(to));
   }
   if (count == 0) return;
   if (from == to) {

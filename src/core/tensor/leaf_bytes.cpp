@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "core/tensor/strided_copy.hpp"
 
 namespace tenfold {
@@ -18,10 +19,10 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
   const std::uint64_t item_bytes = itemsize(leaf.dtype());
   if (end < begin || begin % item_bytes != 0 || end % item_bytes != 0 ||
       !base::range_fits(begin, end - begin, leaf.nbytes()) || scratch.size() < item_bytes) {
-    throw Error(ErrorCode::invalid_argument,
-                "tensor: bytes [" + std::to_string(begin) + ", " + std::to_string(end) +
-                    "): expected whole elements within " + std::to_string(leaf.nbytes()) +
-                    " bytes, and room for one element");
+    throw base::invalid_argument()
+        .part("tensor")
+        .problem("bytes [", begin, ", ", end, ")")
+        .expected("whole elements within ", leaf.nbytes(), " bytes, and room for one element");
   }
   const std::uint64_t piece_bytes = scratch.size() / item_bytes * item_bytes;
   const Tensor* tensor = nullptr;

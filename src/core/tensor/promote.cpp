@@ -5,6 +5,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -14,9 +16,10 @@ bool is_signed(DType dtype) { return dtype >= DType::int8 && dtype <= DType::int
 bool is_float(DType dtype) { return dtype >= DType::float16 && dtype <= DType::float64; }
 
 [[noreturn]] void refuse(DType left, DType right) {
-  throw Error(ErrorCode::unsupported, "dtypes: expected two that one can hold, found " +
-                                          std::string(name(left)) + " and " +
-                                          std::string(name(right)));
+  throw base::unsupported()
+      .part("dtypes")
+      .expected("two that one can hold")
+      .found(name(left), " and ", name(right));
 }
 
 /// The dtype of one part of a complex number; others as they are.

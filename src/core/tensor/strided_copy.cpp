@@ -6,6 +6,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -115,10 +117,10 @@ Layout collapsed(const Tensor& tensor) {
 template <Direction kDirection>
 void copy(const Tensor& tensor, std::int64_t begin, std::int64_t end, std::byte* packed) {
   if (begin < 0 || end < begin || end > tensor.numel()) {
-    throw Error(ErrorCode::invalid_argument,
-                "tensor: elements [" + std::to_string(begin) + ", " + std::to_string(end) +
-                    ") are out of range: expected a range within [0, " +
-                    std::to_string(tensor.numel()) + ")");
+    throw base::invalid_argument()
+        .part("tensor")
+        .problem("elements [", begin, ", ", end, ") are out of range")
+        .expected("a range within [0, ", tensor.numel(), ")");
   }
   if (begin == end) return;
   const Layout layout = collapsed(tensor);
@@ -163,7 +165,7 @@ void copy_to_contiguous(const Tensor& from, std::int64_t begin, std::int64_t end
 void copy_from_contiguous(const std::byte* from, const Tensor& to, std::int64_t begin,
                           std::int64_t end) {
   if (!to.buffer().writable()) {
-    throw Error(ErrorCode::invalid_argument, "tensor is read-only");
+    throw base::invalid_argument().problem("tensor is read-only");
   }
   // Direction::scatter only reads what it is given here.
   copy<Direction::scatter>(to, begin, end, const_cast<std::byte*>(from));

@@ -7,6 +7,7 @@
 #include <tenfold/tensor.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/strided_copy.hpp"
 
@@ -15,20 +16,22 @@ namespace {
 
 constexpr auto kMaxInt64 = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
-[[noreturn]] void fail(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, "tensor: " + what);
-}
+Error fail() { return base::invalid_argument().part("tensor"); }
 
 /// The product of the lengths with 0 counted as 1: what the strides are made of, so that a shape
 /// whose product is 0 cannot hide an overflow.
 std::uint64_t checked_extent(const Shape& shape) {
   std::uint64_t extent = 1;
   for (const std::int64_t length : shape) {
-    if (length < 0) fail("shape " + base::list_text(shape) + " has a negative length");
+    if (length < 0) {
+      throw fail().problem("shape ", base::list_text(shape), " has a negative length");
+    }
     if (length == 0) continue;
     const auto product = base::checked_mul(extent, static_cast<std::uint64_t>(length));
     if (!product || *product > kMaxInt64) {
-      fail("shape " + base::list_text(shape) + " is too large: expected at most 2^63 - 1 elements");
+      throw fail()
+          .problem("shape ", base::list_text(shape), " is too large")
+          .expected("at most 2^63 - 1 elements");
     }
     extent = *product;
   }
@@ -45,25 +48,28 @@ bool has_zero(const Shape& shape) noexcept {
 /// The bytes from the first element to the end of the last; 0 if there is no element.
 std::uint64_t spanned_bytes(DType dtype, const Shape& shape, const Shape& strides) {
   if (strides.size() != shape.size()) {
-    fail("strides " + base::list_text(strides) + " do not fit shape " + base::list_text(shape) +
-         ": expected one stride a dimension");
+    throw fail()
+        .problem("strides ", base::list_text(strides), " do not fit shape ", base::list_text(shape))
+        .expected("one stride a dimension");
   }
   std::uint64_t last_element = 0;
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (strides[i] < 0) fail("strides " + base::list_text(strides) + " has a negative stride");
+    if (strides[i] < 0) {
+      throw fail().problem("strides ", base::list_text(strides), " has a negative stride");
+    }
     if (shape[i] <= 1) continue;
     const auto reach = base::checked_mul(static_cast<std::uint64_t>(shape[i] - 1),
                                          static_cast<std::uint64_t>(strides[i]));
     const auto sum = reach ? base::checked_add(last_element, *reach) : std::nullopt;
     if (!sum || *sum >= kMaxInt64) {
-      fail("strides " + base::list_text(strides) + " of shape " + base::list_text(shape) +
-           " reach past 2^63 - 1 elements");
+      throw fail().problem("strides ", base::list_text(strides), " of shape ",
+                           base::list_text(shape), " reach past 2^63 - 1 elements");
     }
     last_element = *sum;
   }
   if (has_zero(shape)) return 0;
   const auto bytes = base::checked_mul(last_element + 1, itemsize(dtype));
-  if (!bytes) fail("strides " + base::list_text(strides) + " reach past 2^64 bytes");
+  if (!bytes) throw fail().problem("strides ", base::list_text(strides), " reach past 2^64 bytes");
   return *bytes;
 }
 
@@ -87,8 +93,9 @@ std::uint64_t nbytes_of(DType dtype, const Shape& shape) {
   const auto bytes =
       base::checked_mul(static_cast<std::uint64_t>(numel_of(shape)), itemsize(dtype));
   if (!bytes || *bytes > kMaxInt64) {
-    fail("shape " + base::list_text(shape) + " of " + std::string(name(dtype)) +
-         " is too large: expected at most 2^63 - 1 bytes");
+    throw fail()
+        .problem("shape ", base::list_text(shape), " of ", name(dtype), " is too large")
+        .expected("at most 2^63 - 1 bytes");
   }
   return *bytes;
 }
@@ -111,9 +118,10 @@ Tensor::Tensor(DType dtype, Shape shape, Buffer buffer)
       numel_(numel_of(shape_)) {
   const std::uint64_t needed = nbytes_of(dtype_, shape_);
   if (needed > buffer_.size_bytes()) {
-    fail("buffer is too small for shape " + base::list_text(shape_) + " of " +
-         std::string(name(dtype_)) + ": expected " + std::to_string(needed) + " bytes, found " +
-         std::to_string(buffer_.size_bytes()));
+    throw fail()
+        .problem("buffer is too small for shape ", base::list_text(shape_), " of ", name(dtype_))
+        .expected(needed, " bytes")
+        .found(buffer_.size_bytes());
   }
 }
 
@@ -128,11 +136,12 @@ Tensor::Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint
   nbytes_of(dtype_, shape_);
   const std::uint64_t needed = spanned_bytes(dtype_, shape_, strides_);
   if (!base::range_fits(offset_bytes_, needed, buffer_.size_bytes())) {
-    fail("view of shape " + base::list_text(shape_) + " and strides " + base::list_text(strides_) +
-         " at offset " + std::to_string(offset_bytes_) +
-         " reaches past the end of its buffer: expected an end within " +
-         std::to_string(buffer_.size_bytes()) + " bytes, found " + std::to_string(needed) +
-         " bytes from the offset");
+    throw fail()
+        .problem("view of shape ", base::list_text(shape_), " and strides ",
+                 base::list_text(strides_), " at offset ", offset_bytes_,
+                 " reaches past the end of its buffer")
+        .expected("an end within ", buffer_.size_bytes(), " bytes")
+        .found(needed, " bytes from the offset");
   }
 }
 
@@ -144,9 +153,10 @@ Tensor Tensor::zeros(DType dtype, Shape shape) {
 Tensor Tensor::copy_of(DType dtype, Shape shape, const void* bytes, std::size_t size_bytes) {
   Tensor tensor = zeros(dtype, std::move(shape));
   if (tensor.nbytes() != size_bytes) {
-    fail("shape " + base::list_text(tensor.shape()) + " does not fit the values: expected " +
-         std::to_string(size_bytes / tensor.itemsize()) + " elements, found " +
-         std::to_string(tensor.numel()));
+    throw fail()
+        .problem("shape ", base::list_text(tensor.shape()), " does not fit the values")
+        .expected(size_bytes / tensor.itemsize(), " elements")
+        .found(tensor.numel());
   }
   if (size_bytes != 0) std::memcpy(tensor.raw_data(), bytes, size_bytes);
   return tensor;
@@ -175,10 +185,11 @@ Tensor Tensor::contiguous() const {
 }
 
 Tensor Tensor::select(std::int64_t index) const {
-  if (shape().empty()) fail("a tensor of no dimension has no rows");
+  if (shape().empty()) throw fail().problem("a tensor of no dimension has no rows");
   if (index < 0 || index >= shape()[0]) {
-    fail("row " + std::to_string(index) + " is out of range: expected 0 to " +
-         std::to_string(shape()[0] - 1) + " (" + std::to_string(shape()[0]) + " rows)");
+    throw fail()
+        .problem("row ", index, " is out of range")
+        .expected("0 to ", shape()[0] - 1, " (", shape()[0], " rows)");
   }
   Tensor row = narrow(index, index + 1);
   row.shape_.erase(row.shape_.begin());
@@ -187,10 +198,11 @@ Tensor Tensor::select(std::int64_t index) const {
 }
 
 Tensor Tensor::narrow(std::int64_t begin, std::int64_t end) const {
-  if (shape().empty()) fail("a tensor of no dimension has no rows");
+  if (shape().empty()) throw fail().problem("a tensor of no dimension has no rows");
   if (begin < 0 || end < begin || end > shape()[0]) {
-    fail("rows [" + std::to_string(begin) + ", " + std::to_string(end) +
-         ") are out of range: expected a range within [0, " + std::to_string(shape()[0]) + ")");
+    throw fail()
+        .problem("rows [", begin, ", ", end, ") are out of range")
+        .expected("a range within [0, ", shape()[0], ")");
   }
   Tensor rows = *this;
   if (is_default()) return rows;
@@ -206,19 +218,20 @@ Tensor Tensor::narrow(std::int64_t begin, std::int64_t end) const {
 
 void Tensor::check_type(DType wanted) const {
   if (wanted == dtype_) return;
-  fail("elements of another dtype: expected " + std::string(name(wanted)) + ", found " +
-       std::string(name(dtype_)));
+  throw fail().problem("elements of another dtype").expected(name(wanted)).found(name(dtype_));
 }
 
 void Tensor::check_writable() const {
-  if (!buffer_.writable()) fail("tensor is read-only");
+  if (!buffer_.writable()) throw fail().problem("tensor is read-only");
 }
 
 void Tensor::check_contiguous() const {
   if (is_contiguous()) return;
-  fail("not contiguous: shape " + base::list_text(shape_) + ": expected strides " +
-       base::list_text(contiguous_strides(shape_)) + ", found " + base::list_text(strides_) +
-       "; contiguous() makes a copy");
+  throw fail()
+      .problem("not contiguous: shape ", base::list_text(shape_))
+      .expected("strides ", base::list_text(contiguous_strides(shape_)))
+      .found(base::list_text(strides_))
+      .remedy("contiguous() makes a copy");
 }
 
 }  // namespace tenfold

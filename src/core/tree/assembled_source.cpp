@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "os/thread/thread_pool.hpp"
@@ -26,20 +27,18 @@ constexpr std::size_t kMaxCutDims = 8;
 /// No cluster has so many pieces; a file may claim more than can be compared in time.
 constexpr std::size_t kMaxCorners = std::size_t{1} << 22;
 
-[[noreturn]] void corrupt(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::corrupt, where + ": " + what);
-}
-
 std::string box_text(const TensorPiece& piece) {
   return base::list_text(piece.offsets) + " + " + base::list_text(piece.leaf.shape());
 }
 
 void check_piece(const TensorPiece& piece, DType dtype, const Shape& shape,
-                 const std::string& where) {
+                 const base::Where& where) {
   const Shape& sizes = piece.leaf.shape();
   if (piece.leaf.dtype() != dtype || piece.leaf.is_nested()) {
-    corrupt(where, "a piece of it has another dtype: expected " + std::string(name(dtype)) +
-                       ", found " + std::string(name(piece.leaf.dtype())));
+    throw base::corrupt(where)
+        .problem("a piece of it has another dtype")
+        .expected(name(dtype))
+        .found(name(piece.leaf.dtype()));
   }
   bool fits = sizes.size() == shape.size() && piece.offsets.size() == shape.size();
   for (std::size_t d = 0; fits && d < shape.size(); ++d) {
@@ -47,8 +46,10 @@ void check_piece(const TensorPiece& piece, DType dtype, const Shape& shape,
            sizes[d] <= shape[d] - piece.offsets[d];
   }
   if (!fits) {
-    corrupt(where, "a piece of it does not fit: expected a box within " + base::list_text(shape) +
-                       ", found " + box_text(piece));
+    throw base::corrupt(where)
+        .problem("a piece of it does not fit")
+        .expected("a box within ", base::list_text(shape))
+        .found(box_text(piece));
   }
 }
 
@@ -84,14 +85,14 @@ void add_corners(std::map<Corner, std::int64_t>& corners, const std::vector<std:
 /// How often each element is covered is known from the signed corners of all boxes: they cover
 /// each once exactly if their corners cancel out but for those of the whole.
 void check_cover(const std::vector<TensorPiece>& pieces, const Shape& shape,
-                 const std::string& where) {
+                 const base::Where& where) {
   const std::vector<std::size_t> cut = cut_dims(pieces, shape);
   if (cut.size() > kMaxCutDims || pieces.size() > (kMaxCorners >> cut.size())) {
-    throw Error(ErrorCode::unsupported,
-                where + ": it is cut too often: expected at most " + std::to_string(kMaxCutDims) +
-                    " cut dimensions and " + std::to_string(kMaxCorners) +
-                    " corners of pieces, found " + std::to_string(pieces.size()) +
-                    " pieces cut in " + std::to_string(cut.size()) + " dimensions");
+    throw base::unsupported(where)
+        .problem("it is cut too often")
+        .expected("at most ", kMaxCutDims, " cut dimensions and ", kMaxCorners,
+                  " corners of pieces")
+        .found(pieces.size(), " pieces cut in ", cut.size(), " dimensions");
   }
   std::map<Corner, std::int64_t> corners;
   for (const TensorPiece& piece : pieces) {
@@ -99,19 +100,21 @@ void check_cover(const std::vector<TensorPiece>& pieces, const Shape& shape,
   }
   add_corners(corners, cut, Shape(shape.size(), 0), shape, -1);
   if (corners.empty()) return;
-  corrupt(where, "its pieces do not make up the tensor: expected each element of " +
-                     base::list_text(shape) + " in one piece, found gaps or overlaps");
+  throw base::corrupt(where)
+      .problem("its pieces do not make up the tensor")
+      .expected("each element of ", base::list_text(shape), " in one piece")
+      .found("gaps or overlaps");
 }
 
 }  // namespace
 
 Leaf AssembledSource::assemble(DType dtype, Shape shape, std::vector<TensorPiece> pieces,
-                               std::string where) {
+                               base::Where where) {
   std::uint64_t size_bytes = 0;
   try {
     size_bytes = nbytes_of(dtype, shape);
   } catch (const Error& error) {
-    corrupt(where, error.what());
+    throw Error(error).code(ErrorCode::corrupt).within(where.part).path(where.path);
   }
   for (const TensorPiece& piece : pieces) check_piece(piece, dtype, shape, where);
   std::erase_if(pieces, [](const TensorPiece& piece) { return piece.leaf.nbytes() == 0; });
@@ -244,7 +247,7 @@ std::vector<TensorPiece> AssembledSource::pieces() const {
   return pieces;
 }
 
-std::string AssembledSource::where(const Leaf&) const { return where_; }
+base::Where AssembledSource::where(const Leaf&) const { return where_; }
 
 std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
   std::vector<Leaf> leaves;

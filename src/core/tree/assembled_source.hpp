@@ -8,6 +8,7 @@
 
 #include <tenfold/leaf.hpp>
 
+#include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 
 namespace tenfold {
@@ -28,14 +29,14 @@ class AssembledSource final : public LeafSource {
   /// returned as it is. Throws Error(corrupt) if a piece has another dtype or rank or does not fit,
   /// or if they leave a gap or overlap; Error(unsupported) if they cut more than 8 dimensions.
   static Leaf assemble(DType dtype, Shape shape, std::vector<TensorPiece> pieces,
-                       std::string where);
+                       base::Where where);
 
   std::vector<TensorPiece> pieces() const;
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   void will_need(const Leaf& leaf) override;
-  std::string where(const Leaf& leaf) const override;
+  base::Where where(const Leaf& leaf) const override;
   std::vector<Leaf> parts(const Leaf& leaf) const override;
   Identity identity(const Leaf& leaf) override;
 
@@ -48,13 +49,13 @@ class AssembledSource final : public LeafSource {
     std::uint64_t num_runs = 0;
     std::uint64_t first_byte = 0;  ///< of the first run, in the whole tensor
   };
-  explicit AssembledSource(std::string where) : where_(std::move(where)) {}
+  explicit AssembledSource(base::Where where) : where_(std::move(where)) {}
 
   std::uint64_t run_begin(const Placed& placed, std::uint64_t run) const;
   std::uint64_t first_run_after(const Placed& placed, std::uint64_t byte) const;
   void read_piece(const Placed& placed, std::uint64_t begin, std::span<std::byte> into) const;
 
-  std::string where_;
+  base::Where where_;
   Shape strides_bytes_;  ///< of the whole tensor
   std::vector<Placed> pieces_;
   std::mutex mutex_;

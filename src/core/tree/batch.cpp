@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 
@@ -29,13 +30,13 @@ std::optional<std::size_t> num_batch_dims(const TensorDict::Item& item) {
   }
 }
 
-std::optional<std::string> stack_dim_fault(std::int64_t stack_dim, const std::string& key,
-                                           const TensorDict::Item& entry) {
+std::optional<Error> stack_dim_fault(std::int64_t stack_dim, const std::string& key,
+                                     const TensorDict::Item& entry) {
   const auto dims = num_batch_dims(entry);
   if (!dims || static_cast<std::uint64_t>(stack_dim) <= *dims) return std::nullopt;
-  return "expected at most " + std::to_string(*dims) +
-         ", the number of batch dimensions of entry " + base::quote(key) + ", found " +
-         std::to_string(stack_dim);
+  return base::corrupt()
+      .expected("at most ", *dims, ", the number of batch dimensions of entry ", base::quote(key))
+      .found(stack_dim);
 }
 
 }  // namespace tenfold

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
 namespace tenfold {
@@ -17,9 +18,9 @@ bool starts_with(const Shape& shape, const Shape& batch);
 /// without entries.
 std::optional<std::size_t> num_batch_dims(const TensorDict::Item& item);
 
-/// What is wrong with `stack_dim`, as "expected ..., found ...": an entry, of that key, has fewer
-/// batch dimensions. Nothing if it fits.
-std::optional<std::string> stack_dim_fault(std::int64_t stack_dim, const std::string& key,
-                                           const TensorDict::Item& entry);
+/// What is wrong with `stack_dim`: an entry, of that key, has fewer batch dimensions. Names no
+/// place. Nothing if it fits.
+std::optional<Error> stack_dim_fault(std::int64_t stack_dim, const std::string& key,
+                                     const TensorDict::Item& entry);
 
 }  // namespace tenfold

@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "core/tree/node.hpp"
 
 namespace tenfold {
@@ -15,9 +16,11 @@ class Depth {
  public:
   explicit Depth(std::size_t& levels) : levels_(levels) {
     if (levels_ > kMaxDepth) {
-      throw Error(ErrorCode::invalid_argument,
-                  "nested too deep: expected at most " + std::to_string(kMaxDepth) +
-                      " levels, found more; a node may contain itself");
+      throw base::invalid_argument()
+          .problem("nested too deep")
+          .expected("at most ", kMaxDepth, " levels")
+          .found("more")
+          .remedy("a node may contain itself");
     }
     ++levels_;
   }

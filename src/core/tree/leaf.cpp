@@ -8,6 +8,7 @@
 #include <tenfold/leaf.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/strided_copy.hpp"
 #include "core/tree/leaf_source.hpp"
@@ -16,11 +17,12 @@ namespace tenfold {
 namespace {
 
 /// The elements of all components. `where` starts the message.
-std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const std::string& where) {
+std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const base::Where& where) {
   if (sizes.dtype() != DType::int64 || sizes.ndim() != 2) {
-    throw Error(code, where +
-                          ": sizes of a nested tensor: expected int64 of two dimensions, found " +
-                          std::string(name(sizes.dtype())) + " " + base::list_text(sizes.shape()));
+    throw base::fail(code, where)
+        .part("sizes of a nested tensor")
+        .expected("int64 of two dimensions")
+        .found(name(sizes.dtype()), " ", base::list_text(sizes.shape()));
   }
   const Tensor rows = sizes.contiguous();
   const auto width = static_cast<std::size_t>(rows.shape()[1]);
@@ -34,7 +36,7 @@ std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const std:
       total = static_cast<std::uint64_t>(
           numel_of({static_cast<std::int64_t>(sum.value_or(~std::uint64_t{0}))}));
     } catch (const Error& error) {
-      throw Error(code, where + ": component " + std::to_string(i) + ": " + error.what());
+      throw Error(error).code(code).within("component ", i).within(where.part).path(where.path);
     }
   }
   return static_cast<std::int64_t>(total);
@@ -71,16 +73,19 @@ Leaf::Leaf(DType dtype, Shape shape, std::shared_ptr<LeafSource> source, std::ui
 
 Leaf Leaf::nested(Tensor values, Tensor sizes) {
   if (values.ndim() != 1) {
-    throw Error(ErrorCode::invalid_argument,
-                "nested tensor: values: expected one dimension, found shape " +
-                    base::list_text(values.shape()));
+    throw base::invalid_argument()
+        .part("nested tensor: values")
+        .expected("one dimension")
+        .found("shape ", base::list_text(values.shape()));
   }
   const std::int64_t expected =
-      numel_of_components(sizes, ErrorCode::invalid_argument, "nested tensor");
+      numel_of_components(sizes, ErrorCode::invalid_argument, base::Where("", "nested tensor"));
   if (expected != values.numel()) {
-    throw Error(ErrorCode::invalid_argument,
-                "nested tensor: values do not fit the sizes: expected " + std::to_string(expected) +
-                    " elements, found " + std::to_string(values.numel()));
+    throw base::invalid_argument()
+        .part("nested tensor")
+        .problem("values do not fit the sizes")
+        .expected(expected, " elements")
+        .found(values.numel());
   }
   Leaf leaf(std::move(values));
   leaf.nested_ = true;
@@ -111,10 +116,10 @@ Tensor Leaf::tensor() const {
 void Leaf::read(std::uint64_t offset_bytes, std::span<std::byte> into) const {
   const std::uint64_t size_bytes = nbytes();
   if (!base::range_fits(offset_bytes, into.size(), size_bytes)) {
-    throw Error(ErrorCode::invalid_argument,
-                "tensor: read of " + std::to_string(into.size()) + " bytes at offset " +
-                    std::to_string(offset_bytes) + " does not fit: expected an end within " +
-                    std::to_string(size_bytes) + " bytes");
+    throw base::invalid_argument()
+        .part("tensor")
+        .problem("read of ", into.size(), " bytes at offset ", offset_bytes, " does not fit")
+        .expected("an end within ", size_bytes, " bytes");
   }
   if (into.empty()) return;
   if (!tensor_.has_value()) {
@@ -128,9 +133,8 @@ void Leaf::read(std::uint64_t offset_bytes, std::span<std::byte> into) const {
 
 Tensor Leaf::sizes() const {
   if (!nested_) {
-    throw Error(ErrorCode::invalid_argument,
-                (source_ ? source_->where(*this) : std::string("tensor")) +
-                    ": not a nested tensor: it has no component sizes");
+    throw base::invalid_argument(source_ ? source_->where(*this) : base::Where("", "tensor"))
+        .problem("not a nested tensor: it has no component sizes");
   }
   return sizes_ ? *sizes_ : source_->nested_sizes(*this);
 }

@@ -2,10 +2,12 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 
 Tensor LeafSource::nested_sizes(const Leaf& leaf) {
-  throw Error(ErrorCode::invalid_argument, where(leaf) + ": not a nested tensor");
+  throw base::invalid_argument(where(leaf)).problem("not a nested tensor");
 }
 
 bool LeafSource::Identity::operator==(const Identity& other) const {

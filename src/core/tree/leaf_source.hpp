@@ -9,6 +9,8 @@
 #include <tenfold/leaf.hpp>
 #include <tenfold/tensor.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 
 class Monitor;
@@ -59,9 +61,8 @@ class LeafSource {
   static constexpr std::uint64_t kThisProcess = ~std::uint64_t{0};
   virtual Identity identity(const Leaf& leaf);
 
-  /// Where the leaf's bytes lie, for messages: "ckpt/model/w.memmap" or "m.safetensors: tensor
-  /// \"w\"".
-  virtual std::string where(const Leaf& leaf) const = 0;
+  /// Where the leaf's bytes lie: the file, and in a file of several tensors the part `tensor "w"`.
+  virtual base::Where where(const Leaf& leaf) const = 0;
 
   /// The leaves that this one is made of, if it is made of others; none if its bytes are stored.
   virtual std::vector<Leaf> parts(const Leaf& leaf) const;

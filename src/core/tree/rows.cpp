@@ -10,6 +10,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 
@@ -26,10 +27,9 @@ struct Rows {
   std::int64_t count;  ///< rows there are
 };
 
-[[noreturn]] void fail(const TensorDict& node, const KeyPath& path, const std::string& what) {
-  std::string text = node.where().empty() ? "" : node.where() + ": ";
-  if (!path.empty()) text += "entry " + base::quote(dotted(path)) + ": ";
-  throw Error(ErrorCode::invalid_argument, text + what);
+Error fail(const TensorDict& node, const KeyPath& path) {
+  Error error = base::invalid_argument(node.where());
+  return path.empty() ? error : Error(error).part("entry ", base::quote(dotted(path)));
 }
 
 /// Rows that a node says it has: nothing if it has no batch dimension of its own.
@@ -72,9 +72,10 @@ Leaf rows_of_nested(const Leaf& leaf, const Rows& rows) {
 Item rows_of_leaf(const TensorDict& root, const KeyPath& path, const Leaf& leaf, const Rows& rows) {
   if (leaf.is_unbatched()) return leaf;
   if (leaf.shape().empty() || leaf.shape()[0] != rows.count) {
-    fail(root, path,
-         "cannot take rows: expected a first dimension of " + std::to_string(rows.count) +
-             ", found shape " + base::list_text(leaf.shape()));
+    throw fail(root, path)
+        .problem("cannot take rows")
+        .expected("a first dimension of ", rows.count)
+        .found("shape ", base::list_text(leaf.shape()));
   }
   if (leaf.is_nested()) return rows_of_nested(leaf, rows);
   return Leaf(rows_of(leaf.tensor(), rows));
@@ -86,9 +87,10 @@ Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor&
   const auto* list = json.value.get_if<Value::List>();
   if (!json.is_stack || json.stack_dim != 0 || list == nullptr) return json;
   if (static_cast<std::int64_t>(list->items.size()) != rows.count) {
-    fail(root, path,
-         "cannot take rows: expected " + std::to_string(rows.count) + " items, found " +
-             std::to_string(list->items.size()));
+    throw fail(root, path)
+        .problem("cannot take rows")
+        .expected(rows.count, " items")
+        .found(list->items.size());
   }
   if (rows.single) {
     const Value& item = list->items[static_cast<std::size_t>(rows.begin)];
@@ -142,12 +144,12 @@ NodeInfo info_of_rows(const NodeInfo& info, const Rows& rows) {
 
 Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node, Rows rows,
                   std::size_t batch_dims) {
-  if (path.size() > kMaxDepth) fail(root, {}, "nested too deep; a node may contain itself");
+  if (path.size() > kMaxDepth) {
+    throw fail(root, {}).problem("nested too deep").remedy("a node may contain itself");
+  }
   const std::int64_t found = num_rows(node).value_or(rows.count);
   if (found != rows.count) {
-    fail(root, path,
-         "cannot take rows: expected " + std::to_string(rows.count) + " rows, found " +
-             std::to_string(found));
+    throw fail(root, path).problem("cannot take rows").expected(rows.count, " rows").found(found);
   }
   if (node.kind() == NodeKind::lazy_stack && node.info().stack_dim == 0) {
     return rows_of_stack(node, rows);
@@ -167,20 +169,21 @@ Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node,
 
 TensorDict rows_of_tree(const TensorDict& tree, bool single, std::int64_t begin, std::int64_t end) {
   const std::optional<std::int64_t> count = num_rows(tree);
-  if (!count) fail(tree, {}, "a node of batch_size [] has no rows");
+  if (!count) throw fail(tree, {}).problem("a node of batch_size [] has no rows");
   if (begin < 0 || end < begin || end > *count) {
-    fail(tree, {},
-         single
-             ? "row " + std::to_string(begin) +
-                   " is out of range: expected at least 0 and less than " + std::to_string(*count)
-             : "rows [" + std::to_string(begin) + ", " + std::to_string(end) +
-                   ") are out of range: expected a range within [0, " + std::to_string(*count) +
-                   ")");
+    if (single) {
+      throw fail(tree, {})
+          .problem("row ", begin, " is out of range")
+          .expected("at least 0 and less than ", *count);
+    }
+    throw fail(tree, {})
+        .problem("rows [", begin, ", ", end, ") are out of range")
+        .expected("a range within [0, ", *count, ")");
   }
   KeyPath path;
   const Item item = rows_of_node(tree, path, tree, {single, begin, end, *count}, 1);
   const auto* node = std::get_if<TensorDict>(&item);
-  if (node == nullptr) fail(tree, {}, "its rows are not nodes");
+  if (node == nullptr) throw fail(tree, {}).problem("its rows are not nodes");
   return *node;
 }
 

@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 
@@ -43,7 +44,7 @@ class Indices {
 
 class Checker {
  public:
-  Checker(const TensorDict& node, const std::string& where)
+  Checker(const TensorDict& node, const base::Where& where)
       : node_(node), info_(node.info()), where_(where) {}
 
   void check() const {
@@ -58,9 +59,11 @@ class Checker {
  private:
   [[noreturn]] void fail(std::string_view part, const std::string& expected,
                          const std::string& found) const {
-    throw Error(ErrorCode::corrupt, where_ + (info_.layout == kJagged ? ": jagged" : ": sparse") +
-                                        " tensor: " + std::string(part) + ": expected " + expected +
-                                        ", found " + found);
+    throw base::corrupt(where_)
+        .part(info_.layout == kJagged ? "jagged tensor" : "sparse tensor")
+        .part(part)
+        .expected(expected)
+        .found(found);
   }
 
   Tensor tensor(std::string_view part) const {
@@ -243,7 +246,7 @@ class Checker {
 
   const TensorDict& node_;
   const NodeInfo& info_;
-  const std::string& where_;
+  const base::Where& where_;
 };
 
 }  // namespace
@@ -275,7 +278,7 @@ void sort_sparse_parts(Node& node) {
   node.index.clear();
 }
 
-void require_sound_sparse(const TensorDict& node, const std::string& where) {
+void require_sound_sparse(const TensorDict& node, const base::Where& where) {
   Checker(node, where).check();
 }
 

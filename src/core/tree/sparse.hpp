@@ -7,6 +7,8 @@
 
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 
 /// The tensors of a sparse tensor of that layout, as torch names them: {"indices", "values"} of
@@ -28,6 +30,6 @@ void sort_sparse_parts(Node& node);
 /// What torch demands of the parts of a sparse tensor, indices within the shape above all: a
 /// program that trusts them would read beyond its memory. Reads the indices. Throws Error(corrupt)
 /// that starts with `where`.
-void require_sound_sparse(const TensorDict& node, const std::string& where);
+void require_sound_sparse(const TensorDict& node, const base::Where& where);
 
 }  // namespace tenfold

@@ -7,6 +7,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
@@ -18,26 +19,23 @@ constexpr std::array<std::string_view, 9> kKindNames = {"tensordict", "dict",   
                                                         "list",       "tuple",  "tensorclass",
                                                         "lazy_stack", "sparse", "opaque"};
 
-/// "ckpt: " or, below the node that has a name, "ckpt: node \"model.encoder\": "; may be empty.
-std::string place(const std::string& where, std::span<const std::string> below) {
-  std::string text = where.empty() ? "" : where + ": ";
-  if (!below.empty()) {
-    text += "node " + base::quote(dotted(KeyPath(below.begin(), below.end()))) + ": ";
-  }
-  return text;
+/// "ckpt" or, below the node that has a name, "ckpt: node \"model.encoder\""; may be empty.
+base::Where place(const std::string& where, std::span<const std::string> below) {
+  if (below.empty()) return where;
+  return {where, "node " + base::quote(dotted(KeyPath(below.begin(), below.end())))};
 }
 
-[[noreturn]] void fail_no_key(const TensorDict& node, const std::string& place,
+[[noreturn]] void fail_no_key(const TensorDict& node, const base::Where& place,
                               std::string_view key) {
-  std::string text = place + "no key " + base::quote(key);
   const std::vector<std::string> keys = node.keys();
   const std::vector<std::string> near = base::near_matches(key, keys);
+  std::string remedy;
   for (std::size_t i = 0; i < near.size(); ++i) {
-    text += i == 0 ? "; did you mean " : i + 1 == near.size() ? " or " : ", ";
-    text += base::quote(near[i]);
+    remedy += i == 0 ? "did you mean " : i + 1 == near.size() ? " or " : ", ";
+    remedy += base::quote(near[i]);
   }
-  if (!near.empty()) text += "?";
-  throw Error(ErrorCode::key_not_found, text);
+  if (!near.empty()) remedy += "?";
+  throw base::key_not_found(place).problem("no key ", base::quote(key)).remedy(remedy);
 }
 
 std::string_view what_it_is(const TensorDict::Item& item) {
@@ -46,17 +44,18 @@ std::string_view what_it_is(const TensorDict::Item& item) {
                                                    : "a node";
 }
 
-[[noreturn]] void fail_other_kind(const std::string& place, std::string_view key,
+[[noreturn]] void fail_other_kind(const base::Where& place, std::string_view key,
                                   std::string_view expected, const TensorDict::Item& item) {
-  throw Error(ErrorCode::key_not_found, place + "key " + base::quote(key) + ": expected " +
-                                            std::string(expected) + ", found " +
-                                            std::string(what_it_is(item)));
+  throw base::key_not_found(place)
+      .part("key ", base::quote(key))
+      .expected(expected)
+      .found(what_it_is(item));
 }
 
 /// An entry, and how to speak of the node that holds it.
 struct Found {
   TensorDict::Item item;
-  std::string place;
+  base::Where place;
 };
 
 /// An entry that somebody asks for by its key.
@@ -64,7 +63,7 @@ TensorDict::Item asked_for(const TensorDict& node, std::size_t position) {
   TensorDict::Item item = node.node()->item(position);
   const auto* child = std::get_if<TensorDict>(&item);
   if (child != nullptr && child->info().is_refused()) {
-    throw Error(ErrorCode::unsupported, child->where() + ": " + child->info().problem);
+    throw base::unsupported(child->where()).problem(child->info().problem);
   }
   return item;
 }
@@ -72,13 +71,13 @@ TensorDict::Item asked_for(const TensorDict& node, std::size_t position) {
 /// Follows `path` from `root`; a missing or wrong part is named with the node that lacks it.
 Found follow(const TensorDict& root, std::span<const std::string> path) {
   if (path.empty()) {
-    throw Error(ErrorCode::invalid_argument, place(root.where(), {}) + "the path has no keys");
+    throw base::invalid_argument(root.where()).problem("the path has no keys");
   }
   TensorDict node = root;
   std::string where = root.where();
   std::size_t named = 0;  // keys that `where` covers
   for (std::size_t i = 0;; ++i) {
-    const std::string here = place(where, path.subspan(named, i - named));
+    const base::Where here = place(where, path.subspan(named, i - named));
     const std::size_t position = node.node()->find_or_stem(path[i]);
     if (position == Node::npos) fail_no_key(node, here, path[i]);
     TensorDict::Item item = asked_for(node, position);
@@ -96,9 +95,9 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
 void visit_leaves(const TensorDict& tree, KeyPath& path,
                   const std::function<void(const KeyPath&, const TensorDict::Item&)>& visit) {
   if (path.size() > kMaxDepth) {
-    throw Error(ErrorCode::invalid_argument, place(tree.where(), {}) + "nested deeper than " +
-                                                 std::to_string(kMaxDepth) +
-                                                 " nodes; a node may contain itself");
+    throw base::invalid_argument(tree.where())
+        .problem("nested deeper than ", kMaxDepth, " nodes")
+        .remedy("a node may contain itself");
   }
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
     path.push_back(key);

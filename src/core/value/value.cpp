@@ -10,6 +10,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/base64.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
 
@@ -176,9 +177,11 @@ void ValueBuilder::close() {
 void ValueBuilder::end_object() {
   const auto& members = std::get<Value::Object>(open_.back().data()).members;
   if (const std::string* key = duplicate_key(members)) {
-    throw Error(ErrorCode::corrupt, std::string(where_) + ": key " + base::quote(*key) +
-                                        ": duplicate key in a json object: expected it once, "
-                                        "found it again");
+    throw base::corrupt(where_)
+        .part("key ", base::quote(*key))
+        .problem("duplicate key in a json object")
+        .expected("it once")
+        .found("it again");
   }
   close();
 }
@@ -207,10 +210,12 @@ std::string to_json(const Value& value, codecs::JsonStyle style) {
 
 std::string to_json(const Value& value) { return to_json(value, codecs::JsonStyle::python); }
 
-Value from_json(std::string_view text, std::string_view where) {
+Value parse_value(std::string_view text, const base::Where& where) {
   ValueBuilder builder(where);
   codecs::parse_json(text, where, builder);
   return builder.take();
 }
+
+Value from_json(std::string_view text, std::string_view where) { return parse_value(text, where); }
 
 }  // namespace tenfold

@@ -2,10 +2,12 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "codecs/json/json.hpp"
 
 namespace tenfold {
@@ -15,6 +17,9 @@ namespace tenfold {
 /// Throws Error(invalid_argument) if a string is not UTF-8.
 std::string to_json(const Value& value, codecs::JsonStyle style);
 
+/// As from_json(), of a document that is a part of a file.
+Value parse_value(std::string_view text, const base::Where& where);
+
 /// Writes a value as the next item of a document.
 void write_json(const Value& value, codecs::JsonWriter& writer);
 
@@ -22,7 +27,7 @@ void write_json(const Value& value, codecs::JsonWriter& writer);
 /// keys are Error(corrupt), naming `where` and the key.
 class ValueBuilder final : public codecs::JsonHandler {
  public:
-  explicit ValueBuilder(std::string_view where) : where_(where) {}
+  explicit ValueBuilder(base::Where where) : where_(std::move(where)) {}
 
   /// True once a whole value has arrived.
   bool done() const noexcept { return done_; }
@@ -45,7 +50,7 @@ class ValueBuilder final : public codecs::JsonHandler {
   void add(Value value);
   void close();
 
-  std::string_view where_;
+  base::Where where_;
   std::vector<Value> open_;        ///< containers that have not ended, outermost first
   std::vector<std::string> keys_;  ///< of members whose value has not ended, outermost first
   Value root_;

@@ -8,15 +8,15 @@
 #include <tenfold/batch_loader.hpp>
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+#include "core/value/value_json.hpp"
 #include "dataset/loader/batch_stream.hpp"
 #include "os/thread/fork_safe_lock.hpp"
 
 namespace tenfold {
 namespace {
 
-[[noreturn]] void fail_loader(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, "batch loader: " + what);
-}
+Error fail_loader() { return base::invalid_argument().part("batch loader"); }
 
 /// Each pass advances the epoch; after the last one comes the first, so that every state can be
 /// loaded.
@@ -26,24 +26,23 @@ constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
 
 void check(const BatchLoaderOptions& options) {
   const auto positive = [](const char* name, std::int64_t value) {
-    if (value < 1)
-      fail_loader(std::string(name) + ": expected at least 1, found " + std::to_string(value));
+    if (value < 1) throw fail_loader().part(name).expected("at least 1").found(value);
   };
   positive("batch_size", options.batch_size);
   if (options.world_size < 1 || options.world_size > kMaxWorldSize) {
-    fail_loader("world_size: expected 1 to " + std::to_string(kMaxWorldSize) + ", found " +
-                std::to_string(options.world_size));
+    throw fail_loader()
+        .part("world_size")
+        .expected("1 to ", kMaxWorldSize)
+        .found(options.world_size);
   }
   if (options.rank < 0 || options.rank >= options.world_size) {
-    fail_loader("rank: expected 0 to " + std::to_string(options.world_size - 1) + ", found " +
-                std::to_string(options.rank));
+    throw fail_loader().part("rank").expected("0 to ", options.world_size - 1).found(options.rank);
   }
   if (options.prefetch < 0) {
-    fail_loader("prefetch: expected 0 or more, found " + std::to_string(options.prefetch));
+    throw fail_loader().part("prefetch").expected("0 or more").found(options.prefetch);
   }
   if (options.shuffle_block < 0) {
-    fail_loader("shuffle_block: expected 0 or more, found " +
-                std::to_string(options.shuffle_block));
+    throw fail_loader().part("shuffle_block").expected("0 or more").found(options.shuffle_block);
   }
 }
 
@@ -51,8 +50,10 @@ std::int64_t member(const Value::Object& object, const char* key) {
   const Value* value = object.find(key);
   const auto* number = value == nullptr ? nullptr : value->get_if<std::int64_t>();
   if (number == nullptr || *number < 0) {
-    fail_loader(std::string("state: member \"") + key + "\": expected an int of 0 or more, found " +
-                (value == nullptr ? "none" : to_json(*value)));
+    throw fail_loader()
+        .part("state: member \"", key, "\"")
+        .expected("an int of 0 or more")
+        .found((value == nullptr ? "none" : to_json(*value)));
   }
   return *number;
 }
@@ -66,15 +67,17 @@ std::uint64_t seed_of(const Value::Object& object) {
   const char* end = large->digits.data() + large->digits.size();
   const auto [rest, error] = std::from_chars(large->digits.data(), end, seed);
   if (error != std::errc() || rest != end) {
-    fail_loader("state: member \"seed\": expected 0 to 2^64 - 1, found " + large->digits);
+    throw fail_loader()
+        .part("state: member \"seed\"")
+        .expected("0 to 2^64 - 1")
+        .found(large->digits);
   }
   return seed;
 }
 
 void check_epoch(const std::string& what, std::int64_t epoch) {
   if (epoch >= 0 && epoch <= kMaxEpoch) return;
-  fail_loader(what + ": expected 0 to " + std::to_string(kMaxEpoch) + ", found " +
-              std::to_string(epoch));
+  throw fail_loader().part(what).expected("0 to ", kMaxEpoch).found(epoch);
 }
 
 }  // namespace
@@ -109,9 +112,12 @@ class BatchLoader::StateLock {
  public:
   explicit StateLock(State& state) : state_(state) {
     if (state_.lock.lock()) return;
-    throw Error(ErrorCode::unsupported,
-                "batch loader: another thread was changing it when the process forked: expected a "
-                "loader of this process, found one of another; make a new one");
+    throw base::unsupported()
+        .part("batch loader")
+        .problem("another thread was changing it when the process forked")
+        .expected("a loader of this process")
+        .found("one of another")
+        .remedy("make a new one");
   }
   StateLock(const StateLock&) = delete;
   StateLock& operator=(const StateLock&) = delete;
@@ -166,19 +172,21 @@ std::string BatchLoader::state_dict() const {
 void BatchLoader::load_state_dict(std::string_view json) {
   Value value;
   try {
-    value = from_json(json, "state");
+    value = parse_value(json, {"", "state"});
   } catch (const Error& error) {
-    fail_loader(error.what());
+    throw Error(error).code(ErrorCode::invalid_argument).within("batch loader");
   }
   const auto* object = value.get_if<Value::Object>();
-  if (object == nullptr) fail_loader("state: expected a dict, found " + to_json(value));
+  if (object == nullptr) throw fail_loader().part("state").expected("a dict").found(to_json(value));
   const std::uint64_t seed = seed_of(*object);
   const std::int64_t epoch = member(*object, "epoch");
   check_epoch("state: epoch", epoch);
   const std::int64_t position = member(*object, "position");
   if (position > state_->dataset.size()) {
-    fail_loader("state: position: expected at most the " + std::to_string(state_->dataset.size()) +
-                " rows of the data set, found " + std::to_string(position));
+    throw fail_loader()
+        .part("state: position")
+        .expected("at most the ", state_->dataset.size(), " rows of the data set")
+        .found(position);
   }
   const StateLock lock(*state_);
   state_->options.seed = seed;

@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "os/memory/paging.hpp"
 #include "os/thread/no_fork.hpp"
 #include "os/thread/thread_pool.hpp"
@@ -185,10 +186,14 @@ Batch BatchStream::take(std::int64_t batch, Lock& lock) {
 BatchStream::Turn::Turn(BatchStream& stream) : stream_(stream) {
   const bool is_here = !stream.workers_ || stream.workers_->is_here();
   if (is_here && stream.turn_.lock()) return;
-  throw Error(ErrorCode::unsupported,
-              "batch loader: this iterator was started before the process forked, and its "
-              "threads stayed in the parent: expected an iterator of this process, found one of "
-              "another; start a new one");
+  throw base::unsupported()
+      .part("batch loader")
+      .problem(
+          "this iterator was started before the process forked, and its threads stayed in the "
+          "parent")
+      .expected("an iterator of this process")
+      .found("one of another")
+      .remedy("start a new one");
 }
 
 BatchStream::Turn::~Turn() { stream_.turn_.unlock(); }

@@ -6,6 +6,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -60,14 +62,18 @@ std::vector<std::uint32_t> mix_pattern(std::span<const double> weights) {
   double sum = 0;
   for (const double weight : weights) {
     if (!(weight >= 0) || !std::isfinite(weight)) {
-      throw Error(ErrorCode::invalid_argument,
-                  "mix: weights: expected numbers of 0 or more, found " + std::to_string(weight));
+      throw base::invalid_argument()
+          .part("mix: weights")
+          .expected("numbers of 0 or more")
+          .found(std::to_string(weight));
     }
     sum += weight;
   }
   if (!(sum > 0) || !std::isfinite(sum)) {
-    throw Error(ErrorCode::invalid_argument,
-                "mix: weights: expected a positive sum, found " + std::to_string(sum));
+    throw base::invalid_argument()
+        .part("mix: weights")
+        .expected("a positive sum")
+        .found(std::to_string(sum));
   }
   std::vector<double> shares;
   for (const double weight : weights) shares.push_back(weight / sum);

@@ -9,6 +9,7 @@
 #include <tenfold/permutation.hpp>
 
 #include "base/cpu.hpp"
+#include "base/fail.hpp"
 #include "dataset/loader/permutation_kernel.hpp"
 
 namespace tenfold {
@@ -46,8 +47,7 @@ const PermutationKernel kPermutationKernel = choose_kernel();
 Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::uint64_t epoch)
     : size_(static_cast<std::uint64_t>(size)) {
   if (size < 0 || size_ > kMaxSize) {
-    throw Error(ErrorCode::invalid_argument,
-                "permutation: size: expected 0 to 2^62, found " + std::to_string(size));
+    throw base::invalid_argument().part("permutation: size").expected("0 to 2^62").found(size);
   }
   const unsigned bits =
       std::max(kMinBits, static_cast<unsigned>(std::bit_width(size_ == 0 ? 0 : size_ - 1)));
@@ -67,10 +67,10 @@ std::int64_t Permutation::operator[](std::int64_t position) const noexcept {
 void Permutation::fill(std::int64_t begin, std::span<std::int64_t> rows) const {
   if (begin < 0 || static_cast<std::uint64_t>(begin) > size_ ||
       rows.size() > size_ - static_cast<std::uint64_t>(begin)) {
-    throw Error(ErrorCode::invalid_argument,
-                "permutation: positions: expected a range inside [0, " + std::to_string(size_) +
-                    "), found [" + std::to_string(begin) + ", " +
-                    std::to_string(static_cast<std::uint64_t>(begin) + rows.size()) + ")");
+    throw base::invalid_argument()
+        .part("permutation: positions")
+        .expected("a range inside [0, ", size_, ")")
+        .found("[", begin, ", ", static_cast<std::uint64_t>(begin) + rows.size(), ")");
   }
   for (std::size_t first = 0; first < rows.size(); first += kBlock) {
     const auto block = rows.subspan(first, std::min(kBlock, rows.size() - first));

@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "os/memory/mapping.hpp"
 #include "os/memory/paging.hpp"
@@ -38,9 +39,10 @@ std::optional<Residency::Way> Residency::way_from_environment() {
   if (name == "willneed") return Way::willneed;
   if (name == "pread") return Way::pread;
   if (name == "none") return Way::none;
-  throw Error(ErrorCode::invalid_argument, "batch loader: " + std::string(kVariable) +
-                                               ": expected willneed, pread or none, found " +
-                                               base::quote(name));
+  throw base::invalid_argument()
+      .part("batch loader: ", kVariable)
+      .expected("willneed, pread or none")
+      .found(base::quote(name));
 }
 
 Residency::Residency(const DatasetState& state, bool random) : random_(random) {

@@ -17,6 +17,7 @@
 #include "formats/bundle/folder.hpp"
 #include "formats/format.hpp"
 #include "formats/shared/folder_verify.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
@@ -47,7 +48,8 @@ class Verifier {
         check(entry);
       } catch (const Error& error) {
         if (error.code() == ErrorCode::io) throw;
-        report_.problems.push_back(problem_of(error, folder_->directory().display_of(entry.name)));
+        report_.problems.push_back(
+            problem_of(error, {folder_->directory().display_of(entry.name), "file"}));
       }
     }
     return std::move(report_);

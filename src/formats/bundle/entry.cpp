@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
@@ -20,31 +21,26 @@ namespace {
 
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{1} << 30;
 
-/// A message without the path that it begins with.
+/// What is wrong in `path`, which the entry names itself.
 std::string problem_in(const Error& error, const Path& path) {
-  const std::string what = error.what();
-  const std::string start = path.string() + ": ";
-  return what.starts_with(start) ? what.substr(start.size()) : what;
+  return error.path() == path.string() ? Error(error).path("").what() : error.what();
 }
 
 Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
-/// Of the registry's message what was found; which formats there are says nothing here.
-std::string without_formats(std::string problem) {
-  constexpr std::string_view kStart = "not a known format: expected ";
-  const std::size_t found = problem.find(", found ");
-  if (!problem.starts_with(kStart) || found == std::string::npos) return problem;
-  return std::string(kStart) + "tensors or values" + problem.substr(found);
+/// Of the registry's error what was found; which formats there are says nothing here.
+Error without_formats(const Error& error) {
+  if (error.problem() != kUnknownFormat) return error;
+  return Error(error).expected("tensors or values");
 }
 
 os::File open_file(const Folder& folder, const std::string& name) {
   os::File file = open_shard(folder.directory(), name, folder.directory().display());
   if (!file.valid()) {
-    throw Error(ErrorCode::file_not_found, folder.directory().display_of(name) +
-                                               ": no such file: it was there when the folder was "
-                                               "listed");
+    throw base::file_not_found(folder.directory().display_of(name))
+        .problem("no such file: it was there when the folder was listed");
   }
   return file;
 }
@@ -82,7 +78,7 @@ TensorDict::Item read(const Folder& folder, const std::string& name, const Readi
     case Reading::Way::format:
       break;
     case Reading::Way::refused:
-      throw Error(ErrorCode::unsupported, reading.problem);
+      throw base::unsupported().problem(reading.problem);
   }
   const Path path = folder.path_of(name);
   if (reading.format == &kFormat) return open_folder(path, request, level + 1);
@@ -112,10 +108,8 @@ Reading reading_of(const Folder& folder, const std::string& name) {
   auto info = folder.directory().entry_info(name);
   const Path path = folder.path_of(name);
   if (!info) {
-    throw Error(ErrorCode::file_not_found,
-                path.string() +
-                    ": no such file or folder: it was there when the folder was "
-                    "listed");
+    throw base::file_not_found(path.string())
+        .problem("no such file or folder: it was there when the folder was listed");
   }
   if (info->is_symlink) {
     if (!is_cache_link(folder.directory(), name)) {
@@ -139,7 +133,7 @@ Reading reading_of(const Folder& folder, const std::string& name) {
     const bool is_pickle =
         info->is_regular && name.ends_with(".pkl") && begins_as_pickle(open_file(folder, name));
     if (is_pickle) return {Reading::Way::pickle};
-    return refused(without_formats(problem_in(error, path)));
+    return refused(problem_in(without_formats(error), path));
   }
 }
 
@@ -156,11 +150,11 @@ TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const s
 
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level) {
   if (level >= kMostLevels) {
-    throw Error(ErrorCode::unsupported, path.string() +
-                                            ": folders of trainers in each other: expected at "
-                                            "most " +
-                                            std::to_string(kMostLevels) +
-                                            ", found more; open it by itself");
+    throw base::unsupported(path.string())
+        .problem("folders of trainers in each other")
+        .expected("at most ", kMostLevels)
+        .found("more")
+        .remedy("open it by itself");
   }
   const auto folder = std::make_shared<const Folder>(path);
   NodeInfo info;

@@ -11,6 +11,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/shared/hub_cache.hpp"
 #include "formats/shared/hub_index.hpp"
@@ -98,8 +99,9 @@ Folder::Folder(const os::Path& path)
 
 os::Path Folder::path_of(const std::string& name) const {
   if (!entry_.is_current()) {
-    throw Error::io(ESTALE, path_.string(),
-                    path_.string() + ": the folder was replaced; open it again");
+    throw Error::io(ESTALE, path_.string())
+        .problem("the folder was replaced")
+        .remedy("open it again");
   }
   return (absolute_of(path_) == absolute_ ? path_ : absolute_) / name;
 }
@@ -120,10 +122,11 @@ bool is_bundle(const os::Directory& folder) {
 std::vector<Entry> list_entries(const os::Directory& folder) {
   std::vector<std::string> names = folder.list(kMostEntries + 1);
   if (names.size() > kMostEntries) {
-    throw Error(ErrorCode::unsupported,
-                folder.display() + ": too many entries: expected at most " +
-                    std::to_string(kMostEntries) +
-                    " files and folders, found more; open the files one by one");
+    throw base::unsupported(folder.display())
+        .problem("too many entries")
+        .expected("at most ", kMostEntries, " files and folders")
+        .found("more")
+        .remedy("open the files one by one");
   }
   std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
   std::ranges::sort(names);

@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "formats/shared/hub_cache.hpp"
 #include "os/memory/mapping.hpp"
 
@@ -20,7 +21,7 @@ os::File RawFile::open() const {
   os::File file = open_shard(folder_->directory(), name_, folder_->directory().display());
   if (file.valid()) return file;
   const std::string where = folder_->directory().display_of(name_);
-  throw Error(ErrorCode::file_not_found, where + ": no such file: it was there before");
+  throw base::file_not_found(where).problem("no such file: it was there before");
 }
 
 Buffer RawFile::map(const Leaf& leaf) {
@@ -36,6 +37,6 @@ void RawFile::read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte>
   open().read_at(offset_bytes, into);
 }
 
-std::string RawFile::where(const Leaf&) const { return folder_->directory().display_of(name_); }
+base::Where RawFile::where(const Leaf&) const { return folder_->directory().display_of(name_); }
 
 }  // namespace tenfold::detail::formats::bundle

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/bundle/folder.hpp"
 
@@ -19,7 +20,7 @@ class RawFile final : public LeafSource {
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  std::string where(const Leaf& leaf) const override;
+  base::Where where(const Leaf& leaf) const override;
 
  private:
   RawFile(std::shared_ptr<const Folder> folder, std::string name)

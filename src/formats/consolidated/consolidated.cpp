@@ -23,6 +23,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
@@ -36,6 +37,7 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/json_checksums.hpp"
 #include "formats/shared/leaf_writer.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 #include "os/memory/freed_memory.hpp"
@@ -75,10 +77,10 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  throw Error(ErrorCode::unsupported,
-              "consolidated: " + (path.empty() ? "the root" : "key " + base::quote(path)) + ": " +
-                  what + "; save as a folder, which holds it");
+Error refuse(const std::string& path) {
+  return base::unsupported()
+      .part(path.empty() ? "the root" : "key " + base::quote(path))
+      .remedy("save as a folder, which holds it");
 }
 
 /// tensordict's table of dtypes ends before the eight-bit floats.
@@ -147,12 +149,16 @@ class Placer {
     level.info = &level.node.info();
     const bool is_stack = tree.kind() == NodeKind::lazy_stack;
     if (is_jagged(tree)) {
-      refuse(path, "it cannot be a file of its own: expected a TensorDict, found a jagged tensor");
+      throw refuse(path)
+          .problem("it cannot be a file of its own")
+          .expected("a TensorDict")
+          .found("a jagged tensor");
     }
     if (tree.kind() == NodeKind::sparse && !notes_) {
-      refuse(path,
-             "tensordict's own file cannot hold it: expected a dense tensor, found one of layout " +
-                 base::quote(level.info->layout));
+      throw refuse(path)
+          .problem("tensordict's own file cannot hold it")
+          .expected("a dense tensor")
+          .found("one of layout ", base::quote(level.info->layout));
     }
     std::vector<int> groups;
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -160,9 +166,10 @@ class Placer {
       check_key(key, child);
       const auto* node = std::get_if<TensorDict>(&item);
       if (is_stack && node == nullptr) {
-        refuse(child,
-               "an entry of a stack that is no node cannot be stored: expected a node, "
-               "found a tensor or value");
+        throw refuse(child)
+            .problem("an entry of a stack that is no node cannot be stored")
+            .expected("a node")
+            .found("a tensor or value");
       }
       groups.push_back(add(level, key, item, child, depth));
     });
@@ -175,14 +182,20 @@ class Placer {
   static void check_depth(const std::string& path, std::size_t depth, std::size_t value_depth) {
     constexpr std::size_t kMost = codecs::kMaxJsonDepth - 4;
     if (depth + value_depth <= kMost) return;
-    throw Error(ErrorCode::invalid_argument,
-                "consolidated: key " + base::quote(path) + ": nested too deep: expected at most " +
-                    std::to_string(kMost) + " levels, found more; a node may contain itself");
+    throw base::invalid_argument()
+        .part("key ", base::quote(path))
+        .problem("nested too deep")
+        .expected("at most ", kMost, " levels")
+        .found("more")
+        .remedy("a node may contain itself");
   }
 
   static void check_key(const std::string& key, const std::string& path) {
     if (!base::is_utf8(key)) {
-      refuse(path, "a key that is not UTF-8 cannot be stored: expected UTF-8, found other bytes");
+      throw refuse(path)
+          .problem("a key that is not UTF-8 cannot be stored")
+          .expected("UTF-8")
+          .found("other bytes");
     }
   }
 
@@ -205,10 +218,10 @@ class Placer {
       return 0;
     }
     if (is_reserved_member(key)) {
-      refuse(path,
-             "a node of that name cannot be stored: expected a key that tensordict's document does "
-             "not use itself, found " +
-                 base::quote(key));
+      throw refuse(path)
+          .problem("a node of that name cannot be stored")
+          .expected("a key that tensordict's document does not use itself")
+          .found(base::quote(key));
     }
     if (value != nullptr) {
       level.nodes.emplace_back(key, *value);
@@ -225,7 +238,7 @@ class Placer {
   void place_jagged(Level& level, const TensorDict& node, const std::string& key,
                     const std::string& path) {
     check_name(key, path);
-    require_sound_sparse(node, "consolidated: key " + base::quote(path));
+    require_sound_sparse(node, {"", "key " + base::quote(path)});
     const Shape& shape = node.info().dense_shape;
     check_batch(shape, level.info->batch_size, path);
     for (const auto& [part, prefix] : {std::pair("values", kJaggedValues),
@@ -241,41 +254,46 @@ class Placer {
 
   static void check_dtype(const Leaf& leaf, const std::string& path) {
     if (is_readable(leaf.dtype())) return;
-    refuse(path,
-           "tensordict cannot read the dtype from such a file: expected one it has a name "
-           "for, found " +
-               std::string(name(leaf.dtype())));
+    throw refuse(path)
+        .problem("tensordict cannot read the dtype from such a file")
+        .expected("one it has a name for")
+        .found(name(leaf.dtype()));
   }
 
   static void check_name(const std::string& key, const std::string& path) {
     if (!key.starts_with("<NJT")) return;
-    refuse(path,
-           "tensordict takes a tensor of that name for a part of a jagged one: expected a key "
-           "that does not begin with \"<NJT\", found " +
-               base::quote(key));
+    throw refuse(path)
+        .problem("tensordict takes a tensor of that name for a part of a jagged one")
+        .expected("a key that does not begin with \"<NJT\"")
+        .found(base::quote(key));
   }
 
   static void check_batch(const Shape& shape, const Shape& batch, const std::string& path) {
     if (shape.size() >= batch.size() && std::equal(batch.begin(), batch.end(), shape.begin())) {
       return;
     }
-    refuse(path, "the shape does not fit: expected it to start with the batch_size " +
-                     base::list_text(batch) + ", found " + base::list_text(shape));
+    throw refuse(path)
+        .problem("the shape does not fit")
+        .expected("it to start with the batch_size ", base::list_text(batch))
+        .found(base::list_text(shape));
   }
 
   void check_leaf(const Leaf& leaf, const std::string& key, const std::string& path,
                   const NodeInfo& info) const {
     if (leaf.is_nested()) {
-      refuse(path, "a nested tensor cannot be stored: expected a dense one, found one of " +
-                       std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) + " components");
+      throw refuse(path)
+          .problem("a nested tensor cannot be stored")
+          .expected("a dense one")
+          .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components");
     }
     check_dtype(leaf, path);
     check_name(key, path);
     if (leaf.is_unbatched()) {
       if (notes_) return;
-      refuse(path,
-             "that a tensor is unbatched cannot be stored: expected a plain one, found an "
-             "unbatched one");
+      throw refuse(path)
+          .problem("that a tensor is unbatched cannot be stored")
+          .expected("a plain one")
+          .found("an unbatched one");
     }
     check_batch(leaf.shape(), info.batch_size, path);
   }
@@ -479,10 +497,17 @@ class DocumentWriter {
 
 /// What tensordict's own file would lose without a word.
 void refuse_what_notes_hold(const NodeInfo& root) {
-  if (root.schema)
-    refuse("", "the schema of a data set cannot be stored: expected none, found one");
+  if (root.schema) {
+    throw refuse("")
+        .problem("the schema of a data set cannot be stored")
+        .expected("none")
+        .found("one");
+  }
   if (!root.metadata.empty()) {
-    refuse("", "metadata of a safetensors file cannot be stored: expected none, found some");
+    throw refuse("")
+        .problem("metadata of a safetensors file cannot be stored")
+        .expected("none")
+        .found("some");
   }
 }
 
@@ -509,8 +534,10 @@ Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
   }
   plan.document = DocumentWriter(plan, options).run(root, extra);
   if (plan.document.size() > kMaxDocumentBytes) {
-    refuse("", "the document is too long: expected at most " + std::to_string(kMaxDocumentBytes) +
-                   " bytes, found " + std::to_string(plan.document.size()));
+    throw refuse("")
+        .problem("the document is too long")
+        .expected("at most ", kMaxDocumentBytes, " bytes")
+        .found(plan.document.size());
   }
   return plan;
 }
@@ -568,7 +595,7 @@ class ConsolidatedSource final : public Leaves {
             .offset_bytes = range.begin,
             .size_bytes = range.size_bytes};
   }
-  std::string where(const Leaf& leaf) const override {
+  base::Where where(const Leaf& leaf) const override {
     return file_.display() + ": tensor at byte " + std::to_string(range_of(leaf).begin);
   }
 
@@ -607,23 +634,25 @@ struct OpenedFile {
 
 OpenedFile open_file(os::File file) {
   const std::string where = file.display();
-  const auto corrupt = [&](const std::string& what) {
-    throw Error(ErrorCode::corrupt, where + ": document length: " + what);
-  };
+  const auto corrupt = [&] { return base::corrupt(where).part("document length"); };
   const std::uint64_t file_bytes = file.size_bytes();
   if (file_bytes < kLengthBytes) {
-    corrupt("the file is too short: expected at least 8 bytes, found " +
-            std::to_string(file_bytes));
+    throw corrupt().problem("the file is too short").expected("at least 8 bytes").found(file_bytes);
   }
   std::uint64_t length = 0;
   const auto document = find_document(file, file_bytes, length);
   if (!document) {
-    corrupt("does not fit the file: expected at most " + std::to_string(file_bytes - kLengthBytes) +
-            " bytes, found " + std::to_string(length) + "; the file may be truncated");
+    throw corrupt()
+        .problem("does not fit the file")
+        .expected("at most ", file_bytes - kLengthBytes, " bytes")
+        .found(length)
+        .remedy("the file may be truncated");
   }
   if (length > kMaxDocumentBytes) {
-    corrupt("too long: expected at most " + std::to_string(kMaxDocumentBytes) + " bytes, found " +
-            std::to_string(length));
+    throw corrupt()
+        .problem("too long")
+        .expected("at most ", kMaxDocumentBytes, " bytes")
+        .found(length);
   }
   OpenedFile opened;
   opened.document.resize(static_cast<std::size_t>(length));
@@ -724,10 +753,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     verify_blocks(opened, path, request, report);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    std::string what = error.what();
-    const std::string prefix = path.string() + ": ";
-    if (what.starts_with(prefix)) what.erase(0, prefix.size());
-    report.problems.push_back({path.string(), "document", std::move(what)});
+    report.problems.push_back(problem_of(error, {path.string(), "document"}));
   }
   return report;
 }

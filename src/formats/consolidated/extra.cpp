@@ -116,7 +116,7 @@ Extra read_extra(const Value& size, const std::string& where) {
     } else if (text == nullptr) {
       warn_ignored(where, base::quote(key), "a string", value.type_name());
     } else if (key == "notes") {
-      extra.notes = Notes::from_json(*text, where + ": notes");
+      extra.notes = Notes::from_json(*text, {where, "notes"});
     } else if (key == "tenfold_xxh3") {
       extra.checksums = *text;
     }

@@ -9,12 +9,14 @@
 #include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tensor/torch_names.hpp"
 #include "core/tree/batch.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"
+#include "core/value/value_json.hpp"
 
 namespace tenfold::detail::formats::consolidated {
 namespace {
@@ -32,9 +34,10 @@ class TreeBuilder {
     const Object& object = as<Object>(document, "", "the document", "an object");
     const std::string& cls = member<std::string>(object, "", "cls", "a string");
     if (cls == "NonTensorStack") {
-      fail_unsupported("",
-                       "a root that is no TensorDict cannot be opened: expected a TensorDict, "
-                       "found \"NonTensorStack\"");
+      throw fail_unsupported("")
+          .problem("a root that is no TensorDict cannot be opened")
+          .expected("a TensorDict")
+          .found("\"NonTensorStack\"");
     }
     if (const Value* size = object.find("size")) extra_ = read_extra(*size, where_);
     unbatched_.insert(extra_.notes.unbatched.begin(), extra_.notes.unbatched.end());
@@ -58,27 +61,30 @@ class TreeBuilder {
       const StoredRange& range = *order[i];
       const bool same = range.begin == before.begin && range.stop == before.stop;
       if (same || range.begin >= before.stop) continue;
-      throw Error(ErrorCode::corrupt,
-                  where_ + ": leaves: two tensors overlap: expected one that begins at byte " +
-                      std::to_string(before.stop) + " or later, found one at byte " +
-                      std::to_string(range.begin));
+      throw base::corrupt(where_)
+          .part("leaves")
+          .problem("two tensors overlap")
+          .expected("one that begins at byte ", before.stop, " or later")
+          .found("one at byte ", range.begin);
     }
   }
 
  private:
-  [[noreturn]] void fail(const std::string& path, const std::string& what) const {
-    throw Error(ErrorCode::corrupt, where_ + ": node " + base::quote(path) + ": " + what);
+  Error fail(const std::string& path) const {
+    return base::corrupt(where_).part("node ", base::quote(path));
   }
-  [[noreturn]] void fail_unsupported(const std::string& path, const std::string& what) const {
-    throw Error(ErrorCode::unsupported, where_ + ": node " + base::quote(path) + ": " + what);
+  Error fail_unsupported(const std::string& path) const {
+    return base::unsupported(where_).part("node ", base::quote(path));
   }
 
   template <class T>
   const T& as(const Value& value, const std::string& path, const std::string& subject,
               const char* expected) const {
     if (const T* typed = value.get_if<T>()) return *typed;
-    fail(path, subject + " has the wrong type: expected " + expected + ", found " +
-                   std::string(value.type_name()));
+    throw fail(path)
+        .problem(subject, " has the wrong type")
+        .expected(expected)
+        .found(value.type_name());
   }
 
   template <class T>
@@ -86,7 +92,7 @@ class TreeBuilder {
                   const char* expected) const {
     const Value* value = object.find(key);
     if (value == nullptr) {
-      fail(path, base::quote(key) + " is missing: expected " + expected + ", found none");
+      throw fail(path).problem(base::quote(key), " is missing").expected(expected).found("none");
     }
     return as<T>(*value, path, base::quote(key), expected);
   }
@@ -95,8 +101,7 @@ class TreeBuilder {
                        const std::string& subject) const {
     const std::int64_t number = as<std::int64_t>(value, path, subject, "an integer from 0");
     if (number < 0) {
-      fail(path,
-           subject + " is negative: expected an integer from 0, found " + std::to_string(number));
+      throw fail(path).problem(subject, " is negative").expected("an integer from 0").found(number);
     }
     return number;
   }
@@ -125,18 +130,20 @@ class TreeBuilder {
     if (cls == "LazyStackedTensorDict") return lazy_stack(object, path);
     const bool is_tensorclass = cls.starts_with("<class '") && cls.ends_with("'>");
     if (cls != "TensorDict" && !is_tensorclass) {
-      fail_unsupported(path,
-                       "unknown class: expected \"TensorDict\", \"LazyStackedTensorDict\", "
-                       "\"NonTensorStack\" or a tensorclass, found " +
-                           base::quote(cls));
+      throw fail_unsupported(path)
+          .problem("unknown class")
+          .expected(
+              "\"TensorDict\", \"LazyStackedTensorDict\", \"NonTensorStack\" or a tensorclass")
+          .found(base::quote(cls));
     }
     const Object& about = member<Object>(object, path, "cls_metadata", "an object");
     if (is_tensorclass && about.find("batch_size") == nullptr &&
         about.find("stack_dim") != nullptr) {
       // Written by tensordict 0.15.3, which cannot read it either.
-      fail_unsupported(path,
-                       "a tensorclass around a lazy stack cannot be opened: expected "
-                       "\"batch_size\", found \"stack_dim\"");
+      throw fail_unsupported(path)
+          .problem("a tensorclass around a lazy stack cannot be opened")
+          .expected("\"batch_size\"")
+          .found("\"stack_dim\"");
     }
     auto result = new_node(path);
     set_info(object, path, result->info);
@@ -165,9 +172,10 @@ class TreeBuilder {
         shape(member<List>(about, path, "batch_size", "an array"), path, "\"batch_size\"");
     info.device = optional_text(about, path, "device").value_or("");
     if (!info.device.empty() && !is_torch_device(info.device)) {
-      fail(path,
-           "\"device\": expected a type and an index of at most 127, as in \"cuda:0\", found " +
-               base::quote(info.device));
+      throw fail(path)
+          .part("\"device\"")
+          .expected("a type and an index of at most 127, as in \"cuda:0\"")
+          .found(base::quote(info.device));
     }
     const Value* names = about.find("names");
     if (names == nullptr || names->is_null()) return;
@@ -179,9 +187,10 @@ class TreeBuilder {
       named = true;
     }
     if (info.names.size() != info.batch_size.size() && !info.names.empty()) {
-      fail(path, "\"names\" does not fit the batch_size: expected " +
-                     std::to_string(info.batch_size.size()) + " names, found " +
-                     std::to_string(info.names.size()));
+      throw fail(path)
+          .problem("\"names\" does not fit the batch_size")
+          .expected(info.batch_size.size(), " names")
+          .found(info.names.size());
     }
     if (!named) info.names.clear();  // all None is what no names are
   }
@@ -191,7 +200,10 @@ class TreeBuilder {
     node.entries.push_back({key, std::move(slot)});
     const auto key_at = [&](std::uint32_t i) -> std::string_view { return node.entries[i].key; };
     if (node.index.insert(key, position, key_at) != KeyIndex::kNone) {
-      fail(note_path_child(path, key), "the key is duplicated: expected it once, found two");
+      throw fail(note_path_child(path, key))
+          .problem("the key is duplicated")
+          .expected("it once")
+          .found("two");
     }
   }
 
@@ -199,8 +211,10 @@ class TreeBuilder {
   const Value& data_of(const Value& item, const std::string& path) const {
     const List& list = as<List>(item, path, "its item", "an array");
     if (list.items.size() != 3) {
-      fail(path, "its item does not fit: expected data, batch_size and device, found " +
-                     std::to_string(list.items.size()) + " items");
+      throw fail(path)
+          .problem("its item does not fit")
+          .expected("data, batch_size and device")
+          .found(list.items.size(), " items");
     }
     return list.items[0];
   }
@@ -242,9 +256,10 @@ class TreeBuilder {
   };
 
   [[noreturn]] void fail_incomplete(const Jagged& jagged, const std::string& path) const {
-    fail(path, "a jagged tensor is not complete: expected " +
-                   base::quote(std::string(kJaggedOffsets) + jagged.key) +
-                   ", found what follows it");
+    throw fail(path)
+        .problem("a jagged tensor is not complete")
+        .expected(base::quote(std::string(kJaggedOffsets) + jagged.key))
+        .found("what follows it");
   }
 
   void add_part(const std::string& key, const Value& item, const std::string& path,
@@ -262,10 +277,10 @@ class TreeBuilder {
       jagged->offsets = leaf(items, path);
       if (items.items.size() == 6) jagged->ragged_dim = natural(items.items[5], path, "ragged_idx");
     } else {
-      fail(path,
-           "it is no part of a jagged tensor that could stand here: expected the values, lengths "
-           "and offsets of one key after each other, found " +
-               base::quote(key));
+      throw fail(path)
+          .problem("it is no part of a jagged tensor that could stand here")
+          .expected("the values, lengths and offsets of one key after each other")
+          .found(base::quote(key));
     }
   }
 
@@ -275,12 +290,16 @@ class TreeBuilder {
     const Shape& offsets = jagged.offsets->shape();
     const auto dim = static_cast<std::uint64_t>(jagged.ragged_dim);
     if (offsets.size() != 1 || offsets[0] < 1) {
-      fail(path, "offsets of a jagged tensor: expected one dimension of at least 1, found " +
-                     base::list_text(offsets));
+      throw fail(path)
+          .part("offsets of a jagged tensor")
+          .expected("one dimension of at least 1")
+          .found(base::list_text(offsets));
     }
     if (dim < 1 || dim > values.size()) {
-      fail(path, "the dimension whose lengths differ: expected 1 to " +
-                     std::to_string(values.size()) + ", found " + std::to_string(dim));
+      throw fail(path)
+          .part("the dimension whose lengths differ")
+          .expected("1 to ", values.size())
+          .found(dim);
     }
     auto made = new_node(path);
     made->info.kind = NodeKind::sparse;
@@ -298,15 +317,19 @@ class TreeBuilder {
 
   void check_batch(const Shape& lengths, const Shape& batch_size, const std::string& path) const {
     if (starts_with(lengths, batch_size)) return;
-    fail(path, "the shape does not fit: expected it to start with the batch_size " +
-                   base::list_text(batch_size) + ", found " + base::list_text(lengths));
+    throw fail(path)
+        .problem("the shape does not fit")
+        .expected("it to start with the batch_size ", base::list_text(batch_size))
+        .found(base::list_text(lengths));
   }
 
   const List& leaf_items(const Value& item, const std::string& path, std::size_t most) const {
     const List& list = as<List>(item, path, "its item", "an array");
     if (list.items.size() == 5 || list.items.size() == most) return list;
-    fail(path, "its item does not fit: expected dtype, shape, start, stop and padding, found " +
-                   std::to_string(list.items.size()) + " items");
+    throw fail(path)
+        .problem("its item does not fit")
+        .expected("dtype, shape, start, stop and padding")
+        .found(list.items.size(), " items");
   }
 
   Leaf leaf(const List& list, const std::string& path, bool unbatched = false) {
@@ -316,8 +339,10 @@ class TreeBuilder {
                            ? dtype_from_name(std::string_view(dtype_text).substr(6))
                            : std::nullopt;
     if (!dtype) {
-      fail_unsupported(
-          path, "unknown dtype: expected one that torch has, found " + base::quote(dtype_text));
+      throw fail_unsupported(path)
+          .problem("unknown dtype")
+          .expected("one that torch has")
+          .found(base::quote(dtype_text));
     }
     Shape lengths = shape(as<List>(items[1], path, "shape", "an array"), path, "shape");
     StoredRange range;
@@ -328,8 +353,10 @@ class TreeBuilder {
     try {
       range.size_bytes = nbytes_of(*dtype, lengths);
     } catch (const Error&) {
-      fail(path, "shape is too large: expected a size of at most 63 bits, found " +
-                     base::list_text(lengths));
+      throw fail(path)
+          .problem("shape is too large")
+          .expected("a size of at most 63 bits")
+          .found(base::list_text(lengths));
     }
     check_range(range, padding, path);
     leaves_->ranges.push_back(range);
@@ -340,18 +367,23 @@ class TreeBuilder {
 
   void check_range(const StoredRange& range, std::uint64_t padding, const std::string& path) const {
     if (range.stop > data_bytes_) {
-      fail(path, "data reaches past the last tensor: expected at most " +
-                     std::to_string(data_bytes_) + " bytes, found " + std::to_string(range.stop));
+      throw fail(path)
+          .problem("data reaches past the last tensor")
+          .expected("at most ", data_bytes_, " bytes")
+          .found(range.stop);
     }
     if (range.begin > range.stop) {
-      fail(path, "start and stop run backwards: expected a stop of at least " +
-                     std::to_string(range.begin) + ", found " + std::to_string(range.stop));
+      throw fail(path)
+          .problem("start and stop run backwards")
+          .expected("a stop of at least ", range.begin)
+          .found(range.stop);
     }
     const std::uint64_t stored = range.stop - range.begin;
     if (padding > stored || stored - padding != range.size_bytes) {
-      fail(path, "start, stop and padding do not fit the shape: expected " +
-                     std::to_string(range.size_bytes) + " bytes and the padding, found " +
-                     std::to_string(stored) + " with " + std::to_string(padding) + " of padding");
+      throw fail(path)
+          .problem("start, stop and padding do not fit the shape")
+          .expected(range.size_bytes, " bytes and the padding")
+          .found(stored, " with ", padding, " of padding");
     }
   }
 
@@ -372,14 +404,15 @@ class TreeBuilder {
     member<std::int64_t>(about, path, "stack_dim", "an integer");
     const std::int64_t found = natural(*about.find("stack_dim"), path, "\"stack_dim\"");
     if (found <= kMaxStackDim) return found;
-    fail(path, "\"stack_dim\": expected at most " + std::to_string(kMaxStackDim) + ", found " +
-                   std::to_string(found));
+    throw fail(path).part("\"stack_dim\"").expected("at most ", kMaxStackDim).found(found);
   }
 
   void check_position(const std::string& path, const std::string& key, std::size_t position) const {
     if (key == std::to_string(position)) return;
-    fail(path, "an entry of a stack is missing: expected \"" + std::to_string(position) +
-                   "\", found " + base::quote(key));
+    throw fail(path)
+        .problem("an entry of a stack is missing")
+        .expected("\"", position, "\"")
+        .found(base::quote(key));
   }
 
   /// The items of a NonTensorStack: values, then stacks of values.
@@ -391,7 +424,7 @@ class TreeBuilder {
       items.items.push_back(data_of(item, note_path_child(path, key)));
     }
     if (!member<Object>(object, path, "leaves", "an object").members.empty()) {
-      fail(path, "\"leaves\" of a stack: expected none, found some");
+      throw fail(path).part("\"leaves\" of a stack").expected("none").found("some");
     }
     for (const auto& [key, value] : object.members) {
       if (is_reserved_member(key)) continue;
@@ -400,10 +433,10 @@ class TreeBuilder {
       const Object& node = as<Object>(value, inner, "its value", "an object");
       const std::string& cls = member<std::string>(node, inner, "cls", "a string");
       if (cls != "NonTensorStack") {
-        fail(inner,
-             "an entry of a NonTensorStack has the wrong class: expected "
-             "\"NonTensorStack\", found " +
-                 base::quote(cls));
+        throw fail(inner)
+            .problem("an entry of a NonTensorStack has the wrong class")
+            .expected("\"NonTensorStack\"")
+            .found(base::quote(cls));
       }
       stack_dim(node, inner);
       items.items.push_back(stacked_values(node, inner));
@@ -419,20 +452,21 @@ class TreeBuilder {
         member<Object>(object, path, "cls_metadata", "an object"), path, "stack_dim_name");
     for (const char* key : {"leaves", "non_tensors"}) {
       if (member<Object>(object, path, key, "an object").members.empty()) continue;
-      fail(path, base::quote(key) + " of a lazy stack: expected none, found some");
+      throw fail(path).part(base::quote(key), " of a lazy stack").expected("none").found("some");
     }
     for (const auto& [key, value] : object.members) {
       if (is_reserved_member(key)) continue;
       check_position(path, key, result->entries.size());
       Node::Slot slot = child(value, path, key);
       if (!std::holds_alternative<TensorDict>(slot)) {
-        fail(note_path_child(path, key),
-             "an entry of a lazy stack has the wrong class: expected a "
-             "node, found \"NonTensorStack\"");
+        throw fail(note_path_child(path, key))
+            .problem("an entry of a lazy stack has the wrong class")
+            .expected("a node")
+            .found("\"NonTensorStack\"");
       }
       if (const auto fault =
               stack_dim_fault(result->info.stack_dim, key, std::get<TensorDict>(slot))) {
-        fail(path, "\"stack_dim\": " + *fault);
+        throw Error(*fault).path(where_).part("node ", base::quote(path)).part("\"stack_dim\"");
       }
       add(*result, path, key, std::move(slot));
     }
@@ -457,7 +491,7 @@ bool is_reserved_member(std::string_view key) noexcept {
 
 Tree build_tree(std::string_view json, std::uint64_t data_bytes,
                 const std::shared_ptr<Leaves>& leaves, const std::string& where) {
-  const Value document = from_json(json, where + ": document");
+  const Value document = parse_value(json, {where, "document"});
   TreeBuilder builder(data_bytes, leaves, where);
   TensorDict tree = builder.root(document);
   builder.check_overlaps();

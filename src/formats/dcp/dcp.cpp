@@ -12,12 +12,14 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/zip/zip.hpp"
 #include "formats/dcp/metadata.hpp"
 #include "formats/dcp/source.hpp"
 #include "formats/dcp/tree.hpp"
 #include "formats/format.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
@@ -59,8 +61,10 @@ Metadata metadata_of(const os::Directory& folder) {
     if (const auto rank = rank_of(name)) ranks.emplace_back(*rank, name);
   }
   if (ranks.empty()) {
-    throw Error(ErrorCode::corrupt, folder.display_of(kMetadata) +
-                                        ": missing: expected the metadata, found no such file");
+    throw base::corrupt(folder.display_of(kMetadata))
+        .problem("missing")
+        .expected("the metadata")
+        .found("no such file");
   }
   std::ranges::sort(ranks);
   Merger merger;
@@ -83,12 +87,9 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
   return build_tree(std::move(metadata), files, head.path().string());
 }
 
-void add_problem(VerifyReport& report, const std::string& path, std::string part,
-                 const Error& error) {
-  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-  std::string what = error.what();
-  if (what.starts_with(path + ": ")) what.erase(0, path.size() + 2);
-  report.problems.push_back({path, std::move(part), std::move(what)});
+void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
+  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
+  report.problems.push_back(problem_of(error, where));
 }
 
 struct NamedItem {
@@ -152,14 +153,14 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
         items.size(), os::num_threads_for(request.num_threads),
         [&](std::size_t i) {
           const auto& [name, item] = items[i];
-          if (request.skips(files->where(item) + ": key " + base::quote(name))) return;
+          if (request.skips(files->where(item).at("key " + base::quote(name)).text())) return;
           try {
             const std::uint64_t num_checksums = check_item(*files, item);
             const std::lock_guard lock(mutex);
             report.num_checksums += num_checksums;
           } catch (const Error& error) {
             const std::lock_guard lock(mutex);
-            add_problem(report, path.string(), "key " + base::quote(name), error);
+            add_problem(report, Error(error).within("key ", base::quote(name)), path);
           }
           progress.add(item.size_bytes);
         },
@@ -167,7 +168,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     if (report.ok()) check_tree(build_tree(metadata, files, path.string()), report);
     progress.finish();
   } catch (const Error& error) {
-    add_problem(report, path.string(), "structure", error);
+    add_problem(report, error, {path.string(), "structure"});
   }
   std::ranges::sort(report.problems, {}, &Problem::part);
   return report;

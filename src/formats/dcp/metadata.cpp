@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/pickle/pickle.hpp"
 #include "core/tree/node.hpp"
@@ -50,10 +51,11 @@ class MetadataReader {
 
   Metadata read() {
     if (!is_instance(graph_.root, "Metadata")) {
-      unsupported(
-          "not the metadata of torch.distributed.checkpoint: expected an object of "
-          "\"Metadata\", found " +
-          describe(graph_.root) + "; nothing was imported");
+      throw unsupported()
+          .problem("not the metadata of torch.distributed.checkpoint")
+          .expected("an object of \"Metadata\"")
+          .found(describe(graph_.root))
+          .remedy("nothing was imported");
     }
     read_storage(field(graph_.root, "storage_data"));
     read_planner(optional_field(graph_.root, "planner_data"));
@@ -70,16 +72,12 @@ class MetadataReader {
 
   // --- errors: `<where>: key "a.b": <what>` ---
 
-  std::string subject() const { return name_.empty() ? "" : "key " + base::quote(name_) + ": "; }
-  [[noreturn]] void corrupt(const std::string& what) const {
-    throw Error(ErrorCode::corrupt, where_ + ": " + subject() + what);
-  }
-  [[noreturn]] void unsupported(const std::string& what) const {
-    throw Error(ErrorCode::unsupported, where_ + ": " + subject() + what);
-  }
+  base::Where place() const { return {where_, name_.empty() ? "" : "key " + base::quote(name_)}; }
+  Error corrupt() const { return base::corrupt(place()); }
+  Error unsupported() const { return base::unsupported(place()); }
   [[noreturn]] void unexpected(const std::string& subject, const std::string& expected,
                                std::uint32_t id) const {
-    corrupt(subject + ": expected " + expected + ", found " + describe(id));
+    throw corrupt().part(subject).expected(expected).found(describe(id));
   }
 
   std::string describe(std::uint32_t id) const {
@@ -124,8 +122,10 @@ class MetadataReader {
   std::uint32_t field(std::uint32_t object, std::string_view name) const {
     const auto found = optional_field(object, name);
     if (!found) {
-      corrupt(describe(object) + ": expected the attribute " + base::quote(name) +
-              ", found it missing");
+      throw corrupt()
+          .part(describe(object))
+          .expected("the attribute ", base::quote(name))
+          .found("it missing");
     }
     return *found;
   }
@@ -143,7 +143,7 @@ class MetadataReader {
     const PickleNode node = at(id);
     if (node.kind != PickleKind::text) unexpected(subject, "text", id);
     if (!base::is_utf8(node.text)) {
-      unsupported(subject + ": expected UTF-8, found " + base::quote(node.text));
+      throw unsupported().part(subject).expected("UTF-8").found(base::quote(node.text));
     }
     return std::string(node.text);
   }
@@ -152,7 +152,7 @@ class MetadataReader {
     const PickleNode node = at(id);
     if (node.kind != PickleKind::integer) unexpected(subject, "an integer from 0", id);
     if (node.integer < 0) {
-      corrupt(subject + ": expected an integer from 0, found " + std::to_string(node.integer));
+      throw corrupt().part(subject).expected("an integer from 0").found(node.integer);
     }
     return static_cast<std::uint64_t>(node.integer);
   }
@@ -173,8 +173,11 @@ class MetadataReader {
       unexpected(subject, "a torch.Size", id);
     }
     if (node.items.size() > kMaxDimensions) {
-      corrupt(subject + ": too many dimensions: expected at most " +
-              std::to_string(kMaxDimensions) + ", found " + std::to_string(node.items.size()));
+      throw corrupt()
+          .part(subject)
+          .problem("too many dimensions")
+          .expected("at most ", kMaxDimensions)
+          .found(node.items.size());
     }
     Shape lengths;
     for (const std::uint32_t item : node.items) {
@@ -203,16 +206,21 @@ class MetadataReader {
 
   Item item(std::uint32_t id) {
     if (!is_instance(id, "_StorageInfo")) {
-      unsupported("stored by another writer: expected an object of \"_StorageInfo\", found " +
-                  describe(id) + "; nothing was imported");
+      throw unsupported()
+          .problem("stored by another writer")
+          .expected("an object of \"_StorageInfo\"")
+          .found(describe(id))
+          .remedy("nothing was imported");
     }
     Item item;
     const auto transforms = optional_field(id, "transform_descriptors");
     if (transforms && at(*transforms).kind != PickleKind::none && !at(*transforms).items.empty()) {
       if (!is_zstd(*transforms)) {
-        unsupported(
-            "stored through an extension: expected plain bytes or \"stream.zstd/1\", found " +
-            transform_names(*transforms) + "; save it again without extensions");
+        throw unsupported()
+            .problem("stored through an extension")
+            .expected("plain bytes or \"stream.zstd/1\"")
+            .found(transform_names(*transforms))
+            .remedy("save it again without extensions");
       }
       item.most_bytes = kMaxObjectBytes;
     }
@@ -244,8 +252,10 @@ class MetadataReader {
     if (!is_new) return found->second;
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos) {
-      corrupt("relative_path: expected the name of a file in the folder, found " +
-              base::quote(name));
+      throw corrupt()
+          .part("relative_path")
+          .expected("the name of a file in the folder")
+          .found(base::quote(name));
     }
     metadata_.files.push_back(name);
     return found->second;
@@ -267,8 +277,10 @@ class MetadataReader {
     if (found == paths_.end()) return {{name_, false}};
     const auto items = at(found->second).items;
     if (items.empty() || items.size() > kMaxDepth) {
-      corrupt("planner_data: expected 1 to " + std::to_string(kMaxDepth) + " keys, found " +
-              std::to_string(items.size()));
+      throw corrupt()
+          .part("planner_data")
+          .expected("1 to ", kMaxDepth, " keys")
+          .found(items.size());
     }
     std::vector<Key> path;
     for (const std::uint32_t id : items) {
@@ -289,10 +301,11 @@ class MetadataReader {
     } else if (is_instance(id, "TensorStorageMetadata")) {
       entry.what = tensor(id);
     } else {
-      unsupported(
-          "neither tensor nor object: expected one of \"TensorStorageMetadata\" and "
-          "\"BytesStorageMetadata\", found " +
-          describe(id) + "; nothing was imported");
+      throw unsupported()
+          .problem("neither tensor nor object")
+          .expected("one of \"TensorStorageMetadata\" and \"BytesStorageMetadata\"")
+          .found(describe(id))
+          .remedy("nothing was imported");
     }
     return entry;
   }
@@ -300,7 +313,11 @@ class MetadataReader {
   Item stored(const Shape& offsets, const std::string& subject) const {
     const auto found = items_.find(index_text(name_, offsets));
     if (found == items_.end()) {
-      corrupt(subject + ": it is stored nowhere: expected an entry of storage_data, found none");
+      throw corrupt()
+          .part(subject)
+          .problem("it is stored nowhere")
+          .expected("an entry of storage_data")
+          .found("none");
     }
     return found->second;
   }
@@ -330,14 +347,18 @@ class MetadataReader {
     if (chunk.item.is_compressed()) {
       chunk.item.most_bytes = size_bytes + kMaxAroundBytes;
       if (size_bytes / kMaxZstdRatio > chunk.item.size_bytes) {
-        corrupt(subject + ": it does not fit its item: expected at least " +
-                std::to_string(size_bytes / kMaxZstdRatio) + " compressed bytes, found " +
-                std::to_string(chunk.item.size_bytes));
+        throw corrupt()
+            .part(subject)
+            .problem("it does not fit its item")
+            .expected("at least ", size_bytes / kMaxZstdRatio, " compressed bytes")
+            .found(chunk.item.size_bytes);
       }
     } else if (chunk.item.size_bytes < size_bytes) {
-      corrupt(subject + ": it does not fit its item: expected at least " +
-              std::to_string(size_bytes) + " bytes, found " +
-              std::to_string(chunk.item.size_bytes));
+      throw corrupt()
+          .part(subject)
+          .problem("it does not fit its item")
+          .expected("at least ", size_bytes, " bytes")
+          .found(chunk.item.size_bytes);
     }
     tensor.chunks.push_back(std::move(chunk));
   }
@@ -346,8 +367,11 @@ class MetadataReader {
     try {
       return nbytes_of(dtype, shape);
     } catch (const Error&) {
-      corrupt(subject + ": too large: expected a size of at most 63 bits, found " +
-              base::list_text(shape));
+      throw corrupt()
+          .part(subject)
+          .problem("too large")
+          .expected("a size of at most 63 bits")
+          .found(base::list_text(shape));
     }
   }
 
@@ -367,7 +391,10 @@ class MetadataReader {
       const bool is_strided = arguments.kind == PickleKind::tuple && arguments.items.size() == 1 &&
                               at(arguments.items[0]).text == "torch.strided";
       if (!is_strided) {
-        unsupported("the layout cannot be read: expected \"torch.strided\", found another");
+        throw unsupported()
+            .problem("the layout cannot be read")
+            .expected("\"torch.strided\"")
+            .found("another");
       }
     }
     const PickleNode type = at(tuple.items[0]);
@@ -375,8 +402,10 @@ class MetadataReader {
                            ? dtype_from_name(type.name)
                            : std::nullopt;
     if (!dtype) {
-      unsupported("the dtype cannot be read: expected one of torch's, found " +
-                  describe(tuple.items[0]));
+      throw unsupported()
+          .problem("the dtype cannot be read")
+          .expected("one of torch's")
+          .found(describe(tuple.items[0]));
     }
     return *dtype;
   }
@@ -392,9 +421,11 @@ class MetadataReader {
 };
 
 [[noreturn]] void disagree(const std::string& where, const std::string& name) {
-  throw Error(ErrorCode::corrupt, where + ": key " + base::quote(name) +
-                                      ": the ranks disagree: expected one kind, dtype, shape and "
-                                      "path, found two");
+  throw base::corrupt(where)
+      .part("key ", base::quote(name))
+      .problem("the ranks disagree")
+      .expected("one kind, dtype, shape and path")
+      .found("two");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/stream_decoder.hpp"
 
@@ -27,8 +28,8 @@ std::string text_of(DType dtype, const Shape& shape) {
 Files::Files(os::Directory folder, std::vector<std::string> names)
     : folder_(std::move(folder)), names_(std::move(names)), files_(names_.size()) {}
 
-std::string Files::where(const Item& item) const {
-  return folder_.display_of(names_[item.file]) + ": item at byte " + std::to_string(item.begin);
+base::Where Files::where(const Item& item) const {
+  return {folder_.display_of(names_[item.file]), "item at byte " + std::to_string(item.begin)};
 }
 
 Files::Place Files::place(const Item& item) {
@@ -56,7 +57,7 @@ std::shared_ptr<const os::File> Files::decompressed(const Item& item) {
 
 os::File Files::decompress(const Item& item) {
   const std::shared_ptr<const os::File> file = open(item);
-  os::File into = os::File::in_memory(where(item));
+  os::File into = os::File::in_memory(where(item).text());
   const std::unique_ptr<codecs::StreamDecoder> decoder = codecs::zstd_decoder(where(item));
   std::vector<std::byte> packed(kPieceBytes);
   std::vector<std::byte> piece(kPieceBytes);
@@ -75,17 +76,19 @@ os::File Files::decompress(const Item& item) {
     rest = rest.subspan(step.consumed);
     if (step.consumed == 0 && step.produced == 0 && taken == item.size_bytes) break;
     if (step.produced > item.most_bytes - written) {
-      throw Error(ErrorCode::corrupt, where(item) +
-                                          ": it decompresses to too much: expected at most " +
-                                          std::to_string(item.most_bytes) + " bytes, found more");
+      throw base::corrupt(where(item))
+          .problem("it decompresses to too much")
+          .expected("at most ", item.most_bytes, " bytes")
+          .found("more");
     }
     into.write_at(written, std::span<const std::byte>(piece).first(step.produced));
     written += step.produced;
   }
   if (!decoder->is_whole()) {
-    throw Error(ErrorCode::corrupt, where(item) +
-                                        ": expected more compressed bytes, found its end; the file "
-                                        "may be truncated");
+    throw base::corrupt(where(item))
+        .expected("more compressed bytes")
+        .found("its end")
+        .remedy("the file may be truncated");
   }
   return into;
 }
@@ -94,10 +97,11 @@ std::shared_ptr<const os::File> Files::open(const Item& item) {
   std::shared_ptr<const os::File> file = opened(item.file);
   const std::uint64_t size_bytes = file->info_at_open().size_bytes;
   if (!base::range_fits(item.begin, item.size_bytes, size_bytes)) {
-    throw Error(ErrorCode::corrupt,
-                where(item) + ": it reaches past the end of the file: expected at most " +
-                    std::to_string(size_bytes) + " bytes, found " + std::to_string(item.begin) +
-                    " + " + std::to_string(item.size_bytes) + "; the file may be truncated");
+    throw base::corrupt(where(item))
+        .problem("it reaches past the end of the file")
+        .expected("at most ", size_bytes, " bytes")
+        .found(item.begin, " + ", item.size_bytes)
+        .remedy("the file may be truncated");
   }
   return file;
 }
@@ -108,15 +112,16 @@ std::shared_ptr<const os::File> Files::opened(std::uint32_t number) {
   if (auto open = file.file.lock()) return open;
   os::File again = os::File::try_open_read_at(folder_, names_[number]);
   if (!again.valid()) {
-    throw Error(ErrorCode::corrupt, folder_.display_of(names_[number]) +
-                                        ": missing: expected a file that the metadata names, "
-                                        "found none");
+    throw base::corrupt(folder_.display_of(names_[number]))
+        .problem("missing")
+        .expected("a file that the metadata names")
+        .found("none");
   }
   const os::FileInfo& info = again.info_at_open();
   if (file.info && !file.info->same_file(info)) {
-    throw Error::io(
-        ESTALE, again.display(),
-        again.display() + ": the file was replaced since it was opened; open the folder again");
+    throw Error::io(ESTALE, again.display())
+        .problem("the file was replaced since it was opened")
+        .remedy("open the folder again");
   }
   file.info = info;
   auto made = std::make_shared<const os::File>(std::move(again));
@@ -161,10 +166,10 @@ const Leaf& Source::find(const Leaf& leaf) {
   });
   const std::optional<Leaf>& found = stored_tensor.leaf;
   if (found && found->dtype() == leaf.dtype() && found->shape() == leaf.shape()) return *found;
-  throw Error(ErrorCode::corrupt,
-              where(leaf) + ": not what the metadata says: expected " +
-                  text_of(leaf.dtype(), leaf.shape()) + ", found " +
-                  (found ? text_of(found->dtype(), found->shape()) : stored_tensor.found));
+  throw base::corrupt(where(leaf))
+      .problem("not what the metadata says")
+      .expected(text_of(leaf.dtype(), leaf.shape()))
+      .found((found ? text_of(found->dtype(), found->shape()) : stored_tensor.found));
 }
 
 Buffer Source::map(const Leaf& leaf) {
@@ -205,9 +210,9 @@ LeafSource::Identity Source::identity(const Leaf& leaf) {
           .part = leaf.position()};
 }
 
-std::string Source::where(const Leaf& leaf) const {
+base::Where Source::where(const Leaf& leaf) const {
   const Stored& stored_tensor = stored(leaf);
-  return files_->where(stored_tensor.item) + ": key " + base::quote(stored_tensor.name);
+  return files_->where(stored_tensor.item).at("key " + base::quote(stored_tensor.name));
 }
 
 }  // namespace tenfold::detail::formats::dcp

@@ -13,6 +13,7 @@
 
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/dcp/metadata.hpp"
 #include "formats/shared/object_file.hpp"
@@ -46,7 +47,7 @@ class Files : public std::enable_shared_from_this<Files> {
   /// Throws as open(), and Error(corrupt) for a stream that is damaged or holds too much.
   Place place(const Item& item);
   /// "ckpt/__0_0.distcp: item at byte 43".
-  std::string where(const Item& item) const;
+  base::Where where(const Item& item) const;
 
  private:
   struct File {
@@ -95,7 +96,7 @@ class Source final : public LeafSource {
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   void will_need(const Leaf& leaf) override;
   Identity identity(const Leaf& leaf) override;
-  std::string where(const Leaf& leaf) const override;
+  base::Where where(const Leaf& leaf) const override;
 
  private:
   struct Stored {

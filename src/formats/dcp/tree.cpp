@@ -11,6 +11,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/assembled_source.hpp"
 #include "core/tree/node.hpp"
@@ -22,9 +23,8 @@ namespace {
 /// Items that a list may lack: a path can claim any position.
 constexpr std::uint64_t kMaxHoles = 65'536;
 
-[[noreturn]] void corrupt(const std::string& where, const std::string& key,
-                          const std::string& what) {
-  throw Error(ErrorCode::corrupt, where + ": key " + base::quote(key) + ": " + what);
+Error corrupt(const std::string& where, const std::string& key) {
+  return base::corrupt(where).part("key ", base::quote(key));
 }
 
 /// A place in the tree: an entry, or what holds others.
@@ -66,15 +66,16 @@ class Plan : public std::enable_shared_from_this<Plan> {
       const bool is_first = parent.children.empty();
       if (is_first) parent.is_list = key.is_index && at != 0;
       if (parent.entry != nullptr) {
-        corrupt(branches_[0].where, entry.name,
-                "its path leads through another entry: expected a dict or list, found " +
-                    base::quote(parent.entry->name));
+        throw corrupt(branches_[0].where, entry.name)
+            .problem("its path leads through another entry")
+            .expected("a dict or list")
+            .found(base::quote(parent.entry->name));
       }
       if (key.is_index != parent.is_list) {
-        corrupt(branches_[0].where, entry.name,
-                "its path contradicts others: expected a key of " +
-                    std::string(parent.is_list ? "a list" : "a dict") + ", found " +
-                    base::quote(key.text));
+        throw corrupt(branches_[0].where, entry.name)
+            .problem("its path contradicts others")
+            .expected("a key of ", parent.is_list ? "a list" : "a dict")
+            .found(base::quote(key.text));
       }
       parent.has_tensors |= is_tensor;
       const auto [found, is_new] =
@@ -87,8 +88,10 @@ class Plan : public std::enable_shared_from_this<Plan> {
     }
     Branch& branch = branches_[at];
     if (branch.entry != nullptr || !branch.children.empty()) {
-      corrupt(branches_[0].where, entry.name,
-              "its path is another entry's too: expected one of its own, found two");
+      throw corrupt(branches_[0].where, entry.name)
+          .problem("its path is another entry's too")
+          .expected("one of its own")
+          .found("two");
     }
     branch.entry = &entry;
     branch.has_tensors = is_tensor;
@@ -105,9 +108,10 @@ class Plan : public std::enable_shared_from_this<Plan> {
     std::ranges::sort(list.children, {}, [&](std::uint32_t id) { return index_of(id); });
     const std::uint64_t length = index_of(list.children.back()) + 1;
     if (length - list.children.size() <= kMaxHoles) return;
-    throw Error(ErrorCode::corrupt, list.where + ": a list with too many holes: expected at most " +
-                                        std::to_string(kMaxHoles) + " items to be missing, found " +
-                                        std::to_string(length - list.children.size()));
+    throw base::corrupt(list.where)
+        .problem("a list with too many holes")
+        .expected("at most ", kMaxHoles, " items to be missing")
+        .found(length - list.children.size());
   }
 
   NodeInfo info_of(const Branch& branch) const {
@@ -140,7 +144,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
           {chunk.offsets, Source::add(source_, tensor.dtype, chunk.sizes, chunk.item, entry.name)});
     }
     return AssembledSource::assemble(tensor.dtype, tensor.shape, std::move(pieces),
-                                     branches_[0].where + ": key " + base::quote(entry.name));
+                                     {branches_[0].where, "key " + base::quote(entry.name)});
   }
 
   Metadata metadata_;
@@ -189,8 +193,7 @@ TensorDict::Item Plan::read(std::uint32_t id) {
       return read_object_item(place.file, place.begin, place.size_bytes);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-      throw Error(error.code(), branches_[0].where + ": key " + base::quote(branch.entry->name) +
-                                    ": " + error.what());
+      throw Error(error).within("key ", base::quote(branch.entry->name));
     }
   }
   auto node = std::make_shared<Node>();

@@ -11,6 +11,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/links.hpp"
@@ -61,8 +62,7 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
     lock_ = std::move(lock);
     return;
   }
-  throw Error::io(EBUSY, path_.string(),
-                  path_.string() + ": expected a short lock, found it locked for long");
+  throw Error::io(EBUSY, path_.string()).expected("a short lock").found("it locked for long");
 }
 
 void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {

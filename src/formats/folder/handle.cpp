@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/memory/mapping.hpp"
 
@@ -78,9 +79,9 @@ std::shared_ptr<Folder> FolderHandle::try_child(const std::string& name) {
   os::Directory opened = os::Directory::try_open_at(*directory(), name);
   if (!opened.valid()) return nullptr;
   if (depth_ + 1 > kMaxDepth) {
-    throw Error(ErrorCode::unsupported, opened.display() +
-                                            ": nodes nested too deep: expected at most " +
-                                            std::to_string(kMaxDepth) + " levels");
+    throw base::unsupported(opened.display())
+        .problem("nodes nested too deep")
+        .expected("at most ", kMaxDepth, " levels");
   }
   const std::shared_ptr<FolderHandle> child(new FolderHandle());
   child->pool_ = pool_;
@@ -169,8 +170,9 @@ bool FolderHandle::was_replaced() {
 }
 
 void FolderHandle::throw_replaced() const {
-  throw Error::io(ESTALE, display_,
-                  display_ + ": the folder was replaced since it was opened; open it again");
+  throw Error::io(ESTALE, display_)
+      .problem("the folder was replaced since it was opened")
+      .remedy("open it again");
 }
 
 }  // namespace tenfold::detail::formats::folder

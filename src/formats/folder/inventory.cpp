@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/folder/append/commit_page.hpp"
 #include "formats/folder/keys.hpp"
@@ -148,11 +149,11 @@ void require_replaceable(const Path& path) {
     found += (i == 0 ? "" : ", ") + base::quote(names[i]);
   }
   if (names.size() > kNamed) found += " and " + std::to_string(names.size() - kNamed) + " more";
-  throw Error(ErrorCode::invalid_argument,
-              path.string() + ": folder to replace: expected " +
-                  (has_tree ? "only what its metadata names" : "a saved tree or an empty folder") +
-                  ", found " + found + "; save to another path, or remove " +
-                  (has_tree ? "these" : "the folder") + " first");
+  throw base::invalid_argument(path.string())
+      .part("folder to replace")
+      .expected((has_tree ? "only what its metadata names" : "a saved tree or an empty folder"))
+      .found(found)
+      .remedy("save to another path, or remove ", (has_tree ? "these" : "the folder"), " first");
 }
 
 }  // namespace tenfold::detail::formats::folder

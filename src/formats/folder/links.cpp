@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "formats/folder/files.hpp"
 #include "formats/folder/keys.hpp"
 #include "os/fs/file.hpp"
@@ -64,13 +65,13 @@ void refuse_shared_files(const os::Directory& folder) {
   for (const auto& [inode, file] : files) {
     const std::uint64_t num_own = of_tree[inode].num_found;
     if (num_own >= file.num_links) continue;
-    throw Error::io(EACCES, file.display,
-                    file.display +
-                        ": it cannot be written in place: expected a file of this tree "
-                        "alone, found " +
-                        std::to_string(file.num_links - num_own) +
-                        " more name(s) of it elsewhere: steps of a checkpoint directory share "
-                        "unchanged files; export makes a copy to write into");
+    throw Error::io(EACCES, file.display)
+        .problem("it cannot be written in place")
+        .expected("a file of this tree alone")
+        .found(
+            file.num_links - num_own,
+            " more name(s) of it elsewhere: steps of a checkpoint directory share unchanged files")
+        .remedy("export makes a copy to write into");
   }
 }
 

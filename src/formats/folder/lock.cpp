@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "formats/folder/keys.hpp"
 #include "os/fs/file.hpp"
 
@@ -52,10 +53,10 @@ WriteThroughLock lock_for_writing_through(const Path& path) {
     // removed.
     if (os::exists(path) && os::file_info(path).same_file(lock.folder.info())) return lock;
   }
-  throw Error::io(EBUSY, path.string(),
-                  path.string() +
-                      ": the folder is being replaced: expected no save under way; "
-                      "open it again");
+  throw Error::io(EBUSY, path.string())
+      .problem("the folder is being replaced")
+      .expected("no save under way")
+      .remedy("open it again");
 }
 
 }  // namespace tenfold::detail::formats::folder

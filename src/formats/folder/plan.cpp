@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/folder/handle.hpp"
@@ -74,9 +75,11 @@ std::string common_class(const TensorDict& stack) {
 /// Throws for a tree without end: a node that was put into itself.
 void check_depth(const TensorDict& node, const std::string& path, std::size_t depth) {
   if (depth > FolderHandle::kMaxDepth) {
-    throw Error(ErrorCode::invalid_argument,
-                "key " + base::quote(path) + ": nodes nested too deep: expected at most " +
-                    std::to_string(FolderHandle::kMaxDepth) + " levels; a node may contain itself");
+    throw base::invalid_argument()
+        .part("key ", base::quote(path))
+        .problem("nodes nested too deep")
+        .expected("at most ", FolderHandle::kMaxDepth, " levels")
+        .remedy("a node may contain itself");
   }
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     if (const auto* child = std::get_if<TensorDict>(&item)) {
@@ -131,17 +134,19 @@ class Planner {
   };
 
   [[noreturn]] static void refuse(const std::string& what, std::string_view part) {
-    throw Error(ErrorCode::unsupported, what + ": " + std::string(part) +
-                                            ": expected what tensordict's own files can hold; "
-                                            "tenfold's save keeps it");
+    throw base::unsupported()
+        .part(what)
+        .problem(part)
+        .expected("what tensordict's own files can hold")
+        .remedy("tenfold's save keeps it");
   }
   static std::string key_part(const std::string& path) { return "key " + base::quote(path); }
 
   std::size_t add_folder(std::size_t parent, const std::string& name, const std::string& path) {
     if (++depth_ > FolderHandle::kMaxDepth) {
-      throw Error(ErrorCode::unsupported, key_part(path) +
-                                              ": nodes nested too deep: expected at most " +
-                                              std::to_string(FolderHandle::kMaxDepth) + " levels");
+      throw base::unsupported({"", key_part(path)})
+          .problem("nodes nested too deep")
+          .expected("at most ", FolderHandle::kMaxDepth, " levels");
     }
     plan_.folders.push_back({parent, name});
     return plan_.folders.size() - 1;
@@ -237,10 +242,11 @@ void Planner::add_lazy_stack(const TensorDict& node, std::size_t folder, const s
     const std::size_t depth = depth_;
     const std::string child = note_path_child(path, key);
     if (key != std::to_string(count++) || std::holds_alternative<Leaf>(item)) {
-      throw Error(ErrorCode::invalid_argument,
-                  key_part(child) +
-                      ": element of a lazy stack: expected nodes \"0\", \"1\", ..., found " +
-                      (std::holds_alternative<Leaf>(item) ? "a tensor" : "another key"));
+      throw base::invalid_argument()
+          .part(key_part(child))
+          .part("element of a lazy stack")
+          .expected("nodes \"0\", \"1\", ...")
+          .found((std::holds_alternative<Leaf>(item) ? "a tensor" : "another key"));
     }
     const std::size_t element = add_folder(folder, key, child);
     if (const auto* value = std::get_if<NonTensor>(&item)) {
@@ -264,9 +270,10 @@ void Planner::add_value(const NonTensor& value, std::size_t folder, const std::s
     refuse(key_part(path), "a value of type " + std::string(pickled->type_name()) + ", no JSON");
   }
   if (value.is_stack && !value.value.is<Value::List>() && !value.value.is<Value::Tuple>()) {
-    throw Error(ErrorCode::invalid_argument, key_part(path) +
-                                                 ": stack of JSON values: expected a list, found " +
-                                                 std::string(value.value.type_name()));
+    throw base::invalid_argument({"", key_part(path)})
+        .part("stack of JSON values")
+        .expected("a list")
+        .found(value.value.type_name());
   }
   add_text(folder, std::string(kMetaName), non_tensor_meta(value));
 }
@@ -282,9 +289,10 @@ void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& 
   if (!notes_.aliases.empty() && plan_.files.size() > number) leaf_files_.emplace(path, number);
   if (!leaf.is_nested()) return;
   if (leaf.shape()[1] == 0 && leaf.shape()[0] != 0) {
-    throw Error(ErrorCode::unsupported, key_part(path) +
-                                            ": nested tensor: expected components of at "
-                                            "least 1 dimension, found 0");
+    throw base::unsupported({"", key_part(path)})
+        .part("nested tensor")
+        .expected("components of at least 1 dimension")
+        .found("0");
   }
   add_bytes(folder, name + std::string(kSizesSuffix), Leaf(leaf.sizes()), true);
 }
@@ -292,10 +300,11 @@ void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& 
 std::string Planner::name_of(const std::string& key, bool is_leaf, const std::string& path) const {
   if (options_.robust_names) return encode_key(key);
   if (is_leaf ? is_safe_raw_leaf(key) : is_safe_raw_node(key)) return key;
-  throw Error(ErrorCode::invalid_argument,
-              key_part(note_path_child(path, key)) +
-                  ": No such file or directory: expected a key that is a file name as it stands, "
-                  "found one that is none; the option robust_key encodes it");
+  throw base::invalid_argument({"", key_part(note_path_child(path, key))})
+      .problem("No such file or directory")
+      .expected("a key that is a file name as it stands")
+      .found("one that is none")
+      .remedy("the option robust_key encodes it");
 }
 
 std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const std::string& path,
@@ -341,13 +350,14 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
                                                                                : 0);
     const std::string child = note_path_child(path, entry.key);
     if (longest > kMaxNameBytes) {
-      throw Error(ErrorCode::invalid_argument,
-                  key_part(child) + ": name of its file too long: expected at most " +
-                      std::to_string(kMaxNameBytes) + " bytes, found " + std::to_string(longest));
+      throw base::invalid_argument()
+          .part(key_part(child))
+          .problem("name of its file too long")
+          .expected("at most ", kMaxNameBytes, " bytes")
+          .found(longest);
     }
     if (!base::is_utf8(entry.key)) {
-      throw Error(ErrorCode::invalid_argument,
-                  key_part(child) + ": expected UTF-8, found other bytes");
+      throw base::invalid_argument().part(key_part(child)).expected("UTF-8").found("other bytes");
     }
     if (entry.leaf() != nullptr && !entry.is_nested()) {
       claim(entry, {entry.name + std::string(kLeafSuffix)});
@@ -376,10 +386,12 @@ void Planner::note_names(const std::vector<Entry>& entries, const std::string& p
     if (entry.clashes || entry.leaf() == nullptr) notes_.files[child] = entry.name;
     if (!reserved || entry.leaf() == nullptr) continue;
     if (entry.is_nested()) {
-      throw Error(ErrorCode::unsupported,
-                  key_part(child) +
-                      ": a nested tensor: expected another key, found one that "
-                      "tensordict's metadata uses itself; rename it");
+      throw base::unsupported()
+          .part(key_part(child))
+          .problem("a nested tensor")
+          .expected("another key")
+          .found("one that tensordict's metadata uses itself")
+          .remedy("rename it");
     }
     notes_.leaves[child] = {entry.leaf()->dtype(), entry.leaf()->shape()};
   }
@@ -429,10 +441,11 @@ void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const s
   const bool named =
       std::any_of(names.begin(), names.end(), [](const auto& n) { return n.has_value(); });
   if (named && node.contains("_names")) {
-    throw Error(ErrorCode::unsupported,
-                key_part(note_path_child(path, "_names")) +
-                    ": expected another key in a node with dimension names, whose place in "
-                    "tensordict's metadata it takes; rename it");
+    throw base::unsupported({"", key_part(note_path_child(path, "_names"))})
+        .expected(
+            "another key in a node with dimension names, whose place in tensordict's metadata it "
+            "takes")
+        .remedy("rename it");
   }
   std::vector<Entry> entries = entries_of(node, path, false, parts_apart);
   name_entries(entries, path);

@@ -10,6 +10,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/torch_names.hpp"
 #include "core/tree/batch.hpp"
@@ -41,7 +42,7 @@ class FolderItem final : public LazyItem {
     TensorDict::Item item = read_node(place, class_name_);
     if (stack_dim_ == 0) return item;  // fits any entry
     if (const auto fault = stack_dim_fault(stack_dim_, key_, item)) {
-      throw Error(ErrorCode::corrupt, meta_where(parent_) + ": stack_dim: " + *fault);
+      throw Error(*fault).part("stack_dim").path(meta_where(parent_));
     }
     return item;
   }
@@ -58,9 +59,10 @@ class FolderItem final : public LazyItem {
       if (auto folder = parent.try_child(key_)) return folder;
     }
     if (parent.was_replaced()) parent.throw_replaced();
-    throw Error(ErrorCode::corrupt, parent.display() + ": node " + base::quote(key_) +
-                                        ": folder is missing: expected a folder " +
-                                        base::quote(name_));
+    throw base::corrupt(parent.display())
+        .part("node ", base::quote(key_))
+        .problem("folder is missing")
+        .expected("a folder ", base::quote(name_));
   }
 
   NodePlace parent_;
@@ -73,12 +75,11 @@ class FolderItem final : public LazyItem {
 /// An entry that cannot be read: an error for whoever asks for it, and for nobody else.
 class BadItem final : public LazyItem {
  public:
-  BadItem(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
-  TensorDict::Item load() override { throw Error(code_, message_); }
+  explicit BadItem(Error error) : error_(std::move(error)) {}
+  TensorDict::Item load() override { throw error_; }
 
  private:
-  ErrorCode code_;
-  std::string message_;
+  Error error_;
 };
 
 /// Fills the entries of one node.
@@ -112,9 +113,8 @@ class NodeBuilder {
   }
 
   void add(const MetaEntry& entry, FolderSource& source) {
-    if (!entry.problem.empty()) {
-      const auto code = entry.unsupported ? ErrorCode::unsupported : ErrorCode::corrupt;
-      push(entry.key, std::make_shared<BadItem>(code, meta_where(place_) + ": " + entry.problem));
+    if (entry.problem) {
+      push(entry.key, std::make_shared<BadItem>(Error(*entry.problem).path(meta_where(place_))));
     } else if (entry.is_node) {
       add_folder(entry.key);
     } else {
@@ -178,13 +178,13 @@ class NodeBuilder {
     const auto text = folder->read_text(std::string(kMetaName), kMaxMetaBytes);
     if (!text) {
       if (folder->was_replaced()) folder->throw_replaced();
-      throw Error(ErrorCode::corrupt, where + ": file is missing: expected the unbatched tensors");
+      throw base::corrupt(where).problem("file is missing").expected("the unbatched tensors");
     }
     NodeMeta meta = parse_meta(*text, where);
     if (place_.store->live_rows() && place_.note_path.empty()) take_whole_files(*folder, meta);
     auto source = std::make_shared<FolderSource>(place_.store, std::move(folder), place_.note_path);
     const auto add_one = [&](const MetaEntry& entry) {
-      if (entry.problem.empty()) {
+      if (!entry.problem) {
         add_leaf(entry, *source, true);
       } else {
         add(entry, *source);
@@ -203,8 +203,7 @@ class NodeBuilder {
   /// what it counts; the rows' ends say how far.
   void take_whole_files(Folder& folder, NodeMeta& meta) const {
     for (MetaEntry& entry : meta.entries) {
-      if (entry.is_node || entry.is_nested || entry.shape.empty() || !entry.problem.empty())
-        continue;
+      if (entry.is_node || entry.is_nested || entry.shape.empty() || entry.problem) continue;
       std::string name = name_of(entry.key);
       if (name.empty()) name = encode_key(entry.key) + std::string(kLeafSuffix);
       if (name.size() > kMaxNameBytes) continue;
@@ -234,7 +233,7 @@ void set_rows(NodeMeta& meta, std::int64_t rows) {
   for (MetaEntry& entry : meta.entries) {
     if (entry.is_node || entry.is_nested || entry.shape.empty()) continue;
     entry.shape[0] = rows;
-    if (entry.problem.empty()) check_leaf_size(entry);
+    if (!entry.problem) check_leaf_size(entry);
   }
 }
 
@@ -348,27 +347,26 @@ bool fits_batch(const MetaEntry& entry, const Shape& batch) {
 void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   const MetaEntry* other = nullptr;
   for (const MetaEntry& entry : meta.entries) {
-    if (entry.is_node || !entry.problem.empty()) continue;
+    if (entry.is_node || entry.problem) continue;
     if (fits_batch(entry, meta.batch_size)) return;
     if (other == nullptr) other = &entry;
   }
   if (other == nullptr) return;
-  throw Error(ErrorCode::corrupt,
-              meta_where(place) +
-                  ": shape: the batch size fits no tensor: expected lengths with which shapes "
-                  "begin, as " +
-                  base::list_text(other->shape) + " of " + base::quote(other->key) + ", found " +
-                  base::list_text(meta.batch_size));
+  throw base::corrupt(meta_where(place))
+      .part("shape")
+      .problem("the batch size fits no tensor")
+      .expected("lengths with which shapes begin, as ", base::list_text(other->shape), " of ",
+                base::quote(other->key))
+      .found(base::list_text(meta.batch_size));
 }
 
 /// Throws Error(corrupt) unless `device` is empty or has the syntax of a device.
 void require_device(const NodePlace& place, const std::string& device) {
   if (device.empty() || is_torch_device(device)) return;
-  throw Error(ErrorCode::corrupt,
-              meta_where(place) +
-                  ": device: expected a type and an index of at most 127, as in \"cuda:0\", "
-                  "found " +
-                  base::quote(device));
+  throw base::corrupt(meta_where(place))
+      .part("device")
+      .expected("a type and an index of at most 127, as in \"cuda:0\"")
+      .found(base::quote(device));
 }
 
 /// The node that a meta.json of a TensorDict describes, with what the notes add: hidden entries,
@@ -414,17 +412,17 @@ TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
 
 constexpr std::string_view kStackPickle = "pickle.pkl";
 
-[[noreturn]] void fail(const NodePlace& place, const std::string& what) {
-  throw Error(ErrorCode::corrupt, meta_where(place) + ": " + what);
-}
+Error fail(const NodePlace& place) { return base::corrupt(meta_where(place)); }
 
 std::string read_meta_text(const NodePlace& place) {
   if (auto text = place.folder->read_text(std::string(kMetaName), kMaxMetaBytes)) {
     return std::move(*text);
   }
   if (place.folder->was_replaced()) place.folder->throw_replaced();
-  throw Error(ErrorCode::corrupt, place.folder->display() + ": " + std::string(kMetaName) +
-                                      ": file is missing: expected the folder of a TensorDict");
+  throw base::corrupt(place.folder->display())
+      .part(kMetaName)
+      .problem("file is missing")
+      .expected("the folder of a TensorDict");
 }
 
 bool has_entry(const NodePlace& place, std::string_view name) {
@@ -433,9 +431,12 @@ bool has_entry(const NodePlace& place, std::string_view name) {
 
 [[noreturn]] void refuse_pickle(const NodePlace& place, const std::string& part,
                                 std::string_view name) {
-  throw Error(ErrorCode::unsupported,
-              place.folder->display() + ": " + part + ": stored in " + base::quote(name) +
-                  ": expected JSON, found a pickle; nothing is ever unpickled");
+  throw base::unsupported(place.folder->display())
+      .part(part)
+      .problem("stored in ", base::quote(name))
+      .expected("JSON")
+      .found("a pickle")
+      .remedy("nothing is ever unpickled");
 }
 
 NonTensor read_non_tensor(const NodePlace& place, const std::string& text) {
@@ -465,7 +466,9 @@ Value::List read_stack_folders(const NodePlace& place) {
     const NodePlace child{place.store, std::move(folder), note_path_child(place.note_path, name)};
     TensorDict::Item item = read_node(child);
     auto* value = std::get_if<NonTensor>(&item);
-    if (value == nullptr) fail(place, "item " + name + ": expected a JSON value, found a node");
+    if (value == nullptr) {
+      throw fail(place).part("item ", name).expected("a JSON value").found("a node");
+    }
     list.items.push_back(std::move(value->value));
   }
 }
@@ -482,10 +485,10 @@ NonTensor read_non_tensor_stack(const NodePlace& place, const std::string& text,
     if (key != "data" || value.is_null()) continue;
     if (const auto* name = value.get_if<std::string>()) {
       if (*name == kStackPickle) refuse_pickle(place, "value", kStackPickle);
-      fail(place, "data: expected a list or \"pickle.pkl\", found " + base::quote(*name));
+      throw fail(place).part("data").expected("a list or \"pickle.pkl\"").found(base::quote(*name));
     }
     if (!value.is<Value::List>()) {
-      fail(place, "data: expected a list, found " + std::string(value.type_name()));
+      throw fail(place).part("data").expected("a list").found(value.type_name());
     }
     result.value = std::move(value);
     apply_value_note(place.store->notes(), place.note_path, result.value);
@@ -503,7 +506,7 @@ TensorDict read_tensorclass(const NodePlace& place, const std::string& text, con
   TensorDict::Item item = read_node(inner, meta.type);
   auto* node = std::get_if<TensorDict>(&item);
   if (node == nullptr) {
-    fail(place, std::string(kInnerName) + ": expected a node, found a JSON value");
+    throw fail(place).part(kInnerName).expected("a node").found("a JSON value");
   }
   Node& target = *node->node();
   target.where = place.folder->display();
@@ -511,9 +514,10 @@ TensorDict read_tensorclass(const NodePlace& place, const std::string& text, con
     // Fields without a value are no longer written at all; they mean the same.
     if (value.is_null() || key == "_format_version" || key == "_class") continue;
     if (target.find(key) != Node::npos) {
-      fail(place, "field " + base::quote(key) +
-                      ": expected in one place, found a value here and an entry of " +
-                      std::string(kInnerName));
+      throw fail(place)
+          .part("field ", base::quote(key))
+          .expected("in one place")
+          .found("a value here and an entry of ", kInnerName);
     }
     node->set(key, std::move(value));
   }
@@ -541,9 +545,10 @@ TensorDict::Item read_unknown(const NodePlace& place, const std::string& text,
     warn(meta_where(place) + ": class " + meta.type + " is unknown; read as a TensorDict");
     return build_tensordict(place, std::move(meta), class_name);
   }
-  throw Error(ErrorCode::corrupt, place.folder->display() + ": tensorclass " +
-                                      base::quote(meta.type) + ": folder is missing: expected " +
-                                      base::quote(kInnerName));
+  throw base::corrupt(place.folder->display())
+      .part("tensorclass ", base::quote(meta.type))
+      .problem("folder is missing")
+      .expected(base::quote(kInnerName));
 }
 
 }  // namespace
@@ -565,14 +570,15 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
     case MetaKind::non_tensor_stack:
       return read_non_tensor_stack(place, text, meta);
     case MetaKind::view:
-      throw Error(ErrorCode::unsupported,
-                  meta_where(place) + ": class " + meta.type +
-                      ": a view of another TensorDict: expected a TensorDict of its own; open its "
-                      "folder \"_source\", or save a copy of the view with tensordict");
+      throw base::unsupported(meta_where(place))
+          .part("class ", meta.type)
+          .problem("a view of another TensorDict")
+          .expected("a TensorDict of its own")
+          .remedy("open its folder \"_source\", or save a copy of the view with tensordict");
     case MetaKind::unknown:
       return read_unknown(place, text, class_name, std::move(meta));
   }
-  fail(place, "class " + meta.type + ": unknown");
+  throw fail(place).part("class ", meta.type).problem("unknown");
 }
 
 namespace {
@@ -610,9 +616,11 @@ TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode, std::vector<Prob
     tree->node()->info.metadata = root.store->notes().metadata;
     return *tree;
   }
-  throw Error(ErrorCode::unsupported, root.folder->display() +
-                                          ": root: expected a node with keys, found one JSON "
-                                          "value; open the folder above it");
+  throw base::unsupported(root.folder->display())
+      .part("root")
+      .expected("a node with keys")
+      .found("one JSON value")
+      .remedy("open the folder above it");
 }
 
 TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,

@@ -15,7 +15,7 @@ template <class Meta>
 auto* row_ends(Meta& meta) {
   using Entry = decltype(meta.entries.data());
   const auto found = std::find_if(meta.entries.begin(), meta.entries.end(), [](const auto& entry) {
-    return entry.key == kRowEnds && !entry.is_node && !entry.is_nested && entry.problem.empty() &&
+    return entry.key == kRowEnds && !entry.is_node && !entry.is_nested && !entry.problem &&
            entry.shape.size() == 1 && entry.shape[0] > 0 &&
            (entry.dtype == DType::int32 || entry.dtype == DType::int64);
   });
@@ -55,7 +55,7 @@ bool count_sparse_rows(NodeMeta& meta, std::int64_t rows, Folder& folder) {
   const std::int64_t entries = end_at(folder, ends->dtype, rows);
   if (entries < 0) return false;
   for (MetaEntry& entry : meta.entries) {
-    if (entry.is_node || entry.shape.size() != 1 || !entry.problem.empty()) continue;
+    if (entry.is_node || entry.shape.size() != 1 || entry.problem) continue;
     entry.shape[0] = &entry == ends ? rows + 1 : entries;
     check_leaf_size(entry);
   }

@@ -14,6 +14,7 @@
 #include <tenfold/tensor.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/folder/files.hpp"
 #include "formats/folder/keys.hpp"
@@ -111,7 +112,7 @@ std::string FolderSource::file_path(std::uint64_t position) const {
   return folder_->display() + "/" + name + (is_clash_name(name) ? "" : std::string(kLeafSuffix));
 }
 
-std::string FolderSource::where(const Leaf& leaf) const { return file_path(leaf.position()); }
+base::Where FolderSource::where(const Leaf& leaf) const { return file_path(leaf.position()); }
 
 std::string FolderSource::file_of(const Leaf& leaf) {
   const std::uint64_t position = leaf.position();
@@ -158,18 +159,21 @@ std::unique_ptr<StoredFile> FolderSource::open_file(std::uint64_t position, std:
   }
   if (file) return file;
   if (folder_->was_replaced()) folder_->throw_replaced();
-  throw Error(ErrorCode::corrupt, folder_->display() + ": " + part(position) +
-                                      ": leaf file is missing: expected a file " +
-                                      base::quote(name));
+  throw base::corrupt(folder_->display())
+      .part(part(position))
+      .problem("leaf file is missing")
+      .expected("a file ", base::quote(name));
 }
 
 void FolderSource::check_size(const StoredFile& file, std::uint64_t found_bytes,
                               std::uint64_t position, std::uint64_t size_bytes) const {
   if (found_bytes >= size_bytes) return file.check_cost(size_bytes);
-  throw Error(ErrorCode::corrupt, file.display() + ": " + part(position) +
-                                      ": the file is too short: expected " +
-                                      std::to_string(size_bytes) + " bytes, found " +
-                                      std::to_string(found_bytes) + "; it may be truncated");
+  throw base::corrupt(file.display())
+      .part(part(position))
+      .problem("the file is too short")
+      .expected(size_bytes, " bytes")
+      .found(found_bytes)
+      .remedy("it may be truncated");
 }
 
 FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
@@ -185,9 +189,9 @@ FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
     nested.sizes = Tensor(DType::int64, leaf.shape(), bytes);
     const auto total = nested_numel(nested.sizes);
     if (!total) {
-      throw Error(ErrorCode::corrupt, file->display() + ": " + part(position) +
-                                          ": sizes of the components: expected lengths of at "
-                                          "least 0 whose products fit 63 bits");
+      throw base::corrupt(file->display())
+          .part(part(position), ": sizes of the components")
+          .expected("lengths of at least 0 whose products fit 63 bits");
     }
     elements = *total;
   } else {
@@ -195,10 +199,11 @@ FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
   }
   const auto data_bytes = base::checked_mul(elements, itemsize(leaf.dtype()));
   if (!data_bytes || *data_bytes > std::numeric_limits<std::int64_t>::max()) {
-    throw Error(ErrorCode::corrupt, folder_->display() + ": " + part(position) +
-                                        ": nested tensor too large: expected fewer than 2^63 "
-                                        "bytes, found " +
-                                        std::to_string(elements) + " elements");
+    throw base::corrupt(folder_->display())
+        .part(part(position))
+        .problem("nested tensor too large")
+        .expected("fewer than 2^63 bytes")
+        .found(elements, " elements");
   }
   nested.data_bytes = *data_bytes;
   return nested;
@@ -298,10 +303,10 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
 void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {
   const std::uint64_t size_bytes = data_bytes(leaf);
   if (!base::range_fits(offset_bytes, into.size(), size_bytes)) {
-    throw Error(ErrorCode::invalid_argument,
-                where(leaf) + ": bytes to read: expected a range within " +
-                    std::to_string(size_bytes) + " bytes, found " + std::to_string(into.size()) +
-                    " at " + std::to_string(offset_bytes));
+    throw base::invalid_argument(where(leaf))
+        .part("bytes to read")
+        .expected("a range within ", size_bytes, " bytes")
+        .found(into.size(), " at ", offset_bytes);
   }
   if (into.empty()) return;
   // What the program wrote into its private copy is what the leaf holds for it.

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/folder/files.hpp"
 #include "formats/folder/meta/meta.hpp"
@@ -32,7 +33,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return folder_->is_one_mapping(); }
   Identity identity(const Leaf& leaf) override;
-  std::string where(const Leaf& leaf) const override;
+  base::Where where(const Leaf& leaf) const override;
   void flush(Monitor* monitor) override;
 
   /// Opens the leaf's file and checks its length, without mapping it: 0 bytes need no file.

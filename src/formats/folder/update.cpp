@@ -11,6 +11,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/links.hpp"
@@ -29,21 +30,21 @@ namespace {
 constexpr std::size_t kOpenFiles = 64;
 
 [[noreturn]] void refuse_symlink(const std::string& display) {
-  throw Error::io(ELOOP, display,
-                  display +
-                      ": refusing to write through symlink: expected a file or folder of the tree, "
-                      "found a link; remove it first");
+  throw Error::io(ELOOP, display)
+      .problem("refusing to write through symlink")
+      .expected("a file or folder of the tree")
+      .found("a link")
+      .remedy("remove it first");
 }
 
 void refuse_other(const os::FileInfo& found, bool want_directory, const std::string& display) {
   const bool fits = want_directory ? found.is_directory : found.is_regular;
   if (fits) return;
   if (!found.is_directory && !found.is_regular) refuse_symlink(display);
-  throw Error::io(want_directory ? ENOTDIR : EISDIR, display,
-                  display +
-                      (want_directory ? ": expected a folder or nothing, found a file"
-                                      : ": expected a file or nothing, found a folder") +
-                      "; remove it first");
+  throw Error::io(want_directory ? ENOTDIR : EISDIR, display)
+      .expected(want_directory ? "a folder or nothing" : "a file or nothing")
+      .found(want_directory ? "a file" : "a folder")
+      .remedy("remove it first");
 }
 
 /// The planned folders, each made if it is missing and opened when it is needed.

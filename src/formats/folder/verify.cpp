@@ -12,6 +12,7 @@
 #include "formats/folder/reader.hpp"
 #include "formats/folder/source.hpp"
 #include "formats/shared/folder_verify.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/directory.hpp"
 
@@ -38,7 +39,7 @@ class TreeVerifier {
   void add(const Error& error, const std::string& path) {
     // The system's failure to read at all says nothing about the data, unless it is one file's.
     if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
-    report_.problems.push_back(problem_of(error, path));
+    report_.problems.push_back(problem_of(error, {path, "file"}));
   }
 
   void check_node(Node& node) {

@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/npy_header.hpp"
 #include "core/tree/leaf_source.hpp"
@@ -17,6 +18,7 @@
 #include "formats/numpy/npy_array.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/leaf_writer.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 #include "os/memory/mapping.hpp"
@@ -64,12 +66,12 @@ class NpySource final : public LeafSource {
         return;
       }
       if (shared) {
-        throw Error(ErrorCode::unsupported,
-                    opened_.file.display() +
-                        ": data: cannot be written through where it lies: expected a multiple of " +
-                        std::to_string(itemsize(array.dtype)) + " bytes, found " +
-                        std::to_string(array.data_offset_bytes) +
-                        "; save it again, which aligns it");
+        throw base::unsupported(opened_.file.display())
+            .part("data")
+            .problem("cannot be written through where it lies")
+            .expected("a multiple of ", itemsize(array.dtype), " bytes")
+            .found(array.data_offset_bytes)
+            .remedy("save it again, which aligns it");
       }
       bytes_ = Buffer::allocate(static_cast<std::size_t>(array.nbytes));
       opened_.file.read_at(array.data_offset_bytes, bytes_.bytes());
@@ -83,7 +85,7 @@ class NpySource final : public LeafSource {
     opened_.file.will_need(opened_.array.data_offset_bytes, opened_.array.nbytes);
   }
   bool is_one_mapping() const noexcept override { return true; }
-  std::string where(const Leaf&) const override { return opened_.file.display(); }
+  base::Where where(const Leaf&) const override { return opened_.file.display(); }
   void flush(Monitor*) override {
     if (mode_ == Mode::write_through && bytes_.size_bytes() > 0) {
       os::sync_mapping(bytes_, opened_.file.display());
@@ -114,10 +116,12 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
   OpenedNpy opened = open_npy(shared ? open_write_through(path) : os::File::open_read(path));
   const auto source = std::make_shared<NpySource>(std::move(opened), request.mode);
   if (shared && source->array().fortran_order) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": fortran_order: cannot be written through: expected False, found True; open "
-                    "it in mode \"c\"");
+    throw base::unsupported(path.string())
+        .part("fortran_order")
+        .problem("cannot be written through")
+        .expected("False")
+        .found("True")
+        .remedy("open it in mode \"c\"");
   }
   TensorDict tree = bare_tree(leaf_of(source));
   tree.node()->where = path.string();
@@ -126,19 +130,25 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
 
 /// The tensor that `tree` is, or Error(unsupported).
 Leaf only_leaf(const TensorDict& tree) {
-  check_npy_root("npy", tree.info());
+  check_npy_root(tree.info());
   if (!is_bare(tree)) {
-    refuse_for_npy("npy", "root",
-                   "a NumPy file holds one array, which has no name: expected a tensor, found a " +
-                       std::string(name(tree.kind())) + " of " + std::to_string(tree.size()) +
-                       "; save each tensor as a file of its own");
+    throw base::unsupported()
+        .part("root")
+        .problem("a NumPy file holds one array, which has no name")
+        .expected("a tensor")
+        .found("a ", name(tree.kind()), " of ", tree.size())
+        .remedy("save each tensor as a file of its own");
   }
   const TensorDict::Item item = bare_value(tree);
   const auto* leaf = std::get_if<Leaf>(&item);
   if (leaf == nullptr) {
-    refuse_for_npy("npy", "root", "it cannot be stored: expected a tensor, found a JSON value");
+    throw base::unsupported()
+        .part("root")
+        .problem("it cannot be stored")
+        .expected("a tensor")
+        .found("a JSON value");
   }
-  check_npy_leaf("npy", "root", *leaf);
+  check_npy_leaf("root", *leaf);
   return *leaf;
 }
 
@@ -166,11 +176,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     report.num_leaves = 1;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    std::string what = error.what();
-    const std::string prefix = path.string() + ": ";
-    if (what.starts_with(prefix)) what.erase(0, prefix.size());
-    const std::size_t colon = what.find(": ");
-    report.problems.push_back({path.string(), what.substr(0, colon), what.substr(colon + 2)});
+    report.problems.push_back(problem_of(error, {path.string(), "file"}));
   }
   progress.finish();
   return report;

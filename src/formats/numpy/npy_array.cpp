@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/npy_header.hpp"
 
@@ -33,36 +34,42 @@ constexpr std::array<Name, 14> kNames = {{{DType::bool_, "|b1"},
                                           {DType::complex64, "<c8"},
                                           {DType::complex128, "<c16"}}};
 
-[[noreturn]] void fail(ErrorCode code, const std::string& where, const std::string& what) {
-  throw Error(code, where + ": " + what);
-}
-
-DType supported_dtype(const codecs::NpyHeader& header, const std::string& where) {
+DType supported_dtype(const codecs::NpyHeader& header, const base::Where& where) {
   const std::string found = base::quote(header.descr);
   if (header.is_structured) {
-    fail(ErrorCode::unsupported, where,
-         "dtype: a structured array is no tensor: expected one number an element, found fields " +
-             found + "; save each field as a file of its own");
+    throw base::unsupported(where)
+        .part("dtype")
+        .problem("a structured array is no tensor")
+        .expected("one number an element")
+        .found("fields ", found)
+        .remedy("save each field as a file of its own");
   }
   if (const auto dtype = dtype_of_npy_descr(header.descr)) return *dtype;
   const std::string_view type =
       std::string_view(header.descr)
           .substr(std::min(header.descr.find_first_not_of("<>|="), header.descr.size()));
   if (type.starts_with('O')) {
-    fail(ErrorCode::unsupported, where,
-         "dtype: an array of Python objects is a pickle, which is never executed: expected "
-         "numbers, found " +
-             found);
+    throw base::unsupported(where)
+        .part("dtype")
+        .problem("an array of Python objects is a pickle, which is never executed")
+        .expected("numbers")
+        .found(found);
   }
   if (header.descr.starts_with('>') &&
       dtype_of_npy_descr('<' + header.descr.substr(1)).has_value()) {
     // To swap the bytes would be to read the whole file into memory when it is opened.
-    fail(ErrorCode::unsupported, where,
-         "dtype: big-endian elements cannot be mapped: expected little-endian ones, found " +
-             found + "; save array.astype(array.dtype.newbyteorder(\"<\")) in NumPy");
+    throw base::unsupported(where)
+        .part("dtype")
+        .problem("big-endian elements cannot be mapped")
+        .expected("little-endian ones")
+        .found(found)
+        .remedy("save array.astype(array.dtype.newbyteorder(\"<\")) in NumPy");
   }
-  fail(ErrorCode::unsupported, where,
-       "dtype: torch has none for it: expected numbers or bool, found " + found);
+  throw base::unsupported(where)
+      .part("dtype")
+      .problem("torch has none for it")
+      .expected("numbers or bool")
+      .found(found);
 }
 
 }  // namespace
@@ -86,35 +93,43 @@ std::optional<DType> dtype_of_npy_descr(std::string_view descr) noexcept {
 }
 
 NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
-                         const std::string& where) {
+                         const base::Where& where) {
   codecs::NpyHeader header = codecs::parse_npy_header(head, where);
   NpyArray array;
   array.dtype = supported_dtype(header, where);
   if (header.shape.size() > kMaxDimensions) {
-    fail(ErrorCode::corrupt, where,
-         "shape: too many dimensions: expected at most " + std::to_string(kMaxDimensions) +
-             ", found " + std::to_string(header.shape.size()));
+    throw base::corrupt(where)
+        .part("shape")
+        .problem("too many dimensions")
+        .expected("at most ", kMaxDimensions)
+        .found(header.shape.size());
   }
   try {
     array.nbytes = nbytes_of(array.dtype, header.shape);
   } catch (const Error&) {
-    fail(ErrorCode::corrupt, where,
-         "shape: too large: expected a size of at most 63 bits, found " +
-             base::list_text(header.shape));
+    throw base::corrupt(where)
+        .part("shape")
+        .problem("too large")
+        .expected("a size of at most 63 bits")
+        .found(base::list_text(header.shape));
   }
   array.data_offset_bytes = header.data_offset_bytes;
   const std::uint64_t data_bytes = total_bytes - array.data_offset_bytes;
   if (data_bytes < array.nbytes) {
-    fail(ErrorCode::corrupt, where,
-         "data: too short for " + std::string(name(array.dtype)) + " " +
-             base::list_text(header.shape) + ": expected " + std::to_string(array.nbytes) +
-             " bytes, found " + std::to_string(data_bytes) + "; the file may be truncated");
+    throw base::corrupt(where)
+        .part("data")
+        .problem("too short for ", name(array.dtype), " ", base::list_text(header.shape))
+        .expected(array.nbytes, " bytes")
+        .found(data_bytes)
+        .remedy("the file may be truncated");
   }
   if (data_bytes > array.nbytes) {
-    fail(ErrorCode::unsupported, where,
-         "data: bytes after the array: expected " + std::to_string(array.nbytes) +
-             " bytes, found " + std::to_string(data_bytes) +
-             "; several arrays in one file can only be read by NumPy");
+    throw base::unsupported(where)
+        .part("data")
+        .problem("bytes after the array")
+        .expected(array.nbytes, " bytes")
+        .found(data_bytes)
+        .remedy("several arrays in one file can only be read by NumPy");
   }
   array.fortran_order = header.fortran_order && header.shape.size() > 1 && array.nbytes > 0;
   array.shape = std::move(header.shape);
@@ -138,38 +153,44 @@ std::string npy_head_of(const Leaf& leaf) {
   return codecs::write_npy_header(header);
 }
 
-void refuse_for_npy(std::string_view format, const std::string& subject, const std::string& what) {
-  throw Error(ErrorCode::unsupported, std::string(format) + ": " + subject + ": " + what);
-}
-
-void check_npy_root(std::string_view format, const NodeInfo& info) {
-  const auto refuse = [&](const std::string& what) { refuse_for_npy(format, "root", what); };
+void check_npy_root(const NodeInfo& info) {
+  const auto refuse = [] { return base::unsupported().part("root"); };
   if (info.kind != NodeKind::dict && info.kind != NodeKind::tensordict) {
-    refuse("its kind cannot be stored: expected a dict or tensordict, found " +
-           std::string(name(info.kind)));
+    throw refuse()
+        .problem("its kind cannot be stored")
+        .expected("a dict or tensordict")
+        .found(name(info.kind));
   }
   if (!info.batch_size.empty() || !info.names.empty()) {
-    refuse("batch_size cannot be stored: expected [], found " + base::list_text(info.batch_size));
+    throw refuse()
+        .problem("batch_size cannot be stored")
+        .expected("[]")
+        .found(base::list_text(info.batch_size));
   }
   if (info.schema || !info.metadata.empty()) {
-    refuse("a schema or metadata cannot be stored: expected none, found some");
+    throw refuse().problem("a schema or metadata cannot be stored").expected("none").found("some");
   }
 }
 
-void check_npy_leaf(std::string_view format, const std::string& subject, const Leaf& leaf) {
-  const auto refuse = [&](const std::string& what) { refuse_for_npy(format, subject, what); };
+void check_npy_leaf(const std::string& subject, const Leaf& leaf) {
+  const auto refuse = [&] { return base::unsupported().part(subject); };
   if (leaf.is_nested()) {
-    refuse("a nested tensor cannot be stored: expected a dense one, found one of " +
-           std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) + " components");
+    throw refuse()
+        .problem("a nested tensor cannot be stored")
+        .expected("a dense one")
+        .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components");
   }
   if (!npy_descr(leaf.dtype())) {
-    refuse("NumPy has no name for the dtype: expected one that it has, found " +
-           std::string(name(leaf.dtype())));
+    throw refuse()
+        .problem("NumPy has no name for the dtype")
+        .expected("one that it has")
+        .found(name(leaf.dtype()));
   }
   if (leaf.is_unbatched()) {
-    refuse(
-        "that a tensor is unbatched cannot be stored: expected a plain one, found an "
-        "unbatched one");
+    throw refuse()
+        .problem("that a tensor is unbatched cannot be stored")
+        .expected("a plain one")
+        .found("an unbatched one");
   }
 }
 

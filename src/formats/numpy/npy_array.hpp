@@ -9,6 +9,8 @@
 #include <tenfold/leaf.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold::detail::formats::numpy {
 
 // NumPy's arrays as tensors: what files of one (.npy) and of several (.npz) share.
@@ -33,7 +35,7 @@ struct NpyArray {
 /// `where` names them. Throws Error(corrupt), and Error(unsupported) for what is no tensor:
 /// objects, structures, text, big-endian elements.
 NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
-                         const std::string& where);
+                         const base::Where& where);
 
 /// Strides in elements of an array in Fortran order.
 Shape fortran_strides(const Shape& shape);
@@ -43,15 +45,11 @@ Shape fortran_strides(const Shape& shape);
 std::string npy_head_of(const Leaf& leaf);
 
 /// Throws Error(unsupported), naming `subject` (`key "x"`), for a leaf that is no plain array of
-/// NumPy's. `format` names the file's.
-void check_npy_leaf(std::string_view format, const std::string& subject, const Leaf& leaf);
+/// NumPy's.
+void check_npy_leaf(const std::string& subject, const Leaf& leaf);
 
 /// The same for what a root says that such files have no place for: any kind but dict and
 /// tensordict, which come back as dicts, a batch size, names, a schema, metadata.
-void check_npy_root(std::string_view format, const NodeInfo& info);
-
-/// Throws that Error: "npz: key \"x\": ...".
-[[noreturn]] void refuse_for_npy(std::string_view format, const std::string& subject,
-                                 const std::string& what);
+void check_npy_root(const NodeInfo& info);
 
 }  // namespace tenfold::detail::formats::numpy

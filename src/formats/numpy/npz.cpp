@@ -18,6 +18,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/npy_header.hpp"
 #include "codecs/zip/start.hpp"
@@ -30,6 +31,7 @@
 #include "formats/format.hpp"
 #include "formats/numpy/npy_array.hpp"
 #include "formats/shared/commit.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "formats/shared/zip_archive.hpp"
 #include "formats/shared/zip_check.hpp"
@@ -64,8 +66,8 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return all_in_place_; }
-  std::string where(const Leaf& leaf) const override;
-  std::string where(std::size_t member) const;
+  base::Where where(const Leaf& leaf) const override;
+  base::Where where(std::size_t member) const;
 
  private:
   struct Member {
@@ -97,11 +99,11 @@ constexpr std::size_t kUsualHeaderBytes = 256;
 /// A member that is no tensor: an error for whoever asks for it, and for nobody else.
 class RefusedMember final : public LazyItem {
  public:
-  explicit RefusedMember(std::string message) : message_(std::move(message)) {}
-  TensorDict::Item load() override { throw Error(ErrorCode::unsupported, message_); }
+  explicit RefusedMember(Error error) : error_(std::move(error)) {}
+  TensorDict::Item load() override { throw error_; }
 
  private:
-  std::string message_;
+  Error error_;
 };
 
 /// The elements of an array in Fortran order, in C order.
@@ -116,9 +118,11 @@ NpzSource::NpzSource(os::File file) : file_(std::move(file)) {
   directory_ = codecs::read_zip_directory(input(), codecs::ZipLimits());
   for (const codecs::ZipEntry& entry : directory_.entries) {
     if (entry.name.ends_with(kSuffix)) continue;
-    throw Error(ErrorCode::unsupported,
-                file_.display() + ": member " + base::quote(entry.name) +
-                    ": not a NumPy file: expected a name that ends in \".npy\", found another");
+    throw base::unsupported(file_.display())
+        .part("member ", base::quote(entry.name))
+        .problem("not a NumPy file")
+        .expected("a name that ends in \".npy\"")
+        .found("another");
   }
   members_ = std::make_unique<Member[]>(directory_.entries.size());
 }
@@ -132,11 +136,11 @@ std::string NpzSource::key_of(const codecs::ZipEntry& entry) {
   return entry.name.substr(0, entry.name.size() - kSuffix.size());
 }
 
-std::string NpzSource::where(std::size_t member) const {
-  return file_.display() + ": member " + base::quote(entry(member).name);
+base::Where NpzSource::where(std::size_t member) const {
+  return {file_.display(), "member " + base::quote(entry(member).name)};
 }
 
-std::string NpzSource::where(const Leaf& leaf) const {
+base::Where NpzSource::where(const Leaf& leaf) const {
   return where(static_cast<std::size_t>(leaf.position()));
 }
 
@@ -149,9 +153,11 @@ NpyArray NpzSource::read_array(std::size_t member) const {
   const std::uint64_t offset = codecs::npy_data_offset(text(), where(member));
   if (offset > bytes.size() && bytes.size() < found.size_bytes) {
     if (offset > codecs::kMaxZipStartBytes) {
-      throw Error(ErrorCode::unsupported, where(member) + ": header: too long: expected at most " +
-                                              std::to_string(codecs::kMaxZipStartBytes) +
-                                              " bytes, found " + std::to_string(offset));
+      throw base::unsupported(where(member))
+          .part("header")
+          .problem("too long")
+          .expected("at most ", codecs::kMaxZipStartBytes, " bytes")
+          .found(offset);
     }
     bytes = codecs::read_zip_entry_start(input(), found, static_cast<std::size_t>(offset));
   }
@@ -164,7 +170,7 @@ Node::Slot NpzSource::slot(std::size_t position) {
     member.array = read_array(position);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
-    return std::make_shared<RefusedMember>(error.what());
+    return std::make_shared<RefusedMember>(error);
   }
   const codecs::ZipEntry& found = entry(position);
   const std::uint64_t begin = found.data_offset + member.array.data_offset_bytes;
@@ -203,9 +209,11 @@ Buffer NpzSource::copied(std::size_t position) const {
         parse_npy_array({reinterpret_cast<const char*>(inflated.data()), inflated.size_bytes()},
                         inflated.size_bytes(), where(position));
     if (again.nbytes != array.nbytes || again.data_offset_bytes != array.data_offset_bytes) {
-      throw Error(ErrorCode::corrupt, where(position) +
-                                          ": header: expected the one that it had when it was "
-                                          "opened, found another; the file was changed");
+      throw base::corrupt(where(position))
+          .part("header")
+          .expected("the one that it had when it was opened")
+          .found("another")
+          .remedy("the file was changed");
     }
     std::memcpy(bytes.data(), inflated.data() + array.data_offset_bytes, bytes.size_bytes());
   }
@@ -286,19 +294,21 @@ TensorDict open_npz(const FileHead& head, const OpenRequest& /*request*/) {
   return tree_of(std::make_shared<NpzSource>(head.take_file()), head.path().string());
 }
 
-[[noreturn]] void refuse(const std::string& key, const std::string& what) {
-  refuse_for_npy("npz", "key " + base::quote(key), what);
-}
+Error refuse(const std::string& key) { return base::unsupported().part("key ", base::quote(key)); }
 
 std::string member_name(const std::string& key) {
   std::string member = key + ".npy";
   if (const auto fault = codecs::zip_name_fault(member)) {
-    refuse(key, "no member can have the name: it " + std::string(*fault) +
-                    ": expected a relative path in UTF-8, found " + base::quote(member));
+    throw refuse(key)
+        .problem("no member can have the name: it ", *fault)
+        .expected("a relative path in UTF-8")
+        .found(base::quote(member));
   }
   if (member.size() > kMaxNameBytes) {
-    refuse(key, "its name is too long: expected at most " + std::to_string(kMaxNameBytes) +
-                    " bytes, found " + std::to_string(member.size()));
+    throw refuse(key)
+        .problem("its name is too long")
+        .expected("at most ", kMaxNameBytes, " bytes")
+        .found(member.size());
   }
   return member;
 }
@@ -306,22 +316,27 @@ std::string member_name(const std::string& key) {
 void check_root(const NodeInfo& info) {
   NodeInfo plain = info;
   if (plain.kind == NodeKind::ordered_dict) plain.kind = NodeKind::dict;  // order is kept
-  check_npy_root("npz", plain);
+  check_npy_root(plain);
   if (info.int_keys || !info.typed_keys.empty()) {
     const bool ints = info.int_keys;
-    refuse_for_npy("npz", "root",
-                   std::string(ints ? "integer keys" : "keys that are not str") +
-                       " cannot be stored: expected strings, found " +
-                       (ints ? "integers" : "others"));
+    throw base::unsupported()
+        .part("root")
+        .problem(ints ? "integer keys" : "keys that are not str", " cannot be stored")
+        .expected("strings")
+        .found((ints ? "integers" : "others"));
   }
 }
 
 ZipArchiveEntry bare_member(const TensorDict::Item& value) {
   const auto* leaf = std::get_if<Leaf>(&value);
   if (leaf == nullptr) {
-    refuse_for_npy("npz", "root", "it cannot be stored: expected a tensor, found a JSON value");
+    throw base::unsupported()
+        .part("root")
+        .problem("it cannot be stored")
+        .expected("a tensor")
+        .found("a JSON value");
   }
-  check_npy_leaf("npz", "root", *leaf);
+  check_npy_leaf("root", *leaf);
   ZipArchiveEntry member{member_name(std::string(kBareNpzKey)), npy_head_of(*leaf), *leaf,
                          kAlignment};
   member.comment = kBareComment;
@@ -339,18 +354,21 @@ std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) {
       const bool is_value = std::holds_alternative<NonTensor>(item);
-      refuse(key, std::string("it cannot be stored: expected a tensor, found a ") +
-                      (is_value ? "JSON value"
-                                : "node; flatten_keys(\"/\") makes one level of a "
-                                  "TensorDict"));
+      throw refuse(key)
+          .problem("it cannot be stored")
+          .expected("a tensor")
+          .found("a ", (is_value ? "JSON value"
+                                 : "node; flatten_keys(\"/\") makes one level of a "
+                                   "TensorDict"));
     }
-    check_npy_leaf("npz", "key " + base::quote(key), *leaf);
+    check_npy_leaf("key " + base::quote(key), *leaf);
     const std::size_t first = aliases.add(*leaf);
     if (first != keys.size()) {
-      refuse(key,
-             "that tensors are one cannot be stored: expected memory of its own, found that "
-             "of key " +
-                 base::quote(keys[first]) + "; store a copy of it, or another format");
+      throw refuse(key)
+          .problem("that tensors are one cannot be stored")
+          .expected("memory of its own")
+          .found("that of key ", base::quote(keys[first]))
+          .remedy("store a copy of it, or another format");
     }
     keys.push_back(key);
     members.push_back({member_name(key), npy_head_of(*leaf), *leaf, kAlignment});
@@ -371,15 +389,9 @@ void write_npz(const TensorDict& tree, const Path& path, const WriteRequest& req
   progress.finish();
 }
 
-/// Adds what was thrown about `path` as a problem of `part`.
-void add_problem(VerifyReport& report, const Path& path, const std::string& part,
-                 const Error& error) {
+void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
   if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
-  std::string what = error.what();
-  for (const std::string& prefix : {path.string() + ": ", part + ": "}) {
-    if (what.starts_with(prefix)) what.erase(0, prefix.size());
-  }
-  report.problems.push_back({path.string(), part, std::move(what)});
+  report.problems.push_back(problem_of(error, where));
 }
 
 /// The archive's own CRC-32 of every member, and that its header fits it.
@@ -392,14 +404,14 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
     try {
       codecs::check_zip_structure(input, source->directory(), "save it again");
     } catch (const Error& error) {
-      add_problem(report, path, "archive", error);
+      add_problem(report, error, {path.string(), "archive"});
     }
     const auto& entries = source->directory().entries;
     std::vector<std::size_t> wanted;
     std::vector<const codecs::ZipEntry*> checked;
     for (std::size_t i = 0; i < entries.size(); ++i) {
       // Not skips(): a member that is no tensor is no leaf, and no reason to refuse the others.
-      if (request.filter != nullptr && !request.filter->wants(source->where(i))) continue;
+      if (request.filter != nullptr && !request.filter->wants(source->where(i).text())) continue;
       wanted.push_back(i);
       checked.push_back(&entries[i]);
     }
@@ -407,7 +419,6 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
         check_zip_entries(input, checked, request.num_threads, progress);
     for (std::size_t at = 0; at < wanted.size(); ++at) {
       const std::size_t i = wanted[at];
-      const std::string part = "member " + base::quote(entries[i].name);
       try {
         if (errors[at]) std::rethrow_exception(errors[at]);
         ++report.num_checksums;
@@ -416,11 +427,11 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
         ++report.num_leaves;
         report.num_bytes += std::get<Leaf>(slot).nbytes();
       } catch (const Error& error) {
-        add_problem(report, path, part, error);
+        add_problem(report, error, source->where(i));
       }
     }
   } catch (const Error& error) {
-    add_problem(report, path, "directory", error);
+    add_problem(report, error, {path.string(), "directory"});
   }
   progress.finish();
   return report;

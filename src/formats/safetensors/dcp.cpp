@@ -14,9 +14,11 @@
 #include <tenfold/value.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/assembled_source.hpp"
 #include "core/tree/node.hpp"
+#include "core/value/value_json.hpp"
 #include "formats/format.hpp"
 #include "formats/safetensors/file.hpp"
 #include "formats/safetensors/source.hpp"
@@ -48,8 +50,10 @@ std::vector<OpenedFile> open_shards(const Path& path) {
   std::vector<std::string> names = folder.list();
   std::erase_if(names, [](const std::string& name) { return !is_shard(name); });
   if (names.empty()) {
-    throw Error(ErrorCode::corrupt,
-                path.string() + ": no shards: expected files called \"shard-...\", found none");
+    throw base::corrupt(path.string())
+        .problem("no shards")
+        .expected("files called \"shard-...\"")
+        .found("none");
   }
   std::ranges::sort(names);
   std::vector<OpenedFile> shards;
@@ -65,7 +69,7 @@ class ShardingInfo {
   explicit ShardingInfo(const OpenedFile& shard) : where_(shard.source->file().display()) {
     const std::string* text = shard.header->metadata_value(kShardingInfo);
     if (text != nullptr) {
-      value_ = from_json(*text, where_ + ": metadata " + base::quote(kShardingInfo));
+      value_ = parse_value(*text, {where_, "metadata " + base::quote(kShardingInfo)});
     }
   }
 
@@ -89,10 +93,10 @@ class ShardingInfo {
 
  private:
   [[noreturn]] void fail(std::string_view name, std::size_t rank) const {
-    throw Error(ErrorCode::corrupt, where_ + ": tensor " + base::quote(name) + ": metadata " +
-                                        base::quote(kShardingInfo) + ": expected " +
-                                        std::to_string(rank) +
-                                        " \"saved_offsets\" from 0, found others");
+    throw base::corrupt(where_)
+        .part("tensor ", base::quote(name), ": metadata ", base::quote(kShardingInfo))
+        .expected(rank, " \"saved_offsets\" from 0")
+        .found("others");
   }
 
   std::string where_;
@@ -138,10 +142,11 @@ class Tensors {
       const auto end = base::checked_add(static_cast<std::uint64_t>(offsets[d]),
                                          static_cast<std::uint64_t>(sizes[d]));
       if (!end || *end > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-        throw Error(ErrorCode::corrupt,
-                    where + ": tensor " + base::quote(name) +
-                        ": it ends too far off: expected at most 63 bits, found " +
-                        base::list_text(offsets) + " + " + base::list_text(sizes));
+        throw base::corrupt(where)
+            .part("tensor ", base::quote(name))
+            .problem("it ends too far off")
+            .expected("at most 63 bits")
+            .found(base::list_text(offsets), " + ", base::list_text(sizes));
       }
       tensor.shape[d] = std::max(tensor.shape[d], static_cast<std::int64_t>(*end));
     }
@@ -162,7 +167,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& whe
   for (auto& [name, tensor] : all.tensors) {
     Leaf leaf =
         AssembledSource::assemble(tensor.dtype, std::move(tensor.shape), std::move(tensor.pieces),
-                                  where + ": tensor " + base::quote(name));
+                                  {where, "tensor " + base::quote(name)});
     node->entries.push_back({std::move(name), std::move(leaf)});
   }
   return TensorDict(std::move(node));

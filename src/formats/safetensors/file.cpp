@@ -7,10 +7,12 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "formats/shared/boxes.hpp"
 #include "formats/shared/json_checksums.hpp"
+#include "formats/shared/problem.hpp"
 
 namespace tenfold::detail::formats::safetensors {
 
@@ -37,10 +39,11 @@ std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Met
   }
   std::string header = write_header(rows, metadata);
   if (header.size() - 8 > kMaxHeaderBytes) {
-    throw Error(ErrorCode::unsupported, "safetensors: the header is too long: expected at most " +
-                                            std::to_string(kMaxHeaderBytes) + " bytes, found " +
-                                            std::to_string(header.size() - 8) +
-                                            "; save as a folder or in shards");
+    throw base::unsupported()
+        .problem("the header is too long")
+        .expected("at most ", kMaxHeaderBytes, " bytes")
+        .found(header.size() - 8)
+        .remedy("save as a folder or in shards");
   }
   return header;
 }
@@ -102,15 +105,14 @@ ChecksummedDocument document_of(const OpenedFile& opened, std::string_view membe
   return document;
 }
 
-/// "m.safetensors: tensor \"w\"".
-std::string place_of(const OpenedFile& opened, std::uint32_t entry) {
+base::Where place_of(const OpenedFile& opened, std::uint32_t entry) {
   return opened.source->where(Leaf(opened.header->entries[entry].dtype, {}, opened.source, entry));
 }
 
 /// The boxes of one tensor; nothing, with a problem reported, if they do not fit it.
 std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint32_t number,
                                             const std::vector<StoredBox>& stored,
-                                            const std::string& part, VerifyReport& report) {
+                                            VerifyReport& report) {
   const Header::Entry& entry = opened.header->entries[number];
   const auto shape = opened.header->shape(number);
   std::vector<BoxSum> boxes;
@@ -118,13 +120,13 @@ std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint3
     const Box whole{Shape(shape.size(), 0), Shape(shape.begin(), shape.end())};
     auto bytes = byte_box(shape, itemsize(entry.dtype), box.box.value_or(whole));
     if (!bytes) {
+      const Box& found = box.box.value_or(whole);
       report.problems.push_back(
-          {opened.source->file().display(), part,
-           "a box of its checksums lies outside of the tensor: expected one within " +
-               base::list_text(shape) + ", found " +
-               base::list_text(box.box.value_or(whole).offsets) + " + " +
-               base::list_text(box.box.value_or(whole).sizes) +
-               "; another tool may have changed the file"});
+          problem_of(base::corrupt(place_of(opened, number))
+                         .problem("a box of its checksums lies outside of the tensor")
+                         .expected("one within ", base::list_text(shape))
+                         .found(base::list_text(found.offsets), " + ", base::list_text(found.sizes))
+                         .remedy("another tool may have changed the file")));
       return std::nullopt;
     }
     boxes.push_back({std::move(*bytes), box.checksum});
@@ -139,12 +141,12 @@ void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyReq
   const ChecksummedDocument document = document_of(opened, kBoxesMember, text);
   const auto stored = parse_boxes_text(text);
   if (!stored || stored->size() != header.entries.size()) {
-    report.problems.push_back(
-        {document.path, document.member_part,
-         "does not fit the tensors: expected the boxes of " +
-             std::to_string(header.entries.size()) + " tensors, found " +
-             (stored ? "those of " + std::to_string(stored->size()) : "another text") +
-             "; another tool may have changed the file"});
+    report.problems.push_back(problem_of(
+        base::corrupt({document.path, document.member_part})
+            .problem("does not fit the tensors")
+            .expected("the boxes of ", header.entries.size(), " tensors")
+            .found(stored ? "those of " + std::to_string(stored->size()) : "another text")
+            .remedy("another tool may have changed the file")));
     return;
   }
   check_document_hash(document, kBoxesMember, report);
@@ -152,14 +154,13 @@ void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyReq
   for (const std::uint32_t i : header.file_order()) {
     const std::vector<StoredBox>& of_tensor = *boxes++;
     report.num_checksums += of_tensor.size();
-    const std::string where = place_of(opened, i);
+    const base::Where where = place_of(opened, i);
     const Header::Entry& entry = header.entries[i];
-    if (request.skips(where)) continue;
-    const std::string part = where.substr(document.path.size() + 2);
-    auto checks = boxes_of(opened, i, of_tensor, part, report);
+    if (request.skips(where.text())) continue;
+    auto checks = boxes_of(opened, i, of_tensor, report);
     if (!checks || (checks->empty() && entry.begin == entry.end)) continue;
     tensors.push_back({&opened.source->file(), header.data_offset + entry.begin,
-                       entry.end - entry.begin, part, std::move(*checks)});
+                       entry.end - entry.begin, where.part, std::move(*checks)});
   }
 }
 
@@ -194,8 +195,8 @@ void plan_verification(const OpenedFile& opened, const VerifyRequest& request, V
   auto checksum = checksums->begin();
   for (const std::uint32_t i : header.file_order()) {
     const Header::Entry& entry = header.entries[i];
-    const std::string where = place_of(opened, i);
-    if (request.skips(where)) {
+    const base::Where where = place_of(opened, i);
+    if (request.skips(where.text())) {
       checksum += static_cast<std::ptrdiff_t>(num_checksum_blocks(entry.end - entry.begin));
       continue;
     }
@@ -205,33 +206,10 @@ void plan_verification(const OpenedFile& opened, const VerifyRequest& request, V
       block.offset_bytes = header.data_offset + begin;
       block.size_bytes = std::min(base::kChecksumBlockBytes, entry.end - begin);
       block.expected = *checksum++;
-      block.part = where.substr(file.display().size() + 2);
+      block.part = where.part;
       blocks.push_back(std::move(block));
     }
   }
-}
-
-/// `message` of an error about `path` as a problem: path, part and what are told apart.
-Problem problem_of(const std::string& message, const Path& path) {
-  std::string_view rest = message;
-  const std::string prefix = path.string() + ": ";
-  Problem problem{path.string(), "", ""};
-  if (rest.starts_with(prefix)) rest.remove_prefix(prefix.size());
-  // The part ends at the first ": " outside quotes.
-  bool quoted = false;
-  for (std::size_t i = 0; i + 1 < rest.size(); ++i) {
-    if (rest[i] == '\\') {
-      ++i;
-    } else if (rest[i] == '"') {
-      quoted = !quoted;
-    } else if (!quoted && rest[i] == ':' && rest[i + 1] == ' ') {
-      problem.part = rest.substr(0, i);
-      rest.remove_prefix(i + 2);
-      break;
-    }
-  }
-  problem.what = rest;
-  return problem;
 }
 
 }  // namespace
@@ -245,7 +223,7 @@ ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report)
     const Header::Entry& entry = opened.header->entries[i];
     const auto end =
         checksum + static_cast<std::ptrdiff_t>(num_checksum_blocks(entry.end - entry.begin));
-    all[opened.source->where(Leaf(entry.dtype, {}, opened.source, i))].assign(checksum, end);
+    all[place_of(opened, i).text()].assign(checksum, end);
     checksum = end;
   }
   return all;
@@ -271,7 +249,7 @@ VerifyReport verify_file(const Path& path, const VerifyRequest& request,
     progress.finish();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    report.problems.push_back(problem_of(error.what(), path));
+    report.problems.push_back(problem_of(error, path));
   }
   return report;
 }

@@ -12,6 +12,7 @@
 #include <tenfold/value.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
 
@@ -337,16 +338,19 @@ class HeaderHandler final : public codecs::JsonHandler {
 
   [[noreturn]] void fail_header(std::string_view part, std::string_view what,
                                 std::string_view expected, std::string_view found = "two") const {
-    throw Error(ErrorCode::corrupt, std::string(where_) + ": header: " + std::string(part) + " " +
-                                        std::string(what) + ": expected " + std::string(expected) +
-                                        ", found " + std::string(found));
+    throw base::corrupt(where_)
+        .part("header")
+        .problem(part, " ", what)
+        .expected(expected)
+        .found(found);
   }
   [[noreturn]] void fail(std::string_view part, std::string_view what, std::string_view expected,
                          std::string_view found) const {
-    throw Error(ErrorCode::corrupt, std::string(where_) + ": tensor " + base::quote(name_) + ": " +
-                                        std::string(part) + " " + std::string(what) +
-                                        ": expected " + std::string(expected) + ", found " +
-                                        std::string(found));
+    throw base::corrupt(where_)
+        .part("tensor ", base::quote(name_))
+        .problem(part, " ", what)
+        .expected(expected)
+        .found(found);
   }
 
   /// A value that is no container, where none of the handled ones belongs.
@@ -429,10 +433,11 @@ class HeaderHandler final : public codecs::JsonHandler {
   void set_dtype(std::string_view value) {
     const std::optional<DType> dtype = dtype_of_name(value);
     if (!dtype) {
-      throw Error(ErrorCode::unsupported, std::string(where_) + ": tensor " + base::quote(name_) +
-                                              ": unknown dtype: expected one that torch has, "
-                                              "found " +
-                                              base::quote(value));
+      throw base::unsupported(where_)
+          .part("tensor ", base::quote(name_))
+          .problem("unknown dtype")
+          .expected("one that torch has")
+          .found(base::quote(value));
     }
     dtype_ = *dtype;
   }
@@ -489,10 +494,8 @@ class HeaderHandler final : public codecs::JsonHandler {
   bool seen_offsets_ = false;
 };
 
-[[noreturn]] void fail_tensor(std::string_view where, std::string_view name,
-                              const std::string& what) {
-  throw Error(ErrorCode::corrupt,
-              std::string(where) + ": tensor " + base::quote(name) + ": " + what);
+Error fail_tensor(std::string_view where, std::string_view name) {
+  return base::corrupt(where).part("tensor ", base::quote(name));
 }
 
 /// Nothing for a shape that is too large. Lengths of 0 count as 1 then: strides are made of the
@@ -518,42 +521,47 @@ void validate(const Header& header, std::string_view where) {
   for (const std::uint32_t i : header.file_order()) {
     const Header::Entry& e = header.entries[i];
     if (e.begin != expected_begin) {
-      fail_tensor(where, header.name(i),
-                  "data_offsets must be contiguous: expected begin " +
-                      std::to_string(expected_begin) + ", found " + std::to_string(e.begin));
+      throw fail_tensor(where, header.name(i))
+          .problem("data_offsets must be contiguous")
+          .expected("begin ", expected_begin)
+          .found(e.begin);
     }
     if (e.end < e.begin) {
-      fail_tensor(where, header.name(i),
-                  "data_offsets run backwards: expected end at least " + std::to_string(e.begin) +
-                      ", found " + std::to_string(e.end));
+      throw fail_tensor(where, header.name(i))
+          .problem("data_offsets run backwards")
+          .expected("end at least ", e.begin)
+          .found(e.end);
     }
     const std::optional<std::uint64_t> size_bytes = size_of(e.dtype, header.shape(i));
     if (!size_bytes) {
-      fail_tensor(where, header.name(i),
-                  "shape is too large: expected a size of at most 63 bits, found " +
-                      base::list_text(header.shape(i)));
+      throw fail_tensor(where, header.name(i))
+          .problem("shape is too large")
+          .expected("a size of at most 63 bits")
+          .found(base::list_text(header.shape(i)));
     }
     if (*size_bytes != e.end - e.begin) {
-      fail_tensor(where, header.name(i),
-                  "data_offsets do not fit " + std::string(*name_of_dtype(e.dtype)) + " " +
-                      base::list_text(header.shape(i)) + ": expected " +
-                      std::to_string(*size_bytes) + " bytes, found " +
-                      std::to_string(e.end - e.begin));
+      throw fail_tensor(where, header.name(i))
+          .problem("data_offsets do not fit ", *name_of_dtype(e.dtype), " ",
+                   base::list_text(header.shape(i)))
+          .expected(*size_bytes, " bytes")
+          .found(e.end - e.begin);
     }
     // e.begin <= data_bytes holds: ranges are contiguous and the last one fitted.
     if (!base::range_fits(e.begin, *size_bytes, header.data_bytes)) {
-      fail_tensor(where, header.name(i),
-                  "data reaches past the end of the file: expected at most " +
-                      std::to_string(header.data_bytes - e.begin) + " bytes, found " +
-                      std::to_string(*size_bytes) + "; the file may be truncated");
+      throw fail_tensor(where, header.name(i))
+          .problem("data reaches past the end of the file")
+          .expected("at most ", header.data_bytes - e.begin, " bytes")
+          .found(*size_bytes)
+          .remedy("the file may be truncated");
     }
     expected_begin = e.end;
   }
   if (expected_begin != header.data_bytes) {
-    throw Error(ErrorCode::corrupt, std::string(where) +
-                                        ": data: bytes after the last tensor: expected " +
-                                        std::to_string(expected_begin) + " bytes of data, found " +
-                                        std::to_string(header.data_bytes));
+    throw base::corrupt(where)
+        .part("data")
+        .problem("bytes after the last tensor")
+        .expected(expected_begin, " bytes of data")
+        .found(header.data_bytes);
   }
 }
 
@@ -573,13 +581,13 @@ Header empty_header(std::size_t text_bytes, std::uint64_t data_bytes) {
 }  // namespace
 
 Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string_view where) {
-  const std::string header_where = std::string(where) + ": header";
+  const base::Where header_where(std::string(where), "header");
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || text[first] != '{') {
-    throw Error(
-        ErrorCode::corrupt,
-        header_where + ": not a JSON object: expected \"{\", found " +
-            (first == std::string_view::npos ? "nothing" : base::quote(text.substr(first, 1))));
+    throw base::corrupt(header_where)
+        .problem("not a JSON object")
+        .expected("\"{\"")
+        .found((first == std::string_view::npos ? "nothing" : base::quote(text.substr(first, 1))));
   }
   Header header = empty_header(text.size(), data_bytes);
   const std::size_t entries_at = compact_entries_at(text);
@@ -604,10 +612,11 @@ Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string
 std::string read_header_bytes(const os::File& file, std::uint64_t file_bytes) {
   const std::string& where = file.display();
   if (file_bytes < kLengthBytes) {
-    throw Error(ErrorCode::corrupt, where +
-                                        ": header length: the file is too short: expected at "
-                                        "least 8 bytes, found " +
-                                        std::to_string(file_bytes));
+    throw base::corrupt(where)
+        .part("header length")
+        .problem("the file is too short")
+        .expected("at least 8 bytes")
+        .found(file_bytes);
   }
   std::array<std::byte, kLengthBytes> length_bytes;
   file.read_at(0, length_bytes);
@@ -616,15 +625,19 @@ std::string read_header_bytes(const os::File& file, std::uint64_t file_bytes) {
     length |= std::to_integer<std::uint64_t>(length_bytes[i]) << (8 * i);
   }
   if (length > kMaxHeaderBytes) {
-    throw Error(ErrorCode::corrupt, where + ": header: too long: expected at most " +
-                                        std::to_string(kMaxHeaderBytes) + " bytes, found " +
-                                        std::to_string(length));
+    throw base::corrupt(where)
+        .part("header")
+        .problem("too long")
+        .expected("at most ", kMaxHeaderBytes, " bytes")
+        .found(length);
   }
   if (length > file_bytes - kLengthBytes) {
-    throw Error(ErrorCode::corrupt,
-                where + ": header: reaches past the end of the file: expected at most " +
-                    std::to_string(file_bytes - kLengthBytes) + " bytes, found " +
-                    std::to_string(length) + "; the file may be truncated");
+    throw base::corrupt(where)
+        .part("header")
+        .problem("reaches past the end of the file")
+        .expected("at most ", file_bytes - kLengthBytes, " bytes")
+        .found(length)
+        .remedy("the file may be truncated");
   }
   std::string bytes(kLengthBytes + length, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(bytes)));

@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
 #include "core/notes/notes.hpp"
@@ -18,30 +19,37 @@
 namespace tenfold::detail::formats::safetensors {
 namespace {
 
-[[noreturn]] void refuse(const std::string& key, const std::string& what) {
-  throw Error(ErrorCode::unsupported, "safetensors: key " + base::quote(key) + ": " + what);
-}
+Error refuse(const std::string& key) { return base::unsupported().part("key ", base::quote(key)); }
 
 void check_key(const std::string& path, std::string_view key) {
   if (!base::is_utf8(key)) {
-    refuse(path, "a key that is not UTF-8 cannot be stored: expected UTF-8, found other bytes");
+    throw refuse(path)
+        .problem("a key that is not UTF-8 cannot be stored")
+        .expected("UTF-8")
+        .found("other bytes");
   }
 }
 
 void check_leaf(const std::string& path, const Leaf& leaf) {
   if (leaf.is_nested()) {
-    refuse(path, "a nested tensor cannot be stored: expected a dense one, found one of " +
-                     std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) +
-                     " components; save as a folder, which holds it");
+    throw refuse(path)
+        .problem("a nested tensor cannot be stored")
+        .expected("a dense one")
+        .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
+        .remedy("save as a folder, which holds it");
   }
   if (!name_of_dtype(leaf.dtype())) {
-    refuse(path, "the dtype cannot be stored: expected one that safetensors has, found " +
-                     std::string(name(leaf.dtype())) + "; save as a folder, which holds it");
+    throw refuse(path)
+        .problem("the dtype cannot be stored")
+        .expected("one that safetensors has")
+        .found(name(leaf.dtype()))
+        .remedy("save as a folder, which holds it");
   }
   if (leaf.dtype() == DType::float4_e2m1fn_x2 && leaf.shape().empty()) {
-    refuse(path,
-           "a float4_e2m1fn_x2 tensor without dimensions cannot be stored: expected at "
-           "least one dimension, found none");
+    throw refuse(path)
+        .problem("a float4_e2m1fn_x2 tensor without dimensions cannot be stored")
+        .expected("at least one dimension")
+        .found("none");
   }
 }
 
@@ -406,10 +414,11 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
   for (const auto& [key, text] : metadata) {
     if (is_reserved_member(key)) continue;
     if (plan.flat && names.contains(text) && !plan.metadata.contains(key)) {
-      throw Error(ErrorCode::invalid_argument,
-                  "metadata " + base::quote(key) +
-                      ": expected a text that is no tensor's name, found " + base::quote(text) +
-                      ", which safetensors' readers take for a tied tensor; say it in other words");
+      throw base::invalid_argument()
+          .part("metadata ", base::quote(key))
+          .expected("a text that is no tensor's name")
+          .found(base::quote(text), ", which safetensors' readers take for a tied tensor")
+          .remedy("say it in other words");
     }
     plan.metadata.emplace(key, text);
   }

@@ -13,6 +13,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
@@ -24,6 +25,7 @@
 #include "formats/shared/hub_cache.hpp"
 #include "formats/shared/hub_index.hpp"
 #include "formats/shared/json_checksums.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/process.hpp"
@@ -307,9 +309,11 @@ OpenedShards open_indexed_shards(const Path& path) {
   for (const std::string& name : opened.index.shards) {
     os::File shard = open_shard(folder, name, opened.index_file.display());
     if (!shard.valid()) {
-      throw Error(ErrorCode::corrupt,
-                  opened.index_file.display() + ": shard " + base::quote(name) +
-                      ": missing: expected a file beside the index, found none");
+      throw base::corrupt(opened.index_file.display())
+          .part("shard ", base::quote(name))
+          .problem("missing")
+          .expected("a file beside the index")
+          .found("none");
     }
     opened.shards.push_back(open_file(std::move(shard)));
   }
@@ -331,9 +335,11 @@ TensorDict tree_of(const OpenedShards& opened) {
   for (const auto& [name, shard] : opened.index.weight_map) {
     const std::uint32_t entry = opened.shards[shard].header->find(name);
     if (entry == KeyIndex::kNone) {
-      throw Error(ErrorCode::corrupt,
-                  where + ": tensor " + base::quote(name) + ": not in its shard: expected it in " +
-                      base::quote(opened.index.shards[shard]) + ", found it missing there");
+      throw base::corrupt(where)
+          .part("tensor ", base::quote(name))
+          .problem("not in its shard")
+          .expected("it in ", base::quote(opened.index.shards[shard]))
+          .found("it missing there");
     }
     tensors.rows.push_back({shard, entry});
     tensors.index.insert(name, static_cast<std::uint32_t>(tensors.rows.size() - 1), name_of);
@@ -344,10 +350,11 @@ TensorDict tree_of(const OpenedShards& opened) {
       for (std::size_t i = 0; i < header.entries.size(); ++i) {
         const std::uint32_t row = tensors.find(header.name(i));
         if (row != KeyIndex::kNone && tensors.rows[row].file == s) continue;
-        throw Error(ErrorCode::corrupt,
-                    where + ": tensor " + base::quote(header.name(i)) +
-                        ": not in the index: expected \"weight_map\" to name it for " +
-                        base::quote(opened.index.shards[s]) + ", found no such entry");
+        throw base::corrupt(where)
+            .part("tensor ", base::quote(header.name(i)))
+            .problem("not in the index")
+            .expected("\"weight_map\" to name it for ", base::quote(opened.index.shards[s]))
+            .found("no such entry");
       }
     }
   }
@@ -438,11 +445,10 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   os::Parent parent = os::open_parent(target, true);
   if (request.zeros || !parent.name.ends_with(kShardedSuffixes[0]) ||
       parent.name.size() == kShardedSuffixes[0].size()) {
-    throw Error(ErrorCode::unsupported,
-                path.string() +
-                    ": an index of shards cannot be written so: expected a name that "
-                    "ends in \".safetensors.index.json\" and bytes to write, found " +
-                    (request.zeros ? "memmap_like" : base::quote(parent.name)));
+    throw base::unsupported(path.string())
+        .problem("an index of shards cannot be written so")
+        .expected("a name that ends in \".safetensors.index.json\" and bytes to write")
+        .found((request.zeros ? "memmap_like" : base::quote(parent.name)));
   }
   ShardedPlan plan = plan_shards(tree, request.notes, request.shard_size_bytes);
   for (const Shard& shard : plan.shards) header_of(shard.ordered, shard_metadata());
@@ -481,17 +487,22 @@ void check_index(const OpenedShards& opened, VerifyReport& report) {
   const std::size_t at = find_checksums(opened.index_text);
   if (at == std::string::npos || stored->second.size() != 16 ||
       opened.index_text.size() - at < 16) {
-    report.problems.push_back({where, "metadata \"tenfold_xxh3\"",
-                               "cannot be read: expected 16 hexadecimal digits as tenfold writes "
-                               "them, found others; another tool may have changed the file"});
+    report.problems.push_back(
+        problem_of(base::corrupt({where, "metadata \"tenfold_xxh3\""})
+                       .problem("cannot be read")
+                       .expected("16 hexadecimal digits as tenfold writes them")
+                       .found("others")
+                       .remedy("another tool may have changed the file")));
     return;
   }
   const std::string found = base::hex16(hash_with_blank_digits(opened.index_text, at));
   if (found != stored->second) {
-    report.problems.push_back({where, "index",
-                               "the checksum of " + std::to_string(opened.index_text.size()) +
-                                   " bytes differs: expected " + stored->second + ", found " +
-                                   found + "; the file is damaged or was changed"});
+    report.problems.push_back(
+        problem_of(base::corrupt({where, "index"})
+                       .problem("the checksum of ", opened.index_text.size(), " bytes differs")
+                       .expected(stored->second)
+                       .found(found)
+                       .remedy("the file is damaged or was changed")));
   }
 }
 

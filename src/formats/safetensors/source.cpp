@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "os/memory/mapping.hpp"
 
@@ -62,9 +63,9 @@ LeafSource::Identity Source::identity(const Leaf& leaf) {
           .size_bytes = e.end - e.begin};
 }
 
-std::string Source::where(const Leaf& leaf) const {
-  return file_.display() + ": tensor " +
-         base::quote(header_->name(static_cast<std::size_t>(leaf.position())));
+base::Where Source::where(const Leaf& leaf) const {
+  return {file_.display(),
+          "tensor " + base::quote(header_->name(static_cast<std::size_t>(leaf.position())))};
 }
 
 OpenedFile open_file(os::File file) {

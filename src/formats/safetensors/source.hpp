@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/safetensors/header.hpp"
 #include "os/fs/file.hpp"
@@ -25,7 +26,7 @@ class Source final : public LeafSource {
   void will_need(const Leaf& leaf) override;
   bool is_one_mapping() const noexcept override { return true; }
   Identity identity(const Leaf& leaf) override;
-  std::string where(const Leaf& leaf) const override;
+  base::Where where(const Leaf& leaf) const override;
 
   const os::File& file() const noexcept { return file_; }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 
 namespace tenfold::detail::formats::safetensors {
@@ -88,7 +89,7 @@ class SliceSource final : public LeafSource {
   }
 
   void will_need(const Leaf&) override { dense_.source()->will_need(dense_); }
-  std::string where(const Leaf&) const override { return dense_.source()->where(dense_); }
+  base::Where where(const Leaf&) const override { return dense_.source()->where(dense_); }
   std::vector<Leaf> parts(const Leaf&) const override { return {dense_}; }
 
  private:
@@ -156,7 +157,7 @@ class StackSource final : public LeafSource {
     }
   }
 
-  std::string where(const Leaf&) const override { return "a stack of tensors"; }
+  base::Where where(const Leaf&) const override { return {"", "a stack of tensors"}; }
   std::vector<Leaf> parts(const Leaf&) const override { return parts_; }
 
  private:

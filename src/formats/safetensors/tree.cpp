@@ -14,6 +14,7 @@
 #include <tenfold/tensordict.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
 #include "core/notes/notes.hpp"
@@ -158,7 +159,7 @@ std::string_view type_of(Target target) noexcept {
 
 class StructureHandler final : public codecs::JsonHandler {
  public:
-  explicit StructureHandler(const std::string& where) : where_(where), builder_(where_) {}
+  explicit StructureHandler(const base::Where& where) : where_(where), builder_(where_) {}
 
   std::unique_ptr<StructureLevel> take() {
     if (!root_) fail("\"root\" is missing", "an object", "none");
@@ -357,9 +358,7 @@ class StructureHandler final : public codecs::JsonHandler {
   void set_integer(std::int64_t value) {
     if (target_ == Target::version) {
       if (value != kVersion) {
-        throw Error(ErrorCode::unsupported, where_ + ": unknown version: expected " +
-                                                std::to_string(kVersion) + ", found " +
-                                                std::to_string(value));
+        throw base::unsupported(where_).problem("unknown version").expected(kVersion).found(value);
       }
       has_version_ = true;
       return;
@@ -434,12 +433,14 @@ class StructureHandler final : public codecs::JsonHandler {
     } else if (target_ == Target::entry) {
       path = note_path_child(path, key_);
     }
-    throw Error(ErrorCode::corrupt, where_ + ": node " + base::quote(path) + ": " +
-                                        std::string(what) + ": expected " + std::string(expected) +
-                                        ", found " + std::string(found));
+    throw base::corrupt(where_)
+        .part("node ", base::quote(path))
+        .problem(what)
+        .expected(expected)
+        .found(found);
   }
 
-  std::string where_;
+  base::Where where_;
   ValueBuilder builder_;
   Target target_ = Target::document;
   std::vector<Target> containers_;  ///< td stands for every level, the root too
@@ -452,7 +453,7 @@ class StructureHandler final : public codecs::JsonHandler {
 
 /// Parses the document. Throws Error(corrupt) naming the node and the member; Error(unsupported)
 /// for another version. `where` names file and member.
-std::unique_ptr<StructureLevel> parse_structure(std::string_view text, const std::string& where) {
+std::unique_ptr<StructureLevel> parse_structure(std::string_view text, const base::Where& where) {
   StructureHandler handler(where);
   codecs::parse_json(text, where, handler);
   return handler.take();
@@ -558,7 +559,7 @@ TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Not
 class TreeBuilder {
  public:
   TreeBuilder(const TensorEntries& tensors, const Notes& notes, const std::string& file,
-              const std::string& where)
+              const base::Where& where)
       : tensors_(tensors), notes_(notes), file_(file), where_(where), used_(tensors.rows.size()) {}
 
   TensorDict root(StructureLevel& level) {
@@ -618,7 +619,7 @@ class TreeBuilder {
         return result->entries[i].key;
       };
       if (result->index.insert(entry.key, position, key_at) != KeyIndex::kNone) {
-        fail(child, "the key is duplicated: expected it once, found two");
+        throw fail(child).problem("the key is duplicated").expected("it once").found("two");
       }
     }
     if (level.is_lazy_stack) check_entries(*result, path);
@@ -630,7 +631,12 @@ class TreeBuilder {
     for (std::size_t i = 0; i < stack.entries.size(); ++i) {
       const std::string& key = stack.entries[i].key;
       const auto fault = stack_dim_fault(stack.info.stack_dim, key, stack.item(i));
-      if (fault) fail(path, "\"stack_dim\": " + *fault);
+      if (!fault) continue;
+      throw Error(*fault)
+          .path(where_.path)
+          .part(where_.part)
+          .part("node ", base::quote(path))
+          .part("\"stack_dim\"");
     }
   }
 
@@ -640,17 +646,19 @@ class TreeBuilder {
     info.names = level.names;
     info.device = level.device;
     if (!info.device.empty() && !is_torch_device(info.device)) {
-      fail(path,
-           "\"device\": expected a type and an index of at most 127, as in \"cuda:0\", found " +
-               base::quote(info.device));
+      throw fail(path)
+          .part("\"device\"")
+          .expected("a type and an index of at most 127, as in \"cuda:0\"")
+          .found(base::quote(info.device));
     }
     for (auto item = fixed.rbegin(); item != fixed.rend(); ++item) {
       const auto dim = static_cast<std::size_t>(item->first);
       if (dim >= info.batch_size.size()) continue;
       if (info.batch_size[dim] <= item->second) {
-        fail(path, "batch_size does not fit the stack: expected more than " +
-                       std::to_string(item->second) + " in dimension " + std::to_string(dim) +
-                       ", found " + std::to_string(info.batch_size[dim]));
+        throw fail(path)
+            .problem("batch_size does not fit the stack")
+            .expected("more than ", item->second, " in dimension ", dim)
+            .found(info.batch_size[dim]);
       }
       info.batch_size.erase(info.batch_size.begin() + item->first);
       if (!info.names.empty()) info.names.erase(info.names.begin() + item->first);
@@ -684,8 +692,10 @@ class TreeBuilder {
     TensorDict child = node(inner, path, fixed);
     if (level.is_lazy_stack && child.kind() != NodeKind::tensordict &&
         child.kind() != NodeKind::tensorclass && child.kind() != NodeKind::lazy_stack) {
-      fail(path, "an entry of a lazy stack has the wrong kind: expected \"tensordict\", found " +
-                     base::quote(tenfold::name(child.kind())));
+      throw fail(path)
+          .problem("an entry of a lazy stack has the wrong kind")
+          .expected("\"tensordict\"")
+          .found(base::quote(tenfold::name(child.kind())));
     }
     return child;
   }
@@ -694,7 +704,10 @@ class TreeBuilder {
             const std::string& name, const std::string& path, const FixedDims& fixed) {
     const std::uint32_t row = tensors_.find(name);
     if (row == KeyIndex::kNone) {
-      fail(path, "no such tensor: expected one of the file's, found " + base::quote(name));
+      throw fail(path)
+          .problem("no such tensor")
+          .expected("one of the file's")
+          .found(base::quote(name));
     }
     used_[row] = true;
     Leaf leaf = tensors_.leaf(row);
@@ -706,18 +719,19 @@ class TreeBuilder {
     const bool fits = shape.size() >= level.batch_size.size() &&
                       std::equal(level.batch_size.begin(), level.batch_size.end(), shape.begin());
     if (!fits) {
-      fail(path, "the shape of tensor " + base::quote(name) +
-                     " does not fit: expected it to start with the batch_size " +
-                     base::list_text(level.batch_size) + ", found " + base::list_text(shape));
+      throw fail(path)
+          .problem("the shape of tensor ", base::quote(name), " does not fit")
+          .expected("it to start with the batch_size ", base::list_text(level.batch_size))
+          .found(base::list_text(shape));
     }
     if (fixed.empty()) return leaf;
     for (const auto& [dim, index] : fixed) {
       if (static_cast<std::size_t>(dim) >= shape.size() ||
           shape[static_cast<std::size_t>(dim)] <= index) {
-        fail(path, "the shape of tensor " + base::quote(name) +
-                       " does not fit the stack: expected more than " + std::to_string(index) +
-                       " in dimension " + std::to_string(dim) + ", found " +
-                       base::list_text(shape));
+        throw fail(path)
+            .problem("the shape of tensor ", base::quote(name), " does not fit the stack")
+            .expected("more than ", index, " in dimension ", dim)
+            .found(base::list_text(shape));
       }
     }
     return slice_leaf(leaf, fixed);
@@ -729,10 +743,11 @@ class TreeBuilder {
       if (used_[row]) continue;
       const std::string name(tensors_.name(row));
       if (node.find(name) != Node::npos) {
-        throw Error(ErrorCode::corrupt,
-                    file_ + ": tensor " + base::quote(name) +
-                        ": not in the structure, and its name is taken: expected another name, "
-                        "found a key of the root");
+        throw base::corrupt(file_)
+            .part("tensor ", base::quote(name))
+            .problem("not in the structure, and its name is taken")
+            .expected("another name")
+            .found("a key of the root");
       }
       warn(file_ + ": tensor " + base::quote(name) +
            ": not in __metadata__ \"tensordict\": added at the root under its name; another tool "
@@ -748,20 +763,21 @@ class TreeBuilder {
     return node;
   }
 
-  [[noreturn]] void fail(const std::string& path, const std::string& what) const {
-    throw Error(ErrorCode::corrupt, where_ + ": node " + base::quote(path) + ": " + what);
+  Error fail(const std::string& path) const {
+    return base::corrupt(where_).part("node ", base::quote(path));
   }
   [[noreturn]] void too_many(const std::string& path) const {
-    throw Error(ErrorCode::unsupported, where_ + ": node " + base::quote(path) +
-                                            ": the lazy stacks are too large: expected at most " +
-                                            std::to_string(kMaxStackItems) +
-                                            " entries in all, found more");
+    throw base::unsupported(where_)
+        .part("node ", base::quote(path))
+        .problem("the lazy stacks are too large")
+        .expected("at most ", kMaxStackItems, " entries in all")
+        .found("more");
   }
 
   const TensorEntries& tensors_;
   const Notes& notes_;
   const std::string& file_;
-  const std::string& where_;
+  const base::Where& where_;
   std::vector<bool> used_;
   std::uint64_t num_stack_items_ = 0;
 };
@@ -771,14 +787,14 @@ class TreeBuilder {
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where) {
   Notes notes;
   if (const auto text = metadata.find(kNotesMember); text != metadata.end()) {
-    notes = Notes::from_json(text->second, where + ": __metadata__ \"tenfold\"");
+    notes = Notes::from_json(text->second, {where, "__metadata__ \"tenfold\""});
   }
   const auto structure = metadata.find(kStructureMember);
   TensorDict tree;
   if (structure == metadata.end()) {
     tree = build_flat(std::move(tensors), metadata, notes, where);
   } else {
-    const std::string structure_where = where + ": __metadata__ \"tensordict\"";
+    const base::Where structure_where(where, "__metadata__ \"tensordict\"");
     const auto level = parse_structure(structure->second, structure_where);
     tree = TreeBuilder(tensors, notes, where, structure_where).root(*level);
   }

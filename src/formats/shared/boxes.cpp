@@ -9,8 +9,10 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "formats/shared/json_checksums.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::detail::formats {
@@ -243,7 +245,7 @@ std::string box_text(const ByteBox& box) {
 /// Merges the runs of the boxes, which must follow each other without a gap.
 std::optional<Problem> check_band(const Band& band, Progress& progress) {
   const BoxedTensor& tensor = *band.tensor;
-  const std::string& path = tensor.file->display();
+  const base::Where where(tensor.file->display(), tensor.part);
   const auto later = [](const std::unique_ptr<OpenBox>& a, const std::unique_ptr<OpenBox>& b) {
     return a->runs().begin() > b->runs().begin();
   };
@@ -258,12 +260,11 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
       std::ranges::push_heap(open, later);
     }
     if (open.empty() || open.front()->runs().begin() != at) {
-      return Problem{
-          path, tensor.part,
-          "boxes of its checksums overlap, or leave bytes out: expected each byte in one "
-          "box, found byte " +
-              std::to_string(at) +
-              " in none or in several; another tool may have changed the file"};
+      return problem_of(base::corrupt(where)
+                            .problem("boxes of its checksums overlap, or leave bytes out")
+                            .expected("each byte in one box")
+                            .found("byte ", at, " in none or in several")
+                            .remedy("another tool may have changed the file"));
     }
     std::ranges::pop_heap(open, later);
     OpenBox& box = *open.back();
@@ -279,10 +280,12 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
       continue;
     }
     if (const std::uint64_t found = box.digest(); found != box.sum().expected) {
-      return Problem{path, tensor.part,
-                     "the checksum of the box " + box_text(box.sum().box) +
-                         " (in bytes) differs: expected " + base::hex16(box.sum().expected) +
-                         ", found " + base::hex16(found) + "; the file is damaged or was changed"};
+      return problem_of(
+          base::corrupt(where)
+              .problem("the checksum of the box ", box_text(box.sum().box), " (in bytes) differs")
+              .expected(base::hex16(box.sum().expected))
+              .found(base::hex16(found))
+              .remedy("the file is damaged or was changed"));
     }
     open.pop_back();
   }
@@ -315,10 +318,11 @@ bool bands_of(BoxedTensor& tensor, std::vector<Band>& bands) {
 std::optional<Problem> check_file_size(const BoxedTensor& tensor) {
   const std::uint64_t file_bytes = tensor.file->size_bytes();
   if (base::range_fits(tensor.offset_bytes, tensor.size_bytes, file_bytes)) return std::nullopt;
-  return Problem{tensor.file->display(), tensor.part,
-                 "the file is too short: expected at least " +
-                     std::to_string(tensor.offset_bytes + tensor.size_bytes) + " bytes, found " +
-                     std::to_string(file_bytes) + "; it may be truncated"};
+  return problem_of(base::corrupt({tensor.file->display(), tensor.part})
+                        .problem("the file is too short")
+                        .expected("at least ", tensor.offset_bytes + tensor.size_bytes, " bytes")
+                        .found(file_bytes)
+                        .remedy("it may be truncated"));
 }
 
 }  // namespace
@@ -352,10 +356,8 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
     try {
       of_bands[i] = check_band(bands[i], progress);
     } catch (const Error& error) {
-      const std::string& path = bands[i].tensor->file->display();
-      std::string what = error.what();
-      if (what.starts_with(path + ": ")) what.erase(0, path.size() + 2);
-      of_bands[i] = Problem{path, bands[i].tensor->part, std::move(what)};
+      const BoxedTensor& tensor = *bands[i].tensor;
+      of_bands[i] = problem_of(error, {tensor.file->display(), tensor.part});
     }
   };
   os::parallel_for(

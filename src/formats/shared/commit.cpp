@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
@@ -85,18 +86,21 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
 
 [[noreturn]] void throw_in_use(const std::string& display, std::string_view what,
                                const std::string& holder = {}) {
-  throw Error::io(EBUSY, display,
-                  display + ": the " + std::string(what) +
-                      " is in use: expected no other handle, found one opened \"r+\" or a "
-                      "save under way" +
-                      holder + "; close it first");
+  throw Error::io(EBUSY, display)
+      .problem("the ", what, " is in use")
+      .expected("no other handle")
+      .found("one opened \"r+\" or a save under way", holder)
+      .remedy("close it first");
 }
 
 [[noreturn]] void throw_not_ours(const std::string& display, const std::string& sibling) {
-  throw Error::io(EBUSY, display,
-                  display + ": not saved: expected " + base::quote(sibling) +
-                      " to belong to this save, found that it does not: the process forked, or "
-                      "was stopped for so long that another one took over; save again");
+  throw Error::io(EBUSY, display)
+      .problem("not saved")
+      .expected(base::quote(sibling), " to belong to this save")
+      .found(
+          "that it does not: the process forked, or was stopped for so long that another one took "
+          "over")
+      .remedy("save again");
 }
 
 /// The folder at `name`, locked exclusively where there are locks; nothing if there is none.
@@ -106,8 +110,10 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
     if (!found) return std::nullopt;
     const std::string display = parent.display_of(name);
     if (!found->is_directory) {
-      throw Error::io(ENOTDIR, display,
-                      display + ": expected a folder or nothing, found a file; remove it first");
+      throw Error::io(ENOTDIR, display)
+          .expected("a folder or nothing")
+          .found("a file")
+          .remedy("remove it first");
     }
     os::Directory folder = os::Directory::try_open_at(parent, name);
     if (!folder.valid()) continue;
@@ -187,10 +193,10 @@ Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
     clear_later_slots(parent, target_name, slot);
     return Sibling(parent, name, slot, std::move(*lease));
   }
-  throw Error::io(EBUSY, parent.display_of(target_name),
-                  parent.display_of(target_name) + ": too many writers at once: expected at most " +
-                      std::to_string(kMaxSiblings) + "; remove " + sibling_name(target_name, 0) +
-                      " and its like if they belong to nobody");
+  throw Error::io(EBUSY, parent.display_of(target_name))
+      .problem("too many writers at once")
+      .expected("at most ", kMaxSiblings)
+      .remedy("remove ", sibling_name(target_name, 0), " and its like if they belong to nobody");
 }
 
 FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file)
@@ -214,11 +220,14 @@ std::optional<os::FileInfo> FileReplacement::require_regular() const {
   if (!found || found->is_regular) return found;
   const std::string display = parent_.display_of(name_);
   if (found->is_directory) {
-    throw Error::io(EISDIR, display,
-                    display + ": expected a file or nothing, found a folder; remove it first");
+    throw Error::io(EISDIR, display)
+        .expected("a file or nothing")
+        .found("a folder")
+        .remedy("remove it first");
   }
-  throw Error(ErrorCode::invalid_argument,
-              display + ": expected a regular file or nothing, found a special file");
+  throw base::invalid_argument(display)
+      .expected("a regular file or nothing")
+      .found("a special file");
 }
 
 /// Keeps the lock of the old file, if it is wanted, until the end of the save.
@@ -318,22 +327,21 @@ os::File open_write_through(const Path& path) {
   constexpr std::uint32_t kWriteBits = 0222;
   const os::FileInfo now = os::file_info(path);
   if (now.num_links > 1 && (now.mode & kWriteBits) == 0) {
-    throw Error::io(EACCES, path.string(),
-                    path.string() +
-                        ": it cannot be written in place: expected a file with one name, found " +
-                        std::to_string(now.num_links) +
-                        ": steps of a checkpoint directory share unchanged files; export makes a "
-                        "copy to write into");
+    throw Error::io(EACCES, path.string())
+        .problem("it cannot be written in place")
+        .expected("a file with one name")
+        .found(now.num_links, ": steps of a checkpoint directory share unchanged files")
+        .remedy("export makes a copy to write into");
   }
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     os::File file = os::File::open_read_write(path);
     const os::FileInfo info = file.info();
     if (file.try_lock_shared() == os::LockResult::held) {
-      throw Error::io(EBUSY, file.display(),
-                      file.display() +
-                          ": the file is in use: expected nobody to replace it, "
-                          "found a save under way" +
-                          os::held_by(info) + "; open it again");
+      throw Error::io(EBUSY, file.display())
+          .problem("the file is in use")
+          .expected("nobody to replace it")
+          .found("a save under way", os::held_by(info))
+          .remedy("open it again");
     }
     // Replaced between open and lock: what is open has no name any more.
     if (os::exists(path) && os::file_info(path).same_file(info)) return file;
@@ -352,10 +360,11 @@ FolderReplacement::FolderReplacement(const Path& path, std::uint64_t new_bytes,
   if (auto old = lock_folder(parent_, name_)) old_ = std::move(*old);
   if (old_.valid() && !old_.is_writable()) {
     const std::string display = parent_.display_of(name_);
-    throw Error::io(EACCES, display,
-                    display +
-                        ": folder to replace: expected write permission, found none; chmod u+w it, "
-                        "or save to another path");
+    throw Error::io(EACCES, display)
+        .part("folder to replace")
+        .expected("write permission")
+        .found("none")
+        .remedy("chmod u+w it, or save to another path");
   }
   sibling_.emplace(Sibling::take(parent_, name_));
   os::require_free_space(parent_.fd(), parent_.display_of(name_), new_bytes);

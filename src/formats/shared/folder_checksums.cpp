@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 
 namespace tenfold::detail::formats {
@@ -59,10 +60,12 @@ ChecksumLine parse_box_line(std::string_view checksum, std::string_view text,
   std::uint64_t value = 0;
   if (!box || checksum.size() != kHexDigits || !parse_number(checksum, 16, value) ||
       !stays_below(text)) {
-    throw Error(ErrorCode::corrupt, where + ": line " + std::to_string(number) +
-                                        ": expected \"<checksum> box <shape> <offsets> <sizes> "
-                                        "<path>\" of a box within the shape and with a path below "
-                                        "the folder, found something else");
+    throw base::corrupt(where)
+        .part("line ", number)
+        .expected(
+            "\"<checksum> box <shape> <offsets> <sizes> <path>\" of a box within the shape and "
+            "with a path below the folder")
+        .found("something else");
   }
   return line_of_box(value, std::move(*box), std::string(text));
 }
@@ -78,9 +81,10 @@ ChecksumLine parse_line(std::string_view text, const std::string& where, std::si
                     parse_number(length, 10, line.size_bytes) &&
                     base::checked_add(line.offset_bytes, line.size_bytes) && stays_below(text);
   if (!good) {
-    throw Error(ErrorCode::corrupt, where + ": line " + std::to_string(number) +
-                                        ": expected \"<checksum> <offset> <length> <path>\" with a "
-                                        "path below the folder, found something else");
+    throw base::corrupt(where)
+        .part("line ", number)
+        .expected("\"<checksum> <offset> <length> <path>\" with a path below the folder")
+        .found("something else");
   }
   line.path.assign(text);
   return line;
@@ -127,9 +131,11 @@ std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::stri
   const std::size_t body_size = newline == std::string_view::npos ? 0 : newline + 1;
   std::string_view body = text.substr(0, body_size);
   if (text.substr(body_size) != last_line(body)) {
-    throw Error(ErrorCode::corrupt, where +
-                                        ": last line: expected the checksum of the lines "
-                                        "before, found another; the file is damaged");
+    throw base::corrupt(where)
+        .part("last line")
+        .expected("the checksum of the lines before")
+        .found("another")
+        .remedy("the file is damaged");
   }
   std::vector<ChecksumLine> lines;
   for (std::size_t number = 1; !body.empty(); ++number) {

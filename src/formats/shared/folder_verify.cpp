@@ -10,10 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "formats/shared/boxes.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/leaf_writer.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
 
@@ -57,7 +59,7 @@ class ChecksumVerifier {
 
   void add(const Error& error, const std::string& path) {
     if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
-    report_.problems.push_back(problem_of(error, path));
+    report_.problems.push_back(problem_of(error, {path, "file"}));
   }
 
   /// Checks the lines from `begin` that belong to the next few files; returns where the rest is.
@@ -115,11 +117,11 @@ class ChecksumVerifier {
     }
     for (const ChecksumLine& line : lines) {
       if (line.box && expected_size(line) != tensor.size_bytes) {
-        report_.problems.push_back(
-            {file.display(), "boxes",
-             "expected boxes of one array of " + std::to_string(tensor.size_bytes) +
-                 " bytes, found one of " + std::to_string(expected_size(line)) +
-                 " bytes; another tool may have changed the checksums"});
+        add(base::corrupt({file.display(), "boxes"})
+                .expected("boxes of one array of ", tensor.size_bytes, " bytes")
+                .found("one of ", expected_size(line), " bytes")
+                .remedy("another tool may have changed the checksums"),
+            file.display());
         return std::nullopt;
       }
       tensor.boxes.push_back(
@@ -138,9 +140,11 @@ class ChecksumVerifier {
     }
     const std::uint64_t found = file.size_bytes();
     if (found <= expected || is_growing_) return;
-    report_.problems.push_back({file.display(), "size",
-                                "expected " + std::to_string(expected) + " bytes, found " +
-                                    std::to_string(found) + "; the file was changed"});
+    add(base::corrupt({file.display(), "size"})
+            .expected(expected, " bytes")
+            .found(found)
+            .remedy("the file was changed"),
+        file.display());
   }
 
   /// The file that a line names; null, with a problem reported, if it cannot be opened.
@@ -150,7 +154,8 @@ class ChecksumVerifier {
       return std::make_unique<os::File>(open_below(root_, path));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::file_not_found) {
-        report_.problems.push_back({display, "file", "is missing: expected a file with checksums"});
+        add(base::corrupt(display).problem("is missing").expected("a file with checksums"),
+            display);
       } else if (!is_reported(display)) {
         add(error, display);
       }
@@ -163,25 +168,6 @@ class ChecksumVerifier {
   VerifyReport& report_;
   bool is_growing_;
 };
-
-}  // namespace
-
-Problem problem_of(const Error& error, const std::string& path) {
-  std::string_view text = error.what();
-  Problem problem{path, "", ""};
-  const std::size_t end_of_path = text.find(": ");
-  if (end_of_path != std::string_view::npos && text.substr(0, end_of_path).starts_with(path)) {
-    problem.path = text.substr(0, end_of_path);
-    text.remove_prefix(end_of_path + 2);
-  }
-  const std::size_t end_of_part = text.find(": ");
-  const std::size_t from = end_of_part == std::string_view::npos ? 0 : end_of_part + 2;
-  problem.part = from == 0 ? "file" : text.substr(0, end_of_part);
-  problem.what = text.substr(from);
-  return problem;
-}
-
-namespace {
 
 /// `open(folder, name)` of the last part of `path`.
 template <class Open>

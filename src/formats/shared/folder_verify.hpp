@@ -2,16 +2,12 @@
 
 #include <string>
 
-#include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 
 #include "formats/format.hpp"
 #include "os/fs/directory.hpp"
 
 namespace tenfold::detail::formats {
-
-/// A message "<path>: <part>: <what>" in its pieces; `path` is used where it does not begin so.
-Problem problem_of(const Error& error, const std::string& path);
 
 /// Opens the file at `path` below `root`, "a/b/c", part by part; no part may be a symlink.
 os::File open_below(const os::Directory& root, std::string_view path);

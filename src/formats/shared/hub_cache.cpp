@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold::detail::formats {
@@ -58,11 +59,11 @@ os::File open_shard(const os::Directory& folder, const std::string& name,
   if (!link) return os::File::try_open_read_at(folder, name);
   const std::optional<Blob> blob = blob_of(*link);
   if (!blob) {
-    throw Error(ErrorCode::corrupt,
-                index_display + ": shard " + base::quote(name) +
-                    ": is a symbolic link: expected a regular file, or a link of the Hugging Face "
-                    "cache to \"../../blobs/<hash>\", found one to " +
-                    base::quote(*link));
+    throw base::corrupt(index_display)
+        .part("shard ", base::quote(name))
+        .problem("is a symbolic link")
+        .expected("a regular file, or a link of the Hugging Face cache to \"../../blobs/<hash>\"")
+        .found("one to ", base::quote(*link));
   }
   return open_blob(folder, *blob);
 }

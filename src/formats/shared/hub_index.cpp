@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
 #include "core/tree/key_index.hpp"
@@ -80,9 +81,7 @@ class IndexHandler final : public codecs::JsonHandler {
 
   [[noreturn]] void fail(std::string_view part, std::string_view what, std::string_view expected,
                          std::string_view found) const {
-    throw Error(ErrorCode::corrupt, where_ + ": " + std::string(part) + ": " + std::string(what) +
-                                        ": expected " + std::string(expected) + ", found " +
-                                        std::string(found));
+    throw base::corrupt(where_).part(part).problem(what).expected(expected).found(found);
   }
 
   /// A container where no known one belongs: skipped if it is a member nobody knows.

@@ -3,7 +3,9 @@
 #include <charconv>
 #include <span>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
+#include "formats/shared/problem.hpp"
 
 namespace tenfold::detail::formats {
 namespace {
@@ -73,16 +75,20 @@ void check_document_hash(const ChecksummedDocument& document, std::string_view m
   const auto stored = parse_hex16(document.text.substr(0, kDigits));
   ++report.num_checksums;
   if (digits_at == std::string::npos || !stored) {
-    report.problems.push_back({document.path, document.member_part,
-                               "cannot be read: expected hexadecimal digits as tenfold writes "
-                               "them, found others; another tool may have changed the file"});
+    report.problems.push_back(problem_of(base::corrupt({document.path, document.member_part})
+                                             .problem("cannot be read")
+                                             .expected("hexadecimal digits as tenfold writes them")
+                                             .found("others")
+                                             .remedy("another tool may have changed the file")));
   } else if (const std::uint64_t found = hash_with_blank_digits(document.bytes, digits_at);
              found != *stored) {
-    report.problems.push_back({document.path, document.document_part,
-                               "the checksum of " + std::to_string(document.bytes.size()) +
-                                   " bytes at offset " + std::to_string(document.offset_bytes) +
-                                   " differs: expected " + base::hex16(*stored) + ", found " +
-                                   base::hex16(found) + "; the file is damaged or was changed"});
+    report.problems.push_back(
+        problem_of(base::corrupt({document.path, document.document_part})
+                       .problem("the checksum of ", document.bytes.size(), " bytes at offset ",
+                                document.offset_bytes, " differs")
+                       .expected(base::hex16(*stored))
+                       .found(base::hex16(found))
+                       .remedy("the file is damaged or was changed")));
   }
 }
 
@@ -90,11 +96,11 @@ std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocume
                                                          VerifyReport& report) {
   const std::uint64_t expected_size = blank_checksum_text(document.num_blocks).size();
   if (document.text.size() != expected_size) {
-    report.problems.push_back({document.path, document.member_part,
-                               "does not fit the tensors: expected " +
-                                   std::to_string(expected_size) + " characters, found " +
-                                   std::to_string(document.text.size()) +
-                                   "; another tool may have changed the file"});
+    report.problems.push_back(problem_of(base::corrupt({document.path, document.member_part})
+                                             .problem("does not fit the tensors")
+                                             .expected(expected_size, " characters")
+                                             .found(document.text.size())
+                                             .remedy("another tool may have changed the file")));
     return std::nullopt;
   }
   check_document_hash(document, "tenfold_xxh3", report);

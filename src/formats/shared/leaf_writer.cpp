@@ -14,9 +14,11 @@
 
 #include "base/checked.hpp"
 #include "base/claims.hpp"
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "codecs/zip/zip.hpp"
 #include "core/tensor/leaf_bytes.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::detail::formats {
@@ -316,13 +318,6 @@ std::vector<Run> runs_of(std::vector<LeafWrite>& writes, bool checksums) {
   return runs;
 }
 
-/// The message without the path, which the report names apart.
-std::string without_path(std::string_view message, const std::string& path) {
-  const std::string prefix = path + ": ";
-  if (message.starts_with(prefix)) message.remove_prefix(prefix.size());
-  return std::string(message);
-}
-
 std::uint64_t checksum_through(const os::File& file, std::uint64_t offset_bytes,
                                std::uint64_t size_bytes, Scratch& scratch, Progress* progress) {
   if (size_bytes <= kReadPieceBytes) {
@@ -344,26 +339,28 @@ std::uint64_t checksum_through(const os::File& file, std::uint64_t offset_bytes,
 }
 
 std::optional<Problem> check_block(const BlockCheck& block, Scratch& scratch, Progress& progress) {
-  const std::string& path = block.file->display();
+  const base::Where where(block.file->display(), block.part);
   try {
     const std::uint64_t file_bytes = block.file->size_bytes();
     if (!base::range_fits(block.offset_bytes, block.size_bytes, file_bytes)) {
       const auto end = base::checked_add(block.offset_bytes, block.size_bytes);
-      return Problem{path, block.part,
-                     "the file is too short: expected at least " +
-                         (end ? std::to_string(*end) : "2^64") + " bytes, found " +
-                         std::to_string(file_bytes) + "; it may be truncated"};
+      return problem_of(base::corrupt(where)
+                            .problem("the file is too short")
+                            .expected("at least ", end ? std::to_string(*end) : "2^64", " bytes")
+                            .found(file_bytes)
+                            .remedy("it may be truncated"));
     }
     const std::uint64_t found =
         checksum_through(*block.file, block.offset_bytes, block.size_bytes, scratch, &progress);
     if (found == block.expected) return std::nullopt;
-    return Problem{path, block.part,
-                   "the checksum of " + std::to_string(block.size_bytes) + " bytes at offset " +
-                       std::to_string(block.offset_bytes) + " differs: expected " +
-                       base::hex16(block.expected) + ", found " + base::hex16(found) +
-                       "; the file is damaged or was changed"};
+    return problem_of(base::corrupt(where)
+                          .problem("the checksum of ", block.size_bytes, " bytes at offset ",
+                                   block.offset_bytes, " differs")
+                          .expected(base::hex16(block.expected))
+                          .found(base::hex16(found))
+                          .remedy("the file is damaged or was changed"));
   } catch (const Error& error) {
-    return Problem{path, block.part, without_path(error.what(), path)};
+    return problem_of(error, where);
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold::detail::formats {
 namespace {
 
@@ -24,7 +26,7 @@ void Progress::poll() {
   if (now - last_poll_ns_ < kIntervalNs) return;
   last_poll_ns_ = now;
   monitor_->report(done_bytes(), total_bytes_, what_);
-  if (monitor_->stop()) throw Error::io(ECANCELED, "", what_ + ": stopped by the caller");
+  if (monitor_->stop()) throw Error::io(ECANCELED, "").part(what_).problem("stopped by the caller");
 }
 
 void Progress::finish() {

@@ -6,6 +6,8 @@
 
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold::detail::formats {
 
 // What a plain nesting of Python's dicts, lists, tuples and tensors cannot say of a tree, as one
@@ -34,6 +36,6 @@ std::string tree_notes_of(const TensorDict& tree,
 /// they are. What does not fit the tree is ignored with a warning: another tool may have changed
 /// it. Throws Error(corrupt) if `json` is no such document, Error(unsupported) if its version is
 /// higher; `where` names it.
-void apply_tree_notes(std::string_view json, const std::string& where, TensorDict& tree);
+void apply_tree_notes(std::string_view json, const base::Where& where, TensorDict& tree);
 
 }  // namespace tenfold::detail::formats

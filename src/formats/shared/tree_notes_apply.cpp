@@ -9,11 +9,13 @@
 #include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tensor/torch_names.hpp"
 #include "core/tree/batch.hpp"
 #include "core/tree/node.hpp"
+#include "core/value/value_json.hpp"
 #include "formats/shared/tree_notes.hpp"
 
 namespace tenfold::detail::formats {
@@ -21,10 +23,9 @@ namespace {
 
 using Object = Value::Object;
 
-[[noreturn]] void corrupt(const std::string& where, const std::string& member,
+[[noreturn]] void corrupt(const base::Where& where, const std::string& member,
                           const std::string& expected, const Value& found) {
-  throw Error(ErrorCode::corrupt, where + ": " + base::quote(member) + ": expected " + expected +
-                                      ", found " + std::string(found.type_name()));
+  throw base::corrupt(where).part(base::quote(member)).expected(expected).found(found.type_name());
 }
 
 /// A value of a container without tensors as the node that it could have been.
@@ -86,7 +87,7 @@ std::optional<Shape> batch_of(const TensorDict::Item& item) {
 
 class Reader {
  public:
-  Reader(const std::string& where, TensorDict& tree) : where_(where), tree_(tree) {}
+  Reader(const base::Where& where, TensorDict& tree) : where_(where), tree_(tree) {}
 
   void run(const Value& document) {
     const auto* members = document.get_if<Object>();
@@ -106,7 +107,8 @@ class Reader {
       } else if (name == "metadata") {
         metadata(object(name, value));
       } else if (name != "version") {
-        warn(where_ + ": " + base::quote(name) + " is ignored: expected a known member, found " +
+        warn(where_.text() + ": " + base::quote(name) +
+             " is ignored: expected a known member, found " +
              "another; a later version may have written it");
       }
     }
@@ -125,10 +127,11 @@ class Reader {
     const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
     if (number == nullptr) corrupt(where_, "version", "1", version == nullptr ? Value() : *version);
     if (*number > 1) {
-      throw Error(ErrorCode::unsupported, where_ +
-                                              ": \"version\": of a later tenfold: expected 1, "
-                                              "found " +
-                                              std::to_string(*number));
+      throw base::unsupported(where_)
+          .part("\"version\"")
+          .problem("of a later tenfold")
+          .expected("1")
+          .found(*number);
     }
   }
 
@@ -139,7 +142,7 @@ class Reader {
   }
 
   void stale(std::string_view path, const std::string& expected) const {
-    warn(where_ + ": node " + base::quote(path) + " is ignored: expected " + expected +
+    warn(where_.text() + ": node " + base::quote(path) + " is ignored: expected " + expected +
          ", found another; another tool may have changed the tree");
   }
 
@@ -327,15 +330,15 @@ class Reader {
     }
   }
 
-  const std::string& where_;
+  const base::Where& where_;
   TensorDict& tree_;
   std::vector<Noted> noted_;
 };
 
 }  // namespace
 
-void apply_tree_notes(std::string_view json, const std::string& where, TensorDict& tree) {
-  Reader(where, tree).run(from_json(json, where));
+void apply_tree_notes(std::string_view json, const base::Where& where, TensorDict& tree) {
+  Reader(where, tree).run(parse_value(json, where));
 }
 
 }  // namespace tenfold::detail::formats

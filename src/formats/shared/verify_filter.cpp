@@ -42,7 +42,7 @@ void VerifyFilter::add(const Leaf& leaf, Places& places) {
   if (leaf.in_memory()) return;
   const std::vector<Leaf> parts = leaf.source()->parts(leaf);
   for (const Leaf& part : parts) add(part, places);
-  if (parts.empty()) places.insert(leaf.source()->where(leaf));
+  if (parts.empty()) places.insert(leaf.source()->where(leaf).text());
 }
 
 }  // namespace tenfold::detail::formats

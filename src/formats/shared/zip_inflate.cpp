@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "os/memory/mapping.hpp"
 
 namespace tenfold::detail::formats {
@@ -16,15 +17,15 @@ constexpr std::uint64_t kMuchInflatedBytes = std::uint64_t{64} << 20;
 }  // namespace
 
 Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEntry& entry,
-                              const std::string& subject, const std::string& remedy) {
+                              const base::Where& where, const std::string& remedy) {
   if (entry.method == codecs::ZipMethod::deflated && entry.size_bytes > kMuchInflatedBytes) {
     const std::uint64_t free_bytes = os::available_memory_bytes();
     if (entry.size_bytes > free_bytes) {
-      throw Error(ErrorCode::unsupported, subject +
-                                              ": inflates to more than fits memory: expected at "
-                                              "most " +
-                                              std::to_string(free_bytes) + " bytes, found " +
-                                              std::to_string(entry.size_bytes) + "; " + remedy);
+      throw base::unsupported(where)
+          .problem("inflates to more than fits memory")
+          .expected("at most ", free_bytes, " bytes")
+          .found(entry.size_bytes)
+          .remedy(remedy);
     }
   }
   Buffer bytes = Buffer::allocate(static_cast<std::size_t>(entry.size_bytes));

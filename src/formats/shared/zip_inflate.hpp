@@ -4,6 +4,7 @@
 
 #include <tenfold/buffer.hpp>
 
+#include "base/fail.hpp"
 #include "codecs/zip/zip.hpp"
 
 namespace tenfold::detail::formats {
@@ -12,6 +13,6 @@ namespace tenfold::detail::formats {
 /// free, since a small file can hold much. `subject` names it in messages, and `remedy` says what
 /// to do with one that does not fit. Throws Error(corrupt), Error(unsupported).
 Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEntry& entry,
-                              const std::string& subject, const std::string& remedy);
+                              const base::Where& where, const std::string& remedy);
 
 }  // namespace tenfold::detail::formats

@@ -6,6 +6,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/base64.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
 #include "codecs/json/utf8.hpp"
@@ -39,13 +40,10 @@ class EntryReader {
  public:
   EntryReader(const std::string& where, const std::string& path) : where_(where), path_(path) {}
 
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorCode::corrupt, where_ + ": entry " + base::quote(path_) + ": " + what);
-  }
+  Error fail() const { return base::corrupt(where_).part("entry ", base::quote(path_)); }
   [[noreturn]] void fail(std::string_view member, const std::string& expected,
                          const Value& found) const {
-    fail(base::quote(member) + ": expected " + expected + ", found " +
-         std::string(found.type_name()));
+    throw fail().part(base::quote(member)).expected(expected).found(found.type_name());
   }
 
   const Value::Object& object(const Value& value, std::string_view member) const {
@@ -55,7 +53,9 @@ class EntryReader {
   }
   const Value& member(const Value::Object& entry, std::string_view name) const {
     const Value* found = entry.find(name);
-    if (found == nullptr) fail(base::quote(name) + ": expected such a member, found none");
+    if (found == nullptr) {
+      throw fail().part(base::quote(name)).expected("such a member").found("none");
+    }
     return *found;
   }
   std::string text(const Value::Object& entry, std::string_view name) const {
@@ -97,7 +97,10 @@ class EntryReader {
     if (range != nullptr && !range->is_null()) {
       const Shape ends = lengths(entry, "byte_range");
       if (ends.size() != 2 || ends[0] > ends[1]) {
-        fail("\"byte_range\": expected begin and end in order, found " + base::list_text(ends));
+        throw fail()
+            .part("\"byte_range\"")
+            .expected("begin and end in order")
+            .found(base::list_text(ends));
       }
       tensor.byte_range = {static_cast<std::uint64_t>(ends[0]),
                            static_cast<std::uint64_t>(ends[1])};
@@ -109,8 +112,10 @@ class EntryReader {
   std::string location(const Value::Object& entry) const {
     std::string found = text(entry, "location");
     if (!is_plain_location(found)) {
-      fail("\"location\": expected a path that stays below the folder, found " +
-           base::quote(found));
+      throw fail()
+          .part("\"location\"")
+          .expected("a path that stays below the folder")
+          .found(base::quote(found));
     }
     return found;
   }
@@ -124,8 +129,10 @@ class EntryReader {
       piece.sizes = lengths(object_of_piece, "sizes");
       piece.tensor = tensor(object(member(object_of_piece, "tensor"), "tensor"));
       if (piece.sizes != piece.tensor.shape) {
-        fail("\"sizes\": expected the shape of the piece's tensor, " +
-             base::list_text(piece.tensor.shape) + ", found " + base::list_text(piece.sizes));
+        throw fail()
+            .part("\"sizes\"")
+            .expected("the shape of the piece's tensor, ", base::list_text(piece.tensor.shape))
+            .found(base::list_text(piece.sizes));
       }
       pieces.push_back(std::move(piece));
     }
@@ -217,13 +224,15 @@ class EntryReader {
     try {
       expected = nbytes_of(*dtype, tensor.shape);
     } catch (const Error& error) {
-      fail(std::string("\"shape\": ") + error.what());
+      throw fail().part("\"shape\"").problem(error.message());
     }
     if (!tensor.byte_range) return;
     const auto [begin, end] = *tensor.byte_range;
     if (end - begin == expected) return;
-    fail("\"byte_range\": expected the " + std::to_string(expected) + " bytes of " + tensor.dtype +
-         " " + base::list_text(tensor.shape) + ", found " + std::to_string(end - begin));
+    throw fail()
+        .part("\"byte_range\"")
+        .expected("the ", expected, " bytes of ", tensor.dtype, " ", base::list_text(tensor.shape))
+        .found(end - begin);
   }
 
   const std::string& where_;
@@ -295,8 +304,9 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
     const EntryReader reader(where, path);
     const auto rank = rank_of(path);
     if (!rank || *rank >= manifest.world_size) {
-      reader.fail("expected a path that starts with a rank below " +
-                  std::to_string(manifest.world_size) + ", found another");
+      throw reader.fail()
+          .expected("a path that starts with a rank below ", manifest.world_size)
+          .found("another");
     }
     manifest.add(path, reader.entry(value));
   }
@@ -315,7 +325,7 @@ class Text {
     text_ += '"';
     while (!text.empty()) {
       const auto [code, size] = codecs::decode_wtf8(text.data(), text.data() + text.size());
-      if (size == 0) throw Error(ErrorCode::invalid_argument, "text: expected UTF-8, found bytes");
+      if (size == 0) throw base::invalid_argument().part("text").expected("UTF-8").found("bytes");
       if (code == '"' || code == '\\') {
         text_ += '\\';
         text_ += static_cast<char>(code);

@@ -11,6 +11,7 @@
 
 #include "base/base64.hpp"
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/glob.hpp"
 #include "base/text.hpp"
 #include "core/tensor/leaf_bytes.hpp"
@@ -52,12 +53,15 @@ class Planner {
     const bool is_plain = !is_list && info.kind != NodeKind::ordered_dict && !info.int_keys &&
                           info.typed_keys.empty();
     if (!are_native(info.typed_keys)) {
-      refuse(
-          "keys that are neither str nor int cannot be stored there: expected str or int, found " +
-          base::quote(first_other(info.typed_keys)));
+      throw refuse()
+          .problem("keys that are neither str nor int cannot be stored there")
+          .expected("str or int")
+          .found(base::quote(first_other(info.typed_keys)));
     }
     if (info.kind == NodeKind::tuple) {
-      refuse("a tuple has no names for its parts: expected a dict, a list or a TensorDict");
+      throw refuse()
+          .problem("a tuple has no names for its parts")
+          .expected("a dict, a list or a TensorDict");
     }
     if (!is_plain) plan_.manifest.add("0", container(tree));
     tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
@@ -74,12 +78,10 @@ class Planner {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(
-        ErrorCode::unsupported,
-        "snapshot: " + (keys_.empty() ? std::string("root") : "key " + base::quote(dotted(keys_))) +
-            ": " + what);
+  std::string subject() const {
+    return keys_.empty() ? "root" : "key " + base::quote(dotted(keys_));
   }
+  Error refuse() const { return base::unsupported().part(subject()); }
 
   /// Torchsnapshot knows dicts of str and int; it pickles others.
   static bool are_native(const TypedKeys& keys) {
@@ -108,11 +110,17 @@ class Planner {
   void enter(const std::string& key) {
     keys_.push_back(key);
     if (keys_.size() > kMaxDepth) {
-      refuse("nested too deeply: expected at most " + std::to_string(kMaxDepth) +
-             " levels, found more; a node may contain itself");
+      throw refuse()
+          .problem("nested too deeply")
+          .expected("at most ", kMaxDepth, " levels")
+          .found("more")
+          .remedy("a node may contain itself");
     }
     if (!base::is_utf8(key)) {
-      refuse("a key that is not UTF-8 cannot be stored: expected UTF-8, found other bytes");
+      throw refuse()
+          .problem("a key that is not UTF-8 cannot be stored")
+          .expected("UTF-8")
+          .found("other bytes");
     }
   }
 
@@ -157,9 +165,10 @@ class Planner {
   void node(const std::string& path, const TensorDict& tree) {
     if (tree.kind() == NodeKind::tuple) return object(path, tree, "builtins.tuple");
     if (tree.kind() == NodeKind::sparse && tree.info().layout == kJagged) {
-      refuse(
-          "a jagged nested tensor cannot be stored: expected a dense or sparse one; "
-          "the format \"memmap\" can");
+      throw refuse()
+          .problem("a jagged nested tensor cannot be stored")
+          .expected("a dense or sparse one")
+          .remedy("the format \"memmap\" can");
     }
     if (!are_native(tree.info().typed_keys)) return object(path, tree, dict_type(tree.kind()));
     // The pickle of an opaque one is refused.
@@ -201,7 +210,7 @@ class Planner {
   }
   void write(const std::string& path, const Value&, const std::string& held) {
     if (!base::is_utf8(held)) {
-      refuse("text that cannot be stored: expected UTF-8, found other bytes");
+      throw refuse().problem("text that cannot be stored").expected("UTF-8").found("other bytes");
     }
     primitive(path, EntryType::str, held);
   }
@@ -256,9 +265,11 @@ class Planner {
 
   void tensor(const std::string& path, const Leaf& leaf) {
     if (leaf.is_nested()) {
-      refuse("a nested tensor cannot be stored: expected a dense one, found one of " +
-             std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) +
-             " components; save as a folder, which holds it");
+      throw refuse()
+          .problem("a nested tensor cannot be stored")
+          .expected("a dense one")
+          .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
+          .remedy("save as a folder, which holds it");
     }
     if (!is_among(kRawDTypes, leaf.dtype())) return pickled(path, leaf);
     Entry entry;
@@ -389,7 +400,7 @@ class Planner {
       file.object = plan_object_file(item);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unsupported) throw;
-      refuse(error.what());
+      throw Error(error).within(subject());
     }
     const bool is_plain = std::holds_alternative<NonTensor>(item);
     // The first record is the pickle.

@@ -19,6 +19,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/snapshot.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
@@ -29,6 +30,7 @@
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/folder_verify.hpp"
 #include "formats/shared/leaf_writer.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "formats/shared/tree_notes.hpp"
 #include "formats/shared/zip_archive.hpp"
@@ -270,11 +272,11 @@ void refuse_foreign(const Path& path) {
     found += (i == 0 ? "" : ", ") + base::quote(foreign[i]);
   }
   if (foreign.size() > kNamed) found += " and more";
-  throw Error(ErrorCode::invalid_argument,
-              path.string() +
-                  ": folder to replace: expected only what the metadata of a snapshot "
-                  "names, found " +
-                  found + "; save to another path, or remove these first");
+  throw base::invalid_argument(path.string())
+      .part("folder to replace")
+      .expected("only what the metadata of a snapshot names")
+      .found(found)
+      .remedy("save to another path, or remove these first");
 }
 
 bool probe(const FileHead& head) { return head.has_file(kMetadataName); }
@@ -322,7 +324,7 @@ class Verifier {
 
   void add(const Error& error) {
     if (error.code() == ErrorCode::io) throw error;
-    report.problems.push_back(problem_of(error, where_));
+    report.problems.push_back(problem_of(error, {where_, "file"}));
   }
 
   void node(Node& node) {
@@ -371,8 +373,10 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
     const auto manifest =
         std::make_shared<const Manifest>(parse_manifest(read_metadata(root), where));
     for (const std::string& lost : unreachable(*manifest)) {
-      verifier.report.problems.push_back(
-          {where, "entry " + base::quote(lost), "expected a container that names it, found none"});
+      verifier.add(base::corrupt(where)
+                       .part("entry ", base::quote(lost))
+                       .expected("a container that names it")
+                       .found("none"));
     }
     verifier.node(request.filter != nullptr ? *request.filter->selected().node()
                                             : *tree_of(manifest, root, path.string()).node());
@@ -388,9 +392,10 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
 std::string read_metadata(const os::Directory& root) {
   const os::File file = os::File::try_open_read_at(root, std::string(kMetadataName));
   if (!file.valid()) {
-    throw Error(ErrorCode::corrupt, root.display() +
-                                        ": no snapshot, or one that was not finished: expected the "
-                                        "file \".snapshot_metadata\", found none");
+    throw base::corrupt(root.display())
+        .problem("no snapshot, or one that was not finished")
+        .expected("the file \".snapshot_metadata\"")
+        .found("none");
   }
   return file.read_all(kMaxMetadataBytes);
 }

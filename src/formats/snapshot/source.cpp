@@ -6,6 +6,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/shared/folder_verify.hpp"
 #include "os/memory/mapping.hpp"
@@ -43,9 +44,10 @@ std::shared_ptr<const os::File> Files::open_locked(File& file) {
     return opened;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::file_not_found) throw;
-    throw Error(ErrorCode::corrupt, root_.display_of(file.location) +
-                                        ": missing: expected a file that the metadata names, "
-                                        "found none");
+    throw base::corrupt(root_.display_of(file.location))
+        .problem("missing")
+        .expected("a file that the metadata names")
+        .found("none");
   }
 }
 
@@ -88,13 +90,14 @@ void RawSource::check_size(const Leaf& leaf, const os::File& file) const {
                           : base::range_fits(range.offset, size_bytes, file_bytes)) {
     return;
   }
-  throw Error(ErrorCode::corrupt,
-              file.display() + ": size: expected " +
-                  (range.is_whole_file ? std::to_string(size_bytes)
-                                       : std::to_string(size_bytes) + " bytes from offset " +
-                                             std::to_string(range.offset)) +
-                  (range.is_whole_file ? " bytes" : "") + ", found a file of " +
-                  std::to_string(file_bytes) + "; it may be truncated");
+  throw base::corrupt(file.display())
+      .part("size")
+      .expected((range.is_whole_file ? std::to_string(size_bytes)
+                                     : std::to_string(size_bytes) + " bytes from offset " +
+                                           std::to_string(range.offset)),
+                (range.is_whole_file ? " bytes" : ""))
+      .found("a file of ", file_bytes)
+      .remedy("it may be truncated");
 }
 
 void RawSource::check(const Leaf& leaf) {
@@ -141,7 +144,7 @@ LeafSource::Identity RawSource::identity(const Leaf& leaf) {
           .size_bytes = size_bytes};
 }
 
-std::string RawSource::where(const Leaf& leaf) const {
+base::Where RawSource::where(const Leaf& leaf) const {
   const Range& range = range_of(leaf);
   std::string text = files_->root().display_of(range.file->location);
   if (!range.is_whole_file) text += ": bytes from offset " + std::to_string(range.offset);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
@@ -68,7 +69,7 @@ class RawSource final : public LeafSource {
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   void will_need(const Leaf& leaf) override;
   Identity identity(const Leaf& leaf) override;
-  std::string where(const Leaf& leaf) const override;
+  base::Where where(const Leaf& leaf) const override;
 
  private:
   struct Range {

@@ -15,11 +15,13 @@
 #include <tenfold/error.hpp>
 
 #include "base/base64.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tree/assembled_source.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/typed_keys.hpp"
+#include "core/value/value_json.hpp"
 #include "formats/shared/folder_verify.hpp"
 #include "formats/shared/object_file.hpp"
 #include "formats/snapshot/manifest.hpp"
@@ -82,11 +84,10 @@ class Builder {
   using Converted = std::variant<Value, Node::Slot>;
   using Children = std::vector<std::pair<std::string, Converted>>;
 
-  [[noreturn]] void fail(ErrorCode code, const std::string& what) const {
-    throw Error(code, part() + ": " + what);
-  }
+  Error corrupt() const { return base::corrupt(place()); }
+  Error unsupported() const { return base::unsupported(place()); }
   const Entry* find(const std::string& path) const { return find_entry(*context_, rank_, path); }
-  std::string part() const { return context_->where + ": key " + base::quote(dotted(keys_)); }
+  base::Where place() const { return {context_->where, "key " + base::quote(dotted(keys_))}; }
 
   static Node::Slot slot_of(TensorDict::Item item) {
     return std::visit([](auto& held) -> Node::Slot { return std::move(held); }, item);
@@ -97,9 +98,10 @@ class Builder {
     try {
       const Entry* entry = find(path);
       if (entry == nullptr) {
-        fail(ErrorCode::corrupt,
-             "not in the metadata: expected an entry for each key of its "
-             "container, found none");
+        throw corrupt()
+            .problem("not in the metadata")
+            .expected("an entry for each key of its container")
+            .found("none");
       }
       return convert(path, *entry);
     } catch (const Error& error) {
@@ -130,34 +132,36 @@ class Builder {
         return Value(entry.value);
       case EntryType::bool_:
         if (entry.value == "True" || entry.value == "False") return Value(entry.value == "True");
-        fail(ErrorCode::corrupt, "bool: expected True or False, found " + base::quote(entry.value));
+        throw corrupt().part("bool").expected("True or False").found(base::quote(entry.value));
       case EntryType::float_:
         if (const auto number = number_of_base64(entry.value)) return Value(*number);
-        fail(ErrorCode::corrupt,
-             "float: expected eight bytes in base64, found " + base::quote(entry.value));
+        throw corrupt()
+            .part("float")
+            .expected("eight bytes in base64")
+            .found(base::quote(entry.value));
       case EntryType::bytes:
         if (auto bytes = base::from_base64(entry.value)) {
           return Value(Value::Special{Value::Special::Type::bytes, *std::move(bytes), {}});
         }
-        fail(ErrorCode::corrupt, "bytes: expected base64, found " + base::quote(entry.value));
+        throw corrupt().part("bytes").expected("base64").found(base::quote(entry.value));
       case EntryType::unknown:
         break;
     }
-    fail(ErrorCode::unsupported,
-         "an entry of another kind: expected one that torchsnapshot 0.1.0 "
-         "writes and a tree can hold, found " +
-             base::quote(entry.obj_type));
+    throw unsupported()
+        .problem("an entry of another kind")
+        .expected("one that torchsnapshot 0.1.0 writes and a tree can hold")
+        .found(base::quote(entry.obj_type));
   }
 
   Value integer(const std::string& text) const {
     const std::string_view digits = std::string_view(text).substr(text.starts_with('-') ? 1 : 0);
     if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) {
-      fail(ErrorCode::corrupt, "int: expected decimal digits, found " + base::quote(text));
+      throw corrupt().part("int").expected("decimal digits").found(base::quote(text));
     }
     constexpr std::size_t kFits = 18;
     if (digits.size() <= kFits) return Value(static_cast<std::int64_t>(std::stoll(text)));
     // As JSON, which decides how large an int64 is.
-    return from_json(text, part());
+    return parse_value(text, place());
   }
 
   DType dtype_of(const std::string& name) const {
@@ -165,9 +169,10 @@ class Builder {
     if (name.starts_with("torch.")) dtype = dtype_from_name(std::string_view(name).substr(6));
     if (!dtype) {
       const bool is_quantized = name.find("torch.q") == 0;
-      fail(ErrorCode::unsupported,
-           "dtype: expected one that is not quantized and that torch has a name for, found " +
-               base::quote(name) + (is_quantized ? "; dequantize it before it is saved" : ""));
+      throw unsupported()
+          .part("dtype")
+          .expected("one that is not quantized and that torch has a name for")
+          .found(base::quote(name), (is_quantized ? "; dequantize it before it is saved" : ""));
     }
     return *dtype;
   }
@@ -180,17 +185,18 @@ class Builder {
       return RawSource::leaf(source_, dtype, tensor.shape, tensor.location, offset);
     }
     if (tensor.serializer != "torch_save" || tensor.byte_range) {
-      fail(ErrorCode::unsupported,
-           "serializer: expected \"buffer_protocol\", or \"torch_save\" in a file of its own, "
-           "found " +
-               base::quote(tensor.serializer));
+      throw unsupported()
+          .part("serializer")
+          .expected("\"buffer_protocol\", or \"torch_save\" in a file of its own")
+          .found(base::quote(tensor.serializer));
     }
     const TensorDict::Item item = read_object(tensor.location);
     const auto* found = std::get_if<Leaf>(&item);
     if (found == nullptr || found->dtype() != dtype || found->shape() != tensor.shape) {
-      fail(ErrorCode::corrupt, tensor.location + ": expected a tensor of " + tensor.dtype + " " +
-                                   base::list_text(tensor.shape) + ", found " +
-                                   describe_object(item));
+      throw corrupt()
+          .part(tensor.location)
+          .expected("a tensor of ", tensor.dtype, " ", base::list_text(tensor.shape))
+          .found(describe_object(item));
     }
     return *found;
   }
@@ -217,13 +223,14 @@ class Builder {
     for (std::size_t i = 1; i < ranges.size(); ++i) {
       if (ranges[i].first != ranges[i - 1].first) continue;
       if (ranges[i].second.first >= ranges[i - 1].second.second) continue;
-      fail(ErrorCode::corrupt,
-           "two pieces share bytes of " + base::quote(ranges[i].first) + ": expected each its own");
+      throw corrupt()
+          .problem("two pieces share bytes of ", base::quote(ranges[i].first))
+          .expected("each its own");
     }
   }
 
   Leaf assembled(const std::string& dtype, Shape shape, std::vector<TensorPiece> pieces) const {
-    return AssembledSource::assemble(dtype_of(dtype), std::move(shape), std::move(pieces), part());
+    return AssembledSource::assemble(dtype_of(dtype), std::move(shape), std::move(pieces), place());
   }
 
   /// The shards of all ranks. Several ranks hold the same one where a mesh replicates it.
@@ -234,21 +241,22 @@ class Builder {
       for (const Piece& piece : entry->pieces) {
         if (shape.empty()) shape.assign(piece.offsets.size(), 0);
         if (piece.offsets.size() != shape.size() || piece.sizes.size() != shape.size()) {
-          fail(ErrorCode::corrupt, "its shards differ in their number of dimensions: expected " +
-                                       std::to_string(shape.size()) + ", found " +
-                                       std::to_string(piece.offsets.size()));
+          throw corrupt()
+              .problem("its shards differ in their number of dimensions")
+              .expected(shape.size())
+              .found(piece.offsets.size());
         }
         for (std::size_t d = 0; d < shape.size(); ++d) {
           constexpr std::int64_t kMost = std::int64_t{1} << 62;
           if (piece.offsets[d] > kMost || piece.sizes[d] > kMost) {
-            fail(ErrorCode::corrupt, "a shard of it is too far off");
+            throw corrupt().problem("a shard of it is too far off");
           }
           shape[d] = std::max(shape[d], piece.offsets[d] + piece.sizes[d]);
         }
         all.pieces.push_back(piece);
       }
     }
-    if (all.pieces.empty()) fail(ErrorCode::corrupt, "expected shards, found none");
+    if (all.pieces.empty()) throw corrupt().expected("shards").found("none");
     const auto box = [](const Piece& piece) { return std::tie(piece.offsets, piece.sizes); };
     std::ranges::stable_sort(all.pieces, {}, box);
     const auto repeated = std::ranges::unique(all.pieces, {}, box);
@@ -266,7 +274,7 @@ class Builder {
         return read_object_file([files = context_->files, &file] { return files->open(file); });
       } catch (const Error& error) {
         if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-        fail(error.code(), error.what());
+        throw Error(error).within("key ", base::quote(dotted(keys_)));
       }
     }();
     objects_.emplace(location, item);
@@ -275,8 +283,10 @@ class Builder {
 
   Converted object(const Entry& entry) {
     if (entry.tensor.serializer != "torch_save") {
-      fail(ErrorCode::unsupported, "serializer of an object: expected \"torch_save\", found " +
-                                       base::quote(entry.tensor.serializer));
+      throw unsupported()
+          .part("serializer of an object")
+          .expected("\"torch_save\"")
+          .found(base::quote(entry.tensor.serializer));
     }
     TensorDict::Item item = read_object(entry.tensor.location);
     if (auto* plain = std::get_if<NonTensor>(&item)) return std::move(plain->value);
@@ -300,7 +310,7 @@ class Builder {
     std::unordered_set<std::string_view> seen;
     for (const Key& key : entry.keys) {
       if (!seen.insert(key.text).second) {
-        fail(ErrorCode::corrupt, "two keys are " + base::quote(key.text) + ": expected each once");
+        throw corrupt().problem("two keys are ", base::quote(key.text)).expected("each once");
       }
       key.is_int ? keys.add_int() : keys.add_text();
       add(children, key.text, path + "/" + escape(key.text));
@@ -312,8 +322,10 @@ class Builder {
 
   void add(Children& children, std::string key, const std::string& path) {
     if (keys_.size() >= kMaxDepth) {
-      fail(ErrorCode::unsupported, "nested too deeply: expected at most " +
-                                       std::to_string(kMaxDepth) + " levels, found more");
+      throw unsupported()
+          .problem("nested too deeply")
+          .expected("at most ", kMaxDepth, " levels")
+          .found("more");
     }
     keys_.push_back(key);
     Converted converted = convert(path);
@@ -345,7 +357,7 @@ class Builder {
   void set_keys(const Children& children, KeyTypes keys, Info& info) const {
     const auto text_at = [&](std::size_t i) -> const std::string& { return children[i].first; };
     if (std::move(keys).finish(info, text_at)) return;
-    fail(ErrorCode::corrupt, "two of its keys are equal: expected different ones");
+    throw corrupt().problem("two of its keys are equal").expected("different ones");
   }
 
   Node::Slot node(Children children, NodeKind kind, KeyTypes keys) const {

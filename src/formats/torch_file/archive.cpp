@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold::detail::formats::torch_file {
@@ -14,17 +15,15 @@ constexpr std::uint64_t kMaxWordBytes = 64;  // of version and byteorder
 constexpr std::uint64_t kMaxPickleBytes = std::uint64_t{1} << 30;
 constexpr int kLastVersion = 10;  // that torch reads
 
-[[noreturn]] void fail(ErrorCode code, const codecs::ZipInput& input, const std::string& what) {
-  throw Error(code, input.where + ": " + what);
-}
-
 /// The text of a small record.
 std::string word_in(const codecs::ZipInput& input, const Archive& archive,
                     const codecs::ZipEntry& entry) {
   if (entry.size_bytes > kMaxWordBytes) {
-    fail(ErrorCode::corrupt, input,
-         "record " + base::quote(entry.name) + ": too long: expected at most " +
-             std::to_string(kMaxWordBytes) + " bytes, found " + std::to_string(entry.size_bytes));
+    throw base::corrupt(input.where)
+        .part("record ", base::quote(entry.name))
+        .problem("too long")
+        .expected("at most ", kMaxWordBytes, " bytes")
+        .found(entry.size_bytes);
   }
   const std::vector<std::byte> bytes =
       codecs::read_zip_entry(input, codecs::with_local_header(input, archive.directory, entry));
@@ -35,20 +34,26 @@ void check_version(const codecs::ZipInput& input, const Archive& archive) {
   const codecs::ZipEntry* entry = archive.find("version");
   if (entry == nullptr) entry = archive.find(".data/version");
   if (entry == nullptr) {
-    fail(ErrorCode::corrupt, input, "record \"version\" is missing: expected one, found none");
+    throw base::corrupt(input.where)
+        .problem("record \"version\" is missing")
+        .expected("one")
+        .found("none");
   }
   std::string text = word_in(input, archive, *entry);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   int version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
   if (error != std::errc() || end != text.data() + text.size() || version < 1) {
-    fail(ErrorCode::corrupt, input,
-         "record \"version\": expected a number from 1, found " + base::quote(text));
+    throw base::corrupt(input.where)
+        .part("record \"version\"")
+        .expected("a number from 1")
+        .found(base::quote(text));
   }
   if (version > kLastVersion) {
-    fail(ErrorCode::unsupported, input,
-         "record \"version\": expected 1 to " + std::to_string(kLastVersion) + ", found " +
-             std::to_string(version));
+    throw base::unsupported(input.where)
+        .part("record \"version\"")
+        .expected("1 to ", kLastVersion)
+        .found(version);
   }
 }
 
@@ -58,9 +63,11 @@ void check_byteorder(const codecs::ZipInput& input, const Archive& archive) {
   const std::string order = word_in(input, archive, *entry);
   if (order == "little") return;
   const bool is_big = order == "big";
-  fail(is_big ? ErrorCode::unsupported : ErrorCode::corrupt, input,
-       "record \"byteorder\": expected \"little\", found " + base::quote(order) +
-           (is_big ? "; save it again by torch on a little-endian machine" : ""));
+  throw base::fail(is_big ? ErrorCode::unsupported : ErrorCode::corrupt, input.where)
+      .part("record \"byteorder\"")
+      .expected("\"little\"")
+      .found(base::quote(order),
+             (is_big ? "; save it again by torch on a little-endian machine" : ""));
 }
 
 }  // namespace
@@ -78,14 +85,17 @@ Archive read_archive(const codecs::ZipInput& input, std::optional<codecs::ZipDir
     archive.root = entries[0].name.substr(0, entries[0].name.find('/'));
   }
   if (archive.find("data.pkl") == nullptr) {
-    fail(ErrorCode::unsupported, input,
-         "not a file of torch.save: expected a record \"data.pkl\" in its first folder, found "
-         "none");
+    throw base::unsupported(input.where)
+        .problem("not a file of torch.save")
+        .expected("a record \"data.pkl\" in its first folder")
+        .found("none");
   }
   if (archive.find("constants.pkl") != nullptr) {
-    fail(ErrorCode::unsupported, input,
-         "a TorchScript archive holds code: expected a file of torch.save, found a record "
-         "\"constants.pkl\"; save the module's state_dict()");
+    throw base::unsupported(input.where)
+        .problem("a TorchScript archive holds code")
+        .expected("a file of torch.save")
+        .found("a record \"constants.pkl\"")
+        .remedy("save the module's state_dict()");
   }
   archive.pickle = codecs::with_local_header(input, archive.directory, *archive.find("data.pkl"));
   check_version(input, archive);
@@ -95,9 +105,11 @@ Archive read_archive(const codecs::ZipInput& input, std::optional<codecs::ZipDir
 
 std::vector<std::byte> read_pickle(const codecs::ZipInput& input, const Archive& archive) {
   if (archive.pickle.size_bytes > kMaxPickleBytes) {
-    fail(ErrorCode::unsupported, input,
-         "record \"data.pkl\": too long: expected at most " + std::to_string(kMaxPickleBytes) +
-             " bytes, found " + std::to_string(archive.pickle.size_bytes));
+    throw base::unsupported(input.where)
+        .part("record \"data.pkl\"")
+        .problem("too long")
+        .expected("at most ", kMaxPickleBytes, " bytes")
+        .found(archive.pickle.size_bytes);
   }
   return codecs::read_zip_entry(input, archive.pickle);
 }

@@ -14,6 +14,7 @@
 #include <tenfold/tensordict.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "core/tree/node.hpp"
 #include "formats/torch_file/node.hpp"
 #include "formats/torch_file/pickle.hpp"
@@ -26,7 +27,7 @@ namespace tenfold::detail::formats::torch_file {
 class TreeBuilder {
  public:
   TreeBuilder(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
-              const std::string& where)
+              const base::Where& where)
       : pickle_(graph, where),
         tensors_(pickle_, storages),
         budget_(kMaxRepeats + 4 * graph.nodes.size()),
@@ -84,7 +85,7 @@ class TreeBuilder {
                                 std::span<const std::uint32_t> items);
 
   /// Something of Python that is known, but not this value of it.
-  [[gnu::noinline]] Slot unreadable(std::uint32_t id, std::string problem);
+  [[gnu::noinline]] Slot unreadable(std::uint32_t id, const Error& error);
 
   /// The call by which Python could make text of these bytes.
   static Children text_parts(std::string_view bytes);
@@ -122,11 +123,15 @@ class TreeBuilder {
 
   template <class Fill>
   Slot container(std::uint32_t id, NodeKind kind, const Fill& fill) {
-    if (open_[id]) pickle_.unsupported("it lies in itself: expected a tree, found a cycle");
+    if (open_[id]) {
+      throw pickle_.unsupported().problem("it lies in itself").expected("a tree").found("a cycle");
+    }
     if (depth_ >= kMaxDepth) {
       is_beyond_limits_ = true;
-      pickle_.unsupported("nested too deeply: expected at most " + std::to_string(kMaxDepth) +
-                          " levels, found more");
+      throw pickle_.unsupported()
+          .problem("nested too deeply")
+          .expected("at most ", kMaxDepth, " levels")
+          .found("more");
     }
     const bool forced = std::exchange(force_node_, false);
     Children children;

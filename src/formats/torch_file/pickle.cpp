@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold::detail::formats::torch_file {
@@ -34,7 +35,7 @@ std::optional<std::string> latin1_bytes(std::string_view text) {
 
 }  // namespace
 
-Pickle::Pickle(const codecs::PickleGraph& graph, std::string where)
+Pickle::Pickle(const codecs::PickleGraph& graph, base::Where where)
     : graph_(graph), where_(std::move(where)), changes_(graph.changes) {
   std::ranges::stable_sort(changes_, {}, &PickleChange::object);
 }
@@ -94,8 +95,10 @@ std::uint64_t Pickle::natural(std::uint32_t id, std::string_view subject) const 
   if (node.kind == PickleKind::integer && node.integer >= 0) {
     return static_cast<std::uint64_t>(node.integer);
   }
-  corrupt(std::string(subject) + ": expected an integer from 0, found " +
-          (node.kind == PickleKind::integer ? std::to_string(node.integer) : describe(id)));
+  throw corrupt()
+      .part(subject)
+      .expected("an integer from 0")
+      .found((node.kind == PickleKind::integer ? std::to_string(node.integer) : describe(id)));
 }
 
 Shape Pickle::lengths(std::uint32_t id, std::string_view subject) const {
@@ -108,11 +111,14 @@ Shape Pickle::lengths(std::uint32_t id, std::string_view subject) const {
     }
   }
   if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
-    corrupt(std::string(subject) + ": expected a tuple of integers, found " + describe(id));
+    throw corrupt().part(subject).expected("a tuple of integers").found(describe(id));
   }
   if (node.items.size() > kMaxDimensions) {
-    corrupt(std::string(subject) + ": too many dimensions: expected at most " +
-            std::to_string(kMaxDimensions) + ", found " + std::to_string(node.items.size()));
+    throw corrupt()
+        .part(subject)
+        .problem("too many dimensions")
+        .expected("at most ", kMaxDimensions)
+        .found(node.items.size());
   }
   Shape lengths(node.items.size());
   for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -139,27 +145,25 @@ std::string Pickle::subject() const {
   return keys.empty() ? "root" : "key " + base::quote(dotted(keys));
 }
 
-void Pickle::corrupt(const std::string& what) const {
-  throw Error(ErrorCode::corrupt, where_ + ": " + subject() + ": " + what);
-}
+Error Pickle::corrupt() const { return base::corrupt(place()); }
 
-void Pickle::unsupported(const std::string& what) const {
-  throw Error(ErrorCode::unsupported, where_ + ": " + subject() + ": " + what);
-}
+Error Pickle::unsupported() const { return base::unsupported(place()); }
 
 void Pickle::refuse_global(std::string_view module, std::string_view name) const {
-  unsupported(
-      "it is no tensor, JSON value or container of them: expected one of the classes that are "
-      "read, found " +
-      base::quote(std::string(module) + "." + std::string(name)) + "; nothing was imported");
+  throw unsupported()
+      .problem("it is no tensor, JSON value or container of them")
+      .expected("one of the classes that are read")
+      .found(base::quote(std::string(module) + "." + std::string(name)))
+      .remedy("nothing was imported");
 }
 
 void Pickle::require_arguments(const Call& call, std::size_t least, std::size_t most) const {
   const std::size_t count = call.arguments.size();
   if (count >= least && count <= most) return;
-  corrupt(std::string(call.name) + ": expected " + std::to_string(least) +
-          (most == least ? "" : " to " + std::to_string(most)) + " arguments, found " +
-          std::to_string(count));
+  throw corrupt()
+      .part(call.name)
+      .expected(least, (most == least ? "" : " to " + std::to_string(most)), " arguments")
+      .found(count);
 }
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -10,6 +10,7 @@
 
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
 #include "codecs/pickle/pickle.hpp"
 
 namespace tenfold::detail::formats::torch_file {
@@ -18,11 +19,10 @@ namespace tenfold::detail::formats::torch_file {
 /// errors name the place.
 class Pickle {
  public:
-  Pickle(const codecs::PickleGraph& graph, std::string where);
+  Pickle(const codecs::PickleGraph& graph, base::Where where);
 
   codecs::PickleNode at(std::uint32_t id) const { return graph_.at(id); }
   const codecs::PickleGraph& graph() const noexcept { return graph_; }
-  const std::string& where() const noexcept { return where_; }
 
   /// What was done to the object after it was made.
   std::span<const codecs::PickleChange> changes(std::uint32_t id) const;
@@ -54,9 +54,9 @@ class Pickle {
   /// "an integer", "a call of \"os.system\"": for messages.
   std::string describe(std::uint32_t id) const;
 
-  // `<where>: key "a.b": <what>`
-  [[noreturn]] void corrupt(const std::string& what) const;
-  [[noreturn]] void unsupported(const std::string& what) const;
+  // Errors of the place where the reader stands: `<where>: key "a.b"`.
+  Error corrupt() const;
+  Error unsupported() const;
   /// For what is not on the list of what is read.
   [[noreturn]] void refuse_global(std::string_view module, std::string_view name) const;
   /// Throws unless there are `least` to `most` of them.
@@ -64,10 +64,12 @@ class Pickle {
 
   KeyPath keys;  ///< where in the tree the reader stands
   std::string subject() const;
+  const base::Where& where() const noexcept { return where_; }
+  base::Where place() const { return where_.at(subject()); }
 
  private:
   const codecs::PickleGraph& graph_;
-  std::string where_;
+  base::Where where_;
   std::vector<codecs::PickleChange> changes_;  ///< by object, else in order
 };
 

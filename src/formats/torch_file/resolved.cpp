@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "core/tree/leaf_source.hpp"
 
@@ -57,8 +58,8 @@ class ResolvedSource final : public LeafSource {
     return {.part = flips, .pieces = {std::move(inner)}};
   }
 
-  std::string where(const Leaf&) const override {
-    return bytes_.source() == nullptr ? std::string("tensor in memory")
+  base::Where where(const Leaf&) const override {
+    return bytes_.source() == nullptr ? base::Where("", "tensor in memory")
                                       : bytes_.source()->where(bytes_);
   }
 

@@ -9,11 +9,13 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "formats/format.hpp"
 #include "formats/shared/hub_cache.hpp"
 #include "formats/shared/hub_index.hpp"
 #include "formats/shared/object_file.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
@@ -50,9 +52,11 @@ OpenedIndex open_index(const Path& path) {
   for (const std::string& name : opened.index.shards) {
     os::File shard = open_shard(folder, name, where);
     if (!shard.valid()) {
-      throw Error(ErrorCode::corrupt, where + ": shard " + base::quote(name) +
-                                          ": missing: expected a file beside the index, found "
-                                          "none");
+      throw base::corrupt(where)
+          .part("shard ", base::quote(name))
+          .problem("missing")
+          .expected("a file beside the index")
+          .found("none");
     }
     opened.shards.push_back(std::move(shard));
   }
@@ -65,8 +69,10 @@ TensorDict dict_in(os::File shard) {
       [file = std::make_shared<const os::File>(std::move(shard))] { return file; });
   const auto* dict = std::get_if<TensorDict>(&item);
   if (dict == nullptr || dict->kind() == NodeKind::opaque) {
-    throw Error(ErrorCode::corrupt, where + ": not a shard: expected a dict of tensors, found " +
-                                        describe_object(item));
+    throw base::corrupt(where)
+        .problem("not a shard")
+        .expected("a dict of tensors")
+        .found(describe_object(item));
   }
   return *dict;
 }
@@ -80,9 +86,11 @@ TensorDict tree_of(OpenedIndex opened, const std::string& where) {
   TensorDict tree(info);
   for (const auto& [name, shard] : opened.index.weight_map) {
     if (!shards[shard].contains(name)) {
-      throw Error(ErrorCode::corrupt,
-                  where + ": tensor " + base::quote(name) + ": not in its shard: expected it in " +
-                      base::quote(opened.index.shards[shard]) + ", found it missing there");
+      throw base::corrupt(where)
+          .part("tensor ", base::quote(name))
+          .problem("not in its shard")
+          .expected("it in ", base::quote(opened.index.shards[shard]))
+          .found("it missing there");
     }
     tree.set(name, shards[shard].get(name));
   }
@@ -99,10 +107,11 @@ TensorDict open_sharded(const FileHead& head, const OpenRequest& /*request*/) {
 }
 
 [[noreturn]] void refuse_to_write() {
-  throw Error(
-      ErrorCode::unsupported,
-      "format \"pt\": this version writes no index of files of torch.save: expected a "
-      "name that ends in \".pt\" or \".safetensors.index.json\", found \".bin.index.json\"");
+  throw base::unsupported()
+      .part("format \"pt\"")
+      .problem("this version writes no index of files of torch.save")
+      .expected("a name that ends in \".pt\" or \".safetensors.index.json\"")
+      .found("\".bin.index.json\"");
 }
 
 void check_sharded(const TensorDict&) { refuse_to_write(); }
@@ -122,9 +131,7 @@ VerifyReport verify_sharded(const Path& path, const VerifyRequest& request) {
     if (report.ok()) tree_of(std::move(opened), path.string());
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-    std::string what = error.what();
-    if (what.starts_with(path.string() + ": ")) what.erase(0, path.string().size() + 2);
-    report.problems.push_back({path.string(), "structure", std::move(what)});
+    report.problems.push_back(problem_of(error, {path.string(), "structure"}));
   }
   return report;
 }

@@ -128,11 +128,16 @@ Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
     dtype = node.kind == PickleKind::global && node.text == "torch" ? dtype_from_name(node.name)
                                                                     : std::nullopt;
     if (!dtype) {
-      pickle_.unsupported("dtype: it cannot be read: expected a dtype of torch, found " +
-                          pickle_.describe(call.arguments[6]));
+      throw pickle_.unsupported()
+          .part("dtype")
+          .problem("it cannot be read")
+          .expected("a dtype of torch")
+          .found(pickle_.describe(call.arguments[6]));
     }
   }
-  if (!dtype) pickle_.corrupt("storage: expected one with a dtype, found one without");
+  if (!dtype) {
+    throw pickle_.corrupt().part("storage").expected("one with a dtype").found("one without");
+  }
   const std::uint64_t offset = pickle_.natural(call.arguments[1], "storage offset");
   Leaf made = view(*dtype, where.number, offset, pickle_.lengths(call.arguments[2], "shape"),
                    pickle_.lengths(call.arguments[3], "strides"));
@@ -146,13 +151,14 @@ Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
 bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {
-    pickle_.corrupt("requires_grad: expected a bool, found " + pickle_.describe(id));
+    throw pickle_.corrupt().part("requires_grad").expected("a bool").found(pickle_.describe(id));
   }
   if (node.integer == 0) return false;
   if (!is_floating_point(leaf.dtype()) && !is_complex(leaf.dtype())) {
-    pickle_.corrupt(
-        "requires_grad: expected a tensor of floating-point or complex numbers, found " +
-        std::string(name(leaf.dtype())));
+    throw pickle_.corrupt()
+        .part("requires_grad")
+        .expected("a tensor of floating-point or complex numbers")
+        .found(name(leaf.dtype()));
   }
   return true;
 }
@@ -176,7 +182,7 @@ Leaf Tensors::of_call(std::uint32_t id) {
   std::optional<Leaf> made = is_plain ? leaf(id, *inner) : std::nullopt;
   if (made) return *std::move(made);
   if (inner) pickle_.refuse_global(inner->module, inner->name);
-  pickle_.corrupt("parameter: expected a tensor, found " + pickle_.describe(id));
+  throw pickle_.corrupt().part("parameter").expected("a tensor").found(pickle_.describe(id));
 }
 
 /// A tensor with attributes of Python's, which are left out; nothing for one of another class.
@@ -191,9 +197,10 @@ std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call)
   const PickleNode function = pickle_.at(call.arguments[0]);
   const PickleNode arguments = pickle_.at(call.arguments[2]);
   if (function.kind != PickleKind::global || arguments.kind != PickleKind::tuple) {
-    pickle_.corrupt("_rebuild_from_type_v2: expected a function and a tuple, found " +
-                    pickle_.describe(call.arguments[0]) + " and " +
-                    pickle_.describe(call.arguments[2]));
+    throw pickle_.corrupt()
+        .part("_rebuild_from_type_v2")
+        .expected("a function and a tuple")
+        .found(pickle_.describe(call.arguments[0]), " and ", pickle_.describe(call.arguments[2]));
   }
   if (function.text != kUtils || !function.name.starts_with("_rebuild_tensor")) {
     pickle_.refuse_global(function.text, function.name);
@@ -214,7 +221,7 @@ void Tensors::warn_of_state(std::uint32_t state) const {
     is_plain = pickle_.text(node.items[i]).value_or("").starts_with("_dynamo_");
   }
   if (is_plain) return;
-  warn(pickle_.where() + ": " + pickle_.subject() +
+  warn(pickle_.place().text() +
        ": the tensor's attributes are left out: expected none, found some");
 }
 
@@ -224,7 +231,7 @@ LazyView Tensors::lazy_view(std::uint32_t metadata) const {
   LazyView view;
   if (node.kind == PickleKind::none) return view;
   if (node.kind != PickleKind::dict) {
-    pickle_.corrupt("metadata: expected a dict, found " + pickle_.describe(metadata));
+    throw pickle_.corrupt().part("metadata").expected("a dict").found(pickle_.describe(metadata));
   }
   for (std::size_t i = 0; i + 1 < node.items.size(); i += 2) {
     const PickleNode value = pickle_.at(node.items[i + 1]);
@@ -235,9 +242,10 @@ LazyView Tensors::lazy_view(std::uint32_t metadata) const {
     } else if (value.kind == PickleKind::boolean && mark == "neg") {
       view.is_negative = true;
     } else {
-      pickle_.unsupported(
-          "a tensor with metadata cannot be read: expected \"conj\" or \"neg\", found " +
-          base::quote(mark));
+      throw pickle_.unsupported()
+          .problem("a tensor with metadata cannot be read")
+          .expected("\"conj\" or \"neg\"")
+          .found(base::quote(mark));
     }
   }
   return view;
@@ -249,9 +257,11 @@ Leaf Tensors::resolve(std::uint32_t id, const Leaf& bytes, LazyView view) {
   if (!is_complex(bytes.dtype())) view.is_conjugate = false;
   if (view.is_plain()) return bytes;
   if (!has_sign_bits(bytes.dtype())) {
-    pickle_.unsupported(
-        "a negative view cannot be read: expected floating-point or complex numbers, found " +
-        std::string(name(bytes.dtype())) + "; save it after resolve_neg()");
+    throw pickle_.unsupported()
+        .problem("a negative view cannot be read")
+        .expected("floating-point or complex numbers")
+        .found(name(bytes.dtype()))
+        .remedy("save it after resolve_neg()");
   }
   return copies_.try_emplace(id, resolved(bytes, view)).first->second;
 }
@@ -260,7 +270,10 @@ Tensors::Quantized Tensors::quantized(const Pickle::Call& call) {
   pickle_.require_arguments(call, 7, 7);
   const Storage where = storage(call.arguments[0], quantized_dtype);
   if (!where.dtype) {
-    pickle_.corrupt("quantized tensor: expected a storage of quantized elements, found bytes");
+    throw pickle_.corrupt()
+        .part("quantized tensor")
+        .expected("a storage of quantized elements")
+        .found("bytes");
   }
   const std::uint64_t offset = pickle_.natural(call.arguments[1], "storage offset");
   Leaf integers =
@@ -279,24 +292,32 @@ Tensors::Quantized Tensors::quantized(const Pickle::Call& call) {
 Tensors::Storage Tensors::storage(std::uint32_t id, DTypeOfClass dtype_of) {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::persistent) {
-    pickle_.corrupt("storage: expected a storage of the file, found " + pickle_.describe(id));
+    throw pickle_.corrupt()
+        .part("storage")
+        .expected("a storage of the file")
+        .found(pickle_.describe(id));
   }
   const PickleNode tuple = pickle_.at(node.items[0]);
   const bool fits = tuple.kind == PickleKind::tuple &&
                     (tuple.items.size() == 5 || tuple.items.size() == 6) &&
                     pickle_.text(tuple.items[0]) == "storage";
   if (!fits) {
-    pickle_.unsupported("storage: expected (\"storage\", class, key, location, size), found " +
-                        pickle_.describe(node.items[0]) + " of another kind");
+    throw pickle_.unsupported()
+        .part("storage")
+        .expected("(\"storage\", class, key, location, size)")
+        .found(pickle_.describe(node.items[0]), " of another kind");
   }
   if (tuple.items.size() == 6 && pickle_.at(tuple.items[5]).kind != PickleKind::none) {
-    pickle_.unsupported(
-        "storage: a view of a storage cannot be read: expected a whole one, found " +
-        pickle_.describe(tuple.items[5]));
+    throw pickle_.unsupported()
+        .part("storage")
+        .problem("a view of a storage cannot be read")
+        .expected("a whole one")
+        .found(pickle_.describe(tuple.items[5]));
   }
   const PickleNode type = pickle_.at(tuple.items[1]);
   if (type.kind != PickleKind::global) {
-    pickle_.corrupt("storage: expected a class, found " + pickle_.describe(tuple.items[1]));
+    throw pickle_.corrupt().part("storage").expected("a class").found(
+        pickle_.describe(tuple.items[1]));
   }
   Storage result;
   result.dtype = dtype_of(type.text, type.name);
@@ -304,22 +325,31 @@ Tensors::Storage Tensors::storage(std::uint32_t id, DTypeOfClass dtype_of) {
   if (!result.dtype && !untyped) pickle_.refuse_global(type.text, type.name);
 
   const auto key = pickle_.text(tuple.items[2]);
-  if (!key)
-    pickle_.corrupt("storage key: expected text, found " + pickle_.describe(tuple.items[2]));
+  if (!key) {
+    throw pickle_.corrupt()
+        .part("storage key")
+        .expected("text")
+        .found(pickle_.describe(tuple.items[2]));
+  }
   const auto found = storages_->find(*key);
   if (!found) {
-    pickle_.corrupt("storage: the file lacks it: expected a record \"data/" + std::string(*key) +
-                    "\", found none");
+    throw pickle_.corrupt()
+        .part("storage")
+        .problem("the file lacks it")
+        .expected("a record \"data/", *key, "\"")
+        .found("none");
   }
   result.number = *found;
   const std::uint64_t count = pickle_.natural(tuple.items[4], "storage size");
   const auto expected = base::checked_mul(count, result.dtype ? itemsize(*result.dtype) : 1);
   const std::uint64_t stored = storages_->size_bytes(*found);
   if (!expected || *expected != stored) {
-    pickle_.corrupt("storage " + base::quote(*key) + ": its size does not fit: expected " +
-                    std::to_string(count) + (result.dtype ? " elements of " : " bytes") +
-                    (result.dtype ? std::string(name(*result.dtype)) : "") + ", found " +
-                    std::to_string(stored) + " bytes");
+    throw pickle_.corrupt()
+        .part("storage ", base::quote(*key))
+        .problem("its size does not fit")
+        .expected(count, (result.dtype ? " elements of " : " bytes"),
+                  (result.dtype ? std::string(name(*result.dtype)) : ""))
+        .found(stored, " bytes");
   }
   return result;
 }
@@ -329,15 +359,20 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
   const std::uint64_t item_bytes = itemsize(dtype);
   const std::uint64_t available = storages_->size_bytes(storage) / item_bytes;
   if (strides.size() != shape.size()) {
-    pickle_.corrupt("strides do not fit: expected " + std::to_string(shape.size()) + ", found " +
-                    base::list_text(strides));
+    throw pickle_.corrupt()
+        .problem("strides do not fit")
+        .expected(shape.size())
+        .found(base::list_text(strides));
   }
   std::uint64_t size_bytes = 0;
   try {
     size_bytes = nbytes_of(dtype, shape);
   } catch (const Error&) {
-    pickle_.corrupt("shape: too large: expected a size of at most 63 bits, found " +
-                    base::list_text(shape));
+    throw pickle_.corrupt()
+        .part("shape")
+        .problem("too large")
+        .expected("a size of at most 63 bits")
+        .found(base::list_text(shape));
   }
   if (size_bytes == 0) {
     storages_->ranges.push_back({storage, 0, 0});
@@ -350,9 +385,11 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
     end = reach ? base::checked_add(*end, *reach) : std::nullopt;
   }
   if (!end || *end > available) {
-    pickle_.corrupt("it reaches beyond its storage: expected at most " + std::to_string(available) +
-                    " elements, found shape " + base::list_text(shape) + " of strides " +
-                    base::list_text(strides) + " from " + std::to_string(offset) + " on");
+    throw pickle_.corrupt()
+        .problem("it reaches beyond its storage")
+        .expected("at most ", available, " elements")
+        .found("shape ", base::list_text(shape), " of strides ", base::list_text(strides), " from ",
+               offset, " on");
   }
   const bool is_whole = offset == 0 && *end == available;
   if (!is_contiguous(shape, strides)) {
@@ -405,18 +442,22 @@ Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& c
   for (const std::uint32_t part : call.arguments) {
     const auto inner = pickle.call(part);
     const std::optional<Leaf> leaf = inner ? tensors.leaf(part, *inner) : std::nullopt;
-    if (!leaf) pickle.corrupt("nested tensor: expected tensors, found " + pickle.describe(part));
+    if (!leaf) {
+      throw pickle.corrupt().part("nested tensor").expected("tensors").found(pickle.describe(part));
+    }
     parts.push_back(leaf->tensor().contiguous());
   }
   if (!is_packed(parts[1], parts[2], parts[3])) {
-    pickle.unsupported(
-        "nested tensor: expected components one after the other, found a view of some; save a "
-        "contiguous() one");
+    throw pickle.unsupported()
+        .part("nested tensor")
+        .expected("components one after the other")
+        .found("a view of some")
+        .remedy("save a contiguous() one");
   }
   try {
     return Leaf::nested(parts[0], parts[1]);
   } catch (const Error& error) {
-    pickle.corrupt(error.what());
+    throw Error(error).code(ErrorCode::corrupt).within(pickle.subject()).path(pickle.where().path);
   }
 }
 
@@ -436,8 +477,10 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
   if (names.empty() || layout == kJagged || parts.size() < names.size() + 1 ||
       parts.size() > names.size() + 2) {
-    pickle_.unsupported("sparse tensor: expected a layout of torch and its parts, found " +
-                        base::quote(layout) + " and " + std::to_string(parts.size()) + " parts");
+    throw pickle_.unsupported()
+        .part("sparse tensor")
+        .expected("a layout of torch and its parts")
+        .found(base::quote(layout), " and ", parts.size(), " parts");
   }
   Slot made = container(call.arguments[1], NodeKind::sparse, [&](Children& to) {
     for (std::size_t i = 0; i < names.size(); ++i) add(to, std::string(names[i]), parts[i]);
@@ -445,7 +488,10 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   auto& node = std::get<TensorDict>(made);
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     if (std::holds_alternative<Leaf>(item)) return;
-    pickle_.corrupt("sparse tensor: " + key + ": expected a tensor, found another value");
+    throw pickle_.corrupt()
+        .part("sparse tensor: ", key)
+        .expected("a tensor")
+        .found("another value");
   });
   node.info().layout = layout;
   node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
@@ -474,9 +520,11 @@ Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
   const bool is_per_channel =
       is_scheme("per_channel_affine", 4) || is_scheme("per_channel_affine_float_qparams", 4);
   if (!is_per_tensor && !is_per_channel) {
-    pickle_.unsupported(
-        "quantized tensor: expected one that is quantized per tensor or per channel, found another "
-        "scheme; dequantize() it before it is saved");
+    throw pickle_.unsupported()
+        .part("quantized tensor")
+        .expected("one that is quantized per tensor or per channel")
+        .found("another scheme")
+        .remedy("dequantize() it before it is saved");
   }
   const Shape shape = parts.integers.shape();
   return container(id, NodeKind::dict, [&](Children& to) {
@@ -498,25 +546,30 @@ void TreeBuilder::require_numbers(std::span<const std::uint32_t> said) const {
       pickle_.at(said[2]).kind == PickleKind::integer) {
     return;
   }
-  pickle_.corrupt("quantized tensor: expected a float as scale and an int as zero point, found " +
-                  pickle_.describe(said[1]) + " and " + pickle_.describe(said[2]));
+  throw pickle_.corrupt()
+      .part("quantized tensor")
+      .expected("a float as scale and an int as zero point")
+      .found(pickle_.describe(said[1]), " and ", pickle_.describe(said[2]));
 }
 
 /// Scales and zero points of each position along the axis.
 void TreeBuilder::require_channels(const Children& parts, const Shape& shape,
                                    std::uint64_t axis) const {
   if (axis >= shape.size()) {
-    pickle_.corrupt("quantized tensor: axis: expected a dimension of " + base::list_text(shape) +
-                    ", found " + std::to_string(axis));
+    throw pickle_.corrupt()
+        .part("quantized tensor: axis")
+        .expected("a dimension of ", base::list_text(shape))
+        .found(axis);
   }
   const Shape expected = {shape[static_cast<std::size_t>(axis)]};
   for (const Node::Entry& entry : parts.entries) {
     if (entry.key != "scales" && entry.key != "zero_points") continue;
     const auto* leaf = std::get_if<Leaf>(&entry.slot);
     if (leaf != nullptr && leaf->shape() == expected) continue;
-    pickle_.corrupt("quantized tensor: " + entry.key + ": expected a tensor of " +
-                    base::list_text(expected) + ", found " +
-                    (leaf == nullptr ? "another value" : base::list_text(leaf->shape())));
+    throw pickle_.corrupt()
+        .part("quantized tensor: ", entry.key)
+        .expected("a tensor of ", base::list_text(expected))
+        .found((leaf == nullptr ? "another value" : base::list_text(leaf->shape())));
   }
 }
 
@@ -536,8 +589,10 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
   const bool is_one = arguments.kind == PickleKind::tuple && arguments.items.size() == 1 &&
                       pickle_.at(arguments.items[0]).kind == PickleKind::dict;
   if (!is_one) {
-    pickle_.corrupt("jagged tensor: expected a dict of its parts, found " +
-                    pickle_.describe(call.arguments[2]));
+    throw pickle_.corrupt()
+        .part("jagged tensor")
+        .expected("a dict of its parts")
+        .found(pickle_.describe(call.arguments[2]));
   }
   const std::span<const std::uint32_t> fields = pickle_.at(arguments.items[0]).items;
   const auto field = [&](std::string_view name) -> std::optional<std::uint32_t> {
@@ -553,8 +608,10 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
       if (name == std::string_view("lengths") && is_none) continue;
       if (part) add(to, name, *part);
       if (!part || !std::holds_alternative<Leaf>(to.entries.back().slot)) {
-        pickle_.corrupt("jagged tensor: " + std::string(name) +
-                        ": expected a tensor, found another value");
+        throw pickle_.corrupt()
+            .part("jagged tensor: ", name)
+            .expected("a tensor")
+            .found("another value");
       }
     }
   });
@@ -564,9 +621,10 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
   const auto ragged = field("_ragged_idx");
   const std::uint64_t at = ragged ? pickle_.natural(*ragged, "ragged dimension") : 0;
   if (at < 1 || at > shape.size() || offsets.size() != 1 || offsets[0] < 1) {
-    pickle_.corrupt(
-        "jagged tensor: expected offsets [n + 1] and a dimension of the values, found " +
-        base::list_text(offsets) + " and " + std::to_string(at));
+    throw pickle_.corrupt()
+        .part("jagged tensor")
+        .expected("offsets [n + 1] and a dimension of the values")
+        .found(base::list_text(offsets), " and ", at);
   }
   shape[static_cast<std::size_t>(at - 1)] = -1;
   shape.insert(shape.begin(), offsets[0] - 1);
@@ -586,7 +644,10 @@ Node::Slot TreeBuilder::meta_parameter(const Pickle::Call& call) {
   pickle_.require_arguments(call, 3, 4);
   const PickleNode requires_grad = pickle_.at(call.arguments[1]);
   if (requires_grad.kind != PickleKind::boolean) {
-    pickle_.corrupt("requires_grad: expected a bool, found " + pickle_.describe(call.arguments[1]));
+    throw pickle_.corrupt()
+        .part("requires_grad")
+        .expected("a bool")
+        .found(pickle_.describe(call.arguments[1]));
   }
   Slot made = opaque(call.arguments[0]);
   std::get<TensorDict>(made).set("parameter", NonTensor{Value(requires_grad.integer != 0)});
@@ -641,23 +702,29 @@ std::span<const std::uint32_t> state_of(const Pickle& pickle, std::uint32_t id) 
 DType dtype_of(const Pickle& pickle, std::uint32_t id) {
   const PickleNode node = pickle.at(id);
   if (node.kind != PickleKind::reduce || !pickle.is_global(node.items[0], "numpy", "dtype")) {
-    pickle.corrupt("dtype: expected one of NumPy, found " + pickle.describe(id));
+    throw pickle.corrupt().part("dtype").expected("one of NumPy").found(pickle.describe(id));
   }
   const auto call = pickle.call(id);
   const auto text = call->arguments.empty() ? std::nullopt : pickle.text(call->arguments[0]);
   const auto* const known = std::ranges::find(kNames, text.value_or(""), &Name::text);
   if (known == kNames.end()) {
-    pickle.unsupported("dtype: torch has none for it: expected numbers or bool, found " +
-                       (text ? base::quote(*text) : std::string("none")));
+    throw pickle.unsupported()
+        .part("dtype")
+        .problem("torch has none for it")
+        .expected("numbers or bool")
+        .found((text ? base::quote(*text) : std::string("none")));
   }
   const auto state = state_of(pickle, id);
   const auto order = state.size() < 2 ? std::nullopt : pickle.text(state[1]);
   if (order == ">") {
-    pickle.unsupported("dtype: big-endian elements: expected little-endian ones, found \">" +
-                       std::string(*text) + "\"");
+    throw pickle.unsupported()
+        .part("dtype")
+        .problem("big-endian elements")
+        .expected("little-endian ones")
+        .found("\">", *text, "\"");
   }
   if (order != "<" && order != "|" && order != "=") {
-    pickle.corrupt("dtype: expected a state with a byte order, found none");
+    throw pickle.corrupt().part("dtype").expected("a state with a byte order").found("none");
   }
   return known->dtype;
 }
@@ -666,18 +733,24 @@ Leaf leaf_of(const Pickle& pickle, DType dtype, const Shape& shape, bool is_fort
              std::uint32_t data) {
   const auto bytes = pickle.bytes(data);
   if (!bytes) {
-    pickle.unsupported("array: expected its bytes, found " + pickle.describe(data));
+    throw pickle.unsupported().part("array").expected("its bytes").found(pickle.describe(data));
   }
   std::uint64_t expected = 0;
   try {
     expected = nbytes_of(dtype, shape);
   } catch (const Error&) {
-    pickle.corrupt("shape: too large: expected a size of at most 63 bits, found " +
-                   base::list_text(shape));
+    throw pickle.corrupt()
+        .part("shape")
+        .problem("too large")
+        .expected("a size of at most 63 bits")
+        .found(base::list_text(shape));
   }
   if (bytes->size() != expected) {
-    pickle.corrupt("array: its bytes do not fit the shape: expected " + std::to_string(expected) +
-                   ", found " + std::to_string(bytes->size()));
+    throw pickle.corrupt()
+        .part("array")
+        .problem("its bytes do not fit the shape")
+        .expected(expected)
+        .found(bytes->size());
   }
   Buffer buffer = Buffer::allocate(bytes->size());
   if (!bytes->empty()) std::memcpy(buffer.data(), bytes->data(), bytes->size());
@@ -696,8 +769,10 @@ Leaf leaf_of_buffer(const Pickle& pickle, const Pickle::Call& call) {
   pickle.require_arguments(call, 4, 4);
   const auto order = pickle.text(call.arguments[3]);
   if (order != "C" && order != "F") {
-    pickle.corrupt("array: order: expected \"C\" or \"F\", found " +
-                   pickle.describe(call.arguments[3]));
+    throw pickle.corrupt()
+        .part("array: order")
+        .expected("\"C\" or \"F\"")
+        .found(pickle.describe(call.arguments[3]));
   }
   return leaf_of(pickle, dtype_of(pickle, call.arguments[1]),
                  pickle.lengths(call.arguments[2], "shape"), order == "F", call.arguments[0]);
@@ -716,10 +791,15 @@ std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pic
   }
   if (call.name != "_reconstruct") return std::nullopt;
   if (call.arguments.empty() || !pickle.is_global(call.arguments[0], "numpy", "ndarray")) {
-    pickle.unsupported("array: expected a plain one, found one of a class of its own");
+    throw pickle.unsupported()
+        .part("array")
+        .expected("a plain one")
+        .found("one of a class of its own");
   }
   const auto state = state_of(pickle, id);
-  if (state.size() != 5) pickle.corrupt("array: expected a state of 5 parts, found another");
+  if (state.size() != 5) {
+    throw pickle.corrupt().part("array").expected("a state of 5 parts").found("another");
+  }
   const PickleNode order = pickle.at(state[3]);
   return leaf_of(pickle, dtype_of(pickle, state[2]), pickle.lengths(state[1], "shape"),
                  order.integer != 0, state[4]);

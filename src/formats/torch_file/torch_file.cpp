@@ -22,12 +22,14 @@
 #include <tenfold/tensordict.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/pickle/pickle.hpp"
 #include "codecs/zip/structure.hpp"
 #include "codecs/zip/zip.hpp"
 #include "formats/format.hpp"
 #include "formats/shared/object_file.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "formats/shared/tree_notes.hpp"
 #include "formats/shared/zip_check.hpp"
@@ -103,8 +105,8 @@ class LegacyStorages final : public Storages {
             .offset_bytes = extents_[range.storage].begin + range.begin,
             .size_bytes = range.size_bytes};
   }
-  std::string where(const Leaf& leaf) const override {
-    return file_.display() + ": storage " + base::quote(extents_[range_of(leaf).storage].key);
+  base::Where where(const Leaf& leaf) const override {
+    return {file_.display(), "storage " + base::quote(extents_[range_of(leaf).storage].key)};
   }
 
  private:
@@ -116,18 +118,13 @@ class LegacyStorages final : public Storages {
   std::vector<Buffer> copies_;
 };
 
-[[noreturn]] void fail(const std::string& where, const std::string& what,
-                       ErrorCode code = ErrorCode::corrupt) {
-  throw Error(code, where + ": " + what);
-}
-
 /// The pickles at the front of a file, one after the other.
 class Front {
  public:
-  Front(std::string_view bytes, std::string where) : bytes_(bytes), where_(std::move(where)) {}
+  Front(std::string_view bytes, base::Where where) : bytes_(bytes), where_(std::move(where)) {}
 
   PickleGraph next(const std::string& part) {
-    PickleGraph graph = codecs::read_pickle(bytes_.substr(at_), where_ + ": " + part);
+    PickleGraph graph = codecs::read_pickle(bytes_.substr(at_), where_.at(part));
     at_ += static_cast<std::size_t>(graph.size_bytes);
     return graph;
   }
@@ -135,21 +132,24 @@ class Front {
 
  private:
   std::string_view bytes_;
-  std::string where_;
+  base::Where where_;
   std::size_t at_ = 0;
 };
 
-void check_machine(const PickleGraph& graph, const std::string& where) {
+void check_machine(const PickleGraph& graph, const base::Where& where) {
   const PickleNode about = graph.at(graph.root);
   if (about.kind == PickleKind::dict) {
     for (std::size_t i = 0; i + 1 < about.items.size(); i += 2) {
       const PickleNode value = graph.at(about.items[i + 1]);
       if (graph.at(about.items[i]).text != "little_endian") continue;
       if (value.kind == PickleKind::boolean && value.integer != 0) return;
-      fail(where, "byte order: expected little-endian, found another", ErrorCode::unsupported);
+      throw base::unsupported(where).part("byte order").expected("little-endian").found("another");
     }
   }
-  fail(where, "byte order: expected \"little_endian\" in a dict, found none");
+  throw base::corrupt(where)
+      .part("byte order")
+      .expected("\"little_endian\" in a dict")
+      .found("none");
 }
 
 /// The bytes of an element of each storage that the object names.
@@ -171,19 +171,23 @@ std::unordered_map<std::string, std::uint64_t> item_bytes_of(const Pickle& pickl
 
 std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
                                      const PickleGraph& keys, std::uint64_t at) {
-  const std::string& where = file.display();
+  const base::Where& where = file.display();
   const std::uint64_t file_bytes = file.size_bytes();
   const Pickle list(keys, where);
   const PickleNode root = keys.at(keys.root);
-  if (root.kind != PickleKind::list) fail(where, "storage keys: expected a list, found none");
+  if (root.kind != PickleKind::list) {
+    throw base::corrupt(where).part("storage keys").expected("a list").found("none");
+  }
   const auto sizes = item_bytes_of(object);
   std::vector<LegacyExtent> extents;
   for (const std::uint32_t item : root.items) {
     const auto key = list.text(item);
     const auto known = key ? sizes.find(std::string(*key)) : sizes.end();
     if (known == sizes.end()) {
-      fail(where, "storage keys: expected one that the object names, found " +
-                      (key ? base::quote(*key) : list.describe(item)));
+      throw base::corrupt(where)
+          .part("storage keys")
+          .expected("one that the object names")
+          .found((key ? base::quote(*key) : list.describe(item)));
     }
     std::uint64_t count = 0;
     std::array<std::byte, kCountBytes> digits{};
@@ -196,10 +200,12 @@ std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
     }
     const auto size_bytes = base::checked_mul(count, known->second);
     if (!size_bytes || !base::range_fits(at, *size_bytes, file_bytes)) {
-      fail(where, "storage " + base::quote(*key) + ": does not fit the file: expected at most " +
-                      std::to_string(file_bytes - at) + " bytes, found " +
-                      (size_bytes ? std::to_string(*size_bytes) : std::string("more")) +
-                      "; the file may be truncated");
+      throw base::corrupt(where)
+          .part("storage ", base::quote(*key))
+          .problem("does not fit the file")
+          .expected("at most ", file_bytes - at, " bytes")
+          .found((size_bytes ? std::to_string(*size_bytes) : std::string("more")))
+          .remedy("the file may be truncated");
     }
     extents.push_back({std::string(*key), at, *size_bytes});
     at += *size_bytes;
@@ -223,14 +229,14 @@ bool is_legacy_head(std::string_view head) noexcept {
 /// bytes and so many elements. Storages lie at odd bytes: they are copied when they are first
 /// touched. Throws Error(corrupt) and Error(unsupported).
 TensorDict open_legacy(os::File file) {
-  const std::string where = file.display();
+  const base::Where where = file.display();
   const Buffer front = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
   Front pickles({reinterpret_cast<const char*>(front.data()), front.size_bytes()}, where);
   pickles.next("magic number");
   const PickleGraph protocol = pickles.next("protocol");
   const PickleNode number = protocol.at(protocol.root);
   if (number.kind != PickleKind::integer || number.integer != kProtocol) {
-    fail(where, "protocol: expected 1001, found another", ErrorCode::unsupported);
+    throw base::unsupported(where).part("protocol").expected("1001").found("another");
   }
   check_machine(pickles.next("machine"), where);
   const PickleGraph graph = pickles.next("object");
@@ -250,7 +256,7 @@ struct ArchiveFile {
   FileOpener file;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
-  std::string where;  ///< for messages
+  base::Where where;  ///< for messages
 
   explicit ArchiveFile(os::File whole)
       : ArchiveFile([kept = std::make_shared<const os::File>(std::move(whole))] { return kept; }) {}
@@ -263,7 +269,7 @@ struct ArchiveFile {
       : file(std::move(outer)),
         begin(begin_bytes),
         size_bytes(size),
-        where(file()->display() + ": item at byte " + std::to_string(begin)) {}
+        where(file()->display(), "item at byte " + std::to_string(begin)) {}
 
   codecs::ZipInput input() const {
     codecs::ZipInput input;
@@ -347,11 +353,11 @@ class ArchiveStorages final : public Storages {
             .offset_bytes = range.begin,
             .size_bytes = range.size_bytes};
   }
-  std::string where(const Leaf& leaf) const override {
+  base::Where where(const Leaf& leaf) const override {
     return record(entry(range_of(leaf).storage));
   }
-  std::string record(const codecs::ZipEntry& entry) const {
-    return file_.where + ": record " + base::quote(entry.name);
+  base::Where record(const codecs::ZipEntry& entry) const {
+    return file_.where.at("record " + base::quote(entry.name));
   }
 
  private:
@@ -387,16 +393,16 @@ class ArchiveStorages final : public Storages {
 /// Of a pickle by itself.
 class NoStorages final : public Storages {
  public:
-  explicit NoStorages(std::string where) : where_(std::move(where)) {}
+  explicit NoStorages(base::Where where) : where_(std::move(where)) {}
 
   std::optional<std::size_t> find(std::string_view) const override { return std::nullopt; }
   std::uint64_t size_bytes(std::size_t) const override { return 0; }
   Buffer bytes(std::size_t) override { return {}; }
   void read(const Leaf&, std::uint64_t, std::span<std::byte>) override {}
-  std::string where(const Leaf&) const override { return where_; }
+  base::Where where(const Leaf&) const override { return where_; }
 
  private:
-  std::string where_;
+  base::Where where_;
 };
 
 std::string head_of(const os::File& file, std::size_t size_bytes) {
@@ -408,18 +414,23 @@ std::string head_of(const os::File& file, std::size_t size_bytes) {
 /// Says what a file that is no archive is, or returns.
 void refuse_other_layouts(const ArchiveFile& file) {
   const std::string head = file.head(kTarMagicOffset + kTarMagic.size());
-  const auto refuse = [&](ErrorCode code, const std::string& found) {
-    throw Error(code, file.where +
-                          ": not an archive of torch.save: expected a zip archive, found " + found);
+  const auto refuse = [&](ErrorCode code) {
+    return base::fail(code, file.where)
+        .problem("not an archive of torch.save")
+        .expected("a zip archive");
   };
-  if (head.empty()) refuse(ErrorCode::corrupt, "an empty file");
+  if (head.empty()) throw refuse(ErrorCode::corrupt).found("an empty file");
   if (head.size() > kTarMagicOffset && head.substr(kTarMagicOffset) == kTarMagic) {
-    refuse(ErrorCode::unsupported,
-           "the tar layout before torch 0.1.10; save it again by a later torch");
+    throw refuse(ErrorCode::unsupported)
+        .found("the tar layout before torch 0.1.10")
+        .remedy("save it again by a later torch");
   }
-  if (head[0] == '\x80') refuse(ErrorCode::unsupported, "a plain pickle, which is not executed");
+  if (head[0] == '\x80') {
+    throw refuse(ErrorCode::unsupported).found("a plain pickle, which is not executed");
+  }
   if (!head.starts_with("PK")) {
-    refuse(ErrorCode::corrupt, "a file that starts with " + base::quote(head.substr(0, 8)));
+    throw refuse(ErrorCode::corrupt)
+        .found("a file that starts with ", base::quote(head.substr(0, 8)));
   }
 }
 
@@ -438,7 +449,7 @@ template <class Build>
 auto with_graph(const ArchiveStorages& storages, const Build& build) {
   const std::vector<std::byte> bytes = read_pickle(storages.file().input(), storages.archive());
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return build(codecs::read_pickle(text, storages.file().where + ": record \"data.pkl\""));
+  return build(codecs::read_pickle(text, storages.file().where.at("record \"data.pkl\"")));
 }
 
 /// Local headers of as many are worth another thread, which reads them while the tree is built.
@@ -474,7 +485,7 @@ void apply_notes(const ArchiveStorages& storages, TensorDict& tree) {
   const Buffer bytes = read_entry_into_memory(storages.file().input(), *notes,
                                               storages.record(*notes), "save it again");
   apply_tree_notes({reinterpret_cast<const char*>(bytes.data()), bytes.size_bytes()},
-                   storages.file().where + ": record " + base::quote(notes->name), tree);
+                   storages.file().where.at("record " + base::quote(notes->name)), tree);
 }
 
 TensorDict tree_of(const std::shared_ptr<ArchiveStorages>& storages) {
@@ -512,13 +523,9 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
   return tree_of(open_archive(ArchiveFile(head.take_file()), std::move(directory)));
 }
 
-void add_problem(VerifyReport& report, const Path& path, std::string part, const Error& error) {
-  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
-  std::string what = error.what();
-  for (const std::string& prefix : {path.string() + ": ", part + ": "}) {
-    if (what.starts_with(prefix)) what.erase(0, prefix.size());
-  }
-  report.problems.push_back({path.string(), std::move(part), std::move(what)});
+void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
+  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
+  report.problems.push_back(problem_of(error, where));
 }
 
 void count_leaves(VerifyReport& report, const TensorDict& tree) {
@@ -535,11 +542,11 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
     codecs::check_zip_structure(storages->file().input(), storages->archive().directory,
                                 "save it again");
   } catch (const Error& error) {
-    add_problem(report, path, "archive", error);
+    add_problem(report, error, {path.string(), "archive"});
   }
   std::vector<const codecs::ZipEntry*> entries;
   for (const codecs::ZipEntry& entry : storages->archive().directory.entries) {
-    if (!request.skips(storages->record(entry))) entries.push_back(&entry);
+    if (!request.skips(storages->record(entry).text())) entries.push_back(&entry);
   }
   const std::vector<std::exception_ptr> errors =
       check_zip_entries(storages->file().input(), entries, request.num_threads, progress);
@@ -549,7 +556,7 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
       ++report.num_checksums;
       report.num_bytes += entries[i]->size_bytes;
     } catch (const Error& error) {
-      add_problem(report, path, entries[i]->name, error);
+      add_problem(report, error, storages->record(*entries[i]));
     }
   }
   if (report.problems.empty()) count_leaves(report, tree_of(storages));
@@ -569,7 +576,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
       verify_archive(report, request, progress, std::move(file), path);
     }
   } catch (const Error& error) {
-    add_problem(report, path, "structure", error);
+    add_problem(report, error, {path.string(), "structure"});
   }
   progress.finish();
   return report;

@@ -12,6 +12,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tensor/special.hpp"
@@ -34,7 +35,7 @@ using codecs::PickleNode;
 TensorDict TreeBuilder::root(std::uint32_t id) {
   force_node_ = true;
   TensorDict tree = bare_tree(object(id));
-  if (tree.where().empty()) tree.node()->where = pickle_.where();
+  if (tree.where().empty()) tree.node()->where = pickle_.where().text();
   return tree;
 }
 
@@ -48,8 +49,10 @@ TensorDict::Item TreeBuilder::object(std::uint32_t id) {
 void TreeBuilder::spend() {
   if (budget_-- != 0) return;
   is_beyond_limits_ = true;
-  pickle_.unsupported("the file names the same containers again and again: expected at most " +
-                      std::to_string(kMaxRepeats) + " repeats, found more");
+  throw pickle_.unsupported()
+      .problem("the file names the same containers again and again")
+      .expected("at most ", kMaxRepeats, " repeats")
+      .found("more");
 }
 
 Node::Slot TreeBuilder::convert(std::uint32_t id) {
@@ -58,7 +61,7 @@ Node::Slot TreeBuilder::convert(std::uint32_t id) {
     return convert_readable(id);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported || is_beyond_limits_) throw;
-    return unreadable(id, error.what());
+    return unreadable(id, error);
   }
 }
 
@@ -113,8 +116,11 @@ Node::Slot TreeBuilder::special(Value::Special::Type type, std::string_view text
 }
 
 void TreeBuilder::refuse(std::uint32_t id, const std::string& remedy) const {
-  pickle_.unsupported("it cannot be read: expected a tensor, a JSON value or a container, found " +
-                      pickle_.describe(id) + (remedy.empty() ? "" : "; " + remedy));
+  throw pickle_.unsupported()
+      .problem("it cannot be read")
+      .expected("a tensor, a JSON value or a container")
+      .found(pickle_.describe(id))
+      .remedy(remedy);
 }
 
 bool TreeBuilder::has_valid_text(std::uint32_t id) const {
@@ -125,8 +131,10 @@ bool TreeBuilder::has_valid_text(std::uint32_t id) const {
 std::string TreeBuilder::valid_text(std::uint32_t id) const {
   const auto text = pickle_.text(id);
   if (!text || !base::is_utf8(*text)) {
-    pickle_.unsupported("text cannot be read: expected UTF-8, found " +
-                        base::quote(pickle_.at(id).text));
+    throw pickle_.unsupported()
+        .problem("text cannot be read")
+        .expected("UTF-8")
+        .found(base::quote(pickle_.at(id).text));
   }
   return std::string(*text);
 }
@@ -276,7 +284,10 @@ void TreeBuilder::add_changes(Children& to, std::uint32_t id) {
     } else if (change.kind == PickleChange::Kind::state) {
       add_attributes(to, change.value);
     } else {
-      pickle_.corrupt("it is filled as no dict is: expected keys and values, found items");
+      throw pickle_.corrupt()
+          .problem("it is filled as no dict is")
+          .expected("keys and values")
+          .found("items");
     }
   }
 }
@@ -294,8 +305,7 @@ void TreeBuilder::add_attributes(Children& to, std::uint32_t id) {
     to.versions = std::move(value->value);
   }
   if (!others) return;
-  warn(pickle_.where() + ": " + pickle_.subject() +
-       ": the dict's attributes are left out: expected none, found some");
+  warn(pickle_.place().text() + ": the dict's attributes are left out: expected none, found some");
 }
 
 void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
@@ -371,12 +381,12 @@ std::optional<Value> TreeBuilder::typed_key(std::uint32_t id) {
   return Value(std::move(tuple));
 }
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
-                      const std::string& where) {
+                      const base::Where& where) {
   return TreeBuilder(graph, storages, where).root(graph.root);
 }
 
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
-                              const std::shared_ptr<Storages>& storages, const std::string& where) {
+                              const std::shared_ptr<Storages>& storages, const base::Where& where) {
   return TreeBuilder(graph, storages, where).object(graph.root);
 }
 
@@ -427,8 +437,10 @@ void set_keys(const Pickle& pickle, Children& children, Info& info) {
         return children.entries[i].key;
       });
   if (!are_sound) {
-    pickle.unsupported(
-        "its keys cannot be read: expected different ones, found some that are equal");
+    throw pickle.unsupported()
+        .problem("its keys cannot be read")
+        .expected("different ones")
+        .found("some that are equal");
   }
 }
 
@@ -437,7 +449,7 @@ TensorDict node_of(const Pickle& pickle, Children children, NodeKind kind) {
   node->info.kind = kind;
   set_keys(pickle, children, node->info);
   node->info.module_versions = std::move(children.versions);
-  node->where = pickle.where();
+  node->where = pickle.where().text();
   for (const std::string& key : pickle.keys) node->where += "/" + key;
   node->entries = std::move(children.entries);
   return TensorDict(std::move(node));
@@ -493,13 +505,13 @@ double real(const Pickle& pickle, std::uint32_t id) {
   const PickleNode node = pickle.at(id);
   if (node.kind == PickleKind::number) return node.number;
   if (node.kind == PickleKind::integer) return static_cast<double>(node.integer);
-  pickle.corrupt("complex: expected two numbers, found " + pickle.describe(id));
+  throw pickle.corrupt().part("complex").expected("two numbers").found(pickle.describe(id));
 }
 
 std::string text(const Pickle& pickle, std::uint32_t id, const std::string& subject) {
   const auto found = pickle.text(id);
   if (found && base::is_utf8(*found)) return std::string(*found);
-  pickle.corrupt(subject + ": expected text, found " + pickle.describe(id));
+  throw pickle.corrupt().part(subject).expected("text").found(pickle.describe(id));
 }
 
 /// bytearray(), bytearray(bytes), bytearray(text, "latin-1").
@@ -519,8 +531,10 @@ Special device(const Pickle& pickle, const Pickle::Call& call) {
     name += ":" + std::to_string(pickle.natural(call.arguments[1], "device index"));
   }
   if (!is_torch_device(name)) {
-    pickle.corrupt("device: expected a type and an index of at most 127, as in \"cuda:0\", found " +
-                   base::quote(name));
+    throw pickle.corrupt()
+        .part("device")
+        .expected("a type and an index of at most 127, as in \"cuda:0\"")
+        .found(base::quote(name));
   }
   return of_text(Special::Type::device, std::move(name));
 }
@@ -546,8 +560,10 @@ std::optional<Special> special_value(const Pickle& pickle, std::uint32_t id,
     pickle.require_arguments(call, 1, 1);
     std::string name = text(pickle, call.arguments[0], "layout");
     if (!is_torch_layout(name)) {
-      pickle.corrupt("layout: expected one of torch's, as \"torch.strided\", found " +
-                     base::quote(name));
+      throw pickle.corrupt()
+          .part("layout")
+          .expected("one of torch's, as \"torch.strided\"")
+          .found(base::quote(name));
     }
     return of_text(Special::Type::layout, std::move(name));
   }
@@ -575,8 +591,10 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
     }
   }
   if (node.kind == PickleKind::global) pickle.refuse_global(node.text, node.name);
-  pickle.unsupported("default of a dict: expected a class of Python's, found " +
-                     pickle.describe(id));
+  throw pickle.unsupported()
+      .part("default of a dict")
+      .expected("a class of Python's")
+      .found(pickle.describe(id));
 }
 
 // What a pickle would have made by calls that are not known, and what of known kinds cannot be
@@ -599,9 +617,12 @@ std::string problem_of(std::string_view class_name) {
 
 }  // namespace
 
-Node::Slot TreeBuilder::unreadable(std::uint32_t id, std::string problem) {
-  const std::string prefix = pickle_.where() + ": " + pickle_.subject() + ": ";
-  if (problem.starts_with(prefix)) problem.erase(0, prefix.size());
+Node::Slot TreeBuilder::unreadable(std::uint32_t id, const Error& error) {
+  // The node that takes its place names the file and the key.
+  const std::string outer = pickle_.subject() + ": ";
+  const bool has_inner = error.part().starts_with(outer);
+  std::string problem =
+      (has_inner ? error.part().substr(outer.size()) + ": " : "") + error.message();
   const PickleNode node = pickle_.at(id);
   if (open_[id]) return opaque_node(id, {}, std::move(problem));  // it lies in itself
   switch (node.kind) {

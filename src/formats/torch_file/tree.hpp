@@ -5,6 +5,7 @@
 
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
 #include "codecs/pickle/pickle.hpp"
 #include "formats/torch_file/storages.hpp"
 
@@ -23,11 +24,11 @@ namespace tenfold::detail::formats::torch_file {
 /// cannot hold become nodes of kind opaque. Throws Error(unsupported) for what nests too
 /// deeply or repeats too often, Error(corrupt) for tensors that do not fit their storages.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
-                      const std::string& where);
+                      const base::Where& where);
 
 /// The same for a pickle of anything: a plain value is a JSON value, a tensor a leaf. Throws
 /// Error(unsupported) for what is or holds an opaque node.
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
-                              const std::shared_ptr<Storages>& storages, const std::string& where);
+                              const std::shared_ptr<Storages>& storages, const base::Where& where);
 
 }  // namespace tenfold::detail::formats::torch_file

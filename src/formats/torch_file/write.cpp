@@ -19,6 +19,7 @@
 #include <tenfold/leaf.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/pickle/text.hpp"
 #include "codecs/pickle/writer.hpp"
@@ -288,17 +289,17 @@ class Pickler {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(
-        ErrorCode::unsupported,
-        "pt: " + (keys_.empty() ? std::string("root") : "key " + base::quote(dotted(keys_))) +
-            ": " + what);
+  Error refuse() const {
+    return base::unsupported().part(keys_.empty() ? "root" : "key " + base::quote(dotted(keys_)));
   }
 
   void enter() {
     if (++depth_ <= kMaxDepth) return;
-    refuse("nested too deeply: expected at most " + std::to_string(kMaxDepth) +
-           " levels, found more; a node may contain itself");
+    throw refuse()
+        .problem("nested too deeply")
+        .expected("at most ", kMaxDepth, " levels")
+        .found("more")
+        .remedy("a node may contain itself");
   }
   void leave() { --depth_; }
 
@@ -337,9 +338,10 @@ class Pickler {
         sparse(tree);
         break;
       case NodeKind::opaque:
-        refuse("an object of " + base::quote(info.class_name) +
-               " cannot be stored: expected tensors, JSON values and containers, found what was "
-               "not read");
+        throw refuse()
+            .problem("an object of ", base::quote(info.class_name), " cannot be stored")
+            .expected("tensors, JSON values and containers")
+            .found("what was not read");
       case NodeKind::dict:
       case NodeKind::tensordict:
       case NodeKind::tensorclass:
@@ -366,9 +368,11 @@ class Pickler {
   void sparse(const TensorDict& tree) {
     const NodeInfo& info = tree.info();
     if (info.layout == kJagged) {
-      refuse(
-          "a jagged nested tensor cannot be stored: expected a dense or sparse one, found one of "
-          "layout \"jagged\"; the format \"memmap\" can");
+      throw refuse()
+          .problem("a jagged nested tensor cannot be stored")
+          .expected("a dense or sparse one")
+          .found("one of layout \"jagged\"")
+          .remedy("the format \"memmap\" can");
     }
     to_.global("torch._utils", "_rebuild_sparse_tensor");
     to_.begin_tuple();
@@ -414,7 +418,10 @@ class Pickler {
       if (const Value* typed = find_typed_key(of.typed_keys, name)) return value(*typed);
     }
     if (!base::is_utf8(name)) {
-      refuse("a key that is not UTF-8 cannot be stored: expected UTF-8, found other bytes");
+      throw refuse()
+          .problem("a key that is not UTF-8 cannot be stored")
+          .expected("UTF-8")
+          .found("other bytes");
     }
     to_.known_text(name);
   }
@@ -425,16 +432,20 @@ class Pickler {
     const auto [stopped, error] = std::from_chars(digits.data(), end, small);
     if (error == std::errc() && stopped == end) return to_.integer(small);
     if (!codecs::pickle_decimal(digits) || !to_.big_integer(digits)) {
-      refuse("an integer that torch cannot load: expected at most 255 bytes, found " +
-             std::to_string(digits.size()) + " digits");
+      throw refuse()
+          .problem("an integer that torch cannot load")
+          .expected("at most 255 bytes")
+          .found(digits.size(), " digits");
     }
   }
 
   void text(const std::string& text) {
     // A pickle could hold lone surrogates, but the reader refuses them.
     if (text.size() > kMaxTextBytes || !base::is_utf8(text)) {
-      refuse("text that cannot be stored: expected UTF-8 of less than 4 GiB, found " +
-             std::to_string(text.size()) + " bytes");
+      throw refuse()
+          .problem("text that cannot be stored")
+          .expected("UTF-8 of less than 4 GiB")
+          .found(text.size(), " bytes");
     }
     to_.text(text);
   }
@@ -504,7 +515,11 @@ class Pickler {
       case set:
         return call("builtins", "set", listed);
       case frozenset:
-        refuse("a frozenset cannot be stored: expected what torch loads, found one; store a set");
+        throw refuse()
+            .problem("a frozenset cannot be stored")
+            .expected("what torch loads")
+            .found("one")
+            .remedy("store a set");
       case counter:
         return call("collections", "Counter", [&] { items(held.items); });
       case size:
@@ -528,7 +543,10 @@ class Pickler {
   void torch_constant(std::string_view text, const std::string& what,
                       bool (*is_known)(std::string_view) noexcept) {
     if (!text.starts_with(kTorchDot) || !is_known(text.substr(kTorchDot.size()))) {
-      refuse("a " + what + " cannot be stored: expected one of torch, found " + base::quote(text));
+      throw refuse()
+          .problem("a ", what, " cannot be stored")
+          .expected("one of torch")
+          .found(base::quote(text));
     }
     to_.global("torch", text.substr(kTorchDot.size()));
   }
@@ -553,9 +571,11 @@ class Pickler {
     const TensorLayout& tensor = layout_.tensors[next_leaf_++];
     const StorageLayout& storage = layout_.storages[tensor.storage];
     if (leaf.is_nested()) {
-      refuse("a nested tensor cannot be stored: expected a dense one, found one of " +
-             std::to_string(leaf.shape().empty() ? 0 : leaf.shape()[0]) +
-             " components; save as a folder, which holds it");
+      throw refuse()
+          .problem("a nested tensor cannot be stored")
+          .expected("a dense one")
+          .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
+          .remedy("save as a folder, which holds it");
     }
     const bool is_parameter =
         leaf.grad() == Grad::parameter || leaf.grad() == Grad::frozen_parameter;

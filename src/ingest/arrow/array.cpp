@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold {
@@ -25,20 +26,30 @@ class TypeParser {
   explicit TypeParser(std::string where) : where_(std::move(where)) {}
 
   ArrowType parse(const ArrowSchema& schema) {
-    if (schema.release == nullptr) corrupt("expected a schema, found one that was released");
-    if (schema.format == nullptr) corrupt("format: expected a text, found a null pointer");
-    if (path_.size() > kMaxDepth) corrupt("nested too deeply: expected at most 64 levels");
+    if (schema.release == nullptr) {
+      throw corrupt().expected("a schema").found("one that was released");
+    }
+    if (schema.format == nullptr) {
+      throw corrupt().part("format").expected("a text").found("a null pointer");
+    }
+    if (path_.size() > kMaxDepth) {
+      throw corrupt().problem("nested too deeply").expected("at most 64 levels");
+    }
     ArrowType type;
     type.name = schema.name == nullptr ? "" : schema.name;
     path_.push_back(type.name);
     type.format = schema.format;
-    if (!base::is_utf8(type.name)) corrupt("name: expected UTF-8, found " + base::quote(type.name));
+    if (!base::is_utf8(type.name)) {
+      throw corrupt().part("name").expected("UTF-8").found(base::quote(type.name));
+    }
     if (!read_plain(type) && !read_time(type)) read_nested(type);
     read_children(schema, type);
     if (schema.dictionary != nullptr) {
       if (type.kind != ArrowKind::number || !is_integer(type.stored)) {
-        corrupt("dictionary: expected indices of an integer type, found format " +
-                base::quote(type.format));
+        throw corrupt()
+            .part("dictionary")
+            .expected("indices of an integer type")
+            .found("format ", base::quote(type.format));
       }
       type.dictionary = std::make_shared<const ArrowType>(parse(*schema.dictionary));
     }
@@ -47,15 +58,11 @@ class TypeParser {
   }
 
  private:
-  [[noreturn]] void corrupt(const std::string& what) const {
-    throw Error(ErrorCode::corrupt, place() + ": " + what);
-  }
-  std::string place() const {
-    std::string text = where_ + ": schema";
-    if (path_.size() > 1) {
-      text += ": column " + base::quote(dotted(KeyPath(path_.begin() + 1, path_.end())));
-    }
-    return text;
+  Error corrupt() const { return base::corrupt(place()); }
+  base::Where place() const {
+    const base::Where schema(where_, "schema");
+    if (path_.size() < 2) return schema;
+    return schema.at("column " + base::quote(dotted(KeyPath(path_.begin() + 1, path_.end()))));
   }
 
   static bool read_plain(ArrowType& type) {
@@ -156,7 +163,7 @@ class TypeParser {
     constexpr std::int64_t kMaxWidth = std::int64_t{1} << 31;
     const auto value = number(text);
     if (!value || !text.empty() || *value < 0 || *value >= kMaxWidth) {
-      corrupt("format: expected a length, found " + base::quote(text));
+      throw corrupt().part("format").expected("a length").found(base::quote(text));
     }
     return *value;
   }
@@ -180,12 +187,13 @@ class TypeParser {
     } else if (format == "+m") {
       type.kind = ArrowKind::map;
     } else {
-      throw Error(ErrorCode::unsupported,
-                  place() +
-                      ": a type that no column holds: expected numbers, dates and times, text, "
-                      "bytes, decimals, lists, structs, maps or dictionaries, found the Arrow "
-                      "format " +
-                      base::quote(format) + "; cast or drop the column before");
+      throw base::unsupported(place())
+          .problem("a type that no column holds")
+          .expected(
+              "numbers, dates and times, text, bytes, decimals, lists, structs, maps or "
+              "dictionaries")
+          .found("the Arrow format ", base::quote(format))
+          .remedy("cast or drop the column before");
     }
   }
 
@@ -196,8 +204,10 @@ class TypeParser {
     const auto bits = text.empty() ? std::optional<std::int64_t>(128) : number(text);
     const bool known = bits && (*bits == 32 || *bits == 64 || *bits == 128 || *bits == 256);
     if (!precision || !scale || !known || *scale < -1000 || *scale > 1000) {
-      corrupt("format: expected a decimal's precision, scale and bits, found " +
-              base::quote(type.format));
+      throw corrupt()
+          .part("format")
+          .expected("a decimal's precision, scale and bits")
+          .found(base::quote(type.format));
     }
     type.kind = ArrowKind::decimal;
     type.width = *bits / 8;
@@ -209,23 +219,26 @@ class TypeParser {
     const std::int64_t expected = type.is_list() || type.kind == ArrowKind::map ? 1 : 0;
     if (schema.n_children < 0 || schema.n_children > kMaxChildren ||
         (!is_record && schema.n_children != expected)) {
-      corrupt("format " + base::quote(type.format) + ": children: expected " +
-              (is_record ? "some" : std::to_string(expected)) + ", found " +
-              std::to_string(schema.n_children));
+      throw corrupt()
+          .part("format ", base::quote(type.format), ": children")
+          .expected((is_record ? "some" : std::to_string(expected)))
+          .found(schema.n_children);
     }
     if (schema.n_children > 0 && schema.children == nullptr) {
-      corrupt("children: expected " + std::to_string(schema.n_children) + ", found a null pointer");
+      throw corrupt().part("children").expected(schema.n_children).found("a null pointer");
     }
     for (std::int64_t i = 0; i < schema.n_children; ++i) {
       if (schema.children[i] == nullptr) {
-        corrupt("child " + std::to_string(i) + ": expected a schema, found a null pointer");
+        throw corrupt().part("child ", i).expected("a schema").found("a null pointer");
       }
       type.children.push_back(parse(*schema.children[i]));
     }
     if (type.kind == ArrowKind::map &&
         (type.children[0].kind != ArrowKind::record || type.children[0].children.size() != 2)) {
-      corrupt("map: expected a child of key and value, found format " +
-              base::quote(type.children[0].format));
+      throw corrupt()
+          .part("map")
+          .expected("a child of key and value")
+          .found("format ", base::quote(type.children[0].format));
     }
   }
 
@@ -297,22 +310,24 @@ class Checker {
     path_.push_back(type.name);
     if (array.length < 0 || array.offset < 0 || array.length > kMaxLength ||
         array.offset > kMaxLength) {
-      fail("length and offset: expected numbers from 0 to 2^48, found " +
-           std::to_string(array.length) + " and " + std::to_string(array.offset));
+      throw corrupt()
+          .part("length and offset")
+          .expected("numbers from 0 to 2^48")
+          .found(array.length, " and ", array.offset);
     }
     if (array.length < needed) {
-      fail("length: expected at least " + std::to_string(needed) + ", found " +
-           std::to_string(array.length));
+      throw corrupt().part("length").expected("at least ", needed).found(array.length);
     }
     if (array.null_count < -1 || array.null_count > array.length) {
-      fail("null_count: expected -1 to " + std::to_string(array.length) + ", found " +
-           std::to_string(array.null_count));
+      throw corrupt().part("null_count").expected("-1 to ", array.length).found(array.null_count);
     }
     const bool has_rows = array.length > 0;
     check_buffers(array, type, has_rows);
     check_children(array, type);
     if (type.dictionary) {
-      if (array.dictionary == nullptr) fail("dictionary: expected an array, found a null pointer");
+      if (array.dictionary == nullptr) {
+        throw corrupt().part("dictionary").expected("an array").found("a null pointer");
+      }
       check(*array.dictionary, *type.dictionary, 0);
       if (has_rows) check_indices(array, type);
     }
@@ -322,12 +337,11 @@ class Checker {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    std::string place = where_;
-    if (path_.size() > 1) {
-      place += ": column " + base::quote(dotted(KeyPath(path_.begin() + 1, path_.end())));
-    }
-    throw Error(ErrorCode::corrupt, place + ": " + what);
+  Error corrupt() const {
+    const Error error = base::corrupt(where_);
+    if (path_.size() < 2) return error;
+    const std::string column = dotted(KeyPath(path_.begin() + 1, path_.end()));
+    return Error(error).part("column ", base::quote(column));
   }
 
   void check_buffers(const ArrowArray& array, const ArrowType& type, bool has_rows) const {
@@ -351,43 +365,50 @@ class Checker {
     if (variadic) expected = 3;
     if (variadic ? array.n_buffers < expected || array.n_buffers > (1 << 20)
                  : array.n_buffers != expected) {
-      fail("buffers: expected " + std::to_string(expected) + (variadic ? " or more" : "") +
-           " of the format " + base::quote(type.format) + ", found " +
-           std::to_string(array.n_buffers));
+      throw corrupt()
+          .part("buffers")
+          .expected(expected, (variadic ? " or more" : ""), " of the format ",
+                    base::quote(type.format))
+          .found(array.n_buffers);
     }
     if (expected > 0 && array.buffers == nullptr) {
-      fail("buffers: expected " + std::to_string(expected) + ", found a null pointer");
+      throw corrupt().part("buffers").expected(expected).found("a null pointer");
     }
     if (!has_rows) return;
     // The first is validity, which may be missing; bytes of text may be if there are none.
     const std::int64_t last = type.kind == ArrowKind::text || variadic ? 2 : array.n_buffers;
     for (std::int64_t i = 1; i < last; ++i) {
       if (array.buffers[i] == nullptr && !(type.kind == ArrowKind::fixed_bytes && !type.width)) {
-        fail("buffer " + std::to_string(i) + ": expected " + std::to_string(array.length) +
-             " values, found a null pointer");
+        throw corrupt()
+            .part("buffer ", i)
+            .expected(array.length, " values")
+            .found("a null pointer");
       }
     }
     if (expected > 0 && array.null_count > 0 && array.buffers[0] == nullptr) {
-      fail("buffer 0: expected the validity of " + std::to_string(array.null_count) +
-           " nulls, found a null pointer");
+      throw corrupt()
+          .part("buffer 0")
+          .expected("the validity of ", array.null_count, " nulls")
+          .found("a null pointer");
     }
   }
 
   void check_children(const ArrowArray& array, const ArrowType& type) {
     const auto expected = static_cast<std::int64_t>(type.children.size());
     if (array.n_children != expected) {
-      fail("children: expected " + std::to_string(expected) + ", found " +
-           std::to_string(array.n_children));
+      throw corrupt().part("children").expected(expected).found(array.n_children);
     }
-    if (expected > 0 && array.children == nullptr) fail("children: found a null pointer");
+    if (expected > 0 && array.children == nullptr) {
+      throw corrupt().part("children").found("a null pointer");
+    }
     for (std::int64_t i = 0; i < expected; ++i) {
       if (array.children[i] == nullptr) {
-        fail("child " + std::to_string(i) + ": expected an array, found a null pointer");
+        throw corrupt().part("child ", i).expected("an array").found("a null pointer");
       }
       std::int64_t needed = 0;
       if (type.kind == ArrowKind::record) needed = array.offset + array.length;
       if (type.kind == ArrowKind::fixed_list) needed = (array.offset + array.length) * type.width;
-      if (needed > kMaxLength) fail("length: expected at most 2^48 items");
+      if (needed > kMaxLength) throw corrupt().part("length").expected("at most 2^48 items");
       check(*array.children[i], type.children[static_cast<std::size_t>(i)], needed);
     }
     const bool has_ranges = type.kind == ArrowKind::list || type.kind == ArrowKind::list_view ||
@@ -402,8 +423,10 @@ class Checker {
       if (type.kind == ArrowKind::list_view && !all.is_valid(i)) continue;
       const auto [begin, end] = all.range_at(i);
       if (begin >= 0 && begin <= end && end <= limit) continue;
-      fail("list " + std::to_string(i) + ": expected items within 0 to " + std::to_string(limit) +
-           ", found " + std::to_string(begin) + " to " + std::to_string(end));
+      throw corrupt()
+          .part("list ", i)
+          .expected("items within 0 to ", limit)
+          .found(begin, " to ", end);
     }
   }
 
@@ -414,17 +437,16 @@ class Checker {
                            : static_cast<std::int64_t>(all.value_at<std::int32_t>(1, i));
     };
     std::int64_t last = offset(0);
-    if (last < 0) fail("offset 0: expected 0 or more, found " + std::to_string(last));
+    if (last < 0) throw corrupt().part("offset 0").expected("0 or more").found(last);
     for (std::int64_t i = 1; i <= array.length; ++i) {
       const std::int64_t next = offset(i);
       if (next < last || next > kMaxLength) {
-        fail("offset " + std::to_string(i) + ": expected " + std::to_string(last) +
-             " or more, found " + std::to_string(next));
+        throw corrupt().part("offset ", i).expected(last, " or more").found(next);
       }
       last = next;
     }
     if (last > 0 && array.buffers[2] == nullptr) {
-      fail("buffer 2: expected " + std::to_string(last) + " bytes, found a null pointer");
+      throw corrupt().part("buffer 2").expected(last, " bytes").found("a null pointer");
     }
   }
 
@@ -432,7 +454,7 @@ class Checker {
     const std::int64_t num_buffers = array.n_buffers - 3;
     const auto* sizes = static_cast<const std::int64_t*>(array.buffers[array.n_buffers - 1]);
     if (num_buffers > 0 && sizes == nullptr) {
-      fail("lengths of the buffers of text: found a null pointer");
+      throw corrupt().part("lengths of the buffers of text").found("a null pointer");
     }
     const bool has_validity = array.null_count != 0 && array.buffers[0] != nullptr;
     const auto* bits = static_cast<const std::uint8_t*>(array.buffers[0]);
@@ -444,10 +466,10 @@ class Checker {
                         view.offset >= 0 && array.buffers[2 + view.buffer] != nullptr &&
                         std::int64_t{view.offset} + view.size <= sizes[view.buffer];
       if (fits) continue;
-      fail("view " + std::to_string(i - array.offset) + ": expected bytes within one of " +
-           std::to_string(num_buffers) + " buffers, found " + std::to_string(view.size) +
-           " bytes at " + std::to_string(view.offset) + " of buffer " +
-           std::to_string(view.buffer));
+      throw corrupt()
+          .part("view ", i - array.offset)
+          .expected("bytes within one of ", num_buffers, " buffers")
+          .found(view.size, " bytes at ", view.offset, " of buffer ", view.buffer);
     }
   }
 
@@ -458,8 +480,10 @@ class Checker {
       if (!all.is_valid(i)) continue;
       const std::int64_t index = all.index_at(i);
       if (index >= 0 && index < limit) continue;
-      fail("index " + std::to_string(i) + ": expected one below " + std::to_string(limit) +
-           ", the size of the dictionary, found " + std::to_string(index));
+      throw corrupt()
+          .part("index ", i)
+          .expected("one below ", limit, ", the size of the dictionary")
+          .found(index);
     }
   }
 
@@ -471,7 +495,7 @@ class Checker {
 
 void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where) {
   if (array.release == nullptr) {
-    throw Error(ErrorCode::corrupt, where + ": expected a batch, found one that was released");
+    throw base::corrupt(where).expected("a batch").found("one that was released");
   }
   Checker(where).check(array, type, 0);
 }

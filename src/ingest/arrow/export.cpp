@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold {
@@ -126,11 +127,12 @@ void field_schema(const ArrowField& field, ArrowSchema* out) {
   }
   const Column& column = *field.column;
   if (!column.is_text() && letter_of(column.dtype) == nullptr) {
-    throw Error(ErrorCode::unsupported,
-                "data set: column " + base::quote(column.name()) +
-                    ": Arrow has no such type: expected integers, float16, float32, float64, "
-                    "bool or text, found " +
-                    std::string(column.dtype_name()) + "; select() other columns");
+    throw base::unsupported()
+        .part("data set: column ", base::quote(column.name()))
+        .problem("Arrow has no such type")
+        .expected("integers, float16, float32, float64, bool or text")
+        .found(column.dtype_name())
+        .remedy("select() other columns");
   }
   const std::int64_t flags = column.nullable ? kNullable : 0;
   std::string metadata = column.unit.empty() ? "" : metadata_of("unit", column.unit);

@@ -9,6 +9,7 @@
 #include <tenfold/arrow.hpp>
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/dataset_state.hpp"
 #include "ingest/arrow/export.hpp"
@@ -35,11 +36,10 @@ Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int6
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int64_t next = all[static_cast<std::size_t>(row)];
     if (found.first < 0 || next < found.last || next > limit) {
-      throw Error(ErrorCode::corrupt,
-                  "data set: column " + base::quote(column.name()) + ": row " +
-                      std::to_string(row) + ": offsets: expected them to rise within [0, " +
-                      std::to_string(limit) + "], found " + std::to_string(next) + " after " +
-                      std::to_string(found.last));
+      throw base::corrupt()
+          .part("data set: column ", base::quote(column.name()), ": row ", row, ": offsets")
+          .expected("them to rise within [0, ", limit, "]")
+          .found(next, " after ", found.last);
     }
     found.offsets.push_back(next - found.first);
     found.last = next;
@@ -68,10 +68,9 @@ class Exporter {
   Exporter(const Dataset& rows, const ArrowExportOptions& options)
       : state_(rows.state()), options_(options), size_(state_->order->size()) {
     if (options.batch_rows < 1) {
-      throw Error(ErrorCode::invalid_argument,
-                  "export_arrow_stream: batch_rows must be positive, "
-                  "got " +
-                      std::to_string(options.batch_rows));
+      throw base::invalid_argument()
+          .part("export_arrow_stream")
+          .problem("batch_rows must be positive, got ", options.batch_rows);
     }
     ArrowOwned<ArrowSchema> checked;
     export_arrow_schema(state_->schema, checked.get());

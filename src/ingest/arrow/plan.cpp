@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 
 namespace tenfold {
@@ -130,11 +131,11 @@ bool same_shape(const ArrowSlice& lists, std::size_t depth, Shape& shape) {
 
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where) {
   if (batch.kind != ArrowKind::record || batch.dictionary) {
-    throw Error(ErrorCode::unsupported, where +
-                                            ": schema: expected record batches, found arrays of "
-                                            "the Arrow format " +
-                                            base::quote(batch.format) +
-                                            "; put the array into a table of one column");
+    throw base::unsupported(where)
+        .part("schema")
+        .expected("record batches")
+        .found("arrays of the Arrow format ", base::quote(batch.format))
+        .remedy("put the array into a table of one column");
   }
   std::vector<ArrowColumn> columns;
   ArrowColumn at;

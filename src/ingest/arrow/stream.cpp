@@ -15,6 +15,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
 #include "dataset/spool.hpp"
@@ -122,15 +123,16 @@ class BatchStream {
   BatchStream(ArrowArrayStream& stream, const std::string& where) : where_(where) {
     stream_.take(stream);
     if (stream_.is_released()) {
-      throw Error(ErrorCode::corrupt, where_ + ": expected a stream, found one that was released");
+      throw base::corrupt(where_).expected("a stream").found("one that was released");
     }
   }
 
   void read_schema() {
     if (stream_->get_schema == nullptr || stream_->get_next == nullptr) {
-      throw Error(ErrorCode::corrupt, where_ +
-                                          ": stream: expected functions that give "
-                                          "schema and batches, found null pointers");
+      throw base::corrupt(where_)
+          .part("stream")
+          .expected("functions that give schema and batches")
+          .found("null pointers");
     }
     ArrowOwned<ArrowSchema> schema;
     check(stream_->get_schema(stream_.get(), schema.get()), "no schema could be had");
@@ -153,8 +155,8 @@ class BatchStream {
     const char* said = stream_.get()->get_last_error == nullptr
                            ? nullptr
                            : stream_.get()->get_last_error(stream_.get());
-    throw Error::io(code < 0 ? EIO : code, where_,
-                    std::string(what) + (said == nullptr ? "" : std::string(": ") + said));
+    throw Error::io(code < 0 ? EIO : code, where_)
+        .problem(what, said == nullptr ? "" : ": ", said == nullptr ? "" : said);
   }
 
   std::string where_;
@@ -212,11 +214,10 @@ class ArrowIngest {
                                       [](const auto& some) { return !some.empty(); });
     leaves_out_later_ = wanted > 1 && options_.on_error != OnError::raise;
     if (leaves_out_later_ && !is_again_ && again_.size() != streams_.size()) {
-      throw Error(ErrorCode::invalid_argument,
-                  options_.where +
-                      ": rows are left out of all columns at once: expected the streams twice, or "
-                      "one, found " +
-                      std::to_string(streams_.size()));
+      throw base::invalid_argument(options_.where)
+          .problem("rows are left out of all columns at once")
+          .expected("the streams twice, or one")
+          .found(streams_.size());
     }
     std::optional<std::size_t> first;
     for (std::size_t k = 0; k < streams_.size(); ++k) {
@@ -255,11 +256,10 @@ class ArrowIngest {
   }
 
   [[noreturn]] void fail_unequal(std::size_t first, std::uint64_t num_rows) const {
-    throw Error(ErrorCode::corrupt, options_.where + ": column " +
-                                        base::quote(targets_[columns_[0]].name()) +
-                                        ": rows: expected " + std::to_string(num_rows) +
-                                        " as column " + base::quote(targets_[first].name()) +
-                                        " has, found " + std::to_string(report_.num_rows));
+    throw base::corrupt(options_.where)
+        .part("column ", base::quote(targets_[columns_[0]].name()), ": rows")
+        .expected(num_rows, " as column ", base::quote(targets_[first].name()), " has")
+        .found(report_.num_rows);
   }
 
   void read_schemas() {
@@ -295,9 +295,11 @@ class ArrowIngest {
         return column.column.path == wanted.path;
       });
       if (source == found.end()) {
-        throw Error(ErrorCode::invalid_argument,
-                    options_.where + ": column " + base::quote(wanted.name()) +
-                        ": the schema names it: expected it in the source, found no such column");
+        throw base::invalid_argument(options_.where)
+            .part("column ", base::quote(wanted.name()))
+            .problem("the schema names it")
+            .expected("it in the source")
+            .found("no such column");
       }
       Column target = wanted;
       if (target.unit.empty()) target.unit = source->column.unit;
@@ -398,9 +400,9 @@ class ArrowIngest {
       const std::int64_t row = position_ + one.row;
       const std::string column = targets_[one.column].name();
       if (options_.on_error == OnError::raise) {
-        throw Error(ErrorCode::invalid_argument, options_.where + ": row " + std::to_string(row) +
-                                                     ", column " + base::quote(column) + ": " +
-                                                     one.what);
+        throw base::invalid_argument(options_.where)
+            .part("row ", row, ", column ", base::quote(column))
+            .problem(one.what);
       }
       if (options_.on_error == OnError::collect && writer_) {
         tell(row, column, one.what, text_of(batch, one.row));

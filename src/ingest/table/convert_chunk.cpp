@@ -9,6 +9,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "ingest/table/missing_value.hpp"
@@ -135,10 +136,11 @@ class Converter {
 
  private:
   [[noreturn]] void refuse() const {
-    throw Error(ErrorCode::invalid_argument,
-                "column " + base::quote(from_.name()) + ": it cannot become another kind: from " +
-                    std::string(from_.dtype_name()) + base::list_text(from_.shape) + " to " +
-                    std::string(to_.dtype_name()) + base::list_text(to_.shape));
+    throw base::invalid_argument()
+        .part("column ", base::quote(from_.name()))
+        .problem("it cannot become another kind: from ", from_.dtype_name(),
+                 base::list_text(from_.shape), " to ", to_.dtype_name(),
+                 base::list_text(to_.shape));
   }
 
   bool is_valid(std::int64_t row) const {

@@ -6,6 +6,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/mapped_dict.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "dataset/row_bytes.hpp"
@@ -22,9 +23,7 @@ namespace {
 /// Rows of a data set that are copied at once.
 constexpr std::int64_t kRowsAtOnce = 1 << 14;
 
-[[noreturn]] void refuse(const Path& path, const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, path.string() + ": " + what);
-}
+Error refuse(const Path& path) { return base::invalid_argument(path); }
 
 Column key_column(DictKeyType type) {
   Column key;
@@ -48,17 +47,19 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
   std::vector<Column> columns = {key_column(type)};
   for (const Column& column : values.columns()) {
     if (column.path[0] == kDictKeyColumn) {
-      refuse(path, "column " + base::quote(column.name()) +
-                       ": expected another name, as the keys are called so, found it among the "
-                       "values");
+      throw refuse(path)
+          .part("column ", base::quote(column.name()))
+          .expected("another name, as the keys are called so")
+          .found("it among the values");
     }
     columns.push_back(column);
   }
   if (form != DictValueForm::columns &&
       (values.size() != 1 || values.columns()[0].name() != kDictValueColumn)) {
-    refuse(path, "schema: expected one column " + base::quote(kDictValueColumn) +
-                     " for values that are no dicts, found " + std::to_string(values.size()) +
-                     " columns");
+    throw refuse(path)
+        .part("schema")
+        .expected("one column ", base::quote(kDictValueColumn), " for values that are no dicts")
+        .found(values.size(), " columns");
   }
   return Schema(std::move(columns));
 }
@@ -113,8 +114,10 @@ void add_dict_index(TableWriter& table, const std::string& where, DictValueForm 
   const std::vector<Column>& columns = table.schema().columns();
   const Column* key = table.schema().find(kDictKeyColumn);
   if (key == nullptr || key->path.size() != 1) {
-    throw Error(ErrorCode::invalid_argument,
-                where + ": column " + base::quote(kDictKeyColumn) + ": expected keys, found none");
+    throw base::invalid_argument(where)
+        .part("column ", base::quote(kDictKeyColumn))
+        .expected("keys")
+        .found("none");
   }
   const StoredColumn stored = table.map_column(static_cast<std::size_t>(key - columns.data()));
   const StoredKeys keys = StoredKeys::of(*key, stored, table.num_rows(), where);
@@ -160,8 +163,11 @@ struct MappedDictBuilder::State {
     ends.clear();
     for (const std::string_view one : texts) {
       if (keys == DictKeyType::string && !base::is_utf8(one)) {
-        refuse(path, "key " + shown_key(one) + ": expected text in UTF-8, found other bytes; " +
-                         "build a dictionary of bytes");
+        throw refuse(path)
+            .part("key ", shown_key(one))
+            .expected("text in UTF-8")
+            .found("other bytes")
+            .remedy("build a dictionary of bytes");
       }
       text += one;
       ends.push_back(static_cast<std::int64_t>(text.size()));
@@ -173,7 +179,7 @@ struct MappedDictBuilder::State {
     return chunk;
   }
   [[noreturn]] void refuse_keys(const char* found) const {
-    refuse(path, "keys: expected " + std::string(name(keys)) + ", found " + found);
+    throw refuse(path).part("keys").expected(name(keys)).found(found);
   }
 
   Path path;
@@ -192,8 +198,10 @@ void MappedDictBuilder::append(const DictKeys& keys, const Batch& values) {
   State& state = *state_;
   std::vector<ColumnChunk> chunks = {state.chunk_of_keys(keys)};
   if (chunks[0].num_rows != values.num_rows()) {
-    refuse(state.path, "values: expected a row for each of " + std::to_string(chunks[0].num_rows) +
-                           " keys, found " + std::to_string(values.num_rows()));
+    throw refuse(state.path)
+        .part("values")
+        .expected("a row for each of ", chunks[0].num_rows, " keys")
+        .found(values.num_rows());
   }
   const std::vector<Column>& columns = state.table.schema().columns();
   check_rows(Schema({columns.begin() + 1, columns.end()}), values, state.path.string());
@@ -236,7 +244,10 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
   const Column* column = source.schema().find(key);
   Dataset keys = source.select({std::string(key)});
   if (column == nullptr || keys.schema().size() != 1) {
-    refuse(path, "column " + base::quote(key) + ": expected one column of keys, found a record");
+    throw refuse(path)
+        .part("column ", base::quote(key))
+        .expected("one column of keys")
+        .found("a record");
   }
   std::vector<std::string> names;
   for (const Column& other : source.schema().columns()) {
@@ -244,13 +255,12 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
   }
   const bool is_int = !column->has_ends() && is_key_dtype(column->dtype) && column->shape.empty();
   if (column->nullable || column->ragged || (!is_int && !column->is_text())) {
-    refuse(path,
-           "column " + base::quote(column->name()) +
-               ": expected keys (string, bytes or integers but uint64, none of them missing), "
-               "found " +
-               std::string(column->dtype_name()) +
-               (column->shape.empty() ? "" : " " + base::list_text(column->shape)) +
-               (column->ragged ? ", ragged" : "") + (column->nullable ? ", nullable" : ""));
+    throw refuse(path)
+        .part("column ", base::quote(column->name()))
+        .expected("keys (string, bytes or integers but uint64, none of them missing)")
+        .found(column->dtype_name(),
+               (column->shape.empty() ? "" : " " + base::list_text(column->shape)),
+               (column->ragged ? ", ragged" : ""), (column->nullable ? ", nullable" : ""));
   }
   const DictKeyType type = is_int                               ? DictKeyType::int64
                            : column->kind == ColumnKind::string ? DictKeyType::string
@@ -287,7 +297,7 @@ void build_mapped_dict(const Path& path, const Dataset& source, std::string_view
 
 void MappedDict::compact(Monitor* monitor) {
   handle_->replace([&](const std::shared_ptr<const DictState>& source) {
-    const Path path = source->keys.where;
+    const Path path = source->keys.where.path;
     MappedDictOptions options;
     options.monitor = monitor;
     options.expected_keys = source->num_keys();
@@ -311,10 +321,11 @@ void MappedDict::compact(Monitor* monitor) {
       }
     }
     if (num_rows_now(*source) > source->keys.num_rows) {
-      throw Error::io(EBUSY, path.string(),
-                      path.string() +
-                          ": compact: expected no concurrent writer, found that "
-                          "another process did; nothing was changed");
+      throw Error::io(EBUSY, path.string())
+          .part("compact")
+          .expected("no concurrent writer")
+          .found("that another process did")
+          .remedy("nothing was changed");
     }
     builder.commit();
   });

@@ -20,6 +20,7 @@
 #include <tenfold/tensordict.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "dataset/leaf_names.hpp"
@@ -91,9 +92,8 @@ class ColumnWriter {
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::int64_t kBlockRows = 1 << 16;
 
-[[noreturn]] void fail(const Column& column, const std::string& what) {
-  throw Error(ErrorCode::invalid_argument,
-              "column " + base::quote(column.name()) + ": chunk: " + what);
+Error fail(const Column& column) {
+  return base::invalid_argument().part("column ", base::quote(column.name())).part("chunk");
 }
 
 template <class T>
@@ -125,15 +125,16 @@ void ColumnWriter::rename_leaves(const Column& named) {
 void ColumnWriter::check(const ColumnChunk& chunk) const {
   const auto expect = [&](const char* what, std::uint64_t expected, std::uint64_t found) {
     if (expected == found) return;
-    fail(column_, std::string(what) + ": expected " + std::to_string(expected) + ", found " +
-                      std::to_string(found));
+    throw fail(column_).part(what).expected(expected).found(found);
   };
   const auto rows = static_cast<std::uint64_t>(chunk.num_rows);
-  if (chunk.num_rows < 0) fail(column_, "expected 0 rows or more, found fewer");
+  if (chunk.num_rows < 0) throw fail(column_).expected("0 rows or more").found("fewer");
   if (!chunk.valid.empty()) {
     expect("validity of rows", rows, chunk.valid.size());
     if (!column_.nullable && std::ranges::find(chunk.valid, 0) != chunk.valid.end()) {
-      fail(column_, "expected a value in every row of a column that is not nullable, found none");
+      throw fail(column_)
+          .expected("a value in every row of a column that is not nullable")
+          .found("none");
     }
   }
   if (!column_.has_ends()) return expect("bytes", rows * element_bytes_, chunk.values.size());
@@ -142,13 +143,13 @@ void ColumnWriter::check(const ColumnChunk& chunk) const {
   if (column_.ragged && column_.is_text()) {
     if (!ends_fit(chunk.ends, static_cast<std::int64_t>(chunk.item_ends.size())) ||
         !ends_fit(chunk.item_ends, num_bytes)) {
-      fail(column_, "expected ends that grow up to the last item and byte, found others");
+      throw fail(column_).expected("ends that grow up to the last item and byte").found("others");
     }
     return;
   }
   const std::int64_t elements = chunk.ends.empty() ? 0 : chunk.ends.back();
   if (elements < 0 || !ends_fit(chunk.ends, elements)) {
-    fail(column_, "expected ends that grow, found others");
+    throw fail(column_).expected("ends that grow").found("others");
   }
   expect("bytes", static_cast<std::uint64_t>(elements) * element_bytes_, chunk.values.size());
 }
@@ -317,7 +318,7 @@ class Parts final : public LeafSource {
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     of(leaf).file->read_at(offset_bytes, into);
   }
-  std::string where(const Leaf& leaf) const override {
+  base::Where where(const Leaf& leaf) const override {
     return of(leaf).file->folder().display_of(of(leaf).file->name());
   }
 
@@ -333,21 +334,30 @@ std::size_t parts_of(const Column& column) {
 /// The folder that will be written, if what is there may give way to it.
 Path checked_target(const Path& path, bool overwrite) {
   const bool there = os::exists(path) || formats::recover_folder(path);
-  const auto refuse = [&](const std::string& what) {
-    throw Error::io(EEXIST, path.string(), path.string() + ": " + what);
-  };
+  const auto refuse = [&] { return Error::io(EEXIST, path.string()); };
   if (!there) return path;
   if (!overwrite) {
-    refuse("it exists already: expected nothing there; the option overwrite replaces it");
+    throw refuse()
+        .problem("it exists already")
+        .expected("nothing there")
+        .remedy("the option overwrite replaces it");
   }
   if (!os::file_info(path).is_directory) {
-    refuse("expected a data set to replace, or nothing, found a file; remove it first");
+    throw refuse()
+        .expected("a data set to replace, or nothing")
+        .found("a file")
+        .remedy("remove it first");
   }
   try {
     formats::folder::require_replaceable(path);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
-    refuse(std::string(error.what()).substr(path.string().size() + 2));
+    throw refuse()
+        .part(error.part())
+        .problem(error.problem())
+        .expected(error.expected())
+        .found(error.found())
+        .remedy(error.remedy());
   }
   return path;
 }
@@ -520,17 +530,18 @@ const Schema& TableWriter::schema() const {
 void TableWriter::append(std::span<const ColumnChunk> chunks) {
   std::vector<ColumnWriter>& writers = state_->writers;
   if (chunks.size() != writers.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                "rows: expected a chunk for each of " + std::to_string(writers.size()) +
-                    " columns, found " + std::to_string(chunks.size()));
+    throw base::invalid_argument()
+        .part("rows")
+        .expected("a chunk for each of ", writers.size(), " columns")
+        .found(chunks.size());
   }
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     writers[i].check(chunks[i]);
     if (chunks[i].num_rows == chunks[0].num_rows) continue;
-    throw Error(ErrorCode::invalid_argument, "column " + base::quote(writers[i].column().name()) +
-                                                 ": rows: expected " +
-                                                 std::to_string(chunks[0].num_rows) + ", found " +
-                                                 std::to_string(chunks[i].num_rows));
+    throw base::invalid_argument()
+        .part("column ", base::quote(writers[i].column().name()), ": rows")
+        .expected(chunks[0].num_rows)
+        .found(chunks[i].num_rows);
   }
   for (std::size_t i = 0; i < chunks.size(); ++i) writers[i].append(chunks[i]);
 }
@@ -548,14 +559,17 @@ void TableWriter::add_columns(std::vector<Column> columns) {
   for (const ColumnWriter& writer : state.writers) taken.insert(writer.column().path);
   for (const Column& column : columns) {
     if (num_rows > 0 && !column.nullable) {
-      throw Error(ErrorCode::invalid_argument,
-                  "column " + base::quote(column.name()) + ": added after " +
-                      std::to_string(num_rows) +
-                      " rows: expected a nullable column, found one that is not");
+      throw base::invalid_argument()
+          .part("column ", base::quote(column.name()))
+          .problem("added after ", num_rows, " rows")
+          .expected("a nullable column")
+          .found("one that is not");
     }
     if (!taken.insert(column.path).second) {
-      throw Error(ErrorCode::invalid_argument, "column " + base::quote(column.name()) +
-                                                   ": expected a new name, found one taken");
+      throw base::invalid_argument()
+          .part("column ", base::quote(column.name()))
+          .expected("a new name")
+          .found("one taken");
     }
   }
   for (Column& column : columns) {
@@ -584,10 +598,11 @@ void TableWriter::change_column(std::size_t index, Column column,
     same.nullable = true;
     name_leaves(same);
     if (old.column().nullable || !(column == same)) {
-      throw Error(ErrorCode::invalid_argument,
-                  "column " + base::quote(column.name()) +
-                      ": change without a conversion: expected the same column made nullable, "
-                      "found another");
+      throw base::invalid_argument()
+          .part("column ", base::quote(column.name()))
+          .problem("change without a conversion")
+          .expected("the same column made nullable")
+          .found("another");
     }
     old.make_nullable(state.make_part());
   } else {
@@ -598,10 +613,10 @@ void TableWriter::change_column(std::size_t index, Column column,
       made.append(chunk.view());
     });
     if (made.num_rows() != old.num_rows()) {
-      throw Error(ErrorCode::invalid_argument,
-                  "column " + base::quote(made.column().name()) + ": conversion: expected " +
-                      std::to_string(old.num_rows()) + " rows, found " +
-                      std::to_string(made.num_rows()));
+      throw base::invalid_argument()
+          .part("column ", base::quote(made.column().name()), ": conversion")
+          .expected(old.num_rows(), " rows")
+          .found(made.num_rows());
     }
     for (const ColumnWriter::Stored& part : old.stored(old.num_rows())) part.file->remove();
     old = std::move(made);
@@ -677,10 +692,10 @@ void TableWriter::State::require_equal_rows() const {
   const std::int64_t most = num_rows();
   for (const ColumnWriter& writer : writers) {
     if (writer.num_rows() == most) continue;
-    throw Error(ErrorCode::invalid_argument, "column " + base::quote(writer.column().name()) +
-                                                 ": rows: expected " + std::to_string(most) +
-                                                 " as other columns have, found " +
-                                                 std::to_string(writer.num_rows()));
+    throw base::invalid_argument()
+        .part("column ", base::quote(writer.column().name()), ": rows")
+        .expected(most, " as other columns have")
+        .found(writer.num_rows());
   }
 }
 
@@ -744,8 +759,10 @@ void TableWriter::State::sync_files(const Plan& plan) {
 void TableWriter::commit() {
   State& state = *state_;
   if (state.committed) {
-    throw Error(ErrorCode::invalid_argument,
-                "data set: expected one commit, found another after it");
+    throw base::invalid_argument()
+        .part("data set")
+        .expected("one commit")
+        .found("another after it");
   }
   state.require_equal_rows();
   if (state.options.before_commit) state.options.before_commit(*this);

@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/stream_decoder.hpp"
 
@@ -46,7 +47,7 @@ class FileStream final : public ByteStream {
 class DecodedStream final : public ByteStream {
  public:
   DecodedStream(std::unique_ptr<ByteStream> packed, std::unique_ptr<codecs::StreamDecoder> decoder,
-                std::string where)
+                base::Where where)
       : packed_(std::move(packed)),
         decoder_(std::move(decoder)),
         where_(std::move(where)),
@@ -64,10 +65,10 @@ class DecodedStream final : public ByteStream {
       filled += step.produced;
       if (step.consumed > 0 || step.produced > 0 || !at_end_) continue;
       if (!decoder_->is_whole()) {
-        throw Error(ErrorCode::corrupt,
-                    where_ +
-                        ": expected more compressed bytes, found the end of the file; it may "
-                        "be truncated");
+        throw base::corrupt(where_)
+            .expected("more compressed bytes")
+            .found("the end of the file")
+            .remedy("it may be truncated");
       }
       break;
     }
@@ -78,7 +79,7 @@ class DecodedStream final : public ByteStream {
  private:
   std::unique_ptr<ByteStream> packed_;
   std::unique_ptr<codecs::StreamDecoder> decoder_;
-  std::string where_;
+  base::Where where_;
   std::vector<std::byte> buffer_;
   std::span<const std::byte> rest_;  ///< of the buffer
   bool at_end_ = false;
@@ -105,16 +106,17 @@ class ZipEntryStream final : public ByteStream {
     const bool at_end = count < into.size();
     if (done_ > entry_.size_bytes ||
         (at_end && (done_ != entry_.size_bytes || crc32_ != entry_.crc32))) {
-      throw Error(ErrorCode::corrupt,
-                  where() + ": expected " + std::to_string(entry_.size_bytes) +
-                      " bytes of its CRC-32, found others; the archive is damaged");
+      throw base::corrupt(where())
+          .expected(entry_.size_bytes, " bytes of its CRC-32")
+          .found("others")
+          .remedy("the archive is damaged");
     }
     return count;
   }
   std::uint64_t num_read() const override { return bytes_->num_read(); }
 
  private:
-  std::string where() const { return zip_->file.display() + ": entry " + base::quote(entry_.name); }
+  base::Where where() const { return {zip_->file.display(), "entry " + base::quote(entry_.name)}; }
 
   std::shared_ptr<const ZipFile> zip_;
   const codecs::ZipEntry& entry_;
@@ -125,7 +127,7 @@ class ZipEntryStream final : public ByteStream {
 
 struct Compression {
   std::string_view suffix;
-  std::unique_ptr<codecs::StreamDecoder> (*decoder)(std::string where);
+  std::unique_ptr<codecs::StreamDecoder> (*decoder)(base::Where where);
 };
 constexpr std::array<Compression, 4> kCompressions = {{{".gz", codecs::gzip_decoder},
                                                        {".zst", codecs::zstd_decoder},

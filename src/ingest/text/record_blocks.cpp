@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "ingest/text/json_text.hpp"
 
@@ -272,7 +273,7 @@ bool BlockReader::find_line_end(const char* begin, const char* end) {
 bool BlockReader::take_header(const char*& begin, const char* end) {
   if (!skip_blank_lines(begin, end)) return false;
   if (!find_line_end(begin, end) && !at_end_) return false;
-  const std::string line = ": line " + std::to_string(line_);
+  const base::Where where(file_->display, "line " + std::to_string(line_) + ": header");
   const char* after = end_of_csv_record(begin, end, file_->delimiter, file_->line_end);
   const char* header_end = after == nullptr ? end : after - 1;
   if (header_end > begin && header_end[-1] == '\r') --header_end;
@@ -287,14 +288,15 @@ bool BlockReader::take_header(const char*& begin, const char* end) {
       }
     }
     if (wrong != nullptr || !base::is_utf8(name)) {
-      throw Error(ErrorCode::corrupt, file_->display + line + ": header: expected " +
-                                          (wrong != nullptr ? wrong : "UTF-8") +
-                                          ", found something else");
+      throw base::corrupt(where)
+          .expected(wrong != nullptr ? wrong : "UTF-8")
+          .found("something else");
     }
     if (!seen.insert(name).second) {
-      throw Error(ErrorCode::invalid_argument,
-                  file_->display + line + ": header: expected names that differ, found " +
-                      base::quote(name) + " twice; rename one of the columns");
+      throw base::invalid_argument(where)
+          .expected("names that differ")
+          .found(base::quote(name), " twice")
+          .remedy("rename one of the columns");
     }
     file_->header.push_back(std::move(name));
   }
@@ -309,8 +311,7 @@ void BlockReader::expect_blanks(const char* begin, const char* end) {
   TextMemory memory(begin, end);
   while (true) {
     if (!std::all_of(memory.begin(), memory.end(), is_blank)) {
-      throw Error(ErrorCode::corrupt,
-                  file_->display + ": expected one array, found more behind its ']'");
+      throw base::corrupt(file_->display).expected("one array").found("more behind its ']'");
     }
     if (at_end_) return;
     memory.clear();
@@ -345,10 +346,10 @@ void BlockReader::read_records(TextMemory& memory, const char*& begin, const cha
     const char* const cut = is_ready ? last_end(begin, end) : nullptr;
     if (file_->kind == TextKind::json_array && (array_ended_ || at_end_)) {
       if (!array_ended_) {
-        throw Error(ErrorCode::corrupt,
-                    file_->display +
-                        ": expected ']' at the end of the array, found the end of the file; it "
-                        "may be truncated");
+        throw base::corrupt(file_->display)
+            .expected("']' at the end of the array")
+            .found("the end of the file")
+            .remedy("it may be truncated");
       }
       expect_blanks(cut, end);
       end = cut;
@@ -361,9 +362,9 @@ void BlockReader::read_records(TextMemory& memory, const char*& begin, const cha
       return;
     }
     if (size >= kMaxRecordBytes) {
-      throw Error(ErrorCode::corrupt, file_->display + ": expected a record of at most " +
-                                          std::to_string(kMaxRecordBytes) +
-                                          " bytes, found a longer one");
+      throw base::corrupt(file_->display)
+          .expected("a record of at most ", kMaxRecordBytes, " bytes")
+          .found("a longer one");
     }
   }
 }

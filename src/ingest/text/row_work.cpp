@@ -4,6 +4,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "formats/folder/keys.hpp"
 #include "ingest/bad_row.hpp"
 
@@ -87,14 +88,16 @@ bool RowWork::deliver() {
 /// Throws, or keeps account.
 void RowWork::refuse(const Unkept& unkept) {
   const auto row = static_cast<std::int64_t>(sink_.num_records - delivered_ + unkept.record);
-  const BadRow bad = bad_row_of(block_->file->display, sink_.first_line + unkept.line, row,
-                                unkept.fault, unkept.text);
+  const std::string& file = block_->file->display;
+  const std::uint64_t line = sink_.first_line + unkept.line;
   if (sink_.on_error == OnError::raise) {
     const bool is_malformed = unkept.fault.outcome == Outcome::malformed;
-    throw Error(is_malformed ? ErrorCode::corrupt : ErrorCode::invalid_argument, bad.error);
+    throw error_of_row(is_malformed ? ErrorCode::corrupt : ErrorCode::invalid_argument, file, line,
+                       row, unkept.fault);
   }
   ++sink_.num_bad_rows;
   if (sink_.on_error == OnError::collect) {
+    const BadRow bad = bad_row_of(file, line, row, unkept.fault, unkept.text);
     sink_.writer.append_text(detail::formats::folder::kBadRowsName, to_json_line(bad));
   }
 }

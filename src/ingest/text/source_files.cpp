@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/glob.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
@@ -96,18 +97,18 @@ std::vector<Path> paths_of(const Path& source) {
   const auto twice = std::ranges::unique(found);
   found.erase(twice.begin(), twice.end());
   if (!found.empty()) return found;
-  throw Error(ErrorCode::file_not_found,
-              source.string() + (is_glob ? ": expected files that match, found none"
-                                         : ": no such file: expected a file to ingest, found "
-                                           "nothing"));
+  if (is_glob) throw base::file_not_found(source).expected("files that match").found("none");
+  throw base::file_not_found(source)
+      .problem("no such file")
+      .expected("a file to ingest")
+      .found("nothing");
 }
 
 [[noreturn]] void refuse(const std::string& display, const std::string& found) {
-  throw Error(ErrorCode::unsupported,
-              display +
-                  ": expected .jsonl, .ndjson, .json, .csv or .tsv, also as .gz, .zst, .bz2, "
-                  ".xz or in .zip, found " +
-                  found + "; name the format (jsonl, json, csv, tsv) if the file name does not");
+  throw base::unsupported(display)
+      .expected(".jsonl, .ndjson, .json, .csv or .tsv, also as .gz, .zst, .bz2, .xz or in .zip")
+      .found(found)
+      .remedy("name the format (jsonl, json, csv, tsv) if the file name does not");
 }
 
 SourceKind kind_of(const std::string& file_name, SourceFormat format) {
@@ -155,9 +156,8 @@ void add_file(const Path& path, SourceFormat format, std::vector<SourceFile>& fi
   const std::string name = lower(path.filename().string());
   for (const char* suffix : {".parquet", ".pq", ".arrow", ".feather", ".ipc"}) {
     if (format == SourceFormat::by_name && name.ends_with(suffix)) {
-      throw Error(ErrorCode::unsupported,
-                  display + ": expected text, found " + suffix +
-                      ", which tenfold.ingest in Python reads: pip install tenfold[arrow]");
+      throw base::unsupported(display).expected("text").found(
+          suffix, ", which tenfold.ingest in Python reads: pip install tenfold[arrow]");
     }
   }
   if (name.ends_with(".zip")) return add_archive(path, format, files);

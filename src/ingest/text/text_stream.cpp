@@ -6,6 +6,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -113,9 +115,10 @@ TextRows TextStream::rows(std::span<const std::int64_t> records, bool stops_at_b
   for (std::size_t i = 0; i < records.size(); ++i) {
     const std::int64_t number = records[i];
     if (number < 0 || static_cast<std::size_t>(number) >= held_.size()) {
-      throw Error(ErrorCode::invalid_argument,
-                  "text stream: record: expected one of the " + std::to_string(held_.size()) +
-                      " that are held, found " + std::to_string(number));
+      throw base::invalid_argument()
+          .part("text stream: record")
+          .expected("one of the ", held_.size(), " that are held")
+          .found(number);
     }
     const Held& held = held_[static_cast<std::size_t>(number)];
     if (parse(held) == Outcome::kept) {

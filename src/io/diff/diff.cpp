@@ -13,6 +13,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/value.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/bare.hpp"
 #include "core/tree/node.hpp"
@@ -251,9 +252,11 @@ class Side {
   /// nothing is left in the lists.
   std::optional<Value> visit(const TensorDict& node) {
     if (path_.size() > kMaxDepth) {
-      throw Error(ErrorCode::invalid_argument, "diff: nested too deeply: expected at most " +
-                                                   std::to_string(kMaxDepth) +
-                                                   " levels, found more");
+      throw base::invalid_argument()
+          .part("diff")
+          .problem("nested too deeply")
+          .expected("at most ", kMaxDepth, " levels")
+          .found("more");
     }
     const NodeInfo& info = node.info();
     const std::size_t place = places.size();
@@ -428,9 +431,10 @@ std::optional<Change> plain_change(const Entry& a, const Entry& b) {
 
 void require_tolerance(const char* argument, double value) {
   if (value >= 0) return;
-  throw Error(ErrorCode::invalid_argument, std::string("diff: ") + argument +
-                                               ": expected a number from 0, found " +
-                                               to_json(Value(value)));
+  throw base::invalid_argument()
+      .part("diff: ", argument)
+      .expected("a number from 0")
+      .found(to_json(Value(value)));
 }
 
 /// The entries that both have: their changes, in the order of `a`.

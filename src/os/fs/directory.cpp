@@ -12,6 +12,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "os/fs/seam.hpp"
 #include "os/system.hpp"
 
@@ -48,8 +49,7 @@ Directory Directory::open_at(const Directory& parent, const std::string& name) {
   struct stat status{};
   if ((system_errno == ENOTDIR || system_errno == ELOOP) &&
       ::fstatat(parent.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
-    throw Error(ErrorCode::corrupt,
-                display + ": expected a folder, found " + std::string(kind_name(status.st_mode)));
+    throw base::corrupt(display).expected("a folder").found(kind_name(status.st_mode));
   }
   throw_system_error(system_errno, display, "cannot be opened as a folder");
 }
@@ -282,8 +282,7 @@ Parent open_parent(const Path& path, bool create_missing) {
   Parent parent;
   parent.name = plain.filename().string();
   if (parent.name.empty() || parent.name == "." || parent.name == "..") {
-    throw Error(ErrorCode::invalid_argument,
-                path.string() + ": expected a path that ends with a name");
+    throw base::invalid_argument(path.string()).expected("a path that ends with a name");
   }
   const Path above = plain.has_parent_path() ? plain.parent_path() : Path(".");
   if (create_missing && !os::exists(above)) {

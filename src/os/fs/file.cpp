@@ -15,6 +15,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/seam.hpp"
 #include "os/system.hpp"
@@ -27,8 +28,7 @@ constexpr std::uint64_t kMaxOffset = std::numeric_limits<std::int64_t>::max();
 constexpr int kFileFlags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 [[noreturn]] void throw_not_regular(const std::string& display, std::string_view found) {
-  throw Error(ErrorCode::corrupt,
-              display + ": expected a regular file, found " + std::string(found));
+  throw base::corrupt(display).expected("a regular file").found(found);
 }
 
 struct OpenedFile {
@@ -168,9 +168,11 @@ void File::read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const 
   const std::size_t found = read_some_at(offset_bytes, into);
   if (found == into.size()) return;
   const auto end = base::checked_add(offset_bytes, into.size());
-  throw Error(ErrorCode::corrupt, display_ + ": the file is too short: expected at least " +
-                                      (end ? std::to_string(*end) : "2^64") + " bytes, found " +
-                                      std::to_string(size_bytes()) + "; it may be truncated");
+  throw base::corrupt(display_)
+      .problem("the file is too short")
+      .expected("at least ", (end ? std::to_string(*end) : "2^64"), " bytes")
+      .found(size_bytes())
+      .remedy("it may be truncated");
 }
 
 std::size_t File::read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const {
@@ -300,9 +302,10 @@ void File::will_need(std::uint64_t offset_bytes, std::uint64_t size_bytes) const
 std::string File::read_all(std::uint64_t limit_bytes) const {
   const std::uint64_t size = size_bytes();
   if (size > limit_bytes) {
-    throw Error(ErrorCode::corrupt, display_ + ": the file is too large: expected at most " +
-                                        std::to_string(limit_bytes) + " bytes, found " +
-                                        std::to_string(size));
+    throw base::corrupt(display_)
+        .problem("the file is too large")
+        .expected("at most ", limit_bytes, " bytes")
+        .found(size);
   }
   std::string text(static_cast<std::size_t>(size), '\0');
   read_at(0, std::as_writable_bytes(std::span(text)));

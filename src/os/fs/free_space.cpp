@@ -12,6 +12,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "os/system.hpp"
 #include "os/thread/background.hpp"
 
@@ -59,9 +60,10 @@ void require_free_space(int descriptor, const std::string& display, std::uint64_
   if (needed_bytes <= writable) return;
   const std::string needed =
       needed_bytes == kMaxBytes ? "more than 2^64" : std::to_string(needed_bytes);
-  throw Error::io(ENOSPC, display,
-                  display + ": no space left on device: expected " + needed +
-                      " bytes free, found " + std::to_string(free_space(descriptor).free_bytes));
+  throw Error::io(ENOSPC, display)
+      .problem("no space left on device")
+      .expected(needed, " bytes free")
+      .found(free_space(descriptor).free_bytes);
 }
 
 }  // namespace tenfold::os

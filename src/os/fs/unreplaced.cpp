@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/fail.hpp"
 #include "os/system.hpp"
 
 namespace tenfold::os {
@@ -54,9 +55,9 @@ bool NamedEntry::is_current() const {
 }
 
 void throw_replaced_always(const Path& path) {
-  throw Error::io(ESTALE, path.string(),
-                  path.string() + ": it was replaced " + std::to_string(kMaxReads) +
-                      " times while it was read; open it again");
+  throw Error::io(ESTALE, path.string())
+      .problem("it was replaced ", kMaxReads, " times while it was read")
+      .remedy("open it again");
 }
 
 }  // namespace tenfold::os

@@ -13,6 +13,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "os/system.hpp"
 
 // Older C libraries than the kernel do not name it.
@@ -72,11 +73,11 @@ class Mapping {
   const std::string action = "cannot map " + std::to_string(size_bytes) + " bytes";
   constexpr std::uint64_t kAlmost = 64;
   if (system_errno == ENOMEM && count_maps() + kAlmost >= max_map_count()) {
-    throw Error::io(ENOMEM, file.display(),
-                    file.display() + ": " + action + ": expected fewer than " +
-                        std::to_string(max_map_count()) +
-                        " maps in this process, which is the system's limit; raise "
-                        "vm.max_map_count, or save in a format of one file such as safetensors");
+    throw Error::io(ENOMEM, file.display())
+        .problem(action)
+        .expected("fewer than ", max_map_count(),
+                  " maps in this process, which is the system's limit")
+        .remedy("raise vm.max_map_count, or save in a format of one file such as safetensors");
   }
   throw_system_error(system_errno, file.display(), action);
 }
@@ -90,9 +91,11 @@ Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size
   if (!file_bytes) file_bytes = file.size_bytes();
   if (!base::range_fits(offset_bytes, size_bytes, *file_bytes)) {
     const auto end = base::checked_add(offset_bytes, size_bytes);
-    throw Error(ErrorCode::corrupt, file.display() + ": the file is too short: expected at least " +
-                                        (end ? std::to_string(*end) : "2^64") + " bytes, found " +
-                                        std::to_string(*file_bytes) + "; it may be truncated");
+    throw base::corrupt(file.display())
+        .problem("the file is too short")
+        .expected("at least ", (end ? std::to_string(*end) : "2^64"), " bytes")
+        .found(*file_bytes)
+        .remedy("it may be truncated");
   }
   if (size_bytes == 0) return Buffer();
 

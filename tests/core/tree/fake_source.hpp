@@ -29,7 +29,7 @@ class FakeSource : public LeafSource {
   Identity identity(const Leaf& leaf) override {
     return {.device = device, .inode = 1, .offset_bytes = leaf.position()};
   }
-  std::string where(const Leaf&) const override { return "fake.memmap"; }
+  base::Where where(const Leaf&) const override { return "fake.memmap"; }
   void flush(Monitor*) override { ++num_flushes; }
 
   std::atomic<int> num_maps = 0;

@@ -354,7 +354,7 @@ TEST(FileReplacement, AReadOnlyFileIsReplacedAndStaysReadOnly) {
 void refuse_to_remove(const os::Change& change) {
   const bool removes = change.kind == os::Change::Kind::remove_file ||
                        change.kind == os::Change::Kind::remove_directory;
-  if (removes) throw Error::io(EACCES, change.name, change.name + ": permission denied");
+  if (removes) throw Error::io(EACCES, change.name, "permission denied");
 }
 
 TEST(Replacement, AnOldVersionThatCannotBeRemovedIsAWarning) {

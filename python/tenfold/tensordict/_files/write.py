@@ -7,6 +7,7 @@ import os
 from collections import namedtuple
 
 from tenfold import _core
+from tenfold._errors import with_remedy
 from tenfold._interop import arrays
 from tenfold._options import INT32_MAX, boolean, integer
 from tenfold.tensordict._files import folder as folders
@@ -213,14 +214,11 @@ def _write(native: Any, target: str, options: Options, there: list[str]) -> None
         if error.errno == errno.ELOOP:
             raise RuntimeError(_text(error)) from None
         if error.errno in _NO_SIBLING and options.atomic is None:
-            raise type(error)(
-                error.errno,
-                f"{error.strerror}; pass atomic=False to write into the folder as it is",
-                error.filename,
-            ) from None
+            remedy = "pass atomic=False to write into the folder as it is"
+            raise with_remedy(error, remedy) from None
         raise
     except ValueError as error:
-        if "No such file or directory" in str(error):
+        if getattr(error, "problem", None) == "No such file or directory":
             raise RuntimeError(str(error)) from None
         raise
 

@@ -12,6 +12,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/special.hpp"
 #include "core/value/value_json.hpp"
@@ -34,9 +35,7 @@ namespace {
 /// Files that are open at once.
 constexpr std::size_t kOpenFiles = 64;
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, where + ": " + what);
-}
+Error refuse(const base::Where& where) { return base::invalid_argument(where); }
 
 /// One tensor that grows.
 struct AppendedLeaf {
@@ -49,7 +48,7 @@ struct AppendedLeaf {
 struct TiedLeaf {
   os::FileInfo file;
   Leaf rows;
-  std::string where;
+  base::Where where;
 };
 
 bool same_rows(const Leaf& a, const Leaf& b) {
@@ -88,12 +87,12 @@ class Appender {
 
  private:
   void visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf& rows,
-                  const std::string& where);
+                  const base::Where& where);
   void write_rows();
   void require_free_space(std::uint64_t new_bytes) const;
   void give_back() const noexcept;
-  bool is_tied_to_another(const os::FileInfo& file, const Leaf& rows, const std::string& where);
-  void check_keys(const NodeMeta& meta, const TensorDict& rows, const std::string& where) const;
+  bool is_tied_to_another(const os::FileInfo& file, const Leaf& rows, const base::Where& where);
+  void check_keys(const NodeMeta& meta, const TensorDict& rows, const base::Where& where) const;
 
   std::int64_t num_rows_;
   std::vector<AppendedLeaf> leaves_;
@@ -102,11 +101,13 @@ class Appender {
 };
 
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
-                          const std::string& where) const {
+                          const base::Where& where) const {
   for (const MetaEntry& entry : meta.entries) {
     if (!rows.contains(entry.key)) {
-      refuse(where, "key " + base::quote(entry.key) +
-                        ": expected an entry of this key in the rows, found none");
+      throw refuse(where)
+          .part("key ", base::quote(entry.key))
+          .expected("an entry of this key in the rows")
+          .found("none");
     }
   }
   if (rows.size() == meta.entries.size()) return;
@@ -114,16 +115,18 @@ void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
     const bool known = std::any_of(meta.entries.begin(), meta.entries.end(),
                                    [&](const MetaEntry& entry) { return entry.key == key; });
     if (!known) {
-      refuse(where, "key " + base::quote(key) +
-                        ": expected only keys of the saved tree in the rows, found another one");
+      throw refuse(where)
+          .part("key ", base::quote(key))
+          .expected("only keys of the saved tree in the rows")
+          .found("another one");
     }
   }
 }
 
 void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf& rows,
-                          const std::string& where) {
+                          const base::Where& where) {
   if (entry.is_nested || rows.is_nested()) {
-    refuse(where, "nested tensors cannot be appended to: expected a dense tensor");
+    throw refuse(where).problem("nested tensors cannot be appended to").expected("a dense tensor");
   }
   const Shape& saved = entry.shape;
   const bool fits =
@@ -132,9 +135,10 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
   if (!fits || rows.dtype() != entry.dtype) {
     Shape expected = saved;
     if (!expected.empty()) expected.front() = num_rows_;
-    refuse(where, "rows to append: expected " + std::string(name(entry.dtype)) + " " +
-                      base::list_text(expected) + ", found " + std::string(name(rows.dtype())) +
-                      " " + base::list_text(rows.shape()));
+    throw refuse(where)
+        .part("rows to append")
+        .expected(name(entry.dtype), " ", base::list_text(expected))
+        .found(name(rows.dtype()), " ", base::list_text(rows.shape()));
   }
   if (rows.nbytes() == 0) return;
   const os::Directory directory = os::Directory::open(folder);
@@ -146,10 +150,12 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
   const auto found = directory.entry_info(file);
   const std::uint64_t found_bytes = found ? found->size_bytes : 0;
   if (found_bytes < entry.size_bytes) {
-    throw Error(ErrorCode::corrupt,
-                directory.display_of(file) + ": tensor " + base::quote(entry.key) +
-                    ": the file is too short: expected " + std::to_string(entry.size_bytes) +
-                    " bytes, found " + std::to_string(found_bytes) + "; it may be truncated");
+    throw base::corrupt(directory.display_of(file))
+        .part("tensor ", base::quote(entry.key))
+        .problem("the file is too short")
+        .expected(entry.size_bytes, " bytes")
+        .found(found_bytes)
+        .remedy("it may be truncated");
   }
   if (found && found->num_links > 1 && is_tied_to_another(*found, rows, where)) return;
   leaves_.push_back({folder / file, rows, entry.size_bytes});
@@ -158,13 +164,15 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
 /// True if the rows are already appended under another key. Tied tensors are one file: what is
 /// appended to one of them, all of them have.
 bool Appender::is_tied_to_another(const os::FileInfo& file, const Leaf& rows,
-                                  const std::string& where) {
+                                  const base::Where& where) {
   for (const TiedLeaf& other : tied_) {
     if (!file.same_file(other.file)) continue;
     if (same_rows(other.rows, rows)) return true;
-    refuse(where, "tied to another tensor, " + other.where +
-                      ": expected the same rows for both, found others; save the whole tree "
-                      "again with tensors of their own");
+    throw refuse(where)
+        .problem("tied to another tensor, ", other.where.text())
+        .expected("the same rows for both")
+        .found("others")
+        .remedy("save the whole tree again with tensors of their own");
   }
   tied_.push_back({file, rows, where});
   return false;
@@ -175,14 +183,16 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
   const os::File file = os::File::open_read_at(directory, std::string(kMetaName));
   const std::string text = file.read_all(kMaxMetaBytes);
   const NodeMeta meta = parse_meta(text, file.display());
-  const std::string where = folder.string() + (path.empty() ? "" : ": key " + base::quote(path));
+  const base::Where where(folder.string(), path.empty() ? "" : "key " + base::quote(path));
   if (meta.kind == MetaKind::unknown && !meta.has_shape) {
     visit(folder / std::string(kInnerName), rows, path);
     return;
   }
   if (meta.kind != MetaKind::tensordict && meta.kind != MetaKind::unknown) {
-    refuse(where,
-           "only nodes of tensors can be appended to: expected a TensorDict, found a " + meta.type);
+    throw refuse(where)
+        .problem("only nodes of tensors can be appended to")
+        .expected("a TensorDict")
+        .found("a ", meta.type);
   }
   const Shape& batch = rows.info().batch_size;
   const bool fits = !meta.batch_size.empty() && !batch.empty() && batch.front() == num_rows_ &&
@@ -191,8 +201,10 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
   if (!fits) {
     Shape expected = meta.batch_size;
     if (!expected.empty()) expected.front() = num_rows_;
-    refuse(where, "batch size of the rows: expected " + base::list_text(expected) + ", found " +
-                      base::list_text(batch));
+    throw refuse(where)
+        .part("batch size of the rows")
+        .expected(base::list_text(expected))
+        .found(base::list_text(batch));
   }
   check_keys(meta, rows, where);
   Value document = from_json(text, file.display());
@@ -200,12 +212,14 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
   std::vector<std::pair<Path, const MetaEntry*>> below;
   for (const MetaEntry& entry : meta.entries) {
     const std::string child = path.empty() ? entry.key : path + "." + entry.key;
-    const std::string child_where = folder.string() + ": key " + base::quote(child);
-    if (!entry.problem.empty()) refuse(child_where, entry.problem);
+    const base::Where child_where(folder.string(), "key " + base::quote(child));
+    if (entry.problem) {
+      throw Error(*entry.problem).code(ErrorCode::invalid_argument).path(file.display());
+    }
     const TensorDict::Item item = rows.get(entry.key);
     if (!entry.is_node) {
       const auto* leaf = std::get_if<Leaf>(&item);
-      if (leaf == nullptr) refuse(child_where, "expected a tensor in the rows, found none");
+      if (leaf == nullptr) throw refuse(child_where).expected("a tensor in the rows").found("none");
       visit_leaf(folder, entry, *leaf, child_where);
       grow_shape(member(*member(document, entry.key), "shape"), num_rows_);
     }
@@ -218,8 +232,9 @@ void Appender::visit(const Path& folder, const TensorDict& rows, const std::stri
     if (const auto* node = std::get_if<TensorDict>(&item)) {
       visit(folder / encode_key(entry.key), *node, child);
     } else if (!std::holds_alternative<NonTensor>(item) || std::get<NonTensor>(item).is_stack) {
-      refuse(folder.string() + ": key " + base::quote(child),
-             "expected a node or one value in the rows, found a tensor or a stack of values");
+      throw refuse(folder.string() + ": key " + base::quote(child))
+          .expected("a node or one value in the rows")
+          .found("a tensor or a stack of values");
     }
   }
 }
@@ -298,19 +313,25 @@ void append_rows(const Path& path, const TensorDict& rows) {
   refuse_growing(directory);
   os::File lock = os::File::try_open_read_at(directory, meta_name);
   if (!lock.valid()) {
-    throw Error(ErrorCode::file_not_found,
-                path.string() + ": " + meta_name + ": expected a saved tree, found none");
+    throw base::file_not_found(path.string())
+        .part(meta_name)
+        .expected("a saved tree")
+        .found("none");
   }
   const auto held = os::WriterLock::try_acquire(directory, meta_name, lock);
   // Whoever had it locked may have replaced it meanwhile.
   const auto now = directory.entry_info(meta_name);
   if (!held || !now || !now->same_file(lock.info())) {
-    throw Error::io(EBUSY, path.string(),
-                    path.string() + ": rows are being appended: expected one writer at a time");
+    throw Error::io(EBUSY, path.string())
+        .problem("rows are being appended")
+        .expected("one writer at a time");
   }
   const Shape& batch = rows.info().batch_size;
   if (batch.empty()) {
-    refuse(path.string(), "batch size of the rows: expected at least one dimension, found []");
+    throw refuse(path.string())
+        .part("batch size of the rows")
+        .expected("at least one dimension")
+        .found("[]");
   }
   refuse_shared_files(directory);
   Appender appender(batch.front());
@@ -343,8 +364,9 @@ class MetaEdit {
         return;
       }
     }
-    throw Error::io(EBUSY, path_.string(),
-                    path_.string() + ": the folder is being changed: expected no other writer");
+    throw Error::io(EBUSY, path_.string())
+        .problem("the folder is being changed")
+        .expected("no other writer");
   }
 
   const NodeMeta& meta() const noexcept { return meta_; }
@@ -352,36 +374,39 @@ class MetaEdit {
 
   /// Throws Error(invalid_argument) for a key that this node cannot get this way.
   void check_new(std::string_view key, const std::string& name, std::string_view suffix) const {
-    const std::string where = directory_.display() + ": " + key_part(key);
+    const base::Where where(directory_.display(), key_part(key));
     if (meta_.kind != MetaKind::tensordict) {
-      throw Error(ErrorCode::invalid_argument,
-                  where + ": expected the folder of a TensorDict, found a " + meta_.type);
+      throw base::invalid_argument(where)
+          .expected("the folder of a TensorDict")
+          .found("a ", meta_.type);
     }
     for (const MetaEntry& entry : meta_.entries) {
       if (entry.key == key) {
-        throw Error(ErrorCode::invalid_argument,
-                    where + " already exists within the target tensordict: expected a new key");
+        throw base::invalid_argument(directory_.display())
+            .problem(key_part(key), " already exists within the target tensordict")
+            .expected("a new key");
       }
       if (entry.is_node == suffix.empty() && encode_key(entry.key) != name) continue;
       const std::string taken =
           encode_key(entry.key) + std::string(entry.is_node ? "" : kLeafSuffix);
       if (taken == name + std::string(suffix)) {
-        throw Error(ErrorCode::invalid_argument,
-                    where + ": its file has the name of " + key_part(entry.key) +
-                        ": expected another name; save the whole tree again, which keeps both");
+        throw base::invalid_argument(where)
+            .problem("its file has the name of ", key_part(entry.key))
+            .expected("another name")
+            .remedy("save the whole tree again, which keeps both");
       }
     }
     if (is_reserved_key(key)) {
-      throw Error(ErrorCode::invalid_argument,
-                  where +
-                      ": tensordict's metadata uses this key itself: expected another one; save "
-                      "the whole tree again, which keeps it");
+      throw base::invalid_argument(where)
+          .problem("tensordict's metadata uses this key itself")
+          .expected("another one")
+          .remedy("save the whole tree again, which keeps it");
     }
     if (name.size() + suffix.size() > kMaxNameBytes) {
-      throw Error(ErrorCode::invalid_argument,
-                  where + ": name of its file too long: expected at most " +
-                      std::to_string(kMaxNameBytes) + " bytes, found " +
-                      std::to_string(name.size() + suffix.size()));
+      throw base::invalid_argument(where)
+          .problem("name of its file too long")
+          .expected("at most ", kMaxNameBytes, " bytes")
+          .found(name.size() + suffix.size());
     }
   }
 
@@ -406,10 +431,12 @@ class MetaEdit {
 std::string name_of(std::string_view key, bool is_leaf, bool robust) {
   if (robust) return encode_key(key);
   if (is_leaf ? is_safe_raw_leaf(key) : is_safe_raw_node(key)) return std::string(key);
-  throw Error(ErrorCode::invalid_argument,
-              key_part(key) +
-                  ": No such file or directory: expected a key that is a file name as "
-                  "it stands, found one that is none; the option robust_key encodes it");
+  throw base::invalid_argument()
+      .part(key_part(key))
+      .problem("No such file or directory")
+      .expected("a key that is a file name as it stands")
+      .found("one that is none")
+      .remedy("the option robust_key encodes it");
 }
 
 Value::Object leaf_entry(const NewLeaf& leaf) {
@@ -442,9 +469,10 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
   if (folder.entry_info(name)) {
     if (!existing_ok) {
       const std::string display = folder.display_of(name);
-      throw Error::io(
-          EEXIST, display,
-          display + ": the file already exists: expected none; the option existsok takes it");
+      throw Error::io(EEXIST, display)
+          .problem("the file already exists")
+          .expected("none")
+          .remedy("the option existsok takes it");
     }
     file = os::File::open_read_write_at(folder, name);
   } else {
@@ -482,7 +510,7 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
     edit.directory().create_directory(name);
   } else if (!found->is_directory) {
     const std::string display = edit.directory().display_of(name);
-    throw Error::io(EEXIST, display, display + ": expected a folder or nothing, found a file");
+    throw Error::io(EEXIST, display).expected("a folder or nothing").found("a file");
   }
   NodeInfo info;
   info.batch_size = batch_size;
@@ -497,16 +525,18 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
 void write_value(const Path& folder, const NonTensor& value) {
   // The notes stay as they are, and would not say what it is.
   if (has_special(value.value)) {
-    throw Error(ErrorCode::unsupported, folder.string() +
-                                            ": a value in place: expected JSON, found " +
-                                            std::string(value.value.type_name()) +
-                                            "; save the whole tree again, which keeps it");
+    throw base::unsupported(folder.string())
+        .problem("a value in place")
+        .expected("JSON")
+        .found(value.value.type_name())
+        .remedy("save the whole tree again, which keeps it");
   }
   const std::string text = non_tensor_meta(value);
   const MetaEdit edit(folder);
   if (edit.meta().kind != MetaKind::non_tensor && edit.meta().kind != MetaKind::non_tensor_stack) {
-    throw Error(ErrorCode::invalid_argument,
-                folder.string() + ": expected the folder of a value, found a " + edit.meta().type);
+    throw base::invalid_argument(folder.string())
+        .expected("the folder of a value")
+        .found("a ", edit.meta().type);
   }
   replace_file(folder / std::string(kMetaName), text, false);
 }

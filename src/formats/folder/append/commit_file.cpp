@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/folder/row_count.hpp"
@@ -36,17 +37,20 @@ CommitPage read_page(const os::File& file) {
   for (std::size_t i = bytes.size(); i > 0; --i) {
     process = process << 8U | std::to_integer<std::uint64_t>(bytes[i - 1]);
   }
-  throw Error::io(EBUSY, path.string(),
-                  path.string() + ": rows are being added by process " + std::to_string(process) +
-                      ": expected one writer at a time; close() it first");
+  throw Error::io(EBUSY, path.string())
+      .problem("rows are being added by process ", process)
+      .expected("one writer at a time")
+      .remedy("close() it first");
 }
 
 /// The rows that meta.json counts.
 std::uint64_t rows_in_meta(const os::File& meta) {
   const NodeMeta node = parse_meta(meta.read_all(kMaxMetaBytes), meta.display());
   if (const auto rows = rows_counted(node)) return static_cast<std::uint64_t>(*rows);
-  throw Error(ErrorCode::invalid_argument,
-              meta.display() + ": batch_size: expected [N] of a data set, found []");
+  throw base::invalid_argument(meta.display())
+      .part("batch_size")
+      .expected("[N] of a data set")
+      .found("[]");
 }
 
 /// Makes the page unless somebody else was faster: whoever makes one holds meta.json locked.
@@ -95,8 +99,9 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
     take_over(rows_in_meta(os::File::open_read_at(root, std::string(kMetaName))));
     return;
   }
-  throw Error::io(EBUSY, path.string(),
-                  path.string() + ": other writers come and go: expected one at a time");
+  throw Error::io(EBUSY, path.string())
+      .problem("other writers come and go")
+      .expected("one at a time");
 }
 
 void CommitFile::take_over(std::uint64_t num_rows) {
@@ -162,11 +167,11 @@ bool has_writer(const os::Directory& folder) {
 
 void refuse_growing(const os::Directory& folder) {
   if (!folder.entry_info(kCommitFile)) return;
-  throw Error(ErrorCode::unsupported,
-              folder.display() +
-                  ": a data set that grows: expected one whose rows are all in meta.json, found " +
-                  "a \"" + kCommitFile +
-                  "\"; open it as a data set with mode \"r+\", add to it there and close it");
+  throw base::unsupported(folder.display())
+      .problem("a data set that grows")
+      .expected("one whose rows are all in meta.json")
+      .found("a \"", kCommitFile, "\"")
+      .remedy("open it as a data set with mode \"r+\", add to it there and close it");
 }
 
 }  // namespace tenfold::detail::formats::folder

@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -17,10 +18,8 @@ constexpr std::size_t kChecksumBytes = 8;
 constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kHeaderBytes = 32;
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::corrupt, where + ": " + what +
-                                      "; to go back to the rows of the last flush, remove the "
-                                      "file");
+Error fail(const std::string& where) {
+  return base::corrupt(where).remedy("to go back to the rows of the last flush, remove the file");
 }
 
 std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
@@ -67,23 +66,29 @@ std::optional<CommitState> newest(std::span<const std::byte> page, std::size_t o
 
 void check_state(const CommitState& state, std::uint64_t capacity, const std::string& where) {
   if (state.num_rows > kMaxRows || state.written > kMaxRows) {
-    fail(where, "rows: expected fewer than 2^63, found " + std::to_string(state.num_rows) +
-                    " of which " + std::to_string(state.written) + " were written");
+    throw fail(where)
+        .part("rows")
+        .expected("fewer than 2^63")
+        .found(state.num_rows, " of which ", state.written, " were written");
   }
   if (capacity == 0) {
     if (state.busy_rows == 0) return;
-    fail(where, "busy rows: expected none outside a circular buffer, found " +
-                    std::to_string(state.busy_rows));
+    throw fail(where)
+        .part("busy rows")
+        .expected("none outside a circular buffer")
+        .found(state.busy_rows);
   }
   if (state.num_rows != std::min(state.written, capacity)) {
-    fail(where, "rows of a circular buffer: expected " +
-                    std::to_string(std::min(state.written, capacity)) + ", found " +
-                    std::to_string(state.num_rows));
+    throw fail(where)
+        .part("rows of a circular buffer")
+        .expected(std::min(state.written, capacity))
+        .found(state.num_rows);
   }
   if (state.busy_rows > capacity || state.busy_begin >= capacity) {
-    fail(where, "busy rows: expected at most " + std::to_string(capacity) + " from a slot below " +
-                    std::to_string(capacity) + ", found " + std::to_string(state.busy_rows) +
-                    " from slot " + std::to_string(state.busy_begin));
+    throw fail(where)
+        .part("busy rows")
+        .expected("at most ", capacity, " from a slot below ", capacity)
+        .found(state.busy_rows, " from slot ", state.busy_begin);
   }
 }
 
@@ -122,27 +127,31 @@ CommitBytes encode_page(const CommitPage& page) {
 
 CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string& where) {
   if (bytes.size() != kCommitPageBytes) {
-    fail(where, "size: expected " + std::to_string(kCommitPageBytes) + " bytes, found " +
-                    std::to_string(bytes.size()));
+    throw fail(where).part("size").expected(kCommitPageBytes, " bytes").found(bytes.size());
   }
   const auto header = bytes.subspan(kHeaderOffset, kHeaderBytes);
   if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0 || !is_whole(header)) {
-    fail(where, "header: expected \"tenfold%commit 1\" with its checksum, found something else");
+    throw fail(where)
+        .part("header")
+        .expected("\"tenfold%commit 1\" with its checksum")
+        .found("something else");
   }
   CommitPage page;
   page.capacity = number_at(header, kMagic.size());
   if (page.capacity > kMaxRows) {
-    fail(where, "capacity: expected fewer than 2^63 rows, found " + std::to_string(page.capacity));
+    throw fail(where).part("capacity").expected("fewer than 2^63 rows").found(page.capacity);
   }
   page.process = number_at(bytes, kProcessOffset);
   page.in_place = number_at(bytes, kInPlaceOffset) != 0;
   const auto live = newest(bytes, 0);
-  if (!live) fail(where, "slots: expected one whole slot of two, found none");
+  if (!live) throw fail(where).part("slots").expected("one whole slot of two").found("none");
   check_state(*live, page.capacity, where);
   page.live = *live;
   if (page.capacity == 0) return page;
   page.durable = newest(bytes, kDurableOffset);
-  if (!page.durable) fail(where, "durable slots: expected one whole slot of two, found none");
+  if (!page.durable) {
+    throw fail(where).part("durable slots").expected("one whole slot of two").found("none");
+  }
   check_state(*page.durable, page.capacity, where);
   return page;
 }

@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "formats/folder/append/growing_sums.hpp"
 #include "formats/folder/checksums.hpp"
@@ -57,18 +58,19 @@ GrowingFolder::~GrowingFolder() = default;
 
 void GrowingFolder::check_here() const {
   if (process_ == os::process_id()) return;
-  throw Error(ErrorCode::unsupported,
-              path_.string() +
-                  ": opened before the process forked: expected to add rows in the "
-                  "process that opened it, found its fork; open it again there");
+  throw base::unsupported(path_.string())
+      .problem("opened before the process forked")
+      .expected("to add rows in the process that opened it")
+      .found("its fork")
+      .remedy("open it again there");
 }
 
 void GrowingFolder::check_in_place() const {
   if (os::exists(path_) && os::file_info(path_).same_file(root_.info())) return;
-  throw Error::io(ESTALE, path_.string(),
-                  path_.string() +
-                      ": expected the folder that was opened, found none or another one; its rows "
-                      "are committed: open it where it is now");
+  throw Error::io(ESTALE, path_.string())
+      .expected("the folder that was opened")
+      .found("none or another one")
+      .remedy("its rows are committed: open it where it is now");
 }
 
 std::string GrowingFolder::path_of(const GrowingLeaf& leaf) const {
@@ -111,9 +113,11 @@ void GrowingFolder::open_files() {
     }
     const std::uint64_t found = open.file.size_bytes();
     if (found >= open.leaf.size_bytes) continue;
-    throw Error(ErrorCode::corrupt, open.file.display() + ": the file is too short: expected " +
-                                        std::to_string(open.leaf.size_bytes) + " bytes, found " +
-                                        std::to_string(found) + "; it may be truncated");
+    throw base::corrupt(open.file.display())
+        .problem("the file is too short")
+        .expected(open.leaf.size_bytes, " bytes")
+        .found(found)
+        .remedy("it may be truncated");
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/folder/archive/refresh.hpp"
 #include "formats/folder/keys.hpp"
@@ -39,10 +40,11 @@ codecs::ZipLimits limits() noexcept {
   } else if (entry.has_descriptor) {
     found = "one with a data descriptor";
   }
-  throw Error(ErrorCode::unsupported, file.display() + "/" + entry.name +
-                                          ": mode \"r+\" cannot write through it: expected a "
-                                          "stored entry, found " +
-                                          found + "; " + remedy);
+  throw base::unsupported(file.display() + "/" + entry.name)
+      .problem("mode \"r+\" cannot write through it")
+      .expected("a stored entry")
+      .found(found)
+      .remedy(remedy);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold::detail::formats::folder {
 namespace {
 
@@ -29,20 +31,21 @@ class EntryFile final : public StoredFile {
   void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const override {
     const std::size_t found = archive_->read_some(number_, offset_bytes, into);
     if (found == into.size()) return;
-    throw Error(ErrorCode::corrupt, display_ + ": the entry is too short: expected at least " +
-                                        std::to_string(offset_bytes + into.size()) +
-                                        " bytes, found " + std::to_string(offset_bytes + found) +
-                                        "; the archive may be truncated");
+    throw base::corrupt(display_)
+        .problem("the entry is too short")
+        .expected("at least ", offset_bytes + into.size(), " bytes")
+        .found(offset_bytes + found)
+        .remedy("the archive may be truncated");
   }
   void check_cost(std::uint64_t size_bytes) const override {
     // Inflated whole, and kept as long as the tensor is.
     const std::uint64_t most = kSpareBytes + std::min(size_bytes, entry().size_bytes) * 2;
     if (entry().method == codecs::ZipMethod::stored || entry().size_bytes <= most) return;
-    throw Error(ErrorCode::unsupported,
-                display_ + ": a deflated entry is much longer than its tensor: expected about " +
-                    std::to_string(size_bytes) + " bytes, found " +
-                    std::to_string(entry().size_bytes) +
-                    "; unpack_memmap makes a folder of the archive");
+    throw base::unsupported(display_)
+        .problem("a deflated entry is much longer than its tensor")
+        .expected("about ", size_bytes, " bytes")
+        .found(entry().size_bytes)
+        .remedy("unpack_memmap makes a folder of the archive");
   }
   Buffer map(std::uint64_t size_bytes, Mode, Arena&) const override {
     return archive_->map(number_, size_bytes);
@@ -74,9 +77,9 @@ class ArchiveFolder final : public Folder {
   std::shared_ptr<Folder> try_child(const std::string& name) override {
     if (!has_child(name)) return nullptr;
     if (depth_ + 1 > kMaxDepth) {
-      throw Error(ErrorCode::unsupported, display_ + "/" + name +
-                                              ": nodes nested too deep: expected at most " +
-                                              std::to_string(kMaxDepth) + " levels");
+      throw base::unsupported(display_ + "/" + name)
+          .problem("nodes nested too deep")
+          .expected("at most ", kMaxDepth, " levels");
     }
     return std::make_shared<ArchiveFolder>(archive_, prefix_ + name, depth_ + 1);
   }
@@ -105,10 +108,10 @@ class ArchiveFolder final : public Folder {
     if (!number) return std::nullopt;
     const codecs::ZipEntry& entry = archive_->entries()[*number];
     if (entry.size_bytes > limit_bytes) {
-      throw Error(ErrorCode::corrupt, display_ + "/" + name +
-                                          ": the entry is too large: expected at most " +
-                                          std::to_string(limit_bytes) + " bytes, found " +
-                                          std::to_string(entry.size_bytes));
+      throw base::corrupt(display_ + "/" + name)
+          .problem("the entry is too large")
+          .expected("at most ", limit_bytes, " bytes")
+          .found(entry.size_bytes);
     }
     std::string text(static_cast<std::size_t>(entry.size_bytes), '\0');
     codecs::read_zip_entry(archive_->input(), entry, std::as_writable_bytes(std::span(text)));
@@ -129,7 +132,7 @@ class ArchiveFolder final : public Folder {
   // Whoever replaces an archive makes another file of its name.
   bool was_replaced() override { return false; }
   [[noreturn]] void throw_replaced() const override {
-    throw Error::io(ESTALE, display_, display_ + ": the archive was replaced; open it again");
+    throw Error::io(ESTALE, display_).problem("the archive was replaced").remedy("open it again");
   }
 
  private:

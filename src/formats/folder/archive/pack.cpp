@@ -14,6 +14,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/zip/zip.hpp"
 #include "core/tree/leaf_source.hpp"
@@ -51,7 +52,7 @@ class PackedFiles final : public LeafSource {
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     open_below(root_, paths_[leaf.position()]).read_at(offset_bytes, into);
   }
-  std::string where(const Leaf& leaf) const override {
+  base::Where where(const Leaf& leaf) const override {
     return root_.display_of(paths_[leaf.position()]);
   }
 
@@ -74,9 +75,9 @@ class Lister {
  private:
   void list(const os::Directory& folder, const std::string& prefix, std::size_t depth) {
     if (depth > Folder::kMaxDepth) {
-      throw Error(ErrorCode::unsupported, folder.display() +
-                                              ": folders nested too deep: expected at most " +
-                                              std::to_string(Folder::kMaxDepth) + " levels");
+      throw base::unsupported(folder.display())
+          .problem("folders nested too deep")
+          .expected("at most ", Folder::kMaxDepth, " levels");
     }
     std::vector<std::string> names = folder.list();
     std::ranges::sort(names, {}, [](const std::string& name) {
@@ -91,10 +92,10 @@ class Lister {
       } else if (info->is_regular) {
         add(prefix + name, info->size_bytes);
       } else {
-        throw Error(ErrorCode::unsupported,
-                    folder.display_of(name) +
-                        ": cannot be packed: expected a file or a folder, found a link or another "
-                        "special file");
+        throw base::unsupported(folder.display_of(name))
+            .problem("cannot be packed")
+            .expected("a file or a folder")
+            .found("a link or another special file");
       }
     }
     for (const std::string& name : folders) {
@@ -125,11 +126,10 @@ void refuse_inside(const Path& folder, const Path& archive) {
   const Path root = std::filesystem::canonical(folder);
   const auto differ = std::ranges::mismatch(root, within);
   if (differ.in1 != root.end()) return;
-  throw Error(ErrorCode::invalid_argument,
-              archive.string() +
-                  ": archive: expected a path outside the folder it is made of, "
-                  "found one within " +
-                  folder.string());
+  throw base::invalid_argument(archive.string())
+      .part("archive")
+      .expected("a path outside the folder it is made of")
+      .found("one within ", folder.string());
 }
 
 /// The folders above all entries, parents first. Throws Error(unsupported) if there are more levels
@@ -139,10 +139,11 @@ std::set<std::string> folders_of(const Archive& archive) {
   for (const codecs::ZipEntry& entry : archive.entries()) {
     const auto levels = static_cast<std::size_t>(std::ranges::count(entry.name, '/'));
     if (levels > Folder::kMaxDepth) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("{}: entry {}: nested too deep: expected at most {} levels, found {}",
-                              archive.file().display(), base::quote(entry.name), Folder::kMaxDepth,
-                              levels));
+      throw base::unsupported(archive.file().display())
+          .part("entry ", base::quote(entry.name))
+          .problem("nested too deep")
+          .expected("at most ", Folder::kMaxDepth, " levels")
+          .found(levels);
     }
     for (std::size_t slash = entry.name.find('/'); slash != std::string::npos;
          slash = entry.name.find('/', slash + 1)) {
@@ -219,10 +220,12 @@ class Unpacker {
       file.write_at(done, piece);
     }
     if (crc == entry.crc32) return;
-    throw Error(ErrorCode::corrupt,
-                fmt::format("{}: entry {}: CRC-32 differs: expected {:08x}, found {:08x}; if the "
-                            "bytes are right, refresh_archive_checksums makes the CRC-32 right",
-                            archive_.file().display(), base::quote(entry.name), entry.crc32, crc));
+    throw base::corrupt(archive_.file().display())
+        .part("entry ", base::quote(entry.name))
+        .problem("CRC-32 differs")
+        .expected(fmt::format("{:08x}", entry.crc32))
+        .found(fmt::format("{:08x}", crc))
+        .remedy("if the bytes are right, refresh_archive_checksums makes the CRC-32 right");
   }
 
   const Archive& archive_;
@@ -238,8 +241,9 @@ void pack_folder(const Path& folder, const Path& archive, int deflate_level,
   const os::Directory root = os::Directory::open(folder);
   const auto meta = root.entry_info(std::string(kMetaName));
   if (!meta || !meta->is_regular) {
-    throw Error(ErrorCode::invalid_argument,
-                folder.string() + ": expected the folder of a TensorDict, found no meta.json");
+    throw base::invalid_argument(folder.string())
+        .expected("the folder of a TensorDict")
+        .found("no meta.json");
   }
   refuse_inside(folder, archive);
   save_entries(Lister(root, deflate_level).run(root), archive, request);

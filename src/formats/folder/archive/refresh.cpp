@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "codecs/zip/records.hpp"
 #include "codecs/zip/structure.hpp"
 #include "codecs/zip/zip.hpp"
@@ -67,10 +68,11 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
   const std::string where = file.display() + "/" + entry.name;
   if (entry.method != codecs::ZipMethod::stored || entry.has_descriptor ||
       entry.size_bytes > kMaxChecksumsBytes) {
-    throw Error(ErrorCode::unsupported,
-                where +
-                    ": mode \"r+\" cannot take back the checksums of what is written through: "
-                    "expected a stored entry, found another; pack the folder again");
+    throw base::unsupported(where)
+        .problem("mode \"r+\" cannot take back the checksums of what is written through")
+        .expected("a stored entry")
+        .found("another")
+        .remedy("pack the folder again");
   }
   std::string text(static_cast<std::size_t>(entry.size_bytes), '\0');
   file.read_at(entry.data_offset, std::as_writable_bytes(std::span(text)));

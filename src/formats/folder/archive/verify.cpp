@@ -13,6 +13,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "codecs/zip/structure.hpp"
 #include "formats/folder/archive/archive.hpp"
@@ -20,6 +21,7 @@
 #include "formats/folder/verify.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/folder_verify.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/thread/thread_pool.hpp"
 
@@ -59,7 +61,9 @@ class ArchiveVerifier {
         [&](std::size_t i) { check(blocks[i]); }, [&] { progress_.poll(); });
     for (std::size_t first = 0; first < blocks.size();) first = judge(blocks, first);
     for (const auto& [path, lines] : lines_) {
-      if (!archive_->find(path)) add(path, "file", "is missing: expected a file with checksums");
+      if (archive_->find(path)) continue;
+      add(base::corrupt().problem("is missing").expected("a file with checksums"),
+          {display_of(path), "file"});
     }
     progress_.finish();
   }
@@ -68,8 +72,8 @@ class ArchiveVerifier {
   std::string display_of(std::string_view name) const {
     return archive_->file().display() + "/" + std::string(name);
   }
-  void add(std::string_view name, std::string part, std::string what) {
-    report_.problems.push_back({display_of(name), std::move(part), std::move(what)});
+  void add(const Error& error, const base::Where& where) {
+    report_.problems.push_back(problem_of(error, where));
   }
 
   void check_structure() {
@@ -78,7 +82,7 @@ class ArchiveVerifier {
                                   "refresh_archive_checksums makes its comment right");
     } catch (const Error& error) {
       if (error.code() == ErrorCode::io) throw;
-      report_.problems.push_back(problem_of(error, archive_->file().display()));
+      add(error, {archive_->file().display(), "file"});
     }
   }
 
@@ -96,7 +100,7 @@ class ArchiveVerifier {
       }
     } catch (const Error& error) {
       if (error.code() == ErrorCode::io) throw;
-      report_.problems.push_back(problem_of(error, display_of(kChecksumsName)));
+      add(error, {display_of(kChecksumsName), "file"});
     }
   }
 
@@ -125,7 +129,7 @@ class ArchiveVerifier {
         check_stored(block, entry);
       }
     } catch (const Error& error) {
-      block.problem = problem_of(error, display_of(entry.name));
+      block.problem = problem_of(error, {display_of(entry.name), "file"});
     }
     progress_.add(entry.method == codecs::ZipMethod::deflated ? entry.stored_bytes
                                                               : block.size_bytes);
@@ -198,13 +202,13 @@ class ArchiveVerifier {
 
   void compare(Block& block, const ChecksumLine& line, std::optional<std::uint64_t> found) const {
     if (found && *found == line.checksum) return;
-    const std::string at =
-        fmt::format("the checksum of {} bytes at offset {} differs: expected {}", line.size_bytes,
-                    line.offset_bytes, base::hex16(line.checksum));
-    block.problem =
-        Problem{display_of(line.path), "block " + std::to_string(line.offset_bytes / kBlockBytes),
-                at + ", found " + (found ? base::hex16(*found) : "another size") +
-                    "; the file is damaged or was changed"};
+    block.problem = problem_of(base::corrupt(display_of(line.path))
+                                   .part("block ", line.offset_bytes / kBlockBytes)
+                                   .problem("the checksum of ", line.size_bytes,
+                                            " bytes at offset ", line.offset_bytes, " differs")
+                                   .expected(base::hex16(line.checksum))
+                                   .found(found ? base::hex16(*found) : "another size")
+                                   .remedy("the file is damaged or was changed"));
   }
 
   /// Puts the blocks of one entry together; returns where the next one's begin.
@@ -224,11 +228,14 @@ class ArchiveVerifier {
     const bool later = entry.has_descriptor && entry.local_crc32 == 0;
     if (crc == entry.crc32 && (later || crc == entry.local_crc32)) return at;
     const std::uint32_t told = crc == entry.crc32 ? entry.local_crc32 : entry.crc32;
-    add(entry.name, "bytes",
-        fmt::format("CRC-32 differs: expected {:08x}, found {:08x}; the archive is damaged, or a "
-                    "program that wrote to its shared mapping crashed: if the bytes are right, "
-                    "refresh_archive_checksums makes the CRC-32 right",
-                    told, crc));
+    add(base::corrupt()
+            .problem("CRC-32 differs")
+            .expected(fmt::format("{:08x}", told))
+            .found(fmt::format("{:08x}", crc))
+            .remedy("the archive is damaged, or a program that wrote to its shared mapping "
+                    "crashed: if the bytes are right, refresh_archive_checksums makes the CRC-32 "
+                    "right"),
+        {display_of(entry.name), "bytes"});
     return at;
   }
 
@@ -249,7 +256,7 @@ VerifyReport verify_archive(const Path& path, const VerifyRequest& request) {
     ArchiveVerifier(archive, request, report).run();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io || error.code() == ErrorCode::file_not_found) throw;
-    report.problems.push_back(problem_of(error, path.string()));
+    report.problems.push_back(problem_of(error, {path.string(), "file"}));
   }
   return report;
 }

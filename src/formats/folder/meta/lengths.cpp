@@ -5,6 +5,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/keys.hpp"
@@ -27,9 +28,11 @@ Value* member(Value& object, std::string_view key) {
 
 [[noreturn]] void fail(const os::File& file, const std::string& part, const std::string& expected,
                        const std::string& found) {
-  throw Error(ErrorCode::corrupt, file.display() + ": " + part + ": expected " + expected +
-                                      ", as when the data set was opened, found " + found +
-                                      "; another tool wrote the file");
+  throw base::corrupt(file.display())
+      .part(part)
+      .expected(expected, ", as when the data set was opened")
+      .found(found)
+      .remedy("another tool wrote the file");
 }
 
 void set_length(const os::File& file, const std::string& part, Value& object,

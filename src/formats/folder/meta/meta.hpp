@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
 namespace tenfold::detail::formats::folder {
@@ -25,9 +26,8 @@ struct MetaEntry {
   bool is_nested = false;
   DType dtype = DType::float32;
   Shape shape;
-  std::uint64_t size_bytes = 0;  ///< of the data; of a nested tensor: of its sizes
-  std::string problem;           ///< not empty: why the tensor cannot be read, as "part: what"
-  bool unsupported = false;      ///< the problem is an unknown dtype rather than damage
+  std::uint64_t size_bytes = 0;    ///< of the data; of a nested tensor: of its sizes
+  std::optional<Error> problem{};  ///< why the tensor cannot be read; names no file
 };
 
 /// What a folder holds, by its `_class` and `_type`.

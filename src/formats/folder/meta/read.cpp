@@ -5,6 +5,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
 #include "core/tree/key_index.hpp"
@@ -13,10 +14,6 @@
 
 namespace tenfold::detail::formats::folder {
 namespace {
-
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::corrupt, where + ": " + what);
-}
 
 /// Collects an array of integers, or what else it found.
 struct IntegerArray {
@@ -49,19 +46,17 @@ struct EntryDraft {
   }
 };
 
-std::string tensor_part(std::string_view key) { return "tensor " + base::quote(key); }
-
-std::string integers_expected(std::string_view found) {
-  return "expected an array of integers, found " + std::string(found);
-}
-
 /// What is wrong with a shape of elements of `itemsize` bytes, or nothing; sets `size_bytes`.
-std::string check_shape(const Shape& shape, std::size_t itemsize, std::uint64_t& size_bytes) {
+std::optional<Error> check_shape(const Shape& shape, std::size_t itemsize,
+                                 std::uint64_t& size_bytes) {
   std::uint64_t size = itemsize;
   bool empty = false;
   for (const std::int64_t length : shape) {
     if (length < 0) {
-      return "negative length in shape: expected at least 0, found " + std::to_string(length);
+      return base::corrupt()
+          .problem("negative length in shape")
+          .expected("at least 0")
+          .found(length);
     }
     if (length == 0) empty = true;
   }
@@ -69,13 +64,18 @@ std::string check_shape(const Shape& shape, std::size_t itemsize, std::uint64_t&
     if (length == 0) continue;
     const auto product = base::checked_mul(size, static_cast<std::uint64_t>(length));
     if (!product || *product > std::numeric_limits<std::int64_t>::max()) {
-      return "shape too large: expected fewer than 2^63 bytes, found " + base::list_text(shape);
+      return base::corrupt()
+          .problem("shape too large")
+          .expected("fewer than 2^63 bytes")
+          .found(base::list_text(shape));
     }
     size = *product;
   }
   size_bytes = empty ? 0 : size;
   return {};
 }
+
+base::Where place_of(const MetaEntry& entry) { return {"", "tensor " + base::quote(entry.key)}; }
 
 MetaEntry make_entry(EntryDraft& draft) {
   MetaEntry entry;
@@ -88,16 +88,17 @@ MetaEntry make_entry(EntryDraft& draft) {
   const auto dtype = name.starts_with(kModule) ? dtype_from_name(name.substr(kModule.size()))
                                                : std::optional<DType>();
   entry.shape = std::move(draft.shape.values);
-  const std::string part = tensor_part(entry.key) + ": ";
+  const base::Where where = place_of(entry);
   if (!draft.dtype_found.empty()) {
-    entry.problem = part + "dtype: expected a string, found " + std::string(draft.dtype_found);
+    entry.problem = base::corrupt(where.at("dtype")).expected("a string").found(draft.dtype_found);
   } else if (!draft.shape.found.empty()) {
-    entry.problem = part + "shape: " + integers_expected(draft.shape.found);
+    entry.problem =
+        base::corrupt(where.at("shape")).expected("an array of integers").found(draft.shape.found);
   } else if (!dtype) {
-    entry.problem = part +
-                    "unknown dtype: expected one of torch's such as \"torch.float32\", found " +
-                    base::quote(name);
-    entry.unsupported = true;
+    entry.problem = base::unsupported(where)
+                        .problem("unknown dtype")
+                        .expected("one of torch's such as \"torch.float32\"")
+                        .found(base::quote(name));
   } else {
     entry.dtype = *dtype;
     check_leaf_size(entry);
@@ -154,9 +155,11 @@ class MetaHandler final : public codecs::JsonHandler {
   void check_stack_dim() const;
   void check_version(const std::string& version, bool too_high) const {
     if (!too_high) return;
-    throw Error(ErrorCode::unsupported, where_ + ": _format_version: expected at most " +
-                                            std::to_string(kFormatVersion) + ", found " + version +
-                                            "; a newer version of tensordict wrote this folder");
+    throw base::unsupported(where_)
+        .part("_format_version")
+        .expected("at most ", kFormatVersion)
+        .found(version)
+        .remedy("a newer version of tensordict wrote this folder");
   }
 
   const std::string& where_;
@@ -213,29 +216,31 @@ void MetaHandler::member_of_root(std::string_view found) {
   const bool null = found == "null";
   if (member_ == "_type") {
     // tensordict accepts null where `_class` tells; so do we.
-    if (!null) fail(where_, "_type: expected a string, found " + std::string(found));
+    if (!null) throw base::corrupt(where_).part("_type").expected("a string").found(found);
     return;
   }
-  if (member_ == "shape" && !null) fail(where_, "shape: " + integers_expected(found));
+  if (member_ == "shape" && !null) {
+    throw base::corrupt(where_).part("shape").expected("an array of integers").found(found);
+  }
   if (member_ == "device") {
-    if (!null) fail(where_, "device: expected a string, found " + std::string(found));
+    if (!null) throw base::corrupt(where_).part("device").expected("a string").found(found);
     return;
   }
   if (member_ == "stack_dim") stack_dim_found_ = found;
   if (member_ == "stack_dim_name" && !null) {
-    fail(where_, "stack_dim_name: expected a string or null, found " + std::string(found));
+    throw base::corrupt(where_).part("stack_dim_name").expected("a string or null").found(found);
   }
 }
 
 void MetaHandler::unexpected(std::string_view found) {
-  if (level_ == 0) fail(where_, "expected a JSON object, found " + std::string(found));
+  if (level_ == 0) throw base::corrupt(where_).expected("a JSON object").found(found);
   if (array_ != nullptr && level_ == array_level_) {
     if (array_->found.empty()) array_->found = "one that holds something else";
     return;
   }
   if (in_names_ && level_ == 2) {
     if (found != "null")
-      fail(where_, "_names: expected strings or null, found " + std::string(found));
+      throw base::corrupt(where_).part("_names").expected("strings or null").found(found);
     names_->push_back(std::nullopt);
     return;
   }
@@ -283,7 +288,7 @@ void MetaHandler::end_object() {
 }
 
 void MetaHandler::begin_array() {
-  if (level_ == 0) fail(where_, "expected a JSON object, found an array");
+  if (level_ == 0) throw base::corrupt(where_).expected("a JSON object").found("an array");
   const bool first = array_ == nullptr && !in_names_;
   if (first && level_ == 1 && member_ == "shape") {
     array_ = &batch_;
@@ -353,29 +358,40 @@ void MetaHandler::check_stack_dim() const {
   if (!stack_dim_found_.empty()) {
     // Of a NonTensorStack tensordict ignores it.
     if (!is_lazy && stack_dim_found_ == "none") return;
-    fail(where_, "stack_dim: expected an integer, found " + stack_dim_found_);
+    throw base::corrupt(where_).part("stack_dim").expected("an integer").found(stack_dim_found_);
   }
   if (meta_.stack_dim >= 0 && meta_.stack_dim <= kMaxStackDim) return;
-  fail(where_, "stack_dim: expected 0 to " + std::to_string(kMaxStackDim) + ", found " +
-                   std::to_string(meta_.stack_dim));
+  throw base::corrupt(where_)
+      .part("stack_dim")
+      .expected("0 to ", kMaxStackDim)
+      .found(meta_.stack_dim);
 }
 
 NodeMeta MetaHandler::finish() {
   if (!has_type_ && class_.empty()) {
-    fail(where_, "_type: expected a string, found none; this is no metadata of tensordict");
+    throw base::corrupt(where_)
+        .part("_type")
+        .expected("a string")
+        .found("none")
+        .remedy("this is no metadata of tensordict");
   }
-  if (!batch_.found.empty()) fail(where_, "shape: " + integers_expected(batch_.found));
+  if (!batch_.found.empty()) {
+    throw base::corrupt(where_).part("shape").expected("an array of integers").found(batch_.found);
+  }
   std::uint64_t ignored = 0;
-  const std::string problem = check_shape(batch_.values, 1, ignored);
-  if (!problem.empty()) fail(where_, "shape: " + problem);
+  if (const auto problem = check_shape(batch_.values, 1, ignored)) {
+    throw Error(*problem).path(where_).within("shape");
+  }
   meta_.kind = kind_of(class_, meta_.type);
   if (!has_type_) meta_.type = class_;
   check_stack_dim();
   meta_.batch_size = std::move(batch_.values);
   if (names_ && !names_->empty()) {
     if (names_->size() != meta_.batch_size.size()) {
-      fail(where_, "_names: expected one for each of " + std::to_string(meta_.batch_size.size()) +
-                       " batch dimensions, found " + std::to_string(names_->size()));
+      throw base::corrupt(where_)
+          .part("_names")
+          .expected("one for each of ", meta_.batch_size.size(), " batch dimensions")
+          .found(names_->size());
     }
     std::vector<std::string> given;
     for (const auto& name : *names_) {
@@ -384,7 +400,10 @@ NodeMeta MetaHandler::finish() {
     std::sort(given.begin(), given.end());
     const auto twice = std::adjacent_find(given.begin(), given.end());
     if (twice != given.end()) {
-      fail(where_, "_names: expected different names, found " + base::quote(*twice) + " twice");
+      throw base::corrupt(where_)
+          .part("_names")
+          .expected("different names")
+          .found(base::quote(*twice), " twice");
     }
     meta_.names = std::move(*names_);
   }
@@ -397,7 +416,7 @@ void refuse_duplicates(const std::vector<std::string>& keys, const std::string& 
   index.reserve(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (index.insert(keys[i], static_cast<std::uint32_t>(i), key_at) != KeyIndex::kNone) {
-      fail(where, "key " + base::quote(keys[i]) + ": expected once, found twice");
+      throw base::corrupt(where).part("key ", base::quote(keys[i])).expected("once").found("twice");
     }
   }
 }
@@ -406,15 +425,15 @@ void refuse_duplicates(const std::vector<std::string>& keys, const std::string& 
 
 void check_leaf_size(MetaEntry& entry) {
   const std::size_t size = entry.is_nested ? sizeof(std::int64_t) : itemsize(entry.dtype);
-  std::string problem = check_shape(entry.shape, size, entry.size_bytes);
-  if (problem.empty() && entry.is_nested && entry.shape.size() != 2) {
-    problem =
-        "shape of a nested tensor: expected 2 lengths, found " + std::to_string(entry.shape.size());
+  std::optional<Error> problem = check_shape(entry.shape, size, entry.size_bytes);
+  const auto bad_sizes = [] { return base::corrupt().part("shape of a nested tensor"); };
+  if (!problem && entry.is_nested && entry.shape.size() != 2) {
+    problem = bad_sizes().expected("2 lengths").found(entry.shape.size());
   }
-  if (problem.empty() && entry.is_nested && entry.shape[1] == 0 && entry.shape[0] != 0) {
-    problem = "shape of a nested tensor: expected components of at least 1 dimension, found 0";
+  if (!problem && entry.is_nested && entry.shape[1] == 0 && entry.shape[0] != 0) {
+    problem = bad_sizes().expected("components of at least 1 dimension").found("0");
   }
-  if (!problem.empty()) entry.problem = tensor_part(entry.key) + ": " + problem;
+  if (problem) entry.problem = Error(*problem).within(place_of(entry).part);
 }
 
 NodeMeta parse_meta(std::string_view text, const std::string& where) {
@@ -429,7 +448,7 @@ Value::Object parse_fields(std::string_view text, const std::string& where) {
   Value value = from_json(text, where);
   auto* object = std::get_if<Value::Object>(&value.data());
   if (object == nullptr) {
-    fail(where, "expected a JSON object, found " + std::string(value.type_name()));
+    throw base::corrupt(where).expected("a JSON object").found(value.type_name());
   }
   std::erase_if(object->members, [](const auto& member) { return member.first == "_type"; });
   return std::move(*object);

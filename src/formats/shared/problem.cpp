@@ -1,0 +1,29 @@
+#include "formats/shared/problem.hpp"
+
+#include "base/fail.hpp"
+
+namespace tenfold::detail::formats {
+
+Problem problem_of(const Error& error, const base::Where& where) {
+  return {.path = error.path().empty() ? where.path : error.path(),
+          .part = error.part().empty() ? where.part : error.part(),
+          .what = error.message(),
+          .problem = error.problem(),
+          .expected = error.expected(),
+          .found = error.found(),
+          .remedy = error.remedy()};
+}
+
+Error error_of(const VerifyReport& report) {
+  const Problem& first = report.problems.front();
+  const Error error = base::corrupt({first.path, first.part})
+                          .problem(first.problem)
+                          .expected(first.expected)
+                          .found(first.found)
+                          .remedy(first.remedy);
+  const std::size_t more = report.problems.size() - 1;
+  if (more == 0) return error;
+  return Error(error).remedy(first.remedy, first.remedy.empty() ? "" : "; ", "and ", more, " more");
+}
+
+}  // namespace tenfold::detail::formats
