@@ -10,6 +10,7 @@
 #include "array_in.hpp"
 #include "call.hpp"
 #include "formats/folder/keys.hpp"
+#include "io/memmap.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {

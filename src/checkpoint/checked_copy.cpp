@@ -94,7 +94,7 @@ class CheckedCopy {
     const std::uint64_t size = leaf.nbytes();
     copies_[i] = Tensor(leaf.dtype(), leaf.is_nested() ? shaped.shape() : leaf.shape(),
                         Buffer::allocate(static_cast<std::size_t>(size)));
-    const std::string where = leaf.source() ? leaf.source()->where(leaf) : std::string();
+    const std::string where = source_of(leaf) ? source_of(leaf)->where(leaf) : std::string();
     const auto found = checksums.find(where);
     const std::uint64_t count = (size + base::kChecksumBlockBytes - 1) / base::kChecksumBlockBytes;
     const bool is_known = found != checksums.end() && found->second.size() == count;
@@ -122,7 +122,7 @@ class CheckedCopy {
     if (!block.expected) return;
     const std::uint64_t found = base::xxh3(bytes);
     if (found == *block.expected) return;
-    throw Error(ErrorCode::corrupt, leaf.source()->where(leaf) + ": block at byte " +
+    throw Error(ErrorCode::corrupt, source_of(leaf)->where(leaf) + ": block at byte " +
                                         std::to_string(block.offset_bytes) +
                                         ": checksum: expected " + base::hex16(*block.expected) +
                                         ", found " + base::hex16(found));

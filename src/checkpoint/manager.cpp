@@ -219,10 +219,9 @@ ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& targ
   refuse_inside(source, target);
   const detail::formats::Format& format = format_for_converting(target, options);
   TensorDict tree = checkpoint::open_state(source, found.info);
-  tree = select_only(tree, options.keys, options.only_keys, options.exclude);
+  tree = select(tree, options.keys, options.exclude);
   warn_of_other_ranks(source, found.info, tree);
-  const bool has_keys = options.only_keys || !options.keys.empty();
-  if (has_keys && tree.size() == 1) {
+  if (options.keys.given() && tree.size() == 1) {
     const TensorDict::Item only = tree.get(tree.keys().front());
     if (const auto* node = std::get_if<TensorDict>(&only)) tree = *node;
   }

@@ -151,9 +151,8 @@ class ShardWriter::State {
                       " of rank " + std::to_string(ticket_.rank) + ": " + what);
     };
     if (tensor.dtype() != place.dtype || tensor.shape() != box.sizes) {
-      fail("expected " + std::string(name(place.dtype)) + " of shape " +
-           base::list_text(box.sizes) + ", found " + std::string(name(tensor.dtype())) + " of " +
-           base::list_text(tensor.shape()));
+      fail("expected " + to_string(place.dtype) + " of shape " + base::list_text(box.sizes) +
+           ", found " + to_string(tensor.dtype()) + " of " + base::list_text(tensor.shape()));
     }
     if (is_written_[first + i]) fail("expected it to be written once, found it written before");
   }

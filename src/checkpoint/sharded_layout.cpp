@@ -44,7 +44,7 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
     refuse_key(prefix,
                "expected a node that several processes can write (a dict, a list, a "
                "tuple, a TensorDict), found a " +
-                   std::string(name(info.kind)));
+                   to_string(info.kind));
   }
   if (depth > kMaxDepth) {
     throw Error(ErrorCode::invalid_argument,

@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <atomic>
+#include <string>
 
 #include <tenfold/warnings.hpp>
 
@@ -7,7 +10,13 @@
 namespace tenfold {
 namespace {
 
-std::atomic<WarningHandler> current_handler = nullptr;
+/// In one call, without a lock that a fork could leave held. Nobody can be told if it fails.
+void write_to_stderr(const std::string& message) {
+  const std::string line = "tenfold: warning: " + message + '\n';
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+std::atomic<WarningHandler> current_handler = write_to_stderr;
 
 }  // namespace
 

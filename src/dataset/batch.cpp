@@ -20,11 +20,10 @@ const BatchColumn& Batch::column(std::string_view name) const& {
 std::string_view Batch::text(std::string_view name, std::int64_t row) const& {
   const BatchColumn& found = column(name);
   if (!found.column.is_text() || found.column.ragged || row < 0 || row >= num_rows_) {
-    throw Error(ErrorCode::invalid_argument, "batch: column " + base::quote(name) +
-                                                 ": expected a text column and a row in [0, " +
-                                                 std::to_string(num_rows_) + "), found " +
-                                                 std::string(found.column.dtype_name()) +
-                                                 " and row " + std::to_string(row));
+    throw Error(ErrorCode::invalid_argument,
+                "batch: column " + base::quote(name) +
+                    ": expected a text column and a row in [0, " + std::to_string(num_rows_) +
+                    "), found " + found.column.dtype_name() + " and row " + std::to_string(row));
   }
   const auto* offsets = found.offsets.data<std::int64_t>() + row;
   const auto* bytes = reinterpret_cast<const char*>(found.values.raw_data());

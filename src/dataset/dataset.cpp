@@ -34,7 +34,7 @@ bool alike(const Column& a, const Column& b) {
 }
 
 std::string describe(const Column& column) {
-  std::string text(column.dtype_name());
+  std::string text = column.dtype_name();
   if (!column.is_text()) text += " " + base::list_text(column.shape);
   if (column.ragged) text += ", ragged";
   if (column.nullable) text += ", nullable";
@@ -106,7 +106,7 @@ Joined join(std::span<const Dataset> sources) {
   std::int64_t first_row = 0;
   for (const Dataset& source : sources) {
     const auto indices = matching_columns(joined.state->schema, source.schema());
-    const auto state = source.state();
+    const auto state = state_of(source);
     std::vector<DatasetPart> parts;
     for (const DatasetPart& part : state->parts) {
       DatasetPart placed{part.table, first_row + part.first_row, {}};
@@ -330,7 +330,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
 Dataset Dataset::take(Tensor positions) const {
   if (positions.dtype() != DType::int64 || positions.ndim() != 1) {
     fail_dataset("take: expected int64 positions of one dimension, found " +
-                 std::string(name(positions.dtype())) + " " + base::list_text(positions.shape()));
+                 to_string(positions.dtype()) + " " + base::list_text(positions.shape()));
   }
   const Tensor kept = positions.contiguous();
   const auto rows = kept.span<std::int64_t>();
@@ -344,7 +344,7 @@ Dataset Dataset::filter(const Tensor& mask) const {
   const std::int64_t size = state->order->size();
   if (mask.dtype() != DType::bool_ || mask.ndim() != 1 || mask.shape()[0] != size) {
     fail_dataset("filter: expected a bool mask of shape [" + std::to_string(size) + "], found " +
-                 std::string(name(mask.dtype())) + " " + base::list_text(mask.shape()));
+                 to_string(mask.dtype()) + " " + base::list_text(mask.shape()));
   }
   const Tensor flags = mask.contiguous();
   std::vector<std::int64_t> positions;

@@ -250,7 +250,7 @@ class Gatherer {
     if (held) return filler;
     throw Error(ErrorCode::invalid_argument,
                 "pad: column " + base::quote(column.name()) + ": expected a value that " +
-                    std::string(column.dtype_name()) + " holds, found " +
+                    column.dtype_name() + " holds, found " +
                     std::visit([](auto value) { return std::to_string(value); }, pad));
   }
 

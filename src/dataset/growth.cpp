@@ -34,7 +34,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   const std::string where = "column " + base::quote(column) + ": ";
   const TensorDict::Item item = tree.get(role.key);
   const auto& leaf = std::get<Leaf>(item);
-  auto* source = dynamic_cast<folder::FolderSource*>(leaf.source().get());
+  auto* source = dynamic_cast<folder::FolderSource*>(source_of(leaf).get());
   auto* handle =
       source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
   const std::string below = handle == nullptr ? "" : handle->path_below_root();
@@ -70,8 +70,7 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
       if (child->kind() != NodeKind::tensordict || batch.empty() || batch[0] != num_rows) {
         refuse_growth(
             path, where + "expected a TensorDict of as many rows as the data set has, found a " +
-                      std::string(name(child->kind())) + " of batch size " +
-                      base::list_text(batch));
+                      to_string(child->kind()) + " of batch size " + base::list_text(batch));
       }
       const std::size_t inside = count_batched(path, *child, num_rows);
       if (inside == 0) refuse_growth(path, where + "expected tensors in every node, found none");

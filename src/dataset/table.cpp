@@ -58,8 +58,7 @@ class Parts {
     if (leaf->is_nested()) fail(column, path, "expected a dense tensor, found a nested one");
     if (dtype && leaf->dtype() != *dtype) {
       fail(column, path,
-           "dtype: expected " + std::string(name(*dtype)) + ", found " +
-               std::string(name(leaf->dtype())));
+           "dtype: expected " + to_string(*dtype) + ", found " + to_string(leaf->dtype()));
     }
     const Shape& shape = leaf->shape();
     if (shape.empty() || (rows && shape[0] != *rows)) {
@@ -151,9 +150,9 @@ std::int64_t num_rows_of(const TensorDict& tree) {
     throw Error(ErrorCode::invalid_argument,
                 subject_of(tree) + ": no tensors: expected columns, found none");
   }
-  throw Error(ErrorCode::invalid_argument, subject_of(tree) +
-                                               ": kind: expected a tensordict or dict, found a " +
-                                               std::string(name(kind)));
+  throw Error(
+      ErrorCode::invalid_argument,
+      subject_of(tree) + ": kind: expected a tensordict or dict, found a " + to_string(kind));
 }
 
 void check_table(const TensorDict& tree, const Schema& schema) {

@@ -8,7 +8,7 @@
 
 namespace tenfold {
 
-std::string_view name(DictKeyType type) noexcept {
+std::string to_string(DictKeyType type) {
   switch (type) {
     case DictKeyType::string:
       return "str";
@@ -32,7 +32,7 @@ StoredKeys StoredKeys::of(const Column& column, const StoredColumn& stored, std:
     throw Error(ErrorCode::invalid_argument,
                 keys.where + ": column " + base::quote(column.name()) +
                     ": expected keys (string, bytes or int64, none of them missing), found " +
-                    std::string(column.dtype_name()) +
+                    column.dtype_name() +
                     (column.shape.empty() ? "" : " " + base::list_text(column.shape)) +
                     (column.ragged ? ", ragged" : "") + (column.nullable ? ", nullable" : ""));
   }

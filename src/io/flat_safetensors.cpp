@@ -44,7 +44,7 @@ FlatSafetensors flat_of(const formats::safetensors::Header& header, std::string 
     flat.entries.push_back(entry_of(header, i));
     node->entries.push_back({flat.entries.back().name, make_leaf(i)});
   }
-  flat.tree = TensorDict(std::move(node));
+  flat.tree = tensordict_of(std::move(node));
   flat.metadata = header.metadata;
   flat.metadata.erase(std::string(formats::safetensors::kChecksumsMember));
   flat.metadata.erase(std::string(formats::safetensors::kBoxesMember));
@@ -59,7 +59,7 @@ FlatSafetensors flat_of(const formats::safetensors::Header& header, std::string 
 std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tree,
                                                            const std::string& where) {
   std::vector<formats::safetensors::Plan::Tensor> tensors;
-  for (const Node::Entry& entry : tree.node()->entries) {
+  for (const Node::Entry& entry : node_of(tree)->entries) {
     const TensorDict::Item item = tree.get(entry.key);
     const Leaf* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) {
@@ -68,7 +68,7 @@ std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tre
     if (leaf->is_nested() || !formats::safetensors::name_of_dtype(leaf->dtype())) {
       refuse(where, entry.key,
              "safetensors has no name for it: expected a dense tensor of another dtype, found " +
-                 std::string(leaf->is_nested() ? "a nested tensor" : name(leaf->dtype())));
+                 std::string(leaf->is_nested() ? "a nested tensor" : to_string(leaf->dtype())));
     }
     if (entry.key == "__metadata__") {
       refuse(where, entry.key, "the name is reserved by the format: expected another one");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "core/tree/node.hpp"
 #include "io/tree.hpp"
 
 namespace tenfold {
@@ -67,7 +68,7 @@ struct Renamer {
                     ", but " + base::quote(dotted(at)) + " holds no other: it is the new name of ");
       }
       entered.emplace(at, source);
-      if (!node.contains(path[i])) node.set(path[i], TensorDict(info_for(at)));
+      if (!has_key(node, path[i])) node.set(path[i], TensorDict(info_for(at)));
       node = node[path[i]];
     }
     return node;

@@ -23,6 +23,8 @@ struct MapperHead {
   [[noreturn]] void fail(std::string_view part, const std::string& what) const;
 };
 
+namespace detail {
+
 /// What a StateMapper is a handle of.
 struct SavedMapper {
   SavedMapper(MapperHead said, MapperKind what, TensorDict parts)
@@ -40,6 +42,10 @@ struct SavedMapper {
   std::vector<std::string> mapper_paths;
   std::vector<StateMapper> mappers;
 };
+
+}  // namespace detail
+
+using detail::SavedMapper;
 
 std::shared_ptr<const SavedMapper> saved_sparse(MapperHead head, TensorDict tensors);
 std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors);

@@ -212,7 +212,7 @@ class Flattener {
     cast_elements(is_float ? DType::float64 : DType::int64, static_cast<const std::byte*>(source),
                   dtype, rows.bytes.data() + begin, numbers.floats.size());
     if (is_integer(dtype) && !same_integers(numbers, dtype, rows.bytes.data() + begin)) {
-      throw Error(ErrorCode::corrupt, where_ + ": values: expected " + std::string(name(dtype)) +
+      throw Error(ErrorCode::corrupt, where_ + ": values: expected " + to_string(dtype) +
                                           ", found a number out of its range");
     }
     return {rows.number, rows.count++};

@@ -38,17 +38,16 @@ struct SavedSparse final : SavedMapper {
       numbers = tensor_of(head, tensors, "rows").contiguous();
       if (numbers.dtype() != DType::int64 || numbers.shape() != Shape{keys.size()}) {
         head.fail("rows", "expected int64 " + base::list_text(Shape{keys.size()}) + ", found " +
-                              std::string(name(numbers.dtype())) + " " +
-                              base::list_text(numbers.shape()));
+                              to_string(numbers.dtype()) + " " + base::list_text(numbers.shape()));
       }
       has_numbers = true;
     }
     if (tensors.contains("default")) {
       fallback = tensor_of(head, tensors, "default").contiguous();
       if (fallback.dtype() != matrix.dtype() || fallback.shape() != Shape{matrix.num_cols()}) {
-        head.fail("default", "expected " + std::string(name(matrix.dtype())) + " " +
+        head.fail("default", "expected " + to_string(matrix.dtype()) + " " +
                                  base::list_text(Shape{matrix.num_cols()}) + ", found " +
-                                 std::string(name(fallback.dtype())) + " " +
+                                 to_string(fallback.dtype()) + " " +
                                  base::list_text(fallback.shape()));
       }
       has_fallback = true;

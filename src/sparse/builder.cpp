@@ -318,7 +318,7 @@ class Parts {
   TensorDict finish(std::int64_t num_rows, std::int64_t num_cols, DType dtype) {
     NodeInfo info;
     info.kind = NodeKind::sparse;
-    info.layout = "sparse_" + std::string(name(layout_));
+    info.layout = "sparse_" + to_string(layout_);
     info.dense_shape = {num_rows, num_cols};
     info.is_coalesced = layout_ == SparseLayout::coo;
     const auto parts = sparse_parts(info.layout);
@@ -373,7 +373,7 @@ SparseBuilder::SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType
            std::to_string(num_cols) + "]");
   }
   if (options.index_dtype != DType::int32 && options.index_dtype != DType::int64) {
-    refuse("index dtype: expected int32 or int64, found " + std::string(name(options.index_dtype)));
+    refuse("index dtype: expected int32 or int64, found " + to_string(options.index_dtype));
   }
   state_ = std::make_unique<State>(num_rows, num_cols, dtype, options);
 }
@@ -384,12 +384,11 @@ void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor&
   State& state = *state_;
   for (const Tensor* indices : {&rows, &columns}) {
     if (indices->dtype() != DType::int32 && indices->dtype() != DType::int64) {
-      refuse("coordinates: expected int32 or int64, found " + std::string(name(indices->dtype())));
+      refuse("coordinates: expected int32 or int64, found " + to_string(indices->dtype()));
     }
   }
   if (values.dtype() != state.dtype) {
-    refuse("values: expected " + std::string(name(state.dtype)) + ", found " +
-           std::string(name(values.dtype())));
+    refuse("values: expected " + to_string(state.dtype) + ", found " + to_string(values.dtype()));
   }
   if (rows.ndim() != 1 || columns.shape() != rows.shape() || values.shape() != rows.shape()) {
     refuse("coordinates: expected rows, columns and values of one length, found " +
@@ -420,11 +419,11 @@ void SparseBuilder::add(const SparseMatrix& matrix, Monitor* monitor) {
   if (matrix.num_rows() != state.num_rows || matrix.num_cols() != state.num_cols ||
       matrix.dtype() != state.dtype) {
     refuse("expected one of shape [" + std::to_string(state.num_rows) + ", " +
-           std::to_string(state.num_cols) + "] and " + std::string(name(state.dtype)) +
-           ", found [" + std::to_string(matrix.num_rows()) + ", " +
-           std::to_string(matrix.num_cols()) + "] and " + std::string(name(matrix.dtype())));
+           std::to_string(state.num_cols) + "] and " + to_string(state.dtype) + ", found [" +
+           std::to_string(matrix.num_rows()) + ", " + std::to_string(matrix.num_cols()) + "] and " +
+           to_string(matrix.dtype()));
   }
-  const auto source = matrix.state();
+  const auto source = state_of(matrix);
   const std::byte* values = source->values.raw_data();
   const bool swap = state.by_column() != (source->layout == SparseLayout::csc);
   const std::uint64_t entry_bytes = state.value_bytes + source->places.itemsize();
@@ -489,7 +488,7 @@ SparseMatrix SparseBuilder::finish(Monitor* monitor) {
         throw Error(ErrorCode::unsupported,
                     "sparse matrix: entries of the same coordinate: expected a dtype that can be "
                     "added, found " +
-                        std::string(name(state.dtype)));
+                        to_string(state.dtype));
       }
       return add_element(state.dtype, entry.value.data(), last.value.data());
     }

@@ -36,12 +36,12 @@ TEST(ToTorch, EveryDTypeGoesBothWaysUnderTorchsName) {
     const Tensor tensor = Tensor::zeros(dtype, {2, 3});
     std::memset(tensor.raw_data(), 1, tensor.nbytes());
     const at::Tensor there = to_torch(tensor);
-    EXPECT_EQ(std::string(c10::getDtypeNames(there.scalar_type()).first), name(dtype));
-    EXPECT_EQ(there.itemsize(), itemsize(dtype)) << name(dtype);
+    EXPECT_EQ(std::string(c10::getDtypeNames(there.scalar_type()).first), to_string(dtype));
+    EXPECT_EQ(there.itemsize(), itemsize(dtype)) << to_string(dtype);
     const Tensor back = from_torch(there);
     EXPECT_EQ(back.dtype(), dtype);
-    EXPECT_EQ(back.raw_data(), tensor.raw_data()) << name(dtype);
-    EXPECT_EQ(bytes_of(back), bytes_of(tensor)) << name(dtype);
+    EXPECT_EQ(back.raw_data(), tensor.raw_data()) << to_string(dtype);
+    EXPECT_EQ(bytes_of(back), bytes_of(tensor)) << to_string(dtype);
   }
 }
 

@@ -161,8 +161,9 @@ class NotesReader {
     }
     note.is_bare = flag(part, members, "bare");
     if (note.is_bare && (!path.empty() || note.kind != NodeKind::dict)) {
-      fail(part, "bare does not go with it: expected the root, of kind \"dict\", found " +
-                     (path.empty() ? base::quote(name(note.kind)) : std::string("another node")));
+      fail(part,
+           "bare does not go with it: expected the root, of kind \"dict\", found " +
+               (path.empty() ? base::quote(to_string(note.kind)) : std::string("another node")));
     }
     const bool is_dict = note.kind == NodeKind::dict || note.kind == NodeKind::ordered_dict;
     if (note.int_keys && !note.typed_keys.empty()) {
@@ -172,7 +173,7 @@ class NotesReader {
       fail(part, std::string(note.int_keys ? "int_keys does" : "keys do") +
                      " not go with this kind: expected \"dict\" or \"ordered_dict\", "
                      "found " +
-                     base::quote(name(note.kind)));
+                     base::quote(to_string(note.kind)));
     }
     return note;
   }
@@ -411,7 +412,7 @@ std::string Notes::to_json() const {
   write_map(writer, "nodes", nodes, [&](const NodeNote& note) {
     writer.begin_object();
     writer.key("kind");
-    writer.string(name(note.kind));
+    writer.string(to_string(note.kind));
     if (note.int_keys) {
       writer.key("int_keys");
       writer.boolean(true);
@@ -437,7 +438,7 @@ std::string Notes::to_json() const {
     write_texts(writer, "int_keys", note.int_keys);
     write_texts(writer, "ordered", note.ordered);
     write_map(writer, "types", note.types,
-              [&](const Value::Special::Type type) { writer.string(name(type)); });
+              [&](const Value::Special::Type type) { writer.string(to_string(type)); });
     write_map(writer, "keys", note.typed_keys,
               [&](const TypedKeys& keys) { write_keys(writer, keys); });
     writer.end_object();
@@ -446,7 +447,7 @@ std::string Notes::to_json() const {
   write_map(writer, "leaves", leaves, [&](const LeafNote& note) {
     writer.begin_object();
     writer.key("dtype");
-    writer.string(name(note.dtype));
+    writer.string(to_string(note.dtype));
     write_shape(writer, note.shape);
     writer.end_object();
   });

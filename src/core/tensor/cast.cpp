@@ -243,8 +243,8 @@ bool can_cast(DType from, DType to) noexcept {
 void cast_elements(DType from, const std::byte* source, DType to, std::byte* target,
                    std::size_t count) {
   if (!can_cast(from, to)) {
-    throw Error(ErrorCode::unsupported, "dtype: no conversion from " + std::string(name(from)) +
-                                            " to " + std::string(name(to)));
+    throw Error(ErrorCode::unsupported,
+                "dtype: no conversion from " + to_string(from) + " to " + to_string(to));
   }
   if (count == 0) return;
   if (from == to) {

@@ -15,8 +15,7 @@ bool is_float(DType dtype) { return dtype >= DType::float16 && dtype <= DType::f
 
 [[noreturn]] void refuse(DType left, DType right) {
   throw Error(ErrorCode::unsupported, "dtypes: expected two that one can hold, found " +
-                                          std::string(name(left)) + " and " +
-                                          std::string(name(right)));
+                                          to_string(left) + " and " + to_string(right));
 }
 
 /// The dtype of one part of a complex number; others as they are.

@@ -20,7 +20,7 @@ std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const std:
   if (sizes.dtype() != DType::int64 || sizes.ndim() != 2) {
     throw Error(code, where +
                           ": sizes of a nested tensor: expected int64 of two dimensions, found " +
-                          std::string(name(sizes.dtype())) + " " + base::list_text(sizes.shape()));
+                          to_string(sizes.dtype()) + " " + base::list_text(sizes.shape()));
   }
   const Tensor rows = sizes.contiguous();
   const auto width = static_cast<std::size_t>(rows.shape()[1]);

@@ -106,9 +106,9 @@ NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
   const std::uint64_t data_bytes = total_bytes - array.data_offset_bytes;
   if (data_bytes < array.nbytes) {
     fail(ErrorCode::corrupt, where,
-         "data: too short for " + std::string(name(array.dtype)) + " " +
-             base::list_text(header.shape) + ": expected " + std::to_string(array.nbytes) +
-             " bytes, found " + std::to_string(data_bytes) + "; the file may be truncated");
+         "data: too short for " + to_string(array.dtype) + " " + base::list_text(header.shape) +
+             ": expected " + std::to_string(array.nbytes) + " bytes, found " +
+             std::to_string(data_bytes) + "; the file may be truncated");
   }
   if (data_bytes > array.nbytes) {
     fail(ErrorCode::unsupported, where,
@@ -146,7 +146,7 @@ void check_npy_root(std::string_view format, const NodeInfo& info) {
   const auto refuse = [&](const std::string& what) { refuse_for_npy(format, "root", what); };
   if (info.kind != NodeKind::dict && info.kind != NodeKind::tensordict) {
     refuse("its kind cannot be stored: expected a dict or tensordict, found " +
-           std::string(name(info.kind)));
+           to_string(info.kind));
   }
   if (!info.batch_size.empty() || !info.names.empty()) {
     refuse("batch_size cannot be stored: expected [], found " + base::list_text(info.batch_size));
@@ -164,7 +164,7 @@ void check_npy_leaf(std::string_view format, const std::string& subject, const L
   }
   if (!npy_descr(leaf.dtype())) {
     refuse("NumPy has no name for the dtype: expected one that it has, found " +
-           std::string(name(leaf.dtype())));
+           to_string(leaf.dtype()));
   }
   if (leaf.is_unbatched()) {
     refuse(

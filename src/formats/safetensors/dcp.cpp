@@ -124,7 +124,7 @@ class Tensors {
       grow(tensor, offsets, sizes, shard.source->file().display(), name);
       // A tensor that every rank held may be in several files.
       if (!tensor.boxes.emplace(offsets, sizes).second) continue;
-      tensor.pieces.push_back({offsets, Leaf(dtype, sizes, shard.source, i)});
+      tensor.pieces.push_back({offsets, stored_leaf(dtype, sizes, shard.source, i)});
     }
   }
 
@@ -165,7 +165,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& whe
                                   where + ": tensor " + base::quote(name));
     node->entries.push_back({std::move(name), std::move(leaf)});
   }
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 TensorDict open_dcp(const FileHead& head, const OpenRequest& /*request*/) {

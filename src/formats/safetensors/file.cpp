@@ -104,7 +104,8 @@ ChecksummedDocument document_of(const OpenedFile& opened, std::string_view membe
 
 /// "m.safetensors: tensor \"w\"".
 std::string place_of(const OpenedFile& opened, std::uint32_t entry) {
-  return opened.source->where(Leaf(opened.header->entries[entry].dtype, {}, opened.source, entry));
+  return opened.source->where(
+      stored_leaf(opened.header->entries[entry].dtype, {}, opened.source, entry));
 }
 
 /// The boxes of one tensor; nothing, with a problem reported, if they do not fit it.
@@ -245,7 +246,7 @@ ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report)
     const Header::Entry& entry = opened.header->entries[i];
     const auto end =
         checksum + static_cast<std::ptrdiff_t>(num_checksum_blocks(entry.end - entry.begin));
-    all[opened.source->where(Leaf(entry.dtype, {}, opened.source, i))].assign(checksum, end);
+    all[opened.source->where(stored_leaf(entry.dtype, {}, opened.source, i))].assign(checksum, end);
     checksum = end;
   }
   return all;

@@ -36,7 +36,7 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
   }
   if (!name_of_dtype(leaf.dtype())) {
     refuse(path, "the dtype cannot be stored: expected one that safetensors has, found " +
-                     std::string(name(leaf.dtype())) + "; save as a folder, which holds it");
+                     to_string(leaf.dtype()) + "; save as a folder, which holds it");
   }
   if (leaf.dtype() == DType::float4_e2m1fn_x2 && leaf.shape().empty()) {
     refuse(path,

@@ -47,7 +47,7 @@ class ResolvedSource final : public LeafSource {
   }
 
   void will_need(const Leaf&) override {
-    if (bytes_.source() != nullptr) bytes_.source()->will_need(bytes_);
+    if (source_of(bytes_) != nullptr) source_of(bytes_)->will_need(bytes_);
   }
 
   Identity identity(const Leaf&) override {
@@ -58,8 +58,8 @@ class ResolvedSource final : public LeafSource {
   }
 
   std::string where(const Leaf&) const override {
-    return bytes_.source() == nullptr ? std::string("tensor in memory")
-                                      : bytes_.source()->where(bytes_);
+    return source_of(bytes_) == nullptr ? std::string("tensor in memory")
+                                        : source_of(bytes_)->where(bytes_);
   }
 
   std::vector<Leaf> parts(const Leaf&) const override { return {bytes_}; }
@@ -80,7 +80,8 @@ bool has_sign_bits(DType dtype) noexcept {
 }
 
 Leaf resolved(const Leaf& bytes, LazyView view) {
-  Leaf made(bytes.dtype(), bytes.shape(), std::make_shared<ResolvedSource>(bytes, view), 0);
+  Leaf made =
+      stored_leaf(bytes.dtype(), bytes.shape(), std::make_shared<ResolvedSource>(bytes, view), 0);
   made.mark_grad(bytes.grad());
   return made;
 }

@@ -152,7 +152,7 @@ bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   if (!is_floating_point(leaf.dtype()) && !is_complex(leaf.dtype())) {
     pickle_.corrupt(
         "requires_grad: expected a tensor of floating-point or complex numbers, found " +
-        std::string(name(leaf.dtype())));
+        to_string(leaf.dtype()));
   }
   return true;
 }
@@ -251,7 +251,7 @@ Leaf Tensors::resolve(std::uint32_t id, const Leaf& bytes, LazyView view) {
   if (!has_sign_bits(bytes.dtype())) {
     pickle_.unsupported(
         "a negative view cannot be read: expected floating-point or complex numbers, found " +
-        std::string(name(bytes.dtype())) + "; save it after resolve_neg()");
+        to_string(bytes.dtype()) + "; save it after resolve_neg()");
   }
   return copies_.try_emplace(id, resolved(bytes, view)).first->second;
 }
@@ -318,7 +318,7 @@ Tensors::Storage Tensors::storage(std::uint32_t id, DTypeOfClass dtype_of) {
   if (!expected || *expected != stored) {
     pickle_.corrupt("storage " + base::quote(*key) + ": its size does not fit: expected " +
                     std::to_string(count) + (result.dtype ? " elements of " : " bytes") +
-                    (result.dtype ? std::string(name(*result.dtype)) : "") + ", found " +
+                    (result.dtype ? to_string(*result.dtype) : "") + ", found " +
                     std::to_string(stored) + " bytes");
   }
   return result;
@@ -341,7 +341,7 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
   }
   if (size_bytes == 0) {
     storages_->ranges.push_back({storage, 0, 0});
-    return {dtype, std::move(shape), storages_, storages_->ranges.size() - 1};
+    return stored_leaf(dtype, std::move(shape), storages_, storages_->ranges.size() - 1);
   }
   auto end = base::checked_add(offset, 1);
   for (std::size_t i = 0; i < shape.size() && end; ++i) {
@@ -362,7 +362,7 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
     return leaf;
   }
   storages_->ranges.push_back({storage, offset * item_bytes, size_bytes});
-  Leaf leaf(dtype, std::move(shape), storages_, storages_->ranges.size() - 1);
+  Leaf leaf = stored_leaf(dtype, std::move(shape), storages_, storages_->ranges.size() - 1);
   leaf.mark_in_storage(!is_whole);
   return leaf;
 }

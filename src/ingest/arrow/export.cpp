@@ -130,7 +130,7 @@ void field_schema(const ArrowField& field, ArrowSchema* out) {
                 "data set: column " + base::quote(column.name()) +
                     ": Arrow has no such type: expected integers, float16, float32, float64, "
                     "bool or text, found " +
-                    std::string(column.dtype_name()) + "; select() other columns");
+                    column.dtype_name() + "; select() other columns");
   }
   const std::int64_t flags = column.nullable ? kNullable : 0;
   std::string metadata = column.unit.empty() ? "" : metadata_of("unit", column.unit);

@@ -6,6 +6,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/text.hpp"
+#include "dataset/leaf_names.hpp"
 
 namespace tenfold {
 namespace {

@@ -137,8 +137,8 @@ class Converter {
   [[noreturn]] void refuse() const {
     throw Error(ErrorCode::invalid_argument,
                 "column " + base::quote(from_.name()) + ": it cannot become another kind: from " +
-                    std::string(from_.dtype_name()) + base::list_text(from_.shape) + " to " +
-                    std::string(to_.dtype_name()) + base::list_text(to_.shape));
+                    from_.dtype_name() + base::list_text(from_.shape) + " to " + to_.dtype_name() +
+                    base::list_text(to_.shape));
   }
 
   bool is_valid(std::int64_t row) const {

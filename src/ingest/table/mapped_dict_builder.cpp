@@ -147,7 +147,7 @@ struct MappedDictBuilder::State {
         }()) {}
 
   ColumnChunk chunk_of_keys(const DictKeys& some) {
-    if (const auto* ints = std::get_if<0>(&some)) {
+    if (const auto* ints = std::get_if<0>(&some.views())) {
       if (keys != DictKeyType::int64) refuse_keys("int64");
       ColumnChunk chunk;
       chunk.num_rows = static_cast<std::int64_t>(ints->size());
@@ -155,7 +155,7 @@ struct MappedDictBuilder::State {
       return chunk;
     }
     if (keys == DictKeyType::int64) refuse_keys("text");
-    const auto& texts = std::get<1>(some);
+    const auto& texts = std::get<1>(some.views());
     text.clear();
     ends.clear();
     for (const std::string_view one : texts) {
@@ -173,7 +173,7 @@ struct MappedDictBuilder::State {
     return chunk;
   }
   [[noreturn]] void refuse_keys(const char* found) const {
-    refuse(path, "keys: expected " + std::string(name(keys)) + ", found " + found);
+    refuse(path, "keys: expected " + to_string(keys) + ", found " + found);
   }
 
   Path path;
@@ -248,7 +248,7 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
            "column " + base::quote(column->name()) +
                ": expected keys (string, bytes or integers but uint64, none of them missing), "
                "found " +
-               std::string(column->dtype_name()) +
+               column->dtype_name() +
                (column->shape.empty() ? "" : " " + base::list_text(column->shape)) +
                (column->ragged ? ", ragged" : "") + (column->nullable ? ", nullable" : ""));
   }

@@ -109,7 +109,7 @@ TEST(TensorDict, ReachesTensorsNodesAndValues) {
 
 TEST(TensorDict, AMissingKeyNamesTheSourceAndNearMatches) {
   const TensorDict td = small_tree();
-  td["model"]["encoder"].node()->where = "ckpt/model/encoder";
+  node_of(td["model"]["encoder"])->where = "ckpt/model/encoder";
   EXPECT_EQ(no_key([&] { td["model"]["encoder"].at("wieght"); }),
             "ckpt/model/encoder: no key \"wieght\"; did you mean \"weight\"?");
   EXPECT_EQ(no_key([&] { td.get("nothing like it"); }), "no key \"nothing like it\"");
@@ -124,7 +124,7 @@ TEST(TensorDict, SeveralNearMatchesAreListed) {
 
 TEST(TensorDict, APathNamesThePartThatIsMissing) {
   const TensorDict td = small_tree();
-  td.node()->where = "ckpt";
+  node_of(td)->where = "ckpt";
   EXPECT_EQ(no_key([&] { td.at("model", "encoder", "biass"); }),
             "ckpt: node \"model.encoder\": no key \"biass\"; did you mean \"bias\"?");
   EXPECT_EQ(no_key([&] { td.at("modle", "encoder"); }),
@@ -156,14 +156,14 @@ TEST(TensorDict, ThatContainsItselfIsAnErrorNotACrash) {
   TensorDict td;
   td.set("self", td);
   EXPECT_THROW(td.for_each_leaf([](const KeyPath&, const TensorDict::Item&) {}), Error);
-  td.flush();                  // each node once
-  td.node()->entries.clear();  // so that the node can be freed
+  td.flush();                    // each node once
+  node_of(td)->entries.clear();  // so that the node can be freed
 }
 
 TEST(TensorDict, LoadsALazyEntryOnceHoweverManyThreadsAsk) {
   std::atomic<int> loads = 0;
   TensorDict td;
-  td.node()->entries.push_back({"child", std::make_shared<CountingLazyItem>(&loads)});
+  node_of(td)->entries.push_back({"child", std::make_shared<CountingLazyItem>(&loads)});
   EXPECT_THAT(td.keys(), ElementsAre("child"));
   EXPECT_TRUE(td.contains("child"));
   td.flush();
@@ -184,14 +184,14 @@ TEST(TensorDict, TriesALazyEntryAgainAfterAFailure) {
   auto item = std::make_shared<CountingLazyItem>(&loads);
   item->failures = 1;
   TensorDict td;
-  td.node()->entries.push_back({"child", item});
+  node_of(td)->entries.push_back({"child", item});
   EXPECT_THROW(td["child"], Error);
   EXPECT_EQ(at(td, {"child", "x"}), 5);
 }
 
 TEST(TensorDict, EntersJsonContainersAsNodesOfTheirMembers) {
   TensorDict td;
-  td.node()->where = "ckpt";
+  node_of(td)->where = "ckpt";
   const Value::Object by_number{{{"0", Value(1)}, {"1", Value(2)}}, true, false};
   td.set("state", Value(by_number));
   td.set("groups", Value(Value::List{{Value(by_number), Value("x")}}));
@@ -211,10 +211,10 @@ TEST(TensorDict, FlushesEachSourceOnce) {
   const auto a = std::make_shared<FakeSource>(Buffer::allocate(8));
   const auto b = std::make_shared<FakeSource>(Buffer::allocate(8));
   TensorDict child;
-  child.set("x", TensorDict::Item(Leaf(DType::uint8, {8}, a, 0)));
-  child.set("y", TensorDict::Item(Leaf(DType::uint8, {8}, b, 0)));
+  child.set("x", TensorDict::Item(stored_leaf(DType::uint8, {8}, a, 0)));
+  child.set("y", TensorDict::Item(stored_leaf(DType::uint8, {8}, b, 0)));
   TensorDict td;
-  td.set("x", TensorDict::Item(Leaf(DType::uint8, {4}, a, 0)));
+  td.set("x", TensorDict::Item(stored_leaf(DType::uint8, {4}, a, 0)));
   td.set("child", child);
   td.set("again", child);
   td.set("memory", scalar(1));
@@ -226,9 +226,9 @@ TEST(TensorDict, FlushesEachSourceOnce) {
 TEST(NodeKind, EveryNameLeadsBackToItsKind) {
   for (int i = 0; i < 7; ++i) {
     const auto kind = static_cast<NodeKind>(i);
-    EXPECT_EQ(node_kind_from_name(name(kind)), kind);
+    EXPECT_EQ(node_kind_from_name(to_string(kind)), kind);
   }
-  EXPECT_EQ(name(NodeKind::lazy_stack), "lazy_stack");
+  EXPECT_EQ(to_string(NodeKind::lazy_stack), "lazy_stack");
   EXPECT_EQ(node_kind_from_name("set"), std::nullopt);
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/text.hpp"
 #include "core/tensor/special.hpp"
+#include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/keys.hpp"
@@ -104,7 +105,7 @@ class Appender {
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
                           const std::string& where) const {
   for (const MetaEntry& entry : meta.entries) {
-    if (!rows.contains(entry.key)) {
+    if (!has_key(rows, entry.key)) {
       refuse(where, "key " + base::quote(entry.key) +
                         ": expected an entry of this key in the rows, found none");
     }
@@ -132,9 +133,9 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
   if (!fits || rows.dtype() != entry.dtype) {
     Shape expected = saved;
     if (!expected.empty()) expected.front() = num_rows_;
-    refuse(where, "rows to append: expected " + std::string(name(entry.dtype)) + " " +
-                      base::list_text(expected) + ", found " + std::string(name(rows.dtype())) +
-                      " " + base::list_text(rows.shape()));
+    refuse(where, "rows to append: expected " + to_string(entry.dtype) + " " +
+                      base::list_text(expected) + ", found " + to_string(rows.dtype()) + " " +
+                      base::list_text(rows.shape()));
   }
   if (rows.nbytes() == 0) return;
   const os::Directory directory = os::Directory::open(folder);
@@ -418,7 +419,7 @@ Value::Object leaf_entry(const NewLeaf& leaf) {
   Value::Object entry;
   entry.members.emplace_back("device", Value("cpu"));
   entry.members.emplace_back("shape", Value(std::move(lengths)));
-  entry.members.emplace_back("dtype", Value("torch." + std::string(name(leaf.dtype))));
+  entry.members.emplace_back("dtype", Value("torch." + to_string(leaf.dtype)));
   entry.members.emplace_back("is_nested", Value(leaf.sizes != nullptr));
   return entry;
 }
