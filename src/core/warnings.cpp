@@ -1,6 +1,5 @@
-#include <unistd.h>
-
 #include <atomic>
+#include <cstdio>
 #include <string>
 
 #include <tenfold/warnings.hpp>
@@ -10,10 +9,9 @@
 namespace tenfold {
 namespace {
 
-/// In one call, without a lock that a fork could leave held. Nobody can be told if it fails.
+/// A line in one call, so that those of several threads do not mix.
 void write_to_stderr(const std::string& message) {
-  const std::string line = "tenfold: warning: " + message + '\n';
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  std::fputs(("tenfold: warning: " + message + '\n').c_str(), stderr);
 }
 
 std::atomic<WarningHandler> current_handler = write_to_stderr;

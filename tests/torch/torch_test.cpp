@@ -459,5 +459,25 @@ TEST(LoadIntoModule, NeedsNoSecondCopyInMemory) {
   EXPECT_LT(status("VmHWM"), before + 16 * kMebibyte);
 }
 
+TEST(StateDict, TakesWhatHoldsAModule) {
+  Net net;
+  const auto pointer = net.ptr();
+  EXPECT_EQ(state_dict(net).keys(), kNetNames);
+  EXPECT_EQ(state_dict(pointer).keys(), kNetNames);
+  Net other;
+  EXPECT_TRUE(load_into(other, state_dict(net)).ok());
+  expect_same(other, *net);
+  torch::nn::Linear empty(nullptr);
+  EXPECT_THROW(state_dict(empty), Error);
+}
+
+TEST(FromTorch, ElementsHaveTorchsTypes) {
+  const Tensor halves = from_torch(torch::full({2}, 0.5, torch::kHalf));
+  EXPECT_EQ(halves.data<at::Half>()[1], at::Half(0.5F));
+  EXPECT_EQ(halves.at<Half>(1), 0.5F);
+  const Tensor brains = from_torch(torch::ones({1}, torch::kBFloat16));
+  EXPECT_EQ(brains.span<at::BFloat16>()[0], at::BFloat16(1));
+}
+
 }  // namespace
 }  // namespace tenfold
