@@ -53,13 +53,14 @@ bool integer_fits(DType dtype, const std::byte* bytes, DType wanted) {
   if (dtype == DType::uint64) {
     std::uint64_t number = 0;
     std::memcpy(&number, bytes, sizeof number);
-    return std::bit_width(number) <= bits - (is_signed ? 1 : 0);
+    return static_cast<int>(std::bit_width(number)) <= bits - (is_signed ? 1 : 0);
   }
   if (is_integer(dtype) || dtype == DType::bool_) {
     std::int64_t number = 0;
     cast_elements(dtype, bytes, DType::int64, reinterpret_cast<std::byte*>(&number), 1);
     if (!is_signed)
-      return number >= 0 && std::bit_width(static_cast<std::uint64_t>(number)) <= bits;
+      return number >= 0 &&
+             static_cast<int>(std::bit_width(static_cast<std::uint64_t>(number))) <= bits;
     const std::int64_t largest = std::numeric_limits<std::int64_t>::max() >> (64 - bits);
     return number >= -largest - 1 && number <= largest;
   }

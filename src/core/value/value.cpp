@@ -143,10 +143,14 @@ bool Value::operator==(const Value& other) const {
 }
 
 void Value::fail_as(std::string_view what, const std::string& expected) const {
-  constexpr std::size_t kShown = 60;
-  throw Error(ErrorCode::invalid_argument, std::string(what) + ": expected " + expected +
-                                               ", found " + std::string(type_name()) + " " +
-                                               base::quote(to_json(*this), kShown));
+  constexpr std::size_t kShownBytes = 60;
+  std::string found(type_name());
+  if (!is_null()) {
+    const std::string text = to_json(*this);  // ASCII, without control characters
+    found += ' ' + (text.size() <= kShownBytes ? text : text.substr(0, kShownBytes) + "...");
+  }
+  throw Error(ErrorCode::invalid_argument,
+              std::string(what) + ": expected " + expected + ", found " + found);
 }
 
 std::optional<std::uint64_t> Value::unsigned_of_digits() const noexcept {

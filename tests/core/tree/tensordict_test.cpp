@@ -266,8 +266,8 @@ TEST(TensorDict, APathIsOfExactKeys) {
   EXPECT_EQ(td.at({"model", "encoder", "bias"}).item<float>(), 2);
   EXPECT_EQ((td[{"model", "encoder"}].size()), 2U);
   EXPECT_EQ(td.value({"model", "epoch"}), Value(3));
-  EXPECT_EQ(no_key([&] { td.get(KeyPath{"model.encoder"}); }),
-            "no key \"model.encoder\"; did you mean \"model\"?");
+  EXPECT_TRUE(
+      no_key([&] { td.get(KeyPath{"model.encoder"}); }).starts_with("no key \"model.encoder\""));
 }
 
 TEST(TensorDict, FindGivesNothingWhereNothingIs) {

@@ -216,9 +216,9 @@ TEST(Value, IsGivenAsTheTypeThatIsAskedFor) {
   EXPECT_EQ(Value(Value::List{{1}}).as<Value::List>(), Value::List{{1}});
 
   EXPECT_EQ(refusal_of([] { Value("adam").as<int>("lr"); }),
-            "lr: expected an int from -2147483648 to 2147483647, found str \"\\x22adam\\x22\"");
+            "lr: expected an int from -2147483648 to 2147483647, found str \"adam\"");
   EXPECT_EQ(refusal_of([] { Value(300).as<std::uint8_t>(); }),
-            "value: expected an int from 0 to 255, found int \"300\"");
+            "value: expected an int from 0 to 255, found int 300");
   EXPECT_NE(refusal_of([] { Value(-1).as<std::size_t>(); }), "none");
   EXPECT_NE(refusal_of([] { Value(1.0).as<int>(); }), "none") << "a float is no int";
   EXPECT_NE(refusal_of([] { Value(true).as<int>(); }), "none") << "a bool is no int";
@@ -226,7 +226,7 @@ TEST(Value, IsGivenAsTheTypeThatIsAskedFor) {
   EXPECT_NE(refusal_of([] { Value("1").as<double>(); }), "none");
   EXPECT_NE(refusal_of([] { Value(Value::List{{1, "a"}}).as<std::vector<int>>(); }), "none");
   EXPECT_EQ(refusal_of([] { Value().as<std::string>(); }),
-            "value: expected a str, found null \"null\"");
+            "value: expected a str, found null");
 }
 
 TEST(Value, IsWrittenAsJson) {
