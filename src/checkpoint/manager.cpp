@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tenfold/error.hpp>
+#include <tenfold/inspect.hpp>
 
 #include "base/text.hpp"
 #include "checkpoint/directory.hpp"
@@ -22,7 +23,6 @@
 #include "core/notes/notes.hpp"
 #include "io/convert.hpp"
 #include "io/rename.hpp"
-#include "io/selector.hpp"
 #include "os/fs/free_space.hpp"
 
 namespace tenfold {

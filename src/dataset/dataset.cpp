@@ -173,7 +173,7 @@ std::string known_columns(const Schema& schema) {
 Dataset with_order(const DatasetState& state, RowOrderPtr order) {
   auto made = std::make_shared<DatasetState>(state);
   made->order = std::move(order);
-  return Dataset(std::shared_ptr<const DatasetState>(std::move(made)));
+  return dataset_of(std::move(made));
 }
 
 void check_positions(std::span<const std::int64_t> positions, std::int64_t size) {

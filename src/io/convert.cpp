@@ -23,7 +23,6 @@
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
 #include "io/rename.hpp"
-#include "io/selector.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 

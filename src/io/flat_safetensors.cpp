@@ -95,7 +95,8 @@ FlatSafetensors open_flat_safetensors(const Path& path) {
   const formats::safetensors::Header& header = *opened.header;
   return flat_of(header, opened.source->file().display(), [&](std::uint32_t i) {
     const std::span<const std::int64_t> shape = header.shape(i);
-    return Leaf(header.entries[i].dtype, Shape(shape.begin(), shape.end()), opened.source, i);
+    return stored_leaf(header.entries[i].dtype, Shape(shape.begin(), shape.end()), opened.source,
+                       i);
   });
 }
 

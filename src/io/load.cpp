@@ -17,7 +17,6 @@
 #include "io/holdable.hpp"
 #include "io/read_ahead.hpp"
 #include "io/registry.hpp"
-#include "io/selector.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 #include "os/fs/unreplaced.hpp"

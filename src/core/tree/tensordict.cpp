@@ -254,7 +254,7 @@ TensorDict::Entry TensorDict::Iterator::operator*() const {
 }
 
 bool TensorDict::contains(std::string_view name) const {
-  return !path_of_name(*this, name).empty();
+  return node_->find_or_stem(name) != Node::npos || !path_of_name(*this, name).empty();
 }
 
 bool TensorDict::contains(const KeyPath& path) const {

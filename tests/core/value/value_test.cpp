@@ -225,8 +225,7 @@ TEST(Value, IsGivenAsTheTypeThatIsAskedFor) {
   EXPECT_NE(refusal_of([] { Value(1).as<bool>(); }), "none");
   EXPECT_NE(refusal_of([] { Value("1").as<double>(); }), "none");
   EXPECT_NE(refusal_of([] { Value(Value::List{{1, "a"}}).as<std::vector<int>>(); }), "none");
-  EXPECT_EQ(refusal_of([] { Value().as<std::string>(); }),
-            "value: expected a str, found null");
+  EXPECT_EQ(refusal_of([] { Value().as<std::string>(); }), "value: expected a str, found null");
 }
 
 TEST(Value, IsWrittenAsJson) {
