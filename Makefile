@@ -36,7 +36,7 @@ PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
 	types layers words shared asan tsan file-systems torture fuzz fuzz-release coverage wheel \
-	wheel-test test-minimum test-examples test-adapters clean
+	wheel-test doxygen test-minimum test-examples test-adapters clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -244,6 +244,12 @@ lint-python: .venv/.ok
 	$(PYTHON) tools/make_stub.py --check
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+
+## make doxygen   makes HTML of the C++ headers in build/doxygen; fails if a declaration has no comment
+doxygen:
+	@command -v doxygen > /dev/null || { echo "make doxygen: doxygen is missing; on Debian: apt install doxygen"; exit 1; }
+	mkdir -p build/doxygen
+	doxygen docs/Doxyfile
 
 layers: | build/.apt
 	$(PYTHON) tools/check_layers.py

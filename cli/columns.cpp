@@ -28,7 +28,7 @@ TensorDict tree_of_numbers(const std::vector<Column>& columns) {
     TensorDict node = tree;  // a handle
     const KeyPath& path = columns[i].path;
     for (std::size_t level = 0; level + 1 < path.size(); ++level) {
-      if (!node.contains(path[level])) node.set(path[level], TensorDict());
+      if (!node.contains(KeyPath{path[level]})) node.set(path[level], TensorDict());
       node = node[path[level]];
     }
     node.set(path.back(), Value(static_cast<std::int64_t>(i)));
@@ -185,7 +185,7 @@ std::vector<Column> columns_of(const Dataset& data, const std::vector<std::strin
 }
 
 std::string type_text(const Column& column) {
-  return std::string(column.dtype_name()) + (column.nullable ? " or null" : "");
+  return column.dtype_name() + (column.nullable ? " or null" : "");
 }
 
 std::string shape_text(const Dataset& data, const Column& column) {

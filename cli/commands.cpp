@@ -5,11 +5,7 @@
 
 namespace tenfold::cli {
 
-std::vector<KeyPath> key_paths(const std::vector<std::string>& keys) {
-  std::vector<KeyPath> paths;
-  for (const std::string& key : keys) paths.push_back({key});
-  return paths;
-}
+Keys key_paths(const std::vector<std::string>& keys) { return keys.empty() ? Keys() : Keys(keys); }
 
 Value object(std::vector<std::pair<std::string, Value>> members) {
   Value::Object result;
@@ -34,8 +30,7 @@ void for_each_readable(
 }
 
 std::string leaf_text(const Leaf& leaf) {
-  return std::string(name(leaf.dtype())) + (leaf.is_nested() ? " nested " : " ") +
-         shape_text(leaf.shape());
+  return to_string(leaf.dtype()) + (leaf.is_nested() ? " nested " : " ") + shape_text(leaf.shape());
 }
 
 }  // namespace tenfold::cli

@@ -37,7 +37,7 @@ void add_checkpoints(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
 
 /// KEY arguments as the library takes them: dotted names or globs.
-std::vector<KeyPath> key_paths(const std::vector<std::string>& keys);
+Keys key_paths(const std::vector<std::string>& keys);
 
 /// An object of JSON from its members, in order.
 Value object(std::vector<std::pair<std::string, Value>> members);

@@ -34,7 +34,7 @@ void print_json(const DiffReport& report, Output& out) {
   Value::List changed;
   for (const Change& change : report.changed) {
     changed.items.push_back(object({{"key", change.key},
-                                    {"kind", name(change.kind)},
+                                    {"kind", to_string(change.kind)},
                                     {"max_abs", change.max_abs},
                                     {"rel_l2", change.rel_l2},
                                     {"cosine", change.cosine}}));
@@ -70,7 +70,7 @@ void print_text(const DiffReport& report, Output& out) {
                {"cosine", Align::right}});
   for (const Change& change : report.changed) {
     const bool has_figures = change.num_different != 0;
-    table.add_row({shown_key(change.key), std::string(name(change.kind)), what_differs(change, out),
+    table.add_row({shown_key(change.key), to_string(change.kind), what_differs(change, out),
                    has_figures ? with_commas(change.num_different) : "-",
                    short_number(change.max_abs), short_number(change.rel_l2),
                    cosine_text(change.cosine)});

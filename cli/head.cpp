@@ -89,7 +89,7 @@ void print_json(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
     list.items.push_back(nested_json(leaf.dtype(), rows.shape, 0, texts, at));
   }
   out.document(object({{"key", key},
-                       {"dtype", name(leaf.dtype())},
+                       {"dtype", to_string(leaf.dtype())},
                        {"shape", shape_json(leaf.shape())},
                        {"rows", std::move(list)}}));
 }

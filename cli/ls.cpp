@@ -69,7 +69,7 @@ class Lister {
     Listed row;
     row.path = path_;
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
-      row.dtype = name(leaf->dtype());
+      row.dtype = to_string(leaf->dtype());
       row.shape = leaf->shape();
       row.size_bytes = leaf->nbytes();
     } else {

@@ -19,16 +19,15 @@ struct ScanArguments {
 void print_json(const ScanReport& report, Output& out) {
   Value::List findings;
   for (const ScanFinding& found : report.findings) {
-    findings.items.push_back(object({{"global", found.global},
-                                     {"risk", std::string(name(found.risk))},
-                                     {"where", found.where}}));
+    findings.items.push_back(object(
+        {{"global", found.global}, {"risk", to_string(found.risk)}, {"where", found.where}}));
   }
   out.document(std::move(findings));
 }
 
 void print_text(const ScanReport& report, Output& out) {
   for (const ScanFinding& found : report.findings) {
-    const std::string risk(name(found.risk));
+    const std::string risk(to_string(found.risk));
     const bool is_safe = found.risk == ScanRisk::safe;
     out.line((is_safe ? risk : out.paint(Style::bad, risk)) + ": " + printable(found.global) +
              ", " + printable(found.where));

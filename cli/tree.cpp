@@ -24,7 +24,7 @@ struct TreeArguments {
 };
 
 std::string node_text(const TensorDict& node) {
-  std::string text(name(node.kind()));
+  std::string text(to_string(node.kind()));
   if (node.info().int_keys) text += " of int keys";
   if (!node.info().class_name.empty()) text += " " + printable(node.info().class_name);
   const bool has_batch =
@@ -99,8 +99,8 @@ class Drawer {
  private:
   std::string item_text(const TensorDict::Item& item, std::size_t used) const {
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
-      return out_.paint(Style::dtype, name(leaf->dtype())) +
-             leaf_text(*leaf).substr(name(leaf->dtype()).size());
+      return out_.paint(Style::dtype, to_string(leaf->dtype())) +
+             leaf_text(*leaf).substr(to_string(leaf->dtype()).size());
     }
     const std::string text = printable(to_json(std::get<NonTensor>(item).value));
     if (out_.columns() == 0) return text;

@@ -64,7 +64,7 @@ std::uint64_t checksum_of(const tenfold::TorchBatch& batch) {
 void train(const tenfold::Path& folder) {
   const tenfold::Dataset flights(folder / "flights");
   LateModel model;
-  tenfold::load_into(*model, folder / "first_weights");
+  tenfold::load_into(model, folder / "first_weights");
   torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(1e-2));
   torch::nn::BCEWithLogitsLoss criterion;
   tenfold::BatchLoader loader(flights, {.batch_size = kBatchRows, .shuffle = true, .seed = kSeed});

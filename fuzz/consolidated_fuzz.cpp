@@ -33,7 +33,7 @@ class InputLeaves final : public consolidated::Leaves {
     return buffer;
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    const auto& range = ranges[static_cast<std::size_t>(leaf.position())];
+    const auto& range = ranges[static_cast<std::size_t>(position_of(leaf))];
     if (!into.empty())
       std::memcpy(into.data(), data_.get() + range.begin + offset_bytes, into.size());
   }

@@ -35,7 +35,7 @@ class InputSource final : public LeafSource {
     return buffer;
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    const auto& entry = header_->entries[static_cast<std::size_t>(leaf.position())];
+    const auto& entry = header_->entries[static_cast<std::size_t>(position_of(leaf))];
     if (!into.empty())
       std::memcpy(into.data(), data_.get() + entry.begin + offset_bytes, into.size());
   }

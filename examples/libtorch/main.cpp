@@ -42,7 +42,7 @@ TORCH_MODULE(LanguageModel);
 int run(const tenfold::Path& folder) {
   LanguageModel model;
   model->eval();
-  const tenfold::LoadReport report = tenfold::load_into(*model, folder / "model");
+  const tenfold::LoadReport report = tenfold::load_into(model, folder / "model");
   std::cout << "loaded " << report.loaded.size() << " tensors\n";
 
   // Tensors by themselves are not copied: the file stays mapped as long as they live.
@@ -55,7 +55,7 @@ int run(const tenfold::Path& folder) {
   std::cout << "largest difference from Python: " << difference.item<float>() << '\n';
 
   // The way back: Python's load_state_dict() takes tenfold.load("returned.safetensors").
-  tenfold::save(tenfold::state_dict(*model), folder / "returned.safetensors");
+  tenfold::save(tenfold::state_dict(model), folder / "returned.safetensors");
   return difference.item<float>() < 1e-5F ? 0 : 1;
 }
 

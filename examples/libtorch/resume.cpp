@@ -56,7 +56,7 @@ int run(const tenfold::Path& folder, const std::string& name) {
   Net net;
   const auto optimizer = make_optimizer(name, net);
   const tenfold::TensorDict saved = tenfold::open(folder / "python.pt");
-  tenfold::load_into(*net, saved["model"]);
+  tenfold::load_into(net, saved["model"]);
   const tenfold::LoadReport report = tenfold::load_into(*optimizer, saved["optimizer"]);
   std::cout << "loaded " << report.loaded.size() << " parts of the optimizer\n";
   for (const std::string& option : report.ignored)
@@ -65,7 +65,7 @@ int run(const tenfold::Path& folder, const std::string& name) {
   const tenfold::TensorDict data = tenfold::open(folder / "data.safetensors");
   const at::Tensor inputs = tenfold::to_torch(data.at("inputs"));
   const at::Tensor wanted = tenfold::to_torch(data.at("wanted"));
-  const auto begin = *saved.value("step").get_if<std::int64_t>();
+  const auto begin = saved.value<std::int64_t>("step");
   double largest = 0;
   for (std::int64_t step = begin; step < begin + kSteps; ++step) {
     const at::Tensor loss = optimizer->step([&] {
@@ -74,17 +74,16 @@ int run(const tenfold::Path& folder, const std::string& name) {
       found.backward();
       return found;
     });
-    const double expected = data.at("losses").data<double>()[step];
+    const auto expected = data.at("losses")[step].item<double>();
     std::cout << "step " << step << ": loss " << std::setprecision(12) << loss.item<double>()
               << ", in Python " << expected << '\n';
     largest = std::max(largest, std::abs(loss.item<double>() - expected));
   }
 
-  tenfold::TensorDict checkpoint(tenfold::NodeInfo{.kind = tenfold::NodeKind::dict});
-  checkpoint.set("model", tenfold::state_dict(*net));
-  checkpoint.set("optimizer", tenfold::state_dict(*optimizer));
-  checkpoint.set("step", tenfold::Value(begin + kSteps));
-  tenfold::save(checkpoint, folder / "cpp.pt");
+  tenfold::save(tenfold::TensorDict::dict({{"model", tenfold::state_dict(net)},
+                                           {"optimizer", tenfold::state_dict(*optimizer)},
+                                           {"step", begin + kSteps}}),
+                folder / "cpp.pt");
   std::cout << "largest difference from Python: " << largest << '\n';
   return largest < kTolerance ? 0 : 1;
 }

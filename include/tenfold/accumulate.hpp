@@ -14,27 +14,35 @@ namespace tenfold {
 
 /// A batch and the weight of its loss in the gradient of its window.
 struct WeightedBatch {
-  Batch batch;
-  double weight = 0;
+  Batch batch;        ///< its rows
+  double weight = 0;  ///< of its loss
 };
 
 /// The batches of one optimizer step.
 class Window {
  public:
+  /// Batches with `rows` rows in total.
   Window(std::vector<WeightedBatch> batches, std::int64_t rows)
       : batches_(std::move(batches)), rows_(rows) {}
 
   /// Rows of this rank.
   std::int64_t rows() const noexcept { return rows_; }
+  /// The number of batches.
   std::size_t size() const noexcept { return batches_.size(); }
+  /// A batch by its number.
   WeightedBatch& operator[](std::size_t index) TENFOLD_LIFETIMEBOUND { return batches_[index]; }
+  /// A batch by its number.
   const WeightedBatch& operator[](std::size_t index) const TENFOLD_LIFETIMEBOUND {
     return batches_[index];
   }
 
+  /// The batches.
   auto begin() noexcept { return batches_.begin(); }
+  /// Behind the last batch.
   auto end() noexcept { return batches_.end(); }
+  /// The batches.
   auto begin() const noexcept { return batches_.begin(); }
+  /// Behind the last batch.
   auto end() const noexcept { return batches_.end(); }
 
  private:
@@ -45,18 +53,24 @@ class Window {
 /// The windows of an epoch, as accumulate() returns them. Each begin() starts the loader.
 class TENFOLD_API Windows {
  public:
+  /// An input iterator.
   class Iterator {
    public:
-    using value_type = Window;
-    using difference_type = std::ptrdiff_t;
-    using iterator_category = std::input_iterator_tag;
+    using value_type = Window;                          ///< what it gives
+    using difference_type = std::ptrdiff_t;             ///< between iterators
+    using iterator_category = std::input_iterator_tag;  ///< each window comes once
+    /// The window.
     Window& operator*() { return *window_; }
+    /// The window.
     Window* operator->() { return &*window_; }
+    /// Makes the next window.
     Iterator& operator++() {
       window_ = windows_->next(*stream_);
       return *this;
     }
+    /// Makes the next window.
     void operator++(int) { ++*this; }
+    /// True at the end of the epoch.
     bool operator==(std::default_sentinel_t) const noexcept { return !window_.has_value(); }
 
    private:
@@ -68,7 +82,9 @@ class TENFOLD_API Windows {
     std::optional<Window> window_;
   };
 
+  /// Starts the loader.
   Iterator begin() { return {*this, loader_->start()}; }
+  /// The end of the epoch.
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
@@ -84,11 +100,11 @@ class TENFOLD_API Windows {
 /// Groups the batches of an epoch into windows of `steps`, one for each optimizer step; the last
 /// may have fewer.
 ///
-///   for (auto& window : tenfold::accumulate(loader, 4)) {
-///     for (auto& [batch, weight] : window) (loss_of(batch) * weight).backward();
-///     optimizer.step();
-///     optimizer.zero_grad();
-///   }
+///     for (auto& window : tenfold::accumulate(loader, 4)) {
+///       for (auto& [batch, weight] : window) (loss_of(batch) * weight).backward();
+///       optimizer.step();
+///       optimizer.zero_grad();
+///     }
 ///
 /// A batch's weight is its rows divided by those of its window, so that the summed gradients of
 /// mean losses equal the gradient of the window's rows as one batch. If the gradients of several
@@ -97,6 +113,7 @@ class TENFOLD_API Windows {
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);
+/// The same, of a loader that the windows keep.
 TENFOLD_API Windows accumulate(BatchLoader&& loader, std::int64_t steps);
 
 }  // namespace tenfold

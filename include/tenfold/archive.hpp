@@ -8,21 +8,22 @@ namespace tenfold {
 // load(), save(), convert() and verify() support them like any other format; this header has
 // tensordict's other functions.
 
+/// Options of the functions of archives.
 struct ArchiveOptions {
   bool durable = false;      ///< fsynced when the call returns
   bool robust_names = true;  ///< false: keys are file names without encoding
   bool zeros = false;      ///< zeros (holes) instead of the tensors' bytes; JSON values are copied
   bool all_notes = false;  ///< also notes of shared storage and tuples, which tensordict drops
   int deflate_level = 0;   ///< 0: stored; 1 to 12: deflated where that makes a tensor smaller
-  int num_threads = 0;
-  Monitor* monitor = nullptr;
+  int num_threads = 0;     ///< 0: min(8, cores)
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// True for a file that is a zip archive with a meta.json at its top.
 TENFOLD_API bool is_memmap_archive(const Path& path);
 
 /// Writes the files that tensordict's `memmap` writes into one archive, which replaces `path`.
-/// As write_memmap(), it adds notes only for what the files cannot express.
+/// As memmap(), it adds notes only for what the files cannot express.
 /// Throws Error(unsupported) if they cannot hold the tree, Error(io, EBUSY) if another handle has
 /// the existing archive open "r+".
 TENFOLD_API void write_memmap_archive(const TensorDict& tree, const Path& path,

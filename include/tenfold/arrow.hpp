@@ -11,6 +11,7 @@ struct ArrowArrayStream;
 
 namespace tenfold {
 
+/// Options of export_arrow_stream().
 struct ArrowExportOptions {
   std::int64_t batch_rows = std::int64_t{64} << 10;  ///< rows of a record batch, at most
   /// Copies all elements, so that the exported arrays do not depend on the file.
@@ -19,9 +20,9 @@ struct ArrowExportOptions {
 
 /// Exports the rows of a data set as a stream of Arrow record batches, in order.
 ///
-///   ArrowArrayStream stream;
-///   tenfold::export_arrow_stream(ds, &stream);
-///   auto reader = arrow::ImportRecordBatchReader(&stream);
+///     ArrowArrayStream stream;
+///     tenfold::export_arrow_stream(ds, &stream);
+///     auto reader = arrow::ImportRecordBatchReader(&stream);
 ///
 /// If the rows of a column are contiguous in the file, its arrays point into the mapping, which
 /// they keep alive until they are released; otherwise the rows are gathered, batch by batch. Bools,
@@ -31,8 +32,9 @@ struct ArrowExportOptions {
 /// shape nested fixed_size_lists, a nested record a struct. The validity of a nullable column comes
 /// from its valid leaf. The unit of a column is the metadata "unit" of its field.
 ///
-/// `out` is overwritten; its consumer releases it. If a batch is damaged, its get_next fails (EIO,
-/// with get_last_error). Rows appended later are not part of the stream.
+/// `out` is filled as Arrow's interface has it: it is overwritten, and its consumer releases it. If
+/// a batch is damaged, its get_next fails (EIO, with get_last_error). Rows appended later are not
+/// part of the stream.
 ///
 /// Throws Error(unsupported), naming the column, for a dtype that Arrow does not have (bfloat16,
 /// float8, float4, complex), Error(invalid_argument) for batch_rows below 1.

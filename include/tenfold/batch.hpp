@@ -14,43 +14,55 @@ namespace tenfold {
 
 /// The values of one column in a batch of B rows.
 struct BatchColumn {
-  Column column;
+  Column column;  ///< which one
   /// Fixed rows: [B, *shape]. Padded: [B, longest, *shape]. Ragged: the elements of all rows,
   /// concatenated, [total, *shape]; of strings their bytes.
   Tensor values;
   /// int64 [B + 1], unless rows are fixed or padded: row i is values [offsets[i], offsets[i + 1]).
   /// Of lists of strings: in items.
   Tensor offsets;
-  Tensor item_offsets;  ///< of lists of strings: int64 [items + 1], in bytes
-  Tensor lengths;       ///< int64 [B], if padded
-  Tensor valid;         ///< bool [B], if nullable; not for fixed rows of floats, which NaN marks
-  bool is_padded = false;
+  Tensor item_offsets;     ///< of lists of strings: int64 [items + 1], in bytes
+  Tensor lengths;          ///< int64 [B], if padded
+  Tensor valid;            ///< bool [B], if nullable; not for fixed rows of floats, which NaN marks
+  bool is_padded = false;  ///< rows are padded to the longest
 };
 
-/// Rows of a data set, copied. Its tensors keep their memory until the last of them is released; it
+/// Rows of a data set, copied.
+///
+///     tenfold::Batch batch = ds.rows(0, 256);
+///     batch.at("price").span<float>();            // [256]
+///     batch.text("name", 5);                      // the string of row 5
+///
+/// Its tensors keep their memory until the last of them is released; it
 /// is not reused before.
 class TENFOLD_API Batch {
  public:
+  /// Columns of `num_rows` rows each.
   Batch(std::int64_t num_rows, std::vector<BatchColumn> columns)
       : num_rows_(num_rows), columns_(std::move(columns)) {}
 
+  /// The number of rows.
   std::int64_t num_rows() const noexcept { return num_rows_; }
+  /// The columns in order.
   const std::vector<BatchColumn>& columns() const& noexcept TENFOLD_LIFETIMEBOUND {
     return columns_;
   }
-  // By value for temporaries, as in `for (c : ds.rows(0, 5).columns())`.
+  /// For temporaries, as in `for (c : ds.rows(0, 5).columns())`.
   std::vector<BatchColumn> columns() && { return std::move(columns_); }
   /// The column of that (dotted) name. Throws Error(key_not_found).
   const BatchColumn& column(std::string_view name) const& TENFOLD_LIFETIMEBOUND;
+  /// For temporaries.
   BatchColumn column(std::string_view name) && { return std::as_const(*this).column(name); }
-  /// Its values.
+  /// The values of the column of that name. Throws Error(key_not_found).
   const Tensor& at(std::string_view name) const& TENFOLD_LIFETIMEBOUND {
     return column(name).values;
   }
+  /// For temporaries.
   Tensor at(std::string_view name) && { return std::as_const(*this).column(name).values; }
   /// The string of one row. Throws Error(invalid_argument) if the column has no strings or the row
   /// is out of range.
   std::string_view text(std::string_view name, std::int64_t row) const& TENFOLD_LIFETIMEBOUND;
+  /// For temporaries.
   std::string text(std::string_view name, std::int64_t row) && {
     return std::string(std::as_const(*this).text(name, row));
   }

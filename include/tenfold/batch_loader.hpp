@@ -14,16 +14,18 @@
 
 namespace tenfold {
 
+/// An epoch in progress, which BatchLoader::start() begins and BatchLoader::next() goes through.
 class BatchStream;
 
+/// Options of BatchLoader.
 struct BatchLoaderOptions {
   std::int64_t batch_size = 1;  ///< total of all ranks
-  bool shuffle = false;
-  std::uint64_t seed = 0;
-  bool drop_last = false;  ///< omit the last batch of an epoch if it is not full
+  bool shuffle = false;         ///< another order in each epoch
+  std::uint64_t seed = 0;       ///< of the order
+  bool drop_last = false;       ///< omit the last batch of an epoch if it is not full
   /// Rank r gets rows [b * r / world_size, b * (r + 1) / world_size) of each batch of b rows.
   std::int64_t rank = 0;
-  std::int64_t world_size = 1;
+  std::int64_t world_size = 1;         ///< the number of ranks
   std::vector<std::string> columns{};  ///< empty: all
   std::int64_t prefetch = 2;           ///< batches made ahead
   int num_threads = 0;                 ///< 0: min(8, cores); 1: the caller makes batches, on demand
@@ -37,8 +39,8 @@ struct BatchLoaderOptions {
 
 /// Counters and times of the current epoch.
 struct LoaderStats {
-  std::int64_t batches = 0;
-  std::int64_t rows = 0;
+  std::int64_t batches = 0;    ///< returned
+  std::int64_t rows = 0;       ///< in them
   std::uint64_t bytes = 0;     ///< of the rows returned
   double elapsed_seconds = 0;  ///< since the first batch was requested
   double wait_seconds = 0;     ///< time that the caller waited in next()
@@ -51,8 +53,8 @@ struct LoaderStats {
 /// Batches of a data set, epoch after epoch. The order depends on seed and epoch only, not on
 /// threads, ranks or the point of resumption.
 ///
-///   tenfold::BatchLoader loader(ds, {.batch_size = 256, .shuffle = true, .seed = 7});
-///   for (const tenfold::Batch& batch : loader) train(batch.at("x"));
+///     tenfold::BatchLoader loader(ds, {.batch_size = 256, .shuffle = true, .seed = 7});
+///     for (const tenfold::Batch& batch : loader) train(batch.at("x"));
 ///
 /// Iterating to the end increments the epoch; the last one, 2^62, is followed by 0.
 ///
@@ -64,13 +66,18 @@ class TENFOLD_API BatchLoader {
  public:
   /// Throws Error(invalid_argument) naming the option, Error(key_not_found) for a column.
   BatchLoader(Dataset dataset, BatchLoaderOptions options);
+  /// Waits for the threads that make batches.
   ~BatchLoader();
+  /// Moves the loader.
   BatchLoader(BatchLoader&&) noexcept;
+  /// Moves the loader.
   BatchLoader& operator=(BatchLoader&&) noexcept;
 
+  /// As given.
   const BatchLoaderOptions& options() const noexcept TENFOLD_LIFETIMEBOUND;
   /// Batches of a whole epoch.
   std::int64_t size() const noexcept;
+  /// The epoch of the next start, or that in progress.
   std::int64_t epoch() const noexcept;
   /// Sets the epoch of the next start, which begins at its first row.
   void set_epoch(std::int64_t epoch);
@@ -82,6 +89,7 @@ class TENFOLD_API BatchLoader {
   /// Throws Error(invalid_argument) for an invalid state, or a position beyond the rows.
   void load_state_dict(std::string_view json);
 
+  /// Of the current epoch.
   LoaderStats stats() const;
 
   /// Supplies a block of memory for batches, such as pinned memory. It is used for one batch and
@@ -96,18 +104,24 @@ class TENFOLD_API BatchLoader {
   /// The next batch of the most recently started stream, or nothing at the end of the epoch.
   std::optional<Batch> next(BatchStream& stream);
 
+  /// An input iterator.
   class Iterator {
    public:
-    using value_type = Batch;
-    using difference_type = std::ptrdiff_t;
-    using iterator_category = std::input_iterator_tag;
+    using value_type = Batch;                           ///< what it gives
+    using difference_type = std::ptrdiff_t;             ///< between iterators
+    using iterator_category = std::input_iterator_tag;  ///< each batch comes once
+    /// The batch.
     Batch& operator*() { return *batch_; }
+    /// The batch.
     Batch* operator->() { return &*batch_; }
+    /// Takes the next batch.
     Iterator& operator++() {
       batch_ = loader_->next(*stream_);
       return *this;
     }
+    /// Takes the next batch.
     void operator++(int) { ++*this; }
+    /// True at the end of the epoch.
     bool operator==(std::default_sentinel_t) const noexcept { return !batch_.has_value(); }
 
    private:
@@ -118,7 +132,9 @@ class TENFOLD_API BatchLoader {
     std::shared_ptr<BatchStream> stream_;
     std::optional<Batch> batch_;
   };
+  /// start().
   Iterator begin() { return {*this, start()}; }
+  /// The end of the epoch.
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:

@@ -15,22 +15,24 @@ struct BenchSpeed {
 
 /// One kind of access, and the same amount by bare pread on the same files.
 struct BenchPart {
-  std::uint64_t num_bytes = 0;
-  BenchSpeed speed;
-  BenchSpeed limit;
+  std::uint64_t num_bytes = 0;  ///< read
+  BenchSpeed speed;             ///< by this library
+  BenchSpeed limit;             ///< by bare pread
 };
 
+/// The result of bench().
 struct BenchReport {
   BenchPart read;    ///< tensors, sequentially
   BenchPart gather;  ///< rows of the largest tensor, chosen at random; none if it has no rows
   std::uint64_t row_bytes = 0;  ///< of a row, or the part of one that was read
-  int num_threads = 0;
+  int num_threads = 0;          ///< that read
 };
 
+/// Options of bench().
 struct BenchOptions {
   std::uint64_t max_bytes = std::uint64_t{1} << 30;  ///< read of each kind, at most
-  int num_threads = 0;
-  Monitor* monitor = nullptr;
+  int num_threads = 0;                               ///< 0: min(8, cores)
+  Monitor* monitor = nullptr;                        ///< observes the call
 };
 
 /// Measures how fast the data at `path`, in any format, is read on this machine, relative to the

@@ -14,9 +14,9 @@
 
 namespace tenfold {
 
-namespace checkpoint {
-struct Internals;
-}
+namespace detail {
+struct CheckpointInternals;
+}  // namespace detail
 
 /// One entry of a step: a file or folder beside its `checkpoint.json`.
 struct CheckpointEntry {
@@ -32,25 +32,30 @@ struct CheckpointEntry {
 
 /// A run and the last of its steps that a later step continues.
 struct CheckpointRun {
-  std::string run_id;
-  std::int64_t last_step = 0;
+  std::string run_id;          ///< of one start of a training
+  std::int64_t last_step = 0;  ///< its last step that counts
+  /// Compares both.
   bool operator==(const CheckpointRun&) const = default;
 };
 
 /// The content of `checkpoint.json`.
 struct CheckpointInfo {
-  std::int64_t step = 0;
-  std::int64_t seq = 0;                ///< number of the save in the directory; never a time
-  std::vector<CheckpointRun> lineage;  ///< oldest run first; the last one is that of this step
-  std::string time;                    ///< UTC, ISO 8601
-  std::map<std::string, double> metrics;
-  Value extra;                  ///< what the caller added; null if nothing
-  Value versions;               ///< an object: "tenfold", "python", "torch"
-  std::int64_t world_size = 1;  ///< processes that saved it together
-  std::vector<CheckpointEntry> entries;
+  std::int64_t step = 0;                  ///< its number
+  std::int64_t seq = 0;                   ///< number of the save in the directory; never a time
+  std::vector<CheckpointRun> lineage;     ///< oldest run first; the last one is that of this step
+  std::string time;                       ///< UTC, ISO 8601
+  std::map<std::string, double> metrics;  ///< by name
+  Value extra;                            ///< what the caller added; null if nothing
+  Value versions;                         ///< an object: "tenfold", "python", "torch"
+  std::int64_t world_size = 1;            ///< processes that saved it together
+  std::vector<CheckpointEntry> entries;   ///< of its state
 };
 
-enum class BestMode : std::uint8_t { min, max };
+/// Which value of a metric is the best.
+enum class BestMode : std::uint8_t {
+  min,  ///< the least
+  max,  ///< the greatest
+};
 
 /// What is checked before a step is restored.
 enum class CheckpointCheck : std::uint8_t {
@@ -59,12 +64,13 @@ enum class CheckpointCheck : std::uint8_t {
   none,
 };
 
+/// Options of CheckpointManager.
 struct CheckpointManagerOptions {
   std::optional<std::int64_t> max_to_keep{};  ///< newest steps kept; nothing: all
   std::optional<std::int64_t> keep_every{};   ///< multiples of it are kept
   std::string best{};                         ///< name of a metric; empty: no best steps
-  BestMode best_mode = BestMode::min;
-  std::int64_t best_to_keep = 1;
+  BestMode best_mode = BestMode::min;         ///< which value is the best
+  std::int64_t best_to_keep = 1;              ///< best steps kept
   std::optional<std::int64_t> every_steps{};  ///< for should_save()
   std::optional<double> every_seconds{};      ///< for should_save()
   /// Name or glob of entries -> "safetensors", "memmap", "tdz", "pt" or "npz". An exact name comes
@@ -72,47 +78,50 @@ struct CheckpointManagerOptions {
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
   /// Hard links for what is equal to the last step: leaves of memmap entries, other files whole.
   bool share_unchanged = false;
-  bool durable = true;
-  int num_threads = 0;
+  bool durable = true;  ///< fsynced when save() returns
+  int num_threads = 0;  ///< 0: min(8, cores)
 };
 
+/// Options of CheckpointManager::save().
 struct CheckpointSaveOptions {
-  std::map<std::string, double> metrics{};
-  Value extra{};
-  Value versions{};    ///< an object that is added to that of tenfold
-  bool force = false;  ///< no warning if the step exists
+  std::map<std::string, double> metrics{};  ///< by name
+  Value extra{};                            ///< kept with the step
+  Value versions{};                         ///< an object that is added to that of tenfold
+  bool force = false;                       ///< no warning if the step exists
   /// Entries that a training may leave as they are: others that did not change are one warning.
   std::set<std::string> constant{};
-  Monitor* monitor = nullptr;
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
+/// Options of CheckpointManager::restore() and find().
 struct CheckpointRestoreOptions {
   std::optional<std::int64_t> step{};  ///< nothing: the newest step of the line that is whole
   Path path{};                         ///< the directory, or a step's folder, of another run
-  CheckpointCheck check = CheckpointCheck::full;
-  bool discard_later = false;  ///< remove all later steps; not with `path`
-  Monitor* monitor = nullptr;
+  CheckpointCheck check = CheckpointCheck::full;  ///< what is checked before
+  bool discard_later = false;                     ///< remove all later steps; not with `path`
+  Monitor* monitor = nullptr;                     ///< observes the call
 };
 
 /// A step that restore() passed over.
 struct SkippedCheckpoint {
-  std::int64_t step = 0;
-  std::string problem;
+  std::int64_t step = 0;  ///< its number
+  std::string problem;    ///< what is wrong with it
 };
 
+/// The result of CheckpointManager::restore() and find().
 struct RestoredCheckpoint {
-  CheckpointInfo info;
-  Path path;  ///< of the step's folder
+  CheckpointInfo info;  ///< of the step
+  Path path;            ///< of the step's folder
   /// A dict of all entries, opened lazily. In a step of several processes: without those of other
   /// ranks than 0.
   TensorDict state;
-  std::vector<SkippedCheckpoint> skipped;
+  std::vector<SkippedCheckpoint> skipped;  ///< newer steps that are damaged
 };
 
 /// A step and what keeps it.
 struct CheckpointStatus {
-  CheckpointInfo info;
-  Path path;
+  CheckpointInfo info;               ///< of the step
+  Path path;                         ///< of its folder
   bool is_on_line = false;           ///< of the current line: see CheckpointManager
   bool is_held = false;              ///< by hold(), of any process
   std::vector<std::string> kept_by;  ///< names of rules; empty: pruning removes it
@@ -121,7 +130,7 @@ struct CheckpointStatus {
 /// What save() would need.
 struct CheckpointEstimate {
   std::vector<std::pair<std::string, std::uint64_t>> entries;  ///< bytes of tensors and values
-  std::uint64_t num_bytes = 0;
+  std::uint64_t num_bytes = 0;                                 ///< of all entries
   std::uint64_t free_bytes = 0;      ///< of the file system; 0 if it does not tell
   std::uint64_t prunable_bytes = 0;  ///< of steps that no rule keeps now
 };
@@ -129,6 +138,7 @@ struct CheckpointEstimate {
 /// Keeps a step from being pruned, also by other processes and hosts, as long as it lives.
 class TENFOLD_API CheckpointHold {
  public:
+  /// Lets it be pruned again.
   void release();
 
  private:
@@ -141,12 +151,10 @@ class TENFOLD_API CheckpointHold {
 
 /// The checkpoints of a training: a directory with one folder a step.
 ///
-///   tenfold::CheckpointManager manager("run", {.max_to_keep = 3, .best = "loss"});
-///   tenfold::TensorDict state;
-///   state.set("model", tenfold::state_dict(*module));
-///   state.set("epoch", 3);
-///   manager.save(500, state, {.metrics = {{"loss", 0.25}}});
-///   tenfold::RestoredCheckpoint last = manager.restore();
+///     tenfold::CheckpointManager manager("run", {.max_to_keep = 3, .best = "loss"});
+///     auto state = tenfold::TensorDict::dict({{"model", tenfold::state_dict(net)}, {"epoch", 3}});
+///     manager.save(500, state, {.metrics = {{"loss", 0.25}}});
+///     tenfold::RestoredCheckpoint last = manager.restore();
 ///
 /// A step's folder (`step_00000500/`) appears by one rename: it is whole or absent. It holds a file
 /// or folder for each entry of the state and `checkpoint.json`, which names them; `cp -r` and
@@ -166,6 +174,7 @@ class TENFOLD_API CheckpointManager {
   /// no sense.
   explicit CheckpointManager(const Path& directory, CheckpointManagerOptions options = {});
 
+  /// As given.
   const Path& directory() const noexcept TENFOLD_LIFETIMEBOUND;
 
   /// True if `every_steps` or `every_seconds` have passed since the last save, or if neither is
@@ -191,6 +200,7 @@ class TENFOLD_API CheckpointManager {
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// The same, but leaves the line as it is; continue_from() is the second half.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
+  /// Continues the line of a step that find() returned.
   void continue_from(const RestoredCheckpoint& restored, const CheckpointRestoreOptions& options);
 
   /// The highest step of the current line.
@@ -201,9 +211,11 @@ class TENFOLD_API CheckpointManager {
   std::optional<std::int64_t> best_step() const;
   /// Every step with the rules that keep it, ascending.
   std::vector<CheckpointStatus> status() const;
+  /// The content of the step's `checkpoint.json`. Throws Error(key_not_found).
   CheckpointInfo metadata(std::int64_t step) const;
   /// The text of the step's `checkpoint.json`.
   std::string metadata_json(std::int64_t step) const;
+  /// The step's folder. Throws Error(key_not_found).
   Path path(std::int64_t step) const;
   /// Checks files, sizes, and every checksum of a step.
   VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
@@ -212,6 +224,7 @@ class TENFOLD_API CheckpointManager {
   std::vector<std::int64_t> prune();
   /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if it is held.
   void remove(std::int64_t step);
+  /// Keeps a step from being pruned. Throws Error(key_not_found).
   CheckpointHold hold(std::int64_t step);
 
   /// Converts (a part of) a step. If the keys name things of one entry only, `target` holds that
@@ -222,6 +235,7 @@ class TENFOLD_API CheckpointManager {
   /// at the top becomes the entry "model".
   Path import_step(const Path& source, std::int64_t step,
                    const CheckpointSaveOptions& options = {});
+  /// What save() of that state would need.
   CheckpointEstimate estimate(const TensorDict& state) const;
 
   /// Waits until pruned steps are removed.
@@ -230,7 +244,7 @@ class TENFOLD_API CheckpointManager {
   void close();
 
  private:
-  friend struct checkpoint::Internals;
+  friend struct detail::CheckpointInternals;
   struct TENFOLD_LOCAL State;
   std::shared_ptr<State> state_;
 };

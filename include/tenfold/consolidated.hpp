@@ -8,11 +8,12 @@ namespace tenfold {
 // save(tree, path, {.format = "consolidated"}) writes them, too, and adds what tensordict would
 // lose: the order and kinds of entries, shared storage, checksums. tensordict skips these members.
 
+/// Options of consolidate().
 struct ConsolidateOptions {
-  int num_threads = 0;
+  int num_threads = 0;   ///< 0: min(8, cores)
   bool durable = false;  ///< fsynced when the call returns
   bool locked = false;   ///< recorded as locked; tensordict locks the tree when it reads the file
-  Monitor* monitor = nullptr;
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Writes what tensordict's `consolidate(filename)` writes, byte for byte, and replaces `path`
@@ -23,7 +24,13 @@ struct ConsolidateOptions {
 TENFOLD_API void consolidate(const TensorDict& tree, const Path& path,
                              const ConsolidateOptions& options = {});
 
-/// Opens such a file as open() does; `locked` is set if its tree was locked.
-TENFOLD_API TensorDict open_consolidated(const Path& path, bool& locked);
+/// The result of open_consolidated().
+struct ConsolidatedTree {
+  TensorDict tree;      ///< as open() returns it
+  bool locked = false;  ///< the tree was locked when it was written
+};
+
+/// Opens such a file as open() does.
+TENFOLD_API ConsolidatedTree open_consolidated(const Path& path);
 
 }  // namespace tenfold

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,31 +17,34 @@
 
 namespace tenfold {
 
+namespace detail {
+struct Access;
 struct DatasetState;
 class Growth;
+}  // namespace detail
 
 /// How rows are assembled into a batch.
 struct BatchOptions {
   /// Ragged columns to be padded, by dotted name.
   std::map<std::string, PadValue, std::less<>> pad{};
   std::optional<PadValue> pad_all{};  ///< every ragged column of numbers
-  int num_threads = 1;
+  int num_threads = 1;                ///< 0: min(8, cores)
 };
 
 /// The rows of a tree whose tensors share their first dimension, on disk, in any format that open()
 /// reads. Nothing is read until rows are accessed.
 ///
-///   tenfold::Dataset ds("flights");
-///   tenfold::Batch batch = ds.rows(std::array<std::int64_t, 3>{5, 2, 900'000'000});
-///   batch.at("price").span<float>();
+///     tenfold::Dataset ds("flights");
+///     tenfold::Batch batch = ds.rows({5, 2, 900'000'000});
+///     batch.at("price").span<float>();
 ///
 /// A Dataset is a handle; views (range, select, take, ...) copy no rows and can be combined.
 ///
 /// Opened with Mode::write_through, rows can be added and changed, while others read:
 ///
-///   tenfold::Dataset ds = tenfold::create("buffer", schema, {.capacity = 1'000'000});
-///   ds.append(batch);   // atomic for readers that open or refresh it afterwards
-///   ds.flush();         // survives a power failure
+///     tenfold::Dataset ds = tenfold::create("buffer", schema, {.capacity = 1'000'000});
+///     ds.append(batch);   // atomic for readers that open or refresh it afterwards
+///     ds.flush();         // survives a power failure
 ///
 /// Thread safety: all const members may be called from any thread, also while one thread appends.
 class TENFOLD_API Dataset {
@@ -48,14 +52,22 @@ class TENFOLD_API Dataset {
   /// Throws what open() throws, Error(invalid_argument) if it is not a table, Error(corrupt) if its
   /// columns contradict each other.
   explicit Dataset(const Path& path, Mode mode = Mode::read);
+  /// The rows of a tree in memory, or opened. Throws as above.
   explicit Dataset(TensorDict tree);
 
+  /// The number of rows.
   std::int64_t size() const;
+  /// The columns.
   const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
 
   /// The rows at these positions, in the given order, repetitions included.
   /// Throws Error(invalid_argument) for a position outside [0, size()).
   Batch rows(std::span<const std::int64_t> positions, const BatchOptions& options = {}) const;
+  /// rows({5, 2, 900'000'000}).
+  Batch rows(std::initializer_list<std::int64_t> positions,
+             const BatchOptions& options = {}) const {
+    return rows(std::span<const std::int64_t>(positions.begin(), positions.size()), options);
+  }
   /// The rows [begin, end).
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
@@ -119,17 +131,19 @@ class TENFOLD_API Dataset {
   /// The tree that it was opened from; of concat and mix the first.
   const TensorDict& tree() const noexcept TENFOLD_LIFETIMEBOUND;
 
-  /// An immutable snapshot of the current rows.
-  std::shared_ptr<const DatasetState> state() const;
-  explicit Dataset(std::shared_ptr<const DatasetState> state) : state_(std::move(state)) {}
-
  private:
-  Growth& growth(const char* what) const;
+  friend struct detail::Access;
 
-  std::shared_ptr<const DatasetState> state_;  ///< when it was opened
-  std::shared_ptr<Growth> growth_;             ///< if opened from a path; null for views
+  explicit Dataset(std::shared_ptr<const detail::DatasetState> state) : state_(std::move(state)) {}
+  /// An immutable snapshot of the current rows.
+  std::shared_ptr<const detail::DatasetState> state() const;
+  detail::Growth& growth(const char* what) const;
+
+  std::shared_ptr<const detail::DatasetState> state_;  ///< when it was opened
+  std::shared_ptr<detail::Growth> growth_;             ///< if opened from a path; null for views
 };
 
+/// Options of create().
 struct CreateOptions {
   /// Initial rows of zeros, for processes that overwrite disjoint rows in place. Disk space is
   /// reserved if the file system supports it.

@@ -21,16 +21,17 @@ enum class ChangeKind : std::uint8_t {
   type,    ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".
-TENFOLD_API std::string_view name(ChangeKind kind) noexcept;
+TENFOLD_API std::string to_string(ChangeKind kind);
 
 /// An entry that is in both trees and differs.
 struct Change {
+  /// A figure that there is not: NaN.
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-  std::string key;  ///< dotted name; empty for the root
-  ChangeKind kind = ChangeKind::values;
+  std::string key;                       ///< dotted name; empty for the root
+  ChangeKind kind = ChangeKind::values;  ///< what differs
   std::string a;  ///< the entry of the first tree: "float32 [3, 4]", "dict", JSON
-  std::string b;
+  std::string b;  ///< the entry of the second tree
 
   // Figures of tensors of one shape; NaN if there are none. They exclude pairs in which both are
   // NaN or the same infinity. One NaN or infinity against another value is an infinite difference,
@@ -46,19 +47,20 @@ struct Change {
 struct DiffReport {
   std::vector<std::string> added;    ///< dotted names of tensors and values in `b` only
   std::vector<std::string> removed;  ///< in `a` only
-  std::vector<Change> changed;
-  std::uint64_t num_leaves = 0;  ///< tensors and JSON values that both have
-  std::uint64_t num_bytes = 0;   ///< of the first tree's tensors among them
+  std::vector<Change> changed;       ///< in both
+  std::uint64_t num_leaves = 0;      ///< tensors and JSON values that both have
+  std::uint64_t num_bytes = 0;       ///< of the first tree's tensors among them
+  /// True without differences.
   bool same() const noexcept { return added.empty() && removed.empty() && changed.empty(); }
 };
 
 /// Values are the same if |a - b| <= atol + rtol * |b|, as in torch.allclose with equal_nan. With
 /// zeros, the default, the comparison is exact, also for 64-bit integers.
 struct DiffOptions {
-  double rtol = 0;
-  double atol = 0;
-  int num_threads = 0;
-  Monitor* monitor = nullptr;
+  double rtol = 0;             ///< relative tolerance
+  double atol = 0;             ///< absolute tolerance
+  int num_threads = 0;         ///< 0: min(8, cores)
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Compares two trees, in parallel and in bounded memory. Tensors and JSON values are matched by

@@ -2,10 +2,14 @@
 
 #include <array>
 #include <complex>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <ostream>
+#include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <tenfold/export.hpp>
 
@@ -38,6 +42,7 @@ enum class DType : std::uint8_t {
   float4_e2m1fn_x2,
 };
 
+/// The number of dtypes.
 inline constexpr std::size_t kNumDTypes = 22;
 
 /// All dtypes, in the order of the enumeration.
@@ -47,7 +52,10 @@ TENFOLD_API const std::array<DType, kNumDTypes>& all_dtypes() noexcept;
 TENFOLD_API std::size_t itemsize(DType dtype) noexcept;
 
 /// torch's name without the module: "float32", "bool", "float8_e4m3fn".
-TENFOLD_API std::string_view name(DType dtype) noexcept;
+TENFOLD_API std::string to_string(DType dtype);
+
+/// Writes to_string().
+TENFOLD_API std::ostream& operator<<(std::ostream& out, DType dtype);
 
 /// The dtype of that name, or nothing.
 TENFOLD_API std::optional<DType> dtype_from_name(std::string_view name) noexcept;
@@ -57,6 +65,7 @@ constexpr bool is_integer(DType dtype) noexcept {
   return dtype >= DType::uint8 && dtype <= DType::int64;
 }
 
+/// True for complex32, complex64 and complex128.
 constexpr bool is_complex(DType dtype) noexcept {
   return dtype >= DType::complex32 && dtype <= DType::complex128;
 }
@@ -67,61 +76,113 @@ constexpr bool is_floating_point(DType dtype) noexcept {
          (dtype >= DType::float8_e4m3fn && dtype <= DType::float8_e8m0fnu);
 }
 
-/// The dtype that holds C++ values of type T: dtype_of<float>() == DType::float32.
-template <class T>
-constexpr DType dtype_of() noexcept;
+namespace detail {
+/// The value of an element of a floating-point dtype narrower than 32 bits.
+TENFOLD_API float float_of_bits(DType dtype, std::uint16_t bits) noexcept;
+/// The bits of the element nearest to `value`.
+TENFOLD_API std::uint16_t bits_of_float(DType dtype, float value) noexcept;
+}  // namespace detail
 
+/// An element of a floating-point dtype narrower than 32 bits, as it is stored: its bits. It
+/// converts to float exactly, and from float as torch does: to nearest, ties to even.
+///
+///     std::span<const tenfold::Half> values = tensor.span<tenfold::Half>();
+///     float first = values[0];
+///     tenfold::BFloat16 rounded(0.1F);
+template <DType kDType>
+class SmallFloat {
+ public:
+  /// The unsigned integer of the same size.
+  using Bits = std::conditional_t<kDType == DType::float16 || kDType == DType::bfloat16,
+                                  std::uint16_t, std::uint8_t>;
+
+  /// The element whose bits are all 0.
+  constexpr SmallFloat() noexcept = default;
+  /// The element nearest to `value`.
+  explicit SmallFloat(float value) noexcept
+      : bits_(static_cast<Bits>(detail::bits_of_float(kDType, value))) {}
+  /// The element of these bits.
+  static constexpr SmallFloat from_bits(Bits bits) noexcept {
+    SmallFloat made;
+    made.bits_ = bits;
+    return made;
+  }
+
+  /// Its value, exactly.
+  operator float() const noexcept { return detail::float_of_bits(kDType, bits_); }
+  /// Its bits.
+  constexpr Bits bits() const noexcept { return bits_; }
+
+ private:
+  Bits bits_ = 0;
+};
+
+using Half = SmallFloat<DType::float16>;                     ///< float16
+using BFloat16 = SmallFloat<DType::bfloat16>;                ///< bfloat16
+using Float8_e4m3fn = SmallFloat<DType::float8_e4m3fn>;      ///< float8_e4m3fn
+using Float8_e4m3fnuz = SmallFloat<DType::float8_e4m3fnuz>;  ///< float8_e4m3fnuz
+using Float8_e5m2 = SmallFloat<DType::float8_e5m2>;          ///< float8_e5m2
+using Float8_e5m2fnuz = SmallFloat<DType::float8_e5m2fnuz>;  ///< float8_e5m2fnuz
+using Float8_e8m0fnu = SmallFloat<DType::float8_e8m0fnu>;    ///< float8_e8m0fnu
+
+/// The dtype of a C++ type, in its member `value`; to be specialized for element types of other
+/// libraries. tenfold/torch.hpp does so for those of c10, such as at::Half.
+template <class T>
+struct ElementType {};
+
+/// Integers of every name (`long`, `long long`, `size_t`, ...), by size and sign.
+template <std::integral T>
+  requires(!std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
+           !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>)
+struct ElementType<T> {
+  /// By size and sign.
+  static constexpr DType value = std::is_signed_v<T> ? (sizeof(T) == 1   ? DType::int8
+                                                        : sizeof(T) == 2 ? DType::int16
+                                                        : sizeof(T) == 4 ? DType::int32
+                                                                         : DType::int64)
+                                                     : (sizeof(T) == 1   ? DType::uint8
+                                                        : sizeof(T) == 2 ? DType::uint16
+                                                        : sizeof(T) == 4 ? DType::uint32
+                                                                         : DType::uint64);
+};
+/// @cond specializations, each its dtype
 template <>
-constexpr DType dtype_of<bool>() noexcept {
-  return DType::bool_;
-}
+struct ElementType<bool> {
+  static constexpr DType value = DType::bool_;
+};
 template <>
-constexpr DType dtype_of<std::uint8_t>() noexcept {
-  return DType::uint8;
-}
+struct ElementType<float> {
+  static constexpr DType value = DType::float32;
+};
 template <>
-constexpr DType dtype_of<std::uint16_t>() noexcept {
-  return DType::uint16;
-}
+struct ElementType<double> {
+  static constexpr DType value = DType::float64;
+};
 template <>
-constexpr DType dtype_of<std::uint32_t>() noexcept {
-  return DType::uint32;
-}
+struct ElementType<std::complex<float>> {
+  static constexpr DType value = DType::complex64;
+};
 template <>
-constexpr DType dtype_of<std::uint64_t>() noexcept {
-  return DType::uint64;
-}
-template <>
-constexpr DType dtype_of<std::int8_t>() noexcept {
-  return DType::int8;
-}
-template <>
-constexpr DType dtype_of<std::int16_t>() noexcept {
-  return DType::int16;
-}
-template <>
-constexpr DType dtype_of<std::int32_t>() noexcept {
-  return DType::int32;
-}
-template <>
-constexpr DType dtype_of<std::int64_t>() noexcept {
-  return DType::int64;
-}
-template <>
-constexpr DType dtype_of<float>() noexcept {
-  return DType::float32;
-}
-template <>
-constexpr DType dtype_of<double>() noexcept {
-  return DType::float64;
-}
-template <>
-constexpr DType dtype_of<std::complex<float>>() noexcept {
-  return DType::complex64;
-}
-template <>
-constexpr DType dtype_of<std::complex<double>>() noexcept {
-  return DType::complex128;
+struct ElementType<std::complex<double>> {
+  static constexpr DType value = DType::complex128;
+};
+template <DType kDType>
+struct ElementType<SmallFloat<kDType>> {
+  static constexpr DType value = kDType;
+};
+/// @endcond
+
+/// A C++ type whose values a tensor may hold as elements: bool, integers, float, double,
+/// std::complex of both, and SmallFloat (Half, BFloat16, ...).
+template <class T>
+concept Element = requires {
+  { ElementType<T>::value } -> std::convertible_to<DType>;
+};
+
+/// The dtype that holds C++ values of type T: dtype_of<float>() == DType::float32.
+template <Element T>
+constexpr DType dtype_of() noexcept {
+  return ElementType<T>::value;
 }
 
 }  // namespace tenfold

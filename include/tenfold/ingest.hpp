@@ -23,8 +23,8 @@ enum class SourceFormat : std::uint8_t {
   by_name,     ///< by the suffix of each file
   json_lines,  ///< an object a line
   json,        ///< an object a line, or one array of objects
-  csv,
-  tsv,
+  csv,         ///< commas between fields
+  tsv,         ///< tabs between fields
 };
 
 /// The format of that name: "jsonl" or "ndjson", "json", "csv", "tsv"; "" for by_name. Throws
@@ -33,22 +33,24 @@ TENFOLD_API SourceFormat source_format_from(std::string_view name);
 
 /// A column whose type was widened after its first value.
 struct Promotion {
-  std::string column;
-  std::string from;  ///< "int64"
-  std::string to;    ///< "float64"
+  std::string column;  ///< its dotted name
+  std::string from;    ///< "int64"
+  std::string to;      ///< "float64"
+  /// Compares all members.
   bool operator==(const Promotion&) const = default;
 };
 
 /// The result of ingest().
 struct IngestReport {
-  std::uint64_t num_rows = 0;
-  std::uint64_t num_bad_rows = 0;
-  std::uint64_t num_files = 0;
-  std::uint64_t num_bytes = 0;  ///< of the sources as stored
-  std::vector<Promotion> promotions;
-  std::vector<std::string> ignored;  ///< names in the data that the schema does not have
+  std::uint64_t num_rows = 0;         ///< written
+  std::uint64_t num_bad_rows = 0;     ///< omitted
+  std::uint64_t num_files = 0;        ///< read
+  std::uint64_t num_bytes = 0;        ///< of the sources as stored
+  std::vector<Promotion> promotions;  ///< columns whose type was widened
+  std::vector<std::string> ignored;   ///< names in the data that the schema does not have
 };
 
+/// Options of ingest().
 struct IngestOptions {
   /// Columns and their types; nothing: inferred from the whole source.
   std::optional<Schema> schema{};
@@ -59,18 +61,18 @@ struct IngestOptions {
   SourceFormat format = SourceFormat::by_name;
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
   std::vector<std::string> na_values{};
-  OnError on_error = OnError::raise;
-  std::int64_t batch_rows = 0;  ///< greatest number of rows in memory per thread; 0: some MiB
-  int num_threads = 0;          ///< 0: min(8, cores)
-  bool overwrite = true;        ///< false: Error(io) with errno EEXIST if `path` exists
-  bool durable = true;          ///< fsynced when the call returns
-  Monitor* monitor = nullptr;
+  OnError on_error = OnError::raise;  ///< what a bad row does
+  std::int64_t batch_rows = 0;        ///< greatest number of rows in memory per thread; 0: some MiB
+  int num_threads = 0;                ///< 0: min(8, cores)
+  bool overwrite = true;              ///< false: Error(io) with errno EEXIST if `path` exists
+  bool durable = true;                ///< fsynced when the call returns
+  Monitor* monitor = nullptr;         ///< observes the call
 };
 
 /// Writes the rows of text files as a data set, which replaces `path` atomically.
 ///
-///   tenfold::ingest({"flights.jsonl"}, "flights");
-///   tenfold::Dataset ds("flights");
+///     tenfold::ingest({"flights.jsonl"}, "flights");
+///     tenfold::Dataset ds("flights");
 ///
 /// `sources` are JSON lines (.jsonl, .ndjson; .json: lines or one array of objects), CSV (.csv) and
 /// TSV (.tsv) files, each also as .gz, .zst, .bz2, .xz or in a .zip, or globs of them ("**":
@@ -82,6 +84,7 @@ struct IngestOptions {
 /// naming file, line, row and column, Error(key_not_found) for a column that no row has.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});
+/// ingest() of one source, or a glob.
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});
 

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +15,7 @@
 
 namespace tenfold {
 
+/// A path of the file system.
 using Path = std::filesystem::path;
 
 /// How mapped tensors behave, as in NumPy.
@@ -26,6 +29,7 @@ enum class Mode : std::uint8_t {
 class TENFOLD_API Monitor {
  public:
   virtual ~Monitor() = default;
+  /// Progress: `what` is the work at hand.
   virtual void report(std::uint64_t done_bytes, std::uint64_t total_bytes,
                       std::string_view what) = 0;
   /// True to abandon the call: it cleans up and throws Error(io) with errno ECANCELED.
@@ -34,32 +38,67 @@ class TENFOLD_API Monitor {
 
 // Members have initializers so that {.keys = ...} gives no warning about omitted ones.
 
-struct OpenOptions {
-  Mode mode = Mode::read;
-  std::string format{};  ///< empty: by content
+/// A selection of entries, as select() in inspect.hpp describes it: names ({"model.*"}), paths
+/// ({{"model", "encoder.weight"}}), or none given, which is the default.
+class Keys {
+ public:
+  /// None given: of what is to be loaded everything, of what is to be left out nothing.
+  Keys() = default;
+  /// These paths, of which there may be none at all. A path of one key is a name, or a glob.
+  Keys(std::vector<KeyPath> paths) : paths_(std::move(paths)) {}
+  /// These paths.
+  Keys(std::initializer_list<KeyPath> paths) : paths_(paths) {}
+  /// These names.
+  Keys(std::initializer_list<const char*> names) : Keys(names.begin(), names.end()) {}
+  /// These names.
+  Keys(const std::vector<std::string>& names) : Keys(names.begin(), names.end()) {}
+
+  /// True if there is a selection, even of nothing.
+  bool given() const noexcept { return paths_.has_value(); }
+  /// The paths; none if none are given.
+  const std::vector<KeyPath>& paths() const noexcept {
+    static const std::vector<KeyPath> none;
+    return paths_ ? *paths_ : none;
+  }
+
+ private:
+  template <class Name>
+  Keys(Name begin, Name end) {
+    paths_.emplace();
+    for (; begin != end; ++begin) paths_->push_back({std::string(*begin)});
+  }
+
+  std::optional<std::vector<KeyPath>> paths_;
 };
 
+/// Options of open().
+struct OpenOptions {
+  Mode mode = Mode::read;  ///< how mapped tensors behave
+  std::string format{};    ///< empty: by content
+};
+
+/// Options of load().
 struct LoadOptions {
-  Mode mode = Mode::read;
-  std::string format{};         ///< empty: by content
-  std::vector<KeyPath> keys{};  ///< empty: all; else as for select() in inspect.hpp
-  bool only_keys = false;       ///< empty `keys`: nothing
-  std::vector<KeyPath> exclude{};
-  bool verify = false;  ///< compare the checksums of the loaded entries
-  bool aliases = true;  ///< restore shared storage
+  Mode mode = Mode::read;  ///< how mapped tensors behave
+  std::string format{};    ///< empty: by content
+  Keys keys{};             ///< what is loaded; not given: everything
+  Keys exclude{};          ///< what of it is left out
+  bool verify = false;     ///< compare the checksums of the loaded entries
+  bool aliases = true;     ///< restore shared storage
   /// Returns objects of unsupported classes as nodes of kind opaque; false: Error(unsupported)
   /// naming key and class. Nothing is imported or called either way.
   bool allow_opaque = false;
-  Monitor* monitor = nullptr;
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
+/// Options of save().
 struct SaveOptions {
-  std::string format{};   ///< empty: by suffix; no suffix or an unknown one is a folder
-  bool durable = true;    ///< fsynced when the call returns
-  bool checksums = true;  ///< store them with the data
-  int num_threads = 0;    ///< 0: min(8, cores)
-  bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
-  Monitor* monitor = nullptr;
+  std::string format{};        ///< empty: by suffix; no suffix or an unknown one is a folder
+  bool durable = true;         ///< fsynced when the call returns
+  bool checksums = true;       ///< store them with the data
+  int num_threads = 0;         ///< 0: min(8, cores)
+  bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Opens any format lazily: reads metadata only.
@@ -83,18 +122,11 @@ TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOption
 TENFOLD_API Path save_value(const TensorDict::Item& value, const Path& path,
                             const SaveOptions& options = {});
 
-/// Writes the files of tensordict's `memmap` and opens them "r+": no checksums, notes only for what
-/// its files cannot express, not durable, but published by one rename. memmap.hpp has all options.
-TENFOLD_API TensorDict memmap(const TensorDict& tree, const Path& path, int num_threads = 0);
-
-/// Writes the same folder with zeros (sparse files) instead of the tensors' bytes, and opens it
-/// "r+". Reads only dtypes and shapes of the tensors; copies JSON values.
-TENFOLD_API TensorDict memmap_like(const TensorDict& tree, const Path& path);
-
 /// Returns the name of the format of `path`: "memmap", "safetensors", ...
 /// Throws Error: file_not_found, unsupported for other files.
 TENFOLD_API std::string probe(const Path& path);
 
+/// A fault that verify() has found.
 struct Problem {
   std::string path;  ///< the file
   std::string part;  ///< the part of it, as in error messages
@@ -106,51 +138,56 @@ struct Problem {
   std::string remedy{};
 };
 
+/// The result of verify().
 struct VerifyReport {
-  std::vector<Problem> problems;
-  std::uint64_t num_leaves = 0;
-  std::uint64_t num_bytes = 0;
-  std::uint64_t num_checksums = 0;
+  std::vector<Problem> problems;    ///< what is wrong
+  std::uint64_t num_leaves = 0;     ///< tensors and JSON values
+  std::uint64_t num_bytes = 0;      ///< of the tensors
+  std::uint64_t num_checksums = 0;  ///< compared
   /// Of a bundle: keys of the entries that store no checksums, of which the structure alone was
   /// checked, or that are not read.
   std::vector<std::string> unchecked{};
+  /// True without problems.
   bool ok() const noexcept { return problems.empty(); }
 };
 
+/// Options of verify().
 struct VerifyOptions {
-  std::string format{};
-  int num_threads = 0;
-  Monitor* monitor = nullptr;
+  std::string format{};        ///< empty: by content
+  int num_threads = 0;         ///< 0: min(8, cores)
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Checks the whole structure and every checksum, in parallel, in bounded memory.
-/// Damage is reported, not thrown. Throws Error(file_not_found), Error(io).
+/// Damage is reported, not thrown: `if (!verify(path).ok()) ...`. Throws Error(file_not_found),
+/// Error(io).
 TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
 /// Returns the new dotted path of a leaf, or the same one to keep it.
 using RenameFunction = std::function<std::string(const std::string& dotted_path)>;
 
+/// Options of convert().
 struct ConvertOptions {
-  std::string from{};           ///< format of the source; empty: by content
-  std::string format{};         ///< of the target; empty: by suffix
-  std::vector<KeyPath> keys{};  ///< as LoadOptions::keys
-  bool only_keys = false;       ///< as LoadOptions::only_keys
-  std::vector<KeyPath> exclude{};
+  std::string from{};    ///< format of the source; empty: by content
+  std::string format{};  ///< of the target; empty: by suffix
+  Keys keys{};           ///< what is converted; not given: everything
+  Keys exclude{};        ///< what of it is left out
   /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
   /// change, dots create nodes.
   RenameFunction rename{};
   std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
   std::optional<DType> dtype{};        ///< casts floating-point leaves
-  bool durable = true;
-  bool checksums = true;
-  int num_threads = 0;
+  bool durable = true;                 ///< fsynced when the call returns
+  bool checksums = true;               ///< store them with the data
+  int num_threads = 0;                 ///< 0: min(8, cores)
   std::uint64_t shard_size_bytes = 0;  ///< greatest size of a shard; 0: 5 GB
-  Monitor* monitor = nullptr;
+  Monitor* monitor = nullptr;          ///< observes the call
 };
 
+/// The result of convert().
 struct ConvertReport {
-  std::uint64_t num_leaves = 0;
-  std::uint64_t num_bytes = 0;
+  std::uint64_t num_leaves = 0;  ///< tensors
+  std::uint64_t num_bytes = 0;   ///< of them
 };
 
 /// Streams `source` into `target` in another format, in bounded memory, and replaces `target` as
@@ -163,33 +200,36 @@ TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
 
 /// The result of load_into(), by dotted name.
 struct LoadReport {
+  /// A tensor of both that differs in dtype or shape.
   struct Mismatch {
-    std::string name;
+    std::string name;         ///< dotted
     std::string expected;     ///< the target's dtype and shape: "float32 [3, 4]"
     std::string found;        ///< the source's
     bool cast_helps = false;  ///< LoadIntoOptions::cast would load it
   };
-  std::vector<std::string> loaded;
+  std::vector<std::string> loaded;      ///< in both
   std::vector<std::string> missing;     ///< in the target, not in the source
   std::vector<std::string> unexpected;  ///< in the source, not in the target
-  std::vector<Mismatch> mismatched;
+  std::vector<Mismatch> mismatched;     ///< in both, but of another dtype or shape
   /// Entries of the source that have no meaning in the target and no effect on results: options of
   /// Python's optimizers that LibTorch does not have, and "param_groups.<i>" for a group of an
   /// optimizer that keeps its options, because no saved group has the same parameters. They do not
   /// count as differences.
   std::vector<std::string> ignored{};
+  /// True without differences.
   bool ok() const noexcept { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };
 
+/// Options of load_into().
 struct LoadIntoOptions {
   bool strict = true;       ///< throw Error(invalid_argument) listing everything, changing nothing
   bool cast = false;        ///< convert dtypes
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< from the source's names to the target's
   std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
-  std::vector<KeyPath> keys{};         ///< of the source, as LoadOptions::keys
-  int num_threads = 0;
-  Monitor* monitor = nullptr;
+  Keys keys{};                         ///< of the source; not given: everything
+  int num_threads = 0;                 ///< 0: min(8, cores)
+  Monitor* monitor = nullptr;          ///< observes the call
 };
 
 /// Copies tensors from the file directly into the tensors of `target` (in memory, or mapped "r+"),
@@ -198,6 +238,7 @@ struct LoadIntoOptions {
 /// share storage (tied parameters), the last one in order wins, as in Python.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
+/// load_into() of open(source).
 TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 

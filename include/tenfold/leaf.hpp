@@ -11,11 +11,24 @@
 namespace tenfold {
 
 /// How torch's autograd treats a tensor: no gradient, requires_grad, or a Parameter.
-enum class Grad : std::uint8_t { none, required, parameter, frozen_parameter };
+enum class Grad : std::uint8_t {
+  none,              ///< a plain tensor
+  required,          ///< requires_grad
+  parameter,         ///< a Parameter
+  frozen_parameter,  ///< a Parameter without requires_grad
+};
 
+namespace detail {
 class LeafSource;
+struct Access;
+}  // namespace detail
 
 /// A tensor of the tree: in memory, or on disk and known by its metadata only.
+///
+///     const auto& leaf = std::get<tenfold::Leaf>(td.get("weight"));
+///     leaf.dtype(), leaf.shape();                        // reads nothing
+///     std::vector<std::byte> head(1024);
+///     leaf.read(0, head);                                // reads 1024 bytes
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API Leaf {
@@ -23,14 +36,13 @@ class TENFOLD_API Leaf {
   /// A leaf over memory.
   Leaf(Tensor tensor);  // NOLINT(google-explicit-constructor): a tensor is a leaf
 
-  /// A leaf that `source` can map or read; only the source interprets `position`.
-  Leaf(DType dtype, Shape shape, std::shared_ptr<LeafSource> source, std::uint64_t position);
-
+  /// The type of the elements.
   DType dtype() const noexcept { return tensor_.has_value() ? tensor_->dtype() : dtype_; }
   /// The tensor's shape. For a nested leaf: the shape `[n, k]` of sizes().
   const Shape& shape() const& noexcept {
     return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_;
   }
+  /// For temporaries.
   Shape shape() && { return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_; }
   /// Bytes of a contiguous copy. For a nested leaf on disk this reads its sizes.
   std::uint64_t nbytes() const;
@@ -64,29 +76,34 @@ class TENFOLD_API Leaf {
   /// a folder such leaves are in the sub-folder `%values/`, which has batch_size [] and which
   /// meta.json does not name.
   bool is_unbatched() const noexcept { return unbatched_; }
+  /// Sets is_unbatched().
   void mark_unbatched(bool unbatched = true) noexcept { unbatched_ = unbatched; }
 
   /// The autograd state recorded by a file of torch.save; no other format has it.
   Grad grad() const noexcept { return grad_; }
+  /// Sets grad().
   void mark_grad(Grad grad) noexcept { grad_ = grad; }
 
   /// True if the leaf is a view of a torch storage with other views: buffer() of tensor() is the
   /// whole storage, so that torch tensors become views of one storage again.
   bool in_storage() const noexcept { return in_storage_; }
+  /// Sets in_storage().
   void mark_in_storage(bool in_storage = true) noexcept { in_storage_ = in_storage; }
 
-  /// Null for a leaf in memory.
-  const std::shared_ptr<LeafSource>& source() const noexcept { return source_; }
-  std::uint64_t position() const noexcept { return position_; }
-
  private:
+  friend struct detail::Access;
+
+  /// A leaf that `source` can map or read; only the source interprets `position`.
+  Leaf(DType dtype, Shape shape, std::shared_ptr<detail::LeafSource> source,
+       std::uint64_t position);
+
   DType dtype_ = DType::float32;
   bool nested_ = false;
   bool unbatched_ = false;
   bool in_storage_ = false;
   Grad grad_ = Grad::none;
   Shape shape_;
-  std::shared_ptr<LeafSource> source_;
+  std::shared_ptr<detail::LeafSource> source_;  ///< null for a leaf in memory
   std::uint64_t position_ = 0;
   std::optional<Tensor> tensor_;
   std::shared_ptr<const Tensor> sizes_;

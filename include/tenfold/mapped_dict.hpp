@@ -1,8 +1,11 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -14,12 +17,19 @@
 
 namespace tenfold {
 
-struct DictState;
+namespace detail {
+struct Access;
 class DictHandle;
+}  // namespace detail
 
-enum class DictKeyType : std::uint8_t { string, bytes, int64 };
+/// The type of a dictionary's keys.
+enum class DictKeyType : std::uint8_t {
+  string,  ///< UTF-8
+  bytes,   ///< any bytes
+  int64,   ///< integers
+};
 /// "str", "bytes", "int": the Python type.
-TENFOLD_API std::string_view name(DictKeyType type) noexcept;
+TENFOLD_API std::string to_string(DictKeyType type);
 
 /// The form of the values, in which they are also returned.
 enum class DictValueForm : std::uint8_t {
@@ -34,12 +44,56 @@ enum class DuplicateKeys : std::uint8_t {
   last,   ///< the last value wins
 };
 
-/// Views of keys. A dictionary with keys of the other type contains none of them.
-using DictKeys = std::variant<std::span<const std::int64_t>, std::span<const std::string_view>>;
+/// Keys that a call is given: {"house", "garden"}, {5, 7}, a vector or span of strings, string
+/// views or int64. They are not copied: what they were made of lives as long. A dictionary with
+/// keys of the other type contains none of them.
+class DictKeys {
+ public:
+  /// The keys as they are looked up.
+  using Views = std::variant<std::span<const std::int64_t>, std::span<const std::string_view>>;
+
+  /// Integers, or views of strings or bytes.
+  template <class Range>
+    requires(std::convertible_to<const Range&, std::span<const std::int64_t>> ||
+             std::convertible_to<const Range&, std::span<const std::string_view>>)
+  DictKeys(const Range& keys) {
+    if constexpr (std::convertible_to<const Range&, std::span<const std::int64_t>>) {
+      views_ = std::span<const std::int64_t>(keys);
+    } else {
+      views_ = std::span<const std::string_view>(keys);
+    }
+  }
+  /// Strings.
+  DictKeys(const std::vector<std::string>& keys)
+      : texts_(keys.begin(), keys.end()), views_(std::span<const std::string_view>(texts_)) {}
+  /// A list of strings.
+  DictKeys(std::initializer_list<std::string_view> keys)
+      : texts_(keys), views_(std::span<const std::string_view>(texts_)) {}
+  /// A list of integers.
+  DictKeys(std::initializer_list<std::int64_t> keys)
+      : numbers_(keys), views_(std::span<const std::int64_t>(numbers_)) {}
+  /// Moves them; the views remain valid.
+  DictKeys(DictKeys&&) noexcept = default;
+  DictKeys(const DictKeys&) = delete;
+  DictKeys& operator=(const DictKeys&) = delete;
+  DictKeys& operator=(DictKeys&&) = delete;
+
+  /// The keys.
+  const Views& views() const noexcept { return views_; }
+  /// Their number.
+  std::size_t size() const noexcept {
+    return std::visit([](const auto& keys) { return keys.size(); }, views_);
+  }
+
+ private:
+  std::vector<std::string_view> texts_;
+  std::vector<std::int64_t> numbers_;
+  Views views_;
+};
 
 /// Values of several keys: zeros or empty where `found` is false.
 struct DictValues {
-  Batch values;
+  Batch values;  ///< a row for each key
   Tensor found;  ///< bool [B]
 };
 
@@ -47,10 +101,9 @@ struct DictValues {
 /// a mapped index. It is a data set with a column "key" and an index, so that tensordict and
 /// Dataset open the folder, too.
 ///
-///   tenfold::MappedDict words("embeddings");
-///   tenfold::Tensor row = words.at("house").at("value");                 // [1, 300]
-///   const std::array<std::string_view, 2> keys = {"house", "garden"};
-///   tenfold::DictValues batch = words.get_many(keys);                    // [2, 300], and found
+///     tenfold::MappedDict words("embeddings");
+///     tenfold::Tensor row = words.at("house").at("value");              // [1, 300]
+///     tenfold::DictValues batch = words.get_many({"house", "garden"});  // [2, 300], and found
 ///
 /// With Mode::write_through, keys can be added and values changed while others read. Each key has
 /// its old value or the new one, at every moment and after a crash.
@@ -61,18 +114,25 @@ class TENFOLD_API MappedDict {
   /// Throws what Dataset() throws, Error(invalid_argument) if it is not a dictionary,
   /// Error(corrupt) if its index does not fit.
   explicit MappedDict(const Path& path, Mode mode = Mode::read);
+  /// A dictionary inside a tree.
   explicit MappedDict(TensorDict tree);
 
+  /// The number of keys.
   std::int64_t size() const;
+  /// The type of the keys.
   DictKeyType key_type() const noexcept;
+  /// The form of the values.
   DictValueForm value_form() const noexcept;
   /// The columns of the values.
   const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
 
+  /// True if the key is there.
   bool contains(std::string_view key) const;
+  /// True if the key is there.
   bool contains(std::int64_t key) const;
   /// The value: a batch of one row. Throws Error(key_not_found).
   Batch at(std::string_view key) const;
+  /// The value: a batch of one row. Throws Error(key_not_found).
   Batch at(std::int64_t key) const;
   /// Gathers the values of all keys; uses several threads for tens of thousands.
   DictValues get_many(const DictKeys& keys) const;
@@ -80,6 +140,10 @@ class TENFOLD_API MappedDict {
   std::vector<std::int64_t> rows(const DictKeys& keys) const;
   /// The values of row indices from rows(); -1 gives zeros or empty values.
   Batch at_rows(std::span<const std::int64_t> rows) const;
+  /// at_rows({0, 2}).
+  Batch at_rows(std::initializer_list<std::int64_t> rows) const {
+    return at_rows(std::span<const std::int64_t>(rows.begin(), rows.size()));
+  }
 
   /// All rows, with the column "key", superseded ones included.
   Dataset dataset() const;
@@ -114,18 +178,18 @@ class TENFOLD_API MappedDict {
   /// keys.
   std::vector<Problem> check() const;
 
-  /// The shared state, for the library's own use.
-  const std::shared_ptr<DictHandle>& handle() const noexcept { return handle_; }
-
  private:
-  std::shared_ptr<DictHandle> handle_;
+  friend struct detail::Access;
+
+  std::shared_ptr<detail::DictHandle> handle_;
 };
 
+/// Options of MappedDictBuilder.
 struct MappedDictOptions {
-  DuplicateKeys duplicates = DuplicateKeys::error;
-  bool overwrite = true;  ///< false: Error(io) with errno EEXIST if the path exists
-  bool durable = true;    ///< fsynced when commit() returns
-  Monitor* monitor = nullptr;
+  DuplicateKeys duplicates = DuplicateKeys::error;  ///< what a key does that comes again
+  bool overwrite = true;           ///< false: Error(io) with errno EEXIST if the path exists
+  bool durable = true;             ///< fsynced when commit() returns
+  Monitor* monitor = nullptr;      ///< observes the call
   std::int64_t expected_keys = 0;  ///< least number of keys: Error(io) (ENOSPC) at once if they
                                    ///< cannot fit on the disk
 };
@@ -133,9 +197,9 @@ struct MappedDictOptions {
 /// Writes a dictionary in bounded memory; commit() publishes it at `path` atomically. A builder
 /// that is destroyed before leaves nothing.
 ///
-///   tenfold::MappedDictBuilder builder("embeddings", tenfold::DictKeyType::string, schema);
-///   builder.append(keys, batch);
-///   builder.commit();
+///     tenfold::MappedDictBuilder builder("embeddings", tenfold::DictKeyType::string, schema);
+///     builder.append(keys, batch);
+///     builder.commit();
 class TENFOLD_API MappedDictBuilder {
  public:
   /// `schema` describes the values: one column "value" unless the form is `columns`. Throws as
@@ -145,6 +209,7 @@ class TENFOLD_API MappedDictBuilder {
                     DictValueForm form = DictValueForm::columns);
   MappedDictBuilder(const MappedDictBuilder&) = delete;
   MappedDictBuilder& operator=(const MappedDictBuilder&) = delete;
+  /// Removes what was not published.
   ~MappedDictBuilder();
 
   /// Appends a row of `values` for each key. Throws Error(invalid_argument) for keys of the other

@@ -11,26 +11,34 @@ namespace tenfold {
 // Folders that change: tensordict's `memmap` functions. Use save() for data that does not change;
 // it adds notes, checksums and a lock.
 
+/// Options of memmap().
 struct MemmapOptions {
-  int num_threads = 0;
-  bool zeros = false;        ///< memmap_like: sparse zeros; JSON values are copied
-  bool durable = false;      ///< fsynced when the call returns
-  bool in_place = false;     ///< overwrite existing files, as tensordict does
-  bool existing_ok = true;   ///< false: Error(io, EEXIST) if a tensor's file exists
-  bool robust_names = true;  ///< false: keys are file names without encoding
-  Monitor* monitor = nullptr;
+  int num_threads = 0;  ///< 0: min(8, cores)
+  /// As tensordict's memmap_like: zeros (sparse files) instead of the tensors' bytes. Reads only
+  /// dtypes and shapes of the tensors; copies JSON values.
+  bool zeros = false;
+  bool durable = false;        ///< fsynced when the call returns
+  bool in_place = false;       ///< overwrite existing files, as tensordict does
+  bool existing_ok = true;     ///< false: Error(io, EEXIST) if a tensor's file exists
+  bool robust_names = true;    ///< false: keys are file names without encoding
+  Monitor* monitor = nullptr;  ///< observes the call
   /// Tensors that are mapped from this very folder: their files are kept. Then only new tensors and
   /// metadata are written, each by replacing one file.
   std::vector<std::string> mapped_there{};
   bool replace_foreign = false;  ///< the caller has checked foreign_entries()
 };
 
-/// Writes the files of tensordict's `memmap`: no checksums, and notes only for what its files
-/// cannot express. An existing folder is replaced by one rename, unless `in_place` or
-/// `mapped_there` is set. Shared storage is not kept. Throws Error(unsupported) if a folder cannot
-/// hold the tree, Error(invalid_argument) if the old folder has entries that no metadata names;
-/// both before anything is written.
-TENFOLD_API void write_memmap(const TensorDict& tree, const Path& path,
+/// Writes the files of tensordict's `memmap` and opens them as open_memmap() does: no checksums,
+/// not durable unless `durable` is set, and notes only for what its files cannot express. An
+/// existing folder is replaced by one rename, unless `in_place` or `mapped_there` is set. Shared
+/// storage is not kept. Throws Error(unsupported) if a folder cannot hold the tree,
+/// Error(invalid_argument) if the old folder has entries that no metadata names; both before
+/// anything is written.
+///
+///     tenfold::TensorDict buffer = tenfold::memmap(tree, "buffer");
+///     buffer.at("x").mutable_data<float>()[0] = 1;       // written to the file
+///     tenfold::TensorDict zeros = tenfold::memmap(tree, "zeros", {.zeros = true});
+TENFOLD_API TensorDict memmap(const TensorDict& tree, const Path& path,
                               const MemmapOptions& options = {});
 
 /// Opens a folder without a lock against replacement: a handle keeps the old files. write_through
@@ -47,12 +55,12 @@ TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
 
 /// A new tensor of a saved node. For a nested tensor, `shape` is that of its sizes.
 struct NewLeaf {
-  std::string key;
-  DType dtype = DType::float32;
-  Shape shape;
+  std::string key;                ///< its key
+  DType dtype = DType::float32;   ///< its dtype
+  Shape shape;                    ///< its shape
   const Tensor* sizes = nullptr;  ///< int64 [n, k] of a strided nested tensor
   bool existing_ok = false;       ///< use an existing file, extended if too short
-  bool robust_names = true;
+  bool robust_names = true;       ///< false: the key is the file's name without encoding
 };
 
 /// Adds a tensor of zeros to the node in `folder` and returns its file (none without elements).

@@ -9,6 +9,8 @@
 
 namespace tenfold {
 
+namespace detail {
+
 /// The Feistel network of a Permutation: the widths of its halves and its keys.
 struct PermutationNetwork {
   static constexpr std::size_t kRounds = 8;
@@ -19,12 +21,14 @@ struct PermutationNetwork {
   std::array<std::uint64_t, kRounds> keys{};
 };
 
+}  // namespace detail
+
 /// A shuffled order of the rows [0, size) of an epoch, with random access and without memory. It is
 /// the same on every machine and in every version: `(seed, epoch, size)` determines it.
 ///
-///   Permutation order(ds.size(), 7, 0);
-///   order[0];                  // the first row
-///   order.fill(512, batch);    // the rows at the positions 512, 513, ...
+///     Permutation order(ds.size(), 7, 0);
+///     order[0];                  // the first row
+///     order.fill(512, batch);    // the rows at the positions 512, 513, ...
 ///
 /// A Feistel network over the smallest power of two that holds `size` (at least 1024), with halves
 /// of unequal width if necessary, and cycle walking for values outside (M. Luby and
@@ -38,6 +42,7 @@ class TENFOLD_API Permutation {
   /// Throws Error(invalid_argument) for a size below 0 or above 2^62.
   explicit Permutation(std::int64_t size, std::uint64_t seed = 0, std::uint64_t epoch = 0);
 
+  /// The number of rows.
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(size_); }
   /// The row at `position`, which must be in [0, size).
   std::int64_t operator[](std::int64_t position) const noexcept;
@@ -52,7 +57,7 @@ class TENFOLD_API Permutation {
   void map_block(std::span<std::int64_t> positions) const noexcept;
 
   std::uint64_t size_ = 0;
-  PermutationNetwork network_;
+  detail::PermutationNetwork network_;
 };
 
 }  // namespace tenfold

@@ -10,7 +10,7 @@ namespace tenfold {
 
 /// A box of a tensor that is stored, and where it goes.
 struct BoxRead {
-  Leaf leaf;
+  Leaf leaf;      ///< the tensor
   Shape offsets;  ///< of the box in the leaf; it has the shape of `into`
   Tensor into;    ///< of the leaf's dtype, with any strides
 };

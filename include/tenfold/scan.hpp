@@ -18,17 +18,19 @@ enum class ScanRisk : std::uint8_t {
 };
 
 /// "safe", "suspicious", "dangerous".
-TENFOLD_API std::string_view name(ScanRisk risk) noexcept;
+TENFOLD_API std::string to_string(ScanRisk risk);
 
+/// A global that a pickle names, or a part of a file that cannot be judged.
 struct ScanFinding {
   std::string global;  ///< "os.system"; for other findings a description: "pickle that is cut"
-  ScanRisk risk = ScanRisk::suspicious;
-  std::string where;  ///< "record \"m/data.pkl\" at byte 17": the first place
+  ScanRisk risk = ScanRisk::suspicious;  ///< of unpickling it
+  std::string where;                     ///< "record \"m/data.pkl\" at byte 17": the first place
 };
 
+/// The result of scan().
 struct TENFOLD_API ScanReport {
   std::vector<ScanFinding> findings;  ///< one a global and pickle, in order
-  std::uint64_t num_pickles = 0;
+  std::uint64_t num_pickles = 0;      ///< in the file
   /// True if all globals are safe, also for a file without pickles.
   bool safe() const noexcept;
 };

@@ -20,49 +20,52 @@ enum class ColumnKind : std::uint8_t {
 
 /// One column of a data set, and the paths of its leaves in the tree.
 ///
-///   fixed rows   `leaf` [N, *shape]
-///   ragged       `end_leaf` int64 [N]; row i is elements [end[i - 1], end[i]) of the unbatched
-///                `leaf` [M, *shape]; end[-1] is 0
-///   string       the same over uint8 bytes
-///   ragged string  `end_leaf`: end offsets of rows in items, the unbatched `item_end_leaf`: end
-///                offsets of items in bytes
-///   nullable     and `valid_leaf` bool [N]
+///     fixed rows   `leaf` [N, *shape]
+///     ragged       `end_leaf` int64 [N]; row i is elements [end[i - 1], end[i]) of the unbatched
+///                  `leaf` [M, *shape]; end[-1] is 0
+///     string       the same over uint8 bytes
+///     ragged string  `end_leaf`: end offsets of rows in items, the unbatched `item_end_leaf`: end
+///                  offsets of items in bytes
+///     nullable     and `valid_leaf` bool [N]
 struct TENFOLD_API Column {
-  KeyPath path;  ///< {"x"}; of a nested record {"a", "b"}
-  ColumnKind kind = ColumnKind::number;
-  DType dtype = DType::float32;  ///< of the stored elements: uint8 for strings
-  Shape shape;                   ///< of a row's value; of each element of a ragged column
-  bool ragged = false;           ///< strings: a list of strings in every row
-  bool nullable = false;
-  std::string unit;  ///< "ns", "days", ...; empty for none
+  KeyPath path;                          ///< {"x"}; of a nested record {"a", "b"}
+  ColumnKind kind = ColumnKind::number;  ///< of its values
+  DType dtype = DType::float32;          ///< of the stored elements: uint8 for strings
+  Shape shape;                           ///< of a row's value; of each element of a ragged column
+  bool ragged = false;                   ///< strings: a list of strings in every row
+  bool nullable = false;                 ///< rows may have no value
+  std::string unit;                      ///< "ns", "days", ...; empty for none
 
-  KeyPath leaf;
-  KeyPath end_leaf;
-  KeyPath item_end_leaf;
-  KeyPath valid_leaf;
+  KeyPath leaf;           ///< of the elements; empty: named by create()
+  KeyPath end_leaf;       ///< of the ends of rows
+  KeyPath item_end_leaf;  ///< of the ends of items
+  KeyPath valid_leaf;     ///< of the validity
 
   /// "a.b"
   std::string name() const { return dotted(path); }
+  /// True for strings and bytes.
   bool is_text() const noexcept { return kind != ColumnKind::number; }
   /// True if rows have end offsets because their lengths vary.
   bool has_ends() const noexcept { return ragged || is_text(); }
   /// "float32", "string", "bytes": the name in the schema document and in Python.
-  std::string_view dtype_name() const noexcept;
+  std::string dtype_name() const;
 
+  /// Compares all members.
   bool operator==(const Column&) const = default;
 };
 
 /// The columns of a data set, in order. Files store it as JSON in the notes document:
 ///
-///   {"columns": {"x": {"dtype": "float32", "shape": [3]},
-///                "name": {"dtype": "string", "nullable": true},
-///                "tokens": {"dtype": "int32", "ragged": true},
-///                "camera": {"columns": {"gain": {"dtype": "float64"}}}}}
+///     {"columns": {"x": {"dtype": "float32", "shape": [3]},
+///                  "name": {"dtype": "string", "nullable": true},
+///                  "tokens": {"dtype": "int32", "ragged": true},
+///                  "camera": {"columns": {"gain": {"dtype": "float64"}}}}}
 ///
 /// A column whose leaves have other names lists them: `"leaf"`, `"end_leaf"`, `"item_end_leaf"`,
 /// `"valid_leaf"`.
 class TENFOLD_API Schema {
  public:
+  /// No columns.
   Schema() = default;
   /// Throws Error(invalid_argument) for a duplicate name.
   explicit Schema(std::vector<Column> columns);
@@ -73,27 +76,31 @@ class TENFOLD_API Schema {
   /// contradict each other.
   static Schema of(const TensorDict& tree);
 
+  /// The columns in order.
   const std::vector<Column>& columns() const noexcept { return columns_; }
+  /// The number of columns.
   std::size_t size() const noexcept { return columns_.size(); }
   /// The column of that path, or null. A single key may be a dotted path.
   const Column* find(const KeyPath& path) const noexcept;
+  /// The column of that dotted name, or null.
   const Column* find(std::string_view name) const noexcept {
     return find(KeyPath{std::string(name)});
   }
 
+  /// The JSON text that files store.
   std::string to_json() const;
+  /// The same as a value.
   Value to_value() const;
   /// Throws Error(corrupt) for an invalid schema; `where` names the source in the message.
   static Schema from_json(std::string_view text, std::string_view where);
+  /// The same from a value.
   static Schema from_value(const Value& value, std::string_view where);
 
+  /// Compares the columns.
   bool operator==(const Schema&) const = default;
 
  private:
   std::vector<Column> columns_;
 };
-
-/// Sets the leaf names of `column` to those of a new data set: "x", "x.end", "x.valid".
-TENFOLD_API void name_leaves(Column& column);
 
 }  // namespace tenfold

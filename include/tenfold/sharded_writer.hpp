@@ -21,6 +21,7 @@ struct ShardBox {
   int rank = 0;            ///< who writes it
 };
 
+/// Options of ShardedWriter.
 struct ShardedWriteOptions {
   bool durable = true;    ///< publish() returns after fsync
   bool checksums = true;  ///< write them beside the data, one for each box of at most 16 MiB
@@ -39,11 +40,11 @@ struct ShardedWriteOptions {
 /// rename. Without it the destructor removes what was written, and `path` is as it was; what a
 /// killed coordinator leaves is removed by the next save to `path`.
 ///
-///   ShardedWriter writer(path, tree, boxes);          // on the coordinator
-///   ShardWriter part(ticket);                         // on each rank, with writer.ticket(rank)
-///   part.write(0, tensors);                           // those of its boxes, in their order
-///   receipt = part.finish();
-///   writer.publish(receipts);                         // on the coordinator, with all of them
+///     ShardedWriter writer(path, tree, boxes);          // on the coordinator
+///     ShardWriter part(ticket);                         // on each rank, with writer.ticket(rank)
+///     part.write(0, tensors);                           // those of its boxes, in their order
+///     receipt = part.finish();
+///     writer.publish(receipts);                         // on the coordinator, with all of them
 ///
 /// Tickets and receipts are text, to be sent by whatever the processes talk with.
 class TENFOLD_API ShardedWriter {
@@ -55,8 +56,11 @@ class TENFOLD_API ShardedWriter {
   /// the first is written, the others are not asked for.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
+  /// Moves the writer.
   ShardedWriter(ShardedWriter&&) noexcept;
+  /// Moves the writer.
   ShardedWriter& operator=(ShardedWriter&&) noexcept;
+  /// Removes what was not published.
   ~ShardedWriter();
 
   /// What the ShardWriter of that rank is made with.
@@ -81,8 +85,11 @@ class TENFOLD_API ShardWriter {
   /// ticket, Error(io) naming host and path if this process does not see the coordinator's files,
   /// or finds those of another save.
   explicit ShardWriter(std::string_view ticket);
+  /// Moves the writer.
   ShardWriter(ShardWriter&&) noexcept;
+  /// Moves the writer.
   ShardWriter& operator=(ShardWriter&&) noexcept;
+  /// Closes the files.
   ~ShardWriter();
 
   /// How many boxes this rank has, in the order in which they were given to the ShardedWriter.

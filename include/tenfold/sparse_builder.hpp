@@ -7,8 +7,9 @@
 
 namespace tenfold {
 
+/// Options of SparseBuilder.
 struct SparseBuilderOptions {
-  SparseLayout layout = SparseLayout::csr;
+  SparseLayout layout = SparseLayout::csr;  ///< of the result
   /// int32 or int64; int32 becomes int64 if an index does not fit.
   DType index_dtype = DType::int64;
   /// Adds entries with the same coordinate, in insertion order. False: Error(invalid_argument)
@@ -22,9 +23,9 @@ struct SparseBuilderOptions {
 /// Builds a sparse matrix from coordinates in any order, which may exceed memory: sorted runs are
 /// written to disk and merged.
 ///
-///   SparseBuilder builder(num_users, num_films, DType::float32);
-///   for (const Chunk& chunk : chunks) builder.add(chunk.users, chunk.films, chunk.ratings);
-///   builder.finish().save("ratings");
+///     SparseBuilder builder(num_users, num_films, DType::float32);
+///     for (const Chunk& chunk : chunks) builder.add(chunk.users, chunk.films, chunk.ratings);
+///     builder.finish().save("ratings");
 ///
 /// Thread safety: none; one thread at a time.
 class TENFOLD_API SparseBuilder {
@@ -34,6 +35,7 @@ class TENFOLD_API SparseBuilder {
                 const SparseBuilderOptions& options = {});
   SparseBuilder(const SparseBuilder&) = delete;
   SparseBuilder& operator=(const SparseBuilder&) = delete;
+  /// Removes the spill files.
   ~SparseBuilder();
 
   /// Adds entries: `rows` and `columns` int32 or int64 [n], `values` [n] of the builder's dtype.
@@ -49,6 +51,7 @@ class TENFOLD_API SparseBuilder {
   void resize(std::int64_t num_rows, std::int64_t num_cols);
   /// The smallest shape that contains all coordinates.
   std::int64_t rows_needed() const noexcept;
+  /// As rows_needed(), of columns.
   std::int64_t cols_needed() const noexcept;
 
   /// Returns the matrix, in memory or over spill files that it owns. May be called once. Throws

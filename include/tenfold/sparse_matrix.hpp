@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,8 +13,11 @@
 
 namespace tenfold {
 
-struct SparseState;
+namespace detail {
+struct Access;
 class SparseGrowth;
+struct SparseState;
+}  // namespace detail
 
 /// The layout of a matrix, by torch's and scipy's names.
 enum class SparseLayout : std::uint8_t {
@@ -23,18 +27,25 @@ enum class SparseLayout : std::uint8_t {
 };
 
 /// "csr", "csc", "coo".
-TENFOLD_API std::string_view name(SparseLayout layout) noexcept;
+TENFOLD_API std::string to_string(SparseLayout layout);
+/// The layout of that name, or nothing.
 TENFOLD_API std::optional<SparseLayout> sparse_layout_from_name(std::string_view name) noexcept;
 
 /// The layout of returned rows or columns.
-enum class RowsLayout : std::uint8_t { dense, csr, coo, padded };
+enum class RowsLayout : std::uint8_t {
+  dense,   ///< all elements, zeros included
+  csr,     ///< row by row
+  coo,     ///< by coordinates
+  padded,  ///< the entries of each row or column, as many as the longest has
+};
+/// The layout of that name, or nothing.
 TENFOLD_API std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept;
 
 /// Rows or columns of a matrix, copied: a num_rows by num_cols matrix.
 struct SparseRows {
-  RowsLayout layout = RowsLayout::dense;
-  std::int64_t num_rows = 0;
-  std::int64_t num_cols = 0;
+  RowsLayout layout = RowsLayout::dense;  ///< how they are laid out
+  std::int64_t num_rows = 0;              ///< of the matrix
+  std::int64_t num_cols = 0;              ///< of the matrix
   /// dense: [num_rows, num_cols]. csr, coo: [nnz], sorted by row and column. padded: [count,
   /// longest], each requested row or column followed by zeros.
   Tensor values;
@@ -47,9 +58,9 @@ struct SparseRows {
 /// sparse: tenfold.load() returns it in Python as a torch tensor, and tensordict sees three plain
 /// tensors.
 ///
-///   tenfold::SparseMatrix m("ratings");                       // reads no entry
-///   tenfold::SparseRows batch = m.rows(std::array<std::int64_t, 2>{5, 900'000}, RowsLayout::csr);
-///   float rating = *m.at(5, 17).data<float>();
+///     tenfold::SparseMatrix m("ratings");                       // reads no entry
+///     tenfold::SparseRows batch = m.rows({5, 900'000}, tenfold::RowsLayout::csr);
+///     auto rating = m.at(5, 17).item<float>();
 ///
 /// Rows are fast in csr and, with a binary search each, in coo; columns in csc. Other accesses read
 /// all indices: convert the layout first. Explicit zeros are kept. No call reads or writes out of
@@ -71,12 +82,17 @@ class TENFOLD_API SparseMatrix {
   static SparseMatrix of_parts(SparseLayout layout, std::int64_t num_rows, std::int64_t num_cols,
                                std::span<const Tensor> parts);
 
+  /// How it is stored.
   SparseLayout layout() const;
+  /// The number of rows.
   std::int64_t num_rows() const;
+  /// The number of columns.
   std::int64_t num_cols() const;
   /// The number of stored entries.
   std::int64_t nnz() const;
+  /// The dtype of the entries.
   DType dtype() const;
+  /// The dtype of the indices: int32 or int64.
   DType index_dtype() const;
 
   /// The element, 0-d. Throws Error(invalid_argument) if it is out of range.
@@ -84,12 +100,22 @@ class TENFOLD_API SparseMatrix {
   /// Rows by index, in the given order, repetitions included: [rows.size(), num_cols()].
   /// Throws Error(invalid_argument) for an index outside [0, num_rows()).
   SparseRows rows(std::span<const std::int64_t> rows, RowsLayout layout = RowsLayout::dense) const;
+  /// rows({5, 900'000}).
+  SparseRows rows(std::initializer_list<std::int64_t> rows,
+                  RowsLayout layout = RowsLayout::dense) const {
+    return this->rows(std::span<const std::int64_t>(rows.begin(), rows.size()), layout);
+  }
   /// Prefetches the pages of these rows of a csr matrix without waiting, while the caller uses the
   /// batch before. A hint; rows() itself prefetches all of its rows.
   void will_need(std::span<const std::int64_t> rows) const;
   /// Columns by index: [num_rows(), columns.size()]. The rows of `padded` are columns.
   SparseRows cols(std::span<const std::int64_t> columns,
                   RowsLayout layout = RowsLayout::dense) const;
+  /// cols({5, 7}).
+  SparseRows cols(std::initializer_list<std::int64_t> columns,
+                  RowsLayout layout = RowsLayout::dense) const {
+    return cols(std::span<const std::int64_t>(columns.begin(), columns.size()), layout);
+  }
 
   /// Checks all indices: in range, and increasing within each row or column. A successful check is
   /// not repeated. Throws Error(corrupt). Needed only before other libraries use the tensors.
@@ -122,14 +148,15 @@ class TENFOLD_API SparseMatrix {
   /// Includes the rows that others have added since it was opened.
   void refresh();
 
-  /// An immutable snapshot of the current rows.
-  std::shared_ptr<const SparseState> state() const;
-
  private:
-  SparseGrowth& growth(const char* what) const;
+  friend struct detail::Access;
 
-  std::shared_ptr<const SparseState> state_;  ///< of a matrix without a path
-  std::shared_ptr<SparseGrowth> growth_;
+  /// An immutable snapshot of the current rows.
+  std::shared_ptr<const detail::SparseState> state() const;
+  detail::SparseGrowth& growth(const char* what) const;
+
+  std::shared_ptr<const detail::SparseState> state_;  ///< of a matrix without a path
+  std::shared_ptr<detail::SparseGrowth> growth_;
 };
 
 }  // namespace tenfold

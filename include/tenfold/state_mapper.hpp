@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,7 +15,9 @@
 
 namespace tenfold {
 
+namespace detail {
 struct SavedMapper;
+}  // namespace detail
 
 /// The kind of a saved mapper, by its class.
 enum class MapperKind : std::uint8_t {
@@ -26,13 +29,13 @@ enum class MapperKind : std::uint8_t {
 
 /// A state mapper saved by Python: a map from states of an environment to rows of numbers.
 ///
-///   auto mapper = tenfold::StateMapper::open("features");
-///   Tensor row = mapper.at(Value::Tuple{{3, 4}});                        // [dim]
-///   Tensor rows = mapper.rows(std::vector<Value>{"room/door", "room/x"});  // [2, dim]
+///     auto mapper = tenfold::StateMapper::open("features");
+///     Tensor row = mapper.at(Value::Tuple{{3, 4}});                        // [dim]
+///     Tensor rows = mapper.rows({"room/door", "room/x"});  // [2, dim]
 ///
-///   auto net = tenfold::StateMapper::open("policy");    // a module:
-///   MyNet module(width_from(net.config()));             // net.factory() names its class
-///   tenfold::load_into(*module, net.parameters());      // with LibTorch
+///     auto net = tenfold::StateMapper::open("policy");    // a module:
+///     MyNet module(width_from(net.config()));             // net.factory() names its class
+///     tenfold::load_into(*module, net.parameters());      // with LibTorch
 ///
 /// A state is an integer, a string or a tuple of these; for a hierarchy it is a path: a string with
 /// "/" or a tuple. Rows are read on demand; a hierarchy in a JSON file is parsed completely.
@@ -46,6 +49,7 @@ class TENFOLD_API StateMapper {
   /// A mapper inside a tree.
   explicit StateMapper(const TensorDict& tree);
 
+  /// What it is.
   MapperKind kind() const noexcept;
   /// "tenfold.SparseStateMapper", or the name that the class was registered under.
   const std::string& class_name() const noexcept;
@@ -58,11 +62,16 @@ class TENFOLD_API StateMapper {
   /// The rows of several states, copied: [n, dim]. Throws as at(), and Error(invalid_argument) if
   /// values of a hierarchy differ in shape.
   Tensor rows(std::span<const Value> states) const;
+  /// rows({"room/door", "room/x"}).
+  Tensor rows(std::initializer_list<Value> states) const {
+    return rows(std::span<const Value>(states.begin(), states.size()));
+  }
   /// Hierarchies: any value as JSON, such as a string; tensors become numbers and lists.
   Value value(const Value& state) const;
 
-  /// Hierarchies: the paths of values that are mappers, and the mapper at one of them.
+  /// Hierarchies: the paths of values that are mappers.
   std::vector<std::string> mapper_paths() const;
+  /// The mapper at one of mapper_paths(). Throws Error(key_not_found).
   StateMapper mapper(std::string_view path) const;
 
   /// Modules: the name of the factory. Throws Error(unsupported) for other kinds.
@@ -71,9 +80,10 @@ class TENFOLD_API StateMapper {
   TensorDict parameters() const;
 
  private:
-  explicit StateMapper(std::shared_ptr<const SavedMapper> saved) : saved_(std::move(saved)) {}
+  explicit StateMapper(std::shared_ptr<const detail::SavedMapper> saved)
+      : saved_(std::move(saved)) {}
 
-  std::shared_ptr<const SavedMapper> saved_;
+  std::shared_ptr<const detail::SavedMapper> saved_;
 };
 
 }  // namespace tenfold

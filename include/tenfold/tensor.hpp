@@ -1,6 +1,12 @@
 #pragma once
 
+#include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <ostream>
 #include <span>
 #include <utility>
 #include <vector>
@@ -15,6 +21,11 @@ using Shape = std::vector<std::int64_t>;
 
 /// A strided view of a Buffer: dtype, shape, strides and the offset of the first element.
 /// Copying shares the bytes. All elements of a Tensor are inside its buffer.
+///
+///     tenfold::Tensor w = tenfold::Tensor::from<float>({0, 1, 2, 3, 4, 5}, {2, 3});
+///     w.at<float>(1, 2);                     // 5, of this dtype
+///     w[1][2].item<double>();                // 5, converted
+///     for (float value : w.span<float>()) sum += value;
 ///
 /// Thread safety: as Buffer.
 class TENFOLD_API Tensor {
@@ -34,45 +45,105 @@ class TENFOLD_API Tensor {
   /// Zeros, on the heap.
   static Tensor zeros(DType dtype, Shape shape);
 
-  /// A copy of `values` with the given shape (by default one dimension).
-  template <class T>
-  static Tensor from(std::span<const T> values, Shape shape);
-  template <class T>
+  /// A copy of `values` with the given shape. Throws Error(invalid_argument) if their number is
+  /// another one.
+  template <Element T>
+  static Tensor from(std::span<const T> values, Shape shape) {
+    return copy_of(dtype_of<T>(), std::move(shape), values.data(), values.size_bytes());
+  }
+  /// A copy of `values`, one dimension.
+  template <Element T>
   static Tensor from(std::span<const T> values) {
     return from(values, {static_cast<std::int64_t>(values.size())});
   }
+  /// A copy of `values` with the given shape.
+  template <Element T>
+  static Tensor from(const std::vector<T>& values, Shape shape) {
+    return from(std::span<const T>(values), std::move(shape));
+  }
+  /// A copy of `values`, one dimension.
+  template <Element T>
+  static Tensor from(const std::vector<T>& values) {
+    return from(std::span<const T>(values));
+  }
+  /// A copy of `values` with the given shape: Tensor::from<float>({1, 2, 3, 4}, {2, 2}).
+  template <Element T>
+  static Tensor from(std::initializer_list<T> values, Shape shape) {
+    return from(std::span<const T>(values.begin(), values.size()), std::move(shape));
+  }
+  /// A copy of `values`, one dimension: Tensor::from<std::int64_t>({5, 7}).
+  template <Element T>
+  static Tensor from(std::initializer_list<T> values) {
+    return from(std::span<const T>(values.begin(), values.size()));
+  }
+  /// A tensor of one element and no dimension.
+  template <Element T>
+  static Tensor scalar(T value) {
+    return from(std::span<const T>(&value, 1), {});
+  }
 
+  /// The type of the elements.
   DType dtype() const noexcept { return dtype_; }
+  /// The lengths of the dimensions.
   const Shape& shape() const& noexcept { return is_default() ? default_shape() : shape_; }
-  const Shape& strides() const& noexcept { return is_default() ? default_strides() : strides_; }
-  // By value for temporaries, as in `for (n : td.at("w").shape())`.
+  /// For temporaries, as in `for (n : td.at("w").shape())`.
   Shape shape() && { return is_default() ? default_shape() : std::move(shape_); }
+  /// Elements from one index of a dimension to the next.
+  const Shape& strides() const& noexcept { return is_default() ? default_strides() : strides_; }
+  /// For temporaries.
   Shape strides() && { return is_default() ? default_strides() : std::move(strides_); }
+  /// The number of dimensions.
   std::int64_t ndim() const noexcept { return static_cast<std::int64_t>(shape().size()); }
+  /// The length of a dimension; a negative one counts from the last, -1. Throws
+  /// Error(invalid_argument) if it is out of range.
+  std::int64_t size(std::int64_t dim) const;
+  /// The number of elements.
   std::int64_t numel() const noexcept { return numel_; }
+  /// Bytes of an element.
   std::size_t itemsize() const noexcept { return tenfold::itemsize(dtype_); }
   /// numel() * itemsize(): the bytes of a contiguous copy.
   std::uint64_t nbytes() const noexcept;
+  /// True if the elements lie end to end, in row-major order.
   bool is_contiguous() const noexcept;
 
   /// The buffer that owns the bytes; it may extend beyond this view.
   const Buffer& buffer() const noexcept { return buffer_; }
+  /// Where the first element is in buffer().
   std::uint64_t offset_bytes() const noexcept { return offset_bytes_; }
 
-  /// The address of the first element; null or dangling-free but meaningless when numel() == 0.
+  /// The address of the first element, for libraries that take one; null or meaningless when
+  /// numel() == 0. Write only if buffer().writable(): read-only pages raise SIGSEGV.
   std::byte* raw_data() const noexcept TENFOLD_LIFETIMEBOUND {
     return buffer_.data() == nullptr ? nullptr : buffer_.data() + offset_bytes_;
   }
 
-  /// The elements as T. Throws Error(invalid_argument) naming both dtypes if T is another type.
-  template <class T>
+  /// The bytes of all elements in row-major order. Throws Error(invalid_argument) unless
+  /// contiguous.
+  std::span<const std::byte> bytes() const& TENFOLD_LIFETIMEBOUND {
+    check_contiguous();
+    return {raw_data(), static_cast<std::size_t>(nbytes())};
+  }
+  /// As span() of a temporary.
+  std::span<const std::byte> bytes() const&& = delete;
+  /// As bytes(), for writing. Throws Error(invalid_argument) if the tensor is read-only.
+  std::span<std::byte> mutable_bytes() const& TENFOLD_LIFETIMEBOUND {
+    check_contiguous();
+    check_writable();
+    return {raw_data(), static_cast<std::size_t>(nbytes())};
+  }
+  /// As span() of a temporary.
+  std::span<std::byte> mutable_bytes() const&& = delete;
+
+  /// The elements as T, such as float, std::int64_t or Half. Throws Error(invalid_argument) naming
+  /// both dtypes if T is another type.
+  template <Element T>
   const T* data() const TENFOLD_LIFETIMEBOUND {
     check_type(dtype_of<T>());
     return reinterpret_cast<const T*>(raw_data());
   }
 
   /// As data(), for writing. Throws Error(invalid_argument) if the tensor is read-only.
-  template <class T>
+  template <Element T>
   T* mutable_data() const TENFOLD_LIFETIMEBOUND {
     check_type(dtype_of<T>());
     check_writable();
@@ -80,21 +151,42 @@ class TENFOLD_API Tensor {
   }
 
   /// All elements in row-major order. Throws Error(invalid_argument) unless contiguous.
-  template <class T>
+  template <Element T>
   std::span<const T> span() const& TENFOLD_LIFETIMEBOUND {
     check_contiguous();
     return {data<T>(), static_cast<std::size_t>(numel_)};
   }
   /// `for (float v : td.at("w").span<float>())` would read memory released with the temporary:
   /// store the tensor in a variable first.
-  template <class T>
+  template <Element T>
   std::span<const T> span() const&& = delete;
+
+  /// The element at an index of each dimension: w.at<float>(1, 2). Throws Error(invalid_argument)
+  /// if T is not the dtype, or for another number of dimensions and an index out of range.
+  template <Element T, std::convertible_to<std::int64_t>... Index>
+  T at(Index... index) const {
+    check_type(dtype_of<T>());
+    const std::array<std::int64_t, sizeof...(Index)> all = {static_cast<std::int64_t>(index)...};
+    return read<T>(address_of(all));
+  }
+
+  /// The only element, converted to T as torch's item<T>() does. Throws Error(invalid_argument) if
+  /// there is another number of elements or the value does not fit T, Error(unsupported) for a
+  /// complex number as a real one and for float4_e2m1fn_x2.
+  template <Element T>
+  T item() const {
+    alignas(T) std::array<std::byte, sizeof(T)> bytes{};
+    read_item(dtype_of<T>(), bytes.data());
+    return read<T>(bytes.data());
+  }
 
   /// The same elements, contiguous: this tensor if it already is, otherwise a copy on the heap.
   Tensor contiguous() const;
 
   /// Row `index` of dimension 0, a view. Throws Error(invalid_argument) if 0-d or out of range.
   Tensor select(std::int64_t index) const;
+  /// select(); a negative index counts from the last row, -1.
+  Tensor operator[](std::int64_t index) const;
 
   /// Rows [begin, end) of dimension 0, a view. Throws Error(invalid_argument) if out of range.
   Tensor narrow(std::int64_t begin, std::int64_t end) const;
@@ -107,6 +199,18 @@ class TENFOLD_API Tensor {
   void check_type(DType wanted) const;
   void check_writable() const;
   void check_contiguous() const;
+  const std::byte* address_of(std::span<const std::int64_t> index) const;
+  void read_item(DType wanted, std::byte* into) const;
+  template <class T>
+  static T read(const std::byte* bytes) noexcept {
+    if constexpr (std::same_as<T, bool>) {
+      return *bytes != std::byte{};
+    } else {
+      T value;
+      std::memcpy(&value, bytes, sizeof(T));
+      return value;
+    }
+  }
   static Tensor copy_of(DType dtype, Shape shape, const void* bytes, std::size_t size_bytes);
 
   DType dtype_ = DType::float32;
@@ -117,10 +221,9 @@ class TENFOLD_API Tensor {
   std::int64_t numel_ = 0;
 };
 
-template <class T>
-Tensor Tensor::from(std::span<const T> values, Shape shape) {
-  return copy_of(dtype_of<T>(), std::move(shape), values.data(), values.size_bytes());
-}
+/// Writes the elements, of a large tensor the first and the last ones, with dtype and shape:
+/// "tensor([[0, 1], [2, 3]], float32 [2, 2])".
+TENFOLD_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 /// The strides (in elements) of a row-major tensor of that shape, as torch computes them.
 TENFOLD_API Shape contiguous_strides(const Shape& shape);

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -19,7 +23,11 @@
 namespace tenfold {
 
 class Monitor;
+
+namespace detail {
+struct Access;
 struct Node;
+}  // namespace detail
 
 /// Keys from a node down to an entry: {"model", "encoder.weight"}.
 using KeyPath = std::vector<std::string>;
@@ -40,18 +48,23 @@ enum class NodeKind : std::uint8_t {
 
 /// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
 /// "opaque".
-TENFOLD_API std::string_view name(NodeKind kind) noexcept;
+TENFOLD_API std::string to_string(NodeKind kind);
+/// Writes to_string().
+TENFOLD_API std::ostream& operator<<(std::ostream& out, NodeKind kind);
+/// The kind of that name, or nothing.
 TENFOLD_API std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept;
 
 /// A JSON value in the tree: tensordict's NonTensorData, or a NonTensorStack of them.
 struct NonTensor {
-  Value value;
+  Value value;                 ///< the value
   bool is_stack = false;       ///< NonTensorStack: `value` is a (nested) list of items
   std::int64_t stack_dim = 0;  ///< of a NonTensorStack
   std::string device{};        ///< of a NonTensorStack: as saved, "cpu"; empty for none
+  /// Compares all members.
   bool operator==(const NonTensor&) const = default;
 };
 
+/// A name, or none, for each batch dimension.
 using DimNames = std::vector<std::optional<std::string>>;
 
 /// The class_name of an entry of a bundle in no known format (a README, a script).
@@ -59,11 +72,11 @@ inline constexpr std::string_view kRefusedEntry = "refused entry";
 
 /// The properties of a node other than its entries.
 struct NodeInfo {
-  NodeKind kind = NodeKind::tensordict;
-  bool int_keys = false;       ///< dict, ordered_dict: all keys were Python int
-  TypedKeys typed_keys{};      ///< dict, ordered_dict: keys that were not str
-  Shape batch_size{};          ///< tensordict, tensorclass
-  DimNames names{};            ///< empty, or one per batch dimension
+  NodeKind kind = NodeKind::tensordict;  ///< the type of the node
+  bool int_keys = false;                 ///< dict, ordered_dict: all keys were Python int
+  TypedKeys typed_keys{};                ///< dict, ordered_dict: keys that were not str
+  Shape batch_size{};                    ///< tensordict, tensorclass
+  DimNames names{};                      ///< empty, or one per batch dimension
   std::string class_name{};    ///< tensorclass: as str(cls) in Python; opaque: "module.Class"
   std::int64_t stack_dim = 0;  ///< lazy_stack
   std::optional<std::string> stack_dim_name{};  ///< lazy_stack
@@ -92,56 +105,167 @@ struct NodeInfo {
 /// A TensorDict is a handle: copies share the node, as in Python. A node opened from a file reads
 /// its metadata when it is entered and its tensors when they are accessed.
 ///
+///     tenfold::TensorDict td = tenfold::open("ckpt");
+///     tenfold::Tensor w = td.at("model.encoder.weight");  // or td["model"].at("encoder.weight")
+///     auto epoch = td.value<int>("epoch");
+///     for (auto&& [key, item] : td["model"]) std::cout << key << "\n";
+///
+///     auto state = tenfold::TensorDict::dict({{"model", model}, {"epoch", 3}});
+///     state.set("loss", 0.25);
+///
+/// **Names.** A single string names an entry by its key or, if there is no such key, by the keys
+/// down to it, joined with dots, as the command line does: "model.encoder.weight" is found whether
+/// "encoder.weight" is one key or two. Several strings, and a KeyPath, are exact keys.
+///
 /// Thread safety: concurrent readers are safe, also on a lazy node; set() needs exclusion.
 class TENFOLD_API TensorDict {
  public:
+  /// What an entry is.
   using Item = std::variant<Leaf, NonTensor, TensorDict>;
+  struct Entry;
+
+  /// Goes through the entries of a node, which it keeps alive.
+  class Iterator {
+   public:
+    using value_type = Entry;                           ///< what it gives
+    using reference = Entry;                            ///< by value
+    using difference_type = std::ptrdiff_t;             ///< between iterators
+    using pointer = void;                               ///< none
+    using iterator_category = std::input_iterator_tag;  ///< it gives values
+
+    /// Of no node.
+    Iterator() = default;
+    /// The entry, read if it is on disk.
+    Entry operator*() const;
+    /// To the next entry.
+    Iterator& operator++() {
+      ++position_;
+      return *this;
+    }
+    /// To the next entry; returns where it was.
+    Iterator operator++(int) {
+      Iterator before = *this;
+      ++position_;
+      return before;
+    }
+    /// True at the same position.
+    bool operator==(const Iterator& other) const noexcept { return position_ == other.position_; }
+
+   private:
+    friend class TensorDict;
+    Iterator(std::shared_ptr<detail::Node> node, std::size_t position)
+        : node_(std::move(node)), position_(position) {}
+
+    std::shared_ptr<detail::Node> node_;
+    std::size_t position_ = 0;
+  };
 
   /// An empty node of kind tensordict and batch_size [].
   TensorDict();
+  /// An empty node.
   explicit TensorDict(NodeInfo info);
-  explicit TensorDict(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+  /// An empty node of kind dict, such as the root of a checkpoint: Python's load() returns a dict.
+  static TensorDict dict();
+  /// A node of kind dict with these entries: dict({{"model", model}, {"epoch", 3}}).
+  static TensorDict dict(std::initializer_list<Entry> entries);
 
+  /// The properties of the node.
   const NodeInfo& info() const;
+  /// The properties of the node, to be changed.
   NodeInfo& info();
+  /// The type of the node.
   NodeKind kind() const { return info().kind; }
+  /// Of a tensordict, a tensorclass: the dimensions that all tensors share.
   const Shape& batch_size() const { return info().batch_size; }
 
   /// Number of entries.
   std::size_t size() const;
+  /// True without entries.
   bool empty() const { return size() == 0; }
   /// Keys in order.
   std::vector<std::string> keys() const;
-  /// As get(), this takes the stem of its file's name ("x" of "x.npy") for the one key of a bare
-  /// root that was opened.
-  bool contains(std::string_view key) const;
 
-  /// The entry of `key`. Throws Error(key_not_found) naming the source and near matches,
+  /// The entries in order, read when the iterator comes to them.
+  Iterator begin() const { return {node_, 0}; }
+  /// Behind the entries that there are now.
+  Iterator end() const { return {node_, size()}; }
+
+  /// True if there is an entry of that name. As get(), this takes the stem of its file's name ("x"
+  /// of "x.npy") for the one key of a bare root that was opened.
+  bool contains(std::string_view name) const;
+  /// True if there is an entry at that path.
+  bool contains(const KeyPath& path) const;
+  /// contains({"model", "encoder.weight"}).
+  bool contains(std::initializer_list<std::string> path) const { return contains(KeyPath(path)); }
+
+  /// The entry of that name, or nothing. Throws Error(unsupported) for one that is not read
+  /// (NodeInfo::is_refused).
+  std::optional<Item> find(std::string_view name) const;
+  /// The entry at that path, or nothing.
+  std::optional<Item> find(const KeyPath& path) const;
+  /// find({"model", "encoder.weight"}).
+  std::optional<Item> find(std::initializer_list<std::string> path) const {
+    return find(KeyPath(path));
+  }
+
+  /// The entry of that name. Throws Error(key_not_found) naming the source and near matches,
   /// Error(unsupported) for one that is not read (NodeInfo::is_refused).
-  Item get(std::string_view key) const;
+  Item get(std::string_view name) const;
+  /// The entry at that path.
   Item get(const KeyPath& path) const;
-  /// td.get({"model", "encoder.weight"})
+  /// get({"model", "encoder.weight"}).
   Item get(std::initializer_list<std::string> path) const { return get(KeyPath(path)); }
 
-  /// The tensor of `key`, mapped if it is on disk: td.at("model", "encoder.weight").
+  /// The tensor of that name, mapped if it is on disk: at("model.encoder.weight").
   /// Throws Error(key_not_found) if there is none or it is not a tensor.
+  Tensor at(std::string_view name) const;
+  /// The tensor at a path of keys: at("model", "encoder.weight").
   template <class... Keys>
+    requires(sizeof...(Keys) > 0)
   Tensor at(std::string_view key, const Keys&... rest) const {
     return tensor(KeyPath{std::string(key), std::string(rest)...});
   }
+  /// The tensor at a path of keys: at({"model", "encoder.weight"}).
+  Tensor at(std::initializer_list<std::string> path) const { return tensor(KeyPath(path)); }
+  /// The tensor at that path.
   Tensor tensor(const KeyPath& path) const;
 
-  /// The node of `key`. A JSON object or array (a container without tensors) gives a new node of
-  /// its members. Throws Error(key_not_found), also if the entry is a tensor.
-  TensorDict operator[](std::string_view key) const;
+  /// The node of that name. A JSON object or array (a container without tensors) gives a new node
+  /// of its members. Throws Error(key_not_found), also if the entry is a tensor.
+  TensorDict operator[](std::string_view name) const;
+  /// The node at that path.
+  TensorDict operator[](const KeyPath& path) const;
+  /// The node at a path of keys: td[{"model", "encoder"}].
+  TensorDict operator[](std::initializer_list<std::string> path) const {
+    return (*this)[KeyPath(path)];
+  }
 
-  /// The JSON value of `key`. Throws Error(key_not_found) if there is none or it is not JSON.
-  Value value(std::string_view key) const;
+  /// The JSON value of that name. Throws Error(key_not_found) if there is none or it is not JSON.
+  Value value(std::string_view name) const;
+  /// The JSON value at that path.
+  Value value(const KeyPath& path) const;
+  /// The JSON value at a path of keys.
+  Value value(std::initializer_list<std::string> path) const { return value(KeyPath(path)); }
+  /// The same as T: value<int>("epoch"). Throws as Value::as().
+  template <class T>
+  T value(std::string_view name) const {
+    return value(name).template as<T>("key \"" + std::string(name) + "\"");
+  }
 
-  /// Adds an entry, or replaces it in place.
+  /// Adds an entry, or replaces it in place. The key may have dots.
   void set(std::string_view key, Item item);
+  /// Adds or replaces a tensor.
   void set(std::string_view key, Tensor tensor) { set(key, Item(Leaf(std::move(tensor)))); }
+  /// Adds or replaces a JSON value: set("epoch", 3).
   void set(std::string_view key, Value value) { set(key, Item(NonTensor{std::move(value)})); }
+  /// As above, for what a Value is made of.
+  template <class T>
+    requires(std::convertible_to<T, Value> && !std::convertible_to<T, Tensor> &&
+             !std::same_as<std::remove_cvref_t<T>, Value>)
+  void set(std::string_view key, T&& value) {
+    set(key, Value(std::forward<T>(value)));
+  }
+  /// Adds or replaces a node.
   void set(std::string_view key, TensorDict node) { set(key, Item(std::move(node))); }
 
   /// Calls `visit` for each entry of this node, in order.
@@ -151,17 +275,17 @@ class TENFOLD_API TensorDict {
   /// bytes of entries that are not read (NodeInfo::is_refused).
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
-  /// Row `index` of the first batch dimension / rows [begin, end): views of every tensor, nested
-  /// nodes included; unbatched leaves and JSON values are kept. Maps every tensor.
-  /// Throws Error(invalid_argument) if batch_size is [] or the index is out of range.
+  /// Row `index` of the first batch dimension: views of every tensor, nested nodes included;
+  /// unbatched leaves and JSON values are kept. Maps every tensor. Throws Error(invalid_argument)
+  /// if batch_size is [] or the index is out of range.
   TensorDict select_row(std::int64_t index) const;
+  /// Rows [begin, end), as select_row().
   TensorDict narrow_rows(std::int64_t begin, std::int64_t end) const;
 
   /// The path that this node was read from, for messages: "ckpt", "ckpt/model"; empty in memory.
   const std::string& where() const;
 
-  /// The shared state, for the library's own use; same_node() is true if two handles share it.
-  const std::shared_ptr<Node>& node() const noexcept { return node_; }
+  /// True if both are handles of one node.
   bool same_node(const TensorDict& other) const noexcept { return node_ == other.node_; }
 
   /// Syncs every mapped tensor of a tree opened "r+" to disk (fdatasync). An archive then reads the
@@ -169,8 +293,33 @@ class TENFOLD_API TensorDict {
   void flush(Monitor* monitor = nullptr) const;
 
  private:
-  std::shared_ptr<Node> node_;
+  friend struct detail::Access;
+
+  explicit TensorDict(std::shared_ptr<detail::Node> node) : node_(std::move(node)) {}
+
+  std::shared_ptr<detail::Node> node_;
 };
+
+/// A key and what it names.
+struct TensorDict::Entry {
+  /// An entry of any kind.
+  Entry(std::string its_key, Item its_item) : key(std::move(its_key)), item(std::move(its_item)) {}
+  /// A tensor.
+  Entry(std::string its_key, Tensor tensor)
+      : key(std::move(its_key)), item(Leaf(std::move(tensor))) {}
+  /// A JSON value, or what one is made of.
+  template <class T>
+    requires std::convertible_to<T, Value>
+  Entry(std::string its_key, T&& value)
+      : key(std::move(its_key)), item(NonTensor{Value(std::forward<T>(value))}) {}
+
+  std::string key;  ///< the key
+  Item item;        ///< a tensor, a JSON value or a node
+};
+
+/// Writes the tree as lines of keys, with dtypes, shapes and values; of large nodes the first
+/// entries. Reads metadata only.
+TENFOLD_API std::ostream& operator<<(std::ostream& out, const TensorDict& tree);
 
 /// The tree of a single value: a bare root; for a node, the node. A list, tuple or dict of JSON
 /// values becomes a node of its members.

@@ -3,8 +3,8 @@
 /// LibTorch and tenfold, without a copy: tensors both ways, and the state of modules.
 ///
 ///     torch::nn::Linear layer(512, 512);
-///     tenfold::load_into(*layer, "model.safetensors");      // file into parameters
-///     tenfold::save(tenfold::state_dict(*layer), "model");  // Python's state_dict
+///     tenfold::load_into(layer, "model.safetensors");      // file into parameters
+///     tenfold::save(tenfold::state_dict(layer), "model");  // Python's state_dict
 ///     tenfold::load_into(optimizer, tenfold::open("run.pt")["optimizer"]);
 ///     tenfold::TensorDict model = tenfold::open("model");
 ///     at::Tensor w = tenfold::to_torch(model.at("weight"));  // the mapped bytes
@@ -16,6 +16,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/ScalarType.h>
 
 #include <array>
 #include <cstddef>
@@ -26,6 +27,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -38,9 +40,36 @@
 
 namespace tenfold {
 
+/// @cond element types of LibTorch, as in tensor.data<at::Half>()
+template <>
+struct ElementType<c10::Half> {
+  static constexpr DType value = DType::float16;
+};
+template <>
+struct ElementType<c10::BFloat16> {
+  static constexpr DType value = DType::bfloat16;
+};
+template <>
+struct ElementType<c10::Float8_e4m3fn> {
+  static constexpr DType value = DType::float8_e4m3fn;
+};
+template <>
+struct ElementType<c10::Float8_e5m2> {
+  static constexpr DType value = DType::float8_e5m2;
+};
+template <>
+struct ElementType<c10::complex<float>> {
+  static constexpr DType value = DType::complex64;
+};
+template <>
+struct ElementType<c10::complex<double>> {
+  static constexpr DType value = DType::complex128;
+};
+/// @endcond
+
 /// The dtype under torch's name. Throws Error(unsupported) if this LibTorch is too old to have it.
 inline c10::ScalarType to_torch(DType dtype);
-/// Throws Error(unsupported) for quantized and sub-byte dtypes.
+/// The dtype of that torch dtype. Throws Error(unsupported) for quantized and sub-byte dtypes.
 inline DType from_torch(c10::ScalarType dtype);
 
 /// Returns a CPU tensor over the same bytes, with the same shape and strides, without gradient. Its
@@ -54,13 +83,26 @@ inline at::Tensor to_torch(const Tensor& tensor);
 /// sparse, nested, quantized, meta and undefined ones, and those whose storage was released.
 inline Tensor from_torch(const at::Tensor& tensor);
 
-/// torch::nn::Module, torch::jit::Module, or anything with lists of named tensors like theirs:
-/// items have key() and value(), or name and value, or first and second.
+namespace torch_detail {
+/// A module, not what holds one.
 template <class Module>
-concept TorchModule = requires(Module& module) {
+concept NamesTensors = requires(Module& module) {
   module.named_parameters();
   module.named_buffers();
 };
+
+template <class Holder>
+concept HoldsModule = !NamesTensors<Holder> && requires(Holder& holder) {
+  { *holder };
+  requires NamesTensors<std::remove_reference_t<decltype(*holder)>>;
+};
+}  // namespace torch_detail
+
+/// torch::nn::Module, torch::jit::Module, or anything with lists of named tensors like theirs:
+/// items have key() and value(), or name and value, or first and second. Or what holds one: a
+/// module holder of torch (torch::nn::Linear), a smart pointer.
+template <class Module>
+concept TorchModule = torch_detail::NamesTensors<Module> || torch_detail::HoldsModule<Module>;
 
 /// Parameters and buffers by dotted name, in the order of Python's state_dict: an ordered_dict over
 /// the module's own memory. Tied tensors share storage. Undefined tensors (the bias of a layer
@@ -82,6 +124,7 @@ TensorDict state_dict(Module& module);
 /// place.
 template <TorchModule Module>
 LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOptions& options = {});
+/// load_into() of open(source).
 template <TorchModule Module>
 LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& options = {});
 
@@ -113,6 +156,7 @@ TensorDict state_dict(Optimizer& optimizer);
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
+/// load_into() of open(source).
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOptions& options = {});
 
@@ -325,10 +369,26 @@ void collect(Module& module, const std::string& prefix, NamedTensors& tensors) {
   }
 }
 
+/// The module that `module` is or holds.
+template <class Module>
+auto& module_of(Module& module) {
+  if constexpr (NamesTensors<Module>) {
+    return module;
+  } else {
+    if constexpr (requires { static_cast<bool>(module); }) {
+      if (!static_cast<bool>(module)) {
+        throw Error(ErrorCode::invalid_argument,
+                    "module: expected a holder of a module, found an empty one");
+      }
+    }
+    return *module;
+  }
+}
+
 template <class Module>
 NamedTensors tensors_of(Module& module) {
   NamedTensors tensors;
-  collect(module, "", tensors);
+  collect(module_of(module), "", tensors);
   return tensors;
 }
 
@@ -434,7 +494,7 @@ inline c10::ScalarType to_torch(DType dtype) {
   const auto found = torch_detail::scalar_types()[static_cast<std::size_t>(dtype)];
   if (!found) {
     throw Error(ErrorCode::unsupported)
-        .part("dtype ", name(dtype))
+        .part("dtype ", to_string(dtype))
         .problem("this version of LibTorch does not have it");
   }
   return *found;

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -15,32 +20,41 @@ namespace tenfold {
 /// A JSON value with the extensions of Python's json module: integers of any size, NaN and the
 /// infinities, members in order. Tuples and extended scalars (Special) are distinct types. JSON
 /// writes a tuple as an array; the notes document of a format records the difference.
+///
+///     tenfold::Value options = tenfold::Value::Object{{{"lr", 0.1}, {"betas", betas}}};
+///     double lr = options.get_if<tenfold::Value::Object>()->find("lr")->as<double>();
 class TENFOLD_API Value {
  public:
+  /// null, or None.
   struct Null {
+    /// Always true.
     bool operator==(const Null&) const = default;
   };
   /// An integer beyond 64 bits, as decimal digits with an optional '-'.
   struct BigInt {
-    std::string digits;
+    std::string digits;  ///< "18446744073709551616"
+    /// Compares the digits.
     bool operator==(const BigInt&) const = default;
   };
+  /// A list, or a JSON array.
   struct List {
-    std::vector<Value> items;
+    std::vector<Value> items;  ///< in order
+    /// Compares the items.
     bool operator==(const List&) const;
   };
+  /// A tuple.
   struct Tuple {
-    std::vector<Value> items;
+    std::vector<Value> items;  ///< in order
+    /// Compares the items.
     bool operator==(const Tuple&) const;
   };
-  /// Members in order; keys are unique. `int_keys`: in Python all keys were int; `typed_keys`: keys
-  /// that were not str, as in NodeInfo.
+  /// A dict, or a JSON object.
   struct Object {
-    std::vector<std::pair<std::string, Value>> members;
-    bool int_keys = false;
-    /// A Python OrderedDict rather than a dict.
-    bool ordered = false;
-    std::vector<std::pair<std::string, Value>> typed_keys{};
+    std::vector<std::pair<std::string, Value>> members;  ///< in order; keys are unique
+    bool int_keys = false;                               ///< in Python all keys were int
+    bool ordered = false;  ///< a Python OrderedDict rather than a dict
+    std::vector<std::pair<std::string, Value>> typed_keys{};  ///< as in NodeInfo
+    /// Compares the members, in any order, and the keys' types.
     bool operator==(const Object&) const;
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;
@@ -48,6 +62,7 @@ class TENFOLD_API Value {
   /// An extended scalar: a value of Python or torch that JSON lacks. JSON writes `text` (bytes as
   /// base64), `items` as an array, or a Counter as its object.
   struct Special {
+    /// The type of the value.
     enum class Type : std::uint8_t {
       bytes,      ///< text: the bytes
       bytearray,  ///< text: the bytes
@@ -61,49 +76,125 @@ class TENFOLD_API Value {
       layout,     ///< text: "torch.strided"
       qscheme,    ///< text: "torch.per_tensor_affine"
     };
-    Type type = Type::bytes;
-    std::string text{};
-    std::vector<Value> items{};
+    Type type = Type::bytes;     ///< which of them
+    std::string text{};          ///< see Type
+    std::vector<Value> items{};  ///< see Type
+    /// Compares types, texts and items.
     bool operator==(const Special&) const;
   };
+  /// What a value may be.
   using Variant = std::variant<Null, bool, std::int64_t, BigInt, double, std::string, List, Tuple,
                                Object, Special>;
 
+  /// null.
   Value() : data_(Null{}) {}
-  Value(bool value) : data_(value) {}
-  Value(std::int64_t value) : data_(value) {}
-  Value(int value) : data_(static_cast<std::int64_t>(value)) {}
+  /// null.
+  Value(std::nullptr_t) : data_(Null{}) {}
+  /// A bool; nothing else converts to it, pointers neither.
+  template <std::same_as<bool> Bool>
+  Value(Bool value) : data_(value) {}
+  /// An integer of any type but the characters. Beyond 64 bits with sign it is a BigInt.
+  template <std::integral Int>
+    requires(!std::same_as<Int, bool> && !std::same_as<Int, char> && !std::same_as<Int, wchar_t> &&
+             !std::same_as<Int, char8_t> && !std::same_as<Int, char16_t> &&
+             !std::same_as<Int, char32_t>)
+  Value(Int value) {
+    if (std::in_range<std::int64_t>(value)) {
+      data_ = static_cast<std::int64_t>(value);
+    } else {
+      data_ = BigInt{std::to_string(value)};
+    }
+  }
+  /// A float, of 64 bits.
+  template <std::floating_point Float>
+  Value(Float value) : data_(static_cast<double>(value)) {}
+  /// An integer of any size.
   Value(BigInt value) : data_(std::move(value)) {}
-  Value(double value) : data_(value) {}
+  /// A string.
   Value(std::string value) : data_(std::move(value)) {}
+  /// A string.
   Value(std::string_view value) : data_(std::string(value)) {}
+  /// A string.
   Value(const char* value) : data_(std::string(value)) {}
+  /// A list.
   Value(List value) : data_(std::move(value)) {}
+  /// A tuple.
   Value(Tuple value) : data_(std::move(value)) {}
+  /// An object.
   Value(Object value) : data_(std::move(value)) {}
+  /// An extended scalar.
   Value(Special value) : data_(std::move(value)) {}
 
+  /// The value, for std::visit.
   const Variant& data() const noexcept { return data_; }
+  /// The value, to be changed.
   Variant& data() noexcept { return data_; }
 
+  /// True if the value is a T, one of Variant.
   template <class T>
   bool is() const noexcept {
     return std::holds_alternative<T>(data_);
   }
-  /// The value as T, or null if it is something else.
+  /// The value as T, one of Variant, or null if it is something else.
   template <class T>
   const T* get_if() const noexcept {
     return std::get_if<T>(&data_);
   }
+  /// True for null.
   bool is_null() const noexcept { return is<Null>(); }
 
-  /// "null", "bool", "int", "float", "str", "list", "tuple", "dict", or name() of a Special.
+  /// The value as T: bool, an integer, a floating-point type (of an integer, too), std::string, a
+  /// std::vector of these (of a list or a tuple), or one of Variant. Nothing else is converted.
+  /// Throws Error(invalid_argument), with `what` as its subject, if the value is of another type or
+  /// the integer does not fit T.
+  template <class T>
+  T as(std::string_view what = "value") const {
+    if constexpr (std::same_as<T, bool>) {
+      if (const auto* flag = get_if<bool>()) return *flag;
+      fail_as(what, "a bool");
+    } else if constexpr (std::integral<T>) {
+      const auto* number = get_if<std::int64_t>();
+      if (number != nullptr && std::in_range<T>(*number)) return static_cast<T>(*number);
+      if constexpr (std::same_as<T, std::uint64_t>) {
+        if (const std::optional<std::uint64_t> large = unsigned_of_digits()) return *large;
+      }
+      fail_as(what, "an int from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
+                        std::to_string(std::numeric_limits<T>::max()));
+    } else if constexpr (std::floating_point<T>) {
+      if (const auto* number = get_if<double>()) return static_cast<T>(*number);
+      if (const auto* number = get_if<std::int64_t>()) return static_cast<T>(*number);
+      fail_as(what, "a number");
+    } else if constexpr (IsVector<T>::value) {
+      const std::vector<Value>* items = items_of_list();
+      if (items == nullptr) fail_as(what, "a list");
+      T all;
+      for (const Value& item : *items) all.push_back(item.as<typename T::value_type>(what));
+      return all;
+    } else {
+      if (const auto* found = get_if<T>()) return *found;
+      fail_as(what, "a " + std::string(Value(T()).type_name()));
+    }
+  }
+
+  /// "null", "bool", "int", "float", "str", "list", "tuple", "dict", or to_string() of a Special's
+  /// type.
   std::string_view type_name() const noexcept;
 
   /// Equal as Python compares them, except that NaN equals NaN and types must agree.
   bool operator==(const Value& other) const;
 
  private:
+  template <class T>
+  struct IsVector : std::false_type {};
+  template <class T>
+  struct IsVector<std::vector<T>> : std::true_type {};
+
+  [[noreturn]] void fail_as(std::string_view what, const std::string& expected) const;
+  /// Of a BigInt that 64 bits without sign hold.
+  std::optional<std::uint64_t> unsigned_of_digits() const noexcept;
+  /// Of a list or a tuple, or null.
+  const std::vector<Value>* items_of_list() const noexcept;
+
   Variant data_;
 };
 
@@ -112,12 +203,16 @@ class TENFOLD_API Value {
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
-TENFOLD_API std::string_view name(Value::Special::Type type) noexcept;
+TENFOLD_API std::string to_string(Value::Special::Type type);
+/// The type of that name, or nothing.
 TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(
     std::string_view name) noexcept;
 
 /// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN.
 TENFOLD_API std::string to_json(const Value& value);
+
+/// Writes to_json().
+TENFOLD_API std::ostream& operator<<(std::ostream& out, const Value& value);
 
 /// Parses one JSON document as Python's `json.loads` does, except that duplicate keys and
 /// nesting deeper than 512 are errors. Throws Error(corrupt) with the byte offset; `where` names

@@ -10,8 +10,10 @@ namespace tenfold {
 /// Called on the thread that warns, which may be any.
 using WarningHandler = void (*)(const std::string& message);
 
-/// Installs `handler` and returns the previous one. Null, the default, drops warnings.
-/// Thread safety: may be called from any thread.
+/// Installs `handler` and returns the previous one. The default writes to stderr; null drops
+/// warnings. Thread safety: may be called from any thread.
+///
+///     tenfold::set_warning_handler([](const std::string& message) { log(message); });
 TENFOLD_API WarningHandler set_warning_handler(WarningHandler handler) noexcept;
 
 }  // namespace tenfold

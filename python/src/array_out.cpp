@@ -108,7 +108,8 @@ nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafNa
   if (!made.is_valid()) throw nb::python_error();
   if (is_as_it_is) return made;
   return nb::module_::import_("tenfold._interop.arrays")
-      .attr("viewed_as")(made, text(tenfold::name(*dtype_of_dlpack(dtype))), text(name.text()));
+      .attr("viewed_as")(made, text(tenfold::to_string(*dtype_of_dlpack(dtype))),
+                         text(name.text()));
 }
 
 nb::object torch_of(OwnedLeaf leaf, const LeafName& name) {
@@ -131,8 +132,9 @@ nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName&
   Shape strides = tensor.strides();
   for (std::int64_t& stride : strides) stride *= static_cast<std::int64_t>(tensor.itemsize());
   return nb::module_::import_("tenfold._interop.arrays")
-      .attr("numpy_array")(bytes, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
-                           tuple_of(strides), tensor.offset_bytes(), text(name.text()));
+      .attr("numpy_array")(bytes, text(tenfold::to_string(tensor.dtype())),
+                           tuple_of(tensor.shape()), tuple_of(strides), tensor.offset_bytes(),
+                           text(name.text()));
 }
 
 int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
@@ -193,8 +195,8 @@ nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafNa
     if (found.is_valid()) {
       const nb::object same =
           nb::module_::import_("tenfold._interop.arrays")
-              .attr("tied_to")(found, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
-                               tuple_of(tensor.strides()));
+              .attr("tied_to")(found, text(tenfold::to_string(tensor.dtype())),
+                               tuple_of(tensor.shape()), tuple_of(tensor.strides()));
       if (!same.is_none()) return with_grad(leaf, same);
     }
   }
@@ -220,7 +222,7 @@ nb::object ArrayMaker::make_view(const Tensor& tensor, const LeafName& name) {
   }
   const nb::object made =
       nb::module_::import_("tenfold._interop.arrays")
-          .attr("tied_to")(base, text(tenfold::name(tensor.dtype())), tuple_of(tensor.shape()),
+          .attr("tied_to")(base, text(tenfold::to_string(tensor.dtype())), tuple_of(tensor.shape()),
                            tuple_of(tensor.strides()), tensor.raw_data() - storage.data());
   return made.is_none() ? make_one(tensor, name) : made;
 }

@@ -227,8 +227,7 @@ nb::tuple export_step(const Manager& self, std::int64_t step, PathArgument targe
                       ProgressArgument progress) {
   const Path to = path_from(target);
   ConvertOptions options;
-  options.only_keys = !keys.is_none();
-  options.keys = key_paths(keys);
+  if (!keys.is_none()) options.keys = key_paths(keys);
   if (dtype) options.dtype = dtype_from(*dtype);
   const ConvertReport report = monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
@@ -256,9 +255,9 @@ nb::list skipped_of(const RestoredCheckpoint& self) {
 
 /// The part of the state that the keys name; None: everything.
 NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgument exclude) {
-  const std::vector<KeyPath> wanted = key_paths(keys);
-  if (!keys.is_none() && wanted.empty()) return {TensorDict()};
-  const std::vector<KeyPath> unwanted = key_paths(exclude);
+  const Keys wanted = keys.is_none() ? Keys() : Keys(key_paths(keys));
+  if (wanted.given() && wanted.paths().empty()) return {TensorDict()};
+  const Keys unwanted = key_paths(exclude);
   return {without_gil([&] { return select(self.state, wanted, unwanted); })};
 }
 

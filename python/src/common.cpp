@@ -128,7 +128,7 @@ nb::object special_of(const Value::Special& value) {
   const nb::object said =
       is_bytes ? nb::object(nb::bytes(value.text.data(), value.text.size())) : text(value.text);
   return nb::module_::import_("tenfold._interop.objects")
-      .attr("special")(text(name(value.type)), said, list_of(value.items));
+      .attr("special")(text(to_string(value.type)), said, list_of(value.items));
 }
 
 struct ToPython {

@@ -61,7 +61,7 @@ std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
 
 /// (boot, device, inode, birth) of what was opened, or None: of rows in memory, or joined.
 AnyObject identity_of(const DatasetHandle& self) {
-  const auto state = self.dataset.state();
+  const auto state = state_of(self.dataset);
   if (!state->origin) return nb::none();
   const os::FileIdentity& found = *state->origin;
   const auto* boot = reinterpret_cast<const char*>(found.boot.data());
@@ -196,8 +196,8 @@ std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size
     values = ints_of(positions);
   } else if (const auto tensor = tensor_of_torch(positions)) {
     if (tensor->dtype() != DType::int64 || tensor->ndim() != 1) {
-      raise(PyExc_TypeError, "indices: expected int64 of one dimension, found " +
-                                 std::string(name(tensor->dtype())));
+      raise(PyExc_TypeError,
+            "indices: expected int64 of one dimension, found " + to_string(tensor->dtype()));
     }
     const Tensor contiguous = tensor->contiguous();
     const auto all = contiguous.span<std::int64_t>();

@@ -79,8 +79,7 @@ NodeHandle load_path(PathArgument path, const std::string& mode, const std::stri
                      bool allow_opaque, ProgressArgument progress) {
   const Path where = path_from(path);
   LoadOptions options{.mode = mode_from(mode), .format = format};
-  options.only_keys = !keys.is_none();
-  options.keys = key_paths(keys);
+  if (!keys.is_none()) options.keys = key_paths(keys);
   options.exclude = key_paths(exclude);
   options.verify = verify;
   options.aliases = aliases;
@@ -114,9 +113,8 @@ void consolidate_tree(const NodeHandle& tree, PathArgument path, int num_threads
 
 nb::tuple open_one_file(PathArgument path) {
   const Path where = path_from(path);
-  bool locked = false;
-  NodeHandle node{without_gil([&] { return open_consolidated(where, locked); })};
-  return nb::make_tuple(std::move(node), locked);
+  const ConsolidatedTree opened = without_gil([&] { return open_consolidated(where); });
+  return nb::make_tuple(NodeHandle{opened.tree}, opened.locked);
 }
 
 /// The name of the format that `path` would be saved in.
@@ -137,8 +135,7 @@ nb::tuple convert_path(PathArgument source, PathArgument target, const std::stri
   const Path to = path_from(target);
   ConvertOptions options;
   options.format = format;
-  options.only_keys = !keys.is_none();
-  options.keys = key_paths(keys);
+  if (!keys.is_none()) options.keys = key_paths(keys);
   options.exclude = key_paths(exclude);
   options.shard_size_bytes = shard_size;
   options.rename = rename_function(std::move(rename));
@@ -168,7 +165,8 @@ nb::tuple scan_path(PathArgument path) {
   const ScanReport report = without_gil([&] { return tenfold::scan(where); });
   nb::list findings;
   for (const ScanFinding& found : report.findings) {
-    findings.append(nb::make_tuple(text(found.global), text(name(found.risk)), text(found.where)));
+    findings.append(
+        nb::make_tuple(text(found.global), text(to_string(found.risk)), text(found.where)));
   }
   return nb::make_tuple(report.num_pickles, findings);
 }
@@ -190,7 +188,7 @@ nb::tuple diff_trees(const NodeHandle& a, const NodeHandle& b, double rtol, doub
   });
   nb::list changed;
   for (const Change& change : report.changed) {
-    changed.append(nb::make_tuple(text(change.key), text(name(change.kind)), change.max_abs,
+    changed.append(nb::make_tuple(text(change.key), text(to_string(change.kind)), change.max_abs,
                                   change.rel_l2, change.cosine, change.num_different,
                                   text(change.a), text(change.b)));
   }
@@ -206,7 +204,7 @@ nb::tuple load_into_tree(const NodeHandle& target, const NodeHandle& source, boo
   options.cast = cast;
   options.dry_run = dry_run;
   options.rename = rename_function(std::move(rename));
-  options.keys = key_paths(keys);
+  if (!keys.is_none()) options.keys = key_paths(keys);
   options.renamed = names_from(renamed);
   const LoadReport report = monitored(nb::none(), [&](Monitor* monitor) {
     options.monitor = monitor;

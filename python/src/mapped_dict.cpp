@@ -78,7 +78,7 @@ class Dict {
   }
 
   MappedDict& dict() noexcept { return dict_; }
-  const char* key_type() const { return name(type_).data(); }
+  std::string key_type() const { return to_string(type_); }
   const char* form() const {
     return form_ == DictValueForm::tensor   ? "tensor"
            : form_ == DictValueForm::scalar ? "scalar"
@@ -105,7 +105,7 @@ class Dict {
     std::vector<std::int64_t> rows;
     without_gil([&] {
       if (wanted.all_fit()) {
-        FoundValues some = dict_.handle()->get_many(wanted.some());
+        FoundValues some = handle_of(dict_)->get_many(wanted.some());
         rows = std::move(some.found.rows);
         values = std::move(some.values);
       } else {
@@ -127,7 +127,7 @@ class Dict {
   }
 
   DictWalk walk() {
-    const auto handle = dict_.handle();
+    const auto handle = handle_of(dict_);
     auto begun = without_gil([&] { return handle->newest(); });
     return {std::move(begun), [handle](const DictKeys& keys) { return handle->find_many(keys); }};
   }
@@ -162,8 +162,8 @@ class Dict {
   /// For items that write_spool() takes in one step, of which there may be more than fit memory.
   /// From now on nobody else writes.
   DictSpool spool() {
-    const std::string& path = dict_.handle()->state()->keys.where.path;
-    without_gil([&] { dict_.handle()->begin_writing(); });
+    const std::string& path = handle_of(dict_)->state()->keys.where.path;
+    without_gil([&] { handle_of(dict_)->begin_writing(); });
     return {type_, dict_.schema(), Path(path).parent_path()};
   }
   void spool_items(DictSpool& spool, nb::handle keys, std::int64_t num_rows, AnyObject columns) {
@@ -194,12 +194,12 @@ class Dict {
   /// One key is found sooner than the GIL is given away and taken back.
   FoundRow find(nb::handle object) {
     const KeyIn key = key_from(object.ptr(), type_);
-    DictHandle& handle = *dict_.handle();
+    DictHandle& handle = *handle_of(dict_);
     if (!key.fits) return {};
     return type_ == DictKeyType::int64 ? handle.find(key.number) : handle.find(key.text);
   }
 
-  FoundRows find_some(const KeysIn& keys) { return dict_.handle()->find_many(keys.some()); }
+  FoundRows find_some(const KeysIn& keys) { return handle_of(dict_)->find_many(keys.some()); }
 
   nb::object value(const DictState& state, std::int64_t row) {
     const FrameworkScope scope(framework_);

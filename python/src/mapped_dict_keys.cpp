@@ -229,7 +229,7 @@ bool KeysIn::take_array(nb::handle keys) {
   const bool is_empty = array->numel() == 0;  // NumPy makes no keys float64
   if (array->ndim() != 1 || (!is_empty && !holds_keys(array->dtype()))) {
     raise_type("keys: expected a tensor of integers of one dimension, at most int64, found " +
-               std::string(name(array->dtype())) + " of " + std::to_string(array->ndim()));
+               to_string(array->dtype()) + " of " + std::to_string(array->ndim()));
   }
   size_ = static_cast<std::size_t>(array->numel());
   if (type_ != DictKeyType::int64) {
@@ -256,9 +256,9 @@ void KeysIn::take_packed(nb::handle keys) {
     if (found != nullptr) tensor = tensor_of_torch(found);
     if (found != nullptr && !tensor) tensor = array_from(found);
     if (!tensor || tensor->dtype() != dtype || tensor->ndim() != 1) {
-      raise_type("packed keys: \"" + std::string(key) + "\": expected " + std::string(name(dtype)) +
+      raise_type("packed keys: \"" + std::string(key) + "\": expected " + to_string(dtype) +
                  " of one dimension, found " +
-                 (tensor ? std::string(name(tensor->dtype())) : std::string("none")));
+                 (tensor ? to_string(tensor->dtype()) : std::string("none")));
     }
     return tensor->contiguous();
   };

@@ -12,6 +12,7 @@
 #include "base/fail.hpp"
 #include "call.hpp"
 #include "formats/folder/keys.hpp"
+#include "io/memmap.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {

@@ -9,6 +9,7 @@
 #include "array_out.hpp"
 #include "base/fail.hpp"
 #include "call.hpp"
+#include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "tree_in.hpp"
 #include "tree_out.hpp"
@@ -117,7 +118,7 @@ nb::tuple to_python(const NodeInfo& info) {
   nb::dict metadata;
   for (const auto& [key, value] : info.metadata) metadata[text(key)] = text(value);
   return nb::make_tuple(
-      text(name(info.kind)), key_types_of(info), tuple_of(info.batch_size), names,
+      text(to_string(info.kind)), key_types_of(info), tuple_of(info.batch_size), names,
       text(info.class_name), info.stack_dim,
       info.stack_dim_name ? nb::object(text(*info.stack_dim_name)) : nb::none(), text(info.device),
       info.schema ? nb::object(text(to_json(*info.schema))) : nb::none(), metadata, more_of(info));
@@ -137,7 +138,7 @@ nb::list keys_of(const NodeHandle& self) {
 /// ("value", python_value, is_stack, stack_dim) or ("node", handle).
 nb::tuple describe(const NodeHandle& of, std::string_view key, const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
-    return nb::make_tuple("tensor", text(name(leaf->dtype())), tuple_of(leaf->shape()),
+    return nb::make_tuple("tensor", text(to_string(leaf->dtype())), tuple_of(leaf->shape()),
                           leaf->is_nested(), leaf->is_unbatched());
   }
   if (const auto* value = std::get_if<NonTensor>(&item)) {
@@ -151,7 +152,7 @@ nb::tuple describe(const NodeHandle& of, std::string_view key, const TensorDict:
 
 nb::tuple describe_key(const NodeHandle& self, nb::str key) {
   const std::string name = utf8(key);
-  return describe(self, name, without_gil([&] { return self.node.get(name); }));
+  return describe(self, name, without_gil([&] { return item_at_key(self.node, name); }));
 }
 
 /// [(key, description)] of all entries, in order.
@@ -181,7 +182,7 @@ nb::list leaves(const NodeHandle& self) {
     nb::list keys;
     for (const std::string& key : path) keys.append(text(key));
     listed.append(
-        nb::make_tuple(nb::tuple(keys), text(name(leaf.dtype())), tuple_of(leaf.shape())));
+        nb::make_tuple(nb::tuple(keys), text(to_string(leaf.dtype())), tuple_of(leaf.shape())));
   }
   return listed;
 }
@@ -195,7 +196,7 @@ void bind_node(nb::module_& module) {
       .def("keys", &keys_of, nb::sig("def keys(self) -> list[str]"))
       .def("__len__", [](const NodeHandle& self) { return self.node.size(); })
       .def("__contains__",
-           [](const NodeHandle& self, nb::str key) { return self.node.contains(utf8(key)); })
+           [](const NodeHandle& self, nb::str key) { return has_key(self.node, utf8(key)); })
       .def(
           "info", [](const NodeHandle& self) { return to_python(self.node.info()); },
           nb::sig("def info(self) -> tuple[str, bool | dict[str, typing.Any], tuple[int, ...], "
@@ -212,7 +213,8 @@ void bind_node(nb::module_& module) {
       .def(
           "item",
           [](const NodeHandle& self, nb::str key) {
-            return ItemHandle{without_gil([&, name = utf8(key)] { return self.node.get(name); })};
+            return ItemHandle{
+                without_gil([&, name = utf8(key)] { return item_at_key(self.node, name); })};
           },
           "key"_a)
       .def("get", &get_entry, "key"_a, "mode"_a, "tied"_a,

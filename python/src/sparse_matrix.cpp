@@ -38,9 +38,9 @@ RowsLayout rows_layout_from(const std::string& name) {
 
 /// Layout, rows, columns, entries, dtype, dtype of the indices, and where it is.
 nb::tuple describe_matrix(const SparseMatrix& self) {
-  return nb::make_tuple(text(name(self.layout())), self.num_rows(), self.num_cols(), self.nnz(),
-                        text(name(self.dtype())), text(name(self.index_dtype())),
-                        text(self.where()));
+  return nb::make_tuple(text(to_string(self.layout())), self.num_rows(), self.num_cols(),
+                        self.nnz(), text(to_string(self.dtype())),
+                        text(to_string(self.index_dtype())), text(self.where()));
 }
 
 /// dense: (values,). csr: (crow_indices, col_indices, values, shape). coo: (indices, values,

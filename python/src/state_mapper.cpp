@@ -228,7 +228,7 @@ struct StateKeys {
   }
 };
 
-std::string name_of(DictKeyType type) { return std::string(name(type)); }
+std::string name_of(DictKeyType type) { return to_string(type); }
 
 ItemHandle make_int_keys(const std::vector<std::int64_t>& keys) {
   return item_of(without_gil([&] {

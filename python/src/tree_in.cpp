@@ -288,7 +288,7 @@ TreeBuilder::Converted TreeBuilder::convert_sequence(nb::handle sequence, bool i
 }
 
 void TreeBuilder::put_all(TensorDict& node, Children& children) {
-  node.node()->entries.reserve(children.entries.size());
+  node_of(node)->entries.reserve(children.entries.size());
   for (auto& [key, converted] : children.entries) put(node, std::move(key), std::move(converted));
 }
 
@@ -302,7 +302,7 @@ void TreeBuilder::put(TensorDict& node, std::string key, Converted converted) {
     std::visit([&slot](auto& held) { slot = std::move(held); },
                std::get<TensorDict::Item>(converted));
   }
-  node.node()->entries.push_back({std::move(key), std::move(slot)});
+  node_of(node)->entries.push_back({std::move(key), std::move(slot)});
 }
 
 TreeBuilder::Converted TreeBuilder::finish(Children children, NodeInfo info) {
@@ -340,7 +340,7 @@ TensorDict TreeBuilder::node(nb::handle object, nb::handle info, nb::handle keys
   put_all(made, children);
   // Some may have left it since it was read.
   std::erase_if(made.info().typed_keys,
-                [&](const auto& typed) { return !made.contains(typed.first); });
+                [&](const auto& typed) { return !has_key(made, typed.first); });
   return made;
 }
 
@@ -353,7 +353,7 @@ TensorDict TreeBuilder::native(nb::handle object, nb::handle handle, nb::handle 
   for (const std::string& key : without_gil([&] { return source.keys(); })) {
     const nb::str name = text(key);
     if (!replaced.contains(name)) {
-      Converted kept = without_gil([&] { return source.get(key); });
+      Converted kept = without_gil([&] { return item_at_key(source, key); });
       put(made, key, std::move(kept));
       continue;
     }

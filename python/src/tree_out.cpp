@@ -34,7 +34,7 @@ struct Mapped {
 };
 
 std::vector<Mapped> map_entries(const TensorDict& tree, std::size_t begin, std::size_t end) {
-  Node& node = *tree.node();
+  Node& node = *node_of(tree);
   std::vector<Mapped> entries(end - begin);
   for (std::size_t i = begin; i < end; ++i) {
     Mapped& entry = entries[i - begin];
@@ -186,7 +186,7 @@ nb::tuple get_entry(const NodeHandle& self, nb::str key, const std::string& mode
   Mapped entry;
   entry.key = name;
   without_gil([&] {
-    entry.item = self.node.get(name);
+    entry.item = item_at_key(self.node, name);
     if (const auto* leaf = std::get_if<Leaf>(&*entry.item)) entry.tensor = leaf->tensor();
   });
   ArrayMaker maker(mode_from(mode), tied, nb::none());

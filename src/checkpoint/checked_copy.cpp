@@ -96,7 +96,7 @@ class CheckedCopy {
     const std::uint64_t size = leaf.nbytes();
     copies_[i] = Tensor(leaf.dtype(), leaf.is_nested() ? shaped.shape() : leaf.shape(),
                         Buffer::allocate(static_cast<std::size_t>(size)));
-    const base::Where where = leaf.source() ? leaf.source()->where(leaf) : base::Where();
+    const base::Where where = source_of(leaf) ? source_of(leaf)->where(leaf) : base::Where();
     const auto found = checksums.find(where.text());
     const std::uint64_t count = (size + base::kChecksumBlockBytes - 1) / base::kChecksumBlockBytes;
     const bool is_known = found != checksums.end() && found->second.size() == count;
@@ -123,7 +123,7 @@ class CheckedCopy {
     if (!block.expected) return;
     const std::uint64_t found = base::xxh3(bytes);
     if (found == *block.expected) return;
-    throw base::corrupt(leaf.source()->where(leaf))
+    throw base::corrupt(source_of(leaf)->where(leaf))
         .part("block at byte ", block.offset_bytes, ": checksum")
         .expected(base::hex16(*block.expected))
         .found(base::hex16(found));

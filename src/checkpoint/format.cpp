@@ -85,7 +85,7 @@ TensorDict dict_at(std::string where) {
   NodeInfo dict;
   dict.kind = NodeKind::dict;
   TensorDict node(dict);
-  node.node()->where = std::move(where);
+  node_of(node)->where = std::move(where);
   return node;
 }
 
@@ -99,7 +99,7 @@ TensorDict open_step(const formats::FileHead& head, const formats::OpenRequest& 
   for (const CheckpointEntry& entry : info.entries) {
     TensorDict& parent =
         entry.rank ? ranks.try_emplace(*entry.rank, dict_at(where)).first->second : state;
-    parent.node()->entries.push_back({entry.name, std::make_shared<StepEntry>(folder, entry)});
+    node_of(parent)->entries.push_back({entry.name, std::make_shared<StepEntry>(folder, entry)});
   }
   if (!ranks.empty()) {
     TensorDict all = dict_at(where);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tenfold/error.hpp>
+#include <tenfold/inspect.hpp>
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
@@ -23,7 +24,6 @@
 #include "core/notes/notes.hpp"
 #include "io/convert.hpp"
 #include "io/rename.hpp"
-#include "io/selector.hpp"
 #include "os/fs/free_space.hpp"
 
 namespace tenfold {
@@ -229,10 +229,9 @@ ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& targ
   refuse_inside(source, target);
   const detail::formats::Format& format = format_for_converting(target, options);
   TensorDict tree = checkpoint::open_state(source, found.info);
-  tree = select_only(tree, options.keys, options.only_keys, options.exclude);
+  tree = select(tree, options.keys, options.exclude);
   warn_of_other_ranks(source, found.info, tree);
-  const bool has_keys = options.only_keys || !options.keys.empty();
-  if (has_keys && tree.size() == 1) {
+  if (options.keys.given() && tree.size() == 1) {
     const TensorDict::Item only = tree.get(tree.keys().front());
     if (const auto* node = std::get_if<TensorDict>(&only)) tree = *node;
   }

@@ -44,7 +44,7 @@ void add(base::Xxh3Stream& stream, std::string_view text) {
 void add_item(Digests& digests, const std::string& name, const TensorDict::Item& item) {
   add(digests.structure, name);
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
-    add(digests.structure, tenfold::name(leaf->dtype()));
+    add(digests.structure, tenfold::to_string(leaf->dtype()));
     for (const std::int64_t size : leaf->shape()) add(digests.structure, std::to_string(size));
     add(digests.structure, "tensor");
   } else if (const auto* node = std::get_if<TensorDict>(&item)) {

@@ -133,7 +133,7 @@ std::string ShardTicket::to_text() const {
   for (const TensorPlace& place : tensors) {
     json.begin_array();
     json.string(place.key);
-    json.string(name(place.dtype));
+    json.string(to_string(place.dtype));
     write_numbers(json, place.shape);
     json.integer(static_cast<std::int64_t>(place.file));
     json.integer(static_cast<std::int64_t>(place.offset_bytes));

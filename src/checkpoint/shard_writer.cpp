@@ -152,8 +152,8 @@ class ShardWriter::State {
     };
     if (tensor.dtype() != place.dtype || tensor.shape() != box.sizes) {
       throw refuse()
-          .expected(name(place.dtype), " of shape ", base::list_text(box.sizes))
-          .found(name(tensor.dtype()), " of ", base::list_text(tensor.shape()));
+          .expected(to_string(place.dtype), " of shape ", base::list_text(box.sizes))
+          .found(to_string(tensor.dtype()), " of ", base::list_text(tensor.shape()));
     }
     if (is_written_[first + i]) {
       throw refuse().expected("it to be written once").found("it written before");

@@ -44,7 +44,7 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
       info.kind == NodeKind::opaque) {
     throw refuse_key(prefix)
         .expected("a node that several processes can write (a dict, a list, a tuple, a TensorDict)")
-        .found("a ", name(info.kind));
+        .found("a ", to_string(info.kind));
   }
   if (depth > kMaxDepth) {
     throw base::invalid_argument()

@@ -21,6 +21,19 @@
 
 namespace tenfold {
 
+namespace detail {
+
+/// Access to the parts of a manager's calls, for processes that save and restore together.
+struct CheckpointInternals {
+  using State = CheckpointManager::State;
+
+  static const std::shared_ptr<State>& state(const CheckpointManager& manager) {
+    return manager.state_;
+  }
+};
+
+}  // namespace detail
+
 namespace checkpoint {
 
 /// What other processes add to a step.
@@ -46,14 +59,7 @@ struct PendingSave {
   detail::formats::FolderReplacement replacement;
 };
 
-/// Access to the parts of a manager's calls, for processes that save and restore together.
-struct Internals {
-  using State = CheckpointManager::State;
-
-  static const std::shared_ptr<State>& state(const CheckpointManager& manager) {
-    return manager.state_;
-  }
-};
+using Internals = detail::CheckpointInternals;
 
 }  // namespace checkpoint
 

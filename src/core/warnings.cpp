@@ -1,4 +1,6 @@
 #include <atomic>
+#include <cstdio>
+#include <string>
 
 #include <tenfold/warnings.hpp>
 
@@ -7,7 +9,12 @@
 namespace tenfold {
 namespace {
 
-std::atomic<WarningHandler> current_handler = nullptr;
+/// A line in one call, so that those of several threads do not mix.
+void write_to_stderr(const std::string& message) {
+  std::fputs(("tenfold: warning: " + message + '\n').c_str(), stderr);
+}
+
+std::atomic<WarningHandler> current_handler = write_to_stderr;
 
 }  // namespace
 

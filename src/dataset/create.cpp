@@ -41,7 +41,7 @@ Leaf rows_of_zeros(DType dtype, const Shape& inner, std::int64_t num_rows,
   Shape shape = inner;
   shape.insert(shape.begin(), num_rows);
   static_cast<void>(nbytes_of(dtype, shape));  // throws if they are too many
-  return {dtype, std::move(shape), zeros, 0};
+  return stored_leaf(dtype, std::move(shape), zeros, 0);
 }
 
 TensorDict tree_of(const Schema& schema, std::int64_t num_rows) {

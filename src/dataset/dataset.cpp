@@ -33,7 +33,7 @@ bool alike(const Column& a, const Column& b) {
 }
 
 std::string describe(const Column& column) {
-  std::string text(column.dtype_name());
+  std::string text = column.dtype_name();
   if (!column.is_text()) text += " " + base::list_text(column.shape);
   if (column.ragged) text += ", ragged";
   if (column.nullable) text += ", nullable";
@@ -110,7 +110,7 @@ Joined join(std::span<const Dataset> sources) {
   std::int64_t first_row = 0;
   for (const Dataset& source : sources) {
     const auto indices = matching_columns(joined.state->schema, source.schema());
-    const auto state = source.state();
+    const auto state = state_of(source);
     std::vector<DatasetPart> parts;
     for (const DatasetPart& part : state->parts) {
       DatasetPart placed{part.table, first_row + part.first_row, {}};
@@ -177,7 +177,7 @@ std::string known_columns(const Schema& schema) {
 Dataset with_order(const DatasetState& state, RowOrderPtr order) {
   auto made = std::make_shared<DatasetState>(state);
   made->order = std::move(order);
-  return Dataset(std::shared_ptr<const DatasetState>(std::move(made)));
+  return dataset_of(std::move(made));
 }
 
 void check_positions(std::span<const std::int64_t> positions, std::int64_t size) {
@@ -343,7 +343,7 @@ Dataset Dataset::take(Tensor positions) const {
     throw fail_dataset()
         .part("take")
         .expected("int64 positions of one dimension")
-        .found(name(positions.dtype()), " ", base::list_text(positions.shape()));
+        .found(to_string(positions.dtype()), " ", base::list_text(positions.shape()));
   }
   const Tensor kept = positions.contiguous();
   const auto rows = kept.span<std::int64_t>();
@@ -359,7 +359,7 @@ Dataset Dataset::filter(const Tensor& mask) const {
     throw fail_dataset()
         .part("filter")
         .expected("a bool mask of shape [", size, "]")
-        .found(name(mask.dtype()), " ", base::list_text(mask.shape()));
+        .found(to_string(mask.dtype()), " ", base::list_text(mask.shape()));
   }
   const Tensor flags = mask.contiguous();
   std::vector<std::int64_t> positions;

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <tenfold/dataset.hpp>
 
+#include "base/access.hpp"
 #include "dataset/loader/buffer_pool.hpp"
 #include "dataset/row_order.hpp"
 #include "dataset/table.hpp"
@@ -21,6 +23,8 @@ struct DatasetPart {
   std::vector<const StoredColumn*> columns;  ///< one for each column of the state's schema
 };
 
+namespace detail {
+
 /// What a Dataset is a handle of.
 struct DatasetState {
   std::vector<DatasetPart> parts;
@@ -29,6 +33,18 @@ struct DatasetState {
   BufferPool pool;
   std::optional<os::FileIdentity> origin;  ///< what was opened, if it was one path
 };
+
+}  // namespace detail
+
+using detail::DatasetState;
+
+inline std::shared_ptr<const DatasetState> state_of(const Dataset& dataset) {
+  return detail::Access::state(dataset);
+}
+
+inline Dataset dataset_of(std::shared_ptr<const DatasetState> state) {
+  return detail::Access::make<Dataset>(std::move(state));
+}
 
 /// A state of the rows of one tree, all of them in their order.
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,

@@ -33,7 +33,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   const std::string where = "column " + base::quote(column);
   const TensorDict::Item item = tree.get(role.key);
   const auto& leaf = std::get<Leaf>(item);
-  auto* source = dynamic_cast<folder::FolderSource*>(leaf.source().get());
+  auto* source = dynamic_cast<folder::FolderSource*>(source_of(leaf).get());
   auto* handle =
       source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
   const std::string below = handle == nullptr ? "" : handle->path_below_root();
@@ -79,7 +79,7 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
       if (child->kind() != NodeKind::tensordict || batch.empty() || batch[0] != num_rows) {
         throw refuse()
             .expected("a TensorDict of as many rows as the data set has")
-            .found("a ", name(child->kind()), " of batch size ", base::list_text(batch));
+            .found("a ", to_string(child->kind()), " of batch size ", base::list_text(batch));
       }
       const std::size_t inside = count_batched(path, *child, num_rows);
       if (inside == 0) throw refuse().expected("tensors in every node").found("none");

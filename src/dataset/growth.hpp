@@ -17,6 +17,8 @@
 
 namespace tenfold {
 
+namespace detail {
+
 /// What was opened from a path: its rows, which become more when this process or, after refresh(),
 /// another one appends.
 ///
@@ -64,5 +66,9 @@ class Growth {
   bool in_place_ = false;
   bool closed_ = false;
 };
+
+}  // namespace detail
+
+using detail::Growth;
 
 }  // namespace tenfold

@@ -12,4 +12,7 @@ namespace tenfold {
 /// "x" end is stored as "x.end.1"; a column "shape" is stored as "shape.1".
 void name_leaves(std::vector<Column>& columns);
 
+/// Sets the leaf names of `column` to those of a new data set: "x", "x.end", "x.valid".
+void name_leaves(Column& column);
+
 }  // namespace tenfold

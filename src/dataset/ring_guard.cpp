@@ -59,7 +59,7 @@ folder::FolderHandle* folder_of(const TensorDict& tree) {
   tree.for_each([&](const std::string&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (found != nullptr || leaf == nullptr || leaf->is_unbatched()) return;
-    if (auto* source = dynamic_cast<folder::FolderSource*>(leaf->source().get())) {
+    if (auto* source = dynamic_cast<folder::FolderSource*>(source_of(*leaf).get())) {
       found = dynamic_cast<folder::FolderHandle*>(source->folder().get());
     }
   });

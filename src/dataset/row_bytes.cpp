@@ -39,7 +39,7 @@ class Checker {
     const Tensor& values = found_.values;
     if (found_.is_padded) fail("rows", "as they are", "padded ones");
     if (values.dtype() != column_.dtype) {
-      fail("dtype", std::string(name(column_.dtype)), std::string(name(values.dtype())));
+      fail("dtype", to_string(column_.dtype), to_string(values.dtype()));
     }
     if (values.ndim() < 1) fail("shape", "rows", "a tensor of shape []");
     const Shape inner(values.shape().begin() + 1, values.shape().end());
@@ -86,7 +86,7 @@ class Checker {
                       offsets.shape()[0] == count + 1 && offsets.is_contiguous();
     if (!fits) {
       fail(part, "int64 [" + std::to_string(count + 1) + "]",
-           std::string(name(offsets.dtype())) + " " + base::list_text(offsets.shape()));
+           to_string(offsets.dtype()) + " " + base::list_text(offsets.shape()));
     }
     const auto values = offsets.span<std::int64_t>();
     if (values.front() >= 0 && values.back() <= limit &&

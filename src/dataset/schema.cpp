@@ -9,11 +9,12 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
+#include "dataset/leaf_names.hpp"
 #include "dataset/table.hpp"
 
 namespace tenfold {
 
-std::string_view Column::dtype_name() const noexcept {
+std::string Column::dtype_name() const {
   switch (kind) {
     case ColumnKind::string:
       return "string";
@@ -22,7 +23,7 @@ std::string_view Column::dtype_name() const noexcept {
     case ColumnKind::number:
       break;
   }
-  return tenfold::name(dtype);
+  return to_string(dtype);
 }
 
 Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {

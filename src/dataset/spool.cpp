@@ -121,7 +121,7 @@ void Spool::read(std::uint64_t offset_bytes, std::span<std::byte> into) const {
 Leaf leaf_of(std::shared_ptr<Spool> spool, DType dtype, Shape shape) {
   spool->flush();
   if (!spool->in_memory()) {
-    return {dtype, std::move(shape), std::make_shared<SpoolSource>(std::move(spool)), 0};
+    return stored_leaf(dtype, std::move(shape), std::make_shared<SpoolSource>(std::move(spool)), 0);
   }
   const std::span<const std::byte> bytes = spool->gathered();
   // Nothing is added any more: the bytes are those of the tensor from now on.

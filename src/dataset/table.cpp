@@ -64,7 +64,10 @@ class Parts {
       throw fail(column, path).expected("a dense tensor").found("a nested one");
     }
     if (dtype && leaf->dtype() != *dtype) {
-      throw fail(column, path).part("dtype").expected(name(*dtype)).found(name(leaf->dtype()));
+      throw fail(column, path)
+          .part("dtype")
+          .expected(to_string(*dtype))
+          .found(to_string(leaf->dtype()));
     }
     const Shape& shape = leaf->shape();
     if (shape.empty() || (rows && shape[0] != *rows)) {
@@ -168,7 +171,7 @@ std::int64_t num_rows_of(const TensorDict& tree) {
   throw base::invalid_argument(subject_of(tree))
       .part("kind")
       .expected("a tensordict or dict")
-      .found("a ", name(kind));
+      .found("a ", to_string(kind));
 }
 
 void check_table(const TensorDict& tree, const Schema& schema) {

@@ -39,7 +39,7 @@ struct DictWriter::Change {
       : keys(of),
         old_rows(rows),
         first_row(first),
-        again(std::visit([&](const auto& some) { return comes_again(some, seed); }, of)) {
+        again(std::visit([&](const auto& some) { return comes_again(some, seed); }, of.views())) {
     for (std::size_t i = 0; i < size(); ++i) ++(is_new(i) ? num_new : num_dead);
   }
 
@@ -48,7 +48,7 @@ struct DictWriter::Change {
   bool is_assigned(std::size_t i) const { return !again[i] && old_rows[i] >= 0; }
   std::uint64_t row(std::size_t i) const noexcept { return first_row + i; }
   std::uint64_t hash(std::size_t i, std::uint64_t seed) const {
-    return std::visit([&](const auto& some) { return dict_hash(some[i], seed); }, keys);
+    return std::visit([&](const auto& some) { return dict_hash(some[i], seed); }, keys.views());
   }
 };
 
@@ -68,7 +68,7 @@ DictWriter::DictWriter(Path path, Dataset dataset)
 
 const DictState& DictWriter::state() {
   if (!is_behind_) return *state_;
-  state_ = dict_state_of(dataset_.state());
+  state_ = dict_state_of(state_of(dataset_));
   is_behind_ = false;
   return *state_;
 }
@@ -203,10 +203,10 @@ void DictWriter::set_dead(std::uint64_t num_dead, std::uint64_t num_rows) {
 Batch DictWriter::with_keys(const DictKeys& keys, const Batch& values) const {
   BatchColumn column;
   column.column = *dataset_.schema().find(kDictKeyColumn);
-  if (const auto* ints = std::get_if<0>(&keys)) {
+  if (const auto* ints = std::get_if<0>(&keys.views())) {
     column.values = Tensor::from(*ints);
   } else {
-    const auto& texts = std::get<1>(keys);
+    const auto& texts = std::get<1>(keys.views());
     std::int64_t num_bytes = 0;
     column.offsets = Tensor::zeros(DType::int64, {static_cast<std::int64_t>(texts.size()) + 1});
     auto* end = column.offsets.mutable_data<std::int64_t>();
@@ -299,7 +299,7 @@ std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
           text += (text.empty() ? "" : ", ") + shown_key(some[i]);
         }
       },
-      keys);
+      keys.views());
   return count > kMostNamed ? text + ", ... (" + std::to_string(count) + " keys)" : text;
 }
 
@@ -344,14 +344,14 @@ std::shared_ptr<const DictState> DictHandle::open_state() {
 /// next.
 std::shared_ptr<const DictState> DictHandle::open_state_once() {
   constexpr int kMostTries = 100;
-  auto state = dict_state_of(dataset_.state());
+  auto state = dict_state_of(state_of(dataset_));
   if (is_trusted(*state)) return state;
   for (int i = 0; i < kMostTries && path_; ++i) {
     const auto before = std::exchange(state, nullptr);
     const bool was_replaced = before->index->word(DictWord::writer) == kDictReplaced;
     const auto counts = counts_now(*before);
     dataset_.refresh();
-    state = dict_state_of(dataset_.state());
+    state = dict_state_of(state_of(dataset_));
     if (is_trusted(*state)) return state;
     const bool is_same_index = state->index->seed() == before->index->seed();
     if (counts && is_same_index && counts->num_rows <= state->keys.num_rows) {
@@ -521,12 +521,12 @@ DictWriter& DictHandle::writer(const char* what) {
 void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
   const Lock lock(mutex_);
   DictWriter& to = writer(kind == Write::assign ? "assign" : "extend");
-  const bool is_text = std::holds_alternative<std::span<const std::string_view>>(keys);
+  const bool is_text = std::holds_alternative<std::span<const std::string_view>>(keys.views());
   const base::Where& where = state_->keys.where;
   if (is_text != state_->keys.is_text()) {
     throw base::invalid_argument(where)
         .part("keys")
-        .expected(name(state_->keys.type))
+        .expected(to_string(state_->keys.type))
         .found(is_text ? "text" : "int64");
   }
   const std::vector<std::int64_t> rows = to.find(keys);
@@ -553,8 +553,8 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .found("them")
           .remedy("the option duplicates \"last\" assigns them");
     }
-    const std::vector<bool> repeated =
-        std::visit([](const auto& some) { return comes_again(some, random_dict_seed()); }, keys);
+    const std::vector<bool> repeated = std::visit(
+        [](const auto& some) { return comes_again(some, random_dict_seed()); }, keys.views());
     const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{repeated[i]}; });
     if (!twice.empty()) {
       throw base::invalid_argument(where)

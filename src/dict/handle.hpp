@@ -13,6 +13,7 @@
 
 #include <tenfold/mapped_dict.hpp>
 
+#include "base/access.hpp"
 #include "dict/paging.hpp"
 #include "dict/state.hpp"
 #include "os/fs/directory.hpp"
@@ -88,6 +89,8 @@ struct FoundRow {
   std::shared_ptr<const DictState> state;
   std::int64_t row = -1;
 };
+
+namespace detail {
 
 /// What a MappedDict is a handle of: what was opened, as it is now.
 ///
@@ -177,6 +180,14 @@ class DictHandle {
   bool is_behind_ = false;              ///< this handle has added rows since
   bool is_closed_ = false;
 };
+
+}  // namespace detail
+
+using detail::DictHandle;
+
+inline const std::shared_ptr<DictHandle>& handle_of(const MappedDict& dict) noexcept {
+  return detail::Access::handle(dict);
+}
 
 template <class Find>
 std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys,

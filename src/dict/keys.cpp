@@ -9,7 +9,7 @@
 
 namespace tenfold {
 
-std::string_view name(DictKeyType type) noexcept {
+std::string to_string(DictKeyType type) {
   switch (type) {
     case DictKeyType::string:
       return "str";

@@ -102,9 +102,7 @@ struct StoredKeys {
   [[noreturn]] void fail(std::int64_t row) const;
 };
 
-inline std::size_t num_keys_of(const DictKeys& keys) {
-  return std::visit([](const auto& some) { return some.size(); }, keys);
-}
+inline std::size_t num_keys_of(const DictKeys& keys) { return keys.size(); }
 
 std::string shown_key(std::string_view key);
 std::string shown_key(std::int64_t key);

@@ -241,7 +241,8 @@ DictLookup find_rows(const DictState& state, std::span<const std::string_view> k
 }
 
 DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows) {
-  return std::visit([&](const auto& some) { return search(state, some, rows, nullptr); }, keys);
+  return std::visit([&](const auto& some) { return search(state, some, rows, nullptr); },
+                    keys.views());
 }
 
 DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows,
@@ -255,7 +256,7 @@ DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<s
   std::vector<BatchColumn> columns = batch_columns_of(from);
   const FixedRows into(from, rows.size(), columns);
   const DictLookup lookup =
-      std::visit([&](const auto& some) { return search(state, some, rows, &into); }, keys);
+      std::visit([&](const auto& some) { return search(state, some, rows, &into); }, keys.views());
   values.emplace(static_cast<std::int64_t>(rows.size()), std::move(columns));
   return lookup;
 }
@@ -269,7 +270,7 @@ void take_newer(const DictState& state, const DictLookup& lookup, const DictKeys
           if (is_known && state.keys.is(newer.row, some[newer.key])) rows[newer.key] = newer.row;
         }
       },
-      keys);
+      keys.views());
 }
 
 Batch gather_found(const DatasetState& values, std::span<const std::int64_t> rows) {

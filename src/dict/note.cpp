@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kVersion = 1;
 
-std::string_view name(DictValueForm form) {
+std::string to_string(DictValueForm form) {
   switch (form) {
     case DictValueForm::tensor:
       return "tensor";
@@ -32,7 +32,7 @@ Value DictNote::to_value() const {
   Value::Object made;
   made.members.emplace_back("version", Value(kVersion));
   made.members.emplace_back("index", Value(index));
-  made.members.emplace_back("values", Value(std::string(name(form))));
+  made.members.emplace_back("values", Value(to_string(form)));
   return made;
 }
 

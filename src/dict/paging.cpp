@@ -116,7 +116,8 @@ bool DictPaging::ask_for_keys(std::span<const std::int64_t> rows) const {
 }
 
 bool DictPaging::ask(const DictKeys& keys) {
-  if (state_->keys.is_text() == std::holds_alternative<std::span<const std::int64_t>>(keys)) {
+  if (state_->keys.is_text() ==
+      std::holds_alternative<std::span<const std::int64_t>>(keys.views())) {
     return false;
   }
   std::vector<std::uint64_t> hashes;
@@ -124,7 +125,7 @@ bool DictPaging::ask(const DictKeys& keys) {
       [&](const auto& some) {
         for (const auto& key : some) hashes.push_back(dict_hash(key, state_->index->seed()));
       },
-      keys);
+      keys.views());
   const bool any_slot = ask_for_index(hashes);
   const std::vector<std::int64_t> rows = candidates(hashes);
   const bool any_value = ask_for_values(rows);

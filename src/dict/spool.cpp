@@ -62,11 +62,11 @@ std::shared_ptr<Spool> DictSpool::make_spool() const {
 }
 
 void DictSpool::add(const DictKeys& keys, const Batch& values) {
-  const bool is_text = std::holds_alternative<std::span<const std::string_view>>(keys);
+  const bool is_text = std::holds_alternative<std::span<const std::string_view>>(keys.views());
   if (is_text == (type_ == DictKeyType::int64)) {
     throw base::invalid_argument()
         .part("keys")
-        .expected(name(type_))
+        .expected(to_string(type_))
         .found((is_text ? "text" : "int64"));
   }
   const auto count = static_cast<std::int64_t>(num_keys_of(keys));
@@ -82,9 +82,9 @@ void DictSpool::add(const DictKeys& keys, const Batch& values) {
     add_column(column, *find_column(values, column), count, columns_[i]);
   }
   if (!is_text) {
-    keys_->append(std::as_bytes(std::get<0>(keys)));
+    keys_->append(std::as_bytes(std::get<0>(keys.views())));
   } else {
-    for (const std::string_view key : std::get<1>(keys)) {
+    for (const std::string_view key : std::get<1>(keys.views())) {
       keys_->append(std::as_bytes(std::span(key)));
       ends_.push_back(static_cast<std::int64_t>(keys_->size_bytes()));
     }

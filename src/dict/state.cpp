@@ -35,13 +35,13 @@ Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
   const TensorDict::Item item = tree.get(note.index);
   const auto* leaf = std::get_if<Leaf>(&item);
   if (leaf == nullptr) throw Error(error).found("another kind of entry");
-  if (leaf->dtype() != DType::int64) throw Error(error).found(name(leaf->dtype()));
+  if (leaf->dtype() != DType::int64) throw Error(error).found(to_string(leaf->dtype()));
   return *leaf;
 }
 
 /// The folder of a leaf that lies in a folder of the system, else null.
 std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf) {
-  auto* source = dynamic_cast<FolderSource*>(leaf.source().get());
+  auto* source = dynamic_cast<FolderSource*>(source_of(leaf).get());
   return source == nullptr ? nullptr : std::dynamic_pointer_cast<FolderHandle>(source->folder());
 }
 
@@ -59,7 +59,7 @@ Buffer map_index(const Leaf& leaf) {
     std::memcpy(copy.data(), bytes.data(), size);
     return copy;
   }
-  auto& source = dynamic_cast<FolderSource&>(*leaf.source());
+  auto& source = dynamic_cast<FolderSource&>(*source_of(leaf));
   const auto directory = folder->directory();
   const os::File file = os::File::open_read_at(*directory, source.file_of(leaf));
   const Buffer index = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
@@ -81,7 +81,7 @@ DictIndexPlace place_of(const TensorDict& tree, const DictNote& note, const Colu
   };
   const Leaf index = index_leaf(tree, note);
   if (folder_of(index) == nullptr) return place;
-  place.file = dynamic_cast<FolderSource&>(*index.source()).file_of(index);
+  place.file = dynamic_cast<FolderSource&>(*source_of(index)).file_of(index);
   place.root = folder_of(leaf_at(key.has_ends() ? key.end_leaf : key.leaf));
   return place;
 }

@@ -24,7 +24,6 @@
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
 #include "io/rename.hpp"
-#include "io/selector.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 
@@ -67,7 +66,7 @@ class CastSource : public LeafSource {
   Tensor nested_sizes(const Leaf&) override { return inner_.sizes(); }
 
   void will_need(const Leaf&) override {
-    if (inner_.source() != nullptr) inner_.source()->will_need(inner_);
+    if (source_of(inner_) != nullptr) source_of(inner_)->will_need(inner_);
   }
 
   Identity identity(const Leaf&) override {
@@ -78,8 +77,8 @@ class CastSource : public LeafSource {
   }
 
   base::Where where(const Leaf&) const override {
-    return inner_.source() == nullptr ? base::Where("", "tensor in memory")
-                                      : inner_.source()->where(inner_);
+    return source_of(inner_) == nullptr ? base::Where("", "tensor in memory")
+                                        : source_of(inner_)->where(inner_);
   }
 
   std::vector<Leaf> parts(const Leaf&) const override { return {inner_}; }
@@ -94,7 +93,7 @@ class CastSource : public LeafSource {
 /// A leaf of the same values in another dtype, which stays on disk: bytes are read and cast when
 /// they are asked for, in bounded memory. Aliases of one leaf are aliases after it, too.
 Leaf cast_lazily(const Leaf& leaf, DType dtype) {
-  Leaf cast(dtype, leaf.shape(), std::make_shared<CastSource>(leaf, dtype), 0);
+  Leaf cast = stored_leaf(dtype, leaf.shape(), std::make_shared<CastSource>(leaf, dtype), 0);
   if (leaf.is_nested()) cast.mark_nested();
   cast.mark_unbatched(leaf.is_unbatched());
   if (is_floating_point(dtype) || is_complex(dtype)) cast.mark_grad(leaf.grad());
@@ -112,7 +111,7 @@ TensorDict with_dtype(const TensorDict& tree, DType dtype) {
         .part("dtype")
         .problem("only floating-point tensors are cast, to another floating-point dtype")
         .expected("one such as float16, bfloat16 or float32")
-        .found(name(dtype));
+        .found(to_string(dtype));
   }
   return map_leaves(tree, [dtype](const Leaf& leaf) {
     if (!is_floating_point(leaf.dtype()) || leaf.dtype() == dtype) return leaf;
@@ -151,7 +150,7 @@ ConvertReport convert(const Path& source, const Path& target, const ConvertOptio
   const formats::Format& format = format_for_converting(target, options);
   TensorDict tree = with_bare_key(open(source, {.format = options.from}));
   require_renamed(tree, options.renamed);
-  tree = select_only(tree, options.keys, options.only_keys, options.exclude);
+  tree = select(tree, options.keys, options.exclude);
   return convert_tree(std::move(tree), source.string(), format, target, options);
 }
 

@@ -45,7 +45,7 @@ FlatSafetensors flat_of(const formats::safetensors::Header& header, std::string 
     flat.entries.push_back(entry_of(header, i));
     node->entries.push_back({flat.entries.back().name, make_leaf(i)});
   }
-  flat.tree = TensorDict(std::move(node));
+  flat.tree = tensordict_of(std::move(node));
   flat.metadata = header.metadata;
   flat.metadata.erase(std::string(formats::safetensors::kChecksumsMember));
   flat.metadata.erase(std::string(formats::safetensors::kBoxesMember));
@@ -59,7 +59,7 @@ Error refuse(const std::string& where, std::string_view key) {
 std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tree,
                                                            const std::string& where) {
   std::vector<formats::safetensors::Plan::Tensor> tensors;
-  for (const Node::Entry& entry : tree.node()->entries) {
+  for (const Node::Entry& entry : node_of(tree)->entries) {
     const TensorDict::Item item = tree.get(entry.key);
     const Leaf* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) {
@@ -69,9 +69,9 @@ std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tre
     }
     if (leaf->is_nested() || !formats::safetensors::name_of_dtype(leaf->dtype())) {
       throw refuse(where, entry.key)
-          .problem("safetensors has no name for it")
+          .problem("safetensors has no to_string for it")
           .expected("a dense tensor of another dtype")
-          .found(leaf->is_nested() ? "a nested tensor" : name(leaf->dtype()));
+          .found(leaf->is_nested() ? "a nested tensor" : to_string(leaf->dtype()));
     }
     if (entry.key == "__metadata__") {
       throw refuse(where, entry.key)
@@ -100,7 +100,8 @@ FlatSafetensors open_flat_safetensors(const Path& path) {
   const formats::safetensors::Header& header = *opened.header;
   return flat_of(header, opened.source->file().display(), [&](std::uint32_t i) {
     const std::span<const std::int64_t> shape = header.shape(i);
-    return Leaf(header.entries[i].dtype, Shape(shape.begin(), shape.end()), opened.source, i);
+    return stored_leaf(header.entries[i].dtype, Shape(shape.begin(), shape.end()), opened.source,
+                       i);
   });
 }
 

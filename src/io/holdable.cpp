@@ -63,7 +63,7 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
 
 void require_whole(const Leaf& leaf) {
   constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 30U;
-  if (!leaf.source() || leaf.nbytes() < kLargeBytes) return;
+  if (!source_of(leaf) || leaf.nbytes() < kLargeBytes) return;
   std::vector<std::byte> last(itemsize(leaf.dtype()));
   leaf.read(leaf.nbytes() - last.size(), last);
 }

@@ -19,7 +19,6 @@
 #include "io/holdable.hpp"
 #include "io/read_ahead.hpp"
 #include "io/registry.hpp"
-#include "io/selector.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 #include "os/fs/unreplaced.hpp"
@@ -39,10 +38,9 @@ void require_intact(const formats::Format& format, const Path& path, const LoadO
   formats::VerifyRequest request;
   request.monitor = options.monitor;
   std::optional<formats::VerifyFilter> filter;
-  if (!options.keys.empty() || options.only_keys || !options.exclude.empty()) {
+  if (options.keys.given() || !options.exclude.paths().empty()) {
     const TensorDict whole = format.open(path, {.mode = Mode::read});
-    request.filter = &filter.emplace(
-        whole, select_only(whole, options.keys, options.only_keys, options.exclude));
+    request.filter = &filter.emplace(whole, select(whole, options.keys, options.exclude));
   }
   const VerifyReport report = format.verify(path, request);
   if (report.ok()) return;
@@ -51,7 +49,7 @@ void require_intact(const formats::Format& format, const Path& path, const LoadO
 
 /// Where the tensors of a tree stand, in order. The tree is this call's own, and no longer lazy.
 void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
-  for (Node::Entry& entry : tree.node()->entries) {
+  for (Node::Entry& entry : node_of(tree)->entries) {
     if (auto* leaf = std::get_if<Leaf>(&entry.slot)) {
       leaves.push_back(leaf);
     } else if (auto* node = std::get_if<TensorDict>(&entry.slot)) {
@@ -80,9 +78,9 @@ Tensor copy_on_heap(const Leaf& leaf) {
 /// True if one mapping holds every tensor, so that nothing is gained by mapping on several threads.
 /// Adds the bytes of the tensors to `total_bytes`.
 bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
-  for (const Node::Entry& entry : tree.node()->entries) {
+  for (const Node::Entry& entry : node_of(tree)->entries) {
     if (const auto* leaf = std::get_if<Leaf>(&entry.slot)) {
-      if (!leaf->in_memory() && !leaf->source()->is_one_mapping()) return false;
+      if (!leaf->in_memory() && !source_of(*leaf)->is_one_mapping()) return false;
       total_bytes += leaf->nbytes();
     } else if (const auto* node = std::get_if<TensorDict>(&entry.slot)) {
       if (!is_one_mapping(*node, total_bytes)) return false;
@@ -158,8 +156,7 @@ TensorDict mapped(TensorDict tree, const LoadOptions& options) {
 TensorDict load_once(const Path& path, const LoadOptions& options) {
   const FoundFormat found = format_of_content(path, options.format);
   if (options.verify) require_intact(*found.format, path, options);
-  TensorDict tree =
-      select_only(found.open(options.mode), options.keys, options.only_keys, options.exclude);
+  TensorDict tree = select(found.open(options.mode), options.keys, options.exclude);
   if (!options.allow_opaque) {
     refuse_opaque(
         tree, path.string(),

@@ -65,7 +65,7 @@ NamedTensors side_of(const TensorDict& tree, const RenameFunction& rename, std::
 
 std::string describe(const Leaf& leaf) {
   const std::string shape = base::list_text(leaf.shape());
-  return std::string(name(leaf.dtype())) + (leaf.is_nested() ? " nested " : " ") + shape;
+  return to_string(leaf.dtype()) + (leaf.is_nested() ? " nested " : " ") + shape;
 }
 
 bool fits(const Leaf& target, const Leaf& source, bool cast) {
@@ -228,11 +228,11 @@ LoadReport load_into(const TensorDict& target_tree, const TensorDict& source_tre
       report.loaded.push_back(name);
     }
   }
-  Selector asked_for(options.keys);
+  Selector asked_for(options.keys.paths());
   for (const NamedLeaf& named : tensors_of(target)) {
     const std::string name = dotted(named.path);
     if (from.find(name) != NamedTensors::kNone) continue;
-    if (!options.keys.empty() && !asked_for.names_or_holds(named.path)) continue;
+    if (options.keys.given() && !asked_for.names_or_holds(named.path)) continue;
     report.missing.push_back(name);
   }
   if (options.strict) require_ok(report, source.where());

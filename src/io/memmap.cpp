@@ -1,4 +1,4 @@
-#include <tenfold/memmap.hpp>
+#include "io/memmap.hpp"
 
 #include <cerrno>
 #include <unordered_set>
@@ -181,21 +181,9 @@ void write_memmap_value(const Path& folder_path, const NonTensor& value) {
 
 void append_memmap(const Path& path, const TensorDict& rows) { folder::append_rows(path, rows); }
 
-namespace {
-
-TensorDict written(const TensorDict& tree, const Path& path, const MemmapOptions& options) {
+TensorDict memmap(const TensorDict& tree, const Path& path, const MemmapOptions& options) {
   write_memmap(tree, path, options);
   return open_memmap(path);
-}
-
-}  // namespace
-
-TensorDict memmap(const TensorDict& tree, const Path& path, int num_threads) {
-  return written(tree, path, {.num_threads = num_threads});
-}
-
-TensorDict memmap_like(const TensorDict& tree, const Path& path) {
-  return written(tree, path, {.zeros = true});
 }
 
 }  // namespace tenfold

@@ -25,7 +25,7 @@ constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;
 constexpr std::size_t kBoxPieceBytes = std::size_t{1} << 20;
 
 base::Where place_of(const Leaf& leaf) {
-  return leaf.in_memory() ? base::Where("", "tensor") : leaf.source()->where(leaf);
+  return leaf.in_memory() ? base::Where("", "tensor") : source_of(leaf)->where(leaf);
 }
 
 void require_fitting(const BoxRead& read) {
@@ -33,8 +33,8 @@ void require_fitting(const BoxRead& read) {
   if (read.leaf.is_nested()) throw refuse().expected("a dense tensor").found("a nested one");
   if (read.into.dtype() != read.leaf.dtype()) {
     throw refuse()
-        .expected("a tensor of ", name(read.leaf.dtype()), " to read into")
-        .found(name(read.into.dtype()));
+        .expected("a tensor of ", to_string(read.leaf.dtype()), " to read into")
+        .found(to_string(read.into.dtype()));
   }
   const Shape& shape = read.leaf.shape();
   const Shape& sizes = read.into.shape();

@@ -11,6 +11,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tree/node.hpp"
 #include "io/tree.hpp"
 
 namespace tenfold {
@@ -72,7 +73,7 @@ struct Renamer {
                     ", but " + base::quote(dotted(at)) + " holds no other: it is the new name of ");
       }
       entered.emplace(at, source);
-      if (!node.contains(path[i])) node.set(path[i], TensorDict(info_for(at)));
+      if (!has_key(node, path[i])) node.set(path[i], TensorDict(info_for(at)));
       node = node[path[i]];
     }
     return node;

@@ -45,7 +45,7 @@ class Pruner {
     const bool wanted = inside || named;
     if (!wanted && !keys_.may_name_below(name)) return;
     if (exclude_.names(path_, name)) return;
-    const TensorDict::Item item = node.node()->item(node.node()->find(key));
+    const TensorDict::Item item = node_of(node)->item(node_of(node)->find(key));
     const auto* child = std::get_if<TensorDict>(&item);
     if (child == nullptr) {
       if (wanted) kept.set(key, item);
@@ -81,13 +81,19 @@ void visit_names(const TensorDict& node, KeyPath path, Selector& selector) {
 
 }  // namespace
 
-TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
-                  const std::vector<KeyPath>& exclude) {
-  if (keys.empty() && exclude.empty()) return tree;
-  refuse_bare(tree, base::quote(dotted(keys.empty() ? exclude.front() : keys.front())));
-  Selector selector(keys);
-  Selector excluder(exclude);
-  TensorDict kept = Pruner(selector, excluder).prune(tree, keys.empty());
+TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude) {
+  const std::vector<KeyPath>& left_out = exclude.paths();
+  if (!keys.given() && left_out.empty()) return tree;
+  if (keys.given() && keys.paths().empty()) {
+    refuse_bare(tree, "an empty list of them");
+    TensorDict nothing = empty_like(tree);
+    fix_kind(nothing);
+    return nothing;
+  }
+  refuse_bare(tree, base::quote(dotted(keys.given() ? keys.paths().front() : left_out.front())));
+  Selector selector(keys.paths());
+  Selector excluder(left_out);
+  TensorDict kept = Pruner(selector, excluder).prune(tree, !keys.given());
   selector.require_all_hit(tree);
   if (!excluder.all_hit()) {
     // What is not among the keys was not looked at, nor what is below another excluded entry.
@@ -95,15 +101,6 @@ TensorDict select(const TensorDict& tree, const std::vector<KeyPath>& keys,
     excluder.require_all_hit(tree);
   }
   return kept;
-}
-
-TensorDict select_only(const TensorDict& tree, const std::vector<KeyPath>& keys, bool only_keys,
-                       const std::vector<KeyPath>& exclude) {
-  if (!keys.empty() || !only_keys) return select(tree, keys, exclude);
-  refuse_bare(tree, "an empty list of them");
-  TensorDict nothing = empty_like(tree);
-  fix_kind(nothing);
-  return nothing;
 }
 
 }  // namespace tenfold

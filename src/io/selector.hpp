@@ -36,8 +36,4 @@ class Selector {
   std::vector<std::size_t> globs_;
 };
 
-/// select(); nothing of the tree where `keys` are all that is wanted and there are none.
-TensorDict select_only(const TensorDict& tree, const std::vector<KeyPath>& keys, bool only_keys,
-                       const std::vector<KeyPath>& exclude = {});
-
 }  // namespace tenfold

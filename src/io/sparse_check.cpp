@@ -16,7 +16,7 @@ void check(const TensorDict& tree, const std::string& where, KeyPath& path) {
     const std::string part = path.empty() ? "root" : "key " + base::quote(dotted(path));
     return require_sound_sparse(tree, {where, part});
   }
-  Node& node = *tree.node();
+  Node& node = *node_of(tree);
   for (std::size_t i = 0; i < node.entries.size(); ++i) {
     if (node.leaf_at(i) != nullptr) continue;  // most entries: not copied to be looked at
     const TensorDict::Item item = node.item(i);

@@ -13,15 +13,15 @@ namespace tenfold {
 
 TensorDict empty_like(const TensorDict& node) {
   TensorDict copy(node.info());
-  copy.node()->where = node.node()->where;
-  copy.node()->keep = node.node()->keep;
+  node_of(copy)->where = node_of(node)->where;
+  node_of(copy)->keep = node_of(node)->keep;
   return copy;
 }
 
 void fix_kind(TensorDict& node) {
   const NodeKind kind = node.kind();
   std::erase_if(node.info().typed_keys,
-                [&](const auto& typed) { return !node.contains(typed.first); });
+                [&](const auto& typed) { return !has_key(node, typed.first); });
   if (kind == NodeKind::sparse) {
     for (const std::string_view part : sparse_parts(node.info().layout)) {
       if (node.contains(part)) continue;
@@ -48,9 +48,9 @@ void fix_kind(TensorDict& node) {
 
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change) {
   TensorDict mapped = empty_like(tree);
-  Node& from = *tree.node();
+  Node& from = *node_of(tree);
   // Straight into the list: the keys are known to differ from each other.
-  std::vector<Node::Entry>& entries = mapped.node()->entries;
+  std::vector<Node::Entry>& entries = node_of(mapped)->entries;
   entries.reserve(from.entries.size());
   for (std::size_t i = 0; i < from.entries.size(); ++i) {
     const std::string& key = from.entries[i].key;
@@ -71,8 +71,8 @@ TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Lea
 }
 
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change) {
-  if (tree.node().use_count() > 1) return map_leaves(std::as_const(tree), change);
-  Node& node = *tree.node();
+  if (node_of(tree).use_count() > 1) return map_leaves(std::as_const(tree), change);
+  Node& node = *node_of(tree);
   for (std::size_t i = 0; i < node.entries.size(); ++i) {
     Node::Slot& slot = node.entries[i].slot;
     if (std::holds_alternative<std::shared_ptr<LazyItem>>(slot)) static_cast<void>(node.item(i));

@@ -25,6 +25,8 @@ struct MapperHead {
   Error corrupt(std::string_view part) const { return base::corrupt(where).part(part); }
 };
 
+namespace detail {
+
 /// What a StateMapper is a handle of.
 struct SavedMapper {
   SavedMapper(MapperHead said, MapperKind what, TensorDict parts)
@@ -42,6 +44,10 @@ struct SavedMapper {
   std::vector<std::string> mapper_paths;
   std::vector<StateMapper> mappers;
 };
+
+}  // namespace detail
+
+using detail::SavedMapper;
 
 std::shared_ptr<const SavedMapper> saved_sparse(MapperHead head, TensorDict tensors);
 std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors);

@@ -228,7 +228,7 @@ class Flattener {
     if (is_integer(dtype) && !same_integers(numbers, dtype, rows.bytes.data() + begin)) {
       throw base::corrupt(where_)
           .part("values")
-          .expected(name(dtype))
+          .expected(to_string(dtype))
           .found("a number out of its range");
     }
     return {rows.number, rows.count++};

@@ -45,7 +45,7 @@ struct SavedSparse final : SavedMapper {
       if (numbers.dtype() != DType::int64 || numbers.shape() != Shape{keys.size()}) {
         throw head.corrupt("rows")
             .expected("int64 ", base::list_text(Shape{keys.size()}))
-            .found(name(numbers.dtype()), " ", base::list_text(numbers.shape()));
+            .found(to_string(numbers.dtype()), " ", base::list_text(numbers.shape()));
       }
       has_numbers = true;
     }
@@ -53,8 +53,8 @@ struct SavedSparse final : SavedMapper {
       fallback = tensor_of(head, tensors, "default").contiguous();
       if (fallback.dtype() != matrix.dtype() || fallback.shape() != Shape{matrix.num_cols()}) {
         throw head.corrupt("default")
-            .expected(name(matrix.dtype()), " ", base::list_text(Shape{matrix.num_cols()}))
-            .found(name(fallback.dtype()), " ", base::list_text(fallback.shape()));
+            .expected(to_string(matrix.dtype()), " ", base::list_text(Shape{matrix.num_cols()}))
+            .found(to_string(fallback.dtype()), " ", base::list_text(fallback.shape()));
       }
       has_fallback = true;
     }

@@ -11,6 +11,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "dataset/leaf_names.hpp"
 #include "dict/builder.hpp"
 #include "dict/state.hpp"
 
@@ -91,19 +92,19 @@ Leaf unbatched(Tensor tensor) {
 
 TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
                             const std::vector<StateIndexColumn>& columns) {
-  std::visit([](const auto& all) { require_unique(all); }, keys);
+  std::visit([](const auto& all) { require_unique(all); }, keys.views());
   const auto num_keys = static_cast<std::int64_t>(num_keys_of(keys));
   NodeInfo info;
   info.batch_size = {num_keys};
   TensorDict node(std::move(info));
   const Column column = key_column(type);
   StoredColumn stored;
-  if (const auto* texts = std::get_if<std::span<const std::string_view>>(&keys)) {
+  if (const auto* texts = std::get_if<std::span<const std::string_view>>(&keys.views())) {
     std::tie(stored.values, stored.ends) = joined(*texts);
     node.set(column.end_leaf[0], stored.ends);
     node.set(column.leaf[0], TensorDict::Item(unbatched(stored.values)));
   } else {
-    stored.values = Tensor::from(std::get<std::span<const std::int64_t>>(keys));
+    stored.values = Tensor::from(std::get<std::span<const std::int64_t>>(keys.views()));
     stored.row_bytes = stored.stride_bytes = sizeof(std::int64_t);
     node.set(column.leaf[0], stored.values);
   }

@@ -186,9 +186,9 @@ void scan_folder(ByteScanner& scanner, const os::Path& folder) {
 
 }  // namespace
 
-std::string_view name(ScanRisk risk) noexcept {
+std::string to_string(ScanRisk risk) {
   constexpr std::array<std::string_view, 3> kNames = {"safe", "suspicious", "dangerous"};
-  return kNames[static_cast<std::size_t>(risk)];
+  return std::string(kNames[static_cast<std::size_t>(risk)]);
 }
 
 bool ScanReport::safe() const noexcept {

@@ -317,7 +317,7 @@ class Parts {
   TensorDict finish(std::int64_t num_rows, std::int64_t num_cols, DType dtype) {
     NodeInfo info;
     info.kind = NodeKind::sparse;
-    info.layout = "sparse_" + std::string(name(layout_));
+    info.layout = "sparse_" + to_string(layout_);
     info.dense_shape = {num_rows, num_cols};
     info.is_coalesced = layout_ == SparseLayout::coo;
     const auto parts = sparse_parts(info.layout);
@@ -374,7 +374,10 @@ SparseBuilder::SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType
         .found("[", num_rows, ", ", num_cols, "]");
   }
   if (options.index_dtype != DType::int32 && options.index_dtype != DType::int64) {
-    throw refuse().part("index dtype").expected("int32 or int64").found(name(options.index_dtype));
+    throw refuse()
+        .part("index dtype")
+        .expected("int32 or int64")
+        .found(to_string(options.index_dtype));
   }
   state_ = std::make_unique<State>(num_rows, num_cols, dtype, options);
 }
@@ -385,11 +388,14 @@ void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor&
   State& state = *state_;
   for (const Tensor* indices : {&rows, &columns}) {
     if (indices->dtype() != DType::int32 && indices->dtype() != DType::int64) {
-      throw refuse().part("coordinates").expected("int32 or int64").found(name(indices->dtype()));
+      throw refuse()
+          .part("coordinates")
+          .expected("int32 or int64")
+          .found(to_string(indices->dtype()));
     }
   }
   if (values.dtype() != state.dtype) {
-    throw refuse().part("values").expected(name(state.dtype)).found(name(values.dtype()));
+    throw refuse().part("values").expected(to_string(state.dtype)).found(to_string(values.dtype()));
   }
   if (rows.ndim() != 1 || columns.shape() != rows.shape() || values.shape() != rows.shape()) {
     throw refuse()
@@ -422,10 +428,11 @@ void SparseBuilder::add(const SparseMatrix& matrix, Monitor* monitor) {
       matrix.dtype() != state.dtype) {
     throw refuse()
         .expected("one of shape [", state.num_rows, ", ", state.num_cols, "] and ",
-                  name(state.dtype))
-        .found("[", matrix.num_rows(), ", ", matrix.num_cols(), "] and ", name(matrix.dtype()));
+                  to_string(state.dtype))
+        .found("[", matrix.num_rows(), ", ", matrix.num_cols(), "] and ",
+               to_string(matrix.dtype()));
   }
-  const auto source = matrix.state();
+  const auto source = state_of(matrix);
   const std::byte* values = source->values.raw_data();
   const bool swap = state.by_column() != (source->layout == SparseLayout::csc);
   const std::uint64_t entry_bytes = state.value_bytes + source->places.itemsize();
@@ -496,7 +503,7 @@ SparseMatrix SparseBuilder::finish(Monitor* monitor) {
         throw base::unsupported()
             .part("sparse matrix: entries of the same coordinate")
             .expected("a dtype that can be added")
-            .found(name(state.dtype));
+            .found(to_string(state.dtype));
       }
       return add_element(state.dtype, entry.value.data(), last.value.data());
     }

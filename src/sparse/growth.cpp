@@ -35,7 +35,7 @@ std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& 
   for (const std::size_t part : {std::size_t{1}, std::size_t{2}, std::size_t{0}}) {
     const TensorDict::Item item = state.tree.get(names[part]);
     const auto& leaf = std::get<Leaf>(item);
-    auto* source = dynamic_cast<folder::FolderSource*>(leaf.source().get());
+    auto* source = dynamic_cast<folder::FolderSource*>(source_of(leaf).get());
     auto* handle =
         source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
     if (handle == nullptr || !handle->may_grow()) {
@@ -90,7 +90,7 @@ void require_fitting(const Path& path, const SparseState& state, const SparseSta
     throw misfit().expected(state.num_cols, " columns").found(rows.num_cols);
   }
   if (rows.values.dtype() != state.values.dtype()) {
-    throw misfit().expected(name(state.values.dtype())).found(name(rows.values.dtype()));
+    throw misfit().expected(to_string(state.values.dtype())).found(to_string(rows.values.dtype()));
   }
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (state.ends.dtype() == DType::int32 && state.nnz > kMost - rows.nnz) {
@@ -163,7 +163,7 @@ void SparseGrowth::start() {
   }
   if (current()->layout != SparseLayout::csr) {
     throw refuse(path_)
-        .problem("rows cannot be added in layout ", name(current()->layout))
+        .problem("rows cannot be added in layout ", to_string(current()->layout))
         .expected("csr")
         .remedy("to_layout(\"csr\") first");
   }
@@ -191,7 +191,7 @@ void SparseGrowth::append(const SparseMatrix& added) {
   // Not under the lock: they may be the rows of this matrix.
   const SparseMatrix sorted = by_row(added);
   sorted.check();
-  const auto rows = sorted.state();
+  const auto rows = state_of(sorted);
   const Lock lock(mutex_);
   require_writable("append_rows");
   const std::shared_ptr<const SparseState> state = current();

@@ -13,6 +13,8 @@
 
 namespace tenfold {
 
+namespace detail {
+
 /// A matrix that was opened from a path: it gets more rows when this process or, after refresh(),
 /// another one appends.
 ///
@@ -42,5 +44,9 @@ class SparseGrowth {
   std::unique_ptr<detail::formats::folder::GrowingFolder> writer_;
   bool closed_ = false;
 };
+
+}  // namespace detail
+
+using detail::SparseGrowth;
 
 }  // namespace tenfold

@@ -114,7 +114,7 @@ SparseMatrix SparseMatrix::of_parts(SparseLayout layout, std::int64_t num_rows,
                                     std::int64_t num_cols, std::span<const Tensor> parts) {
   NodeInfo info;
   info.kind = NodeKind::sparse;
-  info.layout = "sparse_" + std::string(name(layout));
+  info.layout = "sparse_" + to_string(layout);
   info.dense_shape = {num_rows, num_cols};
   info.is_coalesced = layout == SparseLayout::coo;
   const auto names = sparse_parts(info.layout);

@@ -28,7 +28,7 @@ class SparseReader {
   SparseLayout layout() const {
     const NodeInfo& info = node_.info();
     if (info.kind != NodeKind::sparse) {
-      throw refuse().part("kind").expected("a sparse tensor").found("a ", name(info.kind));
+      throw refuse().part("kind").expected("a sparse tensor").found("a ", to_string(info.kind));
     }
     std::string_view layout = info.layout;
     layout.remove_prefix(std::min(layout.size(), kTorchPrefix.size()));
@@ -67,7 +67,7 @@ class SparseReader {
   Leaf indices(std::string_view part, std::int64_t ndim = 1) const {
     Leaf leaf = this->leaf(part, ndim);
     if (leaf.dtype() != DType::int32 && leaf.dtype() != DType::int64) {
-      fail(part, "int32 or int64", std::string(name(leaf.dtype())));
+      fail(part, "int32 or int64", to_string(leaf.dtype()));
     }
     return leaf;
   }
@@ -158,8 +158,8 @@ std::optional<std::uint8_t> index_of(const std::array<std::string_view, kCount>&
 
 }  // namespace
 
-std::string_view name(SparseLayout layout) noexcept {
-  return kLayoutNames[static_cast<std::size_t>(layout)];
+std::string to_string(SparseLayout layout) {
+  return std::string(kLayoutNames[static_cast<std::size_t>(layout)]);
 }
 
 std::optional<SparseLayout> sparse_layout_from_name(std::string_view name) noexcept {

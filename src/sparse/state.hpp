@@ -10,10 +10,13 @@
 
 #include <tenfold/sparse_matrix.hpp>
 
+#include "base/access.hpp"
 #include "base/fail.hpp"
 #include "dataset/loader/buffer_pool.hpp"
 
 namespace tenfold {
+
+namespace detail {
 
 /// What a SparseMatrix is a handle of: parts whose shapes and dtypes fit each other. What the
 /// indices say is not known to be sound. A line is what is stored together: a column of csc, a row
@@ -42,6 +45,14 @@ struct SparseState {
   /// "row" or "column", of which it has several together.
   const char* line_name() const noexcept { return layout == SparseLayout::csc ? "column" : "row"; }
 };
+
+}  // namespace detail
+
+using detail::SparseState;
+
+inline std::shared_ptr<const SparseState> state_of(const SparseMatrix& matrix) {
+  return detail::Access::state(matrix);
+}
 
 /// Checks shapes, dtypes and the last end. Throws as SparseMatrix's constructor.
 std::shared_ptr<const SparseState> sparse_state_of(TensorDict node);

@@ -667,7 +667,7 @@ TEST_F(Cli, WritesNoMessageIntoAFileThatTookAClosedStream) {
 TEST_F(Cli, Exits130AfterAnInterruptAndLeavesNothing) {
   TensorDict tree;
   tree.set("x", Tensor::zeros(DType::float32, {1 << 29}));  // 2 GiB of holes
-  const std::string path = memmap_like(tree, folder_ / "large").where();
+  const std::string path = memmap(tree, folder_ / "large", {.zeros = true}).where();
   const std::string target = folder_ / "out.safetensors";
   EXPECT_EQ(shell("timeout --preserve-status -s INT 0.3 \"$tenfold\" convert " + path + " " +
                   target + " --dtype float64 --threads 1"),

@@ -40,6 +40,7 @@ def public_api(folder: Path) -> tuple[set[str], dict[str, str], list[str]]:
                 classes[name] = body
             elif DECLARED_MEMBER.search(body):
                 problems.append(f"{path.name}: class {name} has no TENFOLD_API")
+        functions.update(re.findall(r"^TENFOLD_API .*\b(operator)<<\(", text, re.MULTILINE))
         previous = ""
         for match in re.finditer(r"^\S.*", text, re.MULTILINE):
             function = FUNCTION.match(text[match.start() :])
@@ -84,6 +85,8 @@ def main() -> int:
             name,
         )
         first, members = (parts[1], parts[2].split("::")[1:]) if parts else ("", [])
+        if first == "detail" and members:  # what inline functions of the headers call
+            first, members = members[0], members[1:]
         if first in classes:
             body = classes[first]
             local = re.findall(r"TENFOLD_LOCAL (\w+)", body)

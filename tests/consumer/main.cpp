@@ -120,16 +120,18 @@ void check_trees(const std::filesystem::path& folder) {
          "values");
   expect(tenfold::all_dtypes().size() == tenfold::kNumDTypes &&
              tenfold::dtype_from_name("bfloat16") == tenfold::DType::bfloat16 &&
-             tenfold::name(tenfold::NodeKind::tuple) == "tuple",
+             tenfold::to_string(tenfold::NodeKind::tuple) == "tuple",
          "names");
   expect(weight().select(1).numel() == 4 && weight().narrow(0, 2).shape()[0] == 2, "tensor views");
   expect(tenfold::Buffer::allocate(64).slice(32, 8).size_bytes() == 8, "buffers");
   tenfold::save(tree, folder / "tree.pt");
   expect(tenfold::scan(folder / "tree.pt").safe(), "scan");
-  tenfold::write_memmap(tree, folder / "mapped");
+  tenfold::memmap(tree, folder / "mapped");
   tenfold::pack_memmap(folder / "mapped", folder / "mapped.tdz");
   expect(same(tenfold::open(folder / "mapped.tdz").at("layer", "weight"), weight()), "archive");
-  expect(tenfold::set_warning_handler(nullptr) == nullptr, "warning handler");
+  expect(tenfold::set_warning_handler(nullptr) != nullptr &&
+             tenfold::set_warning_handler(nullptr) == nullptr,
+         "warning handler");
 }
 
 void check_datasets(const std::filesystem::path& folder) {

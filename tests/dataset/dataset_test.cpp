@@ -120,7 +120,7 @@ TEST(Dataset, TakesNaNForAMissingFloatOfAnyWidth) {
     column.path = {"x"};
     column.dtype = dtype;
     column.nullable = true;
-    Dataset ds = create(folder / std::string(name(dtype)), Schema({column}), {});
+    Dataset ds = create(folder / to_string(dtype), Schema({column}), {});
     BatchColumn rows;
     rows.column = column;
     rows.values = Tensor::zeros(dtype, {2});
@@ -128,8 +128,8 @@ TEST(Dataset, TakesNaNForAMissingFloatOfAnyWidth) {
     cast_elements(DType::float64, reinterpret_cast<const std::byte*>(numbers), dtype,
                   rows.values.raw_data(), 2);
     ds.append(Batch(2, {rows}));
-    EXPECT_EQ(ds.column("x.valid").raw_data()[0], std::byte{0}) << name(dtype);
-    EXPECT_EQ(ds.column("x.valid").raw_data()[1], std::byte{1}) << name(dtype);
+    EXPECT_EQ(ds.column("x.valid").raw_data()[0], std::byte{0}) << to_string(dtype);
+    EXPECT_EQ(ds.column("x.valid").raw_data()[1], std::byte{1}) << to_string(dtype);
   }
 }
 
@@ -258,7 +258,7 @@ TEST(Dataset, HasEachTableOnceHoweverOftenItIsJoined) {
   for (int i = 0; i < 40; ++i) {
     const std::array<Dataset, 2> turned = {joined.range(2, 4), joined.range(0, 2)};
     joined = Dataset::concat(turned);
-    ASSERT_EQ(joined.state()->parts.size(), 2U);
+    ASSERT_EQ(state_of(joined)->parts.size(), 2U);
   }
   EXPECT_THAT(ids_of(joined), ElementsAre(0, 1, 4, 5));
   const std::array<Dataset, 3> mixed = {parts[1], joined, parts[0]};

@@ -27,6 +27,7 @@
 #include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/reader.hpp"
+#include "io/memmap.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/fault.hpp"
 #include "os/process.hpp"

@@ -443,5 +443,24 @@ TEST(MappedDict, ReadsANoteThatLiesAsAnError) {
                [&] { opened(R"({"version": 1, "index": "id", "values": "rows"})"); });
 }
 
+TEST(MappedDict, TakesKeysAsTheyAreAtHand) {
+  const TemporaryFolder folder;
+  build(folder / "d", 100);
+  const MappedDict dict(folder / "d");
+  const std::vector<std::string> strings = {"key5", "none"};
+  const std::array<std::string_view, 2> views = {"key5", "none"};
+  const DictKeys kept = {"key5", "none"};
+  const std::vector<std::int64_t> rows = dict.rows({"key5", "none"});
+  EXPECT_EQ(rows[1], -1);
+  EXPECT_EQ(dict.rows(strings), rows);
+  EXPECT_EQ(dict.rows(views), rows);
+  EXPECT_EQ(dict.rows(kept), rows);
+  EXPECT_EQ(dict.rows({5, 7}), (std::vector<std::int64_t>{-1, -1})) << "keys of the other type";
+  const DictValues got = dict.get_many(strings);
+  EXPECT_TRUE(got.found.at<bool>(0));
+  EXPECT_FALSE(got.found.at<bool>(1));
+  EXPECT_EQ(dict.at_rows({rows[0], -1}).num_rows(), 2);
+}
+
 }  // namespace
 }  // namespace tenfold

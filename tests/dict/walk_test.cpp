@@ -33,7 +33,7 @@ using testing::ElementsAre;
 constexpr std::int64_t kSize = 3000;
 
 DictWalk walk_of(const MappedDict& dict) {
-  const auto handle = dict.handle();
+  const auto handle = handle_of(dict);
   return {handle->newest(), [handle](const DictKeys& keys) { return handle->find_many(keys); }};
 }
 
@@ -136,7 +136,7 @@ TEST(DictWalk, GivesAKeyOnceWhoseSlotChangesAfterItsRowWasCommitted) {
   for (const std::int64_t key : {5, 2999}) {
     writer.assign(Words(1, key).keys(), pairs(key, 1));
     const MappedDict reader(folder / "d");
-    const auto state = reader.handle()->state();
+    const auto state = handle_of(reader)->state();
     const auto row = static_cast<std::uint64_t>(state->keys.num_rows) - 1;
     UnsettledIndex index(*state, "key" + std::to_string(key), static_cast<std::uint64_t>(key), row);
     expect_all_in_order(reader, [&](std::int64_t walked) {
@@ -151,7 +151,7 @@ TEST(DictWalk, GivesEveryKeyOfAWriterThatWasKilledBeforeItChangedTheirSlots) {
   MappedDict writer(folder / "d", Mode::write_through);
   writer.assign(Words(1, 7).keys(), pairs(7, 1));
   const MappedDict reader(folder / "d");
-  const UnsettledIndex index(*reader.handle()->state(), "key7", 7, kSize);
+  const UnsettledIndex index(*handle_of(reader)->state(), "key7", 7, kSize);
   expect_all_in_order(reader, [](std::int64_t) {});
 }
 

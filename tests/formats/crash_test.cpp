@@ -21,6 +21,7 @@
 #include "formats/format.hpp"
 #include "formats/shared/commit.hpp"
 #include "ingest/table/table_writer.hpp"
+#include "io/memmap.hpp"
 #include "os/fs/fault.hpp"
 #include "support/crash_file.hpp"
 #include "support/crash_harness.hpp"

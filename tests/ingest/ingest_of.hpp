@@ -58,7 +58,7 @@ class IngestOf {
 inline std::string type_of(const Dataset& ds, const std::string& name) {
   const Column* column = ds.schema().find(name);
   if (column == nullptr) return "none";
-  std::string text(column->dtype_name());
+  std::string text = column->dtype_name();
   std::string lengths = column->ragged ? "*" : "";
   for (const std::int64_t length : column->shape) {
     lengths += (lengths.empty() ? "" : ", ") + std::to_string(length);

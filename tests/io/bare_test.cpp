@@ -102,7 +102,7 @@ TEST(Bare, HasNoKeysToSelect) {
                   ": it holds one value, which has no name: expected no keys, found \"" + key +
                   "\"");
   }
-  EXPECT_EQ(thrown_by([&] { load(folder / "m.npy", {.only_keys = true}); }).code,
+  EXPECT_EQ(thrown_by([&] { load(folder / "m.npy", {.keys = Keys(std::vector<KeyPath>{})}); }).code,
             ErrorCode::key_not_found);
 }
 

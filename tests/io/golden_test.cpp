@@ -71,7 +71,7 @@ std::string digest_of(const Tensor& tensor) {
 }
 
 Value describe(const Tensor& tensor) {
-  return list({"tensor", name(tensor.dtype()), shape_of(tensor.shape()), digest_of(tensor)});
+  return list({"tensor", to_string(tensor.dtype()), shape_of(tensor.shape()), digest_of(tensor)});
 }
 
 Value describe(const Value& value);
@@ -102,7 +102,7 @@ Value describe_members(const Value::Object& object) {
 
 Value describe(const Value::Special& special) {
   using Type = Value::Special::Type;
-  const std::string_view tag = name(special.type);
+  const std::string tag = to_string(special.type);
   switch (special.type) {
     case Type::bytes:
     case Type::bytearray:
@@ -158,7 +158,8 @@ Value describe(const Leaf& leaf) {
       const auto lengths = row.span<std::int64_t>();
       shapes.push_back(shape_of(Shape(lengths.begin(), lengths.end())));
     }
-    return list({"nested", name(leaf.dtype()), list(std::move(shapes)), digest_of(leaf.tensor())});
+    return list(
+        {"nested", to_string(leaf.dtype()), list(std::move(shapes)), digest_of(leaf.tensor())});
   }
   EXPECT_EQ(leaf.shape(), leaf.tensor().shape());
   return leaf.is_unbatched() ? tagged("unbatched", describe(leaf.tensor()))
@@ -192,7 +193,7 @@ Value describe(const TensorDict& node) {
     for (const auto& dimension : info.names) found.push_back(text_or_null(dimension));
     names = list(std::move(found));
   }
-  const std::string_view tag = name(info.kind);
+  const std::string tag = to_string(info.kind);
   switch (info.kind) {
     case NodeKind::tensordict:
       return list({tag, shape_of(info.batch_size), names, list(std::move(members))});
@@ -456,7 +457,7 @@ TEST_P(GoldenFiles, DictionariesGiveTheirValues) {
 TEST_P(GoldenFiles, SparseMatricesGiveTheirRows) {
   for (const Value& entry : entries("sparse")) {
     const SparseMatrix matrix(path_of(entry));
-    EXPECT_EQ(name(matrix.layout()), text(member(entry, "layout")));
+    EXPECT_EQ(to_string(matrix.layout()), text(member(entry, "layout")));
     EXPECT_EQ(describe(matrix.tree()), member(entry, "stored")) << path_of(entry);
     std::vector<std::int64_t> rows(static_cast<std::size_t>(matrix.num_rows()));
     std::iota(rows.begin(), rows.end(), 0);

@@ -67,7 +67,7 @@ TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
         tensor.raw_data()[i] =
             std::byte{dtype == DType::bool_ ? static_cast<unsigned char>(byte & 1) : byte};
       }
-      tree.set(std::string(name(dtype)) + "_" + std::to_string(shape.size()) +
+      tree.set(to_string(dtype) + "_" + std::to_string(shape.size()) +
                    (numel_of(shape) == 0 ? "_empty" : ""),
                tensor);
     }
@@ -219,7 +219,7 @@ TEST(MemmapLike, MakesZerosOfTheSameTypes) {
   const test::TemporaryFolder folder;
   TensorDict tree;
   tree.set("x", counting({3, 4}));
-  const TensorDict zeros = memmap_like(tree, folder / "buffer");
+  const TensorDict zeros = memmap(tree, folder / "buffer", {.zeros = true});
   EXPECT_EQ(zeros.at("x").shape(), (Shape{3, 4}));
   EXPECT_EQ(bytes_of(zeros.at("x")), std::string(48, '\0'));
   zeros.at("x").mutable_data<float>()[11] = 1;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/memmap.hpp"
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
 

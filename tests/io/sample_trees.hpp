@@ -65,7 +65,7 @@ inline std::string bytes_of(const Tensor& tensor) {
 inline std::string difference(const TensorDict& a, const TensorDict& b,
                               const std::string& at = "") {
   if (a.kind() != b.kind())
-    return at + ": kind " + std::string(name(a.kind())) + " and " + std::string(name(b.kind()));
+    return at + ": kind " + to_string(a.kind()) + " and " + to_string(b.kind());
   if (a.batch_size() != b.batch_size()) return at + ": batch_size";
   if (a.info().int_keys != b.info().int_keys) return at + ": int_keys";
   if (a.keys() != b.keys()) return at + ": keys";

@@ -91,5 +91,22 @@ TEST(Select, TakesThousandsOfKeysAtOnce) {
   EXPECT_EQ(select(tree, keys).size(), 10000U);
 }
 
+TEST(Keys, AreNamesPathsOrNotGiven) {
+  EXPECT_FALSE(Keys().given());
+  EXPECT_EQ(Keys({"a.*", "b"}).paths(), (std::vector<KeyPath>{{"a.*"}, {"b"}}));
+  EXPECT_EQ(Keys({{"a", "b"}}).paths(), (std::vector<KeyPath>{{"a", "b"}}));
+  EXPECT_EQ(Keys({{"a", "b"}, {"c"}}).paths(), (std::vector<KeyPath>{{"a", "b"}, {"c"}}));
+  EXPECT_EQ(Keys({{"a"}}).paths(), (std::vector<KeyPath>{{"a"}}));
+  const std::vector<std::string> names = {"a"};
+  EXPECT_EQ(Keys(names).paths(), (std::vector<KeyPath>{{"a"}}));
+}
+
+TEST(Select, OfAnEmptyListIsNothing) {
+  const TensorDict tree = sample_checkpoint();
+  EXPECT_TRUE(select(tree, Keys(std::vector<KeyPath>{})).empty());
+  EXPECT_TRUE(select(tree, Keys()).same_node(tree));
+  EXPECT_TRUE(select(tree, Keys(), Keys(std::vector<KeyPath>{})).same_node(tree));
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -55,10 +55,10 @@ TEST(Statistics, KnowEveryDtype) {
     if (dtype == DType::float4_e2m1fn_x2 || dtype == DType::float8_e8m0fnu) continue;
     const bool is_bool = dtype == DType::bool_;
     const Statistics figures = statistics(cast_leaf({1, 0, 1, is_bool ? 1.0F : 2.0F}, dtype));
-    EXPECT_EQ(figures.min, 0) << name(dtype);
-    EXPECT_EQ(figures.max, is_bool ? 1 : 2) << name(dtype);
-    EXPECT_EQ(figures.mean, is_bool ? 0.75 : 1) << name(dtype);
-    EXPECT_EQ(figures.zeros, 1U) << name(dtype);
+    EXPECT_EQ(figures.min, 0) << to_string(dtype);
+    EXPECT_EQ(figures.max, is_bool ? 1 : 2) << to_string(dtype);
+    EXPECT_EQ(figures.mean, is_bool ? 0.75 : 1) << to_string(dtype);
+    EXPECT_EQ(figures.zeros, 1U) << to_string(dtype);
   }
   EXPECT_EQ(statistics(cast_leaf({0.5, 4}, DType::float8_e8m0fnu)).mean, 2.25);
 }

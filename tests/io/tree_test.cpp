@@ -44,9 +44,9 @@ TEST(MapLeaves, ChangesATreeOfOneOwnerInPlace) {
   TensorDict child = dict();
   child.set("b", numbers(2));
   tree.set("child", std::move(child));
-  const Node* node = tree.node().get();
+  const Node* node = node_of(tree).get();
   const TensorDict mapped = map_leaves(std::move(tree), ten_more);
-  EXPECT_EQ(mapped.node().get(), node);
+  EXPECT_EQ(node_of(mapped).get(), node);
   EXPECT_EQ(mapped.at("a").data<std::int32_t>()[0], 11);
   EXPECT_EQ(mapped.at("child", "b").data<std::int32_t>()[0], 12);
 }
@@ -73,8 +73,8 @@ TEST(MapLeaves, ReachesWhatIsReadLater) {
   TensorDict child = dict();
   child.set("b", numbers(2));
   TensorDict tree = dict();
-  tree.node()->entries.push_back({"leaf", std::make_shared<Later>(Leaf(numbers(1)))});
-  tree.node()->entries.push_back({"child", std::make_shared<Later>(child)});
+  node_of(tree)->entries.push_back({"leaf", std::make_shared<Later>(Leaf(numbers(1)))});
+  node_of(tree)->entries.push_back({"child", std::make_shared<Later>(child)});
   const TensorDict mapped = map_leaves(std::move(tree), ten_more);
   EXPECT_EQ(mapped.at("leaf").data<std::int32_t>()[0], 11);
   EXPECT_EQ(mapped.at("child", "b").data<std::int32_t>()[0], 12);

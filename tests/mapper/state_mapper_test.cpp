@@ -80,7 +80,7 @@ TEST(StateMapper, GivesTheRowsThatPythonGives) {
       }
       const Tensor found = mapper.at(state);
       EXPECT_EQ(doubles_of(found), doubles_of(*row));
-      EXPECT_EQ(tenfold::name(found.dtype()), *members->find("dtype")->get_if<std::string>());
+      EXPECT_EQ(tenfold::to_string(found.dtype()), *members->find("dtype")->get_if<std::string>());
       ++num_rows;
     }
   }

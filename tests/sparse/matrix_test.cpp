@@ -128,7 +128,7 @@ TEST_P(EveryLayout, RefusesWhatIsOutOfRange) {
 
 INSTANTIATE_TEST_SUITE_P(SparseMatrix, EveryLayout,
                          ::testing::Values(SparseLayout::csr, SparseLayout::csc, SparseLayout::coo),
-                         [](const auto& row) { return std::string(name(row.param)); });
+                         [](const auto& row) { return to_string(row.param); });
 
 TEST(SparseMatrix, PartsThatContradictEachOtherAreNotOpened) {
   const auto refused = [](TensorDict node) {

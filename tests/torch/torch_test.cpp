@@ -36,12 +36,12 @@ TEST(ToTorch, EveryDTypeGoesBothWaysUnderTorchsName) {
     const Tensor tensor = Tensor::zeros(dtype, {2, 3});
     std::memset(tensor.raw_data(), 1, tensor.nbytes());
     const at::Tensor there = to_torch(tensor);
-    EXPECT_EQ(std::string(c10::getDtypeNames(there.scalar_type()).first), name(dtype));
-    EXPECT_EQ(there.itemsize(), itemsize(dtype)) << name(dtype);
+    EXPECT_EQ(std::string(c10::getDtypeNames(there.scalar_type()).first), to_string(dtype));
+    EXPECT_EQ(there.itemsize(), itemsize(dtype)) << to_string(dtype);
     const Tensor back = from_torch(there);
     EXPECT_EQ(back.dtype(), dtype);
-    EXPECT_EQ(back.raw_data(), tensor.raw_data()) << name(dtype);
-    EXPECT_EQ(bytes_of(back), bytes_of(tensor)) << name(dtype);
+    EXPECT_EQ(back.raw_data(), tensor.raw_data()) << to_string(dtype);
+    EXPECT_EQ(bytes_of(back), bytes_of(tensor)) << to_string(dtype);
   }
 }
 
@@ -457,6 +457,26 @@ TEST(LoadIntoModule, NeedsNoSecondCopyInMemory) {
   const std::uint64_t before = status("VmRSS");
   EXPECT_TRUE(load_into(*layer, folder / "model.safetensors").ok());
   EXPECT_LT(status("VmHWM"), before + 16 * kMebibyte);
+}
+
+TEST(StateDict, TakesWhatHoldsAModule) {
+  Net net;
+  const auto pointer = net.ptr();
+  EXPECT_EQ(state_dict(net).keys(), kNetNames);
+  EXPECT_EQ(state_dict(pointer).keys(), kNetNames);
+  Net other;
+  EXPECT_TRUE(load_into(other, state_dict(net)).ok());
+  expect_same(other, *net);
+  torch::nn::Linear empty(nullptr);
+  EXPECT_THROW(state_dict(empty), Error);
+}
+
+TEST(FromTorch, ElementsHaveTorchsTypes) {
+  const Tensor halves = from_torch(torch::full({2}, 0.5, torch::kHalf));
+  EXPECT_EQ(halves.data<at::Half>()[1], at::Half(0.5F));
+  EXPECT_EQ(halves.at<Half>(1), 0.5F);
+  const Tensor brains = from_torch(torch::ones({1}, torch::kBFloat16));
+  EXPECT_EQ(brains.span<at::BFloat16>()[0], at::BFloat16(1));
 }
 
 }  // namespace

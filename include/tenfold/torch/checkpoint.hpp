@@ -3,7 +3,7 @@
 /// The objects of a training in LibTorch as the state of a checkpoint. To be included by itself.
 ///
 ///     tenfold::TrainingState training;
-///     training.add("model", *net).add("optimizer", optimizer).add("loader", loader).add_rng();
+///     training.add("model", net).add("optimizer", optimizer).add("loader", loader).add_rng();
 ///     tenfold::CheckpointManager manager("run", {.max_to_keep = 3});
 ///     training.load(manager.restore().state);         // what Python saved, too
 ///     manager.save(500, training.state());
@@ -77,7 +77,7 @@ class TrainingState {
   /// saved besides (of Python, NumPy, CUDA) is kept, saved again untouched, and listed in
   /// LoadReport::ignored.
   TrainingState& add_rng(const std::string& name = "rng") {
-    auto others = std::make_shared<TensorDict>(dict());
+    auto others = std::make_shared<TensorDict>(TensorDict::dict());
     Entry entry{name, [others] { return TensorDict::Item(random_state(*others)); },
                 [others](const TensorDict::Item& saved, const LoadIntoOptions& options) {
                   return load_random_state(node_in(saved), *others, options.dry_run);
@@ -89,7 +89,7 @@ class TrainingState {
   /// For CheckpointManager::save(): tensors are the objects' own memory. Random numbers are taken
   /// as they are now.
   TensorDict state() const {
-    TensorDict tree = dict();
+    TensorDict tree = TensorDict::dict();
     for (const Entry& entry : entries_) tree.set(entry.name, entry.state());
     return tree;
   }
@@ -101,7 +101,7 @@ class TrainingState {
     LoadReport report;
     std::vector<const Entry*> found;
     for (const Entry& entry : entries_) {
-      if (saved.contains(entry.name)) {
+      if (saved.contains(KeyPath{entry.name})) {
         found.push_back(&entry);
       } else {
         report.missing.push_back(entry.name);
@@ -134,12 +134,6 @@ class TrainingState {
 
   static constexpr const char* kTorchPart = "torch";  // as Python's RngState calls it
 
-  static TensorDict dict() {
-    NodeInfo info;
-    info.kind = NodeKind::dict;
-    return TensorDict(std::move(info));
-  }
-
   bool has(const std::string& name) const {
     return std::ranges::any_of(entries_, [&](const Entry& entry) { return entry.name == name; });
   }
@@ -171,7 +165,7 @@ class TrainingState {
   }
 
   static TensorDict random_state(const TensorDict& others) {
-    TensorDict state = dict();
+    TensorDict state = TensorDict::dict();
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     at::Tensor words;
     {
@@ -190,7 +184,7 @@ class TrainingState {
     if (dry_run) return report;
     // In memory: the step's files may be pruned before the next save.
     TensorDict kept = copied(saved);
-    others = dict();
+    others = TensorDict::dict();
     kept.for_each([&](const std::string& key, const TensorDict::Item& item) {
       if (key == kTorchPart) return;
       others.set(key, item);

@@ -31,12 +31,14 @@
 #include <tenfold/error.hpp>
 
 // As torch/data/datasets/base.h declares them.
+/// @cond
 namespace torch::data::datasets {
 template <typename S, typename T>
 class MapDataset;
 template <typename D, typename T>
 MapDataset<D, T> map(D, T);
 }  // namespace torch::data::datasets
+/// @endcond
 
 namespace tenfold {
 
@@ -47,25 +49,31 @@ namespace tenfold {
 /// "<column>.valid" marks rows with a value.
 class TorchBatch {
  public:
+  /// A tensor and its name.
   struct Item {
-    std::string name;
-    at::Tensor tensor;
+    std::string name;   ///< dotted
+    at::Tensor tensor;  ///< over the batch's memory
   };
-  using value_type = Item;
+  using value_type = Item;  ///< what it gives
 
+  /// Adds a tensor.
   void add(std::string name, at::Tensor tensor) {
     items_.push_back({std::move(name), std::move(tensor)});
   }
 
+  /// True if there is a tensor of that name.
   bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
-  /// Throws Error(key_not_found).
+  /// The tensor of that name. Throws Error(key_not_found).
   const at::Tensor& operator[](std::string_view name) const TENFOLD_LIFETIMEBOUND {
     if (const Item* item = find(name)) return item->tensor;
     throw Error(ErrorCode::key_not_found).part("batch").problem("no tensor \"", name, "\"");
   }
 
+  /// The number of tensors.
   std::size_t size() const noexcept { return items_.size(); }
+  /// The tensors.
   auto begin() const noexcept { return items_.begin(); }
+  /// Behind the last tensor.
   auto end() const noexcept { return items_.end(); }
 
  private:
@@ -102,17 +110,20 @@ inline TorchBatch to_torch(const Batch& batch) {
 /// each worker thread, share the mapped data.
 class TorchDataset {
  public:
-  using BatchType = TorchBatch;
-  using BatchRequestType = c10::ArrayRef<std::size_t>;
-  static constexpr bool is_stateful = false;
+  using BatchType = TorchBatch;                         ///< what get_batch() returns
+  using BatchRequestType = c10::ArrayRef<std::size_t>;  ///< positions of rows
+  static constexpr bool is_stateful = false;            ///< for torch::data
 
+  /// The rows of `dataset`, batched with `options`.
   explicit TorchDataset(Dataset dataset, BatchOptions options = {})
       : dataset_(std::move(dataset)), options_(std::move(options)) {}
 
+  /// The rows at these positions.
   TorchBatch get_batch(BatchRequestType rows) {
     const std::vector<std::int64_t> positions(rows.begin(), rows.end());
     return to_torch(dataset_.rows(positions, options_));
   }
+  /// The number of rows.
   std::optional<std::size_t> size() const { return static_cast<std::size_t>(dataset_.size()); }
   /// Applies `transform` to each batch, for example a
   /// torch::data::transforms::BatchLambda<TorchBatch, ...>.
@@ -130,13 +141,15 @@ class TorchDataset {
 /// torch's loader is ignored. Copies share the loader, and any thread may take the next batch.
 class TorchBatches {
  public:
-  using BatchType = std::optional<TorchBatch>;
-  using BatchRequestType = std::size_t;
-  static constexpr bool is_stateful = true;
+  using BatchType = std::optional<TorchBatch>;  ///< what get_batch() returns
+  using BatchRequestType = std::size_t;         ///< not used
+  static constexpr bool is_stateful = true;     ///< for torch::data
 
+  /// The batches of `loader`.
   explicit TorchBatches(BatchLoader loader)
       : shared_(std::make_shared<Shared>(std::move(loader))) {}
 
+  /// The next batch; nothing at the end of the epoch.
   BatchType get_batch(std::size_t /*batch_size*/) {
     const std::lock_guard lock(shared_->mutex);
     if (!shared_->stream) shared_->stream = shared_->loader.start();
@@ -165,6 +178,7 @@ class TorchBatches {
     shared_->loader.load_state_dict(json);
     shared_->stream.reset();
   }
+  /// Applies `transform` to each batch.
   template <class Transform>
   auto map(Transform transform) const {
     return torch::data::datasets::map(*this, std::move(transform));

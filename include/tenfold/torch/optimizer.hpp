@@ -280,7 +280,7 @@ class OptimizerPlan {
 };
 
 inline void refuse_keys(const LoadIntoOptions& options) {
-  if (options.keys.empty()) return;
+  if (!options.keys.given()) return;
   throw Error(ErrorCode::invalid_argument)
       .part("keys")
       .problem("it does not apply to an optimizer, whose state is loaded whole")

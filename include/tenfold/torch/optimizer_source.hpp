@@ -46,13 +46,13 @@ inline bool is_null(const TensorDict::Item& item) {
 inline std::string text_of(const TensorDict::Item& item) {
   if (const auto* json = std::get_if<NonTensor>(&item)) return to_json(json->value);
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
-    std::string text = std::string(name(leaf->dtype())) + " [";
+    std::string text = to_string(leaf->dtype()) + " [";
     for (std::size_t i = 0; i < leaf->shape().size(); ++i) {
       text += (i == 0 ? "" : ", ") + std::to_string(leaf->shape()[i]);
     }
     return text + ']';
   }
-  return "a " + std::string(name(std::get<TensorDict>(item).kind()));
+  return "a " + to_string(std::get<TensorDict>(item).kind());
 }
 
 /// Reads an option; false if it is of another type.

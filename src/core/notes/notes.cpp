@@ -191,7 +191,7 @@ bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
 
 void warn_stale_node(std::string_view path, NodeKind noted, std::string_view expected,
                      std::string_view found) {
-  warn("notes: node " + base::quote(path) + ": kind " + base::quote(name(noted)) +
+  warn("notes: node " + base::quote(path) + ": kind " + base::quote(to_string(noted)) +
        " is ignored: expected " + std::string(expected) + ", found " + std::string(found) +
        "; another tool may have changed the tree");
 }
@@ -296,7 +296,7 @@ void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info) 
   const Notes::NodeNote& note = found->second;
   if (info.kind != NodeKind::tensordict && info.kind != note.kind) {
     warn_stale_node(path, note.kind, "a tensordict node",
-                    "one of kind " + base::quote(name(info.kind)));
+                    "one of kind " + base::quote(to_string(info.kind)));
     return;
   }
   info.kind = note.kind;

@@ -168,7 +168,7 @@ class NotesReader {
       throw fail(part)
           .problem("bare does not go with it")
           .expected("the root, of kind \"dict\"")
-          .found((path.empty() ? base::quote(name(note.kind)) : std::string("another node")));
+          .found((path.empty() ? base::quote(to_string(note.kind)) : std::string("another node")));
     }
     const bool is_dict = note.kind == NodeKind::dict || note.kind == NodeKind::ordered_dict;
     if (note.int_keys && !note.typed_keys.empty()) {
@@ -181,7 +181,7 @@ class NotesReader {
       throw fail(part)
           .problem(note.int_keys ? "int_keys does" : "keys do", " not go with this kind")
           .expected("\"dict\" or \"ordered_dict\"")
-          .found(base::quote(name(note.kind)));
+          .found(base::quote(to_string(note.kind)));
     }
     return note;
   }
@@ -439,7 +439,7 @@ std::string Notes::to_json() const {
   write_map(writer, "nodes", nodes, [&](const NodeNote& note) {
     writer.begin_object();
     writer.key("kind");
-    writer.string(name(note.kind));
+    writer.string(to_string(note.kind));
     if (note.int_keys) {
       writer.key("int_keys");
       writer.boolean(true);
@@ -465,7 +465,7 @@ std::string Notes::to_json() const {
     write_texts(writer, "int_keys", note.int_keys);
     write_texts(writer, "ordered", note.ordered);
     write_map(writer, "types", note.types,
-              [&](const Value::Special::Type type) { writer.string(name(type)); });
+              [&](const Value::Special::Type type) { writer.string(to_string(type)); });
     write_map(writer, "keys", note.typed_keys,
               [&](const TypedKeys& keys) { write_keys(writer, keys); });
     writer.end_object();
@@ -474,7 +474,7 @@ std::string Notes::to_json() const {
   write_map(writer, "leaves", leaves, [&](const LeafNote& note) {
     writer.begin_object();
     writer.key("dtype");
-    writer.string(name(note.dtype));
+    writer.string(to_string(note.dtype));
     write_shape(writer, note.shape);
     writer.end_object();
   });

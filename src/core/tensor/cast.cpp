@@ -244,8 +244,8 @@ bool can_cast(DType from, DType to) noexcept {
 void cast_elements(DType from, const std::byte* source, DType to, std::byte* target,
                    std::size_t count) {
   if (!can_cast(from, to)) {
-    throw base::unsupported().part("dtype").problem("no conversion from ", name(from), " to ",
-                                                    name(to));
+    throw base::unsupported().part("dtype").problem("no conversion from ", to_string(from), " to ",
+                                                    to_string(to));
   }
   if (count == 0) return;
   if (from == to) {

@@ -1,5 +1,10 @@
 #include <tenfold/dtype.hpp>
 
+#include <ostream>
+#include <string>
+
+#include "core/tensor/small_float.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -57,7 +62,50 @@ std::size_t itemsize(DType dtype) noexcept {
   return kRows[static_cast<std::size_t>(dtype)].itemsize;
 }
 
-std::string_view name(DType dtype) noexcept { return kRows[static_cast<std::size_t>(dtype)].name; }
+std::string to_string(DType dtype) {
+  return std::string(kRows[static_cast<std::size_t>(dtype)].name);
+}
+
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
+
+namespace detail {
+namespace {
+
+/// Calls `use` with the type of small_float that `dtype` has.
+template <class Use>
+auto with_small_float(DType dtype, const Use& use) noexcept {
+  switch (dtype) {
+    case DType::float16:
+      return use(small_float::Float16());
+    case DType::float8_e4m3fn:
+      return use(small_float::Float8E4m3fn());
+    case DType::float8_e4m3fnuz:
+      return use(small_float::Float8E4m3fnuz());
+    case DType::float8_e5m2:
+      return use(small_float::Float8E5m2());
+    case DType::float8_e5m2fnuz:
+      return use(small_float::Float8E5m2fnuz());
+    case DType::float8_e8m0fnu:
+      return use(small_float::Float8E8m0fnu());
+    default:
+      return use(small_float::Bfloat16());
+  }
+}
+
+}  // namespace
+
+float float_of_bits(DType dtype, std::uint16_t bits) noexcept {
+  return with_small_float(dtype, [&](auto format) {
+    return decltype(format)::to_float(static_cast<typename decltype(format)::Bits>(bits));
+  });
+}
+
+std::uint16_t bits_of_float(DType dtype, float value) noexcept {
+  return with_small_float(
+      dtype, [&](auto format) -> std::uint16_t { return decltype(format)::from_float(value); });
+}
+
+}  // namespace detail
 
 std::optional<DType> dtype_from_name(std::string_view name) noexcept {
   for (const Row& row : kRows) {

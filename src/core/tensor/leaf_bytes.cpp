@@ -41,7 +41,7 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
         copy_to_contiguous(*tensor, static_cast<std::int64_t>(at / item_bytes),
                            static_cast<std::int64_t>((at + size) / item_bytes), scratch.data());
       } else {
-        leaf.source()->read(leaf, at, scratch.first(size));
+        source_of(leaf)->read(leaf, at, scratch.first(size));
       }
       use(scratch.first(size));
     }
@@ -65,7 +65,7 @@ SharedBytes shared_bytes(const Leaf& leaf) {
   if (leaf.is_nested()) return {};
   if (!leaf.in_memory()) {
     if (std::ranges::find(leaf.shape(), 0) != leaf.shape().end()) return {};
-    return leaf.source()->identity(leaf);
+    return source_of(leaf)->identity(leaf);
   }
   const Tensor tensor = leaf.tensor();
   if (tensor.numel() == 0 || !tensor.is_contiguous()) return {};

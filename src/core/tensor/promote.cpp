@@ -19,7 +19,7 @@ bool is_float(DType dtype) { return dtype >= DType::float16 && dtype <= DType::f
   throw base::unsupported()
       .part("dtypes")
       .expected("two that one can hold")
-      .found(name(left), " and ", name(right));
+      .found(to_string(left), " and ", to_string(right));
 }
 
 /// The dtype of one part of a complex number; others as they are.

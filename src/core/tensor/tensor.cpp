@@ -1,3 +1,5 @@
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -9,6 +11,8 @@
 #include "base/checked.hpp"
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tensor/cast.hpp"
+#include "core/tensor/element_text.hpp"
 #include "core/tensor/strided_copy.hpp"
 
 namespace tenfold {
@@ -36,6 +40,39 @@ std::uint64_t checked_extent(const Shape& shape) {
     extent = *product;
   }
   return extent;
+}
+
+/// True if the element, a real number, is neither infinite nor NaN.
+bool is_finite(DType dtype, const std::byte* bytes) {
+  double number = 0;
+  cast_elements(dtype, bytes, DType::float64, reinterpret_cast<std::byte*>(&number), 1);
+  return std::isfinite(number);
+}
+
+/// True if the real number, cut toward zero, is one of the integers of `wanted`.
+bool integer_fits(DType dtype, const std::byte* bytes, DType wanted) {
+  const int bits = static_cast<int>(8 * itemsize(wanted));
+  const bool is_signed = wanted >= DType::int8;
+  if (dtype == DType::uint64) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, bytes, sizeof number);
+    return static_cast<int>(std::bit_width(number)) <= bits - (is_signed ? 1 : 0);
+  }
+  if (is_integer(dtype) || dtype == DType::bool_) {
+    std::int64_t number = 0;
+    cast_elements(dtype, bytes, DType::int64, reinterpret_cast<std::byte*>(&number), 1);
+    if (!is_signed)
+      return number >= 0 &&
+             static_cast<int>(std::bit_width(static_cast<std::uint64_t>(number))) <= bits;
+    const std::int64_t largest = std::numeric_limits<std::int64_t>::max() >> (64 - bits);
+    return number >= -largest - 1 && number <= largest;
+  }
+  if (!is_floating_point(dtype)) return true;  // cast_elements() refuses it
+  double number = 0;
+  cast_elements(dtype, bytes, DType::float64, reinterpret_cast<std::byte*>(&number), 1);
+  const double limit = std::ldexp(1.0, bits - (is_signed ? 1 : 0));
+  number = std::trunc(number);  // NaN fits nothing
+  return number < limit && number >= (is_signed ? -limit : 0.0);
 }
 
 bool has_zero(const Shape& shape) noexcept {
@@ -94,7 +131,7 @@ std::uint64_t nbytes_of(DType dtype, const Shape& shape) {
       base::checked_mul(static_cast<std::uint64_t>(numel_of(shape)), itemsize(dtype));
   if (!bytes || *bytes > kMaxInt64) {
     throw fail()
-        .problem("shape ", base::list_text(shape), " of ", name(dtype), " is too large")
+        .problem("shape ", base::list_text(shape), " of ", to_string(dtype), " is too large")
         .expected("at most 2^63 - 1 bytes");
   }
   return *bytes;
@@ -119,7 +156,8 @@ Tensor::Tensor(DType dtype, Shape shape, Buffer buffer)
   const std::uint64_t needed = nbytes_of(dtype_, shape_);
   if (needed > buffer_.size_bytes()) {
     throw fail()
-        .problem("buffer is too small for shape ", base::list_text(shape_), " of ", name(dtype_))
+        .problem("buffer is too small for shape ", base::list_text(shape_), " of ",
+                 to_string(dtype_))
         .expected(needed, " bytes")
         .found(buffer_.size_bytes());
   }
@@ -197,6 +235,19 @@ Tensor Tensor::select(std::int64_t index) const {
   return row;
 }
 
+Tensor Tensor::operator[](std::int64_t index) const {
+  return select(index < 0 && ndim() > 0 ? index + shape()[0] : index);
+}
+
+std::int64_t Tensor::size(std::int64_t dim) const {
+  const std::int64_t wanted = dim < 0 ? dim + ndim() : dim;
+  if (wanted < 0 || wanted >= ndim()) {
+    fail("dimension " + std::to_string(dim) + " is out of range: expected one of " +
+         std::to_string(ndim()) + ", of shape " + base::list_text(shape()));
+  }
+  return shape()[static_cast<std::size_t>(wanted)];
+}
+
 Tensor Tensor::narrow(std::int64_t begin, std::int64_t end) const {
   if (shape().empty()) throw fail().problem("a tensor of no dimension has no rows");
   if (begin < 0 || end < begin || end > shape()[0]) {
@@ -216,9 +267,46 @@ Tensor Tensor::narrow(std::int64_t begin, std::int64_t end) const {
   return rows;
 }
 
+const std::byte* Tensor::address_of(std::span<const std::int64_t> index) const {
+  const Shape& lengths = shape();
+  if (index.size() != lengths.size()) {
+    fail("index " + base::list_text(index) + ": expected one for each dimension of shape " +
+         base::list_text(lengths) + ", found " + std::to_string(index.size()));
+  }
+  std::uint64_t element = 0;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    if (index[i] < 0 || index[i] >= lengths[i]) {
+      fail("index " + base::list_text(index) + " is out of range of shape " +
+           base::list_text(lengths));
+    }
+    element += static_cast<std::uint64_t>(index[i]) * static_cast<std::uint64_t>(strides()[i]);
+  }
+  return raw_data() + element * itemsize();
+}
+
+void Tensor::read_item(DType wanted, std::byte* into) const {
+  if (numel_ != 1) {
+    fail("item: expected one element, found " + std::to_string(numel_) + " (shape " +
+         base::list_text(shape()) + ")");
+  }
+  const std::byte* bytes = raw_data();
+  if (is_integer(wanted) && wanted != dtype_ && !is_complex(dtype_)) {
+    if (!integer_fits(dtype_, bytes, wanted)) {
+      fail("item: the value " + element_text(dtype_, bytes) + " does not fit " + to_string(wanted));
+    }
+  }
+  cast_elements(dtype_, bytes, wanted, into, 1);
+  if (is_floating_point(wanted) && !is_finite(wanted, into) && is_finite(dtype_, bytes)) {
+    fail("item: the value " + element_text(dtype_, bytes) + " does not fit " + to_string(wanted));
+  }
+}
+
 void Tensor::check_type(DType wanted) const {
   if (wanted == dtype_) return;
-  throw fail().problem("elements of another dtype").expected(name(wanted)).found(name(dtype_));
+  throw fail()
+      .problem("elements of another dtype")
+      .expected(to_string(wanted))
+      .found(to_string(dtype_));
 }
 
 void Tensor::check_writable() const {

@@ -37,8 +37,8 @@ void check_piece(const TensorPiece& piece, DType dtype, const Shape& shape,
   if (piece.leaf.dtype() != dtype || piece.leaf.is_nested()) {
     throw base::corrupt(where)
         .problem("a piece of it has another dtype")
-        .expected(name(dtype))
-        .found(name(piece.leaf.dtype()));
+        .expected(to_string(dtype))
+        .found(to_string(piece.leaf.dtype()));
   }
   bool fits = sizes.size() == shape.size() && piece.offsets.size() == shape.size();
   for (std::size_t d = 0; fits && d < shape.size(); ++d) {
@@ -144,7 +144,7 @@ Leaf AssembledSource::assemble(DType dtype, Shape shape, std::vector<TensorPiece
     }
     source->pieces_.push_back(std::move(placed));
   }
-  return Leaf(dtype, std::move(shape), source, 0);
+  return stored_leaf(dtype, std::move(shape), source, 0);
 }
 
 std::uint64_t AssembledSource::run_begin(const Placed& placed, std::uint64_t run) const {
@@ -236,7 +236,7 @@ Buffer AssembledSource::map(const Leaf& leaf) {
 void AssembledSource::will_need(const Leaf&) {
   for (const Placed& placed : pieces_) {
     const Leaf& leaf = placed.piece.leaf;
-    if (leaf.source()) leaf.source()->will_need(leaf);
+    if (source_of(leaf)) source_of(leaf)->will_need(leaf);
   }
 }
 

@@ -20,9 +20,9 @@ bool is_container(const TensorDict::Item& item) {
 TensorDict with_key(const TensorDict& root, std::string_view key, bool is_bare) {
   TensorDict made(root.info());
   made.info().is_bare = is_bare;
-  made.node()->where = root.where();
-  made.node()->keep = root.node()->keep;
-  made.set(key, root.node()->item(0));
+  node_of(made)->where = root.where();
+  node_of(made)->keep = node_of(root)->keep;
+  made.set(key, node_of(root)->item(0));
   return made;
 }
 
@@ -37,7 +37,7 @@ bool is_bare(const Node& root) {
          !std::holds_alternative<TensorDict>(entry.slot);
 }
 
-bool is_bare(const TensorDict& root) { return is_bare(*root.node()); }
+bool is_bare(const TensorDict& root) { return is_bare(*node_of(root)); }
 
 TensorDict bare_tree(TensorDict::Item value) {
   if (auto* node = std::get_if<TensorDict>(&value)) return std::move(*node);
@@ -52,12 +52,12 @@ TensorDict bare_tree(TensorDict::Item value) {
 }
 
 TensorDict::Item bare_value(const TensorDict& root) {
-  if (is_bare(root)) return root.node()->item(0);
+  if (is_bare(root)) return node_of(root)->item(0);
   return root;
 }
 
 TensorDict with_bare_key(const TensorDict& root, std::string_view key) {
-  if (!is_bare(root) || root.node()->entries[0].key == key) return root;
+  if (!is_bare(root) || node_of(root)->entries[0].key == key) return root;
   return with_key(root, key, true);
 }
 

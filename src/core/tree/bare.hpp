@@ -13,7 +13,7 @@ inline constexpr std::string_view kBareKey = "value";
 inline constexpr std::string_view kBareNpzKey = "arr_0";
 
 /// As is_bare() of a TensorDict.
-bool is_bare(const Node& root);
+bool is_bare(const detail::Node& root);
 
 /// The same bare root with another key; any other tree as it is.
 TensorDict with_bare_key(const TensorDict& root, std::string_view key = kBareKey);

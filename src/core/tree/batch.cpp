@@ -22,7 +22,7 @@ std::optional<std::size_t> num_batch_dims(const TensorDict::Item& item) {
       return node->batch_size().size();
     case NodeKind::lazy_stack: {
       if (node->size() == 0) return std::nullopt;
-      const auto inner = num_batch_dims(node->node()->item(0));
+      const auto inner = num_batch_dims(node_of(*node)->item(0));
       return inner ? std::optional(*inner + 1) : std::nullopt;
     }
     default:

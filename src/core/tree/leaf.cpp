@@ -22,7 +22,7 @@ std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const base
     throw base::fail(code, where)
         .part("sizes of a nested tensor")
         .expected("int64 of two dimensions")
-        .found(name(sizes.dtype()), " ", base::list_text(sizes.shape()));
+        .found(to_string(sizes.dtype()), " ", base::list_text(sizes.shape()));
   }
   const Tensor rows = sizes.contiguous();
   const auto width = static_cast<std::size_t>(rows.shape()[1]);

@@ -2,18 +2,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <tenfold/buffer.hpp>
 #include <tenfold/leaf.hpp>
 #include <tenfold/tensor.hpp>
 
+#include "base/access.hpp"
 #include "base/fail.hpp"
 
 namespace tenfold {
 
 class Monitor;
+
+namespace detail {
 
 /// Where leaves that are still on disk come from: one object per file, or per folder node.
 /// Thread-safe.
@@ -70,5 +75,25 @@ class LeafSource {
   /// fdatasync of what was written through; nothing for other modes. The monitor may be null.
   virtual void flush(Monitor* /*monitor*/) {}
 };
+
+}  // namespace detail
+
+using detail::LeafSource;
+
+/// Null for a leaf in memory.
+inline const std::shared_ptr<LeafSource>& source_of(const Leaf& leaf) noexcept {
+  return detail::Access::source(leaf);
+}
+
+/// What only the source interprets.
+inline std::uint64_t position_of(const Leaf& leaf) noexcept {
+  return detail::Access::position(leaf);
+}
+
+/// A leaf that `source` can map or read.
+inline Leaf stored_leaf(DType dtype, Shape shape, std::shared_ptr<LeafSource> source,
+                        std::uint64_t position) {
+  return detail::Access::make<Leaf>(dtype, std::move(shape), std::move(source), position);
+}
 
 }  // namespace tenfold

@@ -12,6 +12,7 @@
 
 #include <tenfold/tensordict.hpp>
 
+#include "base/access.hpp"
 #include "core/tree/key_index.hpp"
 
 namespace tenfold {
@@ -30,6 +31,8 @@ inline constexpr std::size_t kMaxDepth = 512;
 
 /// The largest dimension that a lazy stack of torch, whose tensors have 64, can be along.
 inline constexpr std::int64_t kMaxStackDim = 63;
+
+namespace detail {
 
 /// What a TensorDict is a handle of.
 struct Node {
@@ -59,5 +62,21 @@ struct Node {
   /// As item(), but nothing if it would have to be loaded.
   std::optional<TensorDict::Item> loaded_item(std::size_t position) const;
 };
+
+}  // namespace detail
+
+using detail::Node;
+
+inline const std::shared_ptr<Node>& node_of(const TensorDict& tree) noexcept {
+  return detail::Access::node(tree);
+}
+
+/// As TensorDict::contains() and get() of a path of one key: dots in it mean nothing.
+bool has_key(const TensorDict& tree, std::string_view key);
+TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key);
+
+inline TensorDict tensordict_of(std::shared_ptr<Node> node) {
+  return detail::Access::make<TensorDict>(std::move(node));
+}
 
 }  // namespace tenfold

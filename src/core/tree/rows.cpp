@@ -37,7 +37,7 @@ std::optional<std::int64_t> num_rows(const TensorDict& node, std::size_t depth =
   if (node.kind() == NodeKind::lazy_stack) {
     if (node.info().stack_dim == 0) return static_cast<std::int64_t>(node.size());
     if (node.empty() || depth > kMaxDepth) return std::nullopt;
-    const Item first = node.node()->item(0);
+    const Item first = node_of(node)->item(0);
     const auto* element = std::get_if<TensorDict>(&first);
     return element == nullptr ? std::nullopt : num_rows(*element, depth + 1);
   }
@@ -116,12 +116,12 @@ Item rows_of_item(const TensorDict& root, KeyPath& path, const Item& item, const
 
 /// A lazy stack along dimension 0: its elements are the rows.
 Item rows_of_stack(const TensorDict& stack, const Rows& rows) {
-  if (rows.single) return stack.node()->item(static_cast<std::size_t>(rows.begin));
+  if (rows.single) return node_of(stack)->item(static_cast<std::size_t>(rows.begin));
   TensorDict part(stack.info());
-  part.node()->where = stack.where();
-  part.node()->keep = stack.node()->keep;
+  node_of(part)->where = stack.where();
+  node_of(part)->keep = node_of(stack)->keep;
   for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-    part.set(std::to_string(i - rows.begin), stack.node()->item(static_cast<std::size_t>(i)));
+    part.set(std::to_string(i - rows.begin), node_of(stack)->item(static_cast<std::size_t>(i)));
   }
   return part;
 }
@@ -156,9 +156,9 @@ Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node,
   }
   if (!node.batch_size().empty()) batch_dims = node.batch_size().size();
   TensorDict result(info_of_rows(node.info(), rows));
-  result.node()->where = node.where();
-  result.node()->keep = node.node()->keep;
-  result.node()->entries.reserve(node.size());
+  node_of(result)->where = node.where();
+  node_of(result)->keep = node_of(node)->keep;
+  node_of(result)->entries.reserve(node.size());
   node.for_each([&](const std::string& key, const Item& item) {
     path.push_back(key);
     result.set(key, rows_of_item(root, path, item, rows, batch_dims));

@@ -77,7 +77,7 @@ class Checker {
   Tensor indices(std::string_view part) const {
     Tensor tensor = this->tensor(part);
     if (tensor.dtype() != DType::int64 && tensor.dtype() != DType::int32) {
-      fail(part, "int64 or int32", std::string(name(tensor.dtype())));
+      fail(part, "int64 or int32", to_string(tensor.dtype()));
     }
     return tensor;
   }

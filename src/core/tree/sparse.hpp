@@ -25,7 +25,7 @@ inline constexpr std::string_view kJagged = "jagged";
 bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout);
 
 /// Puts the parts of a sparse tensor in torch's order. A file may name them in another one.
-void sort_sparse_parts(Node& node);
+void sort_sparse_parts(detail::Node& node);
 
 /// What torch demands of the parts of a sparse tensor, indices within the shape above all: a
 /// program that trusts them would read beyond its memory. Reads the indices. Throws Error(corrupt)

@@ -59,8 +59,8 @@ struct Found {
 };
 
 /// An entry that somebody asks for by its key.
-TensorDict::Item asked_for(const TensorDict& node, std::size_t position) {
-  TensorDict::Item item = node.node()->item(position);
+TensorDict::Item asked_for(Node& node, std::size_t position) {
+  TensorDict::Item item = node.item(position);
   const auto* child = std::get_if<TensorDict>(&item);
   if (child != nullptr && child->info().is_refused()) {
     throw base::unsupported(child->where()).problem(child->info().problem);
@@ -78,9 +78,9 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
   std::size_t named = 0;  // keys that `where` covers
   for (std::size_t i = 0;; ++i) {
     const base::Where here = place(where, path.subspan(named, i - named));
-    const std::size_t position = node.node()->find_or_stem(path[i]);
+    const std::size_t position = node_of(node)->find_or_stem(path[i]);
     if (position == Node::npos) fail_no_key(node, here, path[i]);
-    TensorDict::Item item = asked_for(node, position);
+    TensorDict::Item item = asked_for(*node_of(node), position);
     if (i + 1 == path.size()) return {std::move(item), here};
     const auto* child = std::get_if<TensorDict>(&item);
     if (child == nullptr) fail_other_kind(here, path[i], "a node", item);
@@ -90,6 +90,48 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
       named = i + 1;
     }
   }
+}
+
+/// The path from `node` that `name` stands for: its keys joined with dots, of which it may have
+/// some itself. Empty if there is none. Of several the one with the longest first key.
+KeyPath path_of_name(const TensorDict& node, std::string_view name) {
+  if (node_of(node)->find_or_stem(name) != Node::npos) return {std::string(name)};
+  for (std::size_t dot = name.rfind('.'); dot != std::string_view::npos && dot > 0;
+       dot = name.rfind('.', dot - 1)) {
+    const std::size_t position = node_of(node)->find(name.substr(0, dot));
+    if (position == Node::npos) continue;
+    const TensorDict::Item item = node_of(node)->item(position);
+    const auto* child = std::get_if<TensorDict>(&item);
+    if (child == nullptr || child->info().is_refused()) continue;
+    KeyPath path = path_of_name(*child, name.substr(dot + 1));
+    if (path.empty()) continue;
+    path.insert(path.begin(), std::string(name.substr(0, dot)));
+    return path;
+  }
+  return {};
+}
+
+/// The path of a name, or the name as the only key of one, for the message that it is not there.
+KeyPath asked_path(const TensorDict& node, std::string_view name) {
+  KeyPath path = path_of_name(node, name);
+  if (path.empty()) path.emplace_back(name);
+  return path;
+}
+
+/// The entry at `path`, or nothing if a part of it is not there or no node.
+std::optional<TensorDict::Item> found_at(const TensorDict& root,
+                                         std::span<const std::string> path) {
+  TensorDict node = root;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const std::size_t position = node_of(node)->find_or_stem(path[i]);
+    if (position == Node::npos) return std::nullopt;
+    if (i + 1 == path.size()) return asked_for(*node_of(node), position);
+    const TensorDict::Item item = node_of(node)->item(position);
+    const auto* child = std::get_if<TensorDict>(&item);
+    if (child == nullptr || child->info().is_refused()) return std::nullopt;
+    node = TensorDict(*child);
+  }
+  return std::nullopt;
 }
 
 void visit_leaves(const TensorDict& tree, KeyPath& path,
@@ -117,9 +159,9 @@ void collect_sources(const Node& node, std::unordered_set<const Node*>& seen,
     const auto item = node.loaded_item(i);
     if (!item) continue;  // never reached, so never written to
     if (const auto* leaf = std::get_if<Leaf>(&*item)) {
-      if (leaf->source()) sources.insert(leaf->source());
+      if (source_of(*leaf)) sources.insert(source_of(*leaf));
     } else if (const auto* child = std::get_if<TensorDict>(&*item)) {
-      collect_sources(*child->node(), seen, sources);
+      collect_sources(*node_of(*child), seen, sources);
     }
   }
 }
@@ -150,7 +192,11 @@ std::optional<TensorDict> node_of_value(const Value& value) {
 
 }  // namespace
 
-std::string_view name(NodeKind kind) noexcept { return kKindNames[static_cast<std::size_t>(kind)]; }
+std::string to_string(NodeKind kind) {
+  return std::string(kKindNames[static_cast<std::size_t>(kind)]);
+}
+
+std::ostream& operator<<(std::ostream& out, NodeKind kind) { return out << to_string(kind); }
 
 std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept {
   for (std::size_t i = 0; i < kKindNames.size(); ++i) {
@@ -184,17 +230,65 @@ std::vector<std::string> TensorDict::keys() const {
   return keys;
 }
 
-bool TensorDict::contains(std::string_view key) const {
-  return node_->find_or_stem(key) != Node::npos;
+bool has_key(const TensorDict& tree, std::string_view key) {
+  return node_of(tree)->find_or_stem(key) != Node::npos;
 }
 
-TensorDict::Item TensorDict::get(std::string_view key) const {
-  const std::size_t position = node_->find_or_stem(key);
-  if (position == Node::npos) fail_no_key(*this, place(where(), {}), key);
-  return asked_for(*this, position);
+TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key) {
+  const std::size_t position = node_of(tree)->find_or_stem(key);
+  if (position == Node::npos) fail_no_key(tree, place(tree.where(), {}), key);
+  return asked_for(*node_of(tree), position);
+}
+
+TensorDict TensorDict::dict() { return TensorDict(NodeInfo{.kind = NodeKind::dict}); }
+
+TensorDict TensorDict::dict(std::initializer_list<Entry> entries) {
+  TensorDict made = dict();
+  for (const Entry& entry : entries) made.set(entry.key, entry.item);
+  return made;
+}
+
+TensorDict::Entry TensorDict::Iterator::operator*() const {
+  return {node_->entries[position_].key, node_->item(position_)};
+}
+
+bool TensorDict::contains(std::string_view name) const {
+  return node_->find_or_stem(name) != Node::npos || !path_of_name(*this, name).empty();
+}
+
+bool TensorDict::contains(const KeyPath& path) const {
+  if (path.size() == 1) return node_->find_or_stem(path[0]) != Node::npos;
+  TensorDict node = *this;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const std::size_t position = node.node_->find_or_stem(path[i]);
+    if (position == Node::npos) return false;
+    if (i + 1 == path.size()) return true;
+    const Item item = node.node_->item(position);
+    const auto* child = std::get_if<TensorDict>(&item);
+    if (child == nullptr || child->info().is_refused()) return false;
+    node = TensorDict(*child);
+  }
+  return false;
+}
+
+std::optional<TensorDict::Item> TensorDict::find(std::string_view name) const {
+  return found_at(*this, path_of_name(*this, name));
+}
+
+std::optional<TensorDict::Item> TensorDict::find(const KeyPath& path) const {
+  return found_at(*this, path);
+}
+
+TensorDict::Item TensorDict::get(std::string_view name) const {
+  // Most names are keys; the path is made for others only.
+  const std::size_t position = node_->find_or_stem(name);
+  if (position != Node::npos) return asked_for(*node_, position);
+  return follow(*this, asked_path(*this, name)).item;
 }
 
 TensorDict::Item TensorDict::get(const KeyPath& path) const { return follow(*this, path).item; }
+
+Tensor TensorDict::at(std::string_view name) const { return tensor(asked_path(*this, name)); }
 
 Tensor TensorDict::tensor(const KeyPath& path) const {
   const Found found = follow(*this, path);
@@ -203,21 +297,31 @@ Tensor TensorDict::tensor(const KeyPath& path) const {
   return leaf->tensor();
 }
 
-TensorDict TensorDict::operator[](std::string_view key) const {
-  const Item item = get(key);
-  if (const auto* node = std::get_if<TensorDict>(&item)) return *node;
-  const auto* json = std::get_if<NonTensor>(&item);
+TensorDict TensorDict::operator[](std::string_view name) const {
+  return (*this)[asked_path(*this, name)];
+}
+
+TensorDict TensorDict::operator[](const KeyPath& path) const {
+  const Found found = follow(*this, path);
+  if (const auto* node = std::get_if<TensorDict>(&found.item)) return *node;
+  const auto* json = std::get_if<NonTensor>(&found.item);
   std::optional<TensorDict> made;
   if (json != nullptr && !json->is_stack) made = node_of_value(json->value);
-  if (!made) fail_other_kind(place(where(), {}), key, "a node", item);
-  if (!where().empty()) made->node()->where = where() + '/' + std::string(key);
+  if (!made) fail_other_kind(found.place, path.back(), "a node", found.item);
+  if (!where().empty()) {
+    std::string place = where();
+    for (const std::string& key : path) place += '/' + key;
+    made->node_->where = std::move(place);
+  }
   return *made;
 }
 
-Value TensorDict::value(std::string_view key) const {
-  const Item item = get(key);
-  const auto* json = std::get_if<NonTensor>(&item);
-  if (json == nullptr) fail_other_kind(place(where(), {}), key, "a JSON value", item);
+Value TensorDict::value(std::string_view name) const { return value(asked_path(*this, name)); }
+
+Value TensorDict::value(const KeyPath& path) const {
+  const Found found = follow(*this, path);
+  const auto* json = std::get_if<NonTensor>(&found.item);
+  if (json == nullptr) fail_other_kind(found.place, path.back(), "a JSON value", found.item);
   return json->value;
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <ostream>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -125,7 +127,8 @@ const Value* Value::Object::find(std::string_view key) const noexcept {
 }
 
 std::string_view Value::type_name() const noexcept {
-  if (const auto* special = get_if<Special>()) return name(special->type);
+  if (const auto* special = get_if<Special>())
+    return kSpecialNames[static_cast<std::size_t>(special->type)];
   // In the order of the alternatives. Not by std::visit, which may throw.
   constexpr auto kNames = std::to_array<std::string_view>(
       {"null", "bool", "int", "int", "float", "str", "list", "tuple", "dict"});
@@ -140,8 +143,37 @@ bool Value::operator==(const Value& other) const {
   return data_ == other.data_;
 }
 
-std::string_view name(Value::Special::Type type) noexcept {
-  return kSpecialNames[static_cast<std::size_t>(type)];
+void Value::fail_as(std::string_view what, const std::string& expected) const {
+  constexpr std::size_t kShownBytes = 60;
+  std::string found(type_name());
+  if (!is_null()) {
+    const std::string text = to_json(*this);  // ASCII, without control characters
+    found += ' ' + (text.size() <= kShownBytes ? text : text.substr(0, kShownBytes) + "...");
+  }
+  throw Error(ErrorCode::invalid_argument,
+              std::string(what) + ": expected " + expected + ", found " + found);
+}
+
+std::optional<std::uint64_t> Value::unsigned_of_digits() const noexcept {
+  const auto* large = get_if<BigInt>();
+  if (large == nullptr) return std::nullopt;
+  const char* end = large->digits.data() + large->digits.size();
+  std::uint64_t number = 0;
+  const auto [next, error] = std::from_chars(large->digits.data(), end, number);
+  if (error != std::errc() || next != end) return std::nullopt;
+  return number;
+}
+
+const std::vector<Value>* Value::items_of_list() const noexcept {
+  if (const auto* list = get_if<List>()) return &list->items;
+  if (const auto* tuple = get_if<Tuple>()) return &tuple->items;
+  return nullptr;
+}
+
+std::ostream& operator<<(std::ostream& out, const Value& value) { return out << to_json(value); }
+
+std::string to_string(Value::Special::Type type) {
+  return std::string(kSpecialNames[static_cast<std::size_t>(type)]);
 }
 
 std::optional<Value::Special::Type> special_type_from_name(std::string_view name) noexcept {

@@ -130,13 +130,13 @@ class BatchLoader::StateLock {
 BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
   check(options);
   // The rows there are now: what is appended later is the next loader's.
-  dataset = Dataset(dataset.state());
+  dataset = dataset_of(state_of(dataset));
   if (!options.columns.empty()) dataset = dataset.select(options.columns);
   state_ = std::make_unique<State>(std::move(dataset), std::move(options));
   if (!state_->options.use_supplied_memory) return;
-  auto rows = std::make_shared<DatasetState>(*state_->dataset.state());
+  auto rows = std::make_shared<DatasetState>(*state_of(state_->dataset));
   rows->pool = BufferPool(state_->supplied);
-  state_->dataset = Dataset(std::shared_ptr<const DatasetState>(std::move(rows)));
+  state_->dataset = dataset_of(std::move(rows));
 }
 
 BatchLoader::~BatchLoader() = default;

@@ -40,7 +40,7 @@ BatchStream::BatchStream(Dataset dataset, const BatchLoaderOptions& options, Epo
       order_(std::move(order)),
       start_(position),
       position_(position),
-      residency_(*dataset_.state(), options.shuffle && options.shuffle_block == 0) {
+      residency_(*state_of(dataset_), options.shuffle && options.shuffle_block == 0) {
   const std::int64_t rows = order_.size() - position;
   const bool has_part = !options_.drop_last && rows % options_.batch_size != 0;
   num_batches_ = rows / options_.batch_size + (has_part ? 1 : 0);
@@ -92,7 +92,7 @@ std::vector<std::int64_t> BatchStream::rows_of(std::int64_t batch) const {
   const std::int64_t last = until(options_.rank + 1);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(last - first));
   order_.fill(begin + first, rows);
-  dataset_.state()->order->map(rows);
+  state_of(dataset_)->order->map(rows);
   return rows;
 }
 
@@ -102,7 +102,7 @@ Batch BatchStream::make(std::int64_t batch) {
   // What is in memory at first may be taken back in the middle of an epoch.
   const bool is_watched = batch % kWatchedBatches == 0 && !residency_.is_needed();
   const std::uint64_t before = is_watched ? os::num_pages_waited_for() : 0;
-  Batch made = gather(*dataset_.state(), rows_of(batch), options);
+  Batch made = gather(*state_of(dataset_), rows_of(batch), options);
   if (is_watched) residency_.note_waits(os::num_pages_waited_for() - before, made.num_rows());
   return made;
 }

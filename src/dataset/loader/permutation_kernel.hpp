@@ -7,6 +7,8 @@
 
 namespace tenfold {
 
+using detail::PermutationNetwork;
+
 // The odd multipliers of lowbias32 (C. Wellons, "Prospecting for Hash Functions", 2018).
 constexpr std::uint32_t kRoundFactor1 = 0x7FEB352D;
 constexpr std::uint32_t kRoundFactor2 = 0x846CA68B;

@@ -13,6 +13,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "core/tree/node.hpp"
 #include "formats/bundle/entry.hpp"
 #include "formats/bundle/folder.hpp"
 #include "formats/format.hpp"
@@ -41,7 +42,7 @@ class Verifier {
     for (const Entry& entry : list_entries(folder_->directory())) {
       progress.poll();
       if (level_ == 0 && request_.filter != nullptr &&
-          !request_.filter->selected().contains(entry.key)) {
+          !has_key(request_.filter->selected(), entry.key)) {
         continue;
       }
       try {

@@ -58,7 +58,7 @@ TensorDict refused_node(const std::shared_ptr<const Folder>& folder, const std::
   info.class_name = kRefusedEntry;
   info.problem = std::move(problem);
   TensorDict node(std::move(info));
-  node.node()->where = folder->directory().display_of(name);
+  node_of(node)->where = folder->directory().display_of(name);
   const auto found = folder->directory().entry_info(name);
   if (found && found->is_regular) {
     node.set("bytes", TensorDict::Item(RawFile::leaf(folder, name, found->size_bytes)));
@@ -160,7 +160,7 @@ TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t
   NodeInfo info;
   info.kind = NodeKind::dict;
   TensorDict tree(std::move(info));
-  Node& node = *tree.node();
+  Node& node = *node_of(tree);
   node.where = path.string();
   for (Entry& entry : list_entries(folder->directory())) {
     node.entries.push_back(

@@ -14,7 +14,7 @@ namespace tenfold::detail::formats::bundle {
 Leaf RawFile::leaf(std::shared_ptr<const Folder> folder, std::string name,
                    std::uint64_t size_bytes) {
   const std::shared_ptr<RawFile> source(new RawFile(std::move(folder), std::move(name)));
-  return {DType::uint8, Shape{static_cast<std::int64_t>(size_bytes)}, source, 0};
+  return stored_leaf(DType::uint8, Shape{static_cast<std::int64_t>(size_bytes)}, source, 0);
 }
 
 os::File RawFile::open() const {

@@ -257,7 +257,7 @@ class Placer {
     throw refuse(path)
         .problem("tensordict cannot read the dtype from such a file")
         .expected("one it has a name for")
-        .found(name(leaf.dtype()));
+        .found(to_string(leaf.dtype()));
   }
 
   static void check_name(const std::string& key, const std::string& path) {
@@ -481,7 +481,7 @@ class DocumentWriter {
     const Plan::Tensor& tensor = plan_.tensors[placed.tensor];
     json_.key(placed.key);
     json_.begin_array();
-    json_.string("torch." + std::string(name(placed.dtype)));
+    json_.string("torch." + to_string(placed.dtype));
     list(placed.shape);
     json_.integer(static_cast<std::int64_t>(tensor.begin));
     json_.integer(static_cast<std::int64_t>(tensor.stop));
@@ -601,7 +601,7 @@ class ConsolidatedSource final : public Leaves {
 
  private:
   const StoredRange& range_of(const Leaf& leaf) const {
-    return ranges[static_cast<std::size_t>(leaf.position())];
+    return ranges[static_cast<std::size_t>(position_of(leaf))];
   }
   Buffer aligned_copy(const StoredRange& range) {
     const std::lock_guard lock(copies_mutex_);
@@ -810,12 +810,11 @@ const Format kFormat = {
 
 namespace tenfold {
 
-TensorDict open_consolidated(const Path& path, bool& locked) {
+ConsolidatedTree open_consolidated(const Path& path) {
   os::keep_freed_memory();
   const detail::formats::consolidated::OpenedFile opened =
       detail::formats::consolidated::open_file(os::File::open_read(path));
-  locked = opened.locked;
-  return opened.tree;
+  return {opened.tree, opened.locked};
 }
 
 }  // namespace tenfold

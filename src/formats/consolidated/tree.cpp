@@ -157,7 +157,7 @@ class TreeBuilder {
       if (!is_reserved_member(key)) add(*result, path, key, child(value, path, key));
     }
     apply_extra(extra_, path, *result);
-    return TensorDict(std::move(result));
+    return tensordict_of(std::move(result));
   }
 
   bool is_locked(const Object& root) const {
@@ -312,7 +312,7 @@ class TreeBuilder {
     add(*made, path, "values", jagged.values);
     add(*made, path, "offsets", *jagged.offsets);
     if (jagged.lengths) add(*made, path, "lengths", *jagged.lengths);
-    return TensorDict(std::move(made));
+    return tensordict_of(std::move(made));
   }
 
   void check_batch(const Shape& lengths, const Shape& batch_size, const std::string& path) const {
@@ -360,7 +360,7 @@ class TreeBuilder {
     }
     check_range(range, padding, path);
     leaves_->ranges.push_back(range);
-    Leaf made(*dtype, std::move(lengths), leaves_, leaves_->ranges.size() - 1);
+    Leaf made = stored_leaf(*dtype, std::move(lengths), leaves_, leaves_->ranges.size() - 1);
     made.mark_unbatched(unbatched);
     return made;
   }
@@ -471,7 +471,7 @@ class TreeBuilder {
       add(*result, path, key, std::move(slot));
     }
     apply_extra(extra_, path, *result);
-    return TensorDict(std::move(result));
+    return tensordict_of(std::move(result));
   }
 
   std::uint64_t data_bytes_;

@@ -20,7 +20,7 @@ constexpr std::uint64_t kSmallBytes = std::uint64_t{64} << 10;
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  ///< decompressed at a time
 
 std::string text_of(DType dtype, const Shape& shape) {
-  return std::string(name(dtype)) + " " + base::list_text(shape);
+  return to_string(dtype) + " " + base::list_text(shape);
 }
 
 }  // namespace
@@ -150,7 +150,7 @@ Leaf Source::add(const std::shared_ptr<Source>& source, DType dtype, Shape shape
     stored->name = name;
     source->stored_.push_back(std::move(stored));
   }
-  return {dtype, std::move(shape), source, found->second};
+  return stored_leaf(dtype, std::move(shape), source, found->second);
 }
 
 /// The tensor as its own item tells it, which must be what the metadata promises.
@@ -207,7 +207,7 @@ void Source::will_need(const Leaf& leaf) {
 LeafSource::Identity Source::identity(const Leaf& leaf) {
   return {.device = kThisProcess,
           .inode = reinterpret_cast<std::uintptr_t>(this),
-          .part = leaf.position()};
+          .part = position_of(leaf)};
 }
 
 base::Where Source::where(const Leaf& leaf) const {

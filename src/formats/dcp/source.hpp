@@ -109,7 +109,7 @@ class Source final : public LeafSource {
     Buffer copy;
   };
   Stored& stored(const Leaf& leaf) const {
-    return *stored_[static_cast<std::size_t>(leaf.position())];
+    return *stored_[static_cast<std::size_t>(position_of(leaf))];
   }
   const Leaf& find(const Leaf& leaf);
 

@@ -181,7 +181,7 @@ TensorDict Plan::node_of(std::uint32_t id) {
   for_each_child(branch, [&](std::string key, std::optional<std::uint32_t> child) {
     node->entries.push_back({std::move(key), child ? slot_of(*child) : Node::Slot(NonTensor{})});
   });
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 TensorDict::Item Plan::read(std::uint32_t id) {
@@ -207,7 +207,7 @@ TensorDict::Item Plan::read(std::uint32_t id) {
         [&](auto& held) { node->entries.push_back({std::move(key), Node::Slot(std::move(held))}); },
         item);
   });
-  if (!is_json) return TensorDict(std::move(node));
+  if (!is_json) return tensordict_of(std::move(node));
   Value::Object object;
   Value::List list;
   for (Node::Entry& entry : node->entries) {

@@ -210,7 +210,7 @@ void Planner::add_node(const TensorDict& node, std::size_t folder, const std::st
   const bool native =
       kind == NodeKind::tensordict || kind == NodeKind::tensorclass || kind == NodeKind::lazy_stack;
   if (!with_notes_ && (!native || node.info().int_keys || !node.info().typed_keys.empty())) {
-    refuse(path.empty() ? "the root" : key_part(path), "a node of kind " + std::string(name(kind)));
+    refuse(path.empty() ? "the root" : key_part(path), "a node of kind " + to_string(kind));
   }
   if (kind == NodeKind::tensorclass) {
     add_tensorclass(node, folder, path);

@@ -123,8 +123,8 @@ class NodeBuilder {
   }
 
   void add_leaf(const MetaEntry& entry, FolderSource& source, bool unbatched) {
-    Leaf leaf(entry.dtype, entry.shape, source.shared_from_this(),
-              source.add(entry, name_of(entry.key)));
+    Leaf leaf = stored_leaf(entry.dtype, entry.shape, source.shared_from_this(),
+                            source.add(entry, name_of(entry.key)));
     if (entry.is_nested) leaf.mark_nested();
     if (unbatched) leaf.mark_unbatched();
     push(entry.key, std::move(leaf));
@@ -313,7 +313,7 @@ void apply_container(const NodePlace& place, Node& node) {
   const auto note = notes.nodes.find(place.note_path);
   if (note == notes.nodes.end()) return;
   if (!node.info.batch_size.empty()) {
-    warn(node.where + ": kind " + base::quote(name(note->second.kind)) +
+    warn(node.where + ": kind " + base::quote(to_string(note->second.kind)) +
          " in the notes is ignored: expected batch size [], found " +
          base::list_text(node.info.batch_size) + "; another tool may have changed the tree");
     return;
@@ -386,7 +386,7 @@ TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::st
     node->info.kind = NodeKind::tensorclass;
     node->info.class_name = class_name;
   }
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 /// The stack of the folders "0", "1", ... until the first that is missing: their number is written
@@ -407,7 +407,7 @@ TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
   if (place.folder->was_replaced()) place.folder->throw_replaced();
   // So that a stack along more dimensions than there are is refused at once.
   if (meta.stack_dim > 0 && !node->entries.empty()) static_cast<void>(node->item(0));
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 constexpr std::string_view kStackPickle = "pickle.pkl";
@@ -508,7 +508,7 @@ TensorDict read_tensorclass(const NodePlace& place, const std::string& text, con
   if (node == nullptr) {
     throw fail(place).part(kInnerName).expected("a node").found("a JSON value");
   }
-  Node& target = *node->node();
+  Node& target = *node_of(*node);
   target.where = place.folder->display();
   for (auto& [key, value] : parse_fields(text, meta_where(place)).members) {
     // Fields without a value are no longer written at all; they mean the same.
@@ -612,8 +612,8 @@ TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode, std::vector<Prob
   root.folder = std::move(folder);
   TensorDict::Item item = read_node(root);
   if (const auto* tree = std::get_if<TensorDict>(&item)) {
-    tree->node()->info.schema = root.store->notes().schema;
-    tree->node()->info.metadata = root.store->notes().metadata;
+    node_of(*tree)->info.schema = root.store->notes().schema;
+    node_of(*tree)->info.metadata = root.store->notes().metadata;
     return *tree;
   }
   throw base::unsupported(root.folder->display())

@@ -112,10 +112,10 @@ std::string FolderSource::file_path(std::uint64_t position) const {
   return folder_->display() + "/" + name + (is_clash_name(name) ? "" : std::string(kLeafSuffix));
 }
 
-base::Where FolderSource::where(const Leaf& leaf) const { return file_path(leaf.position()); }
+base::Where FolderSource::where(const Leaf& leaf) const { return file_path(position_of(leaf)); }
 
 std::string FolderSource::file_of(const Leaf& leaf) {
-  const std::uint64_t position = leaf.position();
+  const std::uint64_t position = position_of(leaf);
   const std::string& key = records_[position].key;
   const std::string base_name = file_name(position);
   if (is_clash_name(base_name)) return base_name;
@@ -177,7 +177,7 @@ void FolderSource::check_size(const StoredFile& file, std::uint64_t found_bytes,
 }
 
 FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
-  const std::uint64_t position = leaf.position();
+  const std::uint64_t position = position_of(leaf);
   const std::uint64_t size_bytes = records_[position].size_bytes;
   NestedSizes nested;
   std::uint64_t elements = 0;
@@ -212,12 +212,12 @@ FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
 const FolderSource::NestedSizes& FolderSource::read_sizes(const Leaf& leaf) {
   {
     const std::lock_guard lock(mutex_);
-    const auto found = nested_.find(leaf.position());
+    const auto found = nested_.find(position_of(leaf));
     if (found != nested_.end()) return *found->second;
   }
   auto loaded = std::make_unique<const NestedSizes>(load_sizes(leaf));
   const std::lock_guard lock(mutex_);
-  return *nested_.try_emplace(leaf.position(), std::move(loaded)).first->second;
+  return *nested_.try_emplace(position_of(leaf), std::move(loaded)).first->second;
 }
 
 Tensor FolderSource::nested_sizes(const Leaf& leaf) {
@@ -226,7 +226,7 @@ Tensor FolderSource::nested_sizes(const Leaf& leaf) {
 }
 
 std::uint64_t FolderSource::data_bytes(const Leaf& leaf) {
-  return leaf.is_nested() ? read_sizes(leaf).data_bytes : records_[leaf.position()].size_bytes;
+  return leaf.is_nested() ? read_sizes(leaf).data_bytes : records_[position_of(leaf)].size_bytes;
 }
 
 Buffer FolderSource::cached(std::uint64_t position) const {
@@ -235,7 +235,7 @@ Buffer FolderSource::cached(std::uint64_t position) const {
 }
 
 Buffer FolderSource::map(const Leaf& leaf) {
-  const std::uint64_t position = leaf.position();
+  const std::uint64_t position = position_of(leaf);
   if (Buffer buffer = cached(position); buffer.size_bytes() > 0) return buffer;
   const std::uint64_t size_bytes = data_bytes(leaf);
   if (size_bytes == 0) return {};
@@ -249,7 +249,7 @@ Buffer FolderSource::map(const Leaf& leaf) {
 }
 
 Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
-  const std::uint64_t position = leaf.position();
+  const std::uint64_t position = position_of(leaf);
   Record& record = records_[position];
   const Mode mode = store_->mode();
   const auto file = open_file(position, kLeafSuffix, mode == Mode::write_through);
@@ -311,35 +311,35 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
   if (into.empty()) return;
   // What the program wrote into its private copy is what the leaf holds for it.
   if (store_->mode() == Mode::copy_on_write) {
-    if (const Buffer buffer = cached(leaf.position()); buffer.size_bytes() > 0) {
+    if (const Buffer buffer = cached(position_of(leaf)); buffer.size_bytes() > 0) {
       std::memcpy(into.data(), buffer.data() + offset_bytes, into.size());
       return;
     }
   }
-  const auto file = open_file(leaf.position(), kLeafSuffix, false);
+  const auto file = open_file(position_of(leaf), kLeafSuffix, false);
   file->check_cost(size_bytes);
   if (file->read_some_at(offset_bytes, into) == into.size()) return;
-  check_size(*file, file->size_bytes_now(), leaf.position(), size_bytes);
+  check_size(*file, file->size_bytes_now(), position_of(leaf), size_bytes);
   file->read_at(offset_bytes, into);
 }
 
 std::uint64_t FolderSource::check(const Leaf& leaf) {
   const std::uint64_t size_bytes = data_bytes(leaf);
   if (size_bytes == 0) return 0;
-  const auto file = open_file(leaf.position(), kLeafSuffix, false);
-  check_size(*file, file->info().size_bytes, leaf.position(), size_bytes);
+  const auto file = open_file(position_of(leaf), kLeafSuffix, false);
+  check_size(*file, file->info().size_bytes, position_of(leaf), size_bytes);
   return size_bytes;
 }
 
 void FolderSource::will_need(const Leaf& leaf) {
   const std::uint64_t size_bytes = data_bytes(leaf);
-  if (size_bytes > 0) open_file(leaf.position(), kLeafSuffix, false)->will_need(size_bytes);
+  if (size_bytes > 0) open_file(position_of(leaf), kLeafSuffix, false)->will_need(size_bytes);
 }
 
 LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
   const std::uint64_t size_bytes = data_bytes(leaf);
   if (size_bytes == 0) return {};
-  const std::uint64_t position = leaf.position();
+  const std::uint64_t position = position_of(leaf);
   Record& record = records_[position];
   if (record.group == nullptr) {
     // Without opening: most leaves are files with one name, which share with nobody.

@@ -27,9 +27,9 @@ class TreeVerifier {
   void run(std::shared_ptr<Folder> root) {
     const std::string where = root->display();
     try {
-      if (request_.filter != nullptr) return check_node(*request_.filter->selected().node());
+      if (request_.filter != nullptr) return check_node(*node_of(request_.filter->selected()));
       const TensorDict tree = open_tree(std::move(root), Mode::read, &report_.problems);
-      check_node(*tree.node());
+      check_node(*node_of(tree));
     } catch (const Error& error) {
       add(error, where);
     }
@@ -49,11 +49,11 @@ class TreeVerifier {
         const TensorDict::Item item = node.item(i);
         if (const auto* leaf = std::get_if<Leaf>(&item)) {
           ++report_.num_leaves;
-          if (auto* source = dynamic_cast<FolderSource*>(leaf->source().get())) {
+          if (auto* source = dynamic_cast<FolderSource*>(source_of(*leaf).get())) {
             report_.num_bytes += source->check(*leaf);
           }
         } else if (const auto* child = std::get_if<TensorDict>(&item)) {
-          check_node(*child->node());
+          check_node(*node_of(*child));
         }
       } catch (const Error& error) {
         add(error, node.where);

@@ -104,7 +104,7 @@ class NpySource final : public LeafSource {
 /// mapping, which is therefore made here; still no element is read.
 Leaf leaf_of(const std::shared_ptr<NpySource>& source) {
   const NpyArray& array = source->array();
-  if (!array.fortran_order) return {array.dtype, array.shape, source, 0};
+  if (!array.fortran_order) return stored_leaf(array.dtype, array.shape, source, 0);
   return Tensor(array.dtype, array.shape, fortran_strides(array.shape), source->bytes(), 0);
 }
 
@@ -124,7 +124,7 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
         .remedy("open it in mode \"c\"");
   }
   TensorDict tree = bare_tree(leaf_of(source));
-  tree.node()->where = path.string();
+  node_of(tree)->where = path.string();
   return tree;
 }
 
@@ -136,7 +136,7 @@ Leaf only_leaf(const TensorDict& tree) {
         .part("root")
         .problem("a NumPy file holds one array, which has no name")
         .expected("a tensor")
-        .found("a ", name(tree.kind()), " of ", tree.size())
+        .found("a ", to_string(tree.kind()), " of ", tree.size())
         .remedy("save each tensor as a file of its own");
   }
   const TensorDict::Item item = bare_value(tree);

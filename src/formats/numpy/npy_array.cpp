@@ -118,7 +118,7 @@ NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
   if (data_bytes < array.nbytes) {
     throw base::corrupt(where)
         .part("data")
-        .problem("too short for ", name(array.dtype), " ", base::list_text(header.shape))
+        .problem("too short for ", to_string(array.dtype), " ", base::list_text(header.shape))
         .expected(array.nbytes, " bytes")
         .found(data_bytes)
         .remedy("the file may be truncated");
@@ -159,7 +159,7 @@ void check_npy_root(const NodeInfo& info) {
     throw refuse()
         .problem("its kind cannot be stored")
         .expected("a dict or tensordict")
-        .found(name(info.kind));
+        .found(to_string(info.kind));
   }
   if (!info.batch_size.empty() || !info.names.empty()) {
     throw refuse()
@@ -184,7 +184,7 @@ void check_npy_leaf(const std::string& subject, const Leaf& leaf) {
     throw refuse()
         .problem("NumPy has no name for the dtype")
         .expected("one that it has")
-        .found(name(leaf.dtype()));
+        .found(to_string(leaf.dtype()));
   }
   if (leaf.is_unbatched()) {
     throw refuse()

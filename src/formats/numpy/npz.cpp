@@ -141,7 +141,7 @@ base::Where NpzSource::where(std::size_t member) const {
 }
 
 base::Where NpzSource::where(const Leaf& leaf) const {
-  return where(static_cast<std::size_t>(leaf.position()));
+  return where(static_cast<std::size_t>(position_of(leaf)));
 }
 
 NpyArray NpzSource::read_array(std::size_t member) const {
@@ -183,7 +183,7 @@ Node::Slot NpzSource::slot(std::size_t position) {
     return Leaf(
         Tensor(array.dtype, array.shape, fortran_strides(array.shape), mapped(position), 0));
   }
-  return Leaf(array.dtype, array.shape, shared_from_this(), position);
+  return stored_leaf(array.dtype, array.shape, shared_from_this(), position);
 }
 
 Buffer NpzSource::mapped(std::size_t position) {
@@ -221,7 +221,7 @@ Buffer NpzSource::copied(std::size_t position) const {
 }
 
 Buffer NpzSource::map(const Leaf& leaf) {
-  const auto position = static_cast<std::size_t>(leaf.position());
+  const auto position = static_cast<std::size_t>(position_of(leaf));
   Member& member = members_[position];
   if (member.array.nbytes == 0) return {};
   if (member.in_place) return mapped(position);
@@ -234,7 +234,7 @@ Buffer NpzSource::map(const Leaf& leaf) {
 }
 
 void NpzSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {
-  const auto position = static_cast<std::size_t>(leaf.position());
+  const auto position = static_cast<std::size_t>(position_of(leaf));
   Member& member = members_[position];
   const codecs::ZipEntry& found = entry(position);
   if (found.method == codecs::ZipMethod::stored && !member.array.fortran_order) {
@@ -253,7 +253,7 @@ void NpzSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std
 }
 
 void NpzSource::will_need(const Leaf& leaf) {
-  const codecs::ZipEntry& found = entry(static_cast<std::size_t>(leaf.position()));
+  const codecs::ZipEntry& found = entry(static_cast<std::size_t>(position_of(leaf)));
   file_.will_need(found.data_offset, found.stored_bytes);
 }
 
@@ -287,7 +287,7 @@ TensorDict tree_of(const std::shared_ptr<NpzSource>& source, const std::string& 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     node->entries.push_back({NpzSource::key_of(entries[i]), source->slot(i)});
   }
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 TensorDict open_npz(const FileHead& head, const OpenRequest& /*request*/) {

@@ -103,7 +103,7 @@ class ShardingInfo {
   Value value_;
 };
 
-struct Tensor {
+struct DividedTensor {
   DType dtype = DType::float32;
   Shape shape;  ///< as far as its boxes reach
   std::vector<TensorPiece> pieces;
@@ -120,22 +120,22 @@ class Tensors {
       const auto lengths = shard.header->shape(i);
       const Shape sizes(lengths.begin(), lengths.end());
       const auto [found, is_new] = positions_.emplace(name, tensors.size());
-      if (is_new) tensors.emplace_back(std::string(name), Tensor());
-      Tensor& tensor = tensors[found->second].second;
+      if (is_new) tensors.emplace_back(std::string(name), DividedTensor());
+      DividedTensor& tensor = tensors[found->second].second;
       const DType dtype = shard.header->entries[i].dtype;
       if (is_new) tensor.dtype = dtype;
       const Shape offsets = info.offsets(name, sizes.size());
       grow(tensor, offsets, sizes, shard.source->file().display(), name);
       // A tensor that every rank held may be in several files.
       if (!tensor.boxes.emplace(offsets, sizes).second) continue;
-      tensor.pieces.push_back({offsets, Leaf(dtype, sizes, shard.source, i)});
+      tensor.pieces.push_back({offsets, stored_leaf(dtype, sizes, shard.source, i)});
     }
   }
 
-  std::vector<std::pair<std::string, Tensor>> tensors;
+  std::vector<std::pair<std::string, DividedTensor>> tensors;
 
  private:
-  static void grow(Tensor& tensor, const Shape& offsets, const Shape& sizes,
+  static void grow(DividedTensor& tensor, const Shape& offsets, const Shape& sizes,
                    const std::string& where, std::string_view name) {
     tensor.shape.resize(std::max(tensor.shape.size(), sizes.size()), 0);
     for (std::size_t d = 0; d < sizes.size(); ++d) {
@@ -170,7 +170,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& whe
                                   {where, "tensor " + base::quote(name)});
     node->entries.push_back({std::move(name), std::move(leaf)});
   }
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 TensorDict open_dcp(const FileHead& head, const OpenRequest& /*request*/) {

@@ -106,7 +106,8 @@ ChecksummedDocument document_of(const OpenedFile& opened, std::string_view membe
 }
 
 base::Where place_of(const OpenedFile& opened, std::uint32_t entry) {
-  return opened.source->where(Leaf(opened.header->entries[entry].dtype, {}, opened.source, entry));
+  return opened.source->where(
+      stored_leaf(opened.header->entries[entry].dtype, {}, opened.source, entry));
 }
 
 /// The boxes of one tensor; nothing, with a problem reported, if they do not fit it.

@@ -42,7 +42,7 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
     throw refuse(path)
         .problem("the dtype cannot be stored")
         .expected("one that safetensors has")
-        .found(name(leaf.dtype()))
+        .found(to_string(leaf.dtype()))
         .remedy("save as a folder, which holds it");
   }
   if (leaf.dtype() == DType::float4_e2m1fn_x2 && leaf.shape().empty()) {

@@ -28,7 +28,7 @@ Buffer Source::map(const Leaf& leaf) {
   if (e.begin == e.end) return Buffer();
   const Buffer& whole = mapping();
   const auto address = reinterpret_cast<std::uintptr_t>(whole.data()) + e.begin;
-  if (address % itemsize(e.dtype) != 0) return aligned_copy(leaf.position());
+  if (address % itemsize(e.dtype) != 0) return aligned_copy(position_of(leaf));
   return whole.slice(static_cast<std::size_t>(e.begin), static_cast<std::size_t>(e.end - e.begin));
 }
 
@@ -65,7 +65,7 @@ LeafSource::Identity Source::identity(const Leaf& leaf) {
 
 base::Where Source::where(const Leaf& leaf) const {
   return {file_.display(),
-          "tensor " + base::quote(header_->name(static_cast<std::size_t>(leaf.position())))};
+          "tensor " + base::quote(header_->name(static_cast<std::size_t>(position_of(leaf))))};
 }
 
 OpenedFile open_file(os::File file) {

@@ -32,7 +32,7 @@ class Source final : public LeafSource {
 
  private:
   const Header::Entry& entry(const Leaf& leaf) const {
-    return header_->entries[static_cast<std::size_t>(leaf.position())];
+    return header_->entries[static_cast<std::size_t>(position_of(leaf))];
   }
   const Buffer& mapping();
   Buffer aligned_copy(std::uint64_t position);

@@ -88,8 +88,8 @@ class SliceSource final : public LeafSource {
     }
   }
 
-  void will_need(const Leaf&) override { dense_.source()->will_need(dense_); }
-  base::Where where(const Leaf&) const override { return dense_.source()->where(dense_); }
+  void will_need(const Leaf&) override { source_of(dense_)->will_need(dense_); }
+  base::Where where(const Leaf&) const override { return source_of(dense_)->where(dense_); }
   std::vector<Leaf> parts(const Leaf&) const override { return {dense_}; }
 
  private:
@@ -181,15 +181,17 @@ Leaf slice_leaf(const Leaf& dense, const FixedDims& fixed) {
   Shape shape = dense.shape();
   for (auto dim = fixed.rbegin(); dim != fixed.rend(); ++dim)
     shape.erase(shape.begin() + dim->first);
-  return Leaf(dense.dtype(), std::move(shape), std::make_shared<SliceSource>(dense, fixed), 0);
+  return stored_leaf(dense.dtype(), std::move(shape), std::make_shared<SliceSource>(dense, fixed),
+                     0);
 }
 
 Leaf stack_leaves(std::vector<Leaf> parts, std::int64_t dim) {
   Shape shape = parts.front().shape();
   const DType dtype = parts.front().dtype();
   shape.insert(shape.begin() + dim, static_cast<std::int64_t>(parts.size()));
-  return Leaf(dtype, std::move(shape),
-              std::make_shared<StackSource>(std::move(parts), static_cast<std::size_t>(dim)), 0);
+  return stored_leaf(dtype, std::move(shape),
+                     std::make_shared<StackSource>(std::move(parts), static_cast<std::size_t>(dim)),
+                     0);
 }
 
 }  // namespace tenfold::detail::formats::safetensors

@@ -475,8 +475,8 @@ Leaf TensorEntries::leaf(std::size_t row) const {
   const File& file = files[rows[row].file];
   const std::uint32_t entry = rows[row].entry;
   const auto shape = file.header->shape(entry);
-  return Leaf(file.header->entries[entry].dtype, Shape(shape.begin(), shape.end()), file.source,
-              entry);
+  return stored_leaf(file.header->entries[entry].dtype, Shape(shape.begin(), shape.end()),
+                     file.source, entry);
 }
 
 namespace {
@@ -552,7 +552,7 @@ TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Not
   }
   apply_notes_to(notes, "", *node);
   if (node->info.kind == NodeKind::tensordict) node->info.kind = NodeKind::dict;
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 /// Builds nodes as a structure document says.
@@ -564,7 +564,7 @@ class TreeBuilder {
 
   TensorDict root(StructureLevel& level) {
     TensorDict tree = node(level, "", {});
-    add_unused(*tree.node());
+    add_unused(*node_of(tree));
     return tree;
   }
 
@@ -600,7 +600,7 @@ class TreeBuilder {
       const std::string key = std::to_string(i);
       result->entries.push_back({key, dense(level, note_path_child(path, key), inner)});
     }
-    return TensorDict(std::move(result));
+    return tensordict_of(std::move(result));
   }
 
   TensorDict dense(StructureLevel& level, const std::string& path, const FixedDims& fixed) {
@@ -624,7 +624,7 @@ class TreeBuilder {
     }
     if (level.is_lazy_stack) check_entries(*result, path);
     apply_notes_to(notes_, path, *result);
-    return TensorDict(std::move(result));
+    return tensordict_of(std::move(result));
   }
 
   void check_entries(Node& stack, const std::string& path) const {
@@ -695,7 +695,7 @@ class TreeBuilder {
       throw fail(path)
           .problem("an entry of a lazy stack has the wrong kind")
           .expected("\"tensordict\"")
-          .found(base::quote(tenfold::name(child.kind())));
+          .found(base::quote(tenfold::to_string(child.kind())));
     }
     return child;
   }
@@ -800,7 +800,7 @@ TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std
   }
   tree.info().schema = notes.schema;
   for (const auto& [key, text] : metadata) {
-    const bool is_tie = structure == metadata.end() && tree.contains(key);
+    const bool is_tie = structure == metadata.end() && has_key(tree, key);
     if (!is_reserved_member(key) && !is_tie) tree.info().metadata.emplace(key, text);
   }
   return tree;

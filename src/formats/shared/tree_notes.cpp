@@ -47,7 +47,7 @@ class Collector {
  private:
   static Value batched_note(const NodeInfo& info) {
     Value::Object note;
-    note.members.emplace_back("kind", name(info.kind));
+    note.members.emplace_back("kind", to_string(info.kind));
     if (!info.batch_size.empty()) {
       Value::List lengths;
       for (const std::int64_t length : info.batch_size) lengths.items.emplace_back(length);
@@ -65,7 +65,7 @@ class Collector {
 
   static Value stack_note(const NodeInfo& info) {
     Value::Object note;
-    note.members.emplace_back("kind", name(info.kind));
+    note.members.emplace_back("kind", to_string(info.kind));
     note.members.emplace_back("stack_dim", info.stack_dim);
     if (info.stack_dim_name) note.members.emplace_back("stack_dim_name", *info.stack_dim_name);
     return note;

@@ -54,7 +54,7 @@ TensorDict node_of_value(const Value& value, const std::string& where) {
     add_items(std::get<Value::Tuple>(value.data()).items);
   }
   node->info = std::move(info);
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 bool is_container(const Value& value) {

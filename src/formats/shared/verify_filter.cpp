@@ -7,13 +7,14 @@
 #include <tenfold/error.hpp>
 
 #include "core/tree/leaf_source.hpp"
+#include "core/tree/node.hpp"
 
 namespace tenfold::detail::formats {
 
 VerifyFilter::VerifyFilter(const TensorDict& whole, TensorDict selected)
     : selected_(std::move(selected)) {
-  add(*whole.node(), 0, named_);
-  add(*selected_.node(), 0, wanted_);
+  add(*node_of(whole), 0, named_);
+  add(*node_of(selected_), 0, wanted_);
 }
 
 void VerifyFilter::add(Node& node, std::size_t depth, Places& places) {
@@ -33,16 +34,16 @@ void VerifyFilter::add(Node& node, std::size_t depth, Places& places) {
     if (const auto* leaf = std::get_if<Leaf>(&*item)) {
       add(*leaf, places);
     } else if (const auto* child = std::get_if<TensorDict>(&*item)) {
-      add(*child->node(), depth + 1, places);
+      add(*node_of(*child), depth + 1, places);
     }
   }
 }
 
 void VerifyFilter::add(const Leaf& leaf, Places& places) {
   if (leaf.in_memory()) return;
-  const std::vector<Leaf> parts = leaf.source()->parts(leaf);
+  const std::vector<Leaf> parts = source_of(leaf)->parts(leaf);
   for (const Leaf& part : parts) add(part, places);
-  if (parts.empty()) places.insert(leaf.source()->where(leaf).text());
+  if (parts.empty()) places.insert(source_of(leaf)->where(leaf).text());
 }
 
 }  // namespace tenfold::detail::formats

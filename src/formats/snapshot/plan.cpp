@@ -41,7 +41,7 @@ bool is_among(const auto& dtypes, DType dtype) {
   return std::ranges::find(dtypes, dtype) != dtypes.end();
 }
 
-std::string torch_name(DType dtype) { return "torch." + std::string(name(dtype)); }
+std::string torch_name(DType dtype) { return "torch." + to_string(dtype); }
 
 class Planner {
  public:
@@ -224,7 +224,7 @@ class Planner {
     if (held.type == Value::Special::Type::bytes && held.text.size() <= kMaxInlineBytes) {
       return primitive(path, EntryType::bytes, base::base64(held.text));
     }
-    const std::string type(name(held.type));
+    const std::string type(to_string(held.type));
     const bool is_dotted = type.find('.') != std::string::npos;
     const bool is_counter = held.type == Value::Special::Type::counter;
     object(path, NonTensor{value},

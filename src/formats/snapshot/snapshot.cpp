@@ -335,7 +335,7 @@ class Verifier {
         if (const auto* held = std::get_if<Leaf>(&item)) {
           leaf(*held);
         } else if (const auto* child = std::get_if<TensorDict>(&item)) {
-          this->node(*child->node());
+          this->node(*node_of(*child));
         }
       } catch (const Error& error) {
         add(error);
@@ -351,14 +351,14 @@ class Verifier {
     const std::uint64_t size_bytes = leaf.nbytes();
     report.num_bytes += size_bytes;
     if (size_bytes == 0) return;
-    if (auto* raw = dynamic_cast<RawSource*>(leaf.source().get())) return raw->check(leaf);
+    if (auto* raw = dynamic_cast<RawSource*>(source_of(leaf).get())) return raw->check(leaf);
     // Of pieces, whose sizes it knows, each end.
-    if (auto* whole = dynamic_cast<AssembledSource*>(leaf.source().get())) {
+    if (auto* whole = dynamic_cast<AssembledSource*>(source_of(leaf).get())) {
       for (const TensorPiece& piece : whole->pieces()) this->piece(piece.leaf);
     }
   }
   static void piece(const Leaf& leaf) {
-    if (auto* raw = dynamic_cast<RawSource*>(leaf.source().get())) raw->check(leaf);
+    if (auto* raw = dynamic_cast<RawSource*>(source_of(leaf).get())) raw->check(leaf);
   }
 
   Progress progress_;
@@ -378,8 +378,8 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
                        .expected("a container that names it")
                        .found("none"));
     }
-    verifier.node(request.filter != nullptr ? *request.filter->selected().node()
-                                            : *tree_of(manifest, root, path.string()).node());
+    verifier.node(request.filter != nullptr ? *node_of(request.filter->selected())
+                                            : *node_of(tree_of(manifest, root, path.string())));
   } catch (const Error& error) {
     verifier.add(error);
   }

@@ -79,7 +79,7 @@ Buffer Files::copy(File& file, std::uint64_t offset, std::size_t size_bytes) {
 Leaf RawSource::leaf(const std::shared_ptr<RawSource>& self, DType dtype, Shape shape,
                      const std::string& location, std::optional<std::uint64_t> offset) {
   self->ranges_.push_back({&self->files_->at(location), offset.value_or(0), !offset});
-  return Leaf(dtype, std::move(shape), self, self->ranges_.size() - 1);
+  return stored_leaf(dtype, std::move(shape), self, self->ranges_.size() - 1);
 }
 
 void RawSource::check_size(const Leaf& leaf, const os::File& file) const {

@@ -78,7 +78,7 @@ class RawSource final : public LeafSource {
     bool is_whole_file = false;
   };
   const Range& range_of(const Leaf& leaf) const {
-    return ranges_[static_cast<std::size_t>(leaf.position())];
+    return ranges_[static_cast<std::size_t>(position_of(leaf))];
   }
   void check_size(const Leaf& leaf, const os::File& file) const;
 

@@ -375,7 +375,7 @@ class Builder {
       }
       made->entries.push_back({std::move(key), std::move(slot)});
     }
-    return TensorDict(std::move(made));
+    return tensordict_of(std::move(made));
   }
 
   std::shared_ptr<const Context> context_;
@@ -476,7 +476,7 @@ TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::s
     node->entries.push_back({std::move(key), std::move(slot)});
   }
   apply_root(context->manifest->find(rank), node->info, node->entries);
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 /// The ranks that have entries, each with the parts of app_state that it has, in order.
@@ -525,7 +525,7 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
     TensorDict tree = rank_tree(context, rank, tops, where + "/" + rank);
     node->entries.push_back({std::move(rank), std::move(tree)});
   }
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 std::vector<std::string> unreachable(const Manifest& manifest) {

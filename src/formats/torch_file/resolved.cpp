@@ -48,7 +48,7 @@ class ResolvedSource final : public LeafSource {
   }
 
   void will_need(const Leaf&) override {
-    if (bytes_.source() != nullptr) bytes_.source()->will_need(bytes_);
+    if (source_of(bytes_) != nullptr) source_of(bytes_)->will_need(bytes_);
   }
 
   Identity identity(const Leaf&) override {
@@ -59,8 +59,8 @@ class ResolvedSource final : public LeafSource {
   }
 
   base::Where where(const Leaf&) const override {
-    return bytes_.source() == nullptr ? base::Where("", "tensor in memory")
-                                      : bytes_.source()->where(bytes_);
+    return source_of(bytes_) == nullptr ? base::Where("", "tensor in memory")
+                                        : source_of(bytes_)->where(bytes_);
   }
 
   std::vector<Leaf> parts(const Leaf&) const override { return {bytes_}; }
@@ -81,7 +81,8 @@ bool has_sign_bits(DType dtype) noexcept {
 }
 
 Leaf resolved(const Leaf& bytes, LazyView view) {
-  Leaf made(bytes.dtype(), bytes.shape(), std::make_shared<ResolvedSource>(bytes, view), 0);
+  Leaf made =
+      stored_leaf(bytes.dtype(), bytes.shape(), std::make_shared<ResolvedSource>(bytes, view), 0);
   made.mark_grad(bytes.grad());
   return made;
 }

@@ -11,6 +11,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tree/node.hpp"
 #include "formats/format.hpp"
 #include "formats/shared/hub_cache.hpp"
 #include "formats/shared/hub_index.hpp"
@@ -96,7 +97,7 @@ TensorDict tree_of(OpenedIndex opened, const std::string& where) {
   }
   for (const TensorDict& shard : shards) {
     shard.for_each([&](const std::string& name, const TensorDict::Item& item) {
-      if (!tree.contains(name)) tree.set(name, item);
+      if (!has_key(tree, name)) tree.set(name, item);
     });
   }
   return tree;

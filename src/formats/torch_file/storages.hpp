@@ -46,7 +46,7 @@ class Storages : public LeafSource {
 
  protected:
   const StorageRange& range_of(const Leaf& leaf) const {
-    return ranges[static_cast<std::size_t>(leaf.position())];
+    return ranges[static_cast<std::size_t>(position_of(leaf))];
   }
 };
 

@@ -158,7 +158,7 @@ bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
     throw pickle_.corrupt()
         .part("requires_grad")
         .expected("a tensor of floating-point or complex numbers")
-        .found(name(leaf.dtype()));
+        .found(to_string(leaf.dtype()));
   }
   return true;
 }
@@ -260,7 +260,7 @@ Leaf Tensors::resolve(std::uint32_t id, const Leaf& bytes, LazyView view) {
     throw pickle_.unsupported()
         .problem("a negative view cannot be read")
         .expected("floating-point or complex numbers")
-        .found(name(bytes.dtype()))
+        .found(to_string(bytes.dtype()))
         .remedy("save it after resolve_neg()");
   }
   return copies_.try_emplace(id, resolved(bytes, view)).first->second;
@@ -348,7 +348,7 @@ Tensors::Storage Tensors::storage(std::uint32_t id, DTypeOfClass dtype_of) {
         .part("storage ", base::quote(*key))
         .problem("its size does not fit")
         .expected(count, (result.dtype ? " elements of " : " bytes"),
-                  (result.dtype ? std::string(name(*result.dtype)) : ""))
+                  (result.dtype ? to_string(*result.dtype) : ""))
         .found(stored, " bytes");
   }
   return result;
@@ -376,7 +376,7 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
   }
   if (size_bytes == 0) {
     storages_->ranges.push_back({storage, 0, 0});
-    return {dtype, std::move(shape), storages_, storages_->ranges.size() - 1};
+    return stored_leaf(dtype, std::move(shape), storages_, storages_->ranges.size() - 1);
   }
   auto end = base::checked_add(offset, 1);
   for (std::size_t i = 0; i < shape.size() && end; ++i) {
@@ -399,7 +399,7 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
     return leaf;
   }
   storages_->ranges.push_back({storage, offset * item_bytes, size_bytes});
-  Leaf leaf(dtype, std::move(shape), storages_, storages_->ranges.size() - 1);
+  Leaf leaf = stored_leaf(dtype, std::move(shape), storages_, storages_->ranges.size() - 1);
   leaf.mark_in_storage(!is_whole);
   return leaf;
 }

@@ -619,7 +619,7 @@ TensorDict::Item read_pickle_file(const os::File& file) {
 
 std::string describe_object(const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
-    return "a tensor of " + std::string(name(leaf->dtype())) + " " + base::list_text(leaf->shape());
+    return "a tensor of " + to_string(leaf->dtype()) + " " + base::list_text(leaf->shape());
   }
   const auto* node = std::get_if<TensorDict>(&item);
   if (node == nullptr) return "a JSON value";

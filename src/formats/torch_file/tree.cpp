@@ -35,7 +35,7 @@ using codecs::PickleNode;
 TensorDict TreeBuilder::root(std::uint32_t id) {
   force_node_ = true;
   TensorDict tree = bare_tree(object(id));
-  if (tree.where().empty()) tree.node()->where = pickle_.where().text();
+  if (tree.where().empty()) node_of(tree)->where = pickle_.where().text();
   return tree;
 }
 
@@ -166,7 +166,7 @@ Node::Slot TreeBuilder::of_other_call(std::uint32_t id, const Pickle::Call& call
     return NonTensor{Value(*std::move(made))};
   }
   for (const auto type : {Value::Special::Type::set, Value::Special::Type::frozenset}) {
-    if (is_builtin(call, name(type))) return called_set(id, type, call);
+    if (is_builtin(call, to_string(type))) return called_set(id, type, call);
   }
   if (call.is("torch._utils", "_rebuild_sparse_tensor")) return sparse(call);
   if (call.is("torch._utils", "_rebuild_nested_tensor")) {
@@ -452,7 +452,7 @@ TensorDict node_of(const Pickle& pickle, Children children, NodeKind kind) {
   node->where = pickle.where().text();
   for (const std::string& key : pickle.keys) node->where += "/" + key;
   node->entries = std::move(children.entries);
-  return TensorDict(std::move(node));
+  return tensordict_of(std::move(node));
 }
 
 }  // namespace

@@ -265,7 +265,7 @@ constexpr std::uint64_t kMaxTextBytes = 0xffffffff;
 class LeafCollector {
  public:
   void node(const TensorDict& tree) {
-    if (!seen_.insert(tree.node().get()).second) return;
+    if (!seen_.insert(node_of(tree).get()).second) return;
     tree.for_each([&](const std::string&, const TensorDict::Item& item) {
       if (const auto* leaf = std::get_if<Leaf>(&item)) leaves.push_back(*leaf);
       if (const auto* below = std::get_if<TensorDict>(&item)) node(*below);
@@ -304,7 +304,7 @@ class Pickler {
   void leave() { --depth_; }
 
   void node(const TensorDict& tree) {
-    const auto known = nodes_.find(tree.node().get());
+    const auto known = nodes_.find(node_of(tree).get());
     if (known != nodes_.end()) return to_.push(known->second);
     enter();
     const NodeInfo& info = tree.info();
@@ -350,7 +350,7 @@ class Pickler {
         to_.end_dict();
         break;
     }
-    nodes_.emplace(tree.node().get(), to_.remember());
+    nodes_.emplace(node_of(tree).get(), to_.remember());
     leave();
   }
 
@@ -590,7 +590,7 @@ class Pickler {
     write_lengths(leaf.shape());
     write_lengths(tensor.strides);
     write_grad(leaf.grad() == Grad::required);
-    if (storage.untyped) to_.global("torch", name(leaf.dtype()));
+    if (storage.untyped) to_.global("torch", to_string(leaf.dtype()));
     to_.end_tuple();
     to_.call();
     if (!is_parameter) return;

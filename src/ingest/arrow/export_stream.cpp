@@ -66,7 +66,7 @@ Schema with_validity(const Schema& schema, std::vector<std::size_t>& columns) {
 class Exporter {
  public:
   Exporter(const Dataset& rows, const ArrowExportOptions& options)
-      : state_(rows.state()), options_(options), size_(state_->order->size()) {
+      : state_(state_of(rows)), options_(options), size_(state_->order->size()) {
     if (options.batch_rows < 1) {
       throw base::invalid_argument()
           .part("export_arrow_stream")
@@ -92,7 +92,7 @@ class Exporter {
     if (!first_) {
       BatchOptions options;
       options.num_threads = 0;
-      gathered = Dataset(gathered_state_).rows(position_, end, options);
+      gathered = dataset_of(gathered_state_).rows(position_, end, options);
     }
     const auto rows_of = [&](std::size_t i) {
       return gathered ? gathered_rows(*gathered, i) : stored_rows(i, position_, end);

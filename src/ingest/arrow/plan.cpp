@@ -7,6 +7,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "dataset/leaf_names.hpp"
 
 namespace tenfold {
 namespace {

@@ -18,6 +18,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
+#include "dataset/leaf_names.hpp"
 #include "dataset/spool.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/shared/progress.hpp"

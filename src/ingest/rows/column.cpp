@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/tensor/cast.hpp"
+#include "dataset/leaf_names.hpp"
 #include "ingest/table/fit_chunk.hpp"
 
 namespace tenfold {

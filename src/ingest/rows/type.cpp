@@ -87,7 +87,7 @@ std::string RowType::text() const {
   if (form == RowForm::none) return "null";
   if (form == RowForm::json) return "a list as JSON text";
   if (!has_elements) return has_null ? "a list of null" : "an empty list";
-  std::string name(kind == ColumnKind::number   ? tenfold::name(dtype)
+  std::string name(kind == ColumnKind::number   ? tenfold::to_string(dtype)
                    : kind == ColumnKind::string ? "string"
                                                 : "bytes");
   if (!inner.empty()) name += base::list_text(inner);

@@ -16,7 +16,7 @@
 namespace tenfold {
 
 std::string described(const Column& column) {
-  std::string text(column.dtype_name());
+  std::string text = column.dtype_name();
   if (column.ragged || !column.shape.empty()) {
     text += column.ragged ? "[*" : "[";
     for (std::size_t i = 0; i < column.shape.size(); ++i) {
@@ -264,7 +264,7 @@ class Fitter {
                                                                 to_.shape.begin(), to_.shape.end())
                                  : found == to_.shape;
     if (!fits) {
-      misfit(row, std::string(from_.dtype_name()) + base::list_text(found));
+      misfit(row, from_.dtype_name() + base::list_text(found));
       return;
     }
     const std::int64_t count = elements_per_row(found);
@@ -274,7 +274,7 @@ class Fitter {
     if (misfit_at < count) {
       const std::byte* at = elements + static_cast<std::size_t>(misfit_at) * itemsize(from_.dtype);
       misfit(row, can_cast(from_.dtype, DType::float64) ? number_text(from_.dtype, at)
-                                                        : std::string(from_.dtype_name()));
+                                                        : from_.dtype_name());
       return;
     }
     cast_elements(from_.dtype, elements, to_.dtype,

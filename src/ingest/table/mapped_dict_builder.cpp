@@ -150,7 +150,7 @@ struct MappedDictBuilder::State {
         }()) {}
 
   ColumnChunk chunk_of_keys(const DictKeys& some) {
-    if (const auto* ints = std::get_if<0>(&some)) {
+    if (const auto* ints = std::get_if<0>(&some.views())) {
       if (keys != DictKeyType::int64) refuse_keys("int64");
       ColumnChunk chunk;
       chunk.num_rows = static_cast<std::int64_t>(ints->size());
@@ -158,7 +158,7 @@ struct MappedDictBuilder::State {
       return chunk;
     }
     if (keys == DictKeyType::int64) refuse_keys("text");
-    const auto& texts = std::get<1>(some);
+    const auto& texts = std::get<1>(some.views());
     text.clear();
     ends.clear();
     for (const std::string_view one : texts) {
@@ -179,7 +179,7 @@ struct MappedDictBuilder::State {
     return chunk;
   }
   [[noreturn]] void refuse_keys(const char* found) const {
-    throw refuse(path).part("keys").expected(name(keys)).found(found);
+    throw refuse(path).part("keys").expected(to_string(keys)).found(found);
   }
 
   Path path;

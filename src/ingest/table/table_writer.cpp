@@ -307,7 +307,7 @@ class Parts final : public LeafSource {
   explicit Parts(std::vector<ColumnWriter::Stored> stored) : stored_(std::move(stored)) {}
 
   const ColumnWriter::Stored& of(const Leaf& leaf) const {
-    return stored_.at(static_cast<std::size_t>(leaf.position()));
+    return stored_.at(static_cast<std::size_t>(position_of(leaf)));
   }
   Buffer map(const Leaf& leaf) override {
     const auto bytes =
@@ -434,7 +434,7 @@ struct TableWriter::State {
       for (const KeyPath* leaf :
            {&column.leaf, &column.end_leaf, &column.item_end_leaf, &column.valid_leaf}) {
         if (leaf->empty()) continue;
-        tree.set(leaf->at(0), TensorDict::Item(Leaf(DType::uint8, {0}, no_bytes, 0)));
+        tree.set(leaf->at(0), TensorDict::Item(stored_leaf(DType::uint8, {0}, no_bytes, 0)));
       }
     }
     static_cast<void>(formats::folder::plan_tree(tree));
@@ -482,7 +482,7 @@ struct TableWriter::State {
     info.schema = std::move(document);
     TensorDict tree(info);
     for (std::size_t i = 0; i < stored.size(); ++i) {
-      Leaf leaf(stored[i].dtype, stored[i].shape, parts, i);
+      Leaf leaf = stored_leaf(stored[i].dtype, stored[i].shape, parts, i);
       leaf.mark_unbatched(stored[i].unbatched);
       tree.set(stored[i].leaf.at(0), TensorDict::Item(std::move(leaf)));
     }

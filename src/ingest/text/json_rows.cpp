@@ -26,7 +26,7 @@ std::size_t levels_of(const Column& column) {
 }  // namespace
 
 std::string type_text(const Column& column) {
-  std::string text(column.dtype_name());
+  std::string text = column.dtype_name();
   if (!column.ragged && column.shape.empty()) return text;
   std::string lengths = column.ragged ? "*" : "";
   for (const std::int64_t length : column.shape) {
@@ -294,7 +294,7 @@ bool JsonRows::item(ColumnBuilder& column, std::byte* into) {
 bool JsonRows::put(ColumnBuilder& column, Fit fit, const char* begin) {
   if (fit == Fit::fits) [[likely]]
     return true;
-  const std::string dtype(name(column.dtype()));
+  const std::string dtype(to_string(column.dtype()));
   return too_narrow(column, fit == Fit::too_large ? "a number that fits " + dtype : dtype, begin);
 }
 
@@ -332,7 +332,7 @@ bool JsonRows::items(ColumnBuilder& column, std::size_t level, std::byte*& into)
       std::byte* const place = into != nullptr ? into : column.values().extend(size);
       if (text_.peek() == 'n' && text_.take_word("null")) {
         if (!is_floating_point(column.dtype())) {
-          return too_narrow(column, "a value in a list of " + std::string(name(column.dtype())),
+          return too_narrow(column, "a value in a list of " + to_string(column.dtype()),
                             text_.at() - 4);
         }
         fill_missing(column.dtype(), {place, size});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dataset/leaf_names.hpp"
 #include "ingest/text/json_rows.hpp"
 
 namespace tenfold {

@@ -203,7 +203,7 @@ bool is_unread(const TensorDict& node) {
 std::string text_of(const NodeInfo& info) {
   if (info.is_refused()) return "an entry that is not read";
   // An OrderedDict of the same items is the same to Python, too.
-  std::string text(name(info.kind == NodeKind::ordered_dict ? NodeKind::dict : info.kind));
+  std::string text(to_string(info.kind == NodeKind::ordered_dict ? NodeKind::dict : info.kind));
   if (info.kind == NodeKind::tensorclass || info.kind == NodeKind::opaque) {
     text += " " + info.class_name;
   }
@@ -231,7 +231,7 @@ std::string text_of(const NodeInfo& info) {
 }
 
 std::string text_of(const Leaf& leaf) {
-  return std::string(name(leaf.dtype())) + (leaf.is_nested() ? " nested " : " ") +
+  return to_string(leaf.dtype()) + (leaf.is_nested() ? " nested " : " ") +
          base::list_text(leaf.shape());
 }
 
@@ -471,7 +471,7 @@ void compare_entries(const Side& a, const Side& b, const DiffOptions& options, D
 
 }  // namespace
 
-std::string_view name(ChangeKind kind) noexcept {
+std::string to_string(ChangeKind kind) {
   switch (kind) {
     case ChangeKind::values:
       return "values";

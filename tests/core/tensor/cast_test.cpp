@@ -41,7 +41,7 @@ TEST_P(NarrowFloats, AreWhatTorchMakesThem) {
   const unsigned found = itemsize(row.dtype) == 2
                              ? cast_one<std::uint16_t>(DType::float32, row.value, row.dtype)
                              : cast_one<std::uint8_t>(DType::float32, row.value, row.dtype);
-  EXPECT_EQ(found, row.bits) << name(row.dtype) << " of " << row.value;
+  EXPECT_EQ(found, row.bits) << to_string(row.dtype) << " of " << row.value;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -84,7 +84,7 @@ TEST_P(EveryNarrowFloat, EveryBitPatternSurvivesAWayThroughFloat) {
     cast_elements(DType::float32, reinterpret_cast<const std::byte*>(&value), dtype,
                   reinterpret_cast<std::byte*>(&back), 1);
     // float8_e8m0fnu 0 is 2^-127, a subnormal float, whose halves go down again.
-    ASSERT_EQ(back, bits) << name(dtype) << " " << value;
+    ASSERT_EQ(back, bits) << to_string(dtype) << " " << value;
   }
 }
 
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Types, EveryNarrowFloat,
                          testing::Values(DType::float16, DType::bfloat16, DType::float8_e4m3fn,
                                          DType::float8_e4m3fnuz, DType::float8_e5m2,
                                          DType::float8_e5m2fnuz, DType::float8_e8m0fnu),
-                         [](const auto& row) { return std::string(name(row.param)); });
+                         [](const auto& row) { return to_string(row.param); });
 
 TEST(Cast, TruncatesFloatsTowardZero) {
   EXPECT_EQ((cast_one<std::int32_t>(DType::float32, -2.9F, DType::int32)), -2);
@@ -173,9 +173,11 @@ TEST(Cast, EveryPairIsEitherKnownOrRefused) {
   for (const DType a : all_dtypes()) {
     for (const DType b : all_dtypes()) {
       if (can_cast(a, b)) {
-        EXPECT_NO_THROW(cast_elements(a, from.data(), b, to.data(), 5)) << name(a) << name(b);
+        EXPECT_NO_THROW(cast_elements(a, from.data(), b, to.data(), 5))
+            << to_string(a) << to_string(b);
       } else {
-        EXPECT_THROW(cast_elements(a, from.data(), b, to.data(), 5), Error) << name(a) << name(b);
+        EXPECT_THROW(cast_elements(a, from.data(), b, to.data(), 5), Error)
+            << to_string(a) << to_string(b);
       }
     }
   }

@@ -29,8 +29,8 @@ TEST(Promote, ChoosesAsTorchDoes) {
       std::tuple(DType::float8_e5m2, DType::float8_e5m2, DType::float8_e5m2),
   };
   for (const auto& [left, right, expected] : kCases) {
-    EXPECT_EQ(promoted(left, right), expected) << name(left) << " " << name(right);
-    EXPECT_EQ(promoted(right, left), expected) << name(right) << " " << name(left);
+    EXPECT_EQ(promoted(left, right), expected) << to_string(left) << " " << to_string(right);
+    EXPECT_EQ(promoted(right, left), expected) << to_string(right) << " " << to_string(left);
   }
 }
 
@@ -38,8 +38,8 @@ TEST(Promote, RefusesWhatTorchRefuses) {
   for (const auto& [left, right] :
        {std::pair(DType::uint16, DType::int32), std::pair(DType::uint16, DType::bool_),
         std::pair(DType::uint8, DType::uint64), std::pair(DType::float8_e5m2, DType::float32)}) {
-    EXPECT_THROW(promoted(left, right), Error) << name(left) << " " << name(right);
-    EXPECT_THROW(promoted(right, left), Error) << name(right) << " " << name(left);
+    EXPECT_THROW(promoted(left, right), Error) << to_string(left) << " " << to_string(right);
+    EXPECT_THROW(promoted(right, left), Error) << to_string(right) << " " << to_string(left);
   }
 }
 

@@ -1,10 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <complex>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -209,6 +213,122 @@ TEST(Tensor, ValuesMustFitTheShape) {
   const std::vector<float> values = {1, 2, 3};
   EXPECT_THAT(message_of([&] { Tensor::from(std::span<const float>(values), {2}); }),
               HasSubstr("expected 3 elements, found 2"));
+}
+
+TEST(Tensor, ReadOnlyBytesAreBytesForReading) {
+  const Buffer heap = Buffer::allocate(8);
+  const Tensor read_only(DType::float32, {2}, Buffer(heap.bytes(), heap.owner(), false));
+  EXPECT_EQ(read_only.bytes().size(), 8U);
+  EXPECT_THAT(message_of([&] { static_cast<void>(read_only.mutable_bytes()); }),
+              "tensor: tensor is read-only");
+  const Tensor writable(DType::float32, {2}, heap);
+  writable.mutable_bytes()[7] = std::byte{0x40};
+  EXPECT_EQ(read_only.at<float>(1), 2.0F);
+  const Tensor transposed(DType::float32, {1, 2}, {1, 1}, heap, 0);
+  EXPECT_EQ(transposed.narrow(0, 1).bytes().size(), 8U);
+  const Tensor strided(DType::int16, {2}, {2}, heap, 0);
+  EXPECT_THAT(message_of([&] { static_cast<void>(strided.bytes()); }), HasSubstr("not contiguous"));
+}
+
+TEST(Tensor, IsMadeOfListsVectorsAndScalars) {
+  EXPECT_EQ(Tensor::from<std::int64_t>({5, 7}).at<std::int64_t>(1), 7);
+  EXPECT_EQ(Tensor::from({1.0F, 2.0F, 3.0F, 4.0F}, {2, 2}).at<float>(1, 0), 3.0F);
+  const std::vector<double> values = {1, 2};
+  EXPECT_EQ(Tensor::from(values).dtype(), DType::float64);
+  EXPECT_EQ(Tensor::from(values, {2, 1}).shape(), (Shape{2, 1}));
+  EXPECT_EQ(Tensor::scalar(true).dtype(), DType::bool_);
+  EXPECT_EQ(Tensor::scalar(7LL).item<int>(), 7);
+  EXPECT_EQ(Tensor::from<std::size_t>({9}).dtype(), DType::uint64);
+}
+
+TEST(Tensor, ElementsAreFoundByTheirIndices) {
+  const Tensor tensor = counting({4, 3, 2});
+  EXPECT_EQ(tensor.at<std::int32_t>(3, 2, 1), tensor.data<std::int32_t>()[23]);
+  EXPECT_EQ(tensor[3][2][1].item<int>(), tensor.data<std::int32_t>()[23]);
+  EXPECT_EQ(tensor[-1][-1][-1].item<int>(), tensor.data<std::int32_t>()[23]);
+  const Tensor even = Tensor(DType::int32, {2, 3}, {12, 2}, tensor.buffer(), 4);
+  EXPECT_EQ(even.at<std::int32_t>(1, 2), tensor.data<std::int32_t>()[17]);
+  EXPECT_EQ(tensor.size(0), 4);
+  EXPECT_EQ(tensor.size(-1), 2);
+  EXPECT_EQ(message_of([&] { tensor.at<std::int32_t>(0, 0); }),
+            "tensor: index [0, 0]: expected one for each dimension of shape [4, 3, 2], found 2");
+  EXPECT_EQ(message_of([&] { tensor.at<std::int32_t>(0, 3, 0); }),
+            "tensor: index [0, 3, 0] is out of range of shape [4, 3, 2]");
+  EXPECT_THROW(tensor.at<std::int32_t>(0, -1, 0), Error);
+  EXPECT_THROW(tensor.at<float>(0, 0, 0), Error);
+  EXPECT_THROW(tensor[4], Error);
+  EXPECT_THROW(tensor[-5], Error);
+  EXPECT_THROW(static_cast<void>(tensor.size(3)), Error);
+  EXPECT_THROW(Tensor()[0], Error);
+}
+
+TEST(Tensor, AnItemIsConvertedIfItFits) {
+  EXPECT_EQ(Tensor::scalar(2.75).item<float>(), 2.75F);
+  EXPECT_EQ(Tensor::scalar(2.75).item<int>(), 2);  // as torch
+  EXPECT_EQ(Tensor::scalar(-2.75F).item<std::int8_t>(), -2);
+  EXPECT_TRUE(Tensor::scalar(0.5).item<bool>());
+  EXPECT_EQ(Tensor::scalar(true).item<double>(), 1.0);
+  EXPECT_EQ(Tensor::scalar(std::uint64_t{1} << 63).item<std::uint64_t>(), std::uint64_t{1} << 63);
+  EXPECT_EQ(Tensor::scalar(std::int64_t{-128}).item<std::int8_t>(), -128);
+  EXPECT_EQ(Tensor::scalar(std::complex<float>(1, 2)).item<std::complex<double>>(),
+            std::complex<double>(1, 2));
+  EXPECT_TRUE(std::isinf(Tensor::scalar(std::numeric_limits<double>::infinity()).item<float>()));
+  const auto misfit = [](const Tensor& tensor, auto type) {
+    return message_of([&] { static_cast<void>(tensor.item<decltype(type)>()); });
+  };
+  EXPECT_EQ(misfit(Tensor::scalar(300), std::uint8_t{}),
+            "tensor: item: the value 300 does not fit uint8");
+  EXPECT_EQ(misfit(Tensor::scalar(-1), std::uint64_t{}),
+            "tensor: item: the value -1 does not fit uint64");
+  EXPECT_EQ(misfit(Tensor::scalar(std::uint64_t{1} << 63), std::int64_t{}),
+            "tensor: item: the value 9223372036854775808 does not fit int64");
+  EXPECT_EQ(misfit(Tensor::scalar(9.3e18), std::int64_t{}),
+            "tensor: item: the value 9.3e+18 does not fit int64");
+  EXPECT_EQ(misfit(Tensor::scalar(std::numeric_limits<float>::quiet_NaN()), std::int32_t{}),
+            "tensor: item: the value nan does not fit int32");
+  EXPECT_EQ(misfit(Tensor::scalar(1e300), float{}),
+            "tensor: item: the value 1e+300 does not fit float32");
+  EXPECT_EQ(misfit(Tensor::scalar(70000.0F), Half{}),
+            "tensor: item: the value 70000 does not fit float16");
+  EXPECT_EQ(misfit(counting({2}), std::int32_t{}),
+            "tensor: item: expected one element, found 2 (shape [2])");
+  EXPECT_THROW(static_cast<void>(Tensor::scalar(std::complex<float>(1, 2)).item<float>()), Error);
+}
+
+TEST(Tensor, NarrowFloatsAreElements) {
+  const Tensor halves = Tensor::from<Half>({Half(0.5F), Half(1.0F / 3), Half(-65504.0F)});
+  EXPECT_EQ(halves.dtype(), DType::float16);
+  EXPECT_EQ(halves.span<Half>()[1].bits(), 0x3555);
+  EXPECT_EQ(halves.at<Half>(2), -65504.0F);
+  EXPECT_EQ(halves[0].item<double>(), 0.5);
+  EXPECT_EQ(Tensor::scalar(BFloat16(3.14159F)).item<float>(), 3.140625F);
+  EXPECT_EQ(Tensor::scalar(Float8_e4m3fn(448.0F)).item<int>(), 448);
+  EXPECT_EQ(float(Float8_e5m2(1.25F)), 1.25F);
+  EXPECT_EQ(float(Float8_e4m3fnuz(0.5F)), 0.5F);
+  EXPECT_EQ(float(Float8_e5m2fnuz(-2.0F)), -2.0F);
+  EXPECT_EQ(float(Float8_e8m0fnu(8.0F)), 8.0F);
+  EXPECT_EQ(Tensor::scalar(2.5).item<BFloat16>().bits(), BFloat16(2.5F).bits());
+  EXPECT_EQ(BFloat16::from_bits(0x3F80), 1.0F);
+}
+
+std::string text_of(const Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor;
+  return text.str();
+}
+
+TEST(Tensor, IsWrittenWithItsElementsOrTheEndsOfThem) {
+  EXPECT_EQ(text_of(Tensor::from<float>({0, 1, 2.5F, 3}, {2, 2})),
+            "tensor([[0, 1],\n        [2.5, 3]], float32 [2, 2])");
+  EXPECT_EQ(text_of(Tensor::scalar(7)), "tensor(7, int32 [])");
+  EXPECT_EQ(text_of(Tensor()), "tensor([], float32 [0])");
+  EXPECT_EQ(text_of(Tensor::from<Half>({Half(0.5F)})), "tensor([0.5], float16 [1])");
+  EXPECT_EQ(text_of(Tensor::zeros(DType::uint8, {1000})),
+            "tensor([0, 0, 0, ..., 0, 0, 0], uint8 [1000])");
+  // A length without elements is no work, and many short dimensions are not written whole.
+  EXPECT_EQ(text_of(Tensor::zeros(DType::uint8, {std::int64_t{1} << 60, 0})),
+            "tensor([], uint8 [1152921504606846976, 0])");
+  EXPECT_LT(text_of(Tensor::zeros(DType::uint8, Shape(20, 2))).size(), 100'000U);
 }
 
 }  // namespace

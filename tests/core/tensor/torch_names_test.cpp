@@ -7,7 +7,7 @@ namespace tenfold::test {
 namespace {
 
 TEST(TorchNames, OfDTypesAreThoseOfTensorsAndTheOthersOfTorch) {
-  for (const DType dtype : all_dtypes()) EXPECT_TRUE(is_torch_dtype(name(dtype)));
+  for (const DType dtype : all_dtypes()) EXPECT_TRUE(is_torch_dtype(to_string(dtype)));
   for (const char* other :
        {"bits1x8", "bits2x4", "bits4x2", "bits8", "bits16", "int1", "int7", "qint8", "qint32",
         "quint8", "quint2x4", "quint4x2", "uint1", "uint7"}) {

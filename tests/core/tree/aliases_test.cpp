@@ -33,7 +33,7 @@ TEST(AliasFinder, TellsFilesApartByTheWholeNumberOfTheirDevice) {
                                      std::uint64_t{1} << 32U | 1U, std::uint64_t{1} << 63U | 1U}) {
     const auto source = std::make_shared<FakeSource>(Buffer());
     source->device = device;
-    EXPECT_EQ(finder.add(Leaf(DType::uint8, {4}, source, 0)), number++);
+    EXPECT_EQ(finder.add(stored_leaf(DType::uint8, {4}, source, 0)), number++);
   }
 }
 
@@ -41,8 +41,8 @@ TEST(AliasFinder, ComparesWhatAssembledTensorsAreMadeOf) {
   const auto source = std::make_shared<FakeSource>(Buffer());
   const auto whole_of = [&](std::uint64_t first, std::uint64_t second) {
     return AssembledSource::assemble(DType::uint8, {8},
-                                     {{{0}, Leaf(DType::uint8, {4}, source, first)},
-                                      {{4}, Leaf(DType::uint8, {4}, source, second)}},
+                                     {{{0}, stored_leaf(DType::uint8, {4}, source, first)},
+                                      {{4}, stored_leaf(DType::uint8, {4}, source, second)}},
                                      "whole");
   };
   AliasFinder finder;

@@ -40,7 +40,7 @@ Box box_of(const Tensor& whole, const Shape& offsets, const Shape& sizes) {
   Buffer bytes = Buffer::allocate(part.nbytes());
   Leaf(part).read(0, bytes.bytes());
   auto source = std::make_shared<FakeSource>(std::move(bytes));
-  return {{offsets, Leaf(whole.dtype(), sizes, source, 0)}, source};
+  return {{offsets, stored_leaf(whole.dtype(), sizes, source, 0)}, source};
 }
 
 Leaf assemble(const Shape& shape, const std::vector<Box>& boxes) {
@@ -132,7 +132,7 @@ TEST(AssembledSource, ReturnsAPieceThatIsEverythingAsItIs) {
   const Tensor whole = counting({2, 2});
   const Box box = box_of(whole, {0, 0}, {2, 2});
   const Leaf leaf = assemble({2, 2}, {box, box_of(whole, {2, 0}, {0, 2})});
-  EXPECT_EQ(leaf.source(), box.source);
+  EXPECT_EQ(source_of(leaf), box.source);
 }
 
 TEST(AssembledSource, HoldsScalarsAndNothing) {
@@ -164,7 +164,7 @@ TEST(AssembledSource, RefusesPiecesThatDoNotFit) {
   EXPECT_THAT(refusal({4, 4}, {box}), HasSubstr("does not fit"));
   box.piece.offsets = {0};
   EXPECT_THAT(refusal({4, 4}, {box}), HasSubstr("does not fit"));
-  box.piece = {{0, 0}, Leaf(DType::int32, {4, 4}, box.source, 0)};
+  box.piece = {{0, 0}, stored_leaf(DType::int32, {4, 4}, box.source, 0)};
   EXPECT_THAT(refusal({4, 4}, {box}), HasSubstr("expected float32, found int32"));
 }
 

@@ -18,16 +18,16 @@ class FakeSource : public LeafSource {
   explicit FakeSource(Buffer bytes) : bytes_(std::move(bytes)) {}
   Buffer map(const Leaf& leaf) override {
     ++num_maps;
-    return bytes_.slice(leaf.position(), leaf.nbytes());
+    return bytes_.slice(position_of(leaf), leaf.nbytes());
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
     ++num_reads;
-    const Buffer part = bytes_.slice(leaf.position() + offset_bytes, into.size());
+    const Buffer part = bytes_.slice(position_of(leaf) + offset_bytes, into.size());
     std::memcpy(into.data(), part.data(), into.size());
   }
   Tensor nested_sizes(const Leaf&) override { return sizes; }
   Identity identity(const Leaf& leaf) override {
-    return {.device = device, .inode = 1, .offset_bytes = leaf.position()};
+    return {.device = device, .inode = 1, .offset_bytes = position_of(leaf)};
   }
   base::Where where(const Leaf&) const override { return "fake.memmap"; }
   void flush(Monitor*) override { ++num_flushes; }

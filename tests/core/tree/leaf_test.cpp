@@ -40,7 +40,7 @@ std::vector<int> pieces_of(const Leaf& leaf, std::uint64_t begin, std::uint64_t 
 
 TEST(Leaf, OnDiskKnowsItsShapeWithoutBeingMapped) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
-  const Leaf leaf(DType::int16, {2, 3}, source, 8);
+  const Leaf leaf = stored_leaf(DType::int16, {2, 3}, source, 8);
   EXPECT_FALSE(leaf.in_memory());
   EXPECT_EQ(leaf.dtype(), DType::int16);
   EXPECT_THAT(leaf.shape(), ElementsAre(2, 3));
@@ -52,7 +52,7 @@ TEST(Leaf, OnDiskKnowsItsShapeWithoutBeingMapped) {
 
 TEST(Leaf, ReadsOnDiskWithoutMapping) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
-  const Leaf leaf(DType::int16, {6}, source, 8);
+  const Leaf leaf = stored_leaf(DType::int16, {6}, source, 8);
   std::byte out[3];
   leaf.read(5, out);
   EXPECT_THAT(out, ElementsAre(std::byte{13}, std::byte{14}, std::byte{15}));
@@ -104,7 +104,7 @@ TEST(NestedLeaf, ValuesAndSizesMustAgree) {
 
 TEST(NestedLeaf, OnDiskIsCorruptIfItsSizesMakeNoSense) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
-  Leaf leaf(DType::int16, {1, 2}, source, 0);
+  Leaf leaf = stored_leaf(DType::int16, {1, 2}, source, 0);
   leaf.mark_nested();
   source->sizes = int64s({2, 3}, {1, 2});
   EXPECT_EQ(leaf.nbytes(), 12U);
@@ -141,7 +141,7 @@ TEST(Pieces, OfAStridedTensorComeInRowMajorOrder) {
 
 TEST(Pieces, OfALeafOnDiskAreRead) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
-  EXPECT_THAT(pieces_of(Leaf(DType::int16, {4}, source, 8), 2, 8, 4),
+  EXPECT_THAT(pieces_of(stored_leaf(DType::int16, {4}, source, 8), 2, 8, 4),
               ElementsAre(10, 11, 12, 13, 14, 15));
   EXPECT_EQ(source->num_reads, 2);
   EXPECT_EQ(source->num_maps, 0);
@@ -171,10 +171,10 @@ TEST(SharedBytes, AreNoneForEmptyAndStridedTensors) {
 
 TEST(SharedBytes, OnDiskAreWhatTheSourceSays) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
-  const Leaf a(DType::int16, {4}, source, 8);
-  EXPECT_EQ(shared_bytes(a), shared_bytes(Leaf(DType::int16, {2, 2}, source, 8)));
-  EXPECT_NE(shared_bytes(a), shared_bytes(Leaf(DType::int16, {4}, source, 0)));
-  EXPECT_EQ(shared_bytes(Leaf(DType::int16, {0}, source, 8)), SharedBytes{});
+  const Leaf a = stored_leaf(DType::int16, {4}, source, 8);
+  EXPECT_EQ(shared_bytes(a), shared_bytes(stored_leaf(DType::int16, {2, 2}, source, 8)));
+  EXPECT_NE(shared_bytes(a), shared_bytes(stored_leaf(DType::int16, {4}, source, 0)));
+  EXPECT_EQ(shared_bytes(stored_leaf(DType::int16, {0}, source, 8)), SharedBytes{});
 }
 
 }  // namespace

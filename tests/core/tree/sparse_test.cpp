@@ -71,7 +71,7 @@ TEST(Sparse, PartsAreTheSameInAnyOrder) {
   node.set("values", Tensor::zeros(DType::float32, {3}));
   node.set("crow_indices", int64s({0, 2, 2, 3}, {4}));
   node.set("col_indices", int64s({1, 3, 0}, {3}));
-  sort_sparse_parts(*node.node());
+  sort_sparse_parts(*node_of(node));
   EXPECT_EQ(node.keys(), (Keys{"crow_indices", "col_indices", "values"}));
   EXPECT_EQ(node.at("values").dtype(), DType::float32);
 }

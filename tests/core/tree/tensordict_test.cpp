@@ -1,11 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <tenfold/error.hpp>
@@ -109,7 +113,7 @@ TEST(TensorDict, ReachesTensorsNodesAndValues) {
 
 TEST(TensorDict, AMissingKeyNamesTheSourceAndNearMatches) {
   const TensorDict td = small_tree();
-  td["model"]["encoder"].node()->where = "ckpt/model/encoder";
+  node_of(td["model"]["encoder"])->where = "ckpt/model/encoder";
   EXPECT_EQ(no_key([&] { td["model"]["encoder"].at("wieght"); }),
             "ckpt/model/encoder: no key \"wieght\"; did you mean \"weight\"?");
   EXPECT_EQ(no_key([&] { td.get("nothing like it"); }), "no key \"nothing like it\"");
@@ -124,7 +128,7 @@ TEST(TensorDict, SeveralNearMatchesAreListed) {
 
 TEST(TensorDict, APathNamesThePartThatIsMissing) {
   const TensorDict td = small_tree();
-  td.node()->where = "ckpt";
+  node_of(td)->where = "ckpt";
   EXPECT_EQ(no_key([&] { td.at("model", "encoder", "biass"); }),
             "ckpt: node \"model.encoder\": no key \"biass\"; did you mean \"bias\"?");
   EXPECT_EQ(no_key([&] { td.at("modle", "encoder"); }),
@@ -156,14 +160,14 @@ TEST(TensorDict, ThatContainsItselfIsAnErrorNotACrash) {
   TensorDict td;
   td.set("self", td);
   EXPECT_THROW(td.for_each_leaf([](const KeyPath&, const TensorDict::Item&) {}), Error);
-  td.flush();                  // each node once
-  td.node()->entries.clear();  // so that the node can be freed
+  td.flush();                    // each node once
+  node_of(td)->entries.clear();  // so that the node can be freed
 }
 
 TEST(TensorDict, LoadsALazyEntryOnceHoweverManyThreadsAsk) {
   std::atomic<int> loads = 0;
   TensorDict td;
-  td.node()->entries.push_back({"child", std::make_shared<CountingLazyItem>(&loads)});
+  node_of(td)->entries.push_back({"child", std::make_shared<CountingLazyItem>(&loads)});
   EXPECT_THAT(td.keys(), ElementsAre("child"));
   EXPECT_TRUE(td.contains("child"));
   td.flush();
@@ -184,14 +188,14 @@ TEST(TensorDict, TriesALazyEntryAgainAfterAFailure) {
   auto item = std::make_shared<CountingLazyItem>(&loads);
   item->failures = 1;
   TensorDict td;
-  td.node()->entries.push_back({"child", item});
+  node_of(td)->entries.push_back({"child", item});
   EXPECT_THROW(td["child"], Error);
   EXPECT_EQ(at(td, {"child", "x"}), 5);
 }
 
 TEST(TensorDict, EntersJsonContainersAsNodesOfTheirMembers) {
   TensorDict td;
-  td.node()->where = "ckpt";
+  node_of(td)->where = "ckpt";
   const Value::Object by_number{{{"0", Value(1)}, {"1", Value(2)}}, true, false};
   td.set("state", Value(by_number));
   td.set("groups", Value(Value::List{{Value(by_number), Value("x")}}));
@@ -211,10 +215,10 @@ TEST(TensorDict, FlushesEachSourceOnce) {
   const auto a = std::make_shared<FakeSource>(Buffer::allocate(8));
   const auto b = std::make_shared<FakeSource>(Buffer::allocate(8));
   TensorDict child;
-  child.set("x", TensorDict::Item(Leaf(DType::uint8, {8}, a, 0)));
-  child.set("y", TensorDict::Item(Leaf(DType::uint8, {8}, b, 0)));
+  child.set("x", TensorDict::Item(stored_leaf(DType::uint8, {8}, a, 0)));
+  child.set("y", TensorDict::Item(stored_leaf(DType::uint8, {8}, b, 0)));
   TensorDict td;
-  td.set("x", TensorDict::Item(Leaf(DType::uint8, {4}, a, 0)));
+  td.set("x", TensorDict::Item(stored_leaf(DType::uint8, {4}, a, 0)));
   td.set("child", child);
   td.set("again", child);
   td.set("memory", scalar(1));
@@ -226,10 +230,138 @@ TEST(TensorDict, FlushesEachSourceOnce) {
 TEST(NodeKind, EveryNameLeadsBackToItsKind) {
   for (int i = 0; i < 7; ++i) {
     const auto kind = static_cast<NodeKind>(i);
-    EXPECT_EQ(node_kind_from_name(name(kind)), kind);
+    EXPECT_EQ(node_kind_from_name(to_string(kind)), kind);
   }
-  EXPECT_EQ(name(NodeKind::lazy_stack), "lazy_stack");
+  EXPECT_EQ(to_string(NodeKind::lazy_stack), "lazy_stack");
   EXPECT_EQ(node_kind_from_name("set"), std::nullopt);
+}
+
+TEST(TensorDict, ANameIsAKeyOrKeysJoinedWithDots) {
+  TensorDict td = small_tree();
+  EXPECT_EQ(td.at("model.encoder.weight").item<float>(), 1);
+  EXPECT_EQ(td["model.encoder"].at("bias").item<float>(), 2);
+  EXPECT_EQ(td.value<int>("model.epoch"), 3);
+  EXPECT_TRUE(std::holds_alternative<TensorDict>(td.get("model.encoder")));
+  EXPECT_TRUE(td.contains("model.encoder.bias"));
+  EXPECT_FALSE(td.contains("model.encoder.scale"));
+  EXPECT_FALSE(td.contains("step.x"));
+  EXPECT_FALSE(td.contains("."));
+  EXPECT_FALSE(td.contains(""));
+  // A state dict has keys with dots, and they come first.
+  td.set("model.encoder.weight", scalar(7));
+  EXPECT_EQ(td.at("model.encoder.weight").item<float>(), 7);
+  TensorDict flat;
+  flat.set("encoder.weight", scalar(8));
+  td.set("flat", flat);
+  EXPECT_EQ(td.at("flat.encoder.weight").item<float>(), 8);
+}
+
+TEST(TensorDict, APathIsOfExactKeys) {
+  const TensorDict td = small_tree();
+  EXPECT_TRUE(td.contains({"model", "encoder", "weight"}));
+  EXPECT_FALSE(td.contains(KeyPath{"model.encoder.weight"}));
+  EXPECT_FALSE(td.contains({"model", "encoder.weight"}));
+  EXPECT_FALSE(td.contains({"step", "x"}));
+  EXPECT_FALSE(td.contains(KeyPath{}));
+  EXPECT_EQ(td.at({"model", "encoder", "bias"}).item<float>(), 2);
+  EXPECT_EQ((td[{"model", "encoder"}].size()), 2U);
+  EXPECT_EQ(td.value({"model", "epoch"}), Value(3));
+  EXPECT_TRUE(
+      no_key([&] { td.get(KeyPath{"model.encoder"}); }).starts_with("no key \"model.encoder\""));
+}
+
+TEST(TensorDict, FindGivesNothingWhereNothingIs) {
+  const TensorDict td = small_tree();
+  ASSERT_TRUE(td.find("model.encoder.weight"));
+  EXPECT_TRUE(std::holds_alternative<Leaf>(*td.find("model.encoder.weight")));
+  EXPECT_TRUE(td.find({"model", "epoch"}));
+  EXPECT_FALSE(td.find("model.nothing"));
+  EXPECT_FALSE(td.find({"step", "x"}));
+  EXPECT_FALSE(td.find(KeyPath{}));
+}
+
+TEST(TensorDict, ItsEntriesAreARange) {
+  TensorDict td = small_tree();
+  std::vector<std::string> keys;
+  for (auto&& [key, item] : td) {
+    keys.push_back(key);
+    if (key == "model") td.set("later", 1);  // not seen: the end was taken before
+  }
+  EXPECT_THAT(keys, ElementsAre("model", "step"));
+  const auto found = std::find_if(td.begin(), td.end(), [](const TensorDict::Entry& entry) {
+    return std::holds_alternative<Leaf>(entry.item);
+  });
+  ASSERT_NE(found, td.end());
+  EXPECT_EQ((*found).key, "step");
+  EXPECT_EQ(TensorDict().begin(), TensorDict().end());
+  // The node of a temporary lives as long as its iterators.
+  auto begin = small_tree()["model"].begin();
+  EXPECT_EQ((*begin).key, "encoder");
+}
+
+TEST(TensorDict, ADictIsMadeOfEntries) {
+  const auto td = TensorDict::dict(
+      {{"model", small_tree()}, {"w", scalar(1)}, {"epoch", 3}, {"name", "adam"}, {"done", true}});
+  EXPECT_EQ(td.kind(), NodeKind::dict);
+  EXPECT_THAT(td.keys(), ElementsAre("model", "w", "epoch", "name", "done"));
+  EXPECT_EQ(td.value<std::string>("name"), "adam");
+  EXPECT_TRUE(td.value<bool>("done"));
+  EXPECT_EQ(TensorDict::dict().kind(), NodeKind::dict);
+  EXPECT_TRUE(TensorDict::dict().empty());
+}
+
+TEST(TensorDict, SetsWhatAValueIsMadeOf) {
+  TensorDict td;
+  td.set("int", 3);
+  td.set("size", std::size_t{4});
+  td.set("text", "x");
+  td.set("flag", true);
+  td.set("number", 0.5F);
+  td.set("list", Value::List{{1, 2}});
+  EXPECT_EQ(td.value("int"), Value(3));
+  EXPECT_EQ(td.value<std::size_t>("size"), 4U);
+  EXPECT_EQ(td.value("text"), Value("x"));
+  EXPECT_EQ(td.value("flag"), Value(true));
+  EXPECT_EQ(td.value("number"), Value(0.5));
+  EXPECT_EQ(td.value<std::vector<int>>("list"), (std::vector<int>{1, 2}));
+  try {
+    td.value<int>("text");
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("key \"text\": expected an int"), 0U);
+  }
+}
+
+TEST(TensorDict, IsWrittenAsATree) {
+  TensorDict td = small_tree();
+  td.set("long\n", std::string(100, 'x'));
+  std::ostringstream text;
+  text << td;
+  EXPECT_EQ(text.str(),
+            "tensordict []\n"
+            "  model: tensordict []\n"
+            "    encoder: tensordict []\n"
+            "      weight: float32 []\n"
+            "      bias: float32 []\n"
+            "    epoch: 3\n"
+            "  step: float32 []\n"
+            "  \"long\\x0a\": \"" +
+                std::string(59, 'x') + "...");
+}
+
+TEST(TensorDict, ALargeOrEndlessTreeIsNotWrittenWhole) {
+  TensorDict large;
+  for (int i = 0; i < 1000; ++i) large.set(std::to_string(i), i);
+  std::ostringstream text;
+  text << large;
+  EXPECT_NE(text.str().find("\n  19: 19\n  ... 980 more"), std::string::npos);
+  TensorDict endless;
+  endless.set("self", endless);
+  endless.set("twice", endless);
+  std::ostringstream bounded;
+  bounded << endless;
+  EXPECT_LT(bounded.str().size(), 100'000U);
+  node_of(endless)->entries.clear();  // so that the node can be freed
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -174,6 +175,63 @@ TEST(ValueBuilder, GivesSeveralValuesOneAfterAnother) {
   EXPECT_FALSE(builder.done());
   codecs::parse_json("2", "x", builder);
   EXPECT_EQ(builder.take(), Value(2));
+}
+
+TEST(Value, IsMadeOfEveryIntegerAndFloat) {
+  EXPECT_EQ(Value(7U), Value(7));
+  EXPECT_EQ(Value(std::size_t{7}), Value(7));
+  EXPECT_EQ(Value(7LL), Value(std::int64_t{7}));
+  EXPECT_EQ(Value(std::uint8_t{7}), Value(7));
+  EXPECT_EQ(Value(0.5F), Value(0.5));
+  EXPECT_EQ(Value(std::numeric_limits<std::uint64_t>::max()),
+            Value(Value::BigInt{"18446744073709551615"}));
+  EXPECT_TRUE(Value(nullptr).is_null());
+  EXPECT_EQ(Value(true), Value(true));
+  EXPECT_TRUE(Value("text").is<std::string>());
+  static_assert(!std::is_convertible_v<int*, Value>, "a pointer is no bool");
+  static_assert(!std::is_convertible_v<char, Value>, "text or number?");
+}
+
+std::string refusal_of(const auto& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Value, IsGivenAsTheTypeThatIsAskedFor) {
+  EXPECT_EQ(Value(3).as<int>(), 3);
+  EXPECT_EQ(Value(3).as<double>(), 3.0);
+  EXPECT_EQ(Value(0.5).as<float>(), 0.5F);
+  EXPECT_TRUE(Value(true).as<bool>());
+  EXPECT_EQ(Value("adam").as<std::string>(), "adam");
+  EXPECT_EQ(Value(std::numeric_limits<std::uint64_t>::max()).as<std::uint64_t>(),
+            std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(Value(Value::List{{1, 2.5}}).as<std::vector<double>>(), (std::vector<double>{1, 2.5}));
+  EXPECT_EQ(Value(Value::Tuple{{"a", "b"}}).as<std::vector<std::string>>(),
+            (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(Value(Value::List{{1}}).as<Value::List>(), Value::List{{1}});
+
+  EXPECT_EQ(refusal_of([] { Value("adam").as<int>("lr"); }),
+            "lr: expected an int from -2147483648 to 2147483647, found str \"adam\"");
+  EXPECT_EQ(refusal_of([] { Value(300).as<std::uint8_t>(); }),
+            "value: expected an int from 0 to 255, found int 300");
+  EXPECT_NE(refusal_of([] { Value(-1).as<std::size_t>(); }), "none");
+  EXPECT_NE(refusal_of([] { Value(1.0).as<int>(); }), "none") << "a float is no int";
+  EXPECT_NE(refusal_of([] { Value(true).as<int>(); }), "none") << "a bool is no int";
+  EXPECT_NE(refusal_of([] { Value(1).as<bool>(); }), "none");
+  EXPECT_NE(refusal_of([] { Value("1").as<double>(); }), "none");
+  EXPECT_NE(refusal_of([] { Value(Value::List{{1, "a"}}).as<std::vector<int>>(); }), "none");
+  EXPECT_EQ(refusal_of([] { Value().as<std::string>(); }), "value: expected a str, found null");
+}
+
+TEST(Value, IsWrittenAsJson) {
+  std::ostringstream text;
+  text << Value(Value::List{{1, "a"}});
+  EXPECT_EQ(text.str(), "[1, \"a\"]");
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ TEST_F(ResidencyTest, RefusesAWayThatIsNone) {
 TEST_F(ResidencyTest, FindsWhatIsMissingByAFurtherLookAtTheLatest) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
-  const auto state = dataset->state();
+  const auto state = state_of(*dataset);
   for (const StoredColumn* column : state->parts[0].columns) {
     volatile std::byte sum{};
     const auto bytes = static_cast<std::size_t>(column->values.nbytes());
@@ -152,7 +152,7 @@ void touch_all(const DatasetState& state) {
 TEST_F(ResidencyTest, StopsAskingOnceNextToNothingIsMissing) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
-  const auto state = dataset->state();
+  const auto state = state_of(*dataset);
   Residency residency(*state, true);
   ASSERT_TRUE(residency.is_needed());
   std::vector<std::int64_t> rows(256);
@@ -176,8 +176,8 @@ TEST_F(ResidencyTest, AsksAgainOnceBatchesWaitForPages) {
   const Path path = folder_ / "rows";
   save(test::numbers(kRows), path);
   const Dataset dataset(path);
-  touch_all(*dataset.state());
-  Residency residency(*dataset.state(), true);
+  touch_all(*state_of(dataset));
+  Residency residency(*state_of(dataset), true);
   ASSERT_FALSE(residency.is_needed());
   residency.note_waits(0, 256);
   EXPECT_FALSE(residency.is_needed());
@@ -222,7 +222,7 @@ bool becomes_resident(std::span<const std::byte> bytes) {
 
 TEST_F(ResidencyTest, AsksForNothingOfADataSetInMemoryWhateverThisProcessWaitedFor) {
   const Dataset dataset(unequal(100));
-  Residency residency(*dataset.state(), true);
+  Residency residency(*state_of(dataset), true);
   residency.note_waits(1'000'000, 10);
   EXPECT_FALSE(residency.is_needed());
   const std::vector<std::int64_t> rows = {7, 50};
@@ -240,7 +240,7 @@ TEST_F(ResidencyTest, AsksForWhatTheEndsOfUnequalRowsName) {
     }
   }
   const Dataset dataset(path);
-  const auto state = dataset.state();
+  const auto state = state_of(dataset);
   const auto bytes_of = [&](std::size_t column, std::size_t row, std::size_t row_bytes) {
     const Tensor& values = state->parts[0].columns[column]->values;
     return std::span<const std::byte>(values.raw_data() + row * row_bytes, row_bytes);
@@ -273,7 +273,7 @@ TEST_F(ResidencyTest, LeavesEndsThatMakeNoSenseToWhoGathersTheRow) {
   for (const std::string way : {"pread", "willneed"}) {
     ::setenv("TENFOLD_RESIDENCY", way.c_str(), 1);
     const Dataset dataset(path);
-    Residency residency(*dataset.state(), true);
+    Residency residency(*state_of(dataset), true);
     const std::vector<std::int64_t> rows = {6, 7, 8, 9};
     for (int stage = 0; stage < residency.num_stages(); ++stage) residency.ask(rows, stage);
     EXPECT_THROW(dataset.rows(rows), Error);

@@ -30,9 +30,7 @@ std::string document_of(const std::string& bytes) {
 std::string consolidated(const TensorDict& tree, bool locked = false) {
   const TemporaryFolder folder;
   consolidate(tree, folder / "file", {.locked = locked});
-  bool found = !locked;
-  open_consolidated(folder / "file", found);
-  EXPECT_EQ(found, locked);
+  EXPECT_EQ(open_consolidated(folder / "file").locked, locked);
   return bytes_of(folder / "file");
 }
 

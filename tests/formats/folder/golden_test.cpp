@@ -74,7 +74,7 @@ std::string hex_of(const Tensor& tensor) {
 void expect_item(const TensorDict::Item& item, const Value& expected, const std::string& at);
 
 void expect_leaf(const Leaf& leaf, const Value& expected, const std::string& at) {
-  EXPECT_EQ(name(leaf.dtype()), text(expected, "dtype")) << at;
+  EXPECT_EQ(to_string(leaf.dtype()), text(expected, "dtype")) << at;
   EXPECT_EQ(hex_of(leaf.tensor()), text(expected, "hex")) << at;
   EXPECT_EQ(leaf.nbytes() * 2, text(expected, "hex").size()) << at;
   if (text(expected, "kind") == "tensor") {
@@ -94,7 +94,7 @@ void expect_leaf(const Leaf& leaf, const Value& expected, const std::string& at)
 }
 
 void expect_node(const TensorDict& node, const Value& expected, const std::string& at) {
-  EXPECT_EQ(name(node.kind()), text(expected, "kind")) << at;
+  EXPECT_EQ(to_string(node.kind()), text(expected, "kind")) << at;
   const NodeInfo& info = node.info();
   if (node.kind() == NodeKind::lazy_stack) {
     EXPECT_EQ(info.stack_dim, std::get<std::int64_t>(member(expected, "stack_dim").data())) << at;

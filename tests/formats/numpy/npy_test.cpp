@@ -44,7 +44,7 @@ TEST(Npy, ReadsEveryDtypeThatNumpyAndTorchShare) {
     if (!numpy::npy_descr(dtype)) continue;
     ++count;
     EXPECT_EQ(numpy::dtype_of_npy_descr(*numpy::npy_descr(dtype)), dtype);
-    const std::string key = "ok-dtype-" + std::string(name(dtype));
+    const std::string key = "ok-dtype-" + to_string(dtype);
     const Leaf leaf = leaf_in(npy(key));
     EXPECT_EQ(leaf.dtype(), dtype);
     EXPECT_EQ(leaf.shape(), Shape{3});
@@ -156,7 +156,7 @@ TEST(Npy, RefusesWhatNumpyCannotNameBeforeItWrites) {
     ++count;
     EXPECT_EQ(refusal_of(tree_of(Tensor::zeros(dtype, {2}))),
               "npy: root: NumPy has no name for the dtype: expected one that it has, found " +
-                  std::string(name(dtype)));
+                  to_string(dtype));
   }
   EXPECT_EQ(count, kNumDTypes - 14);
 }

@@ -25,7 +25,7 @@ TEST(SafetensorsGolden, EveryDtypeOfTheReferenceIsRead) {
   EXPECT_EQ(tree.size(), 20U);
   tree.for_each([](const std::string& key, const TensorDict::Item& item) {
     const Leaf& leaf = std::get<Leaf>(item);
-    EXPECT_EQ(name(leaf.dtype()), key);
+    EXPECT_EQ(to_string(leaf.dtype()), key);
     const std::int64_t size =
         key == "bool" ? 4 : 16 / static_cast<std::int64_t>(itemsize(leaf.dtype()));
     EXPECT_EQ(leaf.shape(), Shape{size});

@@ -21,7 +21,7 @@ std::string parsed(const std::string& text, std::uint64_t data_bytes) {
     for (const auto& [key, value] : header.metadata) result += key + "=" + value + ";";
     for (std::size_t i = 0; i < header.entries.size(); ++i) {
       const auto& entry = header.entries[i];
-      result += std::string(header.name(i)) + ":" + std::string(name(entry.dtype)) + "[";
+      result += std::string(header.name(i)) + ":" + to_string(entry.dtype) + "[";
       for (const auto length : header.shape(i)) result += std::to_string(length) + ",";
       result += "]" + std::to_string(entry.begin) + "-" + std::to_string(entry.end) + ";";
       EXPECT_EQ(header.find(header.name(i)), i);

@@ -39,7 +39,7 @@ inline std::string read_bytes(const Leaf& leaf) {
 }
 
 inline std::string text_of(const NodeInfo& info) {
-  std::string text = std::string(name(info.kind)) + (info.int_keys ? " int" : "") + " [";
+  std::string text = to_string(info.kind) + (info.int_keys ? " int" : "") + " [";
   for (const auto length : info.batch_size) text += std::to_string(length) + ",";
   text += "] (";
   for (const auto& dim : info.names) text += dim.value_or("None") + ",";
@@ -56,7 +56,7 @@ inline std::string text_of(const TensorDict& tree, const std::string& indent = "
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
     text += indent + "  " + key + ": ";
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
-      text += std::string(name(leaf->dtype())) + " [";
+      text += to_string(leaf->dtype()) + " [";
       for (const auto length : leaf->shape()) text += std::to_string(length) + ",";
       text += leaf->is_unbatched() ? "] unbatched " : "] ";
       for (const char c : mapped_bytes(*leaf)) {

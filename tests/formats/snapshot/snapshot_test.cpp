@@ -167,7 +167,7 @@ Leaf leaf_of(DType dtype) { return {Tensor::zeros(dtype, {3})}; }
 TEST(Snapshot, KeepsWhatOnlyTorchSaveCanSay) {
   const TemporaryFolder folder;
   TensorDict state = node_of(NodeKind::dict);
-  for (const DType dtype : all_dtypes()) state.set(std::string(name(dtype)), leaf_of(dtype));
+  for (const DType dtype : all_dtypes()) state.set(to_string(dtype), leaf_of(dtype));
   TensorDict tuple = node_of(NodeKind::tuple);
   tuple.set("0", counting({2}));
   tuple.set("1", Value(Value::List{{Value(), Value("text")}}));

@@ -175,7 +175,7 @@ TEST(TorchFile, KeepsKindsOfValues) {
   const auto special = [&](const char* key) {
     const Value value = tree.value(key);
     const auto* held = value.get_if<Value::Special>();
-    return held == nullptr ? "none" : std::string(name(held->type)) + " " + held->text;
+    return held == nullptr ? "none" : to_string(held->type) + " " + held->text;
   };
   EXPECT_EQ(special("size"), "torch.Size ");
   EXPECT_TRUE(tree.value("ordered").get_if<Value::Object>()->ordered);

@@ -72,7 +72,7 @@ TEST(TorchFileWrite, AnyKindOfTreeComesBack) {
   tree.set("object", Value(object));
   tree.set("scalar", Tensor::zeros(DType::float64, {}));
   for (const DType dtype : all_dtypes()) {
-    tree.set("as " + std::string(name(dtype)), Tensor::zeros(dtype, {2, 2}));
+    tree.set("as " + to_string(dtype), Tensor::zeros(dtype, {2, 2}));
   }
   const TemporaryFolder folder;
   EXPECT_EQ(text_of(opened(tree, folder / "m.pt")), text_of(tree));

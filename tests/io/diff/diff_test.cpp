@@ -172,12 +172,12 @@ TEST(Diff, KnowsEveryDtype) {
     std::copy_n(zeros.raw_data(), zeros.nbytes(), changed.raw_data());
     changed.raw_data()[0] = std::byte{0};
     a.set("w", zeros);
-    EXPECT_TRUE(diff(a, a).same()) << name(dtype);
+    EXPECT_TRUE(diff(a, a).same()) << to_string(dtype);
     b.set("w", changed);
     const DiffReport report = diff(a, b);
-    ASSERT_EQ(report.changed.size(), 1U) << name(dtype);
-    EXPECT_GT(report.changed[0].max_abs, 0) << name(dtype);
-    EXPECT_EQ(report.changed[0].num_different, 1U) << name(dtype);
+    ASSERT_EQ(report.changed.size(), 1U) << to_string(dtype);
+    EXPECT_GT(report.changed[0].max_abs, 0) << to_string(dtype);
+    EXPECT_EQ(report.changed[0].num_different, 1U) << to_string(dtype);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/special.hpp"
+#include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/keys.hpp"
@@ -103,7 +104,7 @@ class Appender {
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
                           const base::Where& where) const {
   for (const MetaEntry& entry : meta.entries) {
-    if (!rows.contains(entry.key)) {
+    if (!has_key(rows, entry.key)) {
       throw refuse(where)
           .part("key ", base::quote(entry.key))
           .expected("an entry of this key in the rows")
@@ -137,8 +138,8 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
     if (!expected.empty()) expected.front() = num_rows_;
     throw refuse(where)
         .part("rows to append")
-        .expected(name(entry.dtype), " ", base::list_text(expected))
-        .found(name(rows.dtype()), " ", base::list_text(rows.shape()));
+        .expected(to_string(entry.dtype), " ", base::list_text(expected))
+        .found(to_string(rows.dtype()), " ", base::list_text(rows.shape()));
   }
   if (rows.nbytes() == 0) return;
   const os::Directory directory = os::Directory::open(folder);
@@ -445,7 +446,7 @@ Value::Object leaf_entry(const NewLeaf& leaf) {
   Value::Object entry;
   entry.members.emplace_back("device", Value("cpu"));
   entry.members.emplace_back("shape", Value(std::move(lengths)));
-  entry.members.emplace_back("dtype", Value("torch." + std::string(name(leaf.dtype))));
+  entry.members.emplace_back("dtype", Value("torch." + to_string(leaf.dtype)));
   entry.members.emplace_back("is_nested", Value(leaf.sizes != nullptr));
   return entry;
 }

@@ -50,10 +50,10 @@ class PackedFiles final : public LeafSource {
     return bytes;
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    open_below(root_, paths_[leaf.position()]).read_at(offset_bytes, into);
+    open_below(root_, paths_[position_of(leaf)]).read_at(offset_bytes, into);
   }
   base::Where where(const Leaf& leaf) const override {
-    return root_.display_of(paths_[leaf.position()]);
+    return root_.display_of(paths_[position_of(leaf)]);
   }
 
  private:
@@ -111,7 +111,7 @@ class Lister {
       entry.deflate_level = deflate_level_;
     }
     const std::uint64_t number = files_->add(std::move(path));
-    entry.leaf = Leaf(DType::uint8, {static_cast<std::int64_t>(size_bytes)}, files_, number);
+    entry.leaf = stored_leaf(DType::uint8, {static_cast<std::int64_t>(size_bytes)}, files_, number);
     entries_.push_back(std::move(entry));
   }
 

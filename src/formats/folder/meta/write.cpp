@@ -63,7 +63,7 @@ void write_entry(JsonWriter& json, const MetaMember& member) {
     write_member(json, "device", "cpu");
     json.key("shape");
     write_shape(json, *member.shape);
-    write_member(json, "dtype", "torch." + std::string(name(member.dtype)));
+    write_member(json, "dtype", "torch." + to_string(member.dtype));
     json.key("is_nested");
     json.boolean(member.is_nested);
   }

@@ -1,0 +1,22 @@
+# tenfold_examples(<target> <header>...) makes a GoogleTest program of examples/cpp/<header without .hpp>.cpp:
+# a test for each, that runs its main() in an empty folder and expects 0.
+function(tenfold_examples target)
+  set(text "#include <gtest/gtest.h>\n\n#include \"examples/in_empty_folder.hpp\"\n\n")
+  foreach(header ${ARGN})
+    string(REGEX REPLACE "\\.hpp$" "" name ${header})
+    set(source ${PROJECT_SOURCE_DIR}/examples/cpp/${name}.cpp)
+    if(NOT EXISTS ${source})
+      message(FATAL_ERROR "include/tenfold/${header} has no example: write examples/cpp/${name}.cpp")
+    endif()
+    file(STRINGS ${source} includes REGEX "^#include <tenfold/${header}>")
+    if(NOT includes)
+      message(FATAL_ERROR "examples/cpp/${name}.cpp does not include <tenfold/${header}>, whose example it is")
+    endif()
+    string(REPLACE "/" "_" name ${name})
+    string(APPEND text "#define main example_${name}\n#include \"${source}\"\n#undef main\n"
+      "TEST(Examples, ${name}) { EXPECT_EQ(tenfold::test::in_empty_folder(example_${name}), 0); }\n\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${target}.cpp CONTENT "${text}" @ONLY)
+  add_executable(${target} ${CMAKE_CURRENT_BINARY_DIR}/${target}.cpp)
+  tenfold_target_defaults(${target})
+endfunction()

@@ -1,0 +1,27 @@
+// The rows of a data set as Arrow's record batches. Arrow's own headers define the structs; a
+// program hands the stream to arrow::ImportRecordBatchReader() and has no more to do with them.
+#include <tenfold/arrow.hpp>
+
+#include <cstdint>
+
+extern "C" {
+struct ArrowSchema;
+struct ArrowArray;
+struct ArrowArrayStream {  // as Arrow's documentation of the interface has it
+  int (*get_schema)(ArrowArrayStream*, ArrowSchema* out);
+  int (*get_next)(ArrowArrayStream*, ArrowArray* out);
+  const char* (*get_last_error)(ArrowArrayStream*);
+  void (*release)(ArrowArrayStream*);
+  void* private_data;
+};
+}
+
+int main() {
+  tenfold::TensorDict rows(tenfold::NodeInfo{.batch_size = {3}});
+  rows.set("x", tenfold::Tensor::from<std::int64_t>({1, 2, 3}));
+  ArrowArrayStream stream{};
+  tenfold::export_arrow_stream(tenfold::Dataset(rows), &stream);
+  const bool is_stream = stream.release != nullptr;
+  stream.release(&stream);
+  return is_stream ? 0 : 1;
+}

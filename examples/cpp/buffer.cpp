@@ -1,0 +1,14 @@
+// Bytes and what keeps them alive: here memory of the program, without a copy.
+#include <tenfold/buffer.hpp>
+#include <tenfold/tensor.hpp>
+
+#include <memory>
+#include <vector>
+
+int main() {
+  auto memory = std::make_shared<std::vector<float>>(1024, 0.5F);
+  const tenfold::Buffer buffer(std::as_writable_bytes(std::span(*memory)), memory);
+  const tenfold::Tensor tensor(tenfold::DType::float32, {32, 32}, buffer);
+  (*memory)[33] = 7;  // the tensor sees it
+  return tensor.at<float>(1, 1) == 7 ? 0 : 1;
+}

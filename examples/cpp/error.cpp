@@ -1,0 +1,15 @@
+// Errors are of one class, which says what happened to which file.
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+
+#include <iostream>
+
+int main() {
+  try {
+    tenfold::open("nowhere.safetensors");
+  } catch (const tenfold::Error& error) {
+    std::cerr << error.what() << '\n';
+    return error.code() == tenfold::ErrorCode::file_not_found ? 0 : 1;
+  }
+  return 1;
+}

@@ -1,0 +1,166 @@
+#include "core/tensor/element_text.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <cstring>
+
+#include <tenfold/tensor.hpp>
+
+#include "base/text.hpp"
+#include "core/tensor/cast.hpp"
+
+namespace tenfold {
+namespace {
+
+template <class T>
+T value_at(std::span<const std::byte> bytes, std::size_t position) noexcept {
+  T value;
+  std::memcpy(&value, bytes.data() + position * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <class T>
+std::string float_text(T value) {
+  if (std::isnan(value)) return "nan";  // whatever its sign
+  return fmt::format("{}", value);
+}
+
+template <class T>
+std::string complex_text(std::complex<T> value) {
+  const std::string imaginary = float_text(value.imag());
+  const bool has_sign = imaginary.starts_with('-');
+  return float_text(value.real()) + (has_sign ? "" : "+") + imaginary + "j";
+}
+
+template <class T>
+std::vector<std::string> integer_texts(std::span<const std::byte> bytes) {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
+    texts.push_back(std::to_string(value_at<T>(bytes, i)));
+  }
+  return texts;
+}
+
+/// The elements as T, cast first.
+template <class T, class Text>
+std::vector<std::string> cast_texts(DType dtype, std::span<const std::byte> bytes,
+                                    const Text& text) {
+  std::vector<T> values(bytes.size() / itemsize(dtype));
+  cast_elements(dtype, bytes.data(), dtype_of<T>(), reinterpret_cast<std::byte*>(values.data()),
+                values.size());
+  std::vector<std::string> texts;
+  for (const T& value : values) texts.push_back(text(value));
+  return texts;
+}
+
+/// Elements of a tensor that is written whole.
+constexpr std::int64_t kWholeNumel = 100;
+/// Elements that are written at most, and of each end of a dimension.
+constexpr std::int64_t kMostWritten = 1000;
+constexpr std::int64_t kEdge = 3;
+
+class TensorWriter {
+ public:
+  TensorWriter(std::ostream& out, bool whole) : out_(out), whole_(whole) {}
+
+  void write(const Tensor& tensor, std::size_t indent) {
+    if (tensor.ndim() == 0) {
+      ++written_;
+      out_ << element_text(tensor.dtype(), tensor.raw_data());
+      return;
+    }
+    const std::int64_t length = tensor.numel() == 0 ? 0 : tensor.shape()[0];
+    out_ << '[';
+    for (std::int64_t i = 0; i < length; ++i) {
+      if (i > 0) separate(tensor, indent);
+      const bool is_left_out = !whole_ && i == kEdge && length > 2 * kEdge;
+      if (is_left_out || written_ >= kMostWritten) {
+        out_ << "...";
+        if (!is_left_out) break;
+        i = length - kEdge - 1;
+        continue;
+      }
+      write(tensor.select(i), indent + 1);
+    }
+    out_ << ']';
+  }
+
+ private:
+  void separate(const Tensor& tensor, std::size_t indent) {
+    if (tensor.ndim() == 1) {
+      out_ << ", ";
+    } else {
+      out_ << ",\n" << std::string(indent + 1, ' ');
+    }
+  }
+
+  std::ostream& out_;
+  bool whole_;
+  std::int64_t written_ = 0;
+};
+
+}  // namespace
+
+double float4_value(unsigned nibble) noexcept {
+  constexpr std::array<double, 8> kMagnitudes = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  const double magnitude = kMagnitudes[nibble & 7U];
+  return (nibble & 8U) != 0 ? -magnitude : magnitude;
+}
+
+std::string element_text(DType dtype, const std::byte* bytes) {
+  return element_texts(dtype, {bytes, itemsize(dtype)}).front();
+}
+
+std::vector<std::string> element_texts(DType dtype, std::span<const std::byte> bytes) {
+  std::vector<std::string> texts;
+  switch (dtype) {
+    case DType::bool_:
+      for (const std::byte byte : bytes) texts.emplace_back(byte == std::byte{} ? "false" : "true");
+      return texts;
+    case DType::float4_e2m1fn_x2:
+      for (const std::byte byte : bytes) {
+        const auto pair = std::to_integer<unsigned>(byte);
+        texts.push_back(float_text(float4_value(pair & 15U)) + "," +
+                        float_text(float4_value(pair >> 4)));
+      }
+      return texts;
+    case DType::uint8:
+      return integer_texts<std::uint8_t>(bytes);
+    case DType::uint16:
+      return integer_texts<std::uint16_t>(bytes);
+    case DType::uint32:
+      return integer_texts<std::uint32_t>(bytes);
+    case DType::uint64:
+      return integer_texts<std::uint64_t>(bytes);
+    case DType::int8:
+      return integer_texts<std::int8_t>(bytes);
+    case DType::int16:
+      return integer_texts<std::int16_t>(bytes);
+    case DType::int32:
+      return integer_texts<std::int32_t>(bytes);
+    case DType::int64:
+      return integer_texts<std::int64_t>(bytes);
+    case DType::float64:
+      return cast_texts<double>(dtype, bytes, float_text<double>);
+    case DType::complex32:
+    case DType::complex64:
+      return cast_texts<std::complex<float>>(dtype, bytes, complex_text<float>);
+    case DType::complex128:
+      return cast_texts<std::complex<double>>(dtype, bytes, complex_text<double>);
+    default:
+      return cast_texts<float>(dtype, bytes, float_text<float>);
+  }
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
+  constexpr std::string_view kOpen = "tensor(";
+  out << kOpen;
+  TensorWriter(out, tensor.numel() <= kWholeNumel).write(tensor, kOpen.size());
+  return out << ", " << to_string(tensor.dtype()) << ' ' << base::list_text(tensor.shape()) << ')';
+}
+
+}  // namespace tenfold

@@ -1,0 +1,84 @@
+#include <ostream>
+#include <string>
+#include <variant>
+
+#include <tenfold/tensordict.hpp>
+
+#include "base/text.hpp"
+#include "core/tree/node.hpp"
+
+namespace tenfold {
+namespace {
+
+/// Entries of a node, lines of a tree and nodes within each other that are written at most: the
+/// text is for people, and a node may contain itself.
+constexpr std::size_t kMostEntries = 20;
+constexpr std::size_t kMostLines = 200;
+constexpr std::size_t kMostNodes = 16;
+constexpr std::size_t kMostValueBytes = 60;
+
+class TreeWriter {
+ public:
+  explicit TreeWriter(std::ostream& out) : out_(out) {}
+
+  void write(const TensorDict& node, std::size_t depth) {
+    write_head(node);
+    if (depth == kMostNodes && !node.empty()) {
+      out_ << " ...";
+      return;
+    }
+    for (std::size_t i = 0; i < node.size(); ++i) {
+      out_ << '\n' << std::string(2 * (depth + 1), ' ');
+      if (i == kMostEntries || ++lines_ > kMostLines) {
+        out_ << "... " << node.size() - i << " more";
+        return;
+      }
+      write_entry(node_of(node)->entries[i].key, node_of(node)->item(i), depth);
+    }
+  }
+
+ private:
+  void write_head(const TensorDict& node) {
+    out_ << node.kind();
+    const NodeInfo& info = node.info();
+    if (info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass) {
+      out_ << ' ' << base::list_text(info.batch_size);
+    }
+    if (info.kind == NodeKind::sparse) {
+      out_ << ' ' << info.layout << ' ' << base::list_text(info.dense_shape);
+    }
+    if (!info.class_name.empty()) out_ << ' ' << base::quote(info.class_name, kMostValueBytes);
+  }
+
+  void write_entry(const std::string& key, const TensorDict::Item& item, std::size_t depth) {
+    out_ << printable(key) << ": ";
+    if (const auto* child = std::get_if<TensorDict>(&item)) {
+      write(*child, depth + 1);
+    } else if (const auto* leaf = std::get_if<Leaf>(&item)) {
+      out_ << leaf->dtype() << (leaf->is_nested() ? " nested " : " ")
+           << base::list_text(leaf->shape());
+    } else {
+      const std::string text = to_json(std::get<NonTensor>(item).value);
+      out_ << (text.size() <= kMostValueBytes ? text : text.substr(0, kMostValueBytes) + "...");
+    }
+  }
+
+  /// A key that would break the line, or command the terminal, in quotes.
+  static std::string printable(const std::string& key) {
+    std::string quoted = base::quote(key, kMostValueBytes);
+    const std::string_view inner(quoted.data() + 1, quoted.size() - 2);
+    return inner == key ? key : quoted;
+  }
+
+  std::ostream& out_;
+  std::size_t lines_ = 0;
+};
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const TensorDict& tree) {
+  TreeWriter(out).write(tree, 0);
+  return out;
+}
+
+}  // namespace tenfold
