@@ -242,8 +242,9 @@ Tensor Tensor::operator[](std::int64_t index) const {
 std::int64_t Tensor::size(std::int64_t dim) const {
   const std::int64_t wanted = dim < 0 ? dim + ndim() : dim;
   if (wanted < 0 || wanted >= ndim()) {
-    fail("dimension " + std::to_string(dim) + " is out of range: expected one of " +
-         std::to_string(ndim()) + ", of shape " + base::list_text(shape()));
+    throw fail()
+        .problem("dimension ", dim, " is out of range")
+        .expected("one of ", ndim(), ", of shape ", base::list_text(shape()));
   }
   return shape()[static_cast<std::size_t>(wanted)];
 }
@@ -270,14 +271,16 @@ Tensor Tensor::narrow(std::int64_t begin, std::int64_t end) const {
 const std::byte* Tensor::address_of(std::span<const std::int64_t> index) const {
   const Shape& lengths = shape();
   if (index.size() != lengths.size()) {
-    fail("index " + base::list_text(index) + ": expected one for each dimension of shape " +
-         base::list_text(lengths) + ", found " + std::to_string(index.size()));
+    throw fail()
+        .part("index ", base::list_text(index))
+        .expected("one for each dimension of shape ", base::list_text(lengths))
+        .found(index.size());
   }
   std::uint64_t element = 0;
   for (std::size_t i = 0; i < index.size(); ++i) {
     if (index[i] < 0 || index[i] >= lengths[i]) {
-      fail("index " + base::list_text(index) + " is out of range of shape " +
-           base::list_text(lengths));
+      throw fail().problem("index ", base::list_text(index), " is out of range of shape ",
+                           base::list_text(lengths));
     }
     element += static_cast<std::uint64_t>(index[i]) * static_cast<std::uint64_t>(strides()[i]);
   }
@@ -286,18 +289,22 @@ const std::byte* Tensor::address_of(std::span<const std::int64_t> index) const {
 
 void Tensor::read_item(DType wanted, std::byte* into) const {
   if (numel_ != 1) {
-    fail("item: expected one element, found " + std::to_string(numel_) + " (shape " +
-         base::list_text(shape()) + ")");
+    throw fail()
+        .part("item")
+        .expected("one element")
+        .found(numel_, " (shape ", base::list_text(shape()), ")");
   }
   const std::byte* bytes = raw_data();
   if (is_integer(wanted) && wanted != dtype_ && !is_complex(dtype_)) {
     if (!integer_fits(dtype_, bytes, wanted)) {
-      fail("item: the value " + element_text(dtype_, bytes) + " does not fit " + to_string(wanted));
+      throw fail().part("item").problem("the value ", element_text(dtype_, bytes), " does not fit ",
+                                        to_string(wanted));
     }
   }
   cast_elements(dtype_, bytes, wanted, into, 1);
   if (is_floating_point(wanted) && !is_finite(wanted, into) && is_finite(dtype_, bytes)) {
-    fail("item: the value " + element_text(dtype_, bytes) + " does not fit " + to_string(wanted));
+    throw fail().part("item").problem("the value ", element_text(dtype_, bytes), " does not fit ",
+                                      to_string(wanted));
   }
 }
 
