@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   CheckpointInfo info;
   try {
     info = checkpoint::parse_document(text, "input");
-    static_cast<void>(checkpoint::checksum_problem(text));
+    checkpoint::require_checksum(text, "input");
   } catch (const Error& error) {
     const bool expected =
         error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported;
@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!checkpoint::is_entry_path(entry.path)) std::abort();
   }
   const std::string written = checkpoint::write_document(info);
-  if (!checkpoint::checksum_problem(written).empty()) std::abort();
+  checkpoint::require_checksum(written, "written");
   if (checkpoint::write_document(checkpoint::parse_document(written, "again")) != written) {
     std::abort();
   }

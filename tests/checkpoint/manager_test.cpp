@@ -42,7 +42,7 @@ Error error_of(const Work& work) {
     return error;
   }
   ADD_FAILURE() << "expected an error";
-  return {ErrorCode::io, ""};
+  return Error(ErrorCode::io);
 }
 
 void save_steps(CheckpointManager& manager, const Steps& steps) {

@@ -36,7 +36,7 @@ Error error_of(const Work& work) {
     return error;
   }
   ADD_FAILURE() << "expected an error";
-  return {ErrorCode::io, ""};
+  return Error(ErrorCode::io);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
