@@ -68,6 +68,8 @@ class Writer:
     load: Callable[[Path], Any] | None = None
     #: What a save returns is on disk when it returns (of tenfold: with durable=True).
     promises_durability: bool = False
+    #: As `found`, where less is promised after a power failure than after a kill.
+    found_after_power_failure: Callable[[Path], int | None] | None = None
 
     def steps(self, path: Path, sizes: Sizes, durable: bool) -> Callable[[int], None]:
         """What makes version n of the path, in this process, to be called with n, n + 1, ..."""
@@ -316,7 +318,8 @@ def _filling_ring(path: Path, durable: bool):
         yield append
 
 
-def _found_ring(path: Path) -> int | None:
+def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
+    """An append that was killed has marked the rows that it writes over as gone, ROWS at most."""
     if not path.exists():
         return 0
     with warnings.catch_warnings():
@@ -327,10 +330,15 @@ def _found_ring(path: Path) -> int | None:
     if ids is None:
         return None
     newest = max(ids, default=-1) + 1
-    expected = set(range(max(0, newest - CAPACITY), newest))
-    # An append that was killed has marked the rows that it writes over as gone, ROWS at most.
-    right = newest % ROWS == 0 and set(ids) <= expected and len(expected) - len(ids) <= ROWS
-    return newest // ROWS if right else None
+    oldest = max(0, newest - CAPACITY)
+    # What is gone are the oldest rows, as they are written over first.
+    right = sorted(ids) == list(range(newest - len(ids), newest)) and newest % ROWS == 0
+    return newest // ROWS if right and newest - len(ids) - oldest <= most_lost else None
+
+
+def _found_ring_after_power_failure(path: Path) -> int | None:
+    """The rows that are marked on the device as gone are a 16th of the capacity more."""
+    return _found_ring(path, ROWS + CAPACITY // 16)
 
 
 @contextlib.contextmanager
@@ -443,8 +451,8 @@ def _step(session: Any) -> Callable[[Path, int, Sizes, bool], None]:
     return save
 
 
-def _store(name: str, session: Any, found: Any) -> Writer:
-    return Writer(name, "data", _step(session), found, session, promises_durability=True)
+def _store(name: str, session: Any, found: Any, **more: Any) -> Writer:
+    return Writer(name, "data", _step(session), found, session, promises_durability=True, **more)
 
 
 def _consolidate(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
@@ -474,7 +482,12 @@ def tenfold_writers() -> list[Writer]:
         _replacing("SparseMatrix.save", "data", _save_matrix, _found_matrix),
         _replacing("StateMapper.save", "data", _save_mapper, _found_mapper),
         _store("Dataset.append", _appending, _found_appended),
-        _store("Dataset.append, ring", _filling_ring, _found_ring),
+        _store(
+            "Dataset.append, ring",
+            _filling_ring,
+            _found_ring,
+            found_after_power_failure=_found_ring_after_power_failure,
+        ),
         _store("MappedDict.update", _updating, _found_updated),
         _store("SparseMatrix.append_rows", _adding_matrix_rows, _found_matrix_rows),
         _store("CheckpointManager", _managing(False), _found_step),
