@@ -216,15 +216,20 @@ def _found_dict(path: Path) -> int | None:
     return version if right else None
 
 
-def _matrix(version: int, num_rows: int) -> Any:
-    import scipy.sparse
+def _matrix(version: int, num_rows: int) -> torch.Tensor:
+    """Diagonal. By torch, as scipy's compiled code crashes where memory runs out."""
+    values = torch.arange(num_rows, dtype=torch.float64) + version * 2.0**32
+    ends, columns = torch.arange(num_rows + 1), torch.arange(num_rows)
+    size = (num_rows, num_rows)
+    return torch.sparse_csr_tensor(ends, columns, values, size, check_invariants=False)
 
-    values = numpy.arange(num_rows, dtype=numpy.float64) + version * 2.0**32
-    return scipy.sparse.diags(values, format="csr")
+
+def _csr_parts(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return matrix.crow_indices(), matrix.col_indices(), matrix.values()
 
 
 def _save_matrix(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
-    tenfold.SparseMatrix.from_scipy(_matrix(version, sizes[1] // 2)).save(path, durable=durable)
+    tenfold.SparseMatrix.from_torch(_matrix(version, sizes[1] // 2)).save(path, durable=durable)
 
 
 def _found_matrix(path: Path) -> int | None:
@@ -232,9 +237,12 @@ def _found_matrix(path: Path) -> int | None:
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
-    found = tenfold.SparseMatrix(path).to_scipy()
-    version = int(found[0, 0]) >> 32
-    return version if (found != _matrix(version, found.shape[0])).nnz == 0 else None
+    found = tenfold.SparseMatrix(path).to_torch()
+    version = int(found.values()[0]) >> 32
+    expected = _matrix(version, found.shape[0])
+    pairs = zip(_csr_parts(found), _csr_parts(expected), strict=True)
+    right = found.shape == expected.shape and all(torch.equal(a, b) for a, b in pairs)
+    return version if right else None
 
 
 def _save_mapper(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
@@ -395,13 +403,14 @@ def _found_matrix_rows(path: Path) -> int | None:
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
-    found = tenfold.SparseMatrix(path).to_scipy().tocoo()
+    found = tenfold.SparseMatrix(path).to_torch()
     rows = found.shape[0] - 1
+    ends, columns, values = _csr_parts(found)
     right = (
         rows % ROWS == 0
-        and numpy.array_equal(found.row, numpy.arange(rows + 1))
-        and numpy.array_equal(found.col, numpy.arange(rows + 1) % 100)
-        and numpy.array_equal(found.data, numpy.arange(rows + 1))
+        and torch.equal(ends, torch.arange(rows + 2))
+        and torch.equal(columns, (torch.arange(rows + 1) % 100).to(columns.dtype))
+        and torch.equal(values, torch.arange(rows + 1).to(values.dtype))
     )
     return rows // ROWS if right else None
 
@@ -542,7 +551,9 @@ def import_everything() -> None:
             continue
         with contextlib.suppress(ImportError):  # an adapter whose library is not installed
             importlib.import_module(module.name)
-    importlib.import_module("scipy.sparse")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _matrix(1, 2)  # torch warns once of its sparse tensors
     importlib.import_module("torch.distributed.checkpoint")
     peers()
 
