@@ -72,7 +72,7 @@ class Child:
         _, status = os.waitpid(self.pid, 0)
         os.lseek(self._said, 0, os.SEEK_SET)
         with os.fdopen(self._said, errors="replace") as file:
-            last_words = file.read()[-2000:].strip()
+            last_words = file.read()[-4000:].strip()
         if hung:
             return Outcome("hung", last_words=last_words)
         if os.WIFSIGNALED(status):

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -34,7 +35,30 @@ enum { NOTHING, KILL, FAIL, SHORT };
 static atomic_int armed, classes, action, error_number, persists;
 static atomic_long wanted, counted, fired;
 
+/* Where an armed process crashed, on its stderr. Without memory no debugger can be started. */
+static void say_where(int signal_number) {
+  armed = 0;
+  void* frames[24];
+  backtrace_symbols_fd(frames, backtrace(frames, 24), STDERR_FILENO);
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+static void catch_crashes(void) {
+  static char stack[1 << 16];
+  static int is_done;
+  if (is_done) return;
+  is_done = 1;
+  void* frame[1];
+  backtrace(frame, 1); /* loads its library, which needs memory */
+  stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack)};
+  sigaltstack(&other, NULL);
+  struct sigaction catch = {.sa_handler = say_where, .sa_flags = SA_ONSTACK};
+  sigaction(SIGSEGV, &catch, NULL);
+  sigaction(SIGBUS, &catch, NULL);
+}
+
 void faults_arm(int action_, int classes_, long at, int error, int persists_) {
+  catch_crashes();
   action = action_;
   classes = classes_;
   error_number = error;

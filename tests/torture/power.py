@@ -171,4 +171,4 @@ def _steps(writer: Writer, path: Path, boot: int) -> Callable[[int], None]:
 def _found(writer: Writer, path: Path, boot: int) -> int | None:
     in_boot(boot)
     warnings.simplefilter("ignore")  # of what is ignored, as another system wrote it
-    return writer.found(path)
+    return (writer.found_after_power_failure or writer.found)(path)

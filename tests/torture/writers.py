@@ -68,6 +68,8 @@ class Writer:
     load: Callable[[Path], Any] | None = None
     #: What a save returns is on disk when it returns (of tenfold: with durable=True).
     promises_durability: bool = False
+    #: As `found`, where less is promised after a power failure than after a kill.
+    found_after_power_failure: Callable[[Path], int | None] | None = None
 
     def steps(self, path: Path, sizes: Sizes, durable: bool) -> Callable[[int], None]:
         """What makes version n of the path, in this process, to be called with n, n + 1, ..."""
@@ -214,15 +216,20 @@ def _found_dict(path: Path) -> int | None:
     return version if right else None
 
 
-def _matrix(version: int, num_rows: int) -> Any:
-    import scipy.sparse
+def _matrix(version: int, num_rows: int) -> torch.Tensor:
+    """Diagonal. By torch, as scipy's compiled code crashes where memory runs out."""
+    values = torch.arange(num_rows, dtype=torch.float64) + version * 2.0**32
+    ends, columns = torch.arange(num_rows + 1), torch.arange(num_rows)
+    size = (num_rows, num_rows)
+    return torch.sparse_csr_tensor(ends, columns, values, size, check_invariants=False)
 
-    values = numpy.arange(num_rows, dtype=numpy.float64) + version * 2.0**32
-    return scipy.sparse.diags(values, format="csr")
+
+def _csr_parts(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return matrix.crow_indices(), matrix.col_indices(), matrix.values()
 
 
 def _save_matrix(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
-    tenfold.SparseMatrix.from_scipy(_matrix(version, sizes[1] // 2)).save(path, durable=durable)
+    tenfold.SparseMatrix.from_torch(_matrix(version, sizes[1] // 2)).save(path, durable=durable)
 
 
 def _found_matrix(path: Path) -> int | None:
@@ -230,9 +237,12 @@ def _found_matrix(path: Path) -> int | None:
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
-    found = tenfold.SparseMatrix(path).to_scipy()
-    version = int(found[0, 0]) >> 32
-    return version if (found != _matrix(version, found.shape[0])).nnz == 0 else None
+    found = tenfold.SparseMatrix(path).to_torch()
+    version = int(found.values()[0]) >> 32
+    expected = _matrix(version, found.shape[0])
+    pairs = zip(_csr_parts(found), _csr_parts(expected), strict=True)
+    right = found.shape == expected.shape and all(torch.equal(a, b) for a, b in pairs)
+    return version if right else None
 
 
 def _save_mapper(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
@@ -316,7 +326,8 @@ def _filling_ring(path: Path, durable: bool):
         yield append
 
 
-def _found_ring(path: Path) -> int | None:
+def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
+    """An append that was killed has marked the rows that it writes over as gone, ROWS at most."""
     if not path.exists():
         return 0
     with warnings.catch_warnings():
@@ -327,10 +338,15 @@ def _found_ring(path: Path) -> int | None:
     if ids is None:
         return None
     newest = max(ids, default=-1) + 1
-    expected = set(range(max(0, newest - CAPACITY), newest))
-    # An append that was killed has marked the rows that it writes over as gone, ROWS at most.
-    right = newest % ROWS == 0 and set(ids) <= expected and len(expected) - len(ids) <= ROWS
-    return newest // ROWS if right else None
+    oldest = max(0, newest - CAPACITY)
+    # What is gone are the oldest rows, as they are written over first.
+    right = sorted(ids) == list(range(newest - len(ids), newest)) and newest % ROWS == 0
+    return newest // ROWS if right and newest - len(ids) - oldest <= most_lost else None
+
+
+def _found_ring_after_power_failure(path: Path) -> int | None:
+    """The rows that are marked on the device as gone are a 16th of the capacity more."""
+    return _found_ring(path, ROWS + CAPACITY // 16)
 
 
 @contextlib.contextmanager
@@ -387,13 +403,14 @@ def _found_matrix_rows(path: Path) -> int | None:
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
-    found = tenfold.SparseMatrix(path).to_scipy().tocoo()
+    found = tenfold.SparseMatrix(path).to_torch()
     rows = found.shape[0] - 1
+    ends, columns, values = _csr_parts(found)
     right = (
         rows % ROWS == 0
-        and numpy.array_equal(found.row, numpy.arange(rows + 1))
-        and numpy.array_equal(found.col, numpy.arange(rows + 1) % 100)
-        and numpy.array_equal(found.data, numpy.arange(rows + 1))
+        and torch.equal(ends, torch.arange(rows + 2))
+        and torch.equal(columns, (torch.arange(rows + 1) % 100).to(columns.dtype))
+        and torch.equal(values, torch.arange(rows + 1).to(values.dtype))
     )
     return rows // ROWS if right else None
 
@@ -443,8 +460,8 @@ def _step(session: Any) -> Callable[[Path, int, Sizes, bool], None]:
     return save
 
 
-def _store(name: str, session: Any, found: Any) -> Writer:
-    return Writer(name, "data", _step(session), found, session, promises_durability=True)
+def _store(name: str, session: Any, found: Any, **more: Any) -> Writer:
+    return Writer(name, "data", _step(session), found, session, promises_durability=True, **more)
 
 
 def _consolidate(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
@@ -474,7 +491,12 @@ def tenfold_writers() -> list[Writer]:
         _replacing("SparseMatrix.save", "data", _save_matrix, _found_matrix),
         _replacing("StateMapper.save", "data", _save_mapper, _found_mapper),
         _store("Dataset.append", _appending, _found_appended),
-        _store("Dataset.append, ring", _filling_ring, _found_ring),
+        _store(
+            "Dataset.append, ring",
+            _filling_ring,
+            _found_ring,
+            found_after_power_failure=_found_ring_after_power_failure,
+        ),
         _store("MappedDict.update", _updating, _found_updated),
         _store("SparseMatrix.append_rows", _adding_matrix_rows, _found_matrix_rows),
         _store("CheckpointManager", _managing(False), _found_step),
@@ -529,7 +551,9 @@ def import_everything() -> None:
             continue
         with contextlib.suppress(ImportError):  # an adapter whose library is not installed
             importlib.import_module(module.name)
-    importlib.import_module("scipy.sparse")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _matrix(1, 2)  # torch warns once of its sparse tensors
     importlib.import_module("torch.distributed.checkpoint")
     peers()
 
