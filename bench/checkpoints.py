@@ -5,12 +5,13 @@ The state is GPT-2 small with that of Adam, 592 tensors, 1.5 GB; `run.py --width
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import safetensors.torch
@@ -187,25 +188,34 @@ def checkpoint_restore(work: Path, repetitions: int) -> Result:
     manager = tenfold.CheckpointManager(work / "run", durable=False)
     manager.save(1, {"state": tree})
     file = manager.path(1) / "state.safetensors"
-    memory = memoryview(torch.empty(file.stat().st_size, dtype=torch.uint8).numpy())
 
-    def read() -> None:
+    def new_memory() -> memoryview:
+        return memoryview(torch.empty(file.stat().st_size, dtype=torch.uint8).numpy())
+
+    memory = new_memory()
+
+    def read(into: memoryview) -> memoryview:
         with file.open("rb", buffering=0) as opened:
             done = 0
-            while done < len(memory):
-                done += opened.readinto(memory[done:])
+            while done < len(into):
+                done += opened.readinto(into[done:])
+        return into
+
+    def restore(**options: str) -> object:
+        app_state = {"state": None}
+        manager.restore(app_state, **options)
+        return app_state
 
     ours = "tenfold, checksums compared"
     return compare(
         "checkpoint_restore",
         f"Restore a step that is cached into memory: {size_of(tree)}",
         {
-            ours: Contender(lambda: manager.restore({"state": None})),
-            "tenfold, structure only": Contender(
-                lambda: manager.restore({"state": None}, verify="structure")
-            ),
+            ours: Contender(restore),
+            "tenfold, structure only": Contender(lambda: restore(verify="structure")),
             "safetensors": Contender(lambda: safetensors.torch.load_file(file)),
-            "read into memory that is there": Contender(read),
+            "read into memory that is there": Contender(lambda: read(memory)),
+            "read into new memory": Contender(lambda: read(new_memory())),
         },
         [
             Goal(ours, "read into memory that is there", 0.9),
@@ -271,8 +281,20 @@ def training_step() -> Callable[[], None]:
     return run
 
 
+@contextlib.contextmanager
+def group_of_one(work: Path) -> Iterator[None]:
+    """A process group of this process, which the PROCESS saves of torch need."""
+    store = torch.distributed.FileStore(str(work / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="0")
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def checkpoint_beside(work: Path, repetitions: int) -> Result:
-    """Training steps from the moment on that a save has returned."""
+    """Training steps from the moment on that a save has returned, each with one thread."""
     tree = state()
     step = training_step()
     manager = tenfold.CheckpointManager(work / "run", max_to_keep=1, async_save=True)
@@ -286,6 +308,7 @@ def checkpoint_beside(work: Path, repetitions: int) -> Result:
 
         def before() -> None:
             torch.set_num_threads(1)
+            os.environ["TENFOLD_NUM_THREADS"] = "1"
             warm_memory(work / "run")
             running.append(start())
 
@@ -297,33 +320,38 @@ def checkpoint_beside(work: Path, repetitions: int) -> Result:
             handle = running.pop()
             if handle is not None:
                 handle.result()
+            del os.environ["TENFOLD_NUM_THREADS"]
             torch.set_num_threads(threads)
 
         return Contender(train, before, after=after)
 
-    def start_dcp() -> object:
-        shutil.rmtree(theirs, ignore_errors=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    def dcp_of(kind: AsyncCheckpointerType) -> Callable[[], object]:
+        def start() -> object:
+            shutil.rmtree(theirs, ignore_errors=True)
             return dcp.async_save(
                 tree,
                 storage_writer=dcp.FileSystemWriter(theirs, sync_files=True),
-                async_checkpointer_type=AsyncCheckpointerType.THREAD,
-                no_dist=True,
+                async_checkpointer_type=kind,
             )
 
-    ours, other = "tenfold, async_save", "torch.distributed.checkpoint, THREAD"
-    result = compare(
-        "checkpoint_beside",
-        f"{num_steps} training steps with one thread while a save is written: {size_of(tree)}",
-        {
-            ours: beside(save),
-            other: beside(start_dcp),
-            "no save": beside(lambda: None),
-        },
-        [Goal(ours, other, 1.0)],
-        repetitions,
-    )
+        return quiet(start)
+
+    ours = "tenfold, async_save"
+    thread, process = (f"torch.distributed.checkpoint, {kind}" for kind in ("THREAD", "PROCESS"))
+    with group_of_one(work):
+        result = compare(
+            "checkpoint_beside",
+            f"{num_steps} training steps while a save is written, of one thread each: "
+            f"{size_of(tree)}",
+            {
+                ours: beside(save),
+                thread: beside(dcp_of(AsyncCheckpointerType.THREAD)),
+                process: beside(dcp_of(AsyncCheckpointerType.PROCESS)),
+                "no save": beside(lambda: None),
+            },
+            [Goal(ours, thread, 1.0), Goal(ours, process, 1.0)],
+            repetitions,
+        )
     manager.close()
     return result
 

@@ -180,9 +180,11 @@ std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> candidates_of
 
 RestoredCheckpoint open_candidate(const Restoration& self, std::size_t index,
                                   const std::string& check, std::int64_t rank,
-                                  std::int64_t world_size, ProgressArgument progress) {
+                                  std::int64_t world_size, const std::vector<std::string>& copied,
+                                  ProgressArgument progress) {
   return monitored(std::move(progress), [&](Monitor* monitor) {
-    return self.open(self.candidates().at(index), check_from(check), {rank, world_size}, monitor);
+    return self.open(self.candidates().at(index), check_from(check), {rank, world_size}, monitor,
+                     {copied.begin(), copied.end()});
   });
 }
 
@@ -261,15 +263,17 @@ NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgum
   return {without_gil([&] { return select(self.state, wanted, unwanted); })};
 }
 
-/// The entry of the selected part `node` in memory, its blocks checked: a node with that key.
+/// The entry of the selected part `node` in memory, each block compared with its checksum if
+/// `compares`: a node with that key.
 NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
-                        const std::string& name, std::int64_t rank) {
+                        const std::string& name, std::int64_t rank, bool compares) {
   return {monitored(nb::none(), [&](Monitor* monitor) {
     TensorDict copy = empty_like(node.node);
-    const std::int64_t own = rank < self.info.world_size ? rank : 0;
+    const std::int64_t own = checkpoint::own_rank(self.info, rank);
     for (const CheckpointEntry& entry : self.info.entries) {
       if (entry.name != name || entry.rank.value_or(own) != own) continue;
-      copy.set(name, checkpoint::copy_checked(node.node.get(name), self.path, entry, 0, monitor));
+      copy.set(name,
+               checkpoint::copy_entry(node.node.get(name), self.path, entry, compares, 0, monitor));
     }
     return copy;
   })};
@@ -307,7 +311,7 @@ void bind_checkpoint(nb::module_& module) {
       .def("entries", &entries_of, nb::sig("def entries(self) -> list[tuple[str, int | None]]"))
       .def("select", &selected, "keys"_a.none(), "exclude"_a.none())
       .def("state_of_rank", &state_of_rank, "rank"_a)
-      .def("copied_entry", &copied_entry, "node"_a, "name"_a, "rank"_a);
+      .def("copied_entry", &copied_entry, "node"_a, "name"_a, "rank"_a, "compares"_a);
   nb::class_<RankedSave>(module, "RankedSave")
       .def("ranks_path", &RankedSave::ranks_path)
       .def(
@@ -322,7 +326,7 @@ void bind_checkpoint(nb::module_& module) {
       .def("publish", &publish_save, "of_ranks"_a);
   nb::class_<Restoration>(module, "Restoration")
       .def("candidates", &candidates_of)
-      .def("open", &open_candidate, "index"_a, "check"_a, "rank"_a, "world_size"_a,
+      .def("open", &open_candidate, "index"_a, "check"_a, "rank"_a, "world_size"_a, "copied"_a,
            "progress"_a.none())
       .def(
           "pass_over",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -24,6 +25,8 @@
 #include "formats/shared/progress.hpp"
 #include "io/tree.hpp"
 #include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+#include "os/memory/pages.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::checkpoint {
@@ -32,13 +35,25 @@ using namespace detail;
 
 namespace {
 
+/// Smaller tensors lie beside others on the heap.
+constexpr std::uint64_t kSmallCopyBytes = std::uint64_t{1} << 20;
+/// What is read at once: larger pieces fall out of the cache before they are hashed.
+constexpr std::uint64_t kCopyPieceBytes = std::uint64_t{1} << 20;
+
+/// The stored checksums of an entry's tensors.
+struct StoredChecksums {
+  formats::ChecksumsByLeaf blocks;
+  bool has_boxes = false;  ///< several processes wrote it: some are not those of blocks
+};
+
 /// Of the formats whose tensors are not among the bytes that fingerprint() reads.
-formats::ChecksumsByLeaf checksums_of(const Path& path, const std::string& format) {
-  formats::ChecksumsByLeaf all;
+StoredChecksums checksums_of(const Path& path, const std::string& format) {
+  StoredChecksums stored;
   if (format == "safetensors") {
     VerifyReport report;
-    all = formats::safetensors::tensor_checksums(
-        formats::safetensors::open_file(os::File::open_read(path)), report);
+    const auto opened = formats::safetensors::open_file(os::File::open_read(path));
+    stored.has_boxes = opened.header->metadata_value(formats::safetensors::kBoxesMember) != nullptr;
+    stored.blocks = formats::safetensors::tensor_checksums(opened, report);
     if (!report.ok()) throw formats::error_of(report);
   } else if (format == "memmap") {
     const os::Directory root = os::Directory::open(path);
@@ -46,10 +61,19 @@ formats::ChecksumsByLeaf checksums_of(const Path& path, const std::string& forma
     const std::string text =
         os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
     for (formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
-      all[root.display_of(line.path)].push_back(line.checksum);
+      stored.has_boxes = stored.has_boxes || line.box != nullptr;
+      stored.blocks[root.display_of(line.path)].push_back(line.checksum);
     }
   }
-  return all;
+  return stored;
+}
+
+Buffer allocate_copy(std::uint64_t size_bytes) {
+  const auto size = static_cast<std::size_t>(size_bytes);
+  if (size_bytes < kSmallCopyBytes) return Buffer::allocate(size);
+  auto pages = os::allocate_pages(size);
+  const std::span bytes(pages.get(), size);
+  return {bytes, std::move(pages)};
 }
 
 /// A block of a tensor that is copied.
@@ -71,16 +95,12 @@ class CheckedCopy {
   }
 
   void run(int num_threads, Monitor* monitor) {
-    // In parts, between which the caller may interrupt.
-    constexpr std::size_t kBlocksAtOnce = 64;
-    formats::Progress progress(monitor, blocks_.size() * base::kChecksumBlockBytes, "restore");
-    for (std::size_t begin = 0; begin < blocks_.size(); begin += kBlocksAtOnce) {
-      const std::size_t count = std::min(kBlocksAtOnce, blocks_.size() - begin);
-      os::parallel_for(count, os::num_threads_for(num_threads),
-                       [&](std::size_t i) { copy(blocks_[begin + i]); });
-      progress.add(count * base::kChecksumBlockBytes);
-      progress.poll();
-    }
+    std::uint64_t total_bytes = 0;
+    for (const auto& copy : copies_) total_bytes += copy ? copy->nbytes() : 0;
+    formats::Progress progress(monitor, total_bytes, "restore");
+    os::parallel_for(
+        blocks_.size(), os::num_threads_for(num_threads),
+        [&](std::size_t i) { copy(blocks_[i], progress); }, [&] { progress.poll(); });
   }
 
   TensorDict tree_over_copies(const TensorDict& tree) {
@@ -94,8 +114,8 @@ class CheckedCopy {
     const Leaf& leaf = leaves_[i].leaf;
     const Tensor shaped = leaf.is_nested() ? leaf.tensor() : Tensor();
     const std::uint64_t size = leaf.nbytes();
-    copies_[i] = Tensor(leaf.dtype(), leaf.is_nested() ? shaped.shape() : leaf.shape(),
-                        Buffer::allocate(static_cast<std::size_t>(size)));
+    copies_[i] =
+        Tensor(leaf.dtype(), leaf.is_nested() ? shaped.shape() : leaf.shape(), allocate_copy(size));
     const base::Where where = source_of(leaf) ? source_of(leaf)->where(leaf) : base::Where();
     const auto found = checksums.find(where.text());
     const std::uint64_t count = (size + base::kChecksumBlockBytes - 1) / base::kChecksumBlockBytes;
@@ -112,17 +132,21 @@ class CheckedCopy {
     }
   }
 
-  void copy(const Block& block) const {
+  void copy(const Block& block, formats::Progress& progress) const {
     const Leaf& leaf = leaves_[block.leaf].leaf;
     const Tensor& into = *copies_[block.leaf];
-    const std::uint64_t size =
-        std::min(base::kChecksumBlockBytes, into.nbytes() - block.offset_bytes);
-    const std::span<std::byte> bytes(into.raw_data() + block.offset_bytes,
-                                     static_cast<std::size_t>(size));
-    leaf.read(block.offset_bytes, bytes);
-    if (!block.expected) return;
-    const std::uint64_t found = base::xxh3(bytes);
-    if (found == *block.expected) return;
+    const std::uint64_t end =
+        std::min(block.offset_bytes + base::kChecksumBlockBytes, into.nbytes());
+    base::Xxh3Stream stream;
+    for (std::uint64_t at = block.offset_bytes; at < end; at += kCopyPieceBytes) {
+      const auto size = static_cast<std::size_t>(std::min(kCopyPieceBytes, end - at));
+      const std::span<std::byte> piece(into.raw_data() + at, size);
+      leaf.read(at, piece);
+      progress.add(size);
+      if (block.expected) stream.update(piece);
+    }
+    const std::uint64_t found = stream.digest();
+    if (!block.expected || found == *block.expected) return;
     throw base::corrupt(source_of(leaf)->where(leaf))
         .part("block at byte ", block.offset_bytes, ": checksum")
         .expected(base::hex16(*block.expected))
@@ -137,13 +161,24 @@ class CheckedCopy {
 
 }  // namespace
 
-TensorDict::Item copy_checked(const TensorDict::Item& item, const Path& step_path,
-                              const CheckpointEntry& entry, int num_threads, Monitor* monitor) {
+TensorDict::Item copy_entry(const TensorDict::Item& item, const Path& step_path,
+                            const CheckpointEntry& entry, bool compares, int num_threads,
+                            Monitor* monitor) {
   if (std::holds_alternative<NonTensor>(item)) return item;
-  const bool needs_all = entry.format == "safetensors" || entry.format == "memmap";
-  const formats::ChecksumsByLeaf checksums = checksums_of(step_path / entry.path, entry.format);
+  const Path path = step_path / entry.path;
+  StoredChecksums stored;
+  bool needs_all = compares && (entry.format == "safetensors" || entry.format == "memmap");
+  if (compares) stored = checksums_of(path, entry.format);
+  if (stored.has_boxes) {
+    // Boxes lie across the blocks that are copied.
+    const VerifyReport report =
+        verify(path, {.format = entry.format, .num_threads = num_threads, .monitor = monitor});
+    if (!report.ok()) throw Error(ErrorCode::corrupt, first_problem(report));
+    stored.blocks.clear();
+    needs_all = false;
+  }
   const auto copied = [&](const TensorDict& tree) {
-    CheckedCopy copy(tree, checksums, needs_all);
+    CheckedCopy copy(tree, stored.blocks, needs_all);
     copy.run(num_threads, monitor);
     return copy.tree_over_copies(tree);
   };

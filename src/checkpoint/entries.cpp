@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <map>
+#include <optional>
 #include <set>
 #include <span>
-#include <tuple>
+#include <utility>
 #include <variant>
 
 #include <tenfold/error.hpp>
@@ -22,8 +22,10 @@
 #include "core/tree/aliases.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/safetensors/header.hpp"
+#include "formats/shared/earlier_version.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/problem.hpp"
+#include "formats/shared/verify_filter.hpp"
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
 #include "io/tree.hpp"
@@ -149,62 +151,63 @@ void hash_file(const os::File& file, base::Xxh3Stream& stream) {
   }
 }
 
-/// Takes write permission from a file that several steps share: a write would change all of them.
-void protect(const os::Directory& folder, const std::string& name) {
-  constexpr std::uint32_t kReadBits = 0444;
-  os::File file = os::File::open_read_at(folder, name);
-  os::FileInfo info = file.info();
-  info.mode &= kReadBits;
-  file.copy_permissions(info);
+/// Puts a hard link to the file of the earlier version in the place of one that turned out equal.
+void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
+                     const formats::EarlierVersion& earlier, bool durable) {
+  const std::string linked = entry.path + ".linked";
+  os::File file = formats::link_unchanged(folder, linked, earlier, earlier.folder, earlier.name,
+                                          entry.num_bytes);
+  if (!file.valid()) return;
+  folder.rename(linked, entry.path);
+  if (!durable) return;
+  if (!earlier.is_synced) file.sync();
+  folder.sync();
 }
 
-/// Puts a hard link to `old_name` in the place of a file; false if the file system cannot.
-bool put_link(os::Directory& folder, const std::string& name, const os::Directory& old_folder,
-              const std::string& old_name) {
-  const std::string linked = name + ".linked";
-  if (!folder.link_from(old_folder, old_name, linked)) return false;
-  folder.rename(linked, name);
-  protect(folder, name);
-  return true;
-}
+/// The same entry of the step before, still as it was saved.
+struct EarlierEntry {
+  formats::EarlierVersion version;
+  std::string checksum;
+};
 
-/// Size and checksum of each block of a file, and where a box lies.
-using Blocks = std::vector<std::tuple<std::uint64_t, std::uint64_t, formats::ByteBox>>;
-
-std::map<std::string, Blocks> blocks_by_path(const os::Directory& root) {
-  const std::string name(formats::kChecksumsName);
-  const std::string text = os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
-  std::map<std::string, Blocks> files;
-  for (const formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
-    files[line.path].emplace_back(line.size_bytes, line.checksum,
-                                  line.box ? *line.box : formats::ByteBox());
+std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const CheckpointEntry& entry) {
+  const CheckpointEntry* old = entry_of(step.info, entry.name, entry.rank);
+  if (old == nullptr || old->format != entry.format || entry.format == kJson) return std::nullopt;
+  try {
+    EarlierEntry earlier;
+    earlier.checksum = old->checksum;
+    const Fingerprint found = fingerprint(step.folder, *old);
+    if (found.checksum != old->checksum || found.num_bytes != old->num_bytes) return std::nullopt;
+    EntryPlace place = place_of(step.folder, old->path);
+    // Files are older than what was written after them.
+    earlier.version.saved_ns =
+        entry.format == "memmap"
+            ? os::File::open_read_at(os::Directory::open_at(place.folder, place.name),
+                                     std::string(formats::kChecksumsName))
+                  .info()
+                  .modified_ns
+            : os::File::open_read_at(step.folder, std::string(kDocumentName)).info().modified_ns;
+    earlier.version.folder = std::move(place.folder);
+    earlier.version.name = std::move(place.name);
+    earlier.version.is_synced = step.is_synced;
+    return earlier;
+  } catch (const Error&) {
+    return std::nullopt;  // A damaged old step is no reason to fail.
   }
-  return files;
 }
 
-/// Links the leaves that are equal in both trees. Names of one inode are tied tensors, so that
-/// links must neither tie nor untie any.
-void link_equal_leaves(os::Directory& folder, const os::Directory& old_folder) {
-  const std::map<std::string, Blocks> old_files = blocks_by_path(old_folder);
-  std::set<std::uint64_t> used;  // inodes of the old tree
-  for (const auto& [path, blocks] : blocks_by_path(folder)) {
-    const auto old = old_files.find(path);
-    if (!path.ends_with(".memmap") || old == old_files.end() || old->second != blocks) continue;
-    os::Directory into = folder.duplicate();
-    os::Directory from = old_folder.duplicate();
-    const Path parts(path);
-    for (const Path& part : parts.parent_path()) {
-      into = os::Directory::open_at(into, part.string());
-      from = os::Directory::open_at(from, part.string());
-    }
-    const std::string name = parts.filename().string();
-    const auto new_info = into.entry_info(name);
-    const auto old_info = from.entry_info(name);
-    const bool is_tied = !new_info || !old_info || new_info->num_links > 1;
-    if (is_tied || !used.insert(old_info->inode).second) continue;
-    if (!put_link(into, name, from, name)) return;
-    into.sync();
-  }
+/// True for the formats that compare before they write.
+bool links_itself(const std::string& format) {
+  return format == "safetensors" || format == "memmap";
+}
+
+/// Checks what is no tensor.
+VerifyReport verify_metadata(const Path& path, const std::string& format,
+                             const VerifyOptions& options) {
+  const formats::VerifyFilter no_tensors(open(path, {.format = format}), TensorDict());
+  return format_by_name(format).verify(
+      path,
+      {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &no_tensors});
 }
 
 }  // namespace
@@ -260,9 +263,20 @@ EntryPlace place_of(const os::Directory& step_folder, const std::string& path) {
   return place;
 }
 
-CheckpointEntry write_entry(const PlannedEntry& planned, const os::Directory& folder, bool durable,
-                            int num_threads, Monitor* monitor) {
+const CheckpointEntry* entry_of(const CheckpointInfo& info, const std::string& name,
+                                std::optional<std::int64_t> rank) {
+  const auto found = std::ranges::find_if(info.entries, [&](const CheckpointEntry& entry) {
+    return entry.name == name && entry.rank == rank;
+  });
+  return found == info.entries.end() ? nullptr : &*found;
+}
+
+CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
+                            const EarlierStep* earlier_step, bool durable, int num_threads,
+                            Monitor* monitor) {
   CheckpointEntry entry = planned.entry;
+  std::optional<EarlierEntry> earlier;
+  if (earlier_step != nullptr) earlier = earlier_entry(*earlier_step, entry);
   if (entry.format == kJson) {
     os::File file = os::File::create_at(folder, entry.path);
     file.write_at(0, std::as_bytes(std::span(planned.json)));
@@ -271,11 +285,17 @@ CheckpointEntry write_entry(const PlannedEntry& planned, const os::Directory& fo
   } else {
     format_by_name(entry.format)
         .write(planned.tree, Path(folder.display()) / entry.path,
-               {.durable = durable, .num_threads = num_threads, .monitor = monitor});
+               {.durable = durable,
+                .num_threads = num_threads,
+                .monitor = monitor,
+                .earlier = earlier ? &earlier->version : nullptr});
   }
   const Fingerprint made = fingerprint(folder, entry);
   entry.num_bytes = made.num_bytes;
   entry.checksum = made.checksum;
+  if (earlier && !links_itself(entry.format) && entry.checksum == earlier->checksum) {
+    replace_by_link(folder, entry, earlier->version, durable);
+  }
   return entry;
 }
 
@@ -303,20 +323,6 @@ Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry&
   return made;
 }
 
-void share_unchanged(const os::Directory& step_folder, const CheckpointEntry& entry,
-                     const os::Directory& old_step_folder, const CheckpointEntry& old_entry) {
-  if (entry.format != old_entry.format || entry.format == kJson) return;
-  EntryPlace place = place_of(step_folder, entry.path);
-  const EntryPlace old = place_of(old_step_folder, old_entry.path);
-  if (entry.format == "memmap") {
-    os::Directory into = os::Directory::open_at(place.folder, place.name);
-    link_equal_leaves(into, os::Directory::open_at(old.folder, old.name));
-    return;
-  }
-  if (entry.checksum != old_entry.checksum || entry.num_bytes != old_entry.num_bytes) return;
-  if (put_link(place.folder, place.name, old.folder, old.name)) place.folder.sync();
-}
-
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
                   bool full, const VerifyOptions& options, VerifyReport& report) {
   const std::string file = (path / entry.path).string();
@@ -342,13 +348,16 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
       report.num_bytes += found.num_bytes;
       return;
     }
-    if (!full) {
+    VerifyReport of_entry;
+    if (full) {
+      VerifyOptions inner = options;
+      inner.format = entry.format;
+      of_entry = verify(path / entry.path, inner);
+    } else {
       open_entry(path, entry);
-      return;
+      if (entry.format != "memmap") return;  // the fingerprint is that of all but the tensors
+      of_entry = verify_metadata(path / entry.path, entry.format, options);
     }
-    VerifyOptions inner = options;
-    inner.format = entry.format;
-    const VerifyReport of_entry = verify(path / entry.path, inner);
     report.problems.insert(report.problems.end(), of_entry.problems.begin(),
                            of_entry.problems.end());
     report.num_leaves += of_entry.num_leaves;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,9 +34,24 @@ std::vector<PlannedEntry> plan_entries(const TensorDict& state, const FormatRule
 /// Bytes of tensors and values.
 std::uint64_t bytes_of(const std::vector<PlannedEntry>& plan) noexcept;
 
+/// The entry of that name, of that rank; null if there is none.
+const CheckpointEntry* entry_of(const CheckpointInfo& info, const std::string& name,
+                                std::optional<std::int64_t> rank);
+
+/// The step before, whose files get second names in a new one where they are equal.
+struct EarlierStep {
+  os::Directory folder;
+  CheckpointInfo info;
+  bool is_synced = false;  ///< it is on the device
+};
+
 /// Writes the entry into `folder`, which is hidden as yet. Returns it with size and checksum.
-CheckpointEntry write_entry(const PlannedEntry& planned, const os::Directory& folder, bool durable,
-                            int num_threads, Monitor* monitor);
+/// `earlier`, which may be null: what is equal there by its checksums, and was not modified since
+/// it was saved, is linked. The files of safetensors and memmap are compared before they are
+/// written; what else is one file is written first.
+CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
+                            const EarlierStep* earlier, bool durable, int num_threads,
+                            Monitor* monitor);
 
 /// The folder that an entry lies in, and its name there.
 struct EntryPlace {
@@ -55,11 +71,6 @@ struct Fingerprint {
   std::string checksum;
 };
 Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry& entry);
-
-/// Replaces files of the new entry by hard links to those of the old one where they are equal.
-/// Neither is open. What cannot be linked stays a file of its own.
-void share_unchanged(const os::Directory& step_folder, const CheckpointEntry& entry,
-                     const os::Directory& old_step_folder, const CheckpointEntry& old_entry);
 
 /// Adds what is wrong with an entry to `report`; every checksum of its own only if `full`.
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <variant>
@@ -116,7 +117,7 @@ Path RankedSave::publish(const std::vector<CheckpointEntry>& of_ranks) {
 std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager, std::int64_t step,
                                                 const std::string& ranks_path, std::int64_t rank,
                                                 const TensorDict& state, Monitor* monitor) {
-  const Internals::State& own = *Internals::state(manager);
+  Internals::State& own = *Internals::state(manager);
   std::vector<PlannedEntry> plan =
       plan_entries(state, own.options.formats, (own.directory / step_folder_name(step)).string());
   os::Directory ranks = [&] {
@@ -134,11 +135,16 @@ std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager
   const std::string name = std::to_string(rank);
   ranks.create_directory(name);
   os::Directory folder = os::Directory::open_at(ranks, name);
+  const Listing listing = own.reader.list();
+  const Step* latest = listing.latest();
+  std::optional<Step> previous;
+  if (latest != nullptr && latest->info.step != step) previous = *latest;
+  const auto earlier = own.earlier_step(previous, false);
   std::vector<CheckpointEntry> entries;
-  for (const PlannedEntry& planned : plan) {
-    entries.push_back(
-        write_entry(planned, folder, own.options.durable, own.options.num_threads, monitor));
-    entries.back().rank = rank;
+  for (PlannedEntry& planned : plan) {
+    planned.entry.rank = rank;
+    entries.push_back(write_entry(planned, folder, earlier.get(), own.options.durable,
+                                  own.options.num_threads, monitor));
     entries.back().path.insert(0, rank_folder(rank));
   }
   if (own.options.durable) folder.sync();

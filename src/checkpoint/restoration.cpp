@@ -78,17 +78,17 @@ Path Restoration::path_of(const Step& step) const {
 }
 
 RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Rank rank,
-                                     Monitor* monitor) const {
+                                     Monitor* monitor, const std::set<std::string>& copied) const {
   const Path path = path_of(step);
   if (check != CheckpointCheck::none) {
     const VerifyReport report =
-        verify_step(path, step.info, check, {.num_threads = 0, .monitor = monitor}, rank);
+        verify_step(path, step.info, check, {.num_threads = 0, .monitor = monitor}, rank, copied);
     const bool is_known = !report.ok() || check == CheckpointCheck::full;
     if (state_ && is_known) state_->remember(step, report.ok());
     if (!report.ok()) throw formats::error_of(report);
   }
   RestoredCheckpoint restored;
-  restored.state = open_state(path, step.info, rank.rank < step.info.world_size ? rank.rank : 0);
+  restored.state = open_state(path, step.info, own_rank(step.info, rank.rank));
   restored.info = step.info;
   restored.path = path;
   restored.skipped = skipped_;

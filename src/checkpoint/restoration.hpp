@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,10 @@ class Restoration {
 
   /// Checks a candidate and opens it with the entries of `rank`; a rank that the step does not have
   /// gets those of rank 0. Throws Error(corrupt) or
-  /// Error(file_not_found) if it is damaged, other errors if that is not known.
-  RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank,
-                          Monitor* monitor) const;
+  /// Error(file_not_found) if it is damaged, other errors if that is not known. `copied`: entries
+  /// that the caller copies next, by copy_entry() with checksums, before it takes the step.
+  RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
+                          const std::set<std::string>& copied = {}) const;
   /// Notes a damaged candidate. Throws Error(corrupt) if it is the one that was asked for.
   void pass_over(const Step& step, const Error& error, bool warns);
   const std::vector<SkippedCheckpoint>& skipped() const noexcept { return skipped_; }

@@ -101,14 +101,6 @@ std::uint64_t bytes_of(const CheckpointInfo& info) {
   return total;
 }
 
-/// The entry of that name, of the same rank.
-const CheckpointEntry* same_entry(const CheckpointInfo& info, const CheckpointEntry& entry) {
-  const auto found = std::ranges::find_if(info.entries, [&](const CheckpointEntry& other) {
-    return other.name == entry.name && other.rank == entry.rank;
-  });
-  return found == info.entries.end() ? nullptr : &*found;
-}
-
 bool is_digits(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, base::is_digit);
 }
@@ -239,7 +231,7 @@ void CheckpointManager::State::warn_of_unchanged(const Step& previous, const Che
                                                  const std::set<std::string>& constant) {
   for (const CheckpointEntry& entry : info.entries) {
     if (constant.contains(entry.name)) continue;
-    const CheckpointEntry* old = same_entry(previous.info, entry);
+    const CheckpointEntry* old = checkpoint::entry_of(previous.info, entry.name, entry.rank);
     if (old == nullptr || old->format != entry.format || old->checksum != entry.checksum ||
         old->num_bytes != entry.num_bytes || !warned_entries_.insert(entry.name).second) {
       continue;
@@ -302,7 +294,11 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   info.versions = versions_of(save_options);
   info.world_size = ranks.world_size;
   const Step* previous = newest == nullptr ? nullptr : listing.latest();
-  if (previous != nullptr && previous->info.step != number) save->previous = *previous;
+  if (previous != nullptr && previous->info.step != number) {
+    save->previous = *previous;
+    // Another run may have saved it without syncing.
+    save->is_previous_synced = options.durable && last_saved_ == previous->info.step;
+  }
   if (ranks.have_entries) {
     save->ranks_name = std::string(checkpoint::kRanksName) + "-" + new_run_id();
     save->replacement.folder().create_directory(save->ranks_name);
@@ -311,11 +307,25 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
 }
 
 void CheckpointManager::State::write_entries(checkpoint::PendingSave& save) const {
+  const auto earlier = earlier_step(save.previous, save.is_previous_synced);
   for (const checkpoint::PlannedEntry& planned : save.plan) {
     save.info.entries.push_back(checkpoint::write_entry(planned, save.replacement.folder(),
-                                                        options.durable, options.num_threads,
-                                                        save.options.monitor));
+                                                        earlier.get(), options.durable,
+                                                        options.num_threads, save.options.monitor));
   }
+}
+
+std::unique_ptr<checkpoint::EarlierStep> CheckpointManager::State::earlier_step(
+    const std::optional<Step>& step, bool is_synced) const {
+  if (!options.share_unchanged || !step) return nullptr;
+  os::Directory folder =
+      os::Directory::try_open_at(os::Directory::open(directory), step->folder_name);
+  if (!folder.valid()) return nullptr;  // removed since
+  auto earlier = std::make_unique<checkpoint::EarlierStep>();
+  earlier->folder = std::move(folder);
+  earlier->info = step->info;
+  earlier->is_synced = is_synced;
+  return earlier;
 }
 
 Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
@@ -327,7 +337,6 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
     hidden.rename(save.ranks_name, std::string(checkpoint::kRanksName));
     if (options.durable) os::Directory::open_at(hidden, std::string(checkpoint::kRanksName)).sync();
   }
-  if (options.share_unchanged && save.previous) share(hidden, *save.previous, info);
   write_new_file(hidden, std::string(checkpoint::kDocumentName), checkpoint::write_document(info),
                  options.durable);
   save.replacement.publish(options.durable);
@@ -347,23 +356,6 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
     warn(path.string() + ": saved; older steps cannot be pruned: " + error.what());
   }
   return path;
-}
-
-void CheckpointManager::State::share(os::Directory& hidden, const Step& previous,
-                                     const CheckpointInfo& info) {
-  const os::Directory old_folder =
-      os::Directory::try_open_at(*writer_directory_, previous.folder_name);
-  if (!old_folder.valid()) return;
-  for (const CheckpointEntry& entry : info.entries) {
-    const CheckpointEntry* old = same_entry(previous.info, entry);
-    if (old == nullptr) continue;
-    try {
-      checkpoint::share_unchanged(hidden, entry, old_folder, *old);
-    } catch (const Error& error) {
-      // A damaged old step is no reason to fail; a change of the new one that failed is.
-      if (error.code() == ErrorCode::io) throw;
-    }
-  }
 }
 
 void CheckpointManager::State::continue_from(const RestoredCheckpoint& restored,

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -53,6 +54,7 @@ struct PendingSave {
   std::string folder_name;
   std::vector<PlannedEntry> plan;
   std::optional<Step> previous;  ///< on the line, which unchanged entries are compared with
+  bool is_previous_synced = false;
   /// "ranks-<random>" in the hidden folder, of no other save: what a process of a job that ended
   /// still writes arrives nowhere. Empty: no rank has entries.
   std::string ranks_name;
@@ -65,8 +67,8 @@ using Internals = detail::CheckpointInternals;
 
 /// What a manager remembers. The directory is the truth: nothing here is needed to read it.
 /// `mutex` is held by the caller of all members but `reader`, require_step(), remember(),
-/// set_metrics(), status(), prunable_bytes(), write_entries() and count_from(): those go on during
-/// a save.
+/// set_metrics(), status(), prunable_bytes(), write_entries(), earlier_step() and count_from():
+/// those go on during a save.
 struct CheckpointManager::State {
   State(Path path, CheckpointManagerOptions given);
   State(const State&) = delete;
@@ -84,6 +86,9 @@ struct CheckpointManager::State {
                                                       const CheckpointSaveOptions& options,
                                                       const checkpoint::RanksPlan& ranks = {});
   void write_entries(checkpoint::PendingSave& save) const;
+  /// What a save of that step shares files with, by `options`; null: nothing.
+  std::unique_ptr<checkpoint::EarlierStep> earlier_step(const std::optional<checkpoint::Step>& step,
+                                                        bool is_synced) const;
   Path publish(checkpoint::PendingSave& save);
   void continue_from(const RestoredCheckpoint& restored, bool is_other_run);
   void discard_after(std::int64_t step);
@@ -114,7 +119,6 @@ struct CheckpointManager::State {
   std::vector<CheckpointRun> lineage_of(std::int64_t step, const checkpoint::Listing& listing);
   void clean_leftovers(os::Directory& folder);
   void require_space(const os::Directory& folder, std::uint64_t num_bytes);
-  void share(os::Directory& hidden, const checkpoint::Step& previous, const CheckpointInfo& info);
   void warn_of_replaced(const checkpoint::Listing& listing, const checkpoint::Step& old) const;
   void warn_of_unchanged(const checkpoint::Step& previous, const CheckpointInfo& info,
                          const std::set<std::string>& constant);

@@ -13,7 +13,8 @@
 namespace tenfold::checkpoint {
 
 VerifyReport verify_step(const Path& path, const CheckpointInfo& info, CheckpointCheck check,
-                         const VerifyOptions& options, Rank rank) {
+                         const VerifyOptions& options, Rank rank,
+                         const std::set<std::string>& copied) {
   VerifyReport report;
   const os::Directory folder = os::Directory::open(path);
   const std::string document = folder.display_of(std::string(kDocumentName));
@@ -26,9 +27,16 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
   }
   for (const CheckpointEntry& entry : info.entries) {
     if (entry.rank && *entry.rank % rank.world_size != rank.rank) continue;
-    verify_entry(folder, path, entry, check == CheckpointCheck::full, options, report);
+    const std::int64_t own = own_rank(info, rank.rank);
+    const bool is_copied = copied.contains(entry.name) && entry.rank.value_or(own) == own;
+    verify_entry(folder, path, entry, check == CheckpointCheck::full && !is_copied, options,
+                 report);
   }
   return report;
+}
+
+std::int64_t own_rank(const CheckpointInfo& info, std::int64_t rank) noexcept {
+  return rank < info.world_size ? rank : 0;
 }
 
 TensorDict open_state(const Path& path, const CheckpointInfo& info, std::int64_t rank) {

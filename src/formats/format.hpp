@@ -8,6 +8,7 @@
 
 #include <tenfold/io.hpp>
 
+#include "formats/shared/earlier_version.hpp"
 #include "formats/shared/file_head.hpp"
 #include "formats/shared/verify_filter.hpp"
 
@@ -23,6 +24,9 @@ struct WriteRequest {
   int num_threads = 0;
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;
+  /// With checksums: its equal files are linked. Formats that cannot tell before they write all the
+  /// same.
+  const EarlierVersion* earlier = nullptr;
 };
 
 /// How a format is asked to open.

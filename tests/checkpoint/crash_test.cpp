@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include <tenfold/checkpoint_manager.hpp>
 #include <tenfold/error.hpp>
@@ -64,6 +66,52 @@ CrashCase crash_case() {
   crash.which = which;
   crash.litter_in = litter_in;
   return crash;
+}
+
+/// Steps that share their files, as nothing changes.
+void save_shared(const fs::path& path, bool durable, const std::vector<std::int64_t>& steps) {
+  CheckpointManager manager(path, {.max_to_keep = 2,
+                                   .formats = {{"optimizer", "memmap"}, {"*", "safetensors"}},
+                                   .share_unchanged = true,
+                                   .durable = durable,
+                                   .num_threads = 1});
+  if (manager.latest_step()) manager.restore();
+  for (const std::int64_t step : steps) {
+    manager.save(step, state_at(1), {.force = true, .constant = {"model", "optimizer"}});
+  }
+  manager.close();
+}
+
+Found which_shared(const fs::path& path) {
+  CheckpointManager manager(path);
+  if (!manager.latest_step()) return Found::absent;
+  for (const std::int64_t step : manager.all_steps()) {
+    if (!manager.verify(step).ok()) return Found::neither;
+  }
+  const RestoredCheckpoint restored = manager.find();
+  if (!is_state_of(restored.state, 1)) return Found::neither;
+  return restored.info.step == 3 ? Found::new_version : Found::old_version;
+}
+
+CrashCase sharing_case() {
+  CrashCase crash = crash_case();
+  crash.name = "SharingCheckpointManager";
+  crash.make_old = [](const fs::path& path) { save_shared(path, false, {1, 2}); };
+  crash.make_new = [](const fs::path& path, bool durable) { save_shared(path, durable, {3}); };
+  crash.which = which_shared;
+  return crash;
+}
+
+TEST(CheckpointCrash, AKillAtEveryChangeOfASharingSaveLeavesAWholeStep) {
+  expect_survives_kill_at_every_change(sharing_case(), true, true);
+}
+
+TEST(CheckpointCrash, AFailureOfEveryChangeOfASharingSaveLeavesAWholeStep) {
+  expect_survives_failure_of_every_change(sharing_case(), true, true, EIO);
+}
+
+TEST(CheckpointCrash, APowerLossAtEveryMomentOfASharingSaveLeavesAWholeStep) {
+  expect_survives_power_loss(sharing_case(), true, 4, 20262);
 }
 
 TEST(CheckpointCrash, AKillAtEveryChangeLeavesAWholeStep) {

@@ -6,7 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -530,6 +533,134 @@ TEST(CheckpointManager, UnchangedFilesAreLinked) {
   EXPECT_EQ(links("step_00000003/model.safetensors"), 1U);
   manager.remove(1);
   manager.wait();
+  EXPECT_TRUE(manager.verify(2).ok());
+}
+
+/// The state of a large model and optimizer, of which a step changes one tensor each.
+TensorDict mostly_frozen_state(float changing) {
+  constexpr std::size_t kNumbers = std::size_t{1} << 14;
+  const auto numbers = [](float value, std::size_t count) {
+    const std::vector<float> values(count, value);
+    return Tensor::from(std::span<const float>(values));
+  };
+  TensorDict optimizer;
+  TensorDict frozen;
+  for (int i = 0; i < 8; ++i) {
+    optimizer.set("momentum" + std::to_string(i), numbers(static_cast<float>(i), kNumbers));
+    frozen.set("weight" + std::to_string(i), numbers(static_cast<float>(-i), kNumbers));
+  }
+  TensorDict state;
+  optimizer.set("step", numbers(changing, 3));
+  state.set("optimizer", optimizer);
+  state.set("frozen", frozen);
+  return state;
+}
+
+const CheckpointManagerOptions kSharing = {
+    .formats = {{"optimizer", "memmap"}, {"*", "safetensors"}}, .share_unchanged = true};
+const CheckpointSaveOptions kConstant = {.constant = {"frozen", "optimizer"}};
+
+TEST(CheckpointManager, ASharingSaveWritesOnlyWhatChanged) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), kSharing);
+  manager.save(1, mostly_frozen_state(1), kConstant);
+  std::atomic<std::size_t> num_bytes = 0;
+  {
+    const WatchChanges watch([&](const os::Change& change) { num_bytes += change.bytes.size(); });
+    manager.save(2, mostly_frozen_state(2), kConstant);
+  }
+  EXPECT_LT(num_bytes, 32U << 10);  // of 1 MiB
+  EXPECT_EQ(fs::hard_link_count(folder / "step_00000002/frozen.safetensors"), 2U);
+  EXPECT_EQ(fs::hard_link_count(folder / "step_00000002/optimizer/momentum7.memmap"), 2U);
+  EXPECT_EQ(fs::hard_link_count(folder / "step_00000002/optimizer/step.memmap"), 1U);
+  manager.remove(1);
+  manager.wait();
+  EXPECT_TRUE(manager.verify(2).ok());
+  EXPECT_EQ(values<float>(manager.restore().state.at("optimizer", "step")).front(), 2.0F);
+}
+
+TEST(CheckpointManager, AFileThatWasModifiedSinceItsStepIsNotLinked) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), kSharing);
+  manager.save(1, mostly_frozen_state(1), kConstant);
+  const fs::path leaf = folder / "step_00000001/optimizer/momentum3.memmap";
+  const fs::path file = folder / "step_00000001/frozen.safetensors";
+  for (const fs::path& path : {leaf, file}) {
+    damage(path);
+    fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::hours(1));
+  }
+  manager.save(2, mostly_frozen_state(2), kConstant);
+  EXPECT_EQ(fs::hard_link_count(leaf), 1U);
+  EXPECT_EQ(fs::hard_link_count(file), 1U);
+  EXPECT_EQ(fs::hard_link_count(folder / "step_00000001/optimizer/momentum4.memmap"), 2U);
+  EXPECT_FALSE(manager.verify(1).ok());
+  EXPECT_TRUE(manager.verify(2).ok());
+}
+
+TEST(CheckpointManager, WhatIsNoMoreTheFileThatWasSavedIsNotLinked) {
+  const auto change = [](const fs::path& path, const std::function<void(const fs::path&)>& how) {
+    const TemporaryFolder folder;
+    CheckpointManager manager(folder.path(), kSharing);
+    manager.save(1, mostly_frozen_state(1), kConstant);
+    how(folder / "step_00000001" / path);
+    manager.save(2, mostly_frozen_state(2), kConstant);
+    EXPECT_EQ(fs::hard_link_count(folder / "step_00000002" / path), 1U) << path;
+    EXPECT_TRUE(manager.verify(2).ok()) << path;
+  };
+  for (const char* path : {"optimizer/momentum3.memmap", "frozen.safetensors"}) {
+    change(path, [](const fs::path& file) { fs::remove(file); });
+    change(path, [](const fs::path& file) { fs::resize_file(file, 100); });
+    change(path, [](const fs::path& file) {
+      fs::rename(file, file.string() + ".moved");
+      fs::create_symlink(file.string() + ".moved", file);
+    });
+    change(path, [](const fs::path& file) {
+      fs::remove(file);
+      fs::create_directory(file);
+    });
+  }
+  change("optimizer/momentum3.memmap",
+         [](const fs::path& file) { damage(file.parent_path() / "%checksums"); });
+  change("optimizer/momentum3.memmap",
+         [](const fs::path& file) { fs::remove(file.parent_path() / "%checksums"); });
+  change("optimizer/momentum3.memmap",
+         [](const fs::path& file) { fs::remove_all(file.parent_path()); });
+}
+
+TEST(CheckpointManager, AStepThatIsRemovedDuringASharingSaveHurtsNothing) {
+  std::size_t num_changes = 0;
+  for (std::size_t at = 0; at <= num_changes; ++at) {
+    const TemporaryFolder folder;
+    CheckpointManagerOptions options = kSharing;
+    options.durable = false;
+    CheckpointManager manager(folder.path(), options);
+    manager.save(1, mostly_frozen_state(1), kConstant);
+    std::atomic<std::size_t> count = 0;
+    {
+      const WatchChanges watch([&](const os::Change&) {
+        if (count++ == at) fs::remove_all(folder / "step_00000001");
+      });
+      manager.save(2, mostly_frozen_state(2), kConstant);
+    }
+    num_changes = std::max(num_changes, count.load());
+    EXPECT_TRUE(manager.verify(2).ok()) << at;
+  }
+  EXPECT_GT(num_changes, 20U);
+}
+
+TEST(CheckpointManager, TiedTensorsAreSharedAsOne) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), kSharing);
+  const auto state_of = [](float changing) {
+    TensorDict state = mostly_frozen_state(changing);
+    TensorDict optimizer = std::get<TensorDict>(state.get("optimizer"));
+    optimizer.set("tied", optimizer.at("momentum0"));
+    return state;
+  };
+  for (const int step : {1, 2}) manager.save(step, state_of(static_cast<float>(step)), kConstant);
+  const fs::path optimizer = folder / "step_00000002/optimizer";
+  EXPECT_TRUE(fs::equivalent(optimizer / "momentum0.memmap", optimizer / "tied.memmap"));
+  EXPECT_EQ(fs::hard_link_count(optimizer / "tied.memmap"), 4U);
   EXPECT_TRUE(manager.verify(2).ok());
 }
 

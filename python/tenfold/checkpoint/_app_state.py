@@ -96,8 +96,10 @@ class Restoring:
         rename: From the saved names of a module's tensors to its own.
         rank: Of this process.
         lacking: Entries of single ranks, of which this rank has none: `node` has those of rank 0.
-        copy: From a name to a node with that entry in memory, each block compared with its
-            checksum; None: they were compared before.
+        copy: From a name to a node with that entry in memory; with ``compares`` each block is
+            compared with its checksum.
+        copied_first: Entries that `read` copies and compares; others were compared before.
+        compares_later: Nothing was compared: each entry is, as it is loaded.
 
     Raises:
         KeyError: If entries are missing or unexpected.
@@ -115,13 +117,15 @@ class Restoring:
         rename: Renamer,
         rank: int = 0,
         lacking: Collection[str] = (),
-        copy: Callable[[str], Any] | None = None,
+        copy: Callable[..., Any],
+        copied_first: Collection[str] = (),
+        compares_later: bool = False,
     ) -> None:
-        check_names(app_state)
         self._node = node
         self._rank = rank
         self._lacking = lacking
         self._copy = copy
+        self._compares_later = compares_later
         self._changed: list[str] = []
         self._app_state = app_state
         self._strict = strict
@@ -156,6 +160,17 @@ class Restoring:
         self._dropped: dict[str, list[str]] = {}
         for name in self._names:
             self._compare(name, where)
+        self._copied_first = [name for name in copied_first if name in saved]
+        self._copies: dict[str, Any] = {}
+
+    def read(self) -> None:
+        """Copies what is copied first; no object changes.
+
+        Raises:
+            CorruptFileError: If a block is damaged.
+        """
+        for name in self._copied_first:
+            self._copies[name] = self._copy(name, compares=True)
 
     def apply(self) -> LoadReport:
         """Loads every entry.
@@ -194,7 +209,7 @@ class Restoring:
         if is_module(target):
             self._compare_module(name, target, where)
         elif is_optimizer(target):
-            state = entry_of(self._node, name, clone=False)
+            state = entry_of(self._node, name, in_memory=False)
             found = [len(group["params"]) for group in state["param_groups"]]
             expected = [len(group["params"]) for group in target.param_groups]
             if found != expected:
@@ -204,7 +219,7 @@ class Restoring:
                 )
 
     def _compare_module(self, name: str, module: Any, where: str) -> None:
-        state = entry_of(self._node, name, clone=False)
+        state = entry_of(self._node, name, in_memory=False)
         if not isinstance(state, dict):
             raise ValueError(
                 f'{where}: entry "{name}": expected the state of a module, found '
@@ -245,17 +260,20 @@ class Restoring:
 
     def _load(self, name: str) -> None:
         target = self._app_state[name]
-        node = self._node if self._copy is None else self._copy(name)
         if name in self._module_states:
             state = self._module_states.pop(name)
-            if self._copy is not None:
-                state = self._renamed(entry_of(node, name, clone=False))
+            if self._compares_later:
+                copy = self._copy(name, compares=True)
+                state = self._renamed(entry_of(copy, name, in_memory=True))
                 for key in self._dropped.get(name, ()):
                     del state[key]
             target.load_state_dict(state, strict=self._strict and not self._is_part)
             self._loaded += [f"{name}.{key}" for key in state]
             return
-        state = entry_of(node, name, clone=self._copy is None)
+        copy = self._copies.pop(name, None)
+        if copy is None:
+            copy = self._copy(name, compares=self._compares_later)
+        state = entry_of(copy, name, in_memory=True)
         if name in self._lacking:
             load_derived(target, state, self._rank)
         elif is_stateful(target):
@@ -265,40 +283,33 @@ class Restoring:
         self._loaded.append(name)
 
 
-def entry_of(node: Any, name: str, *, clone: bool) -> Any:
+def entry_of(node: Any, name: str, *, in_memory: bool) -> Any:
     """An entry in the containers that it was saved from.
 
     Args:
         node: The engine's node of a step.
         name: The entry.
-        clone: Tensors in memory of their own; else mapped from the file.
+        in_memory: The node has copies of the tensors, which may change; else they are mapped.
     """
-    place = _clone if clone else None
+    mode = "c" if in_memory else "r"
     described = node.describe(name)
     if described[0] == "value":
         return described[1]
     if described[0] == "tensor":
-        tensor = node.get(name, "r", _core.Tied())[0]
-        return _clone(tensor) if clone else tensor
-    return described[1].to_containers("r", _core.Tied(), place, _tree_of(place))
+        return node.get(name, mode, _core.Tied())[0]
+    return described[1].to_containers(mode, _core.Tied(), None, _tree_of)
 
 
 def state_of(node: Any) -> dict[str, Any]:
     """All entries, mapped from their files."""
     names: list[str] = node.keys()
-    return {name: entry_of(node, name, clone=False) for name in names}
+    return {name: entry_of(node, name, in_memory=False) for name in names}
 
 
-def _tree_of(place: Any) -> Any:
-    def wrap(native: Any, _keys: tuple[str, ...]) -> Any:
-        from tenfold.tensordict import TensorDict
+def _tree_of(native: Any, _keys: tuple[str, ...]) -> Any:
+    from tenfold.tensordict import TensorDict
 
-        made: Any = TensorDict._from_native(native, None)
-        if place is not None:
-            made._replace_arrays(place)
-        return made
-
-    return wrap
+    return TensorDict._from_native(native, None)
 
 
 def tensors_in(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -311,10 +322,6 @@ def tensors_in(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
             yield from tensors_in(value, (*path, str(position)))
     elif arrays.is_array(state):
         yield ".".join(path), state
-
-
-def _clone(tensor: Any) -> Any:
-    return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
 
 
 def _text(value: Any) -> str:

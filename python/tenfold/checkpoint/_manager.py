@@ -76,8 +76,9 @@ class CheckpointManager:
         async_save: True: `save` returns when the tensors are copied, and writes in the background.
             ``"overlap"``: parameters and optimizer tensors are copied in the background, too; the
             optimizer must step within `lock`.
-        share_unchanged: Files that are equal to those of the last step are hard links to them:
-            leaves of memmap entries, other entries as a whole.
+        share_unchanged: Files that are equal to those of the last step, by their checksums, are
+            hard links to them: leaves of memmap entries, other entries as a whole. Those of
+            memmap and safetensors entries are not written.
         per_rank: In a process group of several ranks: names or globs of entries that each rank
             saves and restores for itself, as it does with `RngState`.
         verify: ``"full"``: `restore` compares every checksum before an object changes;
@@ -384,7 +385,16 @@ class CheckpointManager:
         plan, messages = ranks.run(
             "restore",
             lambda: self._begin_restore(
-                step, path, keys, exclude, rename, strict, verify, discard_later, missing_ok
+                app_state,
+                step,
+                path,
+                keys,
+                exclude,
+                rename,
+                strict,
+                verify,
+                discard_later,
+                missing_ok,
             ),
             lambda plan: plan.candidates,
         )
@@ -400,7 +410,7 @@ class CheckpointManager:
             for number, seq, num_bytes in messages[0]:
                 (index, found, _), problems = ranks.run(
                     "restore: check",
-                    partial(plan.open, number, seq, num_bytes, ranks),
+                    partial(plan.open, number, seq, num_bytes, app_state, ranks),
                     lambda checked: checked[2],
                 )
                 result = None
@@ -653,6 +663,7 @@ class CheckpointManager:
 
     def _begin_restore(
         self,
+        app_state: dict[str, Any] | None,
         step: int | None,
         path: PathLike | None,
         keys: Keys,
@@ -664,6 +675,8 @@ class CheckpointManager:
         missing_ok: bool,
     ) -> RestorePlan:
         """Checks the arguments of a restore, and lists the steps that it may take."""
+        if app_state is not None:
+            check_names(app_state)
         self._writer.wait()
         number = None if step is None else integer("restore: step", step, 0)
         place = None if path is None else os.fspath(path)
@@ -698,10 +711,13 @@ class CheckpointManager:
     ) -> tuple[RestoreResult | None, list[str | None]]:
         """Loads a step that was checked; or says what is damaged, on each rank."""
         ranks = self._ranks
-        (restoring, state), _ = ranks.run(
+        (restoring, state, _), problems = ranks.run(
             "restore: compare",
             lambda: plan.compare(found, num_bytes, app_state, ranks, self._per_rank),
+            lambda compared: compared[2],
         )
+        if any(problems):
+            return None, problems
 
         def load() -> tuple[LoadReport, str | None]:
             nothing = LoadReport((), (), (), ())

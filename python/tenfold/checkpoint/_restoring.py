@@ -8,7 +8,7 @@ from functools import partial
 
 from tenfold._errors import CorruptFileError
 from tenfold._io.files import key_paths
-from tenfold.checkpoint._app_state import Restoring, state_of
+from tenfold.checkpoint._app_state import Restoring, is_module, state_of
 from tenfold.checkpoint._rank_entries import is_per_rank, ranks_text
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tenfold.checkpoint._ranks import Ranks
 
 # With verify="auto" every checksum of a smaller step is compared before an object changes. The
-# blocks of a larger one, which is read for long, are compared as they are copied.
+# blocks of a larger one, which takes much memory, are compared as each object gets its state.
 FULL_CHECK_BYTES = 8_000_000_000
 
 
@@ -53,14 +53,31 @@ class RestorePlan:
         """Step, seq and bytes of each, the best one first."""
         return None if self.steps is None else self.steps.candidates()
 
-    def checks_copies(self, num_bytes: int) -> bool:
-        """True for a step of that size whose blocks are checked as they are copied."""
+    def _compares_later(self, num_bytes: int) -> bool:
+        """True for a step of that size whose blocks are compared as objects get them."""
         return self.check == "auto" and num_bytes >= FULL_CHECK_BYTES
 
+    def _copied_first(self, num_bytes: int, app_state: dict[str, Any] | None) -> list[str]:
+        """Entries that are copied into memory, and so compared, before an object changes.
+
+        All are compared before that, but a module has memory of its own for its tensors.
+        """
+        is_part = self.keys is not None or self.exclude is not None
+        if self._compares_later(num_bytes) or app_state is None or is_part:
+            return []
+        if self.check not in ("auto", "full"):
+            return []
+        return [name for name, value in app_state.items() if not is_module(value)]
+
     def open(
-        self, step: int, seq: int, num_bytes: int, ranks: Ranks
+        self,
+        step: int,
+        seq: int,
+        num_bytes: int,
+        app_state: dict[str, Any] | None,
+        ranks: Ranks,
     ) -> tuple[int, Any, str | None]:
-        """Checks a candidate, which rank 0 has named.
+        """Checks a candidate, which rank 0 has named, but for what is copied first.
 
         Returns:
             Its index, the opened step, and what is damaged instead.
@@ -74,9 +91,10 @@ class RestorePlan:
         index = known.index((step, seq))
         check = self.check
         if check == "auto":
-            check = "structure" if self.checks_copies(num_bytes) else "full"
+            check = "structure" if self._compares_later(num_bytes) else "full"
+        copied = self._copied_first(num_bytes, app_state)
         try:
-            return index, self.steps.open(index, check, ranks.rank, ranks.size, None), None
+            return index, self.steps.open(index, check, ranks.rank, ranks.size, copied, None), None
         except (CorruptFileError, FileNotFoundError) as error:
             return index, None, str(error)
 
@@ -87,11 +105,11 @@ class RestorePlan:
         app_state: dict[str, Any] | None,
         ranks: Ranks,
         patterns: tuple[str, ...],
-    ) -> tuple[Restoring | None, dict[str, Any] | None]:
-        """Compares a step with the objects, of which none has changed yet.
+    ) -> tuple[Restoring | None, dict[str, Any] | None, str | None]:
+        """Compares a step with the objects, of which none changes, and reads what is copied first.
 
         Returns:
-            What loads it, if there are objects; else the state.
+            What loads it, if there are objects; else the state. What is damaged instead.
         """
         own = {name for name, rank in found.entries() if rank is not None}
         if app_state is not None and found.world_size == 1 and not ranks.is_alone:
@@ -101,10 +119,9 @@ class RestorePlan:
         if own and found.world_size != ranks.size:
             _warn_of_size(found, own, ranks)
         node = found.select(key_paths(self.keys), key_paths(self.exclude) or [])
-        copy = partial(found.copied_entry, node, rank=ranks.rank)
         if app_state is None:
             state = state_of(node)
-            return None, {name: value for name, value in state.items() if name not in lacking}
+            return None, {name: value for name, value in state.items() if name not in lacking}, None
         restoring = Restoring(
             node,
             app_state,
@@ -114,9 +131,15 @@ class RestorePlan:
             rename=self.rename,
             rank=ranks.rank,
             lacking=lacking,
-            copy=copy if self.checks_copies(num_bytes) else None,
+            copy=partial(found.copied_entry, node, rank=ranks.rank),
+            copied_first=self._copied_first(num_bytes, app_state),
+            compares_later=self._compares_later(num_bytes),
         )
-        return restoring, None
+        try:
+            restoring.read()
+        except CorruptFileError as error:
+            return None, None, str(error)
+        return restoring, None, None
 
 
 def _warn_of_size(found: Any, own: set[str], ranks: Ranks) -> None:

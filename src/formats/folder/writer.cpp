@@ -2,17 +2,22 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <tenfold/error.hpp>
 #include <tenfold/warnings.hpp>
 
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/folder/keys.hpp"
+#include "formats/shared/earlier_version.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/leaf_writer.hpp"
 #include "formats/shared/progress.hpp"
@@ -74,10 +79,14 @@ class Writer {
         request_(request),
         num_threads_(os::num_threads_for(request.num_threads)),
         progress_(request.monitor, plan.leaf_bytes, "save"),
-        checksums_(request.checksums ? plan.files.size() : 0) {}
+        checksums_(request.checksums ? plan.files.size() : 0),
+        is_linked_(plan.files.size(), false) {}
 
   void run() {
     create_folders();
+    if (request_.earlier != nullptr && request_.checksums && !request_.zeros) {
+      link_unchanged_files(*request_.earlier);
+    }
     sort_out();
     write_small(small_);
     for (std::size_t i = 0; i < large_.size(); i += kOpenLeaves) {
@@ -101,9 +110,85 @@ class Writer {
     }
   }
 
+  /// Links the leaves that are equal in the earlier version, so that they need not be written.
+  void link_unchanged_files(const EarlierVersion& earlier) {
+    os::Directory old_root = os::Directory::try_open_at(earlier.folder, earlier.name);
+    // Somebody writes through the old one, and a link would be written through, too.
+    if (!old_root.valid() || old_root.try_lock_exclusive() == os::LockResult::held) return;
+    auto stored = stored_checksums(old_root);
+    std::vector<LeafComparison> compared;
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < plan_.files.size(); ++i) {
+      const Plan::File& file = plan_.files[i];
+      if (!file.is_leaf || file.same_as != Plan::kNone) continue;
+      const auto found = stored.find(plan_.path_of(file));
+      if (found == stored.end() || found->second.size_bytes != file.size_bytes) continue;
+      compared.push_back({&file.leaf, std::move(found->second.blocks)});
+      numbers.push_back(i);
+    }
+    compare_with_checksums(compared, CompareUntil::each_is_known, num_threads_, progress_);
+    FolderChain from(plan_, old_root);
+    FolderChain to(plan_, root_);
+    std::set<std::uint64_t> used;  // inodes: names of one are tied tensors
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (!compared[i].is_equal) continue;
+      const Plan::File& file = plan_.files[numbers[i]];
+      os::Directory& folder = to.at(file.folder);
+      os::File linked = link_unchanged(folder, file.name, earlier, from.at(file.folder), file.name,
+                                       file.size_bytes);
+      if (!linked.valid()) continue;
+      if (!used.insert(linked.info().inode).second) {
+        folder.remove_file(file.name);
+        continue;
+      }
+      is_linked_[numbers[i]] = true;
+      checksums_[numbers[i]] = std::move(compared[i].stored);
+      progress_.add(file.size_bytes);
+      if (request_.durable && !earlier.is_synced) {
+        make_room(1);
+        open_.push_back(std::move(linked));
+      }
+    }
+  }
+
+  /// The stored checksums of a file that is made of whole blocks.
+  struct Stored {
+    std::uint64_t size_bytes = 0;
+    std::vector<std::uint64_t> blocks;
+  };
+
+  static std::map<std::string, Stored> stored_checksums(const os::Directory& root) {
+    std::map<std::string, Stored> files;
+    std::set<std::string> others;
+    for (const ChecksumLine& line : read_checksums(root)) {
+      Stored& file = files[line.path];
+      const bool follows = !line.box && line.offset_bytes == file.size_bytes &&
+                           line.offset_bytes % base::kChecksumBlockBytes == 0 &&
+                           line.size_bytes <= base::kChecksumBlockBytes;
+      if (!follows) others.insert(line.path);
+      file.size_bytes += line.size_bytes;
+      file.blocks.push_back(line.checksum);
+    }
+    for (const std::string& path : others) files.erase(path);
+    return files;
+  }
+
+  /// None if they cannot be read: then everything is written.
+  static std::vector<ChecksumLine> read_checksums(const os::Directory& root) {
+    const std::string name(kChecksumsName);
+    try {
+      const os::File file = os::File::try_open_read_at(root, name);
+      if (!file.valid()) return {};
+      return parse_checksums(file.read_all(kMaxChecksumsBytes), file.display());
+    } catch (const Error&) {
+      return {};
+    }
+  }
+
   void sort_out() {
     for (std::size_t i = 0; i < plan_.files.size(); ++i) {
       const Plan::File& file = plan_.files[i];
+      if (is_linked_[i]) continue;
       if (file.same_as != Plan::kNone && !is_hole(file)) {
         aliases_.push_back(i);
       } else if (file.is_leaf && file.size_bytes > kSmallBytes && !is_hole(file)) {
@@ -300,6 +385,7 @@ class Writer {
   int num_threads_;
   Progress progress_;
   std::vector<std::vector<std::uint64_t>> checksums_;  ///< of each file's blocks
+  std::vector<bool> is_linked_;  ///< files that are those of the earlier version
   std::vector<std::size_t> small_;
   std::vector<std::size_t> large_;
   std::vector<std::size_t> aliases_;

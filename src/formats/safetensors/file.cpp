@@ -89,6 +89,36 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
   file.write_at(0, std::as_bytes(std::span(header)));
 }
 
+bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress) {
+  Metadata metadata = file.plan.metadata;
+  const std::string blank_text = blank_checksums(file.tensors);
+  metadata.insert_or_assign(std::string(kChecksumsMember), blank_text);
+  const std::string blank = header_of(file.tensors, metadata);
+  std::uint64_t size_bytes = blank.size();
+  for (const Plan::Tensor* tensor : file.tensors) size_bytes += tensor->leaf.nbytes();
+  if (saved.size_bytes() != size_bytes) return false;
+  std::string found(blank.size(), '\0');
+  saved.read_at(0, std::as_writable_bytes(std::span(found)));
+  const std::size_t text_at = find_checksums(blank);
+  const std::string text = found.substr(text_at, blank_text.size());
+  found.replace(text_at, blank_text.size(), blank_text);
+  if (found != blank) return false;
+  std::vector<LeafComparison> compared;
+  std::size_t digits_at = blank_checksum_text(0).size() + 1;  // those of the header come first
+  for (const Plan::Tensor* tensor : file.tensors) {
+    LeafComparison comparison{&tensor->leaf, {}};
+    for (std::uint64_t b = num_checksum_blocks(tensor->leaf.nbytes()); b > 0; --b) {
+      const auto checksum = parse_hex16(std::string_view(text).substr(digits_at, 16));
+      if (!checksum) return false;
+      comparison.stored.push_back(*checksum);
+      digits_at += 16;
+    }
+    compared.push_back(std::move(comparison));
+  }
+  compare_with_checksums(compared, CompareUntil::one_is_different, num_threads, progress);
+  return std::ranges::all_of(compared, &LeafComparison::is_equal);
+}
+
 namespace {
 
 /// The header of a file with the member that holds its checksums.

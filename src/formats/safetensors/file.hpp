@@ -42,6 +42,10 @@ void pad_header(std::string& header, std::uint64_t size_bytes);
 /// The text of "tenfold_xxh3" for those tensors, all digits zero.
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 
+/// True if `saved` is what write_file() would write, with checksums, by those that it has. Hashes
+/// the tensors up to the first block that differs.
+bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress);
+
 /// The checksums of a file's tensors; what its header lacks or contradicts is added to the report.
 ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 

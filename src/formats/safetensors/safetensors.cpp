@@ -57,11 +57,33 @@ void check(const TensorDict& tree) {
   header_of(file.tensors, metadata);
 }
 
+/// Links the file of the earlier version, if it is what would be written.
+bool link_earlier(const FilePlan& file, const Path& path, const WriteRequest& request,
+                  Progress& progress) {
+  const EarlierVersion& earlier = *request.earlier;
+  const os::File saved = os::File::try_open_read_at(earlier.folder, earlier.name);
+  if (!saved.valid() || !is_saved_as(saved, file, request.num_threads, progress)) return false;
+  os::Parent parent = os::open_parent(path, true);
+  if (parent.directory.entry_info(parent.name)) return false;
+  os::File linked = link_unchanged(parent.directory, parent.name, earlier, earlier.folder,
+                                   earlier.name, saved.size_bytes());
+  if (!linked.valid()) return false;
+  if (request.durable) {
+    if (!earlier.is_synced) linked.sync();
+    parent.directory.sync();
+  }
+  return true;
+}
+
 void write(const TensorDict& tree, const Path& path, const WriteRequest& request) {
   const FilePlan file = plan_file(tree, request.notes);
   std::uint64_t total_bytes = 0;
   for (const auto* tensor : file.tensors) total_bytes += tensor->leaf.nbytes();
   Progress progress(request.monitor, total_bytes, path.filename().string());
+  if (request.earlier != nullptr && request.checksums &&
+      link_earlier(file, path, request, progress)) {
+    return progress.finish();
+  }
   FileReplacement replacement(path, total_bytes);
   write_file(replacement.file(), file.tensors, file.plan.metadata, request, progress);
   replacement.publish(request.durable);

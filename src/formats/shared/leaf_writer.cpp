@@ -1,6 +1,7 @@
 #include "formats/shared/leaf_writer.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -395,6 +396,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
   const BlockChecksum written_with = apart ? BlockChecksum::none : checksum;
   HashesApart hashes(writes, runs, checksum, std::move(to_hash));
   Workspaces workspaces;
+  std::atomic<std::uint64_t> waiting_bytes = 0;  // for the device
   const std::thread::id caller = std::this_thread::get_id();
   const auto write = [&](const Batch& batch) {
     auto space = workspaces.take();
@@ -408,7 +410,10 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
       }
       // An item may be one file of any size: Ctrl-C must not wait for its end.
       if (std::this_thread::get_id() == caller) progress.poll();
-      if (will_sync && size_of(i) == kLeafBlockBytes) of.file->start_writeback();
+      if (will_sync && (waiting_bytes += size_of(i)) >= kLeafBlockBytes) {
+        waiting_bytes = 0;
+        of.file->start_writeback();
+      }
     }
     space->gatherer.flush();
     workspaces.give_back(std::move(space));
@@ -424,6 +429,46 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
       },
       [&] { progress.poll(); });
   write_other_heads(writes);
+}
+
+void compare_with_checksums(std::vector<LeafComparison>& leaves, CompareUntil until,
+                            int num_threads, Progress& progress) {
+  struct Block {
+    std::size_t leaf;
+    std::size_t number;
+  };
+  std::vector<Block> blocks;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    for (std::size_t b = 0; b < leaves[i].stored.size(); ++b) blocks.push_back({i, b});
+  }
+  std::vector<std::atomic<bool>> differs(leaves.size());
+  std::atomic<bool> any_differs = false;
+  os::parallel_for(
+      blocks.size(), os::num_threads_for(num_threads),
+      [&](std::size_t item) {
+        const auto& [number, block] = blocks[item];
+        const LeafComparison& compared = leaves[number];
+        if (until == CompareUntil::one_is_different ? any_differs : differs[number]) return;
+        const std::uint64_t begin = block * kLeafBlockBytes;
+        const std::uint64_t end = std::min(begin + kLeafBlockBytes, compared.leaf->nbytes());
+        PieceChecksum checksum(BlockChecksum::xxh3, end - begin);
+        if (lies_as_written(*compared.leaf)) {
+          const std::byte* bytes = compared.leaf->tensor_in_memory()->raw_data();
+          checksum.update({bytes + begin, bytes + end});
+        } else {
+          Scratch scratch(kWritePieceBytes);
+          for_each_piece(*compared.leaf, begin, end, scratch.bytes(),
+                         [&](std::span<const std::byte> piece) { checksum.update(piece); });
+        }
+        if (checksum.value() == compared.stored[block]) return;
+        differs[number] = true;
+        any_differs = true;
+      },
+      [&] { progress.poll(); });
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const bool is_known = until == CompareUntil::each_is_known || !any_differs;
+    leaves[i].is_equal = is_known && !differs[i];
+  }
 }
 
 std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,

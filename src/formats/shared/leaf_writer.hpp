@@ -35,10 +35,26 @@ struct LeafWrite {
 };
 
 /// Writes all leaves in parallel, block by block, checksumming each piece while it is in cache.
-/// With `will_sync` the device begins with each block while the next one is written.
+/// With `will_sync` the device begins with each 16 MiB while the next ones are written.
 /// Extra memory: two pieces of 2 MiB a thread.
 void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync = false);
+
+/// A leaf beside the checksums that were stored of an earlier version of it.
+struct LeafComparison {
+  const Leaf* leaf = nullptr;
+  std::vector<std::uint64_t> stored;  ///< XXH3 of each 16 MiB block: as many as the leaf has
+  bool is_equal = true;               ///< out
+};
+
+enum class CompareUntil : std::uint8_t {
+  each_is_known,    ///< of every leaf whether it is equal
+  one_is_different  ///< then all that follow count as different
+};
+
+/// Compares leaves with stored checksums, each up to its first block that differs.
+void compare_with_checksums(std::vector<LeafComparison>& leaves, CompareUntil until,
+                            int num_threads, Progress& progress);
 
 /// One stored block to check.
 struct BlockCheck {

@@ -27,6 +27,32 @@ def manager(tmp_path):
     return manager
 
 
+def written_bytes():
+    with open("/proc/self/io") as counters:
+        return int(dict(line.split(": ") for line in counters)["wchar"])
+
+
+@pytest.mark.parametrize("format", ["memmap", "safetensors"])
+@pytest.mark.parametrize("async_save", [False, True])
+def test_a_save_writes_only_what_changed(tmp_path, format, async_save):
+    manager = tenfold.CheckpointManager(
+        tmp_path / "run", format=format, async_save=async_save, share_unchanged=True
+    )
+    frozen, changing = torch.nn.Linear(1000, 2000), torch.nn.Linear(10, 10)
+    frozen.requires_grad_(False)
+    manager.save(1, {"frozen": frozen, "changing": changing}, block=True)
+    with torch.no_grad():
+        changing.weight += 1
+    before = written_bytes()
+    manager.save(2, {"frozen": frozen, "changing": changing}, block=True)
+    assert written_bytes() - before < 100_000  # of 8,000,000
+    manager.delete(1)
+    restored = torch.nn.Linear(1000, 2000)
+    manager.restore({"frozen": restored}, keys="frozen")
+    assert torch.equal(restored.weight, frozen.weight)
+    assert manager.verify(2).ok
+
+
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("entry", ["model", "model/layer"])
 @pytest.mark.parametrize("mode", [0o444, 0o644])

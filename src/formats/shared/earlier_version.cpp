@@ -1,0 +1,52 @@
+#include "formats/shared/earlier_version.hpp"
+
+#include <cerrno>
+
+#include <tenfold/error.hpp>
+
+namespace tenfold::detail::formats {
+namespace {
+
+/// Nobody may write what belongs to two versions.
+void protect(os::File& file, os::FileInfo info) {
+  constexpr std::uint32_t kWriteBits = 0222;
+  if ((info.mode & kWriteBits) == 0) return;
+  info.mode &= ~kWriteBits;
+  file.copy_permissions(info);
+}
+
+/// The linked file, if it is what was saved. It is examined by its new name: the old one may be
+/// another file by now.
+os::File open_as_saved(const os::Directory& folder, const std::string& name,
+                       const EarlierVersion& earlier, std::uint64_t size_bytes) {
+  try {
+    os::File file = os::File::open_read_at(folder, name);
+    const os::FileInfo info = file.info();
+    if (info.size_bytes != size_bytes || info.modified_ns > earlier.saved_ns) return {};
+    protect(file, info);
+    return file;
+  } catch (const Error& error) {
+    // No regular file, or somebody else's.
+    const bool is_denied = error.system_errno() == EACCES || error.system_errno() == EPERM;
+    if (error.code() != ErrorCode::corrupt && !is_denied) throw;
+  }
+  return {};
+}
+
+}  // namespace
+
+os::File link_unchanged(os::Directory& folder, const std::string& name,
+                        const EarlierVersion& earlier, const os::Directory& old_folder,
+                        const std::string& old_name, std::uint64_t size_bytes) {
+  try {
+    if (!folder.link_from(old_folder, old_name, name)) return {};
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::file_not_found) return {};
+    throw;
+  }
+  os::File file = open_as_saved(folder, name, earlier, size_bytes);
+  if (!file.valid()) folder.remove_file(name);
+  return file;
+}
+
+}  // namespace tenfold::detail::formats
