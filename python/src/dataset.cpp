@@ -1,5 +1,6 @@
 #include <tenfold/arrow.hpp>
 #include <tenfold/dataset.hpp>
+#include <tenfold/parts.hpp>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -150,6 +151,39 @@ DatasetHandle create_at(nb::object path, const std::string& schema, std::int64_t
   })};
 }
 
+DatasetHandle create_parts_at(nb::object path, const std::string& schema) {
+  const Path target = path_from(path);
+  return {without_gil([&] { return create_parts(target, Schema::from_json(schema, "schema")); })};
+}
+
+void commit_parts_at(nb::object path, const std::vector<std::string>& parts, bool durable,
+                     nb::object progress) {
+  const Path target = path_from(path);
+  CommitPartsOptions options;
+  options.parts = parts;
+  options.durable = durable;
+  monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    commit_parts(target, options);
+  });
+}
+
+void compact_at(nb::object path, bool durable, int num_threads, nb::object progress) {
+  const Path target = path_from(path);
+  CompactOptions options;
+  options.durable = durable;
+  options.num_threads = num_threads;
+  monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    compact(target, options);
+  });
+}
+
+nb::str part_path_of(nb::object path, std::int64_t index, std::int64_t count) {
+  const Path target = path_from(path);
+  return text(without_gil([&] { return part_path(target, index, count); }).native());
+}
+
 /// Checks a schema; `where` names it in messages. Returns it as the engine writes it.
 nb::str checked_schema(nb::object json, const std::string& where) {
   return text(Schema::from_json(utf8(json), where).to_json());
@@ -235,6 +269,10 @@ BatchOptions batch_options_from(nb::handle pad) {
 
 void bind_dataset(nb::module_& module) {
   module.def("checked_schema", checked_schema, "json"_a, "where"_a);
+  module.def("commit_parts", commit_parts_at, "path"_a, "parts"_a, "durable"_a,
+             "progress"_a.none());
+  module.def("compact", compact_at, "path"_a, "durable"_a, "num_threads"_a, "progress"_a.none());
+  module.def("part_path", part_path_of, "path"_a, "index"_a, "count"_a);
   nb::class_<DatasetHandle>(module, "Dataset")
       .def_static("open",
                   [](const NodeHandle& tree) {
@@ -247,6 +285,7 @@ void bind_dataset(nb::module_& module) {
                     return DatasetHandle{without_gil([&] { return Dataset(source, how); })};
                   })
       .def_static("create", create_at, "path"_a, "schema"_a, "num_rows"_a, "capacity"_a)
+      .def_static("create_parts", create_parts_at, "path"_a, "schema"_a)
       .def("append", append, "num_rows"_a, "columns"_a)
       .def("append_tensors", append_tensors, "rows"_a)
       .def("update", update, "positions"_a, "num_rows"_a, "columns"_a)

@@ -168,6 +168,7 @@ void check_table(const TensorDict& tree, const Schema& schema) {
 
 Table::Table(TensorDict tree)
     : tree_(std::move(tree)),
+      where_(tree_.where()),
       num_rows_(num_rows_of(tree_)),
       schema_(Schema::of(tree_)),
       ring_(RingGuard::of(tree_)) {
@@ -183,6 +184,12 @@ Table::Table(TensorDict tree)
     if (column.nullable) stored.validity = validity_of(stored.valid);
     stored_.push_back(std::move(stored));
   }
+}
+
+std::shared_ptr<const Table> Table::without_tree(TensorDict tree) {
+  auto table = std::make_shared<Table>(std::move(tree));
+  table->tree_ = TensorDict();
+  return table;
 }
 
 }  // namespace tenfold

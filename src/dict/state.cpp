@@ -93,7 +93,9 @@ std::shared_ptr<const DatasetState> without_column(const DatasetState& state, st
   columns.erase(columns.begin() + static_cast<std::ptrdiff_t>(index));
   made->schema = Schema(std::move(columns));
   for (DatasetPart& part : made->parts) {
-    part.columns.erase(part.columns.begin() + static_cast<std::ptrdiff_t>(index));
+    auto columns_left = std::make_shared<std::vector<PartColumn>>(*part.chosen());
+    columns_left->erase(columns_left->begin() + static_cast<std::ptrdiff_t>(index));
+    part.choose(std::move(columns_left));
   }
   return made;
 }
@@ -106,8 +108,7 @@ std::int64_t dead_rows(const DictState& state) {
 }  // namespace
 
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows) {
-  const Table& table = *rows->parts.at(0).table;
-  const TensorDict& tree = table.tree();
+  const TensorDict& tree = rows->tree;
   const std::optional<DictNote> note = DictNote::of(tree);
   const std::string where = tree.where().empty() ? "dictionary" : tree.where();
   if (!note) {
@@ -116,6 +117,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
                     ": expected a dictionary, found a data set without an index of keys; "
                     "build a dictionary of its rows at another path");
   }
+  const Table& table = *rows->parts.at(0).table;
   const Column* key = rows->schema.find(kDictKeyColumn);
   if (key == nullptr || key->path.size() != 1) {
     throw Error(ErrorCode::corrupt, where + ": column " + base::quote(kDictKeyColumn) +

@@ -8,6 +8,7 @@
 #include <tenfold/batch_loader.hpp>
 #include <tenfold/error.hpp>
 
+#include "dataset/dataset_state.hpp"
 #include "dataset/loader/batch_stream.hpp"
 #include "os/thread/fork_safe_lock.hpp"
 
@@ -124,7 +125,7 @@ class BatchLoader::StateLock {
 BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
   check(options);
   // The rows there are now: what is appended later is the next loader's.
-  dataset = Dataset(dataset.state());
+  dataset = Dataset(with_open_parts(dataset.state()));
   if (!options.columns.empty()) dataset = dataset.select(options.columns);
   state_ = std::make_unique<State>(std::move(dataset), std::move(options));
   if (!state_->options.use_supplied_memory) return;
