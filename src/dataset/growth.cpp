@@ -141,7 +141,7 @@ std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
   OpenOptions options;
   options.mode = mode;
   return os::read_unreplaced(
-      path_, [&] { return state_of(open(path_, options), os::identity_of(path_)); });
+      path_, [&] { return state_of(tenfold::open(path_, options), os::identity_of(path_)); });
 }
 
 const std::shared_ptr<const DatasetState>& FolderGrowth::current() {

@@ -14,7 +14,7 @@
 #include "dataset/parts/part.hpp"
 #include "dataset/parts/source.hpp"
 #include "formats/folder/inventory.hpp"
-#include "formats/folder/meta/meta.hpp"
+#include "formats/folder/keys.hpp"
 #include "formats/format.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
@@ -24,11 +24,11 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-constexpr std::size_t kDigits = 5;
+constexpr std::size_t kNumberDigits = 5;
 
 std::string padded(std::int64_t number) {
   const std::string text = std::to_string(number);
-  return std::string(text.size() < kDigits ? kDigits - text.size() : 0, '0') + text;
+  return std::string(text.size() < kNumberDigits ? kNumberDigits - text.size() : 0, '0') + text;
 }
 
 /// The numbers in the name of a part of ingest(): "part-00003-of-00016".

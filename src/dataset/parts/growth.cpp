@@ -19,7 +19,7 @@ namespace {
 
 std::atomic<std::uint64_t> part_bytes{std::uint64_t{1} << 30};
 
-constexpr std::string_view kPrefix = "append-";
+constexpr std::string_view kAppendPrefix = "append-";
 
 std::uint64_t bytes_of(const Batch& rows) {
   std::uint64_t bytes = 0;
@@ -36,16 +36,16 @@ std::uint64_t bytes_of(const Batch& rows) {
 std::string next_name(const formats::PartsManifest& manifest) {
   std::int64_t last = 0;
   for (const formats::PartEntry& part : manifest.parts) {
-    if (!part.path.starts_with(kPrefix)) continue;
+    if (!part.path.starts_with(kAppendPrefix)) continue;
     std::int64_t number = 0;
     const char* end = part.path.data() + part.path.size();
-    if (std::from_chars(part.path.data() + kPrefix.size(), end, number).ptr != end) continue;
+    if (std::from_chars(part.path.data() + kAppendPrefix.size(), end, number).ptr != end) continue;
     last = std::max(last, number);
   }
-  constexpr std::size_t kDigits = 8;
+  constexpr std::size_t kSequenceDigits = 8;
   const std::string digits = std::to_string(last + 1);
-  return std::string(kPrefix) +
-         std::string(digits.size() < kDigits ? kDigits - digits.size() : 0, '0') + digits;
+  return std::string(kAppendPrefix) +
+         std::string(digits.size() < kSequenceDigits ? kSequenceDigits - digits.size() : 0, '0') + digits;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "dataset/ring_guard.hpp"
 #include "dataset/table.hpp"
 #include "formats/folder/append/commit_page.hpp"
-#include "formats/folder/meta/meta.hpp"
+#include "formats/folder/keys.hpp"
 #include "formats/folder/reader.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"

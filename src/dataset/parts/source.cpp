@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t kEndsAtATime = 8192;
 constexpr std::uint64_t kEndBytes = sizeof(std::int64_t);
 
-using Part = LeafRole::Part;
+using Role = LeafRole::Part;
 
-bool counts(Part part) noexcept { return part == Part::ends || part == Part::item_ends; }
+bool counts(Role part) noexcept { return part == Role::ends || part == Role::item_ends; }
 
 Schema with_new_leaves(const Schema& schema) {
   std::vector<Column> columns = schema.columns();
@@ -36,7 +36,7 @@ PartsSource::PartsSource(std::shared_ptr<PartsFolder> folder)
       roles_(leaf_roles(schema_)),
       elements_(roles_.size()),
       counted_in_(roles_.size(), 0) {
-  const auto role_of = [&](std::size_t column, Part part) {
+  const auto role_of = [&](std::size_t column, Role part) {
     for (std::size_t i = 0; i < roles_.size(); ++i) {
       if (roles_[i].column == column && roles_[i].part == part) return i;
     }
@@ -44,9 +44,9 @@ PartsSource::PartsSource(std::shared_ptr<PartsFolder> folder)
   };
   for (std::size_t i = 0; i < roles_.size(); ++i) {
     if (!counts(roles_[i].part)) continue;
-    const std::size_t items = role_of(roles_[i].column, Part::item_ends);
-    const bool has_items = roles_[i].part == Part::ends && items < roles_.size();
-    counted_in_[i] = has_items ? items : role_of(roles_[i].column, Part::values);
+    const std::size_t items = role_of(roles_[i].column, Role::item_ends);
+    const bool has_items = roles_[i].part == Role::ends && items < roles_.size();
+    counted_in_[i] = has_items ? items : role_of(roles_[i].column, Role::values);
   }
   count_elements();
 }
@@ -119,9 +119,9 @@ TensorDict PartsSource::tree() {
     const Column& column = schema_.columns()[roles_[i].column];
     DType dtype = column.dtype;
     Shape shape;
-    if (roles_[i].part == Part::values) shape = column.shape;
+    if (roles_[i].part == Role::values) shape = column.shape;
     if (counts(roles_[i].part)) dtype = DType::int64;
-    if (roles_[i].part == Part::valid) dtype = DType::bool_;
+    if (roles_[i].part == Role::valid) dtype = DType::bool_;
     shape.insert(shape.begin(), starts_of(i).back());
     static_cast<void>(nbytes_of(dtype, shape));  // throws if they are too many
     Leaf leaf(dtype, std::move(shape), shared_from_this(), i);
