@@ -30,7 +30,9 @@ def write_with_ray(folder: Path) -> None:
     try:
         ids = ray.data.range(ROWS, override_num_blocks=4)
         rows = ids.map(lambda row: {"x": [row["id"] / ROWS, 1.0], "y": 3 * row["id"] / ROWS + 1})
-        ds = tenfold.ray.write(rows, folder / "rows", schema={"x": ("float32", (2,)), "y": "float32"})
+        ds = tenfold.ray.write(
+            rows, folder / "rows", schema={"x": ("float32", (2,)), "y": "float32"}
+        )
     finally:
         ray.shutdown()
     print(f"{len(ds):,} rows in", len(list((folder / "rows").glob("ray-*"))), "parts")

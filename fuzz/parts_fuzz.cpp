@@ -13,9 +13,9 @@
 #include <tenfold/io.hpp>
 #include <tenfold/warnings.hpp>
 
-#include "tests/dataset/table_of.hpp"
 #include "formats/shared/parts_manifest.hpp"
 #include "fuzz/scratch.hpp"
+#include "tests/dataset/table_of.hpp"
 
 namespace {
 

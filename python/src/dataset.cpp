@@ -329,8 +329,9 @@ void bind_dataset(nb::module_& module) {
       .def("capacity", [](const DatasetHandle& self) { return self.dataset.capacity(); })
       .def("cursor", [](const DatasetHandle& self) { return self.dataset.cursor(); })
       .def("__len__", [](const DatasetHandle& self) { return self.dataset.size(); })
-      .def("num_bytes",
-           [](const DatasetHandle& self) { return without_gil([&] { return num_bytes_of(self); }); })
+      .def(
+          "num_bytes",
+          [](const DatasetHandle& self) { return without_gil([&] { return num_bytes_of(self); }); })
       .def("identity", identity_of)
       .def("schema_json",
            [](const DatasetHandle& self) { return text(self.dataset.schema().to_json()); })

@@ -68,21 +68,20 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
 
     def estimate_inmemory_data_size(self) -> int:
         """Bytes of the columns."""
-        return int(self._dataset._native.num_bytes())
+        return int(self._projected()._native.num_bytes())
 
     def supports_projection_pushdown(self) -> bool:
         """True: columns that nobody asks for are not read."""
         return True
 
-    def apply_projection(self, projection_map: Mapping[str, str] | None) -> TenfoldDatasource:
-        """The same rows with some columns, under new names."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        if projection_map is not None:
-            view = self._dataset.select(list(projection_map))
-            renamed = {old: new for old, new in projection_map.items() if old != new}
-            made._dataset = view.rename(renamed) if renamed else view
-        return made
+    def _projected(self) -> Dataset:
+        names = self._get_data_columns()
+        # Of no columns the number of rows is asked for: it takes one to tell.
+        return (
+            self._dataset
+            if names is None
+            else self._dataset.select(names or self._dataset.columns[:1])
+        )
 
     def get_read_tasks(
         self,
@@ -91,30 +90,33 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         data_context: Any = None,
     ) -> list[ReadTask]:
         """Ranges of rows, at least `parallelism` of them if there are as many rows."""
-        num_rows = len(self._dataset)
-        num_bytes = self.estimate_inmemory_data_size()
+        dataset = self._projected()
+        has_columns = self._get_data_columns() != []
+        num_rows, num_bytes = len(dataset), int(dataset._native.num_bytes())
         most = getattr(data_context, "target_max_block_size", None) or _BLOCK_BYTES
         rows_of_block = most * max(num_rows, 1) // max(num_bytes, 1)
         even = -(-num_rows // max(parallelism, 1))
         step = max(1, min(_ROWS_PER_TASK, rows_of_block, even))
-        schema = _blocks_of(self._dataset.range(0, 0))[0].schema
+        schema = _blocks_of(dataset.range(0, 0), has_columns)[0].schema
         tasks = []
         for begin in range(0, num_rows, step):
-            view = self._dataset.range(begin, begin + step)
+            view = dataset.range(begin, begin + step)
             metadata = BlockMetadata(
                 num_rows=len(view),
                 size_bytes=num_bytes * len(view) // num_rows,
                 exec_stats=None,
                 input_files=(self._path,),
             )
-            read_rows = functools.partial(_blocks_of, view)
+            read_rows = functools.partial(_blocks_of, view, has_columns)
             tasks.append(ReadTask(read_rows, metadata, schema, per_task_row_limit))
         return tasks
 
 
-def _blocks_of(view: Dataset) -> list[pa.Table]:
-    """The rows as one block: of rows with a shape Ray's tensors."""
+def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
+    """The rows as one block: rows with a shape are Ray's tensors."""
     table = view.to_arrow()
+    if not has_columns:
+        return [table.select([])]
     for number, (name, column) in enumerate(view.schema.items()):
         is_tensor = isinstance(column, Column) and column.shape and not column.ragged
         if is_tensor and not column.nullable:
@@ -185,7 +187,9 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             names = [name for name, _ in written]
             self._agree(names)
             for name in names:
-                os.rename(os.path.join(self._staging, name), os.path.join(self._path, self._of(name)))
+                os.rename(
+                    os.path.join(self._staging, name), os.path.join(self._path, self._of(name))
+                )
             if names:
                 commit_parts(self._path, [self._of(name) for name in names])
         finally:
@@ -246,8 +250,8 @@ def _union(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
             made[name] = Schema(_union(one, two))
             continue
         raise ValueError(
-            f'tenfold.ray: column "{name}": expected one type in all blocks, found {one} and {two}; '
-            "schema= gives it"
+            f'tenfold.ray: column "{name}": expected one type in all blocks, found {one} and '
+            f"{two}; schema= gives it"
         )
     return made
 
@@ -265,7 +269,7 @@ def _tables_of(blocks: Iterable[Any]) -> Iterator[pa.Table]:
         if table.num_rows == 0:
             continue
         for number, field in enumerate(table.schema):
-            if isinstance(field.type, pa.ExtensionType):
+            if isinstance(field.type, pa.BaseExtensionType):
                 table = table.set_column(number, field.name, _lists_of(field, table.column(number)))
         yield table
 
@@ -274,13 +278,13 @@ def _lists_of(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
     """Rows of a tensor column as nested lists of a fixed size."""
     if not hasattr(field.type, "shape"):
         raise UnsupportedError(
-            f'tenfold.ray: column "{field.name}": expected numbers, strings, lists or tensors of one '
-            f"shape, found {field.type}"
+            f'tenfold.ray: column "{field.name}": expected numbers, strings, lists or tensors of '
+            f"one shape, found {field.type}"
         )
     tensors = column.combine_chunks()
     if isinstance(tensors, pa.ChunkedArray):
         tensors = pa.concat_arrays(tensors.chunks)
-    values = tensors.to_numpy(zero_copy_only=False)
+    values = tensors.to_numpy_ndarray()
     lists = pa.array(values.reshape(-1))
     for size in reversed(values.shape[1:]):
         lists = pa.FixedSizeListArray.from_arrays(lists, size)
@@ -301,9 +305,7 @@ def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -
     return ray.data.read_datasource(TenfoldDatasource(path, columns), **options)
 
 
-def write(
-    ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options: Any
-) -> Dataset:
+def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options: Any) -> Dataset:
     """Writes a data set of Ray Data as a data set of parts, or adds it to one.
 
     Args:

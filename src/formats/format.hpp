@@ -89,9 +89,6 @@ namespace numpy {
 extern const Format kNpy;
 extern const Format kNpz;
 }  // namespace numpy
-namespace parts {
-extern const Format kFormat;  // of data sets, in dataset/parts/
-}
 namespace safetensors {
 extern const Format kFormat;
 extern const Format kShardedFormat;  // probe() calls it "safetensors"

@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
+#include "formats/shared/parts_manifest.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 

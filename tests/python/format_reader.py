@@ -333,7 +333,9 @@ def wrong_parts(path: str | Path) -> list[str]:
         checksum = f"{xxh3(file.read_bytes()):016x}" if file.is_file() else None
         is_right = rows == part["num_rows"] and checksum == part["checksum"]
         wrong += [] if is_right else [part["path"]]
-        wrong += [f"{part['path']}/{name}" for name in (wrong_checksums(folder) if checksum else [])]
+        wrong += [
+            f"{part['path']}/{name}" for name in (wrong_checksums(folder) if checksum else [])
+        ]
     return wrong
 
 
@@ -354,7 +356,9 @@ def columns(path: str | Path) -> dict[str, Any]:
         for name in read[0] if read else {}:
             of_parts = [part[name] for part in read]
             is_array = isinstance(of_parts[0], np.ndarray)
-            joined[name] = np.concatenate(of_parts) if is_array else sum(of_parts, [])
+            joined[name] = (
+                np.concatenate(of_parts) if is_array else [row for part in of_parts for row in part]
+            )
         return joined
     file = reader(path)
     entries, made = file.node().entries, {}

@@ -47,7 +47,8 @@ std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view
   };
   const auto index = number(name.substr(kPrefix.size(), middle - kPrefix.size()));
   const auto count = number(name.substr(middle + kMiddle.size()));
-  if (!index || !count) return std::nullopt;
+  const bool are_numbers = index && count && *index >= 0 && *index < *count;
+  if (!are_numbers || name != part_name(*index, *count)) return std::nullopt;
   return std::pair(*index, *count);
 }
 

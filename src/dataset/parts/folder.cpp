@@ -67,6 +67,8 @@ PartsFolder::PartsFolder(os::Directory folder, const Path& path)
                     ", found " + std::to_string(rows));
       }
       manifest_.parts[i].num_rows = rows;
+    } else if (manifest_.parts[i].num_rows > kMostUnseenRows) {
+      static_cast<void>(tree_of(i));
     }
     first_rows_.push_back(first_rows_.back() + manifest_.parts[i].num_rows);
   }

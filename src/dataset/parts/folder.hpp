@@ -87,6 +87,8 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
 
  private:
   static constexpr std::size_t kMostTrees = 16;
+  /// A part that should have more is looked at first: nothing is sized by a number that lies.
+  static constexpr std::int64_t kMostUnseenRows = 65'536;
 
   PartsFolder(os::Directory folder, const Path& path);
   TensorDict open_tree(std::size_t number) const;

@@ -45,7 +45,8 @@ std::string next_name(const formats::PartsManifest& manifest) {
   constexpr std::size_t kSequenceDigits = 8;
   const std::string digits = std::to_string(last + 1);
   return std::string(kAppendPrefix) +
-         std::string(digits.size() < kSequenceDigits ? kSequenceDigits - digits.size() : 0, '0') + digits;
+         std::string(digits.size() < kSequenceDigits ? kSequenceDigits - digits.size() : 0, '0') +
+         digits;
 }
 
 }  // namespace
@@ -97,7 +98,11 @@ void PartsGrowth::require_open(const char* what) const {
               path_.string() + ": " + what + ": it was closed: open it again");
 }
 
-void PartsGrowth::publish() { publish_parts(manifest_, *lease_, path_, true); }
+/// From now on this is the manifest, if nothing fails.
+void PartsGrowth::publish(formats::PartsManifest manifest) {
+  publish_parts(manifest, *lease_, path_, true);
+  manifest_ = std::move(manifest);
+}
 
 /// Takes the lease, and what others have changed before that.
 void PartsGrowth::start() {
@@ -118,7 +123,7 @@ void PartsGrowth::start() {
 /// False if the last part has enough, or is of no kind that grows.
 bool PartsGrowth::continue_last() {
   if (manifest_.parts.empty()) return false;
-  formats::PartEntry& last = manifest_.parts.back();
+  const formats::PartEntry& last = manifest_.parts.back();
   if (!last.is_open && last.num_bytes >= part_bytes) return false;
   Dataset writer(path_ / last.path, Mode::write_through);
   try {
@@ -129,9 +134,10 @@ bool PartsGrowth::continue_last() {
     return false;
   }
   if (!last.is_open) {
-    last.is_open = true;
-    last.checksum.reset();
-    publish();
+    formats::PartsManifest opened = manifest_;
+    opened.parts.back().is_open = true;
+    opened.parts.back().checksum.reset();
+    publish(std::move(opened));
   }
   writer_bytes_ = 0;
   writer.tree().for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
@@ -150,21 +156,17 @@ void PartsGrowth::begin_part() {
   formats::PartEntry entry;
   entry.path = name;
   entry.is_open = true;
-  manifest_.parts.push_back(std::move(entry));
-  try {
-    publish();
-  } catch (...) {
-    manifest_.parts.pop_back();
-    throw;
-  }
+  formats::PartsManifest longer = manifest_;
+  longer.parts.push_back(std::move(entry));
+  publish(std::move(longer));
   writer_ = std::move(writer);
   writer_bytes_ = 0;
 }
 
 /// The part does not grow any more: the manifest counts its rows when it is published next.
 void PartsGrowth::seal_writer() {
-  writer_->close();
-  writer_.reset();
+  Dataset writer = *std::exchange(writer_, std::nullopt);
+  writer.close();
   formats::PartEntry& last = manifest_.parts.back();
   last = entry_of_part(folder_, path_, last.path, schema_);
 }
@@ -200,13 +202,22 @@ void PartsGrowth::close() {
   const Lock lock(mutex_);
   if (closed_) return;
   closed_ = true;
-  if (writer_) {
-    seal_writer();
-    publish();
+  state_ = nullptr;
+  try {
+    if (writer_) {
+      seal_writer();
+      publish(manifest_);
+    }
+  } catch (...) {
+    release();
+    throw;
   }
+  release();
+}
+
+void PartsGrowth::release() noexcept {
   lease_.reset();
   folder_.unlock();
-  state_ = nullptr;
 }
 
 void PartsGrowth::refresh() {

@@ -41,7 +41,8 @@ class PartsGrowth final : public Growth {
   bool continue_last();
   void begin_part();
   void seal_writer();
-  void publish();
+  void publish(detail::formats::PartsManifest manifest);
+  void release() noexcept;
 
   const Path path_;
   os::Directory folder_;

@@ -100,6 +100,16 @@ const PartsSource::Starts& PartsSource::starts_of(std::size_t role) const {
   return roles_[role].is_unbatched ? elements_[role] : folder_->first_rows();
 }
 
+void PartsSource::require_countable(DType dtype, const Shape& shape) const {
+  try {
+    static_cast<void>(nbytes_of(dtype, shape));
+  } catch (const Error& error) {
+    throw Error(ErrorCode::corrupt,
+                folder_->directory().display_of(std::string(detail::formats::kPartsName)) +
+                    ": rows: " + error.what());
+  }
+}
+
 bool PartsSource::is_leaf(std::size_t position, const std::string& key, const Leaf& leaf) const {
   return position < roles_.size() && leaf.source().get() == this && leaf.position() == position &&
          key == roles_[position].key[0] && leaf.is_unbatched() == roles_[position].is_unbatched;
@@ -123,7 +133,7 @@ TensorDict PartsSource::tree() {
     if (counts(roles_[i].part)) dtype = DType::int64;
     if (roles_[i].part == Role::valid) dtype = DType::bool_;
     shape.insert(shape.begin(), starts_of(i).back());
-    static_cast<void>(nbytes_of(dtype, shape));  // throws if they are too many
+    require_countable(dtype, shape);
     Leaf leaf(dtype, std::move(shape), shared_from_this(), i);
     leaf.mark_unbatched(roles_[i].is_unbatched);
     tree.set(roles_[i].key[0], TensorDict::Item(std::move(leaf)));

@@ -41,6 +41,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   using Starts = std::vector<std::int64_t>;
 
   void count_elements();
+  void require_countable(DType dtype, const Shape& shape) const;
   Leaf leaf_of(std::size_t part, std::size_t role) const;
   const Starts& starts_of(std::size_t role) const;
   void read_part(std::size_t role, std::size_t part, std::uint64_t offset_bytes,

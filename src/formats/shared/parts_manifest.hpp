@@ -12,6 +12,11 @@
 
 namespace tenfold::detail::formats {
 
+struct Format;
+namespace parts {
+extern const Format kFormat;  // of data sets, in dataset/parts/
+}
+
 inline constexpr std::string_view kPartsName = "%parts.json";
 inline constexpr std::int64_t kPartsVersion = 1;
 /// A manifest larger than this is refused before it is read: some 500,000 parts.

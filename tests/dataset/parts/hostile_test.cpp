@@ -191,7 +191,6 @@ TEST_F(HostileFolders, EndsThatLieAreToldByPart) {
 TEST_F(HostileFolders, ARingIsNoPart) {
   const Path first = path_ / part_name(0, 2);
   fs::remove_all(first);
-  TensorDict rows = rows_of_all_kinds(0, 2);
   Dataset ring = create(folder_ / "ring", Schema::of(numbers(1)), {.capacity = 2});
   ring.append(numbers(2));
   ring.close();

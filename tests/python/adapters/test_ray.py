@@ -95,7 +95,11 @@ def test_a_column_is_nullable_in_all_parts_if_it_is_in_one(tmp_path) -> None:
     ds = ray.data.from_items(items, override_num_blocks=4)
     written = tenfold.ray.write(ds, tmp_path / "out")
     assert written.schema["y"].nullable
-    missing = [i for i, there in zip(written["i"].tolist(), written["y.valid"].tolist()) if not there]
+    missing = [
+        i
+        for i, there in zip(written["i"].tolist(), written["y.valid"].tolist(), strict=True)
+        if not there
+    ]
     assert missing == [90]
 
 

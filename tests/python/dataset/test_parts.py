@@ -217,9 +217,7 @@ def test_bad_rows_are_those_of_all_parts(tmp_path) -> None:
         with file.open("a") as lines:
             lines.write('{"i": "no number"}\n')
     for index in range(2):
-        tenfold.ingest(
-            files, tmp_path / "ds", part=(index, 2), schema=SCHEMA, on_error="collect"
-        )
+        tenfold.ingest(files, tmp_path / "ds", part=(index, 2), schema=SCHEMA, on_error="collect")
     ds = tenfold.commit_parts(tmp_path / "ds")
     assert len(ds) == 4
     assert [row["line"] for row in ds.bad_rows] == [3, 3]
@@ -234,7 +232,10 @@ def test_rows_are_appended_to_the_last_part(made, one, tmp_path) -> None:
             ds[0] = {"i": 3}
         with pytest.raises(OSError, match="being changed by process"):
             tenfold.commit_parts(tmp_path / "ds")
-    check(tenfold.Dataset(tmp_path / "ds"), tenfold.ingest(rows(0, 15), tmp_path / "15", schema=SCHEMA))
+    check(
+        tenfold.Dataset(tmp_path / "ds"),
+        tenfold.ingest(rows(0, 15), tmp_path / "15", schema=SCHEMA),
+    )
     assert tenfold.verify(tmp_path / "ds").ok
 
 

@@ -117,7 +117,9 @@ def ingest(
     missing = column_names("ingest: na_values", na_values)
     if part is not None:
         if wanted is None:
-            raise ValueError("ingest: part: expected a schema, as all parts have the same; found none")
+            raise ValueError(
+                "ingest: part: expected a schema, as all parts have the same; found none"
+            )
         source, path = part_of(source, path, part)
         if not source:
             format, missing = None, []
