@@ -36,7 +36,7 @@ PACKAGE_FILES = $(shell find include src cli cmake python -name '*.pyc' -prune -
 
 .PHONY: help deps build ctest python pytest test check demo bench format lint lint-cpp lint-python \
 	types layers words shared asan tsan file-systems torture fuzz fuzz-release coverage wheel \
-	wheel-test doxygen test-minimum test-examples test-adapters clean
+	wheel-test doxygen test-minimum test-examples test-adapters test-ray clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -104,6 +104,14 @@ OLD_TENSORDICTS := .venvs/tensordict-0.14/.ok .venvs/tensordict-0.11/.ok
 
 # Training libraries. pip sees the torch of .venv, so that none with CUDA is fetched.
 .venvs/adapters/.ok: $(REQUIREMENTS)/adapters.txt .venv/.ok
+	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+	$(@D)/bin/$(PIP) install -r $<
+	@touch $@
+
+# Ray Data has many packages of its own, and starts processes of this environment.
+.venvs/ray/.ok: $(REQUIREMENTS)/ray.txt .venv/.ok
 	test -x $(@D)/bin/pip || $(PYTHON) -m venv --clear $(@D)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	  > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
@@ -209,6 +217,10 @@ test-examples: .venv/.package .venvs/examples/.ok
 ## make test-adapters  the adapters of Lightning, transformers, Accelerate, torchrl and torchdata
 test-adapters: .venv/.package .venvs/adapters/.ok
 	.venvs/adapters/bin/python -m pytest tests/python/adapters tests/python/test_docs.py
+
+## make test-ray       the adapter of Ray Data, on two workers of this machine
+test-ray: .venv/.package .venvs/ray/.ok
+	.venvs/ray/bin/python -m pytest tests/python/adapters/test_ray.py
 
 ## make test-minimum  a slice of the Python tests with the oldest torch and numpy of pyproject.toml
 test-minimum: .venv/.package

@@ -32,6 +32,7 @@ void add_scan(CLI::App& app, Chosen& chosen);
 void add_verify(CLI::App& app, Chosen& chosen);
 void add_convert(CLI::App& app, Chosen& chosen);
 void add_ingest(CLI::App& app, Chosen& chosen);
+void add_compact(CLI::App& app, Chosen& chosen);
 void add_diff(CLI::App& app, Chosen& chosen);
 void add_checkpoints(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);

@@ -120,6 +120,7 @@ int parse_and_run(int argc, char** argv) {
   add_diff(app, chosen);
   add_convert(app, chosen);
   add_ingest(app, chosen);
+  add_compact(app, chosen);
   add_checkpoints(app, chosen);
   add_bench(app, chosen);
   app.footer(kFooter);  // now, so that no command inherits it

@@ -51,7 +51,7 @@ LAYERS = [
     ["mapped_dict", "sparse"],
     ["mappers"],
     ["checkpoint", "distributed"],
-    ["accelerate", "lightning", "torchrl", "transformers"],
+    ["accelerate", "lightning", "ray", "torchrl", "transformers"],
 ]
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

@@ -28,6 +28,7 @@
 #include <tenfold/schema.hpp>        // the columns of a data set
 #include <tenfold/batch.hpp>         // rows of a data set, copied
 #include <tenfold/dataset.hpp>       // the rows of a tree, and views of them
+#include <tenfold/parts.hpp>         // data sets of parts, which several hosts write
 #include <tenfold/arrow.hpp>         // the rows as a stream of Arrow's record batches
 #include <tenfold/batch_loader.hpp>  // batches, epoch after epoch
 #include <tenfold/accumulate.hpp>    // batches grouped by optimizer step

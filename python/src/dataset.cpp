@@ -1,11 +1,13 @@
 #include <tenfold/arrow.hpp>
 #include <tenfold/dataset.hpp>
+#include <tenfold/parts.hpp>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +22,7 @@
 #include "call.hpp"
 #include "dataset/dataset_state.hpp"
 #include "ingest/arrow/abi.hpp"
+#include "os/fs/lease.hpp"
 #include "rows_in.hpp"
 
 namespace tenfold::python {
@@ -150,6 +153,68 @@ DatasetHandle create_at(PathArgument path, const std::string& schema, std::int64
   })};
 }
 
+/// Bytes in which the columns are stored, of all rows of the tree that was opened.
+std::uint64_t num_bytes_of(const DatasetHandle& self) {
+  const TensorDict& tree = self.dataset.tree();
+  std::uint64_t total = 0;
+  for (const Column& column : self.dataset.schema().columns()) {
+    for (const KeyPath* path :
+         {&column.leaf, &column.end_leaf, &column.item_end_leaf, &column.valid_leaf}) {
+      if (path->empty()) continue;
+      const TensorDict::Item item = tree.get(*path);
+      if (const auto* leaf = std::get_if<Leaf>(&item)) total += leaf->nbytes();
+    }
+  }
+  return total;
+}
+
+/// The exclusive right to a name in a folder, as long as this process lives.
+struct LeaseHandle {
+  std::optional<os::Lease> lease;
+};
+
+LeaseHandle acquire_lease(nb::object folder, const std::string& name) {
+  const Path path = path_from(folder);
+  return {without_gil([&] {
+    auto lease = os::Lease::try_acquire(os::Directory::open(path), name);
+    if (lease) return std::optional(std::move(*lease));
+    throw Error::io(EBUSY, path.string(), (path / name).string() + ": another process holds it");
+  })};
+}
+
+DatasetHandle create_parts_at(nb::object path, const std::string& schema) {
+  const Path target = path_from(path);
+  return {without_gil([&] { return create_parts(target, Schema::from_json(schema, "schema")); })};
+}
+
+void commit_parts_at(nb::object path, const std::vector<std::string>& parts, bool durable,
+                     nb::object progress) {
+  const Path target = path_from(path);
+  CommitPartsOptions options;
+  options.parts = parts;
+  options.durable = durable;
+  monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    commit_parts(target, options);
+  });
+}
+
+void compact_at(nb::object path, bool durable, int num_threads, nb::object progress) {
+  const Path target = path_from(path);
+  CompactOptions options;
+  options.durable = durable;
+  options.num_threads = num_threads;
+  monitored(std::move(progress), [&](Monitor* monitor) {
+    options.monitor = monitor;
+    compact(target, options);
+  });
+}
+
+nb::str part_path_of(nb::object path, std::int64_t index, std::int64_t count) {
+  const Path target = path_from(path);
+  return text(without_gil([&] { return part_path(target, index, count); }).native());
+}
+
 /// Checks a schema; `where` names it in messages. Returns it as the engine writes it.
 nb::str checked_schema(AnyObject json, const std::string& where) {
   return text(Schema::from_json(utf8(json), where).to_json());
@@ -235,6 +300,13 @@ BatchOptions batch_options_from(nb::handle pad) {
 
 void bind_dataset(nb::module_& module) {
   module.def("checked_schema", checked_schema, "json"_a, "where"_a);
+  nb::class_<LeaseHandle>(module, "Lease")
+      .def_static("acquire", acquire_lease, "folder"_a, "name"_a)
+      .def("release", [](LeaseHandle& self) { self.lease.reset(); });
+  module.def("commit_parts", commit_parts_at, "path"_a, "parts"_a, "durable"_a,
+             "progress"_a.none());
+  module.def("compact", compact_at, "path"_a, "durable"_a, "num_threads"_a, "progress"_a.none());
+  module.def("part_path", part_path_of, "path"_a, "index"_a, "count"_a);
   nb::class_<DatasetHandle>(module, "Dataset")
       .def_static("open",
                   [](const NodeHandle& tree) {
@@ -247,6 +319,7 @@ void bind_dataset(nb::module_& module) {
                     return DatasetHandle{without_gil([&] { return Dataset(source, how); })};
                   })
       .def_static("create", create_at, "path"_a, "schema"_a, "num_rows"_a, "capacity"_a)
+      .def_static("create_parts", create_parts_at, "path"_a, "schema"_a)
       .def("append", append, "num_rows"_a, "columns"_a)
       .def("append_tensors", append_tensors, "rows"_a)
       .def("update", update, "positions"_a, "num_rows"_a, "columns"_a)
@@ -256,6 +329,9 @@ void bind_dataset(nb::module_& module) {
       .def("capacity", [](const DatasetHandle& self) { return self.dataset.capacity(); })
       .def("cursor", [](const DatasetHandle& self) { return self.dataset.cursor(); })
       .def("__len__", [](const DatasetHandle& self) { return self.dataset.size(); })
+      .def(
+          "num_bytes",
+          [](const DatasetHandle& self) { return without_gil([&] { return num_bytes_of(self); }); })
       .def("identity", identity_of)
       .def("schema_json",
            [](const DatasetHandle& self) { return text(self.dataset.schema().to_json()); })

@@ -173,7 +173,7 @@ TensorDict::Item copy_entry(const TensorDict::Item& item, const Path& step_path,
     // Boxes lie across the blocks that are copied.
     const VerifyReport report =
         verify(path, {.format = entry.format, .num_threads = num_threads, .monitor = monitor});
-    if (!report.ok()) throw Error(ErrorCode::corrupt, first_problem(report));
+    if (!report.ok()) throw formats::error_of(report);
     stored.blocks.clear();
     needs_all = false;
   }

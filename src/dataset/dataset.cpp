@@ -10,9 +10,11 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "dataset/alike.hpp"
 #include "dataset/dataset_state.hpp"
 #include "dataset/growth.hpp"
 #include "dataset/loader/mix_pattern.hpp"
+#include "dataset/parts/folder.hpp"
 #include "dataset/ring_guard.hpp"
 
 namespace tenfold {
@@ -20,32 +22,12 @@ namespace {
 
 Error fail_dataset() { return base::invalid_argument().part("data set"); }
 
-std::vector<const StoredColumn*> stored_columns(const Table& table) {
-  std::vector<const StoredColumn*> columns;
-  for (std::size_t i = 0; i < table.schema().size(); ++i) columns.push_back(&table.stored(i));
-  return columns;
-}
-
-/// What rows of both must have in common; where they are stored may differ.
-bool alike(const Column& a, const Column& b) {
-  return a.path == b.path && a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape &&
-         a.ragged == b.ragged && a.nullable == b.nullable && a.unit == b.unit;
-}
-
-std::string describe(const Column& column) {
-  std::string text = column.dtype_name();
-  if (!column.is_text()) text += " " + base::list_text(column.shape);
-  if (column.ragged) text += ", ragged";
-  if (column.nullable) text += ", nullable";
-  return text;
-}
-
 /// The columns of `from`, in the order of those of `schema`.
 std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& from) {
   std::vector<std::size_t> indices;
   for (const Column& column : schema.columns()) {
     const Column* found = from.find(column.path);
-    if (found == nullptr || found->path != column.path || !alike(column, *found)) {
+    if (found == nullptr || !are_alike(column, *found)) {
       throw fail_dataset()
           .part("concat: column ", base::quote(column.name()))
           .expected(describe(column), " in every part")
@@ -92,9 +74,21 @@ class MovedOrder final : public RowOrder {
   std::int64_t first_row_;
 };
 
-/// True if both show the same columns of the same table.
-bool is_same_part(const DatasetPart& a, const DatasetPart& b) {
-  return a.table == b.table && a.columns == b.columns;
+bool is_same_part(const DatasetPart& a, const DatasetPart& b) { return a.is_same(b); }
+
+/// Shows other columns of each part: `choose` makes the new ones of the old ones.
+template <class Choose>
+void choose_columns(std::vector<DatasetPart>& parts, const Choose& choose) {
+  // Parts that are many share one list.
+  DatasetPart::Columns before;
+  DatasetPart::Columns chosen;
+  for (DatasetPart& part : parts) {
+    if (part.chosen() != before) {
+      before = part.chosen();
+      chosen = std::make_shared<const std::vector<PartColumn>>(choose(*before));
+    }
+    part.choose(chosen);
+  }
 }
 
 RowOrderPtr moved(const RowOrderPtr& order, std::int64_t rows) {
@@ -107,15 +101,22 @@ Joined join(std::span<const Dataset> sources) {
   }
   Joined joined;
   joined.state->schema = sources[0].schema();
+  joined.state->tree = sources[0].tree();
   std::int64_t first_row = 0;
   for (const Dataset& source : sources) {
     const auto indices = matching_columns(joined.state->schema, source.schema());
     const auto state = state_of(source);
-    std::vector<DatasetPart> parts;
-    for (const DatasetPart& part : state->parts) {
-      DatasetPart placed{part.table, first_row + part.first_row, {}};
-      for (const std::size_t index : indices) placed.columns.push_back(part.columns[index]);
-      parts.push_back(std::move(placed));
+    std::vector<DatasetPart> parts = state->parts;
+    for (DatasetPart& part : parts) part.first_row += first_row;
+    choose_columns(parts, [&](const std::vector<PartColumn>& columns) {
+      std::vector<PartColumn> chosen;
+      for (const std::size_t index : indices) chosen.push_back(columns[index]);
+      return chosen;
+    });
+    joined.state->all_open = joined.state->all_open && state->all_open;
+    if (parts.empty()) {
+      joined.orders.push_back(row_range(0, 0));
+      continue;
     }
     // Views of the same tables stay views of the same: their rows are gathered as fast as before,
     // and data sets that are joined again and again do not double their parts each time.
@@ -127,7 +128,7 @@ Joined join(std::span<const Dataset> sources) {
       continue;
     }
     joined.orders.push_back(moved(state->order, first_row));
-    first_row = parts.back().first_row + parts.back().table->num_rows();
+    first_row = parts.back().first_row + parts.back().num_rows();
     all.insert(all.end(), parts.begin(), parts.end());
   }
   return joined;
@@ -192,16 +193,21 @@ void check_positions(std::span<const std::int64_t> positions, std::int64_t size)
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
                                              const std::optional<os::FileIdentity>& origin) {
   auto state = std::make_shared<DatasetState>();
+  state->tree = tree;
+  state->origin = origin;
+  if (const auto folder = PartsFolder::of(tree)) {
+    folder->add_to(*state);
+    return state;
+  }
   auto table = std::make_shared<const Table>(std::move(tree));
   state->schema = table->schema();
   state->order =
       table->ring() ? table->ring()->order(table->num_rows()) : row_range(0, table->num_rows());
-  state->parts.push_back({table, 0, stored_columns(*table)});
-  state->origin = origin;
+  state->parts.emplace_back(std::move(table), 0);
   return state;
 }
 
-Dataset::Dataset(const Path& path, Mode mode) : growth_(std::make_shared<Growth>(path, mode)) {
+Dataset::Dataset(const Path& path, Mode mode) : growth_(Growth::open(path, mode)) {
   state_ = growth_->state();
 }
 
@@ -215,7 +221,7 @@ std::int64_t Dataset::size() const { return growth_ ? growth_->size() : state_->
 
 const Schema& Dataset::schema() const noexcept { return state_->schema; }
 
-const TensorDict& Dataset::tree() const noexcept { return state_->parts[0].table->tree(); }
+const TensorDict& Dataset::tree() const noexcept { return state_->tree; }
 
 Batch Dataset::rows(std::span<const std::int64_t> positions, const BatchOptions& options) const {
   const auto state = this->state();
@@ -283,7 +289,7 @@ Tensor Dataset::column(std::string_view name) const {
   const DatasetState& state = *selected.state_;
   const auto first = state.order->contiguous_from();
   // Of a ring a copy: what is mapped may be written over at any time.
-  if (first && state.parts.size() == 1 && !state.parts[0].table->ring()) {
+  if (first && state.parts.size() == 1 && state.all_open && !state.parts[0].table->ring()) {
     // Whoever gets it may write through it.
     if (growth_) growth_->will_write_in_place();
     return state.parts[0].columns[0]->values.narrow(*first, *first + selected.size());
@@ -305,7 +311,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
   const auto state = this->state();
   auto made = std::make_shared<DatasetState>(*state);
   std::vector<Column> columns;
-  for (DatasetPart& part : made->parts) part.columns.clear();
+  std::vector<PartColumn> wanted;  // of what this state shows
   for (const std::string& name : names) {
     const std::size_t before = columns.size();
     const Column* exact = schema().find(name);
@@ -315,17 +321,12 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
                           (column.path[0] == name || column.name().starts_with(name + "."));
       if (exact != nullptr ? exact != &column : !inside) continue;
       columns.push_back(column);
-      for (std::size_t k = 0; k < made->parts.size(); ++k) {
-        made->parts[k].columns.push_back(state->parts[k].columns[i]);
-      }
+      wanted.push_back({i, false});
     }
     if (columns.size() > before) continue;
     if (const Column* of = column_of_validity(schema(), name)) {
       columns.push_back(validity_column(*of));
-      const auto i = static_cast<std::size_t>(of - schema().columns().data());
-      for (std::size_t k = 0; k < made->parts.size(); ++k) {
-        made->parts[k].columns.push_back(state->parts[k].columns[i]->validity.get());
-      }
+      wanted.push_back({static_cast<std::size_t>(of - schema().columns().data()), true});
       continue;
     }
     throw base::key_not_found()
@@ -334,6 +335,13 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
         .expected("one of ", known_columns(schema()))
         .found(base::quote(name));
   }
+  choose_columns(made->parts, [&](const std::vector<PartColumn>& shown) {
+    std::vector<PartColumn> chosen;
+    for (const PartColumn& column : wanted) {
+      chosen.push_back({shown[column.index].index, column.is_validity});
+    }
+    return chosen;
+  });
   made->schema = Schema(std::move(columns));
   return Dataset(std::shared_ptr<const DatasetState>(std::move(made)));
 }

@@ -16,11 +16,55 @@
 
 namespace tenfold {
 
+/// Which column of a table a data set shows.
+struct PartColumn {
+  std::size_t index = 0;     ///< of the table's schema
+  bool is_validity = false;  ///< its validity, as a column of its own
+
+  bool operator==(const PartColumn&) const = default;
+};
+
+/// Tables on disk that are opened when rows of them are needed. Thread-safe.
+class ClosedTables {
+ public:
+  /// Tables that a data set keeps open, and that a batch opens, at a time.
+  static constexpr std::size_t kMostOpen = 1024;
+
+  virtual ~ClosedTables() = default;
+  virtual std::shared_ptr<const Table> open(std::size_t number) = 0;
+};
+
 /// One of the tables that a data set shows, and where its rows stand among those of all.
-struct DatasetPart {
-  std::shared_ptr<const Table> table;
+class DatasetPart {
+ public:
+  using Columns = std::shared_ptr<const std::vector<PartColumn>>;
+
+  DatasetPart() = default;
+  /// All columns of a table that stays open.
+  DatasetPart(std::shared_ptr<const Table> open_table, std::int64_t first);
+  /// Columns of a table that is opened when rows of it are needed.
+  DatasetPart(std::shared_ptr<ClosedTables> tables, std::size_t number, std::int64_t num_rows,
+              std::int64_t first, Columns chosen);
+
+  bool is_open() const noexcept { return table != nullptr; }
+  std::int64_t num_rows() const noexcept { return num_rows_; }
+  const Columns& chosen() const noexcept { return chosen_; }
+  /// Shows these columns of the table.
+  void choose(Columns chosen);
+  /// The same part with its table open.
+  DatasetPart opened() const;
+  /// True if both show the same columns of the same table.
+  bool is_same(const DatasetPart& other) const noexcept;
+
+  std::shared_ptr<const Table> table;  ///< null: it is not open
   std::int64_t first_row = 0;
-  std::vector<const StoredColumn*> columns;  ///< one for each column of the state's schema
+  std::vector<const StoredColumn*> columns;  ///< of an open one: those of the state's schema
+
+ private:
+  std::shared_ptr<ClosedTables> closed_;
+  std::size_t number_ = 0;
+  std::int64_t num_rows_ = 0;
+  Columns chosen_;
 };
 
 namespace detail {
@@ -28,6 +72,8 @@ namespace detail {
 /// What a Dataset is a handle of.
 struct DatasetState {
   std::vector<DatasetPart> parts;
+  bool all_open = true;  ///< the parts
+  TensorDict tree;       ///< that was opened; of joined data sets the first
   Schema schema;
   RowOrderPtr order;  ///< position -> row among those of all parts
   BufferPool pool;
@@ -49,6 +95,9 @@ inline Dataset dataset_of(std::shared_ptr<const DatasetState> state) {
 /// A state of the rows of one tree, all of them in their order.
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
                                              const std::optional<os::FileIdentity>& origin = {});
+
+/// The same with all parts open, unless they are more than ClosedTables::kMostOpen.
+std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state);
 
 /// Copies rows (of all parts, numbered through) into a batch. Throws Error(corrupt) where the ends
 /// of rows of unequal length make no sense.

@@ -31,7 +31,7 @@ FixedRows::FixedRows(const DatasetState& state, std::size_t num_rows,
     total_bytes = base::align_up(total_bytes + row_bytes * num_rows, kAlignment);
   };
   for (std::size_t i = 0; i < columns.size(); ++i) {
-    if (!columns[i].column.has_ends()) reserve(state.parts[0].columns[i]->row_bytes);
+    if (!columns[i].column.has_ends()) reserve(row_bytes_of(columns[i].column));
     if (tells_validity(columns[i].column)) reserve(1);
   }
   const Buffer block = state.pool.take(static_cast<std::size_t>(total_bytes));
@@ -43,7 +43,7 @@ FixedRows::FixedRows(const DatasetState& state, std::size_t num_rows,
     if (!into.column.has_ends()) {
       into.values =
           tensor_in(into.column.dtype, batch_shape_of(length, into.column), block, offsets[next++]);
-      add(state, into.values, state.parts[0].columns[i]->row_bytes, [&](const DatasetPart& part) {
+      add(state, into.values, row_bytes_of(into.column), [&](const DatasetPart& part) {
         const StoredColumn& stored = *part.columns[i];
         return RowSource{stored.values.raw_data(), stored.stride_bytes};
       });
@@ -86,6 +86,8 @@ std::vector<BatchColumn> batch_columns_of(const DatasetState& state) {
   for (std::size_t i = 0; i < columns.size(); ++i) columns[i].column = state.schema.columns()[i];
   return columns;
 }
+
+std::uint64_t row_bytes_of(const Column& column) { return nbytes_of(column.dtype, column.shape); }
 
 Shape batch_shape_of(std::int64_t num_rows, const Column& column) {
   Shape shape;

@@ -15,6 +15,8 @@ namespace tenfold {
 /// The part of a batch that is of fixed length a row: the values of columns without ends, and which
 /// values of any column are there. One block of memory, filled from a data set row by row.
 ///
+/// The parts of the data set are open.
+///
 /// Thread safety: rows that are not the same may be copied by several threads at a time.
 class FixedRows {
  public:
@@ -42,6 +44,9 @@ class FixedRows {
 
 /// One for each column of the state, without values.
 std::vector<BatchColumn> batch_columns_of(const DatasetState& state);
+
+/// Of a row of a column, or of an element of one whose rows have ends.
+std::uint64_t row_bytes_of(const Column& column);
 
 /// Rows of a column's shape.
 Shape batch_shape_of(std::int64_t num_rows, const Column& column);

@@ -13,6 +13,7 @@
 #include "core/tensor/cast.hpp"
 #include "dataset/dataset_state.hpp"
 #include "dataset/fixed_rows.hpp"
+#include "dataset/gather_closed.hpp"
 #include "dataset/gather_rows.hpp"
 #include "dataset/part_of.hpp"
 #include "dataset/ring_guard.hpp"
@@ -29,7 +30,7 @@ class RowPlaces {
  public:
   RowPlaces(const std::vector<DatasetPart>& parts, std::span<const std::int64_t> rows)
       : rows_(rows) {
-    if (parts.size() == 1) return;
+    if (parts.size() <= 1) return;
     std::vector<std::int64_t> begins;
     begins.reserve(parts.size());
     for (const DatasetPart& part : parts) begins.push_back(part.first_row);
@@ -94,8 +95,8 @@ class Gatherer {
   }
 
   [[noreturn]] void fail(const Column& column, const std::string& part, std::int64_t begin,
-                         std::int64_t end, std::int64_t limit) const {
-    const std::string& where = state_.parts[0].table->tree().where();
+                         std::int64_t end, std::int64_t limit, std::size_t table) const {
+    const std::string& where = state_.parts[table].table->where();
     throw base::corrupt(where.empty() ? base::Where("", "data set") : where)
         .part("column ", base::quote(column.name()), ": ", part)
         .expected("ends that rise from 0 to ", limit)
@@ -105,11 +106,12 @@ class Gatherer {
 
   /// Element range `index` of a column of ends.
   std::pair<std::int64_t, std::int64_t> range_at(const Column& column, const Tensor& ends,
-                                                 std::int64_t index, std::int64_t limit) const {
+                                                 std::int64_t index, std::int64_t limit,
+                                                 std::size_t table) const {
     const auto* values = ends.data<std::int64_t>();
     const std::int64_t begin = index == 0 ? 0 : values[index - 1];
     const std::int64_t end = values[index];
-    if (begin < 0 || end < begin || end > limit) fail(column, "ends", begin, end, limit);
+    if (begin < 0 || end < begin || end > limit) fail(column, "ends", begin, end, limit, table);
     return {begin, end};
   }
 
@@ -121,7 +123,8 @@ class Gatherer {
       const std::size_t part = places_.part(i);
       const StoredColumn& stored = *state_.parts[part].columns[index];
       const Tensor& counted = in_items ? stored.item_ends : stored.values;
-      const auto [begin, end] = range_at(column, stored.ends, places_.row(i), counted.shape()[0]);
+      const auto [begin, end] =
+          range_at(column, stored.ends, places_.row(i), counted.shape()[0], part);
       extents.push_back({part, begin, end});
     }
     return extents;
@@ -166,7 +169,7 @@ class Gatherer {
     into.offsets = offsets_of(extents);
     if (column.ragged && column.is_text()) extents = extents_of_items(index, extents, into);
     into.values = take(column.dtype, batch_shape_of(total_of(extents), column));
-    const std::uint64_t row_bytes = state_.parts[0].columns[index]->row_bytes;
+    const std::uint64_t row_bytes = row_bytes_of(column);
     std::byte* out = into.values.raw_data();
     for (std::size_t i = 0; i < extents.size(); ++i) {
       out += copy_extent(index, extents, i, row_bytes, out);
@@ -195,7 +198,7 @@ class Gatherer {
       const StoredColumn& stored = *state_.parts[row.part].columns[index];
       for (std::int64_t item = row.begin; item < row.end; ++item) {
         const auto [begin, end] =
-            range_at(into.column, stored.item_ends, item, stored.values.shape()[0]);
+            range_at(into.column, stored.item_ends, item, stored.values.shape()[0], row.part);
         items.push_back({row.part, begin, end});
       }
     }
@@ -222,7 +225,7 @@ class Gatherer {
     shape.insert(shape.begin(), {num_rows(), longest});
     into.values = take(column.dtype, std::move(shape));
     into.is_padded = true;
-    const std::uint64_t row_bytes = state_.parts[0].columns[index]->row_bytes;
+    const std::uint64_t row_bytes = row_bytes_of(column);
     const auto padded_bytes = static_cast<std::uint64_t>(longest) * row_bytes;
     const std::vector<std::byte> filler = filler_of(column, pad);
     std::byte* out = into.values.raw_data();
@@ -313,6 +316,7 @@ void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> ro
 
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options) {
+  if (!state.all_open) return gather_closed(state, rows, options);
   const RingWatch watch(state, rows);
   Batch batch = Gatherer(state, rows, options).run();
   if (watch.is_needed()) copy_torn_again(state, rows, watch, options, batch);

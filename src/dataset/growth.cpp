@@ -9,6 +9,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "dataset/parts/growth.hpp"
 #include "dataset/ring_guard.hpp"
 #include "formats/folder/checksums.hpp"
 #include "formats/folder/handle.hpp"
@@ -115,9 +116,23 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
   return static_cast<std::uint64_t>(last);
 }
 
+/// Null if it is no circular buffer.
+std::shared_ptr<const RingGuard> ring_of(const DatasetState& state) {
+  const bool has_table = state.parts.size() == 1 && state.parts[0].is_open();
+  return has_table ? state.parts[0].table->ring() : nullptr;
+}
+
 }  // namespace
 
-Growth::Growth(const Path& path, Mode mode) : path_(std::filesystem::absolute(path)), mode_(mode) {
+std::shared_ptr<Growth> Growth::open(const Path& path, Mode mode) {
+  if (mode == Mode::write_through && probe(path) == "parts") {
+    return std::make_shared<PartsGrowth>(path);
+  }
+  return std::make_shared<FolderGrowth>(path, mode);
+}
+
+FolderGrowth::FolderGrowth(const Path& path, Mode mode)
+    : path_(std::filesystem::absolute(path)), mode_(mode) {
   if (mode_ == Mode::write_through && probe(path_) == "memmap") {
     lock_ = folder::lock_for_writing_through(path_);
   }
@@ -125,7 +140,7 @@ Growth::Growth(const Path& path, Mode mode) : path_(std::filesystem::absolute(pa
   current();
 }
 
-std::shared_ptr<const DatasetState> Growth::open_state() const {
+std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
   const Mode mode = closed_ ? Mode::read : mode_;
   if (lock_.folder.valid()) {
     // Adding rows leaves the checksums of those that are there; writing in place drops them.
@@ -135,10 +150,10 @@ std::shared_ptr<const DatasetState> Growth::open_state() const {
   OpenOptions options;
   options.mode = mode;
   return os::read_unreplaced(
-      path_, [&] { return state_of(open(path_, options), os::identity_of(path_)); });
+      path_, [&] { return state_of(tenfold::open(path_, options), os::identity_of(path_)); });
 }
 
-const std::shared_ptr<const DatasetState>& Growth::current() {
+const std::shared_ptr<const DatasetState>& FolderGrowth::current() {
   if (state_) return state_;
   state_ = open_state();
   size_ = state_->order->size();
@@ -149,34 +164,34 @@ const std::shared_ptr<const DatasetState>& Growth::current() {
   return state_;
 }
 
-std::shared_ptr<const DatasetState> Growth::state() {
+std::shared_ptr<const DatasetState> FolderGrowth::state() {
   const Lock lock(mutex_);
   return current();
 }
 
-std::int64_t Growth::size() {
+std::int64_t FolderGrowth::size() {
   const Lock lock(mutex_);
   return known_size();
 }
 
 /// To count rows that were appended, nothing is mapped.
-std::int64_t Growth::known_size() {
+std::int64_t FolderGrowth::known_size() {
   if (size_ < 0) current();
   return size_;
 }
 
-void Growth::forget() noexcept {
+void FolderGrowth::forget() noexcept {
   state_ = nullptr;
   size_ = -1;
 }
 
-void Growth::refresh() {
+void FolderGrowth::refresh() {
   const Lock lock(mutex_);
   forget();
   current();
 }
 
-void Growth::require_writable(const char* what) const {
+void FolderGrowth::require_writable(const char* what) const {
   if (mode_ != Mode::write_through) {
     throw refuse_growth(path_)
         .part(what)
@@ -187,7 +202,7 @@ void Growth::require_writable(const char* what) const {
     throw refuse_growth(path_).part(what).problem("it was closed").remedy("open it again");
 }
 
-void Growth::require_folder() const {
+void FolderGrowth::require_folder() const {
   if (lock_.folder.valid()) return;
   throw refuse_growth(path_)
       .problem("rows cannot be added in this format")
@@ -196,7 +211,7 @@ void Growth::require_folder() const {
       .remedy("convert() it to a folder");
 }
 
-std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state, bool is_exact) {
+std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& state, bool is_exact) {
   const TensorDict& tree = state.parts[0].table->tree();
   std::vector<folder::GrowingLeaf> leaves;
   std::size_t batched = 0;
@@ -231,7 +246,7 @@ std::vector<folder::GrowingLeaf> Growth::leaves_of(const DatasetState& state, bo
 }
 
 /// Takes the lock and everything that appending needs; once.
-void Growth::start() {
+void FolderGrowth::start() {
   if (writer_) return;
   require_folder();
   const bool had_page = lock_.folder.entry_info(std::string(folder::kCommitName)).has_value();
@@ -252,7 +267,7 @@ void Growth::start() {
   }
 }
 
-std::int64_t Growth::append(const Batch& rows) {
+std::int64_t FolderGrowth::append(const Batch& rows) {
   const Lock lock(mutex_);
   require_writable("append");
   start();
@@ -290,18 +305,18 @@ std::int64_t Growth::append(const Batch& rows) {
   return known_size();
 }
 
-void Growth::mark_in_place() {
+void FolderGrowth::mark_in_place() {
   if (in_place_ || closed_ || mode_ != Mode::write_through) return;
   in_place_ = true;
   if (lock_.folder.valid()) folder::drop_leaf_checksums(lock_.folder, path_);
 }
 
-void Growth::will_write_in_place() {
+void FolderGrowth::will_write_in_place() {
   const Lock lock(mutex_);
   mark_in_place();
 }
 
-void Growth::update(std::span<const std::int64_t> positions, const Batch& rows) {
+void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& rows) {
   const Lock lock(mutex_);
   require_writable("rows in place");
   const auto state = current();
@@ -354,14 +369,14 @@ void Growth::update(std::span<const std::int64_t> positions, const Batch& rows) 
   }
 }
 
-void Growth::flush() {
+void FolderGrowth::flush() {
   const Lock lock(mutex_);
   require_writable("flush");
   if (in_place_) current()->parts[0].table->tree().flush();
   if (writer_) writer_->flush();
 }
 
-void Growth::close() {
+void FolderGrowth::close() {
   const Lock lock(mutex_);
   if (closed_ || mode_ != Mode::write_through) return;
   if (in_place_) current()->parts[0].table->tree().flush();
@@ -374,15 +389,15 @@ void Growth::close() {
   lock_.release();
 }
 
-std::int64_t Growth::capacity() {
+std::int64_t FolderGrowth::capacity() {
   const Lock lock(mutex_);
-  const auto& ring = current()->parts[0].table->ring();
+  const auto ring = ring_of(*current());
   return ring ? static_cast<std::int64_t>(ring->capacity()) : 0;
 }
 
-std::int64_t Growth::cursor() {
+std::int64_t FolderGrowth::cursor() {
   const Lock lock(mutex_);
-  const auto& ring = current()->parts[0].table->ring();
+  const auto ring = ring_of(*current());
   return ring ? static_cast<std::int64_t>(ring->now().written % ring->capacity()) : known_size();
 }
 

@@ -25,19 +25,37 @@ namespace detail {
 /// Thread safety: all members may be called from any thread; each append is one.
 class Growth {
  public:
-  Growth(const Path& path, Mode mode);
+  static std::shared_ptr<Growth> open(const Path& path, Mode mode);
 
-  std::shared_ptr<const DatasetState> state();
-  std::int64_t size();
-  std::int64_t append(const Batch& rows);
-  void update(std::span<const std::int64_t> positions, const Batch& rows);
-  void flush();
-  void close();
-  void refresh();
-  std::int64_t capacity();
-  std::int64_t cursor();
+  virtual ~Growth() = default;
+  virtual std::shared_ptr<const DatasetState> state() = 0;
+  virtual std::int64_t size() = 0;
+  virtual std::int64_t append(const Batch& rows) = 0;
+  virtual void update(std::span<const std::int64_t> positions, const Batch& rows) = 0;
+  virtual void flush() = 0;
+  virtual void close() = 0;
+  virtual void refresh() = 0;
+  virtual std::int64_t capacity() = 0;
+  virtual std::int64_t cursor() = 0;
   /// Somebody gets memory that the file shows: from now on no checksum vouches for tensors.
-  void will_write_in_place();
+  virtual void will_write_in_place() = 0;
+};
+
+/// Rows in one folder, or in a file of another format, which does not grow.
+class FolderGrowth final : public Growth {
+ public:
+  FolderGrowth(const Path& path, Mode mode);
+
+  std::shared_ptr<const DatasetState> state() override;
+  std::int64_t size() override;
+  std::int64_t append(const Batch& rows) override;
+  void update(std::span<const std::int64_t> positions, const Batch& rows) override;
+  void flush() override;
+  void close() override;
+  void refresh() override;
+  std::int64_t capacity() override;
+  std::int64_t cursor() override;
+  void will_write_in_place() override;
 
  private:
   using Lock = std::lock_guard<std::mutex>;

@@ -135,12 +135,12 @@ RowOrderPtr RingGuard::order(std::int64_t num_rows) const {
 
 RingWatch::RingWatch(const DatasetState& state, std::span<const std::int64_t> rows) {
   for (const DatasetPart& part : state.parts) {
-    const RingGuard* guard = part.table->ring().get();
+    const RingGuard* guard = part.is_open() ? part.table->ring().get() : nullptr;
     if (guard == nullptr) continue;
     Part watched{guard, {}, guard->now()};
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::int64_t local = rows[i] - part.first_row;
-      if (local < 0 || local >= part.table->num_rows()) continue;
+      if (local < 0 || local >= part.num_rows()) continue;
       watched.slots.emplace_back(static_cast<std::uint64_t>(local), i);
     }
     if (!watched.slots.empty()) parts_.push_back(std::move(watched));

@@ -48,9 +48,9 @@ std::optional<std::int64_t> first_dimension(const TensorDict& node) {
 }
 
 /// Finds and checks the leaves of the columns of one tree.
-class Parts {
+class ColumnParts {
  public:
-  Parts(const TensorDict& tree, std::int64_t num_rows) : tree_(tree), num_rows_(num_rows) {}
+  ColumnParts(const TensorDict& tree, std::int64_t num_rows) : tree_(tree), num_rows_(num_rows) {}
 
   /// `dtype` nothing: any. The first dimension must be `rows` if that is given.
   Leaf leaf(const Column& column, const KeyPath& path, std::optional<DType> dtype,
@@ -175,7 +175,7 @@ std::int64_t num_rows_of(const TensorDict& tree) {
 }
 
 void check_table(const TensorDict& tree, const Schema& schema) {
-  const Parts parts(tree, num_rows_of(tree));
+  const ColumnParts parts(tree, num_rows_of(tree));
   for (const Column& column : schema.columns()) {
     parts.values(column);
     parts.ends(column);
@@ -186,10 +186,11 @@ void check_table(const TensorDict& tree, const Schema& schema) {
 
 Table::Table(TensorDict tree)
     : tree_(std::move(tree)),
+      where_(tree_.where()),
       num_rows_(num_rows_of(tree_)),
       schema_(Schema::of(tree_)),
       ring_(RingGuard::of(tree_)) {
-  const Parts parts(tree_, num_rows_);
+  const ColumnParts parts(tree_, num_rows_);
   stored_.reserve(schema_.size());
   for (const Column& column : schema_.columns()) {
     StoredColumn stored;
@@ -201,6 +202,12 @@ Table::Table(TensorDict tree)
     if (column.nullable) stored.validity = validity_of(stored.valid);
     stored_.push_back(std::move(stored));
   }
+}
+
+std::shared_ptr<const Table> Table::without_tree(TensorDict tree) {
+  auto table = std::make_shared<Table>(std::move(tree));
+  table->tree_ = TensorDict();
+  return table;
 }
 
 }  // namespace tenfold

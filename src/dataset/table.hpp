@@ -38,8 +38,12 @@ struct StoredColumn {
 class Table {
  public:
   explicit Table(TensorDict tree);
+  /// A table that keeps no descriptor open: its tree() is empty.
+  static std::shared_ptr<const Table> without_tree(TensorDict tree);
 
   const TensorDict& tree() const noexcept { return tree_; }
+  /// For messages; empty in memory.
+  const std::string& where() const noexcept { return where_; }
   std::int64_t num_rows() const noexcept { return num_rows_; }
   const Schema& schema() const noexcept { return schema_; }
   /// The column at `index` of the schema.
@@ -49,6 +53,7 @@ class Table {
 
  private:
   TensorDict tree_;
+  std::string where_;
   std::int64_t num_rows_ = 0;
   Schema schema_;
   std::vector<StoredColumn> stored_;

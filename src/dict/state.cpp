@@ -92,7 +92,9 @@ std::shared_ptr<const DatasetState> without_column(const DatasetState& state, st
   columns.erase(columns.begin() + static_cast<std::ptrdiff_t>(index));
   made->schema = Schema(std::move(columns));
   for (DatasetPart& part : made->parts) {
-    part.columns.erase(part.columns.begin() + static_cast<std::ptrdiff_t>(index));
+    auto columns_left = std::make_shared<std::vector<PartColumn>>(*part.chosen());
+    columns_left->erase(columns_left->begin() + static_cast<std::ptrdiff_t>(index));
+    part.choose(std::move(columns_left));
   }
   return made;
 }
@@ -105,8 +107,7 @@ std::int64_t dead_rows(const DictState& state) {
 }  // namespace
 
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows) {
-  const Table& table = *rows->parts.at(0).table;
-  const TensorDict& tree = table.tree();
+  const TensorDict& tree = rows->tree;
   const std::optional<DictNote> note = DictNote::of(tree);
   const base::Where where = tree.where().empty() ? base::Where("", "dictionary") : tree.where();
   if (!note) {
@@ -115,6 +116,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
         .found("a data set without an index of keys")
         .remedy("build a dictionary of its rows at another path");
   }
+  const Table& table = *rows->parts.at(0).table;
   const Column* key = rows->schema.find(kDictKeyColumn);
   if (key == nullptr || key->path.size() != 1) {
     throw base::corrupt(where)

@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
+#include "formats/shared/parts_manifest.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
@@ -23,11 +24,12 @@ namespace {
 
 /// In the order in which they are asked. A consolidated file is known by its end and may begin like
 /// any other. A bundle lists its folder, and may hold files of all others: it comes last.
-constexpr std::array<const formats::Format*, 14> kFormats = {&formats::consolidated::kFormat,
+constexpr std::array<const formats::Format*, 15> kFormats = {&formats::consolidated::kFormat,
                                                              &formats::torch_file::kShardedFormat,
                                                              &formats::safetensors::kShardedFormat,
                                                              &formats::safetensors::kFormat,
                                                              &formats::snapshot::kFormat,
+                                                             &formats::parts::kFormat,
                                                              &formats::folder::kFormat,
                                                              &formats::folder::kArchiveFormat,
                                                              &formats::numpy::kNpy,
@@ -52,7 +54,8 @@ constexpr std::string_view kWritable =
     "\"memmap\" and \"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" "
     "and \"consolidated\"";
 constexpr std::string_view kReadable =
-    "\"memmap\", \"snapshot\", \"dcp\" and \"bundle\" (folders), \"tdz\", \"safetensors\", "
+    "\"memmap\", \"parts\", \"snapshot\", \"dcp\" and \"bundle\" (folders), \"tdz\", "
+    "\"safetensors\", "
     "\"npy\", \"npz\", "
     "\"pt\" "
     "and \"consolidated\"";

@@ -37,16 +37,14 @@ void check_ends(const base::Where& where, const Column& column, std::string_view
   }
 }
 
-std::vector<Problem> check_columns(const DatasetState& state) {
-  std::vector<Problem> problems;
-  const Table& table = *state.parts[0].table;
+void check_columns(const Table& table, std::vector<Problem>& problems) {
   for (std::size_t i = 0; i < table.schema().size(); ++i) {
     const Column& column = table.schema().columns()[i];
     if (!column.has_ends()) continue;
     const StoredColumn& stored = table.stored(i);
     const bool has_items = column.ragged && column.is_text();
     const Tensor& counted = has_items ? stored.item_ends : stored.values;
-    const std::string& where = table.tree().where();
+    const std::string& where = table.where();
     check_ends(where, column, "ends", stored.ends, counted.shape()[0], problems);
     if (!has_items || stored.ends.numel() == 0 || !problems.empty()) continue;
     // Behind the last row may lie what an append that failed has left.
@@ -54,6 +52,11 @@ std::vector<Problem> check_columns(const DatasetState& state) {
     check_ends(where, column, "ends of items", stored.item_ends.narrow(0, num_items),
                stored.values.shape()[0], problems);
   }
+}
+
+std::vector<Problem> check_columns(const DatasetState& state) {
+  std::vector<Problem> problems;
+  for (const DatasetPart& part : state.parts) check_columns(*part.opened().table, problems);
   return problems;
 }
 

@@ -135,6 +135,12 @@ def _text_files() -> dict[str, Any]:
     return {}
 
 
+def _parts() -> dict[str, Any]:
+    tenfold.ingest([{"x": 1.0}], "trips/a")
+    tenfold.commit_parts("trips")
+    return {}
+
+
 def _log() -> dict[str, Any]:
     return {"ds": tenfold.create("log", {"x": ("float32", (3,)), "name": "string"})}
 
@@ -330,6 +336,8 @@ PARTICULAR: dict[str, Callable[[], dict[str, Any]]] = {
     "tenfold.TensorDict.make_memmap": _saved,
     "tenfold.TensorDict.to_module": _module,
     "tenfold.accumulate": _training,
+    "tenfold.commit_parts": _text_files,
+    "tenfold.compact": _parts,
     "tenfold.convert": _bert,
     "tenfold.create": _create,
     "tenfold.diff": _two_steps,

@@ -309,6 +309,36 @@ def committed(page: bytes, boot: bytes) -> int | None:
     return record[2]
 
 
+def parts(path: str | Path) -> list[Path]:
+    """The folders of the parts of a data set; it alone if it has none."""
+    file = Path(path) / "%parts.json"
+    if not file.is_file():
+        return [Path(path)]
+    manifest = json.loads(file.read_text(encoding="utf-8"))
+    assert manifest["version"] == 1, "written by a newer tenfold"
+    return [Path(path, part["path"]) for part in manifest["parts"]]
+
+
+def wrong_parts(path: str | Path) -> list[str]:
+    """Names the parts that are not as the manifest says, or have wrong checksums."""
+    manifest = json.loads((Path(path) / "%parts.json").read_text(encoding="utf-8"))
+    wrong = []
+    for part in manifest["parts"]:
+        folder = Path(path, part["path"])
+        rows = Folder(folder).node().info["batch_size"][0]
+        if part.get("open"):
+            wrong += [] if rows >= part["num_rows"] else [part["path"]]
+            continue
+        file = folder / "%checksums"
+        checksum = f"{xxh3(file.read_bytes()):016x}" if file.is_file() else None
+        is_right = rows == part["num_rows"] and checksum == part["checksum"]
+        wrong += [] if is_right else [part["path"]]
+        wrong += [
+            f"{part['path']}/{name}" for name in (wrong_checksums(folder) if checksum else [])
+        ]
+    return wrong
+
+
 def reader(path: str | Path) -> Folder | Safetensors:
     return Safetensors(path) if str(path).endswith(".safetensors") else Folder(path)
 
@@ -320,6 +350,16 @@ def load(path: str | Path) -> Any:
 
 def columns(path: str | Path) -> dict[str, Any]:
     """The columns of a data set by name: an array, or a list with an array, str or bytes a row."""
+    if (Path(path) / "%parts.json").is_file():
+        read = [columns(part) for part in parts(path)]
+        joined = {}
+        for name in read[0] if read else {}:
+            of_parts = [part[name] for part in read]
+            is_array = isinstance(of_parts[0], np.ndarray)
+            joined[name] = (
+                np.concatenate(of_parts) if is_array else [row for part in of_parts for row in part]
+            )
+        return joined
     file = reader(path)
     entries, made = file.node().entries, {}
 

@@ -282,6 +282,27 @@ def test_xxh3_is_that_of_the_engine(tmp_path):
         assert line == f"{xxh3(data):016x} 0 {size} x.memmap"
 
 
+def test_the_reader_reads_the_parts_of_a_data_set(tmp_path):
+    path = tmp_path / "ds"
+    for number, names in enumerate((["a", "b"], ["c"], [])):
+        rows = {"x": torch.arange(2.0)[: len(names)], "name": names}
+        schema = {"x": "float32", "name": "string"}
+        tenfold.ingest(rows, path / str(number), schema=schema)
+    ds = tenfold.commit_parts(path)
+    columns = format_reader.columns(path)
+    assert columns["name"] == ["a", "b", "c"] == list(ds["name"])
+    assert columns["x"].tolist() == [0, 1, 0] == ds["x"].tolist()
+    assert format_reader.wrong_parts(path) == []
+    with tenfold.Dataset(path, mode="r+") as growing:
+        growing.append({"x": 7.0, "name": "d"})
+        assert format_reader.columns(path)["name"] == ["a", "b", "c", "d"]
+        assert format_reader.wrong_parts(path) == []
+    assert format_reader.columns(path)["x"].tolist() == [0, 1, 0, 7]
+    file = path / "0" / "x.memmap"
+    file.write_bytes(bytes(8))
+    assert format_reader.wrong_parts(path) == ["0/x.memmap"]
+
+
 # --- what came with files that several processes write ---
 
 

@@ -13,6 +13,7 @@ from tenfold.dataset._create import create
 from tenfold.dataset._dataset import Dataset, concat, mix
 from tenfold.dataset._ingest.ingest import infer_schema, ingest
 from tenfold.dataset._loader import BatchLoader
+from tenfold.dataset._parts import commit_parts, compact, create_parts
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._rows import Rows, collate
 from tenfold.dataset._schema import Column, Schema
@@ -29,8 +30,11 @@ __all__ = [
     "Window",
     "accumulate",
     "collate",
+    "commit_parts",
+    "compact",
     "concat",
     "create",
+    "create_parts",
     "infer_schema",
     "ingest",
     "mix",

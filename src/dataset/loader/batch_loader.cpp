@@ -10,6 +10,7 @@
 
 #include "base/fail.hpp"
 #include "core/value/value_json.hpp"
+#include "dataset/dataset_state.hpp"
 #include "dataset/loader/batch_stream.hpp"
 #include "os/thread/fork_safe_lock.hpp"
 
@@ -130,7 +131,7 @@ class BatchLoader::StateLock {
 BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
   check(options);
   // The rows there are now: what is appended later is the next loader's.
-  dataset = dataset_of(state_of(dataset));
+  dataset = dataset_of(with_open_parts(state_of(dataset)));
   if (!options.columns.empty()) dataset = dataset.select(options.columns);
   state_ = std::make_unique<State>(std::move(dataset), std::move(options));
   if (!state_->options.use_supplied_memory) return;

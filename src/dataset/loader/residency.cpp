@@ -49,6 +49,7 @@ Residency::Residency(const DatasetState& state, bool random) : random_(random) {
   forced_ = way_from_environment();
 
   constexpr std::uint64_t kEndBytes = sizeof(std::int64_t);
+  // Of parts that are not open nothing is known.
   for (const DatasetPart& part : state.parts) {
     for (const StoredColumn* column : part.columns) {
       const bool has_ends = column->ends.numel() > 0;
@@ -166,7 +167,7 @@ void Residency::add(const DatasetPart& part, const StoredColumn& column, const T
                       stage,
                       &column,
                       part.first_row,
-                      part.table->num_rows(),
+                      part.num_rows(),
                       {}});
   num_stages_ = std::max(num_stages_, stage + 1);
 }

@@ -1,6 +1,7 @@
 #include "formats/folder/inventory.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/parts_manifest.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/unreplaced.hpp"
 
@@ -41,7 +43,7 @@ bool is_number(std::string_view name) {
 /// Of tenfold, which no key can be encoded to.
 bool is_own(std::string_view name) {
   return name == kNotesName || name == kChecksumsName || name == kValuesName ||
-         name == kCommitName || is_clash_name(name);
+         name == kCommitName || name == kPartsName || is_clash_name(name);
 }
 
 void name_entry(const MetaEntry& entry, Named& named) {
@@ -110,19 +112,65 @@ void list_folder(const os::Directory& folder, const std::string& prefix, Invento
   }
 }
 
+/// The folder of a data set of parts: it holds the parts of these paths below `prefix`.
+void list_parts(const os::Directory& folder, const std::string& prefix,
+                const std::set<std::string>& parts, Inventory& inventory) {
+  std::vector<std::string> entries = folder.list();
+  std::sort(entries.begin(), entries.end());
+  for (const std::string& name : entries) {
+    const std::string path = prefix + name;
+    const auto info = folder.entry_info(name);
+    if (!info) continue;
+    const auto below = parts.lower_bound(path + "/");
+    const bool is_above = below != parts.end() && below->starts_with(path + "/");
+    if (info->is_directory && parts.contains(path)) {
+      inventory.folders.push_back(path);
+      list_folder(os::Directory::open_at(folder, name), path + "/", inventory);
+    } else if (info->is_directory && is_above) {
+      inventory.folders.push_back(path);
+      list_parts(os::Directory::open_at(folder, name), path + "/", parts, inventory);
+    } else if (is_leftover(name)) {
+      (info->is_directory ? inventory.folders : inventory.files).push_back(path);
+    } else if (prefix.empty() && name == kPartsName) {
+      inventory.files.push_back(path);
+    } else {
+      inventory.foreign.push_back(path);
+    }
+  }
+}
+
+/// Of a manifest that cannot be read every part is somebody else's.
+std::set<std::string> paths_of_parts(const os::Directory& folder) {
+  std::set<std::string> paths;
+  try {
+    for (const PartEntry& part : read_parts_manifest(folder).parts) paths.insert(part.path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+  }
+  return paths;
+}
+
+bool is_regular(const os::Directory& folder, std::string_view name) {
+  const auto info = folder.entry_info(std::string(name));
+  return info && info->is_regular;
+}
+
 }  // namespace
 
 Inventory take_inventory(const os::Directory& root) {
   Inventory inventory;
-  list_folder(root, "", inventory);
+  if (is_regular(root, kPartsName)) {
+    list_parts(root, "", paths_of_parts(root), inventory);
+  } else {
+    list_folder(root, "", inventory);
+  }
   return inventory;
 }
 
 namespace {
 
 bool is_tree(const os::Directory& folder) {
-  const auto meta = folder.entry_info(std::string(kMetaName));
-  return meta && meta->is_regular;
+  return is_regular(folder, kMetaName) || is_regular(folder, kPartsName);
 }
 
 }  // namespace

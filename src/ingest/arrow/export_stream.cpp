@@ -75,8 +75,8 @@ class Exporter {
     ArrowOwned<ArrowSchema> checked;
     export_arrow_schema(state_->schema, checked.get());
     fields_ = arrow_fields(state_->schema);
-    const bool may_point =
-        !options.copy && state_->parts.size() == 1 && !state_->parts[0].table->ring();
+    const bool may_point = !options.copy && state_->parts.size() == 1 && state_->all_open &&
+                           !state_->parts[0].table->ring();
     if (may_point) first_ = state_->order->contiguous_from();
     if (!first_) prepare_gathering();
   }
@@ -122,9 +122,9 @@ class Exporter {
     auto state = std::make_shared<DatasetState>(*state_);
     state->schema = with_validity(state_->schema, validity_of_);
     for (DatasetPart& part : state->parts) {
-      for (const std::size_t i : validity_of_) {
-        part.columns.push_back(part.columns[i]->validity.get());
-      }
+      auto columns = std::make_shared<std::vector<PartColumn>>(*part.chosen());
+      for (const std::size_t i : validity_of_) columns->push_back({(*columns)[i].index, true});
+      part.choose(std::move(columns));
     }
     gathered_state_ = std::move(state);
   }

@@ -50,6 +50,15 @@ def test_a_replay_buffer_is_there_after_a_restart(tmp_path: Path) -> None:
     assert "10,000 transitions are there, the next one is 12000" in output
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_two_workers_ingest_and_two_ranks_train(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    output = run("with_ray", "--folder", tmp_path)
+    assert "2,000 rows in" in output
+    assert "the same losses: True" in output
+
+
 def test_a_stateful_loader_goes_on() -> None:
     pytest.importorskip("torchdata", reason="torchdata is not installed")
     output = run("with_torchdata")

@@ -13,6 +13,7 @@ from tenfold._public import set_module
 from tenfold._reports import IngestReport, Promotion
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ingest.text import TEXT_FORMATS, checked_format, text_files
+from tenfold.dataset._parts import part_of, parts_of
 from tenfold.dataset._schema import Schema, as_schema
 
 TYPE_CHECKING = False
@@ -42,6 +43,7 @@ def ingest(
     progress: Progress = None,
     overwrite: bool = True,
     durable: bool = True,
+    part: tuple[int, int] | None = None,
 ) -> Dataset:
     """Writes rows as a data set, in bounded memory, and replaces `path` atomically.
 
@@ -79,9 +81,13 @@ def ingest(
         overwrite: If false, an existing `path` is an error.
         durable: fsync before returning. If false, a power failure soon afterwards may lose the data
             set and the previous one.
+        part: ``(index, count)``: one of `count` calls, on as many hosts or processes, which write a
+            data set together. `source` is a list of files, or globs, the same in all calls: sorted
+            by name, they are cut into `count` runs, and this call reads the one at `index`. It
+            needs a `schema`. `tenfold.commit_parts` makes the parts a data set.
 
     Returns:
-        Dataset: The new data set, with `report` and `bad_rows`.
+        Dataset: The new data set, with `report` and `bad_rows`; with `part`, that part.
 
     Raises:
         CorruptFileError: For a malformed row; the message names file, line, row and column.
@@ -89,7 +95,8 @@ def ingest(
             that no row has, rows of which none has a key.
         KeyError: For one of `columns` that the data does not have.
         FileNotFoundError: For a missing source, or a glob without a match.
-        FileExistsError: If `path` is not a data set, or `overwrite` is false.
+        FileExistsError: If `path` is not a data set, or `overwrite` is false; if the data set has
+            this part already.
         UnsupportedError: For sources of another kind.
 
     Example:
@@ -108,6 +115,14 @@ def ingest(
     durable = boolean("ingest: durable", durable)
     format = checked_format("ingest: format", format, FORMATS)
     missing = column_names("ingest: na_values", na_values)
+    if part is not None:
+        if wanted is None:
+            raise ValueError(
+                "ingest: part: expected a schema, as all parts have the same; found none"
+            )
+        source, path = part_of(source, path, part)
+        if not source:
+            format, missing = None, []
     files = text_files(source, format)
     if files is None:
         from tenfold.dataset._ingest.sources import ingest_source
@@ -209,8 +224,10 @@ def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
 
 def bad_rows_of(path: str | None) -> list[dict[str, Any]]:
     """The content of `bad_rows.jsonl` of a data set; empty if there is none."""
-    file = os.path.join(path, _BAD_ROWS) if path else ""
-    if not os.path.isfile(file):
-        return []
-    with open(file, encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    rows = []
+    for folder in parts_of(path) if path else []:
+        file = os.path.join(folder, _BAD_ROWS)
+        if os.path.isfile(file):
+            with open(file, encoding="utf-8") as lines:
+                rows += [json.loads(line) for line in lines]
+    return rows

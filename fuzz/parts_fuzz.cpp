@@ -1,0 +1,67 @@
+// Any bytes as the manifest of a folder with two sound parts: its rows or an Error, and no crash;
+// nothing outside the folder is read.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include <tenfold/dataset.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+#include <tenfold/warnings.hpp>
+
+#include "formats/shared/parts_manifest.hpp"
+#include "fuzz/scratch.hpp"
+#include "tests/dataset/table_of.hpp"
+
+namespace {
+
+using tenfold::Path;
+
+/// Parts "a", of 4 rows, and "b/c", which "b/link" leads to as well.
+const Path& folder() {
+  static const tenfold::fuzz::ScratchFolder scratch;
+  static const Path path = [] {
+    const Path made = scratch.path() / "ds";
+    tenfold::save(tenfold::test::ragged(), made / "a", {.durable = false});
+    tenfold::save(tenfold::test::ragged(), made / "b" / "c", {.durable = false});
+    std::filesystem::create_directory_symlink(made / "b" / "c", made / "b" / "link");
+    return made;
+  }();
+  return path;
+}
+
+template <class Call>
+void attempt(const Call& call) {
+  try {
+    call();
+  } catch (const tenfold::Error&) {
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tenfold;
+  set_warning_handler([](const std::string&) {});
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const Path file = folder() / detail::formats::kPartsName;
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
+  attempt([&] {
+    const auto manifest = detail::formats::parse_parts_manifest(text, "manifest");
+    // What was read is written so that it is read again.
+    static_cast<void>(detail::formats::parse_parts_manifest(
+        detail::formats::parts_manifest_text(manifest), "manifest"));
+  });
+  attempt([&] {
+    const Dataset ds(folder());
+    constexpr std::int64_t kMostRows = 64;
+    static_cast<void>(ds.rows(0, std::min(ds.size(), kMostRows)));
+  });
+  attempt([&] { fuzz::touch_leaves(open(folder())); });
+  attempt([&] { static_cast<void>(verify(folder())); });
+  return 0;
+}

@@ -1,0 +1,184 @@
+"""Data sets of parts, which several processes or hosts write."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterable
+
+from tenfold import _core
+from tenfold._options import INT32_MAX, boolean, integer, integer_or_zero, text
+from tenfold._progress import Shown
+from tenfold._public import set_module
+from tenfold.dataset._create import schema_of
+from tenfold.dataset._dataset import Dataset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tenfold._io.files import PathLike, Progress
+
+_MANIFEST = "%parts.json"
+
+
+@set_module("tenfold")
+def create_parts(path: PathLike, schema: Any) -> Dataset:
+    """Creates a data set of parts on disk, without rows, and opens it ``"r+"``.
+
+    `Dataset.append` adds rows to its last part, and begins a new one when that has 1 GiB. Other
+    processes may write data sets into folders below `path`; `commit_parts` adds them.
+
+    Args:
+        path: A path that does not exist, or an empty folder.
+        schema: The columns, as for `tenfold.create`.
+
+    Returns:
+        Dataset: opened with mode ``"r+"``.
+
+    Raises:
+        FileExistsError: If something is at `path`.
+        ValueError: For an invalid schema or dtype, or no columns.
+
+    Example:
+        >>> log = tenfold.create_parts("log", {"x": ("float32", (3,)), "note": "string"})
+        >>> log.append({"x": torch.rand(3), "note": "first"})
+        1
+    """
+    target = os.path.abspath(os.fsdecode(path))
+    native = _core.Dataset.create_parts(target, schema_of(schema).to_json())
+    return Dataset._of_native(native, target, "r+")
+
+
+@set_module("tenfold")
+def commit_parts(
+    path: PathLike,
+    parts: Iterable[str] | None = None,
+    *,
+    durable: bool = True,
+    progress: Progress = None,
+) -> Dataset:
+    """Adds parts to the data set at `path`, behind those that it has: all of them, or none.
+
+    Each part is a data set in a folder below `path`, as ``ingest(..., part=(index, count))`` writes
+    it, or `Dataset.save`. It is checked first: its columns, the number of its rows and the sizes of
+    its files. Then ``%parts.json`` is replaced, in one step. Without that file, the data set is
+    new and has the schema of the first part. What writers that were killed left behind is removed.
+
+    Args:
+        path: Folder of the data set.
+        parts: Names of folders below `path`, in the order of their rows. None: all that the data
+            set does not have yet, in the order of their names.
+        durable: fsync before returning.
+        progress: As for `tenfold.save`.
+
+    Returns:
+        Dataset: The data set with all its parts.
+
+    Raises:
+        FileNotFoundError: If one of ``count`` parts of `ingest` is missing.
+        CorruptFileError: For a part with other columns, or with files that are too short.
+        ValueError: For a folder that is no data set, or a part that the data set has already.
+        OSError: While another process changes the data set, or appends to a part.
+
+    Example:
+        >>> schema = {"price": "float64", "origin": "string"}
+        >>> for index in range(2):  # on two hosts
+        ...     part = tenfold.ingest("flights-*.jsonl.gz", "all", part=(index, 2), schema=schema)
+        >>> ds = tenfold.commit_parts("all")
+        >>> len(ds)
+        1000
+    """
+    if isinstance(parts, (str, bytes)):
+        raise TypeError(f"commit_parts: parts: expected a list of names, found {parts!r}")
+    names = [] if parts is None else [text("commit_parts: part", name) for name in parts]
+    target = os.path.abspath(os.fsdecode(path))
+    durable = boolean("commit_parts: durable", durable)
+    if parts is not None and not names:
+        return Dataset(target)
+    with Shown(progress) as callback:
+        _core.commit_parts(target, names, durable, callback)
+    return Dataset(target)
+
+
+@set_module("tenfold")
+def compact(
+    path: PathLike,
+    *,
+    durable: bool = True,
+    num_threads: int | None = None,
+    progress: Progress = None,
+) -> Dataset:
+    """Replaces a data set of parts by one in one folder, with the same rows, atomically.
+
+    Memory is bounded; the disk has to hold both while it runs. Data sets that are open elsewhere
+    raise OSError (ESTALE) when they need a part that they had not opened.
+
+    Args:
+        path: Folder of the data set.
+        durable: fsync before returning.
+        num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
+        progress: As for `tenfold.save`.
+
+    Returns:
+        Dataset: The data set, opened again.
+
+    Raises:
+        ValueError: If it is no data set of parts, or its folder holds anything that
+            ``%parts.json`` does not name.
+        OSError: While it is open ``"r+"``, here or elsewhere.
+
+    Example:
+        >>> ds = tenfold.compact("trips")
+        >>> tenfold.probe("trips")
+        'memmap'
+    """
+    target = os.path.abspath(os.fsdecode(path))
+    threads = integer_or_zero("compact: num_threads", num_threads, INT32_MAX)
+    with Shown(progress) as callback:
+        _core.compact(target, boolean("compact: durable", durable), threads, callback)
+    return Dataset(target)
+
+
+def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
+    """The files that one part is made of, and the folder that it is written to.
+
+    Raises:
+        TypeError: For a source that is no list of files, or a part that is no pair of int.
+        ValueError: For an index out of range.
+        FileNotFoundError: For a glob without a match.
+        FileExistsError: If the data set has the part.
+    """
+    if not isinstance(part, tuple) or len(part) != 2:
+        raise TypeError(f"ingest: part: expected (index, count), found {part!r}")
+    count = integer("ingest: part: count", part[1], 1, INT32_MAX)
+    index = integer("ingest: part: index", part[0], 0, count - 1)
+    names = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, (str, os.PathLike)) for name in names
+    ):
+        raise TypeError(
+            f"ingest: part: expected files, which are cut into runs, found {type(source).__name__}"
+        )
+    files = sorted(file for name in names for file in _matches(os.fsdecode(name)))
+    run = files[len(files) * index // count : len(files) * (index + 1) // count]
+    return run, _core.part_path(os.path.abspath(os.fsdecode(path)), index, count)
+
+
+def _matches(name: str) -> list[str]:
+    if os.path.lexists(name) or not glob.has_magic(name):
+        return [name]
+    found = glob.glob(name, recursive=True)
+    if not found:
+        raise FileNotFoundError(f"{name}: expected a file that matches, found none")
+    return found
+
+
+def parts_of(path: str) -> list[str]:
+    """The folders of a data set: its parts, or itself."""
+    manifest = os.path.join(path, _MANIFEST)
+    if not os.path.isfile(manifest):
+        return [path]
+    with open(manifest, encoding="utf-8") as file:
+        return [os.path.join(path, part["path"]) for part in json.load(file)["parts"]]

@@ -1,0 +1,326 @@
+"""Ray Data: reads data sets in row ranges, and writes them in parts from many workers.
+
+>>> import tenfold.ray
+>>> ds = tenfold.ray.read("flights", columns=["price"])
+>>> tenfold.ray.write(ds.filter(lambda row: row["price"] > 0), "paid")
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+
+try:
+    import pyarrow as pa
+    import ray.data
+    from ray.data import Datasink, Datasource
+    from ray.data.block import BlockAccessor, BlockMetadata
+    from ray.data.datasource import ReadTask
+    from ray.data.extensions import ArrowTensorArray
+except ImportError as error:
+    raise ImportError('tenfold.ray needs Ray Data: pip install "tenfold[ray]"') from error
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._options import column_names
+from tenfold.dataset import Column, Dataset, Schema, commit_parts, ingest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    PathLike = str | os.PathLike[str]
+
+__all__ = ["TenfoldDatasink", "TenfoldDatasource", "read", "write"]
+
+_ROWS_PER_TASK = 65_536
+_BLOCK_BYTES = 128 << 20
+
+
+class TenfoldDatasource(Datasource):  # type: ignore[misc]
+    """The rows of a data set, for `ray.data.read_datasource`.
+
+    Each read task is a range of consecutive rows, at most 65,536 and at most a block of Ray. The
+    workers open the data set by its path, so all nodes must see it.
+
+    Args:
+        path: Path of a data set, in any format that `tenfold.Dataset` reads.
+        columns: Only these; in nested records the outermost names.
+
+    Raises:
+        KeyError: For a column that is not there.
+    """
+
+    def __init__(self, path: PathLike, columns: Iterable[str] | None = None) -> None:
+        super().__init__()
+        dataset = Dataset(path, framework="numpy")
+        names = column_names("tenfold.ray: columns", columns)
+        self._dataset = dataset.select(names) if columns is not None else dataset
+        self._path = os.path.abspath(os.fsdecode(path))
+        self._projection_map: dict[str, str] | None = None
+
+    def get_name(self) -> str:
+        """The name in Ray's progress bars."""
+        return "Tenfold"
+
+    def estimate_inmemory_data_size(self) -> int:
+        """Bytes of the columns."""
+        return int(self._projected()._native.num_bytes())
+
+    def supports_projection_pushdown(self) -> bool:
+        """True: columns that nobody asks for are not read."""
+        return True
+
+    def _projected(self) -> Dataset:
+        names = self._get_data_columns()
+        # Of no columns the number of rows is asked for: it takes one to tell.
+        return (
+            self._dataset
+            if names is None
+            else self._dataset.select(names or self._dataset.columns[:1])
+        )
+
+    def get_read_tasks(
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: Any = None,
+    ) -> list[ReadTask]:
+        """Ranges of rows, at least `parallelism` of them if there are as many rows."""
+        dataset = self._projected()
+        has_columns = self._get_data_columns() != []
+        num_rows, num_bytes = len(dataset), int(dataset._native.num_bytes())
+        most = getattr(data_context, "target_max_block_size", None) or _BLOCK_BYTES
+        rows_of_block = most * max(num_rows, 1) // max(num_bytes, 1)
+        even = -(-num_rows // max(parallelism, 1))
+        step = max(1, min(_ROWS_PER_TASK, rows_of_block, even))
+        schema = _blocks_of(dataset.range(0, 0), has_columns)[0].schema
+        tasks = []
+        for begin in range(0, num_rows, step):
+            view = dataset.range(begin, begin + step)
+            metadata = BlockMetadata(
+                num_rows=len(view),
+                size_bytes=num_bytes * len(view) // num_rows,
+                exec_stats=None,
+                input_files=(self._path,),
+            )
+            read_rows = functools.partial(_blocks_of, view, has_columns)
+            tasks.append(ReadTask(read_rows, metadata, schema, per_task_row_limit))
+        return tasks
+
+
+def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
+    """The rows as one block: rows with a shape are Ray's tensors."""
+    table = view.to_arrow()
+    if not has_columns:
+        return [table.select([])]
+    for number, (name, column) in enumerate(view.schema.items()):
+        is_tensor = isinstance(column, Column) and column.shape and not column.ragged
+        if is_tensor and not column.nullable:
+            tensors = ArrowTensorArray.from_numpy(view[name].copy())
+            table = table.set_column(number, name, tensors)
+    return [table]
+
+
+class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
+    """Writes blocks as parts of a data set, for `ray.data.Dataset.write_datasink`.
+
+    Each task writes one part beside those of the data set; the driver commits the parts of the
+    tasks that succeeded, in the order of the tasks, in one step. Parts of tasks that failed or were
+    run twice, and of jobs that were killed, are removed.
+
+    Args:
+        path: Folder of the data set, which all nodes see. If it is a data set of parts, the rows
+            are added behind those that it has.
+        schema: The columns, as for `tenfold.ingest`. None: as the blocks have them.
+    """
+
+    def __init__(self, path: PathLike, *, schema: Any = None) -> None:
+        self._path = os.path.abspath(os.fsdecode(path))
+        self._schema = schema
+        self._job = uuid.uuid4().hex
+        self._lease: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lease": None}
+
+    def get_name(self) -> str:
+        """The name in Ray's progress bars."""
+        return "Tenfold"
+
+    @property
+    def _staging(self) -> str:
+        return os.path.join(self._path, f".{self._job}.tenfold-staging")
+
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
+        """Makes the folder that tasks write to."""
+        _core.part_path(self._path, 0, 1)  # refuses another data set
+        os.makedirs(self._path, exist_ok=True)
+        name = os.path.basename(self._staging)
+        self._lease = _core.Lease.acquire(self._path, f"{name}.lease")
+        os.mkdir(self._staging)
+
+    def write(self, blocks: Iterable[Any], ctx: Any) -> tuple[str, int] | None:
+        """Writes one part; nothing for a task without rows.
+
+        Returns:
+            The name of its folder and the number of rows.
+        """
+        tables = _tables_of(blocks)
+        first = next(tables, None)
+        if first is None:
+            return None
+        # A task that is run again writes under another name.
+        name = f"{ctx.task_idx:06}-{uuid.uuid4().hex[:8]}"
+        batches = (batch for table in _and_rest(first, tables) for batch in table.to_batches())
+        reader = pa.RecordBatchReader.from_batches(first.schema, batches)
+        rows = ingest(reader, os.path.join(self._staging, name), schema=self._schema)
+        return name, len(rows)
+
+    def on_write_complete(self, write_result: Any) -> None:
+        """Publishes the parts of the tasks that succeeded."""
+        written = sorted(part for part in write_result.write_returns if part is not None)
+        try:
+            names = [name for name, _ in written]
+            self._agree(names)
+            for name in names:
+                os.rename(
+                    os.path.join(self._staging, name), os.path.join(self._path, self._of(name))
+                )
+            if names:
+                commit_parts(self._path, [self._of(name) for name in names])
+        finally:
+            self._clean()
+
+    def on_write_failed(self, error: Exception) -> None:
+        """Removes what was written."""
+        self._clean()
+
+    def _of(self, name: str) -> str:
+        return f"ray-{self._job[:12]}-{name[:6]}"
+
+    def _agree(self, names: list[str]) -> None:
+        """Gives all parts the same columns.
+
+        A column is nullable if it has a null in some part, which only that part knows: the others
+        are written again.
+        """
+        parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
+        schemas = [dict(part.schema) for part in parts.values()]
+        if os.path.exists(os.path.join(self._path, "%parts.json")):
+            schemas.insert(0, dict(Dataset(self._path).schema))
+        if all(schema == schemas[0] for schema in schemas[1:]):
+            return
+        wanted = functools.reduce(_union, schemas)
+        for name, part in parts.items():
+            if dict(part.schema) != wanted:
+                ingest(part, os.path.join(self._staging, name), schema=Schema(wanted))
+
+    def _clean(self) -> None:
+        import shutil
+
+        shutil.rmtree(self._staging, ignore_errors=True)
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+
+def _union(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of both, which differ in whether values may be missing.
+
+    Raises:
+        ValueError: If they differ in anything else.
+    """
+    if list(a) != list(b):
+        raise ValueError(
+            f"tenfold.ray: columns: expected the same in all blocks, found {list(a)} and {list(b)}"
+        )
+    made: dict[str, Any] = {}
+    for name in a:
+        one, two = a[name], b[name]
+        if isinstance(one, Column) and isinstance(two, Column):
+            nullable = one.nullable or two.nullable
+            made[name] = one._replace(nullable=nullable)
+            if made[name] == two._replace(nullable=nullable):
+                continue
+        elif isinstance(one, Mapping) and isinstance(two, Mapping):
+            made[name] = Schema(_union(one, two))
+            continue
+        raise ValueError(
+            f'tenfold.ray: column "{name}": expected one type in all blocks, found {one} and '
+            f"{two}; schema= gives it"
+        )
+    return made
+
+
+def _and_rest(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    for table in rest:
+        yield table if table.schema == first.schema else table.cast(first.schema)
+
+
+def _tables_of(blocks: Iterable[Any]) -> Iterator[pa.Table]:
+    """The blocks that have rows, with tensors as lists of a fixed size."""
+    for block in blocks:
+        table = BlockAccessor.for_block(block).to_arrow()
+        if table.num_rows == 0:
+            continue
+        for number, field in enumerate(table.schema):
+            if isinstance(field.type, pa.BaseExtensionType):
+                table = table.set_column(number, field.name, _lists_of(field, table.column(number)))
+        yield table
+
+
+def _lists_of(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
+    """Rows of a tensor column as nested lists of a fixed size."""
+    if not hasattr(field.type, "shape"):
+        raise UnsupportedError(
+            f'tenfold.ray: column "{field.name}": expected numbers, strings, lists or tensors of '
+            f"one shape, found {field.type}"
+        )
+    tensors = column.combine_chunks()
+    if isinstance(tensors, pa.ChunkedArray):
+        tensors = pa.concat_arrays(tensors.chunks)
+    values = tensors.to_numpy_ndarray()
+    lists = pa.array(values.reshape(-1))
+    for size in reversed(values.shape[1:]):
+        lists = pa.FixedSizeListArray.from_arrays(lists, size)
+    return lists
+
+
+def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -> ray.data.Dataset:
+    """A data set as one of Ray Data.
+
+    Args:
+        path: As for `TenfoldDatasource`.
+        columns: Only these.
+        **options: Of `ray.data.read_datasource`: ``override_num_blocks``, ``concurrency``, ...
+
+    Raises:
+        KeyError: For a column that is not there.
+    """
+    return ray.data.read_datasource(TenfoldDatasource(path, columns), **options)
+
+
+def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options: Any) -> Dataset:
+    """Writes a data set of Ray Data as a data set of parts, or adds it to one.
+
+    Args:
+        ds: The rows.
+        path: As for `TenfoldDatasink`.
+        schema: As for `tenfold.ingest`. None: as the blocks have them.
+        **options: Of `ray.data.Dataset.write_datasink`: ``concurrency``, ``ray_remote_args``.
+
+    Returns:
+        Dataset: What is at `path` then.
+
+    Raises:
+        ValueError: If blocks have different columns, or there are no rows and no data set.
+    """
+    ds.write_datasink(TenfoldDatasink(path, schema=schema), **options)
+    if not os.path.exists(os.path.join(os.fspath(path), "%parts.json")):
+        raise ValueError(f"{os.fsdecode(path)}: expected rows, found none: no data set was made")
+    return Dataset(path)

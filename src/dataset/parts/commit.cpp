@@ -1,0 +1,248 @@
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <tenfold/error.hpp>
+#include <tenfold/parts.hpp>
+
+#include "base/text.hpp"
+#include "dataset/leaf_names.hpp"
+#include "dataset/parts/folder.hpp"
+#include "dataset/parts/part.hpp"
+#include "dataset/parts/source.hpp"
+#include "formats/folder/inventory.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/format.hpp"
+#include "formats/shared/progress.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold {
+
+using namespace detail;
+namespace {
+
+constexpr std::size_t kNumberDigits = 5;
+
+std::string padded(std::int64_t number) {
+  const std::string text = std::to_string(number);
+  return std::string(text.size() < kNumberDigits ? kNumberDigits - text.size() : 0, '0') + text;
+}
+
+/// The numbers in the name of a part of ingest(): "part-00003-of-00016".
+std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "part-";
+  constexpr std::string_view kMiddle = "-of-";
+  const std::size_t middle = name.find(kMiddle);
+  if (!name.starts_with(kPrefix) || middle == std::string_view::npos) return std::nullopt;
+  const auto number = [](std::string_view digits) -> std::optional<std::int64_t> {
+    std::int64_t value = 0;
+    const char* end = digits.data() + digits.size();
+    if (digits.empty() || std::from_chars(digits.data(), end, value).ptr != end) {
+      return std::nullopt;
+    }
+    return value;
+  };
+  const auto index = number(name.substr(kPrefix.size(), middle - kPrefix.size()));
+  const auto count = number(name.substr(middle + kMiddle.size()));
+  const bool are_numbers = index && count && *index >= 0 && *index < *count;
+  if (!are_numbers || name != part_name(*index, *count)) return std::nullopt;
+  return std::pair(*index, *count);
+}
+
+/// Of the parts that several calls of ingest() write, all are there or none.
+void require_complete(const Path& path, const std::vector<std::string>& added,
+                      const std::set<std::string>& known) {
+  std::set<std::int64_t> counts;
+  for (const std::string& name : added) {
+    if (const auto numbers = numbers_of(name)) counts.insert(numbers->second);
+  }
+  for (const std::int64_t count : counts) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::string name = part_name(i, count);
+      if (known.contains(name) || std::ranges::find(added, name) != added.end()) continue;
+      throw Error(ErrorCode::file_not_found,
+                  path.string() + ": part " + base::quote(name) +
+                      " is missing: expected all parts of " + std::to_string(count) +
+                      ", found others of them; ingest() it before commit_parts()");
+    }
+  }
+}
+
+/// Folders that the manifest does not name yet, in the order of their names.
+std::vector<std::string> unnamed_folders(const os::Directory& folder,
+                                         const std::set<std::string>& known) {
+  std::set<std::string> above;  // "a" of the part "a/b"
+  for (const std::string& path : known) above.insert(formats::components_of(path).front());
+  std::vector<std::string> names;
+  for (const std::string& name : folder.list()) {
+    if (name.starts_with('.') || name.starts_with('%') || above.contains(name)) continue;
+    const auto info = folder.entry_info(name);
+    if (!info || info->is_regular) continue;
+    if (!info->is_directory) {
+      throw Error(ErrorCode::invalid_argument,
+                  folder.display_of(name) +
+                      ": expected the folder of a part, found a link or a special file; move the "
+                      "folder here");
+    }
+    names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// True for the folder of a part that is being written: ".part-00000-of-00002.tenfold-0".
+bool is_unfinished(std::string_view name) {
+  const std::size_t dash = name.rfind('-');
+  return formats::folder::is_leftover(name) && dash + 1 < name.size() &&
+         (name.ends_with(".tenfold-staging") ||
+          std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dash) + 1, name.end(),
+                      base::is_digit));
+}
+
+/// Removes what writers have left that did not finish and are no more.
+void remove_leftovers(os::Directory& folder) {
+  for (const std::string& name : folder.list()) {
+    const auto info = is_unfinished(name) ? folder.entry_info(name) : std::nullopt;
+    if (!info || !info->is_directory) continue;
+    if (auto lease = os::Lease::try_acquire(folder, name + ".lease")) folder.remove_tree(name);
+  }
+}
+
+void require_no_tree(const os::Directory& folder, const Path& path) {
+  if (!folder.entry_info(std::string(formats::folder::kMetaName))) return;
+  throw Error(ErrorCode::invalid_argument,
+              path.string() +
+                  ": expected a folder of parts, found a data set in one folder; write parts to "
+                  "another path");
+}
+
+void check_new_path(const Path& path) {
+  if (!os::exists(path)) return;
+  if (os::file_info(path).is_directory && os::Directory::open(path).list(1).empty()) return;
+  throw Error::io(EEXIST, path.string(),
+                  path.string() + ": expected nothing there, found a file or folder");
+}
+
+}  // namespace
+
+std::string part_name(std::int64_t index, std::int64_t count) {
+  if (count < 1 || index < 0 || index >= count) {
+    throw Error(ErrorCode::invalid_argument, "part: expected an index of 0 to count - 1, found " +
+                                                 std::to_string(index) + " of " +
+                                                 std::to_string(count));
+  }
+  return "part-" + padded(index) + "-of-" + padded(count);
+}
+
+Path part_path(const Path& path, std::int64_t index, std::int64_t count) {
+  const std::string name = part_name(index, count);
+  if (!os::exists(path)) return path / name;
+  const os::Directory folder = os::Directory::open(path);
+  require_no_tree(folder, path);
+  if (formats::has_parts_manifest(folder)) {
+    for (const formats::PartEntry& part : formats::read_parts_manifest(folder).parts) {
+      if (part.path != name) continue;
+      throw Error::io(EEXIST, path.string(),
+                      path.string() + ": part " + base::quote(name) +
+                          ": expected a new part, found one that the data set has; compact() it "
+                          "first, or write to another path");
+    }
+  }
+  return path / name;
+}
+
+Dataset create_parts(const Path& path, const Schema& schema) {
+  check_new_path(path);
+  if (schema.size() == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                path.string() + ": schema: expected at least one column, found none");
+  }
+  std::vector<Column> columns = schema.columns();
+  name_leaves(columns);
+  std::filesystem::create_directories(path);
+  os::Directory folder = os::Directory::open(path);
+  const os::Lease lease = lease_parts(folder, path);
+  check_new_path(path / formats::kPartsName);
+  formats::PartsManifest manifest;
+  manifest.schema = Schema(std::move(columns)).to_value();
+  publish_parts(manifest, lease, path, true);
+  os::open_parent(path, false).directory.sync();
+  return Dataset(path, Mode::write_through);
+}
+
+Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
+  {
+    os::Directory folder = os::Directory::open(path);
+    require_no_tree(folder, path);
+    const os::Lease lease = lease_parts(folder, path);
+    formats::PartsManifest manifest;
+    const bool is_new = !formats::has_parts_manifest(folder);
+    if (!is_new) manifest = formats::read_parts_manifest(folder);
+    std::set<std::string> known;
+    for (const formats::PartEntry& part : manifest.parts) known.insert(part.path);
+    std::vector<std::string> added = options.parts;
+    if (added.empty()) {
+      added = unnamed_folders(folder, known);
+      require_complete(path, added, known);
+    }
+    if (is_new && added.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  path.string() + ": expected parts, found none; ingest() them first");
+    }
+    for (const std::string& name : added) {
+      if (!known.insert(name).second) {
+        throw Error(ErrorCode::invalid_argument, path.string() + ": part " + base::quote(name) +
+                                                     ": expected a new part, found one that the "
+                                                     "data set has");
+      }
+    }
+    const Schema schema =
+        is_new ? schema_of_part(folder, path, added.front())
+               : Schema::from_value(manifest.schema,
+                                    folder.display_of(std::string(formats::kPartsName)));
+    if (is_new) {
+      std::vector<Column> columns = schema.columns();
+      name_leaves(columns);
+      manifest.schema = Schema(std::move(columns)).to_value();
+    }
+    // What a killed writer left open must not grow in the middle.
+    if (!added.empty() && !manifest.parts.empty() && manifest.parts.back().is_open) {
+      formats::PartEntry& last = manifest.parts.back();
+      last = entry_of_part(folder, path, last.path, schema);
+    }
+    formats::Progress progress(options.monitor, 0, "commit");
+    for (const std::string& name : added) {
+      progress.poll();
+      manifest.parts.push_back(entry_of_part(folder, path, name, schema));
+    }
+    // As readers will read it.
+    static_cast<void>(
+        formats::parse_parts_manifest(formats::parts_manifest_text(manifest), path.string()));
+    if (!added.empty()) publish_parts(manifest, lease, path, options.durable);
+    remove_leftovers(folder);
+  }
+  return Dataset(path);
+}
+
+Dataset compact(const Path& path, const CompactOptions& options) {
+  {
+    os::Directory folder = os::Directory::open(path);
+    if (!formats::has_parts_manifest(folder)) {
+      throw Error(ErrorCode::invalid_argument, path.string() +
+                                                   ": expected a data set of parts, found no " +
+                                                   std::string(formats::kPartsName));
+    }
+    const os::Lease lease = lease_parts(folder, path);
+    const TensorDict tree = open_parts(folder.duplicate(), path);
+    formats::folder::kFormat.write(tree, path,
+                                   {.durable = options.durable,
+                                    .num_threads = options.num_threads,
+                                    .monitor = options.monitor});
+  }
+  return Dataset(path);
+}
+
+}  // namespace tenfold

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <tenfold/io.hpp>
+#include <tenfold/schema.hpp>
+
+#include "dataset/dataset_state.hpp"
+#include "dataset/row_bytes.hpp"
+#include "dataset/table.hpp"
+#include "formats/shared/parts_manifest.hpp"
+#include "os/fs/directory.hpp"
+
+namespace tenfold {
+
+/// The values that were used last, by number.
+template <class T>
+class RecentlyUsed {
+ public:
+  explicit RecentlyUsed(std::size_t most) : most_(most) {}
+
+  std::optional<T> find(std::size_t number) {
+    const auto found = places_.find(number);
+    if (found == places_.end()) return std::nullopt;
+    values_.splice(values_.begin(), values_, found->second);
+    return values_.front().second;
+  }
+  void add(std::size_t number, T value) {
+    if (find(number)) return;
+    values_.emplace_front(number, std::move(value));
+    places_[number] = values_.begin();
+    if (values_.size() <= most_) return;
+    places_.erase(values_.back().first);
+    values_.pop_back();
+  }
+
+ private:
+  using Values = std::list<std::pair<std::size_t, T>>;
+  std::size_t most_;
+  Values values_;  ///< the last used first
+  std::unordered_map<std::size_t, typename Values::iterator> places_;
+};
+
+/// The tree of one part.
+struct PartTree {
+  TensorDict tree;
+  std::vector<LeafRole> roles;  ///< as those of the data set, but for the names of leaves
+};
+
+/// A folder with a `%parts.json`: a data set whose parts are data sets. They are opened when they
+/// are needed, each name below the folder by itself, so that no link is followed, and closed again.
+///
+/// Thread safety: all const members may be called from any thread.
+class PartsFolder final : public ClosedTables, public std::enable_shared_from_this<PartsFolder> {
+ public:
+  /// Reads the manifest. Throws what read_parts_manifest() and Schema::from_value() do.
+  static std::shared_ptr<PartsFolder> open(os::Directory folder, const Path& path);
+  /// The folder that open_parts() opened a tree of; null for other trees.
+  static std::shared_ptr<PartsFolder> of(const TensorDict& tree);
+
+  const detail::formats::PartsManifest& manifest() const noexcept { return manifest_; }
+  const Schema& schema() const noexcept { return schema_; }
+  std::size_t num_parts() const noexcept { return manifest_.parts.size(); }
+  std::int64_t num_rows() const noexcept { return first_rows_.back(); }
+  /// Of each part, and behind the last one.
+  const std::vector<std::int64_t>& first_rows() const noexcept { return first_rows_; }
+  const os::Directory& directory() const noexcept { return folder_; }
+  /// "ds/part-0"
+  std::string display_of(std::size_t number) const;
+
+  /// The table of a part. Throws Error(corrupt) if it is not there, is a link, or has other columns
+  /// or rows than the manifest says; Error(io) (ESTALE) if the data set was replaced.
+  std::shared_ptr<const Table> open(std::size_t number) override;
+  /// The tree of a part; its rows are those that the manifest counts.
+  std::shared_ptr<const PartTree> tree_of(std::size_t number) const;
+  /// Adds the parts to a state that has none.
+  void add_to(DatasetState& state);
+
+ private:
+  static constexpr std::size_t kMostTrees = 16;
+  /// A part that should have more is looked at first: nothing is sized by a number that lies.
+  static constexpr std::int64_t kMostUnseenRows = 65'536;
+
+  PartsFolder(os::Directory folder, const Path& path);
+  TensorDict open_tree(std::size_t number) const;
+  [[noreturn]] void fail(std::size_t number, const std::string& what) const;
+
+  os::Directory folder_;
+  Path path_;
+  detail::formats::PartsManifest manifest_;
+  Schema schema_;
+  std::vector<std::int64_t> first_rows_;
+  mutable std::mutex mutex_;  ///< guards what follows
+  mutable RecentlyUsed<std::shared_ptr<const PartTree>> trees_{kMostTrees};
+  RecentlyUsed<std::shared_ptr<const Table>> tables_{kMostOpen};
+};
+
+/// Opens the folder `name/name/...` below `folder`; an invalid Directory if a name is missing.
+/// Throws Error(corrupt) if one is a link or a file.
+os::Directory open_part_folder(const os::Directory& folder, std::string_view part_path);
+
+/// Throws Error(corrupt) unless the tree at `display` has the columns of `schema`, in their order.
+void require_columns(const Schema& schema, const Schema& found, const std::string& display);
+
+}  // namespace tenfold

@@ -1,0 +1,91 @@
+// A data set of parts: a folder with `%parts.json`. As a tree it is the data set that compact()
+// would write.
+
+#include <string>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "dataset/parts/part.hpp"
+#include "dataset/parts/source.hpp"
+#include "formats/format.hpp"
+#include "formats/shared/folder_verify.hpp"
+#include "formats/shared/progress.hpp"
+
+namespace tenfold::detail::formats::parts {
+namespace {
+
+bool probe(const FileHead& head) { return head.is_folder() && has_parts_manifest(head.folder()); }
+
+TensorDict open(const FileHead& head, const OpenRequest&) {
+  return open_parts(head.take_folder(), head.path());
+}
+
+/// Adds what is found of one part, which is opened as readers open it before its bytes are read.
+void verify_part(PartsFolder& folder, std::size_t number, const Path& path,
+                 const VerifyRequest& request, VerifyReport& report) {
+  const PartEntry& part = folder.manifest().parts[number];
+  const std::string display = folder.display_of(number);
+  try {
+    static_cast<void>(folder.open(number));
+    const VerifyReport found = formats::folder::kFormat.verify(path / part.path, request);
+    report.num_leaves += found.num_leaves;
+    report.num_bytes += found.num_bytes;
+    report.num_checksums += found.num_checksums;
+    report.problems.insert(report.problems.end(), found.problems.begin(), found.problems.end());
+    if (part.is_open || !found.ok()) return;
+    if (found.num_bytes != part.num_bytes) {
+      report.problems.push_back({display, "num_bytes",
+                                 "expected " + std::to_string(part.num_bytes) + ", as " +
+                                     std::string(kPartsName) + " says, found " +
+                                     std::to_string(found.num_bytes)});
+    }
+    const auto checksum = checksum_of_part(open_part_folder(folder.directory(), part.path));
+    if (part.checksum == checksum) return;
+    const auto text = [](const std::optional<std::uint64_t>& sum) {
+      return sum ? base::hex16(*sum) : std::string("none");
+    };
+    report.problems.push_back({display, std::string(kChecksumsName),
+                               "checksum: expected " + text(part.checksum) + ", as " +
+                                   std::string(kPartsName) + " says, found " + text(checksum) +
+                                   "; the part was written again since it was committed"});
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io) throw;
+    report.problems.push_back(problem_of(error, display));
+  }
+}
+
+VerifyReport verify(const Path& path, const VerifyRequest& request) {
+  VerifyReport report;
+  std::shared_ptr<PartsFolder> folder;
+  try {
+    folder = PartsFolder::open(os::Directory::open(path), path);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io || error.code() == ErrorCode::file_not_found) throw;
+    report.problems.push_back(problem_of(error, path.string()));
+    return report;
+  }
+  Progress progress(request.monitor, 0, "verify");
+  for (std::size_t i = 0; i < folder->num_parts(); ++i) {
+    progress.poll();
+    verify_part(*folder, i, path, request, report);
+  }
+  return report;
+}
+
+}  // namespace
+
+const Format kFormat = {
+    .name = "parts",
+    .noun = "a data set of parts",
+    .suffixes = {},
+    .probe = probe,
+    .open_tree = open,
+    .check_tree = nullptr,
+    .write_tree = nullptr,
+    .verify = verify,
+};
+
+}  // namespace tenfold::detail::formats::parts

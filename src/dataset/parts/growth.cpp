@@ -1,0 +1,229 @@
+#include "dataset/parts/growth.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "dataset/parts/part.hpp"
+#include "os/fs/unreplaced.hpp"
+
+namespace tenfold {
+
+using namespace detail;
+namespace {
+
+std::atomic<std::uint64_t> part_bytes{std::uint64_t{1} << 30};
+
+constexpr std::string_view kAppendPrefix = "append-";
+
+std::uint64_t bytes_of(const Batch& rows) {
+  std::uint64_t bytes = 0;
+  for (const BatchColumn& column : rows.columns()) {
+    for (const Tensor* tensor :
+         {&column.values, &column.offsets, &column.item_offsets, &column.valid}) {
+      bytes += static_cast<std::uint64_t>(tensor->nbytes());
+    }
+  }
+  return bytes;
+}
+
+/// The name of a part that comes after all that appends began.
+std::string next_name(const formats::PartsManifest& manifest) {
+  std::int64_t last = 0;
+  for (const formats::PartEntry& part : manifest.parts) {
+    if (!part.path.starts_with(kAppendPrefix)) continue;
+    std::int64_t number = 0;
+    const char* end = part.path.data() + part.path.size();
+    if (std::from_chars(part.path.data() + kAppendPrefix.size(), end, number).ptr != end) continue;
+    last = std::max(last, number);
+  }
+  constexpr std::size_t kSequenceDigits = 8;
+  const std::string digits = std::to_string(last + 1);
+  return std::string(kAppendPrefix) +
+         std::string(digits.size() < kSequenceDigits ? kSequenceDigits - digits.size() : 0, '0') +
+         digits;
+}
+
+}  // namespace
+
+std::uint64_t set_part_bytes(std::uint64_t bytes) noexcept { return part_bytes.exchange(bytes); }
+
+PartsGrowth::PartsGrowth(const Path& path)
+    : path_(std::filesystem::absolute(path)), folder_(os::Directory::open(path_)) {
+  // As long as it is open, no save replaces the folder.
+  if (folder_.try_lock_shared() == os::LockResult::held) {
+    throw Error::io(EBUSY, path_.string(),
+                    path_.string() +
+                        ": it is being replaced: expected nobody at work, found "
+                        "another writer; wait for it");
+  }
+  const Lock lock(mutex_);
+  schema_ = current()->schema;
+}
+
+const std::shared_ptr<const DatasetState>& PartsGrowth::current() {
+  if (!state_) {
+    state_ = os::read_unreplaced(
+        path_, [&] { return state_of(tenfold::open(path_), os::identity_of(path_)); });
+  }
+  return state_;
+}
+
+std::shared_ptr<const DatasetState> PartsGrowth::state() {
+  const Lock lock(mutex_);
+  return current();
+}
+
+std::int64_t PartsGrowth::size() {
+  const Lock lock(mutex_);
+  return num_rows();
+}
+
+/// What the writer of the last part has is known without opening anything.
+std::int64_t PartsGrowth::num_rows() {
+  if (!writer_) return current()->order->size();
+  std::int64_t rows = writer_->size();
+  for (std::size_t i = 0; i + 1 < manifest_.parts.size(); ++i) rows += manifest_.parts[i].num_rows;
+  return rows;
+}
+
+void PartsGrowth::require_open(const char* what) const {
+  if (!closed_) return;
+  throw Error(ErrorCode::unsupported,
+              path_.string() + ": " + what + ": it was closed: open it again");
+}
+
+/// From now on this is the manifest, if nothing fails.
+void PartsGrowth::publish(formats::PartsManifest manifest) {
+  publish_parts(manifest, *lease_, path_, true);
+  manifest_ = std::move(manifest);
+}
+
+/// Takes the lease, and what others have changed before that.
+void PartsGrowth::start() {
+  if (lease_) return;
+  os::Lease lease = lease_parts(folder_, path_);
+  const auto again = os::Directory::open(path_);
+  if (!again.info().same_file(folder_.info())) {
+    throw Error::io(ESTALE, path_.string(),
+                    path_.string() +
+                        ": it was replaced since it was opened: expected the same data set, found "
+                        "another; open it again");
+  }
+  manifest_ = formats::read_parts_manifest(folder_);
+  lease_ = std::move(lease);
+  state_ = nullptr;
+}
+
+/// False if the last part has enough, or is of no kind that grows.
+bool PartsGrowth::continue_last() {
+  if (manifest_.parts.empty()) return false;
+  const formats::PartEntry& last = manifest_.parts.back();
+  if (!last.is_open && last.num_bytes >= part_bytes) return false;
+  Dataset writer(path_ / last.path, Mode::write_through);
+  try {
+    writer.append(writer.rows(0, 0));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    writer.close();
+    return false;
+  }
+  if (!last.is_open) {
+    formats::PartsManifest opened = manifest_;
+    opened.parts.back().is_open = true;
+    opened.parts.back().checksum.reset();
+    publish(std::move(opened));
+  }
+  writer_bytes_ = 0;
+  writer.tree().for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
+    if (const auto* leaf = std::get_if<Leaf>(&item)) writer_bytes_ += leaf->nbytes();
+  });
+  writer_ = std::move(writer);
+  return true;
+}
+
+void PartsGrowth::begin_part() {
+  const std::string name = next_name(manifest_);
+  // A writer that was killed before it named the part; we hold the lease, so it is no more.
+  folder_.remove_tree(name);
+  Dataset writer = create(path_ / name, schema_);
+  writer.append(writer.rows(0, 0));
+  formats::PartEntry entry;
+  entry.path = name;
+  entry.is_open = true;
+  formats::PartsManifest longer = manifest_;
+  longer.parts.push_back(std::move(entry));
+  publish(std::move(longer));
+  writer_ = std::move(writer);
+  writer_bytes_ = 0;
+}
+
+/// The part does not grow any more: the manifest counts its rows when it is published next.
+void PartsGrowth::seal_writer() {
+  Dataset writer = *std::exchange(writer_, std::nullopt);
+  writer.close();
+  formats::PartEntry& last = manifest_.parts.back();
+  last = entry_of_part(folder_, path_, last.path, schema_);
+}
+
+std::int64_t PartsGrowth::append(const Batch& rows) {
+  const Lock lock(mutex_);
+  require_open("append");
+  check_rows(schema_, rows, path_.string());
+  if (rows.num_rows() == 0) return num_rows();
+  start();
+  if (writer_ && writer_bytes_ >= part_bytes) seal_writer();
+  if (!writer_ && !continue_last()) begin_part();
+  writer_->append(rows);
+  writer_bytes_ += bytes_of(rows);
+  state_ = nullptr;
+  return num_rows();
+}
+
+void PartsGrowth::update(std::span<const std::int64_t>, const Batch&) {
+  throw Error(ErrorCode::unsupported,
+              path_.string() +
+                  ": rows in place: expected a data set in one folder, found one of parts; open "
+                  "the part, or compact() the data set");
+}
+
+void PartsGrowth::flush() {
+  const Lock lock(mutex_);
+  require_open("flush");
+  if (writer_) writer_->flush();
+}
+
+void PartsGrowth::close() {
+  const Lock lock(mutex_);
+  if (closed_) return;
+  closed_ = true;
+  state_ = nullptr;
+  try {
+    if (writer_) {
+      seal_writer();
+      publish(manifest_);
+    }
+  } catch (...) {
+    release();
+    throw;
+  }
+  release();
+}
+
+void PartsGrowth::release() noexcept {
+  lease_.reset();
+  folder_.unlock();
+}
+
+void PartsGrowth::refresh() {
+  const Lock lock(mutex_);
+  state_ = nullptr;
+  current();
+}
+
+}  // namespace tenfold

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "dataset/growth.hpp"
+#include "formats/shared/parts_manifest.hpp"
+#include "os/fs/lease.hpp"
+
+namespace tenfold {
+
+/// Rows of a data set of parts that is opened for writing. The last part grows while it is smaller
+/// than the bound; then a new one is begun. The part that grows is marked open in the manifest
+/// before it does, and closed there when it is.
+class PartsGrowth final : public Growth {
+ public:
+  explicit PartsGrowth(const Path& path);
+
+  std::shared_ptr<const DatasetState> state() override;
+  std::int64_t size() override;
+  std::int64_t append(const Batch& rows) override;
+  void update(std::span<const std::int64_t> positions, const Batch& rows) override;
+  void flush() override;
+  void close() override;
+  void refresh() override;
+  std::int64_t capacity() override { return 0; }
+  std::int64_t cursor() override { return size(); }
+  void will_write_in_place() override {}
+
+ private:
+  using Lock = std::lock_guard<std::mutex>;
+
+  const std::shared_ptr<const DatasetState>& current();
+  std::int64_t num_rows();
+  void require_open(const char* what) const;
+  void start();
+  bool continue_last();
+  void begin_part();
+  void seal_writer();
+  void publish(detail::formats::PartsManifest manifest);
+  void release() noexcept;
+
+  const Path path_;
+  os::Directory folder_;
+  std::mutex mutex_;  ///< guards what follows
+  std::shared_ptr<const DatasetState> state_;
+  Schema schema_;
+  std::optional<os::Lease> lease_;           ///< since the first append
+  detail::formats::PartsManifest manifest_;  ///< while the lease is held
+  std::optional<Dataset> writer_;            ///< of the last part
+  std::uint64_t writer_bytes_ = 0;           ///< that it has
+  bool closed_ = false;
+};
+
+/// Sets the size in bytes from which on no rows are added to a part, and returns what was set. For
+/// tests.
+std::uint64_t set_part_bytes(std::uint64_t bytes) noexcept;
+
+}  // namespace tenfold

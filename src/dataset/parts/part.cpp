@@ -1,0 +1,118 @@
+#include "dataset/parts/part.hpp"
+
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "dataset/parts/folder.hpp"
+#include "dataset/ring_guard.hpp"
+#include "dataset/table.hpp"
+#include "formats/folder/append/commit_page.hpp"
+#include "formats/folder/keys.hpp"
+#include "formats/folder/reader.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/folder_checksums.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold {
+
+using namespace detail;
+namespace {
+
+/// A leftover by its name, which whoever replaces the folder removes.
+constexpr const char* kLeaseName = ".parts.tenfold-lease";
+
+os::Directory require_part_folder(const os::Directory& folder, const std::string& part_path) {
+  os::Directory part = open_part_folder(folder, part_path);
+  const std::string display = folder.display_of(part_path);
+  if (!part.valid()) {
+    throw Error(ErrorCode::file_not_found,
+                display + ": part is missing: expected a data set, found nothing");
+  }
+  if (formats::has_parts_manifest(part)) {
+    throw Error(ErrorCode::invalid_argument,
+                display + ": expected a data set in one folder, found one of parts; compact() it");
+  }
+  if (!part.entry_info(std::string(formats::folder::kMetaName))) {
+    throw Error(ErrorCode::invalid_argument,
+                display +
+                    ": expected a data set, found a folder without meta.json; remove it, or "
+                    "finish writing it");
+  }
+  return part;
+}
+
+TensorDict open_part(const os::Directory& folder, const Path& path, const std::string& part_path) {
+  return formats::folder::open_tree(require_part_folder(folder, part_path), path / part_path,
+                                    Mode::read);
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> checksum_of_part(const os::Directory& part) {
+  const os::File file = os::File::try_open_read_at(part, std::string(formats::kChecksumsName));
+  if (!file.valid()) return std::nullopt;
+  const std::string text = file.read_all(formats::kMaxChecksumsBytes);
+  return base::xxh3(std::as_bytes(std::span(text)));
+}
+
+os::Lease lease_parts(const os::Directory& folder, const Path& path) {
+  if (auto lease = os::Lease::try_acquire(folder, kLeaseName)) return std::move(*lease);
+  throw Error::io(EBUSY, path.string(),
+                  path.string() + ": its parts are being changed by " +
+                      os::lease_holder(folder, kLeaseName) +
+                      ": expected one writer at a time, found another; wait for it or close it");
+}
+
+void seal_part(const Path& path) {
+  Dataset part(path, Mode::write_through);
+  part.append(part.rows(0, 0));
+  part.close();
+}
+
+Schema schema_of_part(const os::Directory& folder, const Path& path, const std::string& part_path) {
+  return Schema::of(open_part(folder, path, part_path));
+}
+
+formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
+                                 const std::string& part_path, const Schema& schema) {
+  const os::Directory part = require_part_folder(folder, part_path);
+  if (part.entry_info(std::string(formats::folder::kCommitName))) {
+    if (Table(open_part(folder, path, part_path)).ring()) {
+      throw Error(ErrorCode::invalid_argument, folder.display_of(part_path) +
+                                                   ": expected a data set, found a circular "
+                                                   "buffer");
+    }
+    seal_part(path / part_path);
+  }
+  const TensorDict tree = open_part(folder, path, part_path);
+  require_columns(schema, Schema::of(tree), folder.display_of(part_path));
+  // Maps each file, which must be as long as its tensor.
+  const auto table = Table::without_tree(tree);
+  formats::PartEntry entry;
+  entry.path = part_path;
+  entry.num_rows = table->num_rows();
+  tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
+    if (const auto* leaf = std::get_if<Leaf>(&item)) entry.num_bytes += leaf->nbytes();
+  });
+  entry.checksum = checksum_of_part(part);
+  return entry;
+}
+
+void publish_parts(const formats::PartsManifest& manifest, const os::Lease& lease, const Path& path,
+                   bool durable) {
+  if (!lease.is_held()) {
+    throw Error::io(EBUSY, path.string(),
+                    path.string() +
+                        ": the lease of its parts was lost: expected to be its one writer, found "
+                        "that another took over; open it again");
+  }
+  formats::replace_file(path / formats::kPartsName, formats::parts_manifest_text(manifest),
+                        durable);
+}
+
+}  // namespace tenfold

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <tenfold/dataset.hpp>
+#include <tenfold/io.hpp>
+
+#include "formats/shared/parts_manifest.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/lease.hpp"
+
+namespace tenfold {
+
+/// XXH3 of the `%checksums` of a part; nothing if it has none.
+std::optional<std::uint64_t> checksum_of_part(const os::Directory& part);
+
+/// The lease of whoever changes `%parts.json`. Throws Error(io) (EBUSY) naming its holder.
+os::Lease lease_parts(const os::Directory& folder, const Path& path);
+
+/// Ends the appending of a part whose writer did not, so that meta.json counts its rows. Throws
+/// Error(io) (EBUSY) if somebody is appending.
+void seal_part(const Path& path);
+
+/// What the manifest says of the part at `part_path` below `path`, which nobody is appending to:
+/// its columns, rows and the sizes of its files are checked. Throws Error(corrupt).
+detail::formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
+                                         const std::string& part_path, const Schema& schema);
+
+/// The schema of the part at `part_path`.
+Schema schema_of_part(const os::Directory& folder, const Path& path, const std::string& part_path);
+
+/// Replaces the manifest in one step. Throws Error(io) (EBUSY) if the lease was lost.
+void publish_parts(const detail::formats::PartsManifest& manifest, const os::Lease& lease,
+                   const Path& path, bool durable);
+
+}  // namespace tenfold

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/value.hpp>
+
+#include "os/fs/directory.hpp"
+
+namespace tenfold::detail::formats {
+
+struct Format;
+namespace parts {
+extern const Format kFormat;  // of data sets, in dataset/parts/
+}
+
+inline constexpr std::string_view kPartsName = "%parts.json";
+inline constexpr std::int64_t kPartsVersion = 1;
+/// A manifest larger than this is refused before it is read: some 500,000 parts.
+inline constexpr std::uint64_t kMaxPartsBytes = std::uint64_t{64} << 20;
+
+/// A part of a data set: a data set in a folder of its own.
+struct PartEntry {
+  std::string path;  ///< below the folder of the manifest, with "/"
+  std::int64_t num_rows = 0;
+  std::uint64_t num_bytes = 0;            ///< of its tensors
+  std::optional<std::uint64_t> checksum;  ///< XXH3 of its `%checksums`; nothing: it has none
+  bool is_open = false;  ///< rows are being added: its own `%commit` and meta.json count them
+};
+
+/// The file `%parts.json`:
+///
+///   {"version": 1,
+///    "schema": {"columns": {"x": {"dtype": "float32"}}},
+///    "parts": [{"path": "part-00000-of-00002", "num_rows": 10, "num_bytes": 40,
+///               "checksum": "0123456789abcdef"},
+///              {"path": "append-00000001", "num_rows": 0, "num_bytes": 0, "checksum": null,
+///               "open": true}]}
+///
+/// Only the last part may be open. Members of unknown name are ignored.
+struct PartsManifest {
+  Value schema;
+  std::vector<PartEntry> parts;
+};
+
+std::string parts_manifest_text(const PartsManifest& manifest);
+
+/// Afterwards every path stays below the folder and none lies in another, and the sums of rows and
+/// bytes fit 63 bits. Throws Error(corrupt), or Error(unsupported) for a later version.
+PartsManifest parse_parts_manifest(std::string_view text, std::string_view where);
+
+/// True if the folder has an entry `%parts.json`, whatever it is.
+bool has_parts_manifest(const os::Directory& folder);
+
+/// Throws Error(corrupt) also if it is a link or no file.
+PartsManifest read_parts_manifest(const os::Directory& folder);
+
+/// The names of a path of a part, one for each folder.
+std::vector<std::string> components_of(std::string_view part_path);
+
+}  // namespace tenfold::detail::formats

@@ -1,0 +1,205 @@
+// Damaged and hostile data sets of parts: each is a clear Error; nothing outside the folder is
+// read.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "dataset/parts/parts_of.hpp"
+#include "formats/shared/parts_manifest.hpp"
+
+namespace tenfold::test {
+namespace {
+
+namespace fs = std::filesystem;
+using detail::formats::parse_parts_manifest;
+using testing::HasSubstr;
+
+constexpr std::string_view kSchema = R"({"columns": {"x": {"dtype": "int64"}}})";
+
+std::string document(const std::string& parts) {
+  return R"({"version": 1, "schema": )" + std::string(kSchema) + R"(, "parts": [)" + parts + "]}";
+}
+
+std::string part(const std::string& path, const std::string& rows = "1",
+                 const std::string& more = R"("checksum": null)") {
+  return R"({"path": ")" + path + R"(", "num_rows": )" + rows + R"(, "num_bytes": 8, )" + more +
+         "}";
+}
+
+std::string fault_of(const std::string& text) {
+  try {
+    parse_parts_manifest(text, "ds/%parts.json");
+  } catch (const Error& error) {
+    const bool is_known =
+        error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported;
+    EXPECT_TRUE(is_known) << error.what();
+    EXPECT_TRUE(std::string(error.what()).starts_with("ds/%parts.json")) << error.what();
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(HostileParts, ManifestsAreRefusedByWhatIsWrong) {
+  EXPECT_EQ(fault_of(document(part("a"))), "none");
+  EXPECT_EQ(fault_of(document(part("a/b") + "," + part("a/c"))), "none");
+  for (const char* path :
+       {"", "..", ".", "/etc", "../x", "a/../../x", "a//b", "a/", "./a", "a\\u0000b"}) {
+    EXPECT_THAT(fault_of(document(part(path))), HasSubstr("a relative path that stays below"))
+        << path;
+  }
+  EXPECT_THAT(fault_of(document(part(std::string(300, 'a')))), HasSubstr("a relative path"));
+  EXPECT_THAT(fault_of(document(part("a") + "," + part("a"))), HasSubstr("found it twice"));
+  EXPECT_THAT(fault_of(document(part("a") + "," + part("a/b"))), HasSubstr("inside another"));
+  for (const char* rows : {"-1", "1.5", "\"1\"", "null", "9223372036854775808"}) {
+    EXPECT_THAT(fault_of(document(part("a", rows))), HasSubstr("an integer of 0 or more")) << rows;
+  }
+  const std::string huge = "9223372036854775807";
+  EXPECT_THAT(fault_of(document(part("a", huge) + "," + part("b", huge))),
+              HasSubstr("fewer than 2^63"));
+  for (const char* sum : {"1", "\"123\"", "\"0123456789abcdeg\"", "true"}) {
+    EXPECT_THAT(fault_of(document(part("a", "1", R"("checksum": )" + std::string(sum)))),
+                HasSubstr("16 hexadecimal digits"))
+        << sum;
+  }
+  EXPECT_THAT(fault_of(document(part("a", "1", R"("checksum": null, "open": 1)"))),
+              HasSubstr("true or false"));
+  EXPECT_THAT(
+      fault_of(document(part("a", "1", R"("checksum": null, "open": true)") + "," + part("b"))),
+      HasSubstr("only the last part to be open"));
+  EXPECT_THAT(fault_of(document(R"({"path": "a"})")), HasSubstr("\"num_rows\": is missing"));
+  EXPECT_THAT(fault_of(document("1")), HasSubstr("expected an object"));
+  EXPECT_THAT(fault_of(R"({"version": 2, "schema": {}, "parts": []})"),
+              HasSubstr("version: expected 1, found 2"));
+  EXPECT_THAT(fault_of(R"({"version": 0, "schema": {}, "parts": []})"), HasSubstr("expected 1"));
+  EXPECT_THAT(fault_of(R"({"version": 1, "parts": []})"), HasSubstr("\"schema\": is missing"));
+  EXPECT_THAT(fault_of(R"({"version": 1, "schema": {}, "parts": {}})"), HasSubstr("an array"));
+  EXPECT_NE(fault_of("[]"), "none");
+  EXPECT_NE(fault_of(""), "none");
+  EXPECT_NE(fault_of(R"({"version": 1, "version": 1})"), "none");
+}
+
+class HostileFolders : public ::testing::Test {
+ protected:
+  HostileFolders() { make_parts(path_, {2, 3}); }
+
+  void write(const std::string& text) { write_bytes(path_ / "%parts.json", text); }
+  std::string text() const { return read_bytes(path_ / "%parts.json"); }
+  void replace(const std::string& from, const std::string& to) {
+    std::string changed = text();
+    const std::size_t at = changed.find(from);
+    ASSERT_NE(at, std::string::npos);
+    changed.replace(at, from.size(), to);
+    write(changed);
+  }
+  /// What a reader of all rows is told; verify() must find something as well.
+  std::string fault() const {
+    EXPECT_FALSE(is_sound());
+    try {
+      const Dataset ds(path_);
+      static_cast<void>(ds.rows(0, ds.size()));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  }
+  bool is_sound() const {
+    try {
+      return verify(path_).ok();
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  TemporaryFolder folder_;
+  Path path_ = folder_ / "ds";
+};
+
+TEST_F(HostileFolders, LinksAreNotFollowed) {
+  const Path first = path_ / part_name(0, 2);
+  fs::rename(first, folder_ / "outside");
+  fs::create_directory_symlink(folder_ / "outside", first);
+  EXPECT_THAT(fault(), HasSubstr("expected a folder, found a symbolic link"));
+  fs::remove(first);
+  // A link in the middle of a path.
+  fs::create_directories(folder_ / "elsewhere");
+  fs::rename(folder_ / "outside", folder_ / "elsewhere" / "a");
+  fs::create_directory_symlink(folder_ / "elsewhere", path_ / "above");
+  replace(part_name(0, 2), "above/a");
+  EXPECT_THAT(fault(), HasSubstr("expected a folder, found a symbolic link"));
+}
+
+TEST_F(HostileFolders, TheManifestIsAFile) {
+  fs::rename(path_ / "%parts.json", folder_ / "manifest");
+  fs::create_symlink(folder_ / "manifest", path_ / "%parts.json");
+  EXPECT_NE(fault(), "none");
+  fs::remove(path_ / "%parts.json");
+  fs::create_directory(path_ / "%parts.json");
+  EXPECT_NE(fault(), "none");
+  fs::remove(path_ / "%parts.json");
+  ASSERT_EQ(::mkfifo((path_ / "%parts.json").c_str(), 0600), 0);
+  EXPECT_NE(fault(), "none");
+}
+
+TEST_F(HostileFolders, PartsAreNotDataSetsOfParts) {
+  // A cycle cannot be made of folders; a data set in its own part can.
+  const Path first = path_ / part_name(0, 2);
+  write_bytes(first / "%parts.json", text());
+  EXPECT_THAT(fault(), HasSubstr("found one of parts"));
+}
+
+TEST_F(HostileFolders, PartsHaveTheRowsAndColumnsThatTheManifestSays) {
+  const std::string sound = text();
+  replace("\"num_rows\": 2", "\"num_rows\": 9223372036854775000");
+  EXPECT_THAT(fault(),
+              testing::AnyOf(HasSubstr("rows: expected 9223372036854775000"), HasSubstr("2^63")));
+  write(sound);
+  replace("\"num_rows\": 2", "\"num_rows\": 1");
+  EXPECT_THAT(fault(), HasSubstr("rows: expected 1"));
+  write(sound);
+  replace(R"("dtype": "int64")", R"("dtype": "int32")");
+  EXPECT_THAT(fault(), HasSubstr("expected that of the data set, \"id\" (int32 []), found \"id\" "
+                                 "(int64 [])"));
+  write(sound);
+  replace(R"("schema": {"columns")", R"("schema": {"rows")");
+  EXPECT_NE(fault(), "none");
+  write(sound);
+  fs::remove_all(path_ / part_name(1, 2));
+  EXPECT_THAT(fault(), HasSubstr("part is missing"));
+  write_bytes(path_ / part_name(1, 2), "a file");
+  EXPECT_THAT(fault(), HasSubstr("expected a folder, found"));
+}
+
+TEST_F(HostileFolders, EndsThatLieAreToldByPart) {
+  const Path ends = path_ / part_name(1, 2) / "name.end.memmap";
+  for (const std::int64_t last : {std::int64_t{-1}, std::int64_t{1} << 62}) {
+    std::string bytes = read_bytes(ends);
+    bytes.replace(16, 8, reinterpret_cast<const char*>(&last), 8);
+    write_bytes(ends, bytes);
+    EXPECT_THAT(fault(), HasSubstr(part_name(1, 2)));
+    EXPECT_THROW(load(path_), Error);
+  }
+}
+
+TEST_F(HostileFolders, ARingIsNoPart) {
+  const Path first = path_ / part_name(0, 2);
+  fs::remove_all(first);
+  Dataset ring = create(folder_ / "ring", Schema::of(numbers(1)), {.capacity = 2});
+  ring.append(numbers(2));
+  ring.close();
+  fs::remove_all(path_);
+  fs::create_directories(path_);
+  fs::rename(folder_ / "ring", path_ / "a");
+  EXPECT_THROW(commit_parts(path_), Error);
+  EXPECT_FALSE(fs::exists(path_ / "%parts.json"));
+}
+
+}  // namespace
+}  // namespace tenfold::test

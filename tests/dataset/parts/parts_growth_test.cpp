@@ -1,0 +1,161 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+
+#include "dataset/parts/growth.hpp"
+#include "dataset/parts/parts_of.hpp"
+#include "formats/shared/parts_manifest.hpp"
+
+namespace tenfold::test {
+namespace {
+
+namespace fs = std::filesystem;
+namespace formats = detail::formats;
+
+class PartsGrowthTest : public ::testing::Test {
+ protected:
+  ~PartsGrowthTest() override { set_part_bytes(std::uint64_t{1} << 30); }
+
+  static Batch rows(std::int64_t begin, std::int64_t end) {
+    return Dataset(rows_of_all_kinds(begin, end)).rows(0, end - begin);
+  }
+  static void expect_rows(const Dataset& ds, std::int64_t count) {
+    ASSERT_EQ(ds.size(), count);
+    expect_same(ds.rows(0, count), rows(0, count));
+  }
+  std::vector<formats::PartEntry> parts() const {
+    return formats::read_parts_manifest(os::Directory::open(path_)).parts;
+  }
+  Dataset make() const { return create_parts(path_, Schema::of(rows_of_all_kinds(0, 1))); }
+
+  TemporaryFolder folder_;
+  Path path_ = folder_ / "ds";
+};
+
+TEST_F(PartsGrowthTest, ANewDataSetHasNoRowsAndItsColumns) {
+  Dataset ds = make();
+  EXPECT_EQ(ds.size(), 0);
+  EXPECT_EQ(ds.rows(0, 0).columns().size(), 5U);
+  EXPECT_EQ(ds.column("id").shape(), Shape{0});
+  EXPECT_EQ(Dataset(path_).rows(0, 0).num_rows(), 0);
+  EXPECT_TRUE(verify(path_).ok());
+  EXPECT_EQ(load(path_).batch_size(), Shape{0});
+  BatchLoader loader(ds, {.batch_size = 2});
+  EXPECT_EQ(loader.size(), 0);
+  expect_error(ErrorCode::io, "found a file or folder", [&] { make(); });
+  expect_error(ErrorCode::invalid_argument, "at least one column",
+               [&] { create_parts(folder_ / "none", Schema()); });
+}
+
+TEST_F(PartsGrowthTest, RowsGoToTheLastPartUntilItIsLargeEnough) {
+  Dataset ds = make();
+  EXPECT_EQ(ds.append(rows(0, 3)), 3);
+  expect_rows(ds, 3);
+  expect_rows(Dataset(path_), 3);
+  EXPECT_TRUE(parts().back().is_open);
+  EXPECT_EQ(ds.append(rows(3, 4)), 4);
+  EXPECT_EQ(parts().size(), 1U);
+  set_part_bytes(1);
+  EXPECT_EQ(ds.append(rows(4, 9)), 9);
+  ASSERT_EQ(parts().size(), 2U);
+  EXPECT_FALSE(parts()[0].is_open);
+  EXPECT_EQ(parts()[0].num_rows, 4);
+  expect_rows(ds, 9);
+  EXPECT_TRUE(verify(path_).ok());
+  ds.close();
+  EXPECT_FALSE(parts()[1].is_open);
+  EXPECT_TRUE(parts()[1].checksum.has_value());
+  expect_rows(ds, 9);
+  EXPECT_TRUE(verify(path_).ok());
+  expect_error(ErrorCode::unsupported, "it was closed", [&] { ds.append(rows(9, 10)); });
+}
+
+TEST_F(PartsGrowthTest, AClosedPartGrowsAgain) {
+  make_parts(path_, {2, 3});
+  Dataset ds(path_, Mode::write_through);
+  EXPECT_EQ(ds.append(rows(5, 7)), 7);
+  ASSERT_EQ(parts().size(), 2U);
+  EXPECT_TRUE(parts()[1].is_open);
+  ds.close();
+  expect_rows(Dataset(path_), 7);
+  EXPECT_EQ(parts()[1].num_rows, 5);
+  EXPECT_TRUE(verify(path_).ok());
+}
+
+TEST_F(PartsGrowthTest, OthersSeeRowsAfterRefresh) {
+  Dataset ds = make();
+  Dataset reader(path_);
+  ds.append(rows(0, 2));
+  EXPECT_EQ(reader.size(), 0);
+  reader.refresh();
+  expect_rows(reader, 2);
+}
+
+TEST_F(PartsGrowthTest, OneProcessAppendsAtATime) {
+  Dataset ds = make();
+  ds.append(rows(0, 2));
+  Dataset other(path_, Mode::write_through);
+  expect_error(ErrorCode::io, "its parts are being changed by process",
+               [&] { other.append(rows(2, 3)); });
+  expect_error(ErrorCode::io, "its parts are being changed by process",
+               [&] { commit_parts(path_); });
+  ds.close();
+  EXPECT_EQ(other.append(rows(2, 3)), 3);
+  expect_rows(other, 3);
+}
+
+TEST_F(PartsGrowthTest, AnOpenDataSetIsNotReplaced) {
+  Dataset ds = make();
+  expect_error(ErrorCode::io, "", [&] { compact(path_); });
+  expect_error(ErrorCode::io, "", [&] { save(numbers(1), path_); });
+  ds.append(rows(0, 2));
+  ds.close();
+  expect_rows(compact(path_), 2);
+}
+
+TEST_F(PartsGrowthTest, WhatDoesNotFitChangesNothing) {
+  Dataset ds = make();
+  ds.append(rows(0, 2));
+  EXPECT_THROW(ds.append(Dataset(numbers(2)).rows(0, 2)), Error);
+  EXPECT_THROW(ds.append(ds.select({"id"}).rows(0, 2)), Error);
+  EXPECT_EQ(ds.append(rows(2, 2)), 2);
+  expect_rows(ds, 2);
+  expect_error(ErrorCode::unsupported, "found one of parts",
+               [&] { ds.update(std::vector<std::int64_t>{0}, rows(0, 1)); });
+  Dataset reader(path_);
+  expect_error(ErrorCode::unsupported, "found one opened to read",
+               [&] { reader.append(rows(2, 3)); });
+}
+
+TEST_F(PartsGrowthTest, PartsThatOthersCommitComeBehindThoseOfAnAppend) {
+  {
+    Dataset ds = make();
+    ds.append(rows(0, 2));
+    ds.flush();
+    // As if it were killed: the part stays open.
+  }
+  EXPECT_TRUE(parts().back().is_open);
+  save(rows_of_all_kinds(2, 5), path_ / "more");
+  expect_rows(commit_parts(path_), 5);
+  EXPECT_FALSE(parts()[0].is_open);
+  Dataset ds(path_, Mode::write_through);
+  EXPECT_EQ(ds.append(rows(5, 6)), 6);
+  ds.close();
+  expect_rows(Dataset(path_), 6);
+}
+
+TEST_F(PartsGrowthTest, APartThatNoManifestNamesIsNoneOfTheDataSet) {
+  Dataset ds = make();
+  // A killed writer made it and did not come to name it.
+  create(path_ / "append-00000001", Schema::of(rows_of_all_kinds(0, 1))).append(rows(7, 9));
+  EXPECT_EQ(Dataset(path_).size(), 0);
+  EXPECT_EQ(ds.append(rows(0, 2)), 2);
+  expect_rows(Dataset(path_), 2);
+}
+
+}  // namespace
+}  // namespace tenfold::test

@@ -1,0 +1,289 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <tenfold/diff.hpp>
+#include <tenfold/error.hpp>
+#include <tenfold/ingest.hpp>
+
+#include "dataset/dataset_state.hpp"
+#include "dataset/parts/folder.hpp"
+#include "dataset/parts/parts_of.hpp"
+
+namespace tenfold::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Dataset in_memory(std::int64_t rows) { return Dataset(rows_of_all_kinds(0, rows)); }
+
+std::vector<std::int64_t> shuffled(std::int64_t size) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(size));
+  std::iota(rows.begin(), rows.end(), 0);
+  for (std::size_t i = 0; i < rows.size(); ++i) std::swap(rows[i], rows[i * 7919 % rows.size()]);
+  return rows;
+}
+
+TEST(Parts, HoldTheRowsOfAllPartsInOrder) {
+  const TemporaryFolder folder;
+  const Dataset ds = make_parts(folder / "ds", {5, 0, 7, 1});
+  EXPECT_EQ(probe(folder / "ds"), "parts");
+  EXPECT_EQ(ds.size(), 13);
+  expect_same(ds.rows(0, 13), in_memory(13).rows(0, 13));
+  const std::vector<std::int64_t> rows = {12, 0, 5, 4, 5, 11};
+  expect_same(ds.rows(rows), in_memory(13).rows(rows));
+  const BatchOptions padded{.pad_all = PadValue(std::int64_t{-1})};
+  expect_same(ds.rows(rows, padded), in_memory(13).rows(rows, padded));
+  expect_same(ds.rows(3, 3), in_memory(13).rows(3, 3));
+}
+
+TEST(Parts, ViewsAreThoseOfTheJoinedRows) {
+  const TemporaryFolder folder;
+  const Dataset ds = make_parts(folder / "ds", {5, 7});
+  const Dataset all = in_memory(12);
+  const auto same = [](const Dataset& a, const Dataset& b) {
+    ASSERT_EQ(a.size(), b.size());
+    expect_same(a.rows(0, a.size()), b.rows(0, b.size()));
+  };
+  same(ds.range(3, 9), all.range(3, 9));
+  same(ds.select({"name", "x.valid", "id"}), all.select({"name", "x.valid", "id"}));
+  same(ds.split({4, 8}, 3)[1], all.split({4, 8}, 3)[1]);
+  same(ds.shard(1, 5), all.shard(1, 5));
+  same(ds.rename({{"id", {"number"}}}), all.rename({{"id", {"number"}}}));
+  const std::array<Dataset, 3> twice = {ds, all, ds};
+  const std::array<Dataset, 3> expected = {all, all, all};
+  same(Dataset::concat(twice), Dataset::concat(expected));
+  const std::array<double, 2> weights = {1, 2};
+  const std::array<Dataset, 2> mixed = {ds.range(0, 6), all.range(6, 12)};
+  const std::array<Dataset, 2> plain = {all.range(0, 6), all.range(6, 12)};
+  same(Dataset::mix(mixed, weights), Dataset::mix(plain, weights));
+  EXPECT_TRUE(is_same(ds.column("id"), all.column("id")));
+}
+
+TEST(Parts, LoaderGivesTheBatchesOfTheCompactedDataSet) {
+  const TemporaryFolder folder;
+  const Dataset ds = make_parts(folder / "ds", {40, 3, 57});
+  convert(folder / "ds", folder / "one");
+  const Dataset one(folder / "one");
+  for (const std::int64_t block : {0, 8}) {
+    const BatchLoaderOptions options{
+        .batch_size = 16, .shuffle = true, .seed = 7, .shuffle_block = block};
+    BatchLoader a(ds, options);
+    BatchLoader b(one, options);
+    auto stream_a = a.start();
+    auto stream_b = b.start();
+    while (const auto batch = a.next(*stream_a)) expect_same(*batch, *b.next(*stream_b));
+  }
+}
+
+TEST(Parts, AsATreeAreTheDataSetThatCompactWrites) {
+  const TemporaryFolder folder;
+  make_parts(folder / "ds", {5, 0, 7});
+  save(rows_of_all_kinds(0, 12), folder / "one");
+  EXPECT_TRUE(diff(folder / "ds", folder / "one").same());
+  EXPECT_TRUE(diff(folder / "ds", load(folder / "ds")).same());
+  convert(folder / "ds", folder / "one.safetensors");
+  EXPECT_TRUE(diff(folder / "one", folder / "one.safetensors").same());
+  const VerifyReport report = verify(folder / "ds");
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.num_leaves, 3U * 10U);
+  // What is read of a tree may begin and end anywhere.
+  const TensorDict tree = open(folder / "ds");
+  const TensorDict::Item item = tree.get("tags.end");
+  const auto& leaf = std::get<Leaf>(item);
+  const Tensor whole = leaf.tensor();
+  std::vector<std::byte> some(31);
+  leaf.read(37, some);
+  EXPECT_EQ(std::memcmp(some.data(), whole.raw_data() + 37, some.size()), 0);
+
+  const Dataset ds = compact(folder / "ds");
+  EXPECT_EQ(probe(folder / "ds"), "memmap");
+  EXPECT_TRUE(diff(folder / "ds", folder / "one").same());
+  EXPECT_TRUE(verify(folder / "ds").ok());
+  EXPECT_EQ(ds.size(), 12);
+}
+
+TEST(Parts, ATreeThatWasChangedIsNoLongerTheParts) {
+  const TemporaryFolder folder;
+  make_parts(folder / "ds", {2, 3});
+  EXPECT_NE(PartsFolder::of(open(folder / "ds")), nullptr);
+  TensorDict tree = open(folder / "ds");
+  tree.set("id", ints({9, 8, 7, 6, 5}));
+  EXPECT_EQ(PartsFolder::of(tree), nullptr);
+  EXPECT_THAT(ids_of(Dataset(tree)), ElementsAre(9, 8, 7, 6, 5));
+  EXPECT_EQ(PartsFolder::of(numbers(3)), nullptr);
+}
+
+/// More parts than are kept open; the rows of a batch lie in more of them than are opened at once.
+TEST(Parts, MoreThanAreKeptOpenGiveTheSameRows) {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kParts = ClosedTables::kMostOpen + 40;
+  // One part's folder is copied: writing a thousand takes a minute.
+  const Path first = folder / "part";
+  save(rows_of_all_kinds(0, 4), first, {.durable = false});
+  for (std::int64_t i = 0; i < kParts; ++i) {
+    fs::create_directories(folder / "ds");
+    fs::copy(first, folder.path() / "ds" / part_name(i, kParts), fs::copy_options::recursive);
+  }
+  const Dataset ds = commit_parts(folder / "ds", {.durable = false});
+  ASSERT_EQ(ds.size(), 4 * kParts);
+  const Dataset four = in_memory(4);
+  std::vector<std::int64_t> rows = shuffled(ds.size());
+  std::vector<std::int64_t> expected = rows;
+  for (std::int64_t& row : expected) row %= 4;
+  expect_same(ds.rows(rows), four.rows(expected));
+  const BatchOptions padded{.pad_all = PadValue(std::int64_t{-1})};
+  expect_same(ds.rows(rows, padded), four.rows(expected, padded));
+  BatchLoader loader(ds, {.batch_size = 3000});
+  auto stream = loader.start();
+  std::int64_t count = 0;
+  while (const auto batch = loader.next(*stream)) count += batch->num_rows();
+  EXPECT_EQ(count, ds.size());
+}
+
+TEST(Parts, CommitChecksEachPart) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  save(rows_of_all_kinds(0, 4), ds / part_name(0, 2));
+  expect_error(ErrorCode::file_not_found, "part \"part-00001-of-00002\" is missing",
+               [&] { commit_parts(ds); });
+  EXPECT_FALSE(fs::exists(ds / "%parts.json"));
+  save(numbers(3), ds / part_name(1, 2));
+  expect_error(ErrorCode::corrupt, "column 0: expected that of the data set, \"id\"",
+               [&] { commit_parts(ds); });
+  save(rows_of_all_kinds(4, 9), ds / part_name(1, 2));
+  const Path file = ds / part_name(1, 2) / "id.memmap";
+  const std::string bytes = read_bytes(file);
+  write_bytes(file, bytes.substr(0, 8));
+  expect_error(ErrorCode::corrupt, "the file is too short", [&] { commit_parts(ds); });
+  write_bytes(file, bytes);
+  fs::create_directories(ds / "half");
+  expect_error(ErrorCode::invalid_argument, "found a folder without meta.json",
+               [&] { commit_parts(ds); });
+  fs::remove(ds / "half");
+  fs::create_directory_symlink(ds / part_name(0, 2), ds / "link");
+  expect_error(ErrorCode::invalid_argument, "found a link", [&] { commit_parts(ds); });
+  fs::remove(ds / "link");
+  EXPECT_FALSE(fs::exists(ds / "%parts.json"));
+  EXPECT_EQ(commit_parts(ds).size(), 9);
+  // Again with nothing new; then with more.
+  EXPECT_EQ(commit_parts(ds).size(), 9);
+  save(rows_of_all_kinds(9, 11), ds / "more");
+  EXPECT_EQ(commit_parts(ds, {.parts = {"more"}}).size(), 11);
+  expect_error(ErrorCode::invalid_argument, "found one that the data set has",
+               [&] { commit_parts(ds, {.parts = {"more"}}); });
+  expect_same(Dataset(ds).rows(0, 11), in_memory(11).rows(0, 11));
+}
+
+TEST(Parts, CommitLeavesToTheirWritersWhatIsUnfinished) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  save(rows_of_all_kinds(0, 4), ds / "a");
+  const Path dead = ds / ".b.tenfold-0";
+  const Path alive = ds / ".c.tenfold-0";
+  fs::create_directories(dead);
+  fs::create_directories(alive);
+  const os::Directory opened = os::Directory::open(ds);
+  const auto lease = os::Lease::try_acquire(opened, ".c.tenfold-0.lease");
+  EXPECT_EQ(commit_parts(ds).size(), 4);
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(alive));
+}
+
+TEST(Parts, OneProcessChangesThemAtATime) {
+  const TemporaryFolder folder;
+  make_parts(folder / "ds", {2});
+  const os::Directory opened = os::Directory::open(folder / "ds");
+  const auto lease = os::Lease::try_acquire(opened, ".parts.tenfold-lease");
+  ASSERT_TRUE(lease);
+  expect_error(ErrorCode::io, "its parts are being changed by process",
+               [&] { commit_parts(folder / "ds"); });
+  expect_error(ErrorCode::io, "its parts are being changed by process",
+               [&] { compact(folder / "ds"); });
+}
+
+TEST(Parts, AreReplacedOnlyIfTheManifestNamesAll) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  make_parts(ds, {2, 2});
+  write_bytes(ds / "README", "mine");
+  expect_error(ErrorCode::invalid_argument, "found \"README\"", [&] { compact(ds); });
+  fs::remove(ds / "README");
+  write_bytes(ds / part_name(0, 2) / "README", "mine");
+  expect_error(ErrorCode::invalid_argument, "README", [&] { save(numbers(2), ds); });
+  fs::remove(ds / part_name(0, 2) / "README");
+  save(rows_of_all_kinds(0, 1), ds / "not_committed");
+  expect_error(ErrorCode::invalid_argument, "found \"not_committed\"", [&] { compact(ds); });
+  fs::remove_all(ds / "not_committed");
+  save(numbers(2), ds);
+  EXPECT_EQ(probe(ds), "memmap");
+  EXPECT_EQ(Dataset(ds).size(), 2);
+}
+
+TEST(Parts, VerifyNamesThePartAndWhatIsWrong) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  make_parts(ds, {4, 4});
+  const auto only_problem = [&] {
+    const VerifyReport report = verify(ds);
+    EXPECT_EQ(report.problems.size(), 1U);
+    return report.problems.empty() ? std::string()
+                                   : report.problems[0].path + ": " + report.problems[0].part +
+                                         ": " + report.problems[0].what;
+  };
+  const Path file = ds / part_name(1, 2) / "id.memmap";
+  const std::string bytes = read_bytes(file);
+  std::string flipped = bytes;
+  flipped[3] ^= 1;
+  write_bytes(file, flipped);
+  EXPECT_THAT(only_problem(), HasSubstr("part-00001-of-00002/id.memmap"));
+  write_bytes(file, bytes);
+  // Another data set of as many rows took the place of a part.
+  save(rows_of_all_kinds(4, 8), ds / part_name(0, 2));
+  EXPECT_THAT(only_problem(), HasSubstr("the part was written again since it was committed"));
+  save(rows_of_all_kinds(4, 9), ds / part_name(0, 2));
+  EXPECT_THAT(only_problem(), HasSubstr("rows: expected 4, as %parts.json says, found 5"));
+  EXPECT_THROW(Dataset(ds).rows(0, 1), Error);
+  fs::remove_all(ds / part_name(0, 2));
+  EXPECT_THAT(only_problem(), HasSubstr("part is missing"));
+}
+
+TEST(Parts, AreReadAsTheyWereOpenedOrNotAtAll) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  const Dataset opened = make_parts(ds, {4, 4});
+  EXPECT_EQ(opened.rows(0, 1).num_rows(), 1);
+  compact(ds);
+  // A part that was open already is read on; others are gone.
+  EXPECT_EQ(opened.rows(1, 2).num_rows(), 1);
+  expect_error(ErrorCode::io, "it was replaced since it was opened",
+               [&] { static_cast<void>(opened.rows(4, 5)); });
+}
+
+TEST(Parts, OfTextFilesAreIngestedInTheirOrder) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "a.csv", "x\n1\n2\n");
+  write_bytes(folder / "b.csv", "x\n3\n");
+  const Schema schema = Schema::from_json(R"({"columns": {"x": {"dtype": "int64"}}})", "test");
+  ingest({folder / "b.csv"}, folder.path() / "ds" / part_name(1, 2), {.schema = schema});
+  ingest({folder / "a.csv"}, folder.path() / "ds" / part_name(0, 2), {.schema = schema});
+  const Dataset ds = commit_parts(folder / "ds");
+  const Tensor x = ds.column("x");
+  const auto values = x.span<std::int64_t>();
+  EXPECT_THAT(std::vector<std::int64_t>(values.begin(), values.end()), ElementsAre(1, 2, 3));
+  EXPECT_THROW(static_cast<void>(part_name(2, 2)), Error);
+  EXPECT_THROW(static_cast<void>(part_name(-1, 2)), Error);
+}
+
+}  // namespace
+}  // namespace tenfold::test

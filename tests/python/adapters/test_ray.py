@@ -1,0 +1,143 @@
+"""Ray Data on two workers of this machine, offline."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+
+import numpy as np  # noqa: E402
+
+import tenfold  # noqa: E402
+import tenfold.ray  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+ROWS = 1000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers():
+    os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=256 << 20,
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}},
+    )
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    columns = {
+        "x": np.arange(3 * ROWS, dtype=np.float32).reshape(ROWS, 3),
+        "id": np.arange(ROWS),
+        "name": [f"row {i}" for i in range(ROWS)],
+    }
+    tenfold.ingest(columns, tmp_path / "rows")
+    return tmp_path / "rows"
+
+
+def test_reads_all_rows_in_order(rows) -> None:
+    ds = tenfold.ray.read(rows, override_num_blocks=4)
+    assert ds.count() == ROWS
+    batches = list(ds.iter_batches(batch_size=ROWS, batch_format="numpy"))
+    assert batches[0]["id"].tolist() == list(range(ROWS))
+    assert batches[0]["x"].shape == (ROWS, 3)
+    assert batches[0]["x"].dtype == np.float32
+    assert batches[0]["name"].tolist() == [f"row {i}" for i in range(ROWS)]
+
+
+def test_tasks_are_ranges_whose_sizes_are_known(rows) -> None:
+    source = tenfold.ray.TenfoldDatasource(rows)
+    tasks = source.get_read_tasks(7)
+    counts = [task.metadata.num_rows for task in tasks]
+    assert sum(counts) == ROWS
+    assert len(counts) >= 7
+    (table,) = tasks[-1]()
+    assert table.num_rows == counts[-1]
+    names = sum(len(f"row {i}") for i in range(ROWS))
+    assert source.estimate_inmemory_data_size() == ROWS * (12 + 8 + 8) + names
+
+
+def test_reads_only_the_columns_that_are_asked_for(rows) -> None:
+    ds = tenfold.ray.read(rows, columns=["id"])
+    assert ds.columns() == ["id"]
+    assert ds.sum("id") == sum(range(ROWS))
+    assert tenfold.ray.read(rows).select_columns(["id", "name"]).columns() == ["id", "name"]
+    with pytest.raises(KeyError, match="no column"):
+        tenfold.ray.read(rows, columns=["idd"])
+
+
+def test_parts_are_written_in_the_order_of_the_blocks(rows, tmp_path) -> None:
+    ds = tenfold.ray.read(rows, override_num_blocks=4)
+    written = tenfold.ray.write(ds, tmp_path / "out")
+    assert tenfold.probe(tmp_path / "out") == "parts"
+    assert written["id"].tolist() == list(range(ROWS))
+    assert tuple(written["x"].shape) == (ROWS, 3)
+    assert written["name"][7] == "row 7"
+    assert tenfold.verify(tmp_path / "out").ok
+    more = tenfold.ray.write(tenfold.ray.read(rows).limit(10), tmp_path / "out")
+    assert len(more) == ROWS + 10
+    assert [p for p in os.listdir(tmp_path / "out") if "staging" in p] == []
+
+
+def test_a_column_is_nullable_in_all_parts_if_it_is_in_one(tmp_path) -> None:
+    items = [{"i": i, "y": None if i == 90 else float(i)} for i in range(100)]
+    ds = ray.data.from_items(items, override_num_blocks=4)
+    written = tenfold.ray.write(ds, tmp_path / "out")
+    assert written.schema["y"].nullable
+    missing = [
+        i
+        for i, there in zip(written["i"].tolist(), written["y.valid"].tolist(), strict=True)
+        if not there
+    ]
+    assert missing == [90]
+
+
+def test_a_task_that_fails_leaves_nothing(rows, tmp_path) -> None:
+    def fail(batch):
+        if 500 in batch["id"]:
+            raise ValueError("no")
+        return batch
+
+    ds = tenfold.ray.read(rows, override_num_blocks=4).map_batches(fail)
+    with pytest.raises(Exception, match="no"):
+        tenfold.ray.write(ds, tmp_path / "out")
+    assert not (tmp_path / "out" / "%parts.json").exists()
+    assert [p for p in os.listdir(tmp_path / "out") if "lease" not in p] == []
+
+
+def test_only_parts_of_tasks_that_returned_are_committed(rows, tmp_path) -> None:
+    """A task that is run again leaves a second part, which nobody names."""
+    import types
+
+    from ray.data.block import BlockAccessor
+
+    sink = tenfold.ray.TenfoldDatasink(tmp_path / "out")
+    sink.on_write_start()
+    block = next(iter(tenfold.ray.TenfoldDatasource(rows).get_read_tasks(4)[0]()))
+    context = types.SimpleNamespace(task_idx=0, kwargs={})
+    sink.write([block], context)  # its result is lost
+    kept = sink.write([block], context)
+    empty = sink.write([BlockAccessor.for_block(block).slice(0, 0)], context)
+    assert empty is None
+    sink.on_write_complete(types.SimpleNamespace(write_returns=[kept, None]))
+    assert len(tenfold.Dataset(tmp_path / "out")) == block.num_rows
+    manifest = json.loads((tmp_path / "out" / "%parts.json").read_text())
+    assert len(manifest["parts"]) == 1
+
+
+def test_another_data_set_is_not_written_over(rows, tmp_path) -> None:
+    ds = tenfold.ray.read(rows)
+    with pytest.raises(Exception, match="a data set in one folder"):
+        tenfold.ray.write(ds, rows)
+    assert len(tenfold.Dataset(rows)) == ROWS
