@@ -77,7 +77,7 @@ void read_boxes_into(nb::object items, nb::object offsets, const NodeHandle& tar
 }
 
 /// (key, dtype, shape, offsets of the parts, None or (shape of the mesh, ranks, dim_map)).
-SnapshotShards shards_from(nb::handle said) {
+SnapshotShards snapshot_shards_from(nb::handle said) {
   const auto fields = nb::cast<nb::tuple>(said);
   SnapshotShards shards;
   for (const nb::handle piece : fields[0]) shards.key.push_back(utf8(piece));
@@ -97,27 +97,28 @@ SnapshotShards shards_from(nb::handle said) {
   return shards;
 }
 
-void make_part(SnapshotPart* self, const NodeHandle& tree, std::int64_t rank,
-               std::int64_t world_size, nb::object shards, nb::object replicated,
-               std::uint64_t slab_bytes, std::uint64_t chunk_bytes) {
+void make_snapshot_part(SnapshotPart* self, const NodeHandle& tree, std::int64_t rank,
+                        std::int64_t world_size, nb::object shards, nb::object replicated,
+                        std::uint64_t slab_bytes, std::uint64_t chunk_bytes) {
   SnapshotOptions options;
   options.slab_bytes = slab_bytes;
   options.chunk_bytes = chunk_bytes;
   for (const nb::handle glob : replicated) options.replicated.push_back(utf8(glob));
   std::vector<SnapshotShards> all;
-  for (const nb::handle said : shards) all.push_back(shards_from(said));
+  for (const nb::handle said : shards) all.push_back(snapshot_shards_from(said));
   without_gil(
       [&] { new (self) SnapshotPart(tree.node, rank, world_size, std::move(all), options); });
 }
 
-std::string write_part(SnapshotPart& self, const std::string& ticket, nb::object progress) {
+std::string write_snapshot_part(SnapshotPart& self, const std::string& ticket,
+                                nb::object progress) {
   std::string receipt;
   monitored(std::move(progress), [&](Monitor* monitor) { receipt = self.write(ticket, monitor); });
   return receipt;
 }
 
-void make_writer(SnapshotWriter* self, nb::object path, const std::vector<std::string>& outlines,
-                 bool durable) {
+void make_snapshot_writer(SnapshotWriter* self, nb::object path,
+                          const std::vector<std::string>& outlines, bool durable) {
   const Path where = path_from(path);
   SnapshotOptions options;
   options.durable = durable;
@@ -151,16 +152,16 @@ void bind_snapshot(nb::module_& module) {
   module.def("open_snapshot", &open_rank, "path"_a, "rank"_a);
   module.def("read_boxes", &read_boxes_into, "items"_a, "offsets"_a, "target"_a);
   nb::class_<SnapshotPart>(module, "SnapshotPart", "The part of one rank in a snapshot.")
-      .def("__init__", &make_part, "tree"_a, "rank"_a, "world_size"_a, "shards"_a, "replicated"_a,
-           "slab_bytes"_a = SnapshotOptions().slab_bytes,
+      .def("__init__", &make_snapshot_part, "tree"_a, "rank"_a, "world_size"_a, "shards"_a,
+           "replicated"_a, "slab_bytes"_a = SnapshotOptions().slab_bytes,
            "chunk_bytes"_a = SnapshotOptions().chunk_bytes,
            "`shards`: (key, dtype, shape, offsets of the parts, None or (shape of the mesh, ranks, "
            "dim_map)).")
       .def("outline", &SnapshotPart::outline)
-      .def("write", &write_part, "ticket"_a, "progress"_a.none());
+      .def("write", &write_snapshot_part, "ticket"_a, "progress"_a.none());
   nb::class_<SnapshotWriter>(module, "SnapshotWriter",
                              "The coordinator's part in a snapshot of several ranks.")
-      .def("__init__", &make_writer, "path"_a, "outlines"_a, "durable"_a)
+      .def("__init__", &make_snapshot_writer, "path"_a, "outlines"_a, "durable"_a)
       .def("ticket", &SnapshotWriter::ticket)
       .def(
           "publish",

@@ -189,9 +189,10 @@ TEST(SnapshotRanks, ReplicatedTensorsAreWrittenOnceAndTheWorkIsSpread) {
     for (const char* key : {"a", "b", "c"}) rank.state.set(key, counting({1000}));
   }
   Ranks(ranks, {.replicated = {"*"}, .slab_bytes = 1}).save(folder / "s");
+  const snapshot::Manifest manifest = manifest_of(folder / "s");
   std::set<std::string> locations;
   for (const char* key : {"a", "b", "c"}) {
-    const auto* entry = manifest_of(folder / "s").find(std::string("0/state/") + key);
+    const auto* entry = manifest.find(std::string("0/state/") + key);
     locations.insert(entry->tensor.location);
   }
   EXPECT_EQ(locations.size(), 3U);
@@ -205,7 +206,8 @@ TEST(SnapshotRanks, ChunksOfOneReplicatedTensorAreSpreadToo) {
   std::vector<OfRank> ranks(2);
   for (OfRank& rank : ranks) rank.state.set("big", counting({10, 2}));
   Ranks(ranks, {.replicated = {"*"}, .slab_bytes = 1, .chunk_bytes = 24}).save(folder / "s");
-  const auto* entry = manifest_of(folder / "s").find("0/state/big");
+  const snapshot::Manifest manifest = manifest_of(folder / "s");
+  const auto* entry = manifest.find("0/state/big");
   ASSERT_EQ(entry->pieces.size(), 4U);
   std::set<std::string> writers;
   for (const auto& piece : entry->pieces) writers.insert(piece.tensor.location.substr(0, 13));
@@ -257,7 +259,7 @@ TEST(SnapshotRanks, ReplicatedEntriesThatDifferAreRefusedByNameAndRank) {
   EXPECT_THAT(
       said(NonTensor{Value(Value::Tuple{{Value(1)}})}, NonTensor{Value(Value::Tuple{{Value(2)}})}),
       HasSubstr("builtins.tuple"));
-  EXPECT_THAT(fs::directory_iterator(folder.path()), IsEmpty());
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 TEST(SnapshotRanks, BoxesOfSeveralRanksAreWrittenOnceAndEntriesOfEach) {
@@ -300,13 +302,13 @@ TEST(SnapshotRanks, ShardsOfOtherDTypesAreFilesOfTorch) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
   for (std::int64_t i = 0; i < 2; ++i) {
-    Tensor part = Tensor::zeros(DType::complex64, {2});
-    part.span<std::complex<float>>()[1] = {1, static_cast<float>(i)};
+    const std::vector<std::complex<float>> values = {{0, 0}, {1, static_cast<float>(i)}};
+    const Tensor part = Tensor::from(std::span<const std::complex<float>>(values), {2});
     add_shards(ranks[static_cast<std::size_t>(i)], "z", {4}, {{{2 * i}, part}});
   }
   Ranks(ranks).save(folder / "s");
   const Tensor found = open_snapshot(folder / "s", 0)["state"].at("z");
-  EXPECT_EQ(found.span<const std::complex<float>>()[3], std::complex<float>(1, 1));
+  EXPECT_EQ(found.span<std::complex<float>>()[3], std::complex<float>(1, 1));
 }
 
 TEST(SnapshotRanks, ShardsThatDoNotMakeUpTheirTensorAreRefused) {

@@ -99,7 +99,8 @@ def _of_sharded_tensor(tensor: Any) -> Shards:
     local = tensor.local_shards()
     if not local:
         none = (0,) * len(shape)
-        return Shards([torch.empty(none, dtype=tensor.dtype, device="cpu")], [none], shape, None)
+        dtype = tensor.metadata().tensor_properties.dtype
+        return Shards([torch.empty(none, dtype=dtype, device="cpu")], [none], shape, None)
     return Shards(
         [shard.tensor for shard in local],
         [tuple(shard.metadata.shard_offsets) for shard in local],

@@ -142,7 +142,7 @@ class Snapshot:
         """
         groups = groups_of(pg)
         where, globs, states = _request(groups, path, app_state, replicated, storage_options)
-        tree = _core.tree(states.states, where)
+        tree, _ = groups.calls.run("take: tree", lambda: _core.tree(states.states, where))
         write(groups.calls, where, tree, states, globs, durable, progress)
         return cls(where, pg)
 
@@ -652,6 +652,9 @@ class StateReader:
 
     def __init__(self, manifest: dict[str, dict[str, Any]]) -> None:
         self._manifest = manifest
+        self._sharded = {
+            path.partition("/")[2] for path, fields in manifest.items() if fields["type"] in SHARDED
+        }
         self._jobs: list[tuple[Any, Any]] = []  # (engine's item, tensor)
         # (engine's item, offsets, part of a sharded tensor, stored dtype)
         self._boxes: list[tuple[Any, tuple[int, ...], Any, str]] = []
@@ -696,10 +699,7 @@ class StateReader:
 
     def _is_of_others(self, path: str) -> bool:
         """True for a sharded tensor of which this rank had no part."""
-        if path in self._manifest:
-            return False
-        first = self._manifest.get(f"0/{path.partition('/')[2]}")
-        return first is None or first["type"] in SHARDED
+        return path not in self._manifest and path.partition("/")[2] in self._sharded
 
     def tensor(self, item: Any, path: str, dtype: str, shape: tuple[int, ...], target: Any) -> Any:
         shards = shards_of(target)
