@@ -23,6 +23,7 @@ LAYERS = [
         "_pickle",
         "_progress",
         "_public",
+        "_ranks",
         "_reports",
         "_staging",
         "utils",

@@ -16,7 +16,8 @@ struct BoxRead {
 };
 
 /// Reads boxes in parallel, and of the files only what lies in them: long runs of bytes by pread,
-/// straight into `into` where that is contiguous, short ones out of the mapped file. Throws
+/// straight into `into` where that is contiguous, short ones out of the mapped file. Of a tensor
+/// that is stored in pieces, only the pieces that the box meets are read. Throws
 /// Error(invalid_argument) before anything is read if a box does not lie in its tensor, or dtypes
 /// differ; Error(corrupt), Error(io) as Leaf::read() and Leaf::tensor().
 /// `num_threads` 0: min(8, cores).

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/strided_copy.hpp"
+#include "core/tree/assembled_source.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "formats/shared/boxes.hpp"
 #include "formats/shared/progress.hpp"
@@ -77,8 +79,37 @@ void copy_view(const Tensor& from, const Tensor& into) {
   }
 }
 
+void read_box(const BoxRead& read);
+
+/// Of a tensor that is stored in pieces, what of each piece lies in the box.
+void read_pieces(const BoxRead& read, const AssembledSource& source) {
+  for (const TensorPiece& piece : source.pieces()) {
+    BoxRead part{piece.leaf, read.offsets, read.into};
+    Shape sizes = read.into.shape();
+    std::uint64_t into_offset = read.into.offset_bytes();
+    bool meets = true;
+    for (std::size_t d = 0; meets && d < sizes.size(); ++d) {
+      const std::int64_t begin = std::max(read.offsets[d], piece.offsets[d]);
+      const std::int64_t end = std::min(read.offsets[d] + read.into.shape()[d],
+                                        piece.offsets[d] + piece.leaf.shape()[d]);
+      meets = begin < end;
+      sizes[d] = end - begin;
+      part.offsets[d] = begin - piece.offsets[d];
+      into_offset += static_cast<std::uint64_t>(begin - read.offsets[d]) *
+                     static_cast<std::uint64_t>(read.into.strides()[d]) * read.into.itemsize();
+    }
+    if (!meets) continue;
+    part.into = Tensor(read.into.dtype(), std::move(sizes), read.into.strides(), read.into.buffer(),
+                       into_offset);
+    read_box(part);
+  }
+}
+
 void read_box(const BoxRead& read) {
   if (read.into.numel() == 0) return;
+  if (const auto* pieces = dynamic_cast<const AssembledSource*>(read.leaf.source().get())) {
+    return read_pieces(read, *pieces);
+  }
   const auto box = formats::byte_box(read.leaf.shape(), itemsize(read.leaf.dtype()),
                                      {read.offsets, read.into.shape()});
   const bool by_pread = !read.leaf.in_memory() && read.into.is_contiguous() && box &&

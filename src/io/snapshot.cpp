@@ -1,6 +1,9 @@
 #include <tenfold/snapshot.hpp>
 
 #include <cerrno>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include <tenfold/error.hpp>
 
@@ -21,6 +24,27 @@ Path save_snapshot(const TensorDict& tree, const Path& path, const SnapshotOptio
   }
   formats::snapshot::write_folder(tree, path, options);
   return path;
+}
+
+TensorDict open_snapshot(const Path& path, std::int64_t rank) {
+  if (!os::exists(path)) formats::recover_folder(path);
+  const os::Directory root = os::Directory::open(path);
+  const std::string where = root.display_of(std::string(formats::snapshot::kMetadataName));
+  auto manifest = std::make_shared<const formats::snapshot::Manifest>(
+      formats::snapshot::parse_manifest(formats::snapshot::read_metadata(root), where));
+  if (rank < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                path.string() + ": rank: expected one from 0, found " + std::to_string(rank));
+  }
+  const std::int64_t world_size = manifest->world_size;
+  const bool is_new = rank >= world_size;
+  TensorDict tree = formats::snapshot::tree_of(std::move(manifest), root, path.string(), is_new);
+  if (world_size == 1) return tree;
+  const std::string key = std::to_string(is_new ? 0 : rank);
+  if (tree.contains(key)) return tree[key];
+  NodeInfo empty;
+  empty.kind = NodeKind::dict;
+  return TensorDict(std::move(empty));
 }
 
 std::string snapshot_metadata(const Path& path) {

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
 sys.path.insert(0, str(HERE))  # helpers.py
 
 

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
 # Goes before a program for `run_python`, which then has peak_of().
-PEAK_OF = '''
-import ctypes, threading
+PEAK_OF = f"""
+import sys
+sys.path.append({str(Path(__file__).resolve().parent)!r})
+from peak_memory import anonymous_bytes, peak_of
+"""
 
-# What is freed counts no more: glibc would raise both limits as blocks are freed, up to 32 and
-# 64 MiB, and keep that much. -3 is M_MMAP_THRESHOLD, -1 is M_TRIM_THRESHOLD.
-for parameter in (-3, -1):
-    assert ctypes.CDLL(None).mallopt(parameter, 128 << 10) == 1
 
-def anonymous_bytes():
+def anonymous_bytes() -> int:
     """Memory of this process that belongs to no file."""
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
 
-def peak_of(work):
+
+def peak_of(work: Callable[[], object]) -> int:
     """Bytes by which the memory that belongs to no file grows, at most, while work() runs."""
+    # What is freed counts no more: glibc would raise both limits as blocks are freed, up to 32 and
+    # 64 MiB, and keep that much. -3 is M_MMAP_THRESHOLD, -1 is M_TRIM_THRESHOLD.
+    for parameter in (-3, -1):
+        assert ctypes.CDLL(None).mallopt(parameter, 128 << 10) == 1
     done, before = threading.Event(), anonymous_bytes()
     peak = before
 
-    def watch():
+    def watch() -> None:
         nonlocal peak
         while not done.wait(0.001):
             peak = max(peak, anonymous_bytes())
@@ -35,4 +44,3 @@ def peak_of(work):
         done.set()
         watcher.join()
     return peak - before
-'''

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -361,6 +362,16 @@ def test_ls_marks_what_is_not_read(trainer):
     assert refused["dtype"] == "not read"
     assert "not a known format" in refused["problem"]
     assert "merges.txt" not in program("stat", trainer).stdout
+
+
+def test_repr_shows_which_entry_is_damaged(trainer):
+    (trainer / "optimizer.pt").write_bytes(b"PK\x03\x04 damaged")
+    td = tenfold.open(trainer)
+    for shown in (repr(td), td._repr_html_()):
+        assert "optimizer: damaged" in re.sub("<[^>]*>", "", shown)
+        assert "merges.txt: not read" in re.sub("<[^>]*>", "", shown)
+    with pytest.raises(tenfold.CorruptFileError):
+        td["optimizer"]
 
 
 def test_ls_and_tree_go_on_after_a_damaged_entry_and_exit_1(trainer):

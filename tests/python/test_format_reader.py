@@ -19,8 +19,8 @@ torch = pytest.importorskip("torch")
 
 import format_reader  # noqa: E402
 import tenfold  # noqa: E402
-from conftest import REPOSITORY  # noqa: E402
 from format_reader import Node, Typed  # noqa: E402
+from paths import REPOSITORY  # noqa: E402
 from xxh3 import xxh3  # noqa: E402
 
 DATA = REPOSITORY / "tests" / "data" / "golden"

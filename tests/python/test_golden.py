@@ -20,7 +20,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tenfold  # noqa: E402
-from conftest import REPOSITORY  # noqa: E402
+from paths import REPOSITORY  # noqa: E402
 
 DATA = REPOSITORY / "tests" / "data" / "golden"
 sys.path.insert(0, str(DATA))

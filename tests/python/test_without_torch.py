@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import tenfold
-from conftest import REPOSITORY
 from helpers import make_tensor
+from paths import REPOSITORY
 
 # tests/wheel/run.py names one that has the wheel.
 PYTHON = Path(

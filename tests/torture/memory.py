@@ -9,10 +9,9 @@ copy-on-write maps of files too, so that `load` cannot be measured by it and is 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
-import threading
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,33 +22,8 @@ from writers import peers
 
 import tenfold
 
-
-def _anonymous() -> int:
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) * 1024
-
-
-def _peak_of(work: Callable[[], object]) -> int:
-    """Bytes by which memory that belongs to no file grows, at most, while `work` runs."""
-    libc = ctypes.CDLL(None)
-    for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD: what is freed goes at once
-        libc.mallopt(parameter, 128 << 10)
-    before, done = _anonymous(), threading.Event()
-    peak = before
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.002):
-            peak = max(peak, _anonymous())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        work()
-    finally:
-        done.set()
-        watcher.join()
-    return peak - before
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+from peak_memory import peak_of
 
 
 class Limit:
@@ -124,7 +98,7 @@ def run(options: Options) -> list[Row]:
                 warm = folder / "warm.safetensors"
                 tenfold.save({"x": torch.zeros(1000)}, warm, durable=False)
                 limit.enter(room + (16 << 20))  # libraries that are loaded, threads that are made
-                return _peak_of(work)
+                return peak_of(work)
 
             outcome = in_child(limited, 600)
             row.counts["limited by"] = limit.kind

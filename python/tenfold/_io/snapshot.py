@@ -7,18 +7,22 @@ import json
 import os
 import sys
 import threading
+import warnings
 from collections import OrderedDict, UserDict
 from types import SimpleNamespace
 from typing import Any
 
 from tenfold import _core
-from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.arrays import need_torch, numpy_module
 from tenfold._interop.objects import Opaque
+from tenfold._interop.sharded import shards_of
 from tenfold._io.load_into import _bare, _is_direct, _note_writes
-from tenfold._options import boolean, text
+from tenfold._io.snapshot_ranks import Groups, Separated, globs_of_ddp, groups_of, write
+from tenfold._options import text
 from tenfold._public import set_module
+from tenfold._ranks import Ranks, rank_of
 from tenfold.tensordict._node import own_key
 
 TYPE_CHECKING = False
@@ -60,11 +64,13 @@ class SnapshotMetadata:
 class Snapshot:
     """A snapshot that exists: the state of modules, optimizers and values under one folder.
 
-    One process writes (world size 1); snapshots of several processes are read.
+    In a process group all ranks take it together, and all restore it together, on any number of
+    ranks.
 
     Args:
         path: The folder.
-        pg: The process group whose rank this process restores as; None: the default one.
+        pg: The process group whose rank this process restores as; None: the default one, or this
+            process alone if there is none.
         storage_options: Accepted as None or ``{}``: folders have none.
 
     Example:
@@ -105,13 +111,18 @@ class Snapshot:
         The folder holds, at every moment, the old snapshot or the new one, whole. Tensors are
         written from where they are; those that share their bytes are stored once.
 
+        Collective if the group has several ranks: the snapshot appears when all have written, and
+        if one of them fails, all raise. Each rank has its own entries. Replicated ones are written
+        once, the work spread over the ranks. Of a DTensor or ShardedTensor each rank writes its
+        part.
+
         Args:
-            path: The folder. A snapshot that is there is replaced.
+            path: The folder, that of rank 0. A snapshot that is there is replaced.
             app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
-            pg: A process group of one process; None: the default one. Of several processes one
-                takes the snapshot: with the group that ``torch.distributed.new_group([0])`` made.
-            replicated: Globs over paths (``"model/**"``): entries that torchsnapshot may give to
-                any rank.
+            pg: The process group of all ranks that call this. None: the default one.
+            replicated: Globs over paths (``"model/**"``): entries that are the same on all ranks,
+                of which any number of ranks may restore. What DistributedDataParallel keeps the
+                same, and DTensors that no mesh dimension cuts, are replicated without.
             storage_options: Accepted as None or ``{}``: folders have none.
             durable: Return only when the data is on the device.
             progress: As for `save`.
@@ -121,15 +132,18 @@ class Snapshot:
 
         Raises:
             TypeError: If something in `app_state` has no state.
-            RuntimeError: If there is more than one `RNGState`.
+            RuntimeError: If there is more than one `RNGState`; if a rank has ended, or does not
+                answer.
+            ValueError: If a replicated entry has another dtype, shape or value on some ranks, or
+                shards overlap or leave elements out.
             UnsupportedError: If something cannot be stored; the message names its key. Nothing has
                 been written.
             OSError: If the system failed. What was there is untouched.
         """
-        _refuse_options(storage_options)
-        where = _local(path)
-        globs = _globs(replicated)
-        _write(_core.tree(_states(app_state, pg), where), where, globs, durable, progress)
+        groups = groups_of(pg)
+        where, globs, states = _request(groups, path, app_state, replicated, storage_options)
+        tree, _ = groups.calls.run("take: tree", lambda: _core.tree(states.states, where))
+        write(groups.calls, where, tree, states, globs, durable, progress)
         return cls(where, pg)
 
     @classmethod
@@ -151,13 +165,22 @@ class Snapshot:
         Returns:
             PendingSnapshot: ``wait()`` gives the snapshot, or raises what went wrong.
         """
-        _refuse_options(storage_options)
-        where = _local(path)
-        globs = _globs(replicated)
-        shared = _core.tree(_states(app_state, pg), where)
-        copies = shared.to_containers("r", _core.Tied(), _copy, lambda node, keys: node)
-        tree = _core.tree(copies, where)
-        return PendingSnapshot(where, lambda: _write(tree, where, globs, durable, False))
+        groups = groups_of(pg)
+        where, globs, states = _request(groups, path, app_state, replicated, storage_options)
+
+        def copied() -> Any:
+            shared = _core.tree(states.states, where)
+            copies = shared.to_containers("r", _core.Tied(), _copy, lambda node, keys: node)
+            states.states = {}
+            return _core.tree(copies, where)
+
+        tree, _ = groups.calls.run("async_take: copy", copied)
+        return PendingSnapshot(
+            where,
+            lambda: write(groups.background, where, tree, states, globs, durable, False),
+            pg,
+            groups.threads,
+        )
 
     def restore(self, app_state: dict[str, Stateful], strict: bool = True) -> None:
         """Gives everything in `app_state` its state back.
@@ -171,20 +194,44 @@ class Snapshot:
 
         Raises:
             TypeError, RuntimeError: As for `take`.
-            KeyError: If the snapshot lacks one of the names. Nothing has changed.
+            KeyError: If the snapshot lacks one of the names; if this rank is none of those that
+                took it, and an entry is neither replicated nor sharded. Nothing has changed.
             CorruptFileError: If the bytes break the promises of the format.
         """
-        _check(app_state)
-        rank, node = self._rank_node()
-        missing = [key for key in app_state if key not in node]
-        if missing:
-            raise UnknownPathError(
-                f'{self.path}: no state "{missing[0]}": expected one of {node.keys()}'
+        ranks = groups_of(self.pg).calls
+
+        def begin() -> tuple[int, Any]:
+            _check(app_state)
+            rank, node = self._rank_node(ranks.rank)
+            missing = [key for key in app_state if key not in node]
+            if missing:
+                raise UnknownPathError(
+                    f'{self.path}: no state "{missing[0]}": expected one of {node.keys()}'
+                )
+            if ranks.rank >= self._metadata()["world_size"]:
+                for key in app_state:
+                    _require_shared(node, key)
+            return rank, node
+
+        (rank, node), sent = ranks.run(
+            "restore: begin",
+            begin,
+            lambda _: [[key, isinstance(value, RNGState)] for key, value in app_state.items()],
+        )
+        # State dicts may be collective: all ranks come to them in one order. Random numbers are
+        # last, so that restoring others draws none.
+        is_random: dict[str, bool] = {}
+        for key, random in (pair for pairs in sent for pair in pairs):
+            is_random[key] = is_random.get(key, False) or random
+        for key in sorted(is_random, key=lambda key: is_random[key]):
+            ranks.run(
+                f"restore: {key}",
+                lambda key=key: (  # type: ignore[misc]
+                    self._restore_one(node, rank, key, app_state[key], strict)
+                    if key in app_state
+                    else None
+                ),
             )
-        # Last, so that restoring others draws no number.
-        random = [key for key, value in app_state.items() if isinstance(value, RNGState)]
-        for key in [key for key in app_state if key not in random] + random:
-            self._restore_one(node, rank, key, app_state[key], strict)
 
     def read_object(
         self, path: str, obj_out: Any = None, memory_budget_bytes: int | None = None
@@ -204,11 +251,11 @@ class Snapshot:
             ValueError: If `obj_out` has another shape, or a dtype that numbers would be lost in.
         """
         manifest = self._metadata()["manifest"]
-        if path not in manifest:
+        fields = find_entry(manifest, path)
+        if fields is None:
             raise UnknownPathError(
                 f'{self.path}: no entry "{path}": expected a path that get_manifest() lists'
             )
-        fields = manifest[path]
         if fields["type"] in PRIMITIVES:
             return primitive(fields)
         rank, *pieces = path.split("/")
@@ -226,6 +273,11 @@ class Snapshot:
             value = reader.entry(node, key, path, obj_out)
             reader.read()
             return value
+        if shards_of(obj_out) is not None:
+            reader = StateReader(manifest)
+            reader.tensor(node.item(key), path, described[1], described[2], obj_out)
+            reader.read()
+            return obj_out
         return _read_tensor(
             node.item(key), path, described[1], described[2], obj_out, memory_budget_bytes
         )
@@ -255,19 +307,12 @@ class Snapshot:
         return self._document
 
     def _rank_node(self, rank: int | None = None) -> tuple[int, Any]:
-        """The rank that this process is, and the engine's node of what it sees."""
-        world_size = self._metadata()["world_size"]
+        """The rank whose entries this process sees, and the engine's node of them."""
         if rank is None:
-            rank = _this_rank(self.pg)
-        node = _core.open(self.path, "r", "snapshot")
-        if world_size == 1 and rank == 0:
-            return rank, node
-        if rank >= world_size or str(rank) not in node:
-            raise UnsupportedError(
-                f"{self.path}: rank {rank}: expected one of the {world_size} that wrote the "
-                "snapshot, found another; read what it needs with read_object"
-            )
-        return rank, node.describe(str(rank))[1]
+            rank = rank_of(self.pg)
+        node = _core.open_snapshot(self.path, rank)
+        # One that took no part sees the containers of rank 0.
+        return (rank if rank < self._metadata()["world_size"] else 0), node
 
     def _rank_state(self, rank: str) -> dict[str, Any]:
         number, node = self._rank_node(int(rank))
@@ -298,15 +343,25 @@ class Snapshot:
 class PendingSnapshot:
     """A snapshot that is being written in the background."""
 
-    def __init__(self, path: str, work: Any) -> None:
+    def __init__(
+        self, path: str, work: Any, pg: Any = None, threads: list[threading.Thread] | None = None
+    ) -> None:
         self.path = path
+        self.pg = pg
         self._work: Any = work
         self._error: BaseException | None = None
+        self._before = list(threads or ())
         self._thread = threading.Thread(target=self._run, name="tenfold-snapshot")
+        if threads is not None:
+            threads[:] = [self._thread]
         self._thread.start()
 
     def _run(self) -> None:
         try:
+            # All ranks write their snapshots in one order.
+            for thread in self._before:
+                thread.join()
+            self._before.clear()
             self._work()
         except BaseException as error:
             self._error = error
@@ -322,7 +377,7 @@ class PendingSnapshot:
         self._thread.join()
         if self._error is not None:
             raise self._error
-        return Snapshot(self.path)
+        return Snapshot(self.path, self.pg)
 
     def done(self) -> bool:
         """True when `wait` would not wait."""
@@ -365,23 +420,59 @@ def _check(app_state: Any) -> None:
         raise RuntimeError(f"Multiple RNGState objects in app state: {random}")
 
 
-def _states(app_state: dict[str, Stateful], pg: Any) -> dict[str, Any]:
-    """The state of everything, with torch's random numbers from before the call."""
-    _check(app_state)
-    if _world_size(pg) > 1:
-        raise UnsupportedError(
-            "snapshot: expected one process to write it, found a process group of "
-            f"{_world_size(pg)}; let one rank take it, with pg=torch.distributed.new_group([0])"
+def _request(
+    groups: Groups,
+    path: PathLike,
+    app_state: dict[str, Stateful],
+    replicated: Sequence[str] | None,
+    storage_options: dict[str, Any] | None,
+) -> tuple[str, list[str], Separated]:
+    """What is asked for, checked: the path of rank 0, globs and the states of this rank."""
+    ranks = groups.calls
+
+    def begin() -> tuple[str, list[str]]:
+        _refuse_options(storage_options)
+        where = _local(path)
+        globs = _globs(replicated)
+        _check(app_state)
+        return where, globs + globs_of_ddp(app_state, escape)
+
+    (where, globs), sent = ranks.run(
+        "take", begin, lambda result: {"path": result[0], "keys": list(app_state)}
+    )
+    if sent[0]["path"] != where:
+        warnings.warn(
+            f"{where}: rank {ranks.rank}: expected the path of rank 0, found another; "
+            f"the snapshot is {sent[0]['path']}",
+            stacklevel=3,
         )
+    keys = {key: None for message in sent for key in message["keys"]}
+    states = _states(ranks, app_state, list(keys))
+    separated, _ = ranks.run("take: states", lambda: Separated(states, escape))
+    return sent[0]["path"], globs, separated
+
+
+def _states(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> dict[str, Any]:
+    """The state of everything, with torch's random numbers from before the call.
+
+    Args:
+        ranks: State dicts may be collective: all ranks come to them in one order.
+        app_state: Of this rank.
+        keys: Of all ranks.
+    """
     random = {key: value for key, value in app_state.items() if isinstance(value, RNGState)}
-    first = {key: value.state_dict() for key, value in random.items()}
-    states = {
-        key: first[key] if key in first else _plain(value.state_dict())
-        for key, value in app_state.items()
-    }
+    states = {key: value.state_dict() for key, value in random.items()}
+
+    def state_of(key: str) -> None:
+        if key in app_state and key not in random:
+            states[key] = _plain(app_state[key].state_dict())
+
+    first = {key: states[key] for key in random}
+    for key in keys:
+        ranks.run(f"take: state of {key}", lambda key=key: state_of(key))  # type: ignore[misc]
     for key, value in random.items():
         value.load_state_dict(first[key])
-    return states
+    return {key: states[key] for key in app_state}
 
 
 def _plain(state: Any) -> Any:
@@ -408,32 +499,8 @@ def _is_json(metadata: Any) -> bool:
         return False
 
 
-def _write(tree: Any, path: str, globs: list[str], durable: bool, progress: Progress) -> None:
-    from tenfold._progress import Shown
-
-    with Shown(progress) as callback:
-        _core.save_snapshot(tree, path, boolean("snapshot: durable", durable), globs, callback)
-
-
 def _copy(tensor: Any) -> Any:
     return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
-
-
-def _distributed() -> Any:
-    module = sys.modules.get("torch.distributed")
-    if module is None or not module.is_available() or not module.is_initialized():
-        return None
-    return module
-
-
-def _world_size(pg: Any) -> int:
-    module = _distributed()
-    return 1 if module is None else module.get_world_size(pg)
-
-
-def _this_rank(pg: Any) -> int:
-    module = _distributed()
-    return 0 if module is None else module.get_rank(pg)
 
 
 def _refuse_options(storage_options: dict[str, Any] | None) -> None:
@@ -442,6 +509,20 @@ def _refuse_options(storage_options: dict[str, Any] | None) -> None:
             "snapshot: storage_options: expected none, as a folder has none, found "
             f"{sorted(storage_options)}"
         )
+
+
+def _require_shared(node: Any, key: str) -> None:
+    """Raises KeyError for an entry that each rank has for itself."""
+    try:
+        kind, *said = node.describe(key)
+    except KeyNotFoundError:
+        raise
+    except (UnsupportedError, CorruptFileError):
+        return  # told when it is read
+    if kind == "node":
+        keys: list[str] = said[0].keys()
+        for below in keys:
+            _require_shared(said[0], below)
 
 
 def _key_of(node: Any, piece: str) -> str:
@@ -541,6 +622,28 @@ def escape(key: object) -> str:
     return str(key).replace("%", "%25").replace("/", "%2F")
 
 
+SHARDED = ("ShardedTensor", "DTensor")
+
+
+def find_entry(manifest: dict[str, dict[str, Any]], path: str) -> dict[str, Any] | None:
+    """The fields of an entry as a rank sees it: its own, a replicated or a sharded one."""
+    own = manifest.get(path)
+    if own is not None:
+        return own
+    rank, _, logical = path.partition("/")
+    if not rank.isdecimal() or not logical:
+        return None
+    first = manifest.get(f"0/{logical}")
+    if first is not None and (first.get("replicated") or first["type"] in SHARDED):
+        return first
+    others = (
+        fields
+        for other, fields in manifest.items()
+        if fields["type"] in SHARDED and other.partition("/")[2] == logical
+    )
+    return next(others, None)
+
+
 class StateReader:
     """Rebuilds the state below one node, reading into the tensors of `target` where they fit.
 
@@ -549,21 +652,26 @@ class StateReader:
 
     def __init__(self, manifest: dict[str, dict[str, Any]]) -> None:
         self._manifest = manifest
+        self._sharded = {
+            path.partition("/")[2] for path, fields in manifest.items() if fields["type"] in SHARDED
+        }
         self._jobs: list[tuple[Any, Any]] = []  # (engine's item, tensor)
+        # (engine's item, offsets, part of a sharded tensor, stored dtype)
+        self._boxes: list[tuple[Any, tuple[int, ...], Any, str]] = []
 
     def entry(self, node: Any, key: str, path: str, target: Any) -> Any:
         """Returns the manifest entry for an entry of `node`; `path` is its path in the manifest."""
         try:
             described = node.describe(key)
         except UnsupportedError:
-            fields = self._manifest.get(path)
+            fields = find_entry(self._manifest, path)
             if fields is None or fields["type"] not in PRIMITIVES:
                 raise
             return primitive(fields)
         if described[0] == "value":
             return described[1]
         if described[0] == "tensor":
-            return self.tensor(node.item(key), described[1], described[2], target)
+            return self.tensor(node.item(key), path, described[1], described[2], target)
         return self.container(described[1], path, target)
 
     def container(self, node: Any, path: str, target: Any) -> Any:
@@ -577,7 +685,11 @@ class StateReader:
         made: list[tuple[Any, Any]] = []
         for position, key in enumerate(node.keys()):
             own: Any = position if kind in ("list", "tuple") else own_key(int_keys, key)
-            below = self.entry(node, key, f"{path}/{escape(key)}", _child(target, own))
+            child = _child(target, own)
+            below_path = f"{path}/{escape(key)}"
+            if child is None and self._is_of_others(below_path):
+                continue  # a part of a tensor that this rank has not and does not ask for
+            below = self.entry(node, key, below_path, child)
             made.append((own, below))
         if kind == "list":
             return [value for _, value in made]
@@ -585,7 +697,22 @@ class StateReader:
             return tuple(value for _, value in made)
         return _ordered(made, node) if kind == "ordered_dict" else dict(made)
 
-    def tensor(self, item: Any, dtype: str, shape: tuple[int, ...], target: Any) -> Any:
+    def _is_of_others(self, path: str) -> bool:
+        """True for a sharded tensor of which this rank had no part."""
+        return path not in self._manifest and path.partition("/")[2] in self._sharded
+
+    def tensor(self, item: Any, path: str, dtype: str, shape: tuple[int, ...], target: Any) -> Any:
+        shards = shards_of(target)
+        if shards is not None:
+            if shards.shape != tuple(shape):
+                raise ValueError(
+                    f'entry "{path}": expected a sharded tensor of shape {tuple(shape)}, found '
+                    f"{shards.shape}"
+                )
+            for part, offsets in zip(shards.parts, shards.offsets, strict=True):
+                if part.numel():
+                    self._boxes.append((item, offsets, part.detach(), dtype))
+            return target
         fits = (
             arrays.is_array(target)
             and tuple(target.shape) == tuple(shape)
@@ -610,11 +737,39 @@ class StateReader:
             fill(hosts)
             for (_, host), (_, tensor) in zip(hosts, group, strict=False):
                 tensor.detach().copy_(host)
+        self._read_boxes()
         _note_writes(
             {str(i): tensor for i, (_, tensor) in enumerate(self._jobs)},
             [str(i) for i in range(len(self._jobs))],
         )
         self._jobs.clear()
+
+    def _read_boxes(self) -> None:
+        """Fills the parts of sharded tensors, straight where the engine can write into them."""
+        group: list[tuple[Any, tuple[int, ...], Any, Any]] = []  # with the tensor that is read into
+        size = 0
+        for item, offsets, part, dtype in self._boxes:
+            is_direct = _is_direct("tensor", part) and arrays.dtype_name(part.dtype) == dtype
+            into = part if is_direct else empty(dtype, tuple(part.shape))
+            group.append((item, offsets, part, into))
+            size += 0 if is_direct else into.nbytes
+            if size > _GROUP_BYTES:
+                _fill_boxes(group)
+                group, size = [], 0
+        _fill_boxes(group)
+        self._boxes.clear()
+
+
+def _fill_boxes(boxes: list[tuple[Any, tuple[int, ...], Any, Any]]) -> None:
+    if not boxes:
+        return
+    target = _core.tree({str(i): _bare(into) for i, (*_, into) in enumerate(boxes)})
+    _core.read_boxes([item for item, *_ in boxes], [box[1] for box in boxes], target)
+    for _, _, part, into in boxes:
+        if into is not part:
+            part.copy_(into)
+    parts = {str(i): part for i, (_, _, part, _) in enumerate(boxes)}
+    _note_writes(parts, list(parts))
 
 
 def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:

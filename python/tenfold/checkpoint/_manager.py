@@ -17,6 +17,7 @@ from tenfold._interop import arrays
 from tenfold._io.files import key_paths, renamer
 from tenfold._options import boolean, integer, text
 from tenfold._public import set_module
+from tenfold._ranks import join, require_equal
 from tenfold._reports import LoadReport, VerifyReport, verify_report
 from tenfold.checkpoint._app_state import check_names, constant_names, states_of
 from tenfold.checkpoint._arguments import (
@@ -31,7 +32,6 @@ from tenfold.checkpoint._arguments import (
 from tenfold.checkpoint._overlap import LiveTensors
 from tenfold.checkpoint._preemption import Preemption
 from tenfold.checkpoint._rank_entries import Comparison, Described, patterns_of, refuse_sharded
-from tenfold.checkpoint._ranks import join, require_equal
 from tenfold.checkpoint._restoring import RestorePlan
 from tenfold.checkpoint._results import Estimate, RestoreResult, StepStatus
 from tenfold.checkpoint._saving import SaveRequest, write_step
@@ -122,7 +122,7 @@ class CheckpointManager:
         durable: bool = True,
     ) -> None:
         # Before anything can fail on one rank alone.
-        self._ranks, self._writing_ranks = groups = join(2)
+        self._ranks, self._writing_ranks = groups = join("checkpoint manager", 2)
         options = {
             name: value
             for name, value in locals().items()

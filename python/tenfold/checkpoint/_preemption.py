@@ -6,7 +6,7 @@ import signal
 import threading
 
 from tenfold._public import set_module
-from tenfold.checkpoint._ranks import Ranks, alone
+from tenfold._ranks import Ranks, alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._io.snapshot import RNGState
 from tenfold._options import text
+from tenfold._ranks import require_equal
 from tenfold.checkpoint._app_state import is_module, tensors_in
-from tenfold.checkpoint._ranks import require_equal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._io.files import Keys
-    from tenfold.checkpoint._ranks import Ranks
+    from tenfold._ranks import Ranks
 
 # With verify="auto" every checksum of a smaller step is compared before an object changes. The
 # blocks of a larger one, which takes much memory, are compared as each object gets its state.

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from tenfold._ranks import Ranks
     from tenfold.checkpoint._overlap import LiveTensors
-    from tenfold.checkpoint._ranks import Ranks
 
     # What this process writes for all ranks, and for itself: the engine's trees, or None.
     Trees = tuple[Any, Any]

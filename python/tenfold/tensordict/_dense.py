@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from tenfold import _core, _pickle
-from tenfold._errors import KeyNotFoundError
+from tenfold._errors import CorruptFileError, Error, KeyNotFoundError
 from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.tensordict import _convert
@@ -373,9 +373,9 @@ class TensorDict(TensorDictBase):
         disk = self._disk
         return list(self._items) if disk is None or disk.whole else list(disk.node.keys())
 
-    def _kinds(self) -> Iterator[tuple[str, str, Any]]:
+    def _kinds(self, *, shows_damaged: bool = False) -> Iterator[tuple[str, str, Any]]:
         disk = self._disk
-        described = {} if disk is None else dict(disk.node.describe_all())
+        described = {} if disk is None else _described(disk.node, shows_damaged)
         for key in self._key_list():
             value = self._items.get(key, ON_DISK)
             if value is ON_DISK:
@@ -548,3 +548,24 @@ def reopen(
 
 register_classes(dense=TensorDict)
 arrays.on_torch(_convert.register)  # torch takes TensorDicts apart as pytrees
+
+
+def _described(node: Any, shows_damaged: bool) -> dict[str, tuple[Any, ...]]:
+    """The descriptions of all entries of the engine's node."""
+    try:
+        return dict(node.describe_all())
+    except (Error, OSError):
+        if not shows_damaged:
+            raise
+    keys: list[str] = node.keys()
+    return {key: _description(node, key) for key in keys}
+
+
+def _description(node: Any, key: str) -> tuple[Any, ...]:
+    try:
+        found: tuple[Any, ...] = node.describe(key)
+    except CorruptFileError as error:
+        return ("damaged", str(error))
+    except (Error, OSError) as error:
+        return ("refused", str(error))
+    return found

@@ -330,7 +330,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def _entries(self) -> dict[str, Any]:
         return {key: self._entry(key) for key in self._key_list()}
 
-    def _kinds(self) -> Iterator[tuple[str, str, Any]]:
+    def _kinds(self, *, shows_damaged: bool = False) -> Iterator[tuple[str, str, Any]]:
         for key in self._key_list():
             entry = node_of(self.tensordicts[0])._entry(key)
             kind = class_kind(type(entry))

@@ -105,8 +105,12 @@ class Primitives:
             """True if there is an entry of that one key."""
             ...
 
-        def _kinds(self) -> Iterator[tuple[str, str, Any]]:
-            """(key, "tensor" | "value" | "node", node or description), reading no tensor."""
+        def _kinds(self, *, shows_damaged: bool = False) -> Iterator[tuple[str, str, Any]]:
+            """(key, "tensor" | "value" | "node", node or description), reading no tensor.
+
+            With `shows_damaged` an entry that cannot be read is "damaged" or "refused" instead of
+            an error.
+            """
             ...
 
         def _put(self, key: str, entry: Any) -> None:

@@ -63,7 +63,8 @@ def _entries(td: TensorDictBase) -> list[tuple[str, Entry]]:
     if is_stack(td):
         entries = _stacked_entries(td._nodes())
     else:
-        entries = [(key, _entry(td, key, kind, found)) for key, kind, found in td._kinds()]
+        kinds = td._kinds(shows_damaged=True)
+        entries = [(key, _entry(td, key, kind, found)) for key, kind, found in kinds]
     return _in_order(entries)
 
 
@@ -82,8 +83,8 @@ def _entry(td: TensorDictBase, key: str, kind: str, found: Any) -> Entry:
         prefix = name if name not in ("tensordict", "dict") else ""
         extra = found._batch_size[batch_ndim:]
         return prefix + (_lengths(extra) if extra else ""), _entries(found)
-    if kind == "refused":
-        return "not read"
+    if kind in ("refused", "damaged"):
+        return "damaged" if kind == "damaged" else "not read"
     if kind == "value":
         if found is not None:
             value, is_stacked = found[:2]

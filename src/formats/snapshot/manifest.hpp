@@ -65,6 +65,8 @@ struct Entry {
                               ///< of object location, serializer and replicated
   std::vector<Piece> pieces;  ///< chunked_tensor, sharded_tensor, dtensor
   std::vector<Key> keys;      ///< dict, ordered_dict
+  Value mesh;                 ///< dtensor: nested lists of ranks, as torchsnapshot has it
+  Value dim_map;              ///< dtensor: the mesh dimensions that cut each dimension, or [-1]
   std::string value;          ///< int_ to float_: as text, floats and bytes in base64
   std::string readable;       ///< float_: for people
   std::string obj_type;       ///< object: "builtins.tuple"
@@ -89,6 +91,11 @@ struct Manifest {
   };
   std::unordered_map<std::string, std::size_t, Hash, std::equal_to<>> index_;
 };
+
+/// True for a dict or list.
+bool is_container(EntryType type);
+/// True for what each rank has shards of.
+bool is_sharded(EntryType type);
 
 /// A key as a path has it.
 std::string escape(std::string_view key);

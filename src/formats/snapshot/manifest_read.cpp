@@ -181,6 +181,8 @@ class EntryReader {
       case EntryType::sharded_tensor:
       case EntryType::dtensor:
         entry.pieces = pieces(members, "shards");
+        if (const Value* mesh = members.find("mesh")) entry.mesh = *mesh;
+        if (const Value* dim_map = members.find("dim_map")) entry.dim_map = *dim_map;
         break;
       case EntryType::object:
         entry.tensor.location = location(members);
@@ -388,12 +390,8 @@ void write_tensor(Text& out, const TensorEntry& tensor) {
   out.raw("}");
 }
 
-void write_chunked(Text& out, const Entry& entry) {
-  out.raw("{");
-  out.text_member("type", "ChunkedTensor");
-  out.text_member("dtype", entry.tensor.dtype);
-  out.shape_member("shape", entry.tensor.shape);
-  out.member("chunks");
+void write_pieces(Text& out, std::string_view name, const Entry& entry) {
+  out.member(name);
   out.raw("[");
   for (std::size_t i = 0; i < entry.pieces.size(); ++i) {
     const Piece& piece = entry.pieces[i];
@@ -405,7 +403,28 @@ void write_chunked(Text& out, const Entry& entry) {
     out.raw("}");
   }
   out.raw("]");
+}
+
+void write_chunked(Text& out, const Entry& entry) {
+  out.raw("{");
+  out.text_member("type", "ChunkedTensor");
+  out.text_member("dtype", entry.tensor.dtype);
+  out.shape_member("shape", entry.tensor.shape);
+  write_pieces(out, "chunks", entry);
   out.bool_member("replicated", entry.tensor.replicated);
+  out.raw("}");
+}
+
+void write_sharded(Text& out, const Entry& entry) {
+  out.raw("{");
+  out.text_member("type", entry.type == EntryType::dtensor ? "DTensor" : "ShardedTensor");
+  write_pieces(out, "shards", entry);
+  if (entry.type == EntryType::dtensor) {
+    out.member("mesh");
+    out.raw(to_json(entry.mesh));
+    out.member("dim_map");
+    out.raw(to_json(entry.dim_map));
+  }
   out.raw("}");
 }
 
@@ -475,6 +494,9 @@ void write_entry(Text& out, const Entry& entry) {
       return write_tensor(out, entry.tensor);
     case EntryType::chunked_tensor:
       return write_chunked(out, entry);
+    case EntryType::sharded_tensor:
+    case EntryType::dtensor:
+      return write_sharded(out, entry);
     case EntryType::object:
       return write_object(out, entry);
     case EntryType::list:
@@ -487,6 +509,14 @@ void write_entry(Text& out, const Entry& entry) {
 }
 
 }  // namespace
+
+bool is_container(EntryType type) {
+  return type == EntryType::list || type == EntryType::dict || type == EntryType::ordered_dict;
+}
+
+bool is_sharded(EntryType type) {
+  return type == EntryType::sharded_tensor || type == EntryType::dtensor;
+}
 
 std::string escape(std::string_view key) {
   std::string escaped;

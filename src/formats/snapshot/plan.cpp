@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -43,9 +44,27 @@ bool is_among(const auto& dtypes, DType dtype) {
 
 std::string torch_name(DType dtype) { return "torch." + to_string(dtype); }
 
+/// Whose bytes a file holds, which gives it its folder.
+enum class Owner : std::uint8_t { one_rank, all_ranks, shards };
+
+/// Numbers as nested lists, as torchsnapshot has a mesh.
+Value nested_list(std::span<const std::int64_t> numbers, std::span<const std::int64_t> shape) {
+  if (shape.empty()) return numbers.front();
+  Value::List list;
+  const std::size_t step = numbers.size() / static_cast<std::size_t>(shape.front());
+  for (std::size_t at = 0; at < numbers.size(); at += step) {
+    list.items.push_back(nested_list(numbers.subspan(at, step), shape.subspan(1)));
+  }
+  return list;
+}
+
 class Planner {
  public:
-  explicit Planner(const SnapshotOptions& options) : options_(options) {}
+  Planner(const SnapshotOptions& options, const PlannedRank& rank)
+      : options_(options), rank_(rank), rank_name_(std::to_string(rank.rank)) {
+    plan_.manifest.world_size = rank.world_size;
+    for (const SnapshotShards& shards : rank.shards) shards_.emplace(path_of(shards.key), &shards);
+  }
 
   Plan run(const TensorDict& tree) {
     const NodeInfo& info = tree.info();
@@ -63,7 +82,7 @@ class Planner {
           .problem("a tuple has no names for its parts")
           .expected("a dict, a list or a TensorDict");
     }
-    if (!is_plain) plan_.manifest.add("0", container(tree));
+    if (!is_plain) plan_.manifest.add(rank_name_, container(tree));
     tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
       const auto* leaf = std::get_if<Leaf>(&item);
       if (leaf == nullptr) return;
@@ -73,7 +92,13 @@ class Planner {
     for_children(tree, [&](const std::string& key, const TensorDict::Item& item) {
       add(escape(key), item);
     });
-    plan_.notes = tree_notes_of(tree, ModuleVersions::in_notes);
+    if (num_shards_found_ != shards_.size()) {
+      throw base::invalid_argument()
+          .part("snapshot")
+          .expected("the parts of each of ", shards_.size(), " sharded tensors in the tree")
+          .found(num_shards_found_);
+    }
+    plan_.notes = notes_of(tree);
     return std::move(plan_);
   }
 
@@ -82,6 +107,17 @@ class Planner {
     return keys_.empty() ? "root" : "key " + base::quote(dotted(keys_));
   }
   Error refuse() const { return base::unsupported().part(subject()); }
+  Error refuse_shards() const { return base::invalid_argument().part(subject()); }
+
+  /// A reader of several ranks applies them to the dict of all ranks.
+  std::string notes_of(const TensorDict& tree) const {
+    if (rank_.world_size == 1) return tree_notes_of(tree, ModuleVersions::in_notes);
+    NodeInfo ranks;
+    ranks.kind = NodeKind::dict;
+    TensorDict all(std::move(ranks));
+    all.set(rank_name_, tree);
+    return tree_notes_of(all, ModuleVersions::in_notes);
+  }
 
   /// Torchsnapshot knows dicts of str and int; it pickles others.
   static bool are_native(const TypedKeys& keys) {
@@ -124,18 +160,34 @@ class Planner {
     }
   }
 
-  /// `path`: without the rank.
+  /// `path`: without the rank. What is replicated is an entry of rank 0.
   void put(const std::string& path, Entry entry) {
-    plan_.manifest.add("0/" + path, std::move(entry));
+    const bool is_of_all = !is_container(entry.type) && entry.tensor.replicated;
+    plan_.manifest.add((is_of_all ? "0" : rank_name_) + "/" + path, std::move(entry));
   }
 
   bool is_replicated(const std::string& path) const {
+    if (rank_.assignment != nullptr) return rank_.assignment->replicated.contains(path);
     return std::ranges::any_of(
         options_.replicated, [&](const std::string& glob) { return base::glob_match(glob, path); });
   }
 
+  /// Who writes the pieces of a replicated entry; null: this rank.
+  const std::vector<std::int64_t>* writers_of(const std::string& path) const {
+    if (rank_.assignment == nullptr) return nullptr;
+    const auto found = rank_.assignment->replicated.find(path);
+    return found == rank_.assignment->replicated.end() ? nullptr : &found->second;
+  }
+
+  bool is_written_here(const std::string& path, std::size_t piece = 0) const {
+    const auto* writers = writers_of(path);
+    return writers == nullptr || (piece < writers->size() && (*writers)[piece] == rank_.rank);
+  }
+
   void add(const std::string& path, const TensorDict::Item& item) {
-    if (const auto* leaf = std::get_if<Leaf>(&item)) {
+    if (const auto shards = shards_.find(path); shards != shards_.end()) {
+      sharded(path, item, *shards->second);
+    } else if (const auto* leaf = std::get_if<Leaf>(&item)) {
       tensor(path, *leaf);
     } else if (const auto* plain = std::get_if<NonTensor>(&item)) {
       value(path, plain->value);
@@ -189,6 +241,7 @@ class Planner {
   }
   void primitive(const std::string& path, EntryType type, std::string text,
                  std::string readable = {}) {
+    if (!is_written_here(path)) return;
     Entry entry;
     entry.type = type;
     entry.value = std::move(text);
@@ -279,25 +332,42 @@ class Planner {
     if (size_bytes == 0) {
       // torchsnapshot reads no file for a tensor without chunks, and fails on an empty range.
       entry.type = EntryType::chunked_tensor;
-      return put(path, std::move(entry));
+      if (is_written_here(path)) put(path, std::move(entry));
+      return;
     }
-    if (size_bytes >= options_.slab_bytes && size_bytes > options_.chunk_bytes &&
-        leaf.shape()[0] > 1) {
+    if (size_bytes >= options_.slab_bytes && is_large(leaf)) {
       chunked(path, leaf, std::move(entry));
       return;
     }
+    if (!is_written_here(path)) return;
+    place(path, leaf, entry.tensor.replicated ? Owner::all_ranks : Owner::one_rank, entry.tensor);
+    put(path, std::move(entry));
+  }
+
+  bool is_large(const Leaf& leaf) const {
+    return leaf.nbytes() > options_.chunk_bytes && !leaf.shape().empty() && leaf.shape()[0] > 1;
+  }
+
+  /// Of its chunks, the rows of each but the last.
+  std::int64_t chunk_rows(const Leaf& leaf) const {
+    const std::uint64_t row_bytes = leaf.nbytes() / static_cast<std::uint64_t>(leaf.shape()[0]);
+    return static_cast<std::int64_t>(std::max<std::uint64_t>(1, options_.chunk_bytes / row_bytes));
+  }
+
+  /// Gives the bytes of a whole leaf their place, that of bytes that it shares if these have one.
+  void place(const std::string& name, const Leaf& leaf, Owner owner, TensorEntry& entry) {
+    const std::uint64_t size_bytes = leaf.nbytes();
     const SharedBytes shared = shared_bytes(leaf);
     const auto known = shared == SharedBytes{} ? places_.end() : places_.find(shared);
     if (known != places_.end()) {
-      entry.tensor.location = known->second.location;
-      entry.tensor.byte_range = known->second.byte_range;
+      entry.location = known->second.location;
+      entry.byte_range = known->second.byte_range;
     } else if (size_bytes < options_.slab_bytes && num_uses_[shared] < 2) {
-      into_slab(leaf, entry.tensor);
+      into_slab(leaf, entry);
     } else {
-      into_file(path, leaf, 0, entry.tensor);
+      into_file(name, leaf, 0, owner, entry);
     }
-    if (shared != SharedBytes{}) places_.emplace(shared, entry.tensor);
-    put(path, std::move(entry));
+    if (shared != SharedBytes{}) places_.emplace(shared, entry);
   }
 
   static TensorEntry raw_entry(const Leaf& leaf, bool replicated) {
@@ -316,7 +386,8 @@ class Planner {
     if (slab_ == kNone || begin + size_bytes > options_.slab_bytes) {
       slab_ = plan_.files.size();
       DataFile slab;
-      slab.location = "batched/" + std::to_string(num_slabs_++);
+      slab.location = "batched/" + (rank_.world_size == 1 ? "" : rank_name_ + "/") +
+                      std::to_string(num_slabs_++);
       plan_.files.push_back(std::move(slab));
       begin = 0;
     }
@@ -328,10 +399,10 @@ class Planner {
     plan_.num_bytes += size_bytes;
   }
 
-  void into_file(const std::string& path, const Leaf& leaf, std::uint64_t leaf_offset,
+  void into_file(const std::string& name, const Leaf& leaf, std::uint64_t leaf_offset, Owner owner,
                  TensorEntry& entry) {
     DataFile file;
-    file.location = new_location(path, entry.replicated);
+    file.location = new_location(name, owner);
     file.size_bytes = nbytes_of(leaf.dtype(), entry.shape);
     entry.location = file.location;
     file.parts.push_back({leaf, leaf_offset, file.size_bytes, 0});
@@ -344,57 +415,176 @@ class Planner {
     entry.type = EntryType::chunked_tensor;
     const SharedBytes shared = shared_bytes(leaf);
     const auto known = shared == SharedBytes{} ? chunks_.end() : chunks_.find(shared);
-    if (known != chunks_.end() && known->second.tensor.shape == entry.tensor.shape &&
-        known->second.tensor.dtype == entry.tensor.dtype) {
-      entry.pieces = known->second.pieces;
-      return put(path, std::move(entry));
+    if (known != chunks_.end() && known->second.entry.tensor.shape == entry.tensor.shape &&
+        known->second.entry.tensor.dtype == entry.tensor.dtype &&
+        known->second.writers == writers_of_chunks(path)) {
+      entry.pieces = known->second.entry.pieces;
+      if (!entry.pieces.empty()) put(path, std::move(entry));
+      return;
     }
+    const Owner owner = entry.tensor.replicated ? Owner::all_ranks : Owner::one_rank;
     const std::int64_t rows = leaf.shape()[0];
-    const std::uint64_t row_bytes = leaf.nbytes() / static_cast<std::uint64_t>(rows);
-    const auto step =
-        static_cast<std::int64_t>(std::max<std::uint64_t>(1, options_.chunk_bytes / row_bytes));
+    const std::int64_t step = chunk_rows(leaf);
+    std::size_t number = 0;
     for (std::int64_t row = 0; row < rows; row += step) {
-      Piece piece;
-      piece.offsets.assign(leaf.shape().size(), 0);
-      piece.offsets[0] = row;
-      piece.sizes = leaf.shape();
-      piece.sizes[0] = std::min(step, rows - row);
-      piece.tensor = entry.tensor;
-      piece.tensor.shape = piece.sizes;
-      std::string name = path;
-      for (const std::int64_t offset : piece.offsets) name += "_" + std::to_string(offset);
-      into_file(name, leaf, static_cast<std::uint64_t>(row) * row_bytes, piece.tensor);
-      piece.tensor.replicated = false;  // as torchsnapshot has it
-      entry.pieces.push_back(std::move(piece));
+      if (!is_written_here(path, number++)) continue;
+      entry.pieces.push_back(piece_of(path, leaf, Shape(leaf.shape().size(), 0), row,
+                                      std::min(step, rows - row), owner));
     }
-    if (shared != SharedBytes{}) chunks_.emplace(shared, entry);
+    if (shared != SharedBytes{}) chunks_.emplace(shared, Chunks{entry, writers_of_chunks(path)});
+    if (!entry.pieces.empty()) put(path, std::move(entry));
+  }
+
+  std::vector<std::int64_t> writers_of_chunks(const std::string& path) const {
+    const auto* writers = writers_of(path);
+    return writers == nullptr ? std::vector<std::int64_t>() : *writers;
+  }
+
+  static std::string name_of_piece(const std::string& path, const Shape& offsets) {
+    std::string name = path;
+    for (const std::int64_t offset : offsets) name += "_" + std::to_string(offset);
+    return name;
+  }
+
+  /// A file with some rows of a leaf, which begins at `offsets` of the whole tensor.
+  Piece piece_of(const std::string& path, const Leaf& leaf, Shape offsets, std::int64_t row,
+                 std::int64_t num_rows, Owner owner) {
+    const std::uint64_t row_bytes = leaf.nbytes() / static_cast<std::uint64_t>(leaf.shape()[0]);
+    Piece piece;
+    piece.offsets = std::move(offsets);
+    piece.offsets[0] += row;
+    piece.sizes = leaf.shape();
+    piece.sizes[0] = num_rows;
+    piece.tensor = raw_entry(leaf, false);  // as torchsnapshot has it
+    piece.tensor.shape = piece.sizes;
+    into_file(name_of_piece(path, piece.offsets), leaf, static_cast<std::uint64_t>(row) * row_bytes,
+              owner, piece.tensor);
+    return piece;
+  }
+
+  // --- tensors of which each rank has parts ---
+
+  void sharded(const std::string& path, const TensorDict::Item& item,
+               const SnapshotShards& shards) {
+    ++num_shards_found_;
+    const auto* list = std::get_if<TensorDict>(&item);
+    if (list == nullptr || list->kind() != NodeKind::list ||
+        list->size() != shards.offsets.size()) {
+      throw refuse_shards()
+          .part("a sharded tensor")
+          .expected("a list of its ", shards.offsets.size(), " parts")
+          .found("another");
+    }
+    Entry entry;
+    entry.type = shards.is_dtensor ? EntryType::dtensor : EntryType::sharded_tensor;
+    if (shards.is_dtensor) describe_mesh(shards, entry);
+    std::size_t number = 0;
+    list->for_each([&](const std::string&, const TensorDict::Item& part) {
+      const auto* leaf = std::get_if<Leaf>(&part);
+      const Shape& offsets = shards.offsets[number++];
+      if (leaf == nullptr || leaf->is_nested() || leaf->dtype() != shards.dtype ||
+          leaf->shape().size() != shards.shape.size() || offsets.size() != shards.shape.size()) {
+        throw refuse_shards()
+            .part("part ", number - 1, " of a sharded tensor")
+            .expected("a dense ", to_string(shards.dtype), " tensor of ", shards.shape.size(),
+                      " dimensions")
+            .found("another");
+      }
+      // Of a tensor without elements one part says what its shape is.
+      if (leaf->nbytes() == 0 && numel_of(shards.shape) != 0) return;
+      if (!is_box_written_here(path, offsets, leaf->shape())) return;
+      shard(path, *leaf, offsets, entry.pieces);
+    });
     put(path, std::move(entry));
+  }
+
+  void describe_mesh(const SnapshotShards& shards, Entry& entry) const {
+    if (static_cast<std::int64_t>(shards.mesh.size()) != numel_of(shards.mesh_shape) ||
+        shards.mesh.empty() || shards.dim_map.size() != shards.shape.size()) {
+      throw refuse_shards()
+          .part("the mesh of a DTensor")
+          .expected(
+              "a rank for each of its places, and mesh dimensions for each dimension of the tensor")
+          .found("others");
+    }
+    entry.mesh = nested_list(shards.mesh, shards.mesh_shape);
+    Value::List dim_map;
+    for (const std::vector<std::int64_t>& dims : shards.dim_map) {
+      Value::List list;
+      for (const std::int64_t dim : dims) list.items.emplace_back(dim);
+      dim_map.items.emplace_back(std::move(list));
+    }
+    entry.dim_map = std::move(dim_map);
+  }
+
+  bool is_box_written_here(const std::string& path, const Shape& offsets,
+                           const Shape& sizes) const {
+    if (rank_.assignment == nullptr) return true;
+    const auto found = rank_.assignment->boxes.find(path);
+    if (found == rank_.assignment->boxes.end()) return true;
+    return std::ranges::none_of(found->second, [&](const Assignment::SharedBox& box) {
+      return box.rank != rank_.rank && box.offsets == offsets && box.sizes == sizes;
+    });
+  }
+
+  void shard(const std::string& path, const Leaf& leaf, const Shape& offsets,
+             std::vector<Piece>& pieces) {
+    const std::string name = name_of_piece(path, offsets);
+    const bool is_raw = is_among(kRawDTypes, leaf.dtype());
+    if (is_raw && leaf.nbytes() >= options_.slab_bytes && is_large(leaf)) {
+      const std::int64_t rows = leaf.shape()[0];
+      const std::int64_t step = chunk_rows(leaf);
+      for (std::int64_t row = 0; row < rows; row += step) {
+        pieces.push_back(
+            piece_of(path, leaf, offsets, row, std::min(step, rows - row), Owner::shards));
+      }
+      return;
+    }
+    Piece piece;
+    piece.offsets = offsets;
+    piece.sizes = leaf.shape();
+    piece.tensor = raw_entry(leaf, false);
+    if (leaf.nbytes() == 0) {
+      piece.tensor.location = new_location(name, Owner::shards);  // nobody reads it
+    } else if (is_raw) {
+      place(name, leaf, Owner::shards, piece.tensor);
+    } else {
+      piece.tensor.serializer = "torch_save";
+      piece.tensor.location = object_file(name, leaf, Owner::shards);
+    }
+    pieces.push_back(std::move(piece));
   }
 
   // --- what only torch.save can say ---
 
   void pickled(const std::string& path, const Leaf& leaf) {
     if (!is_among(kComplexDTypes, leaf.dtype())) return object(path, leaf, "torch.Tensor");
+    if (!is_written_here(path)) return;
     Entry entry;
     entry.type = EntryType::tensor;
     entry.tensor = raw_entry(leaf, is_replicated(path));
     entry.tensor.serializer = "torch_save";
-    entry.tensor.location = object_file(path, leaf, entry.tensor.replicated);
+    entry.tensor.location = object_file(path, leaf, owner_of(entry));
     put(path, std::move(entry));
   }
 
+  static Owner owner_of(const Entry& entry) {
+    return entry.tensor.replicated ? Owner::all_ranks : Owner::one_rank;
+  }
+
   void object(const std::string& path, const TensorDict::Item& item, std::string type) {
+    if (!is_written_here(path)) return;
     Entry entry;
     entry.type = EntryType::object;
     entry.obj_type = std::move(type);
     entry.tensor.serializer = "torch_save";
     entry.tensor.replicated = is_replicated(path);
-    entry.tensor.location = object_file(path, item, entry.tensor.replicated);
+    entry.tensor.location = object_file(path, item, owner_of(entry));
     put(path, std::move(entry));
   }
 
   /// Equal values, None above all, share a file.
-  std::string object_file(const std::string& path, const TensorDict::Item& item, bool replicated) {
+  std::string object_file(const std::string& name, const TensorDict::Item& item, Owner owner) {
     DataFile file;
     try {
       file.object = plan_object_file(item);
@@ -406,23 +596,28 @@ class Planner {
     // The first record is the pickle.
     const std::string pickle = is_plain ? file.object.front().head : std::string();
     if (is_plain) {
-      const auto known = objects_.find({replicated, pickle});
+      const auto known = objects_.find({owner, pickle});
       if (known != objects_.end()) return known->second;
     }
-    file.location = new_location(path, replicated);
+    file.location = new_location(name, owner);
     for (const ZipArchiveEntry& entry : file.object) {
       if (entry.leaf) plan_.num_bytes += entry.leaf->nbytes();
     }
-    if (is_plain) objects_.emplace(std::pair(replicated, pickle), file.location);
+    if (is_plain) objects_.emplace(std::pair(owner, pickle), file.location);
     plan_.files.push_back(std::move(file));
     return plan_.files.back().location;
   }
 
   /// Named by the path where that makes names of files, none of them taken; else by a number, after
   /// a "%" that no escaped key has.
-  std::string new_location(const std::string& path, bool replicated) {
-    const std::string folder = replicated ? "replicated/" : "0/";
-    std::string wanted = folder + path;
+  std::string new_location(const std::string& name, Owner owner) {
+    std::string folder = rank_name_ + "/";
+    if (owner != Owner::one_rank) {
+      // No two ranks write below one folder.
+      const std::string of_rank = rank_.world_size == 1 ? std::string() : folder;
+      folder = (owner == Owner::all_ranks ? "replicated/" : "sharded/") + of_rank;
+    }
+    std::string wanted = folder + name;
     if (!is_plain_location(wanted) || !claim(wanted)) {
       wanted = folder + "%n" + std::to_string(num_unnamed_++);
       claim(wanted);
@@ -450,7 +645,17 @@ class Planner {
 
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
+  /// The entry of a tensor in chunks, and the ranks that write them, if it is replicated.
+  struct Chunks {
+    Entry entry;
+    std::vector<std::int64_t> writers;
+  };
+
   const SnapshotOptions& options_;
+  const PlannedRank& rank_;
+  std::string rank_name_;
+  std::unordered_map<std::string, const SnapshotShards*> shards_;  ///< by path without rank
+  std::size_t num_shards_found_ = 0;
   Plan plan_;
   KeyPath keys_;
   std::size_t slab_ = kNone;  ///< the file that the next small tensor goes into
@@ -460,16 +665,23 @@ class Planner {
   /// restore fills the last one only.
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> num_uses_;
   std::unordered_map<SharedBytes, TensorEntry, SharedBytesHash> places_;
-  std::unordered_map<SharedBytes, Entry, SharedBytesHash> chunks_;
-  std::map<std::pair<bool, std::string>, std::string> objects_;  ///< location of a pickle
+  std::unordered_map<SharedBytes, Chunks, SharedBytesHash> chunks_;
+  std::map<std::pair<Owner, std::string>, std::string> objects_;  ///< location of a pickle
   std::unordered_set<std::string> files_;
   std::unordered_set<std::string> folders_;
 };
 
 }  // namespace
 
-Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options) {
-  return Planner(options).run(tree);
+std::string path_of(const KeyPath& key) {
+  std::string path;
+  for (std::size_t i = 0; i < key.size(); ++i) path += (i == 0 ? "" : "/") + escape(key[i]);
+  return path;
+}
+
+Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options,
+                   const PlannedRank& rank) {
+  return Planner(options, rank).run(tree);
 }
 
 }  // namespace tenfold::detail::formats::snapshot

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/snapshot.hpp>
@@ -35,11 +37,38 @@ struct Plan {
   std::uint64_t num_bytes = 0;
 };
 
+/// Who writes what several ranks have; paths are those of the manifest, without rank.
+struct Assignment {
+  /// Of a replicated entry, the ranks that write its chunks, or the one that writes it.
+  std::map<std::string, std::vector<std::int64_t>, std::less<>> replicated;
+  struct SharedBox {
+    Shape offsets;
+    Shape sizes;
+    std::int64_t rank = 0;
+  };
+  /// Of a sharded tensor, the boxes that several ranks have.
+  std::map<std::string, std::vector<SharedBox>, std::less<>> boxes;
+};
+
+/// One of several ranks that write a snapshot.
+struct PlannedRank {
+  std::int64_t rank = 0;
+  std::int64_t world_size = 1;
+  std::vector<SnapshotShards> shards{};
+  /// Null: everything that the rank has is planned, and what globs match is marked as replicated.
+  const Assignment* assignment = nullptr;
+};
+
+/// The path of an entry in the manifest, without rank.
+std::string path_of(const KeyPath& key);
+
 /// Tensors in files of torchsnapshot's kinds: small ones side by side in slabs, each at a multiple
 /// of 64; others in files of their own, cut along dimension 0 where they are large. Tied tensors
 /// are stored once. What torchsnapshot pickles (None, tuples, complex tensors, dtypes that it has
-/// no name for) becomes a file of torch.save. Throws Error(unsupported), naming the key, for what a
+/// no name for) becomes a file of torch.save. Files of several ranks have different names: all are
+/// below folders with the number of the rank. Throws Error(unsupported), naming the key, for what a
 /// snapshot cannot hold. Reads no tensor.
-Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options);
+Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options,
+                   const PlannedRank& rank = {});
 
 }  // namespace tenfold::detail::formats::snapshot

@@ -8,6 +8,7 @@
 // What only torch.save can say lies in small files of its kind (object_file.hpp).
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <set>
 #include <span>
@@ -74,31 +75,21 @@ std::string name_of(std::string_view location) {
 
 class Writer {
  public:
-  Writer(const Plan& plan, os::Directory& root, const SnapshotOptions& options)
+  Writer(const Plan& plan, const os::Directory& root, const SnapshotOptions& options)
       : plan_(plan),
         root_(root),
         options_(options),
         progress_(options.monitor, plan.num_bytes, "save") {}
 
-  void run() {
+  std::vector<ChecksumLine> run() {
     create_folders();
     const std::span<const DataFile> files(plan_.files);
     for (std::size_t i = 0; i < files.size(); i += kOpenFiles) {
       write_files(files.subspan(i, std::min(kOpenFiles, files.size() - i)));
     }
     if (options_.durable) sync_folders();
-    if (!plan_.notes.empty()) {
-      write_text(plan_.notes, std::string(kNotesName));
-      if (options_.checksums) add_lines(plan_.notes, std::string(kNotesName));
-    }
-    const std::string text = write_manifest(plan_.manifest);
-    if (options_.checksums) {
-      add_lines(text, std::string(kMetadataName));
-      write_text(checksums_text(lines_), std::string(kChecksumsName));
-    }
-    // What marks the snapshot as complete, for readers that go by that, comes last.
-    write_text(text, std::string(kMetadataName));
     progress_.finish();
+    return std::move(lines_);
   }
 
  private:
@@ -111,7 +102,12 @@ class Writer {
     }
     // In order, so that a folder comes before what is in it.
     for (const std::string& path : folders_) {
-      open_folder(root_, folder_of(path)).create_directory(name_of(path));
+      try {
+        open_folder(root_, folder_of(path)).create_directory(name_of(path));
+      } catch (const Error& error) {
+        // Several ranks make the folders that hold one for each of them.
+        if (error.system_errno() != EEXIST || plan_.manifest.world_size == 1) throw;
+      }
     }
   }
 
@@ -168,13 +164,6 @@ class Writer {
         [&] { progress_.poll(); });
   }
 
-  void write_text(const std::string& text, const std::string& name) {
-    os::File file = os::File::create_at(root_, name);
-    file.write_at(0, std::as_bytes(std::span(text)));
-    if (options_.durable) file.sync();
-    file.close_written();
-  }
-
   void add_lines(const LeafWrite& write, const DataFile& file) {
     std::uint64_t done = 0;
     for (const std::uint64_t checksum : write.block_checksums) {
@@ -184,29 +173,30 @@ class Writer {
     }
   }
 
-  void add_lines(const std::string& text, const std::string& name) {
-    std::vector<std::uint64_t> checksums;
-    const auto bytes = std::as_bytes(std::span(text));
-    for (std::size_t at = 0; at < bytes.size(); at += base::kChecksumBlockBytes) {
-      const std::size_t size = std::min<std::size_t>(base::kChecksumBlockBytes, bytes.size() - at);
-      checksums.push_back(base::xxh3(bytes.subspan(at, size)));
-    }
-    append_lines(lines_, name, text.size(), checksums);
-  }
-
   const Plan& plan_;
-  os::Directory& root_;
+  const os::Directory& root_;
   const SnapshotOptions& options_;
   Progress progress_;
   std::set<std::string> folders_;  ///< relative to the root
   std::vector<ChecksumLine> lines_;
 };
 
-/// Writes the files of a plan into an empty folder, the metadata last, and `%checksums` beside them
-/// if asked for; torchsnapshot ignores files that its metadata does not name. Durable: all but the
-/// folder itself is on the device when it returns.
-void write_plan(const Plan& plan, os::Directory& root, const SnapshotOptions& options) {
-  Writer(plan, root, options).run();
+void add_lines(std::vector<ChecksumLine>& lines, const std::string& text, const std::string& name) {
+  std::vector<std::uint64_t> checksums;
+  const auto bytes = std::as_bytes(std::span(text));
+  for (std::size_t at = 0; at < bytes.size(); at += base::kChecksumBlockBytes) {
+    const std::size_t size = std::min<std::size_t>(base::kChecksumBlockBytes, bytes.size() - at);
+    checksums.push_back(base::xxh3(bytes.subspan(at, size)));
+  }
+  append_lines(lines, name, text.size(), checksums);
+}
+
+void write_text(const os::Directory& root, const std::string& text, const std::string& name,
+                bool durable) {
+  os::File file = os::File::create_at(root, name);
+  file.write_at(0, std::as_bytes(std::span(text)));
+  if (durable) file.sync();
+  file.close_written();
 }
 
 /// The names of all files that a snapshot may hold.
@@ -250,46 +240,7 @@ void add_foreign(const os::Directory& folder, const std::string& prefix,
 
 constexpr std::size_t kNamed = 3;
 
-/// What the metadata does not name is somebody's who did not ask for its removal. The first few.
-std::vector<std::string> foreign_in(const os::Directory& folder) {
-  std::unordered_set<std::string> named;
-  if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);
-  std::vector<std::string> foreign;
-  add_foreign(folder, "", named, kNamed + 1, foreign);
-  return foreign;
-}
-
-void refuse_foreign(const Path& path) {
-  if (!os::exists(path)) return;
-  const Path target = os::resolve_link(path);
-  if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  // Another save may replace the folder, and remove this one, while it is listed.
-  const std::vector<std::string> foreign =
-      os::read_unreplaced(target, [&] { return foreign_in(os::Directory::open(target)); });
-  if (foreign.empty()) return;
-  std::string found;
-  for (std::size_t i = 0; i < std::min(kNamed, foreign.size()); ++i) {
-    found += (i == 0 ? "" : ", ") + base::quote(foreign[i]);
-  }
-  if (foreign.size() > kNamed) found += " and more";
-  throw base::invalid_argument(path.string())
-      .part("folder to replace")
-      .expected("only what the metadata of a snapshot names")
-      .found(found)
-      .remedy("save to another path, or remove these first");
-}
-
 bool probe(const FileHead& head) { return head.has_file(kMetadataName); }
-
-/// With what tenfold's own notes add.
-TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
-                   const std::string& where) {
-  constexpr std::uint64_t kMaxNotesBytes = std::uint64_t{256} << 20;
-  TensorDict tree = build_tree(std::move(manifest), root.duplicate(), where);
-  const os::File notes = os::File::try_open_read_at(root, std::string(kNotesName));
-  if (notes.valid()) apply_tree_notes(notes.read_all(kMaxNotesBytes), notes.display(), tree);
-  return tree;
-}
 
 TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
   const Path& path = head.path();
@@ -400,11 +351,70 @@ std::string read_metadata(const os::Directory& root) {
   return file.read_all(kMaxMetadataBytes);
 }
 
+// What the metadata does not name is somebody's who did not ask for its removal.
+std::vector<std::string> foreign_in(const os::Directory& folder) {
+  std::unordered_set<std::string> named;
+  if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);
+  std::vector<std::string> foreign;
+  add_foreign(folder, "", named, kNamed + 1, foreign);
+  return foreign;
+}
+
+void refuse_foreign(const Path& path) {
+  if (!os::exists(path)) return;
+  const Path target = os::resolve_link(path);
+  if (!os::exists(target) || !os::file_info(target).is_directory) return;
+  // Another save may replace the folder, and remove this one, while it is listed.
+  const std::vector<std::string> foreign =
+      os::read_unreplaced(target, [&] { return foreign_in(os::Directory::open(target)); });
+  if (foreign.empty()) return;
+  std::string found;
+  for (std::size_t i = 0; i < std::min(kNamed, foreign.size()); ++i) {
+    found += (i == 0 ? "" : ", ") + base::quote(foreign[i]);
+  }
+  if (foreign.size() > kNamed) found += " and more";
+  throw base::invalid_argument(path.string())
+      .part("folder to replace")
+      .expected("only what the metadata of a snapshot names")
+      .found(found)
+      .remedy("save to another path, or remove these first");
+}
+
+TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
+                   const std::string& where, bool for_new_rank) {
+  constexpr std::uint64_t kMaxNotesBytes = std::uint64_t{256} << 20;
+  TensorDict tree = build_tree(std::move(manifest), root.duplicate(), where, for_new_rank);
+  const os::File notes = os::File::try_open_read_at(root, std::string(kNotesName));
+  if (notes.valid()) apply_tree_notes(notes.read_all(kMaxNotesBytes), notes.display(), tree);
+  return tree;
+}
+
+std::vector<ChecksumLine> write_data_files(const Plan& plan, const os::Directory& root,
+                                           const SnapshotOptions& options) {
+  return Writer(plan, root, options).run();
+}
+
+void write_documents(const Manifest& manifest, const std::string& notes,
+                     std::vector<ChecksumLine> lines, const os::Directory& root,
+                     const SnapshotOptions& options) {
+  if (!notes.empty()) {
+    write_text(root, notes, std::string(kNotesName), options.durable);
+    if (options.checksums) add_lines(lines, notes, std::string(kNotesName));
+  }
+  const std::string text = write_manifest(manifest);
+  if (options.checksums) {
+    add_lines(lines, text, std::string(kMetadataName));
+    write_text(root, checksums_text(lines), std::string(kChecksumsName), options.durable);
+  }
+  write_text(root, text, std::string(kMetadataName), options.durable);
+}
+
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options) {
   const Plan plan = plan_snapshot(tree, options);
   refuse_foreign(path);
   FolderReplacement replacement(path, plan.num_bytes, foreign_in);
-  write_plan(plan, replacement.folder(), options);
+  write_documents(plan.manifest, plan.notes, write_data_files(plan, replacement.folder(), options),
+                  replacement.folder(), options);
   replacement.publish(options.durable);
 }
 

@@ -37,7 +37,14 @@ struct Context {
   std::string where;
   /// The entries of sharded tensors, of all ranks, by path without rank.
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
+  /// The paths of the same, with their ranks, by that of the dict that they are in, without rank.
+  std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
+  /// For a rank that took no part: it sees the containers of rank 0, and of what is in them only
+  /// what all ranks share.
+  bool is_new = false;
 };
+
+std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
 
 /// The tree below one entry, as one rank sees it; `path` without the rank, `key` for messages. A
 /// plain value is a NonTensor. What is wrong with one entry is told to who asks for it.
@@ -52,6 +59,27 @@ const Entry* find_entry(const Context& context, const std::string& rank, const s
   if (first != nullptr && first->tensor.replicated) return first;
   const auto shards = context.sharded.find(path);
   return shards == context.sharded.end() ? nullptr : shards->second.front();
+}
+
+/// The key that a piece of a path stands for; torchsnapshot takes any %XX.
+std::string unescape(std::string_view piece) {
+  std::string key;
+  for (std::size_t i = 0; i < piece.size(); ++i) {
+    const auto digit = [&](std::size_t at) -> int {
+      const char c = at < piece.size() ? piece[at] : ' ';
+      if (c >= '0' && c <= '9') return c - '0';
+      if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+      if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+      return -1;
+    };
+    if (piece[i] == '%' && digit(i + 1) >= 0 && digit(i + 2) >= 0) {
+      key += static_cast<char>(digit(i + 1) * 16 + digit(i + 2));
+      i += 2;
+    } else {
+      key += piece[i];
+    }
+  }
+  return base::is_utf8(key) ? key : std::string(piece);
 }
 
 /// An entry that cannot be read: whoever asks for it is told why.
@@ -97,6 +125,7 @@ class Builder {
   Converted convert(const std::string& path) {
     try {
       const Entry* entry = find(path);
+      if (entry != nullptr && context_->is_new) require_shared(*entry);
       if (entry == nullptr) {
         throw corrupt()
             .problem("not in the metadata")
@@ -105,9 +134,21 @@ class Builder {
       }
       return convert(path, *entry);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+      if (error.code() == ErrorCode::io) throw;
       return Node::Slot(std::make_shared<Refused>(error));
     }
+  }
+
+  void require_shared(const Entry& entry) const {
+    if (is_container(entry.type) || is_sharded(entry.type) || entry.tensor.replicated) return;
+    const std::int64_t size = context_->manifest->world_size;
+    fail(ErrorCode::key_not_found,
+         "each rank has its own: expected a replicated or sharded entry, because this rank is not "
+         "among the " +
+             std::to_string(size) + " that took the snapshot, found one of rank" +
+             (size == 1 ? " 0 alone" : "s 0 to " + std::to_string(size - 1)) +
+             "; take the snapshot with globs (replicated=) that match it, or leave it to the ranks "
+             "that have it");
   }
 
   Converted convert(const std::string& path, const Entry& entry) {
@@ -315,9 +356,37 @@ class Builder {
       key.is_int ? keys.add_int() : keys.add_text();
       add(children, key.text, path + "/" + escape(key.text));
     }
+    for (const Key& key : keys_of_others(path, entry)) {
+      key.is_int ? keys.add_int() : keys.add_text();
+      add(children, key.text, path + "/" + escape(key.text));
+    }
     const bool ordered = entry.type == EntryType::ordered_dict;
     return finish(std::move(children), ordered ? NodeKind::ordered_dict : NodeKind::dict,
                   std::move(keys));
+  }
+
+  /// The sharded tensors that only other ranks have in this dict: any rank may read them.
+  std::vector<Key> keys_of_others(const std::string& path, const Entry& own) const {
+    std::vector<Key> keys;
+    const auto below = context_->sharded_below.find(path);
+    if (below == context_->sharded_below.end()) return keys;
+    std::unordered_set<std::string> known;
+    for (const Key& key : own.keys) known.insert(escape(key.text));
+    // Of each rank's dict, whether its keys are int.
+    std::unordered_map<const Entry*, std::unordered_map<std::string_view, bool>> parents;
+    for (const std::string_view whole : below->second) {
+      const std::size_t last = whole.rfind('/');
+      if (!known.emplace(whole.substr(last + 1)).second) continue;
+      const Entry* parent = context_->manifest->find(whole.substr(0, last));
+      if (parent == nullptr) continue;
+      auto [texts, is_new] = parents.try_emplace(parent);
+      if (is_new) {
+        for (const Key& key : parent->keys) texts->second.emplace(key.text, key.is_int);
+      }
+      const auto key = texts->second.find(unescape(whole.substr(last + 1)));
+      if (key != texts->second.end()) keys.push_back({std::string(key->first), key->second});
+    }
+    return keys;
   }
 
   void add(Children& children, std::string key, const std::string& path) {
@@ -390,8 +459,6 @@ Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const st
   return Builder(context, rank).slot(path, key);
 }
 
-std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
-
 /// A part of app_state that is a container, made when it is entered.
 class Part final : public LazyItem {
  public:
@@ -413,31 +480,6 @@ class Part final : public LazyItem {
   std::string path_;
   std::string key_;
 };
-
-/// The key that a piece of a path stands for; torchsnapshot takes any %XX.
-std::string unescape(std::string_view piece) {
-  std::string key;
-  for (std::size_t i = 0; i < piece.size(); ++i) {
-    const auto digit = [&](std::size_t at) -> int {
-      const char c = at < piece.size() ? piece[at] : ' ';
-      if (c >= '0' && c <= '9') return c - '0';
-      if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-      if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-      return -1;
-    };
-    if (piece[i] == '%' && digit(i + 1) >= 0 && digit(i + 2) >= 0) {
-      key += static_cast<char>(digit(i + 1) * 16 + digit(i + 2));
-      i += 2;
-    } else {
-      key += piece[i];
-    }
-  }
-  return base::is_utf8(key) ? key : std::string(piece);
-}
-
-bool is_container(EntryType type) {
-  return type == EntryType::list || type == EntryType::dict || type == EntryType::ordered_dict;
-}
 
 /// We write an entry of the rank itself where app_state was no dict with str keys; torchsnapshot
 /// ignores it.
@@ -501,7 +543,7 @@ struct Ranks {
 }  // namespace
 
 TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory root,
-                      const std::string& where) {
+                      const std::string& where, bool for_new_rank) {
   const auto context = std::make_shared<Context>();
   context->manifest = std::move(manifest);
   context->files = std::make_shared<Files>(std::move(root));
@@ -509,20 +551,34 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
   Ranks ranks;
   for (const auto& [path, entry] : context->manifest->entries) {
     ranks.add(path);
-    if (entry.type == EntryType::sharded_tensor || entry.type == EntryType::dtensor) {
-      context->sharded[logical(path)].push_back(&entry);
-    }
+    if (!is_sharded(entry.type)) continue;
+    const std::string_view without_rank = logical(path);
+    context->sharded[without_rank].push_back(&entry);
+    const std::size_t last = without_rank.rfind('/');
+    if (last == std::string_view::npos) continue;
+    context->sharded_below[without_rank.substr(0, last)].emplace_back(path);
   }
-  if (context->manifest->world_size == 1) {
-    return rank_tree(context, "0",
-                     ranks.ranks.empty() ? std::vector<std::string>() : ranks.ranks[0].second,
-                     where);
+  std::shared_ptr<const Context> first = context;
+  if (for_new_rank) {
+    auto shared_only = std::make_shared<Context>(*context);
+    shared_only->is_new = true;
+    first = std::move(shared_only);
   }
+  std::vector<std::string> first_tops;
+  if (const auto at = ranks.positions.find("0"); at != ranks.positions.end()) {
+    first_tops = ranks.ranks[at->second].second;
+  }
+  if (context->manifest->world_size == 1) return rank_tree(first, "0", first_tops, where);
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
   for (auto& [rank, tops] : ranks.ranks) {
-    TensorDict tree = rank_tree(context, rank, tops, where + "/" + rank);
+    // What is replicated is an entry of rank 0 only.
+    for (const std::string& top : first_tops) {
+      const bool is_known = std::ranges::find(tops, top) != tops.end();
+      if (!is_known && find_entry(*context, rank, top) != nullptr) tops.push_back(top);
+    }
+    TensorDict tree = rank_tree(rank == "0" ? first : context, rank, tops, where + "/" + rank);
     node->entries.push_back({std::move(rank), std::move(tree)});
   }
   return tensordict_of(std::move(node));

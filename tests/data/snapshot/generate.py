@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Makes the snapshots of this folder with torchsnapshot itself (0.1.0, torch 2.13).
 
-Usage: pip install torchsnapshot==0.1.0, then: python generate.py. Names of slabs are random, so
-that each run makes other files.
+Usage: pip install torchsnapshot==0.1.0, then: python generate.py [NAME ...], without names all.
+Names of slabs are random, so that each run makes other files.
+
+"dtensors" is made by the last version of torchsnapshot's repository (pytorch/torchsnapshot, commit
+df45917, which calls itself 0.1.0 too): the package of that number has no DTensors.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections import OrderedDict
 from pathlib import Path
 
@@ -79,34 +83,54 @@ def quantized(folder: Path) -> None:
     Snapshot.take(str(folder), {"state": StateDict(q=q, w=torch.ones(2))})
 
 
-def rank(number: int, folder: str, port: int) -> None:
+def rank(number: int, folder: str, port: int, table_of: object) -> None:
     import torch
     import torch.distributed as dist
-    from torch.distributed._shard import sharded_tensor
-    from torch.distributed._shard.sharding_spec import ChunkShardingSpec
     from torchsnapshot import Snapshot, StateDict
 
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=number, world_size=2)
-    spec = ChunkShardingSpec(dim=1, placements=["rank:0/cpu", "rank:1/cpu"])
-    table = sharded_tensor.empty(spec, 4, 6)
-    whole = torch.arange(24.0).reshape(4, 6)
-    for shard in table.local_shards():
-        begin, size = shard.metadata.shard_offsets[1], shard.metadata.shard_sizes[1]
-        shard.tensor.copy_(whole[:, begin : begin + size])
+    table = table_of(torch.arange(24.0).reshape(4, 6))
     state = StateDict(table=table, shared=torch.arange(3.0), own=torch.tensor([number]), step=number)
     Snapshot.take(folder, {"state": state}, replicated=["state/shared"])
     dist.destroy_process_group()
 
 
+def sharded_table(whole):
+    from torch.distributed._shard import sharded_tensor
+    from torch.distributed._shard.sharding_spec import ChunkShardingSpec
+
+    spec = ChunkShardingSpec(dim=1, placements=["rank:0/cpu", "rank:1/cpu"])
+    table = sharded_tensor.empty(spec, 4, 6)
+    for shard in table.local_shards():
+        begin, size = shard.metadata.shard_offsets[1], shard.metadata.shard_sizes[1]
+        shard.tensor.copy_(whole[:, begin : begin + size])
+    return table
+
+
+def table_of_dtensor(whole):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    return distribute_tensor(whole, init_device_mesh("cpu", (2,)), [Shard(1)])
+
+
 def ranks(folder: Path) -> None:
     import torch.multiprocessing as mp
 
-    mp.spawn(rank, args=(str(folder), 29531), nprocs=2)
+    mp.spawn(rank, args=(str(folder), 29531, sharded_table), nprocs=2)
 
 
-def main() -> None:
-    for make in (single, files, yaml, quantized, ranks):
+def dtensors(folder: Path) -> None:
+    import torch.multiprocessing as mp
+
+    mp.spawn(rank, args=(str(folder), 29531, table_of_dtensor), nprocs=2)
+
+
+def main(names: list[str]) -> None:
+    for make in (single, files, yaml, quantized, ranks, dtensors):
+        if names and make.__name__ not in names:
+            continue
         folder = HERE / f"ok-{make.__name__}"
         shutil.rmtree(folder, ignore_errors=True)
         make(folder)
@@ -114,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -95,8 +95,10 @@ TEST(SnapshotGolden, RefusesQuantizedTensorsByNameAndReadsTheOthers) {
   EXPECT_THAT(thrown.message, HasSubstr("\"torch.qint8\"; dequantize it"));
 }
 
-TEST(SnapshotGolden, ShowsWhatEachRankSees) {
-  const TensorDict tree = opened("ranks");
+class ASnapshotOfTwoRanks : public testing::TestWithParam<const char*> {};
+
+TEST_P(ASnapshotOfTwoRanks, ShowsWhatEachSees) {
+  const TensorDict tree = opened(GetParam());
   EXPECT_THAT(tree.keys(), ElementsAre("0", "1"));
   for (const char* rank : {"0", "1"}) {
     const TensorDict state = tree[rank]["state"];
@@ -108,6 +110,9 @@ TEST(SnapshotGolden, ShowsWhatEachRankSees) {
     EXPECT_EQ(state.value("step"), Value(static_cast<std::int64_t>(std::stoll(rank))));
   }
 }
+
+// Shards of a ShardedTensor, and of a DTensor.
+INSTANTIATE_TEST_SUITE_P(SnapshotGolden, ASnapshotOfTwoRanks, testing::Values("ranks", "dtensors"));
 
 }  // namespace
 }  // namespace tenfold::test

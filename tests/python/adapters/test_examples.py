@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import REPOSITORY
+from paths import REPOSITORY
 
 EXAMPLES = Path(REPOSITORY) / "examples"
 

@@ -291,7 +291,7 @@ def end_of_one_rank(folder, rank):
 
 
 def standing_still(folder, rank):
-    from tenfold.checkpoint import _ranks
+    from tenfold import _ranks
 
     _ranks._TIMEOUT = timedelta(seconds=2)
     manager = tenfold.CheckpointManager(folder / "run")

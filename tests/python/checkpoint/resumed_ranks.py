@@ -1,14 +1,12 @@
 """A training under DDP that is killed and started again by test_resume_ranks.py; a program."""
 
-import json
 import os
 import sys
 
 import torch
 import torch.distributed as dist
+from resumed_training import main
 from torch.nn.parallel import DistributedDataParallel
-
-import tenfold
 
 
 def mean_in_rank_order(group, bucket):
@@ -28,67 +26,10 @@ def mean_in_rank_order(group, bucket):
     return done
 
 
-def main(folder: str, mode: str, num_steps: int) -> None:
-    """Trains to the end, one line of `losses-<rank>.jsonl` a step.
-
-    Args:
-        folder: Holds the data set "data", and the checkpoints "run".
-        mode: ``"sync"``, ``"async"`` or ``"overlap"``.
-        num_steps: Of all starts together.
-    """
-    rank, size = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(11 + rank)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(6, 16),
-        torch.nn.BatchNorm1d(16),
-        torch.nn.ReLU(),
-        torch.nn.Dropout(0.3),
-        torch.nn.Linear(16, 1),
-    )
+def wrap(model):
     ddp = DistributedDataParallel(model, bucket_cap_mb=0.0005)
     ddp.register_comm_hook(None, mean_in_rank_order)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=num_steps)
-    loader = tenfold.BatchLoader(
-        tenfold.Dataset(os.path.join(folder, "data")),
-        8,
-        shuffle=True,
-        seed=3,
-        rank=rank,
-        world_size=size,
-    )
-    state = {
-        "model": model,
-        "optimizer": optimizer,
-        "scheduler": scheduler,
-        "loader": loader,
-        "rng": tenfold.RngState(),
-        "epoch": 0,
-    }
-    manager = tenfold.CheckpointManager(
-        os.path.join(folder, "run"),
-        max_to_keep=2,
-        best="loss",
-        async_save={"sync": False, "async": True, "overlap": "overlap"}[mode],
-    )
-    step = manager.restore(state, missing_ok=True).step or 0
-    with open(os.path.join(folder, f"losses-{rank}.jsonl"), "a") as losses:
-        while step < num_steps:
-            for batch in loader:
-                optimizer.zero_grad()
-                loss = torch.nn.functional.mse_loss(ddp(batch["x"])[:, 0], batch["y"])
-                loss.backward()
-                with manager.lock():
-                    optimizer.step()
-                scheduler.step()
-                step += 1
-                losses.write(json.dumps([step, loss.item().hex()]) + "\n")
-                losses.flush()
-                state["epoch"] = loader.epoch
-                manager.save(step, state, metrics={"loss": step})
-                if step == num_steps:
-                    break
-    manager.close()
+    return ddp
 
 
 if __name__ == "__main__":
@@ -100,7 +41,9 @@ if __name__ == "__main__":
         world_size=int(sys.argv[6]),
     )
     try:
-        main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+        main(
+            sys.argv[1], sys.argv[2], int(sys.argv[3]), dist.get_rank(), dist.get_world_size(), wrap
+        )
     except RuntimeError as error:
         print(error, file=sys.stderr)
         os._exit(3)  # as the other rank has ended, the group cannot be

@@ -11,14 +11,18 @@ import tenfold
 NUM_STEPS = 24
 
 
-def main(folder: str, mode: str) -> None:
+def main(folder, mode, num_steps=NUM_STEPS, rank=None, size=1, wrap=lambda model: model):
     """Trains to the end, one line of `losses.jsonl` a step.
 
     Args:
         folder: Holds the data set "data", and the checkpoints "run".
         mode: ``"sync"``, ``"async"`` or ``"overlap"``.
+        num_steps: Of all starts together.
+        rank: Of several, whose file is `losses-<rank>.jsonl`; None for one process.
+        size: Number of ranks.
+        wrap: From the model to what is called.
     """
-    torch.manual_seed(11)
+    torch.manual_seed(11 + (rank or 0))
     torch.set_num_threads(1)
     model = torch.nn.Sequential(
         torch.nn.Linear(6, 16),
@@ -27,10 +31,16 @@ def main(folder: str, mode: str) -> None:
         torch.nn.Dropout(0.3),
         torch.nn.Linear(16, 1),
     )
+    called = wrap(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=NUM_STEPS)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=num_steps)
     loader = tenfold.BatchLoader(
-        tenfold.Dataset(os.path.join(folder, "data")), 8, shuffle=True, seed=3
+        tenfold.Dataset(os.path.join(folder, "data")),
+        8,
+        shuffle=True,
+        seed=3,
+        rank=rank or 0,
+        world_size=size,
     )
     state = {
         "model": model,
@@ -47,11 +57,12 @@ def main(folder: str, mode: str) -> None:
         async_save={"sync": False, "async": True, "overlap": "overlap"}[mode],
     )
     step = manager.restore(state, missing_ok=True).step or 0
-    with open(os.path.join(folder, "losses.jsonl"), "a") as losses:
-        while step < NUM_STEPS:
+    name = "losses.jsonl" if rank is None else f"losses-{rank}.jsonl"
+    with open(os.path.join(folder, name), "a") as losses:
+        while step < num_steps:
             for batch in loader:
                 optimizer.zero_grad()
-                loss = torch.nn.functional.mse_loss(model(batch["x"])[:, 0], batch["y"])
+                loss = torch.nn.functional.mse_loss(called(batch["x"])[:, 0], batch["y"])
                 loss.backward()
                 with manager.lock():
                     optimizer.step()
@@ -60,8 +71,9 @@ def main(folder: str, mode: str) -> None:
                 losses.write(json.dumps([step, loss.item().hex()]) + "\n")
                 losses.flush()
                 state["epoch"] = loader.epoch
-                manager.save(step, state, metrics={"loss": loss.item()})
-                if step == NUM_STEPS:
+                # Ranks must agree on it.
+                manager.save(step, state, metrics={"loss": loss.item() if size == 1 else step})
+                if step == num_steps:
                     break
     manager.close()
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from run_worlds import checks_of, results_of
 
 torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
@@ -19,25 +16,13 @@ if not torch.distributed.is_available():
 pytestmark = pytest.mark.timeout(600)
 
 WORLDS = Path(__file__).with_name("worlds.py")
-CHECKS = re.findall(r"^def (check_\w+)", WORLDS.read_text(), re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TENFOLD_NUM_THREADS": "2"}
-    done = subprocess.run(
-        [sys.executable, str(WORLDS), str(tmp_path_factory.mktemp("worlds"))],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return results_of(WORLDS, tmp_path_factory.mktemp("worlds"))
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", checks_of(WORLDS))
 def test_worlds(check: str, results: dict[str, str | None]) -> None:
     assert results[check] is None, results[check]

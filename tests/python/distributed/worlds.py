@@ -627,9 +627,10 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
     assert not path.exists()
 
 
-def main() -> None:
+def main(names: dict[str, Any]) -> None:
+    """Runs what is called ``check_`` in a program's globals, and prints how it went."""
     results: dict[str, str | None] = {}
-    for name, check in list(globals().items()):
+    for name, check in list(names.items()):
         if not name.startswith("check_") or (len(sys.argv) > 2 and sys.argv[2] not in name):
             continue
         begin = time.monotonic()
@@ -643,4 +644,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tenfold  # noqa: E402
-from conftest import REPOSITORY  # noqa: E402
+from paths import REPOSITORY  # noqa: E402
 
 EXAMPLES = REPOSITORY / "examples"
 

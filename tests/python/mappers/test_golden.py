@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tenfold  # noqa: E402
-from conftest import REPOSITORY  # noqa: E402
+from paths import REPOSITORY  # noqa: E402
 
 DATA = REPOSITORY / "tests" / "data" / "state_mappers"
 EXPECTED = json.loads((DATA / "expected.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from conftest import REPOSITORY
+from paths import REPOSITORY
 
 EXAMPLE = REPOSITORY / "examples" / "state_values.py"
 

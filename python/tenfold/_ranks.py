@@ -39,12 +39,14 @@ class Ranks:
         rank: Of this process.
         size: Number of ranks.
         group: A gloo group, for these calls alone; None for one process.
+        owner: Whose calls they are, for messages.
     """
 
-    def __init__(self, rank: int, size: int, group: Any) -> None:
+    def __init__(self, rank: int, size: int, group: Any, owner: str = "") -> None:
         self.rank = rank
         self.size = size
         self._group = group
+        self._owner = owner
 
     @property
     def is_alone(self) -> bool:
@@ -88,7 +90,7 @@ class Ranks:
         calls = [other["call"] for other in messages]
         if len(set(calls)) > 1:
             raise RuntimeError(
-                f"checkpoint manager: expected all ranks at the same call, found {_by_rank(calls)}"
+                f"{self._owner}: expected all ranks at the same call, found {_by_rank(calls)}"
             ) from failure
         for rank, other in enumerate(messages):
             if "error" in other:
@@ -136,7 +138,7 @@ class Ranks:
 
     def _no_answer(self, call: str, error: Exception) -> RuntimeError:
         return RuntimeError(
-            f"checkpoint manager: {call}: rank {self.rank} of {self.size}: expected an answer of "
+            f"{self._owner}: {call}: rank {self.rank} of {self.size}: expected an answer of "
             f"all ranks, found none: a process ended, or stood still for {_TIMEOUT}: {error}"
         )
 
@@ -146,21 +148,53 @@ def alone() -> Ranks:
     return Ranks(0, 1, None)
 
 
-def join(count: int) -> list[Ranks]:
-    """That many gloo groups of all ranks of `torch.distributed`; one process alone has none.
+def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
+    """That many gloo groups of all ranks of a process group; one process alone has none.
 
     Collective if there are several ranks.
+
+    Args:
+        owner: Whose calls they are, for messages.
+        count: Of groups: calls of different threads need one each.
+        group: A process group; None: the default one.
+
+    Raises:
+        ValueError: If this process is none of the group.
     """
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+    distributed = distributed_module()
+    if distributed is None:
         return [alone() for _ in range(count)]
-    rank, size = distributed.get_rank(), distributed.get_world_size()
+    size = distributed.get_world_size(group)
+    if size < 1:
+        raise ValueError(
+            f"{owner}: process group: expected one with this process, found one without it"
+        )
     if size == 1:
         return [alone() for _ in range(count)]
-    return [
-        Ranks(rank, size, distributed.new_group(backend="gloo", timeout=_TIMEOUT))
-        for _ in range(count)
-    ]
+    # Other processes know nothing of a group that is not theirs.
+    part: dict[str, Any] = {}
+    if size < distributed.get_world_size():
+        part["ranks"] = distributed.get_process_group_ranks(group)
+        part["use_local_synchronization"] = True
+    made = []
+    for _ in range(count):
+        own = distributed.new_group(backend="gloo", timeout=_TIMEOUT, **part)
+        made.append(Ranks(distributed.get_rank(own), size, own, owner))
+    return made
+
+
+def distributed_module() -> Any:
+    """``torch.distributed`` if it has a process group, else None."""
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return None
+    return module
+
+
+def rank_of(group: Any) -> int:
+    """This process's rank in a process group (None: the default one); 0 without one."""
+    distributed = distributed_module()
+    return 0 if distributed is None else int(distributed.get_rank(group))
 
 
 def require_equal(where: str, values: list[Any]) -> None:

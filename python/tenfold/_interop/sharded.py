@@ -1,0 +1,109 @@
+"""Tensors of which each rank has parts: DTensor and ShardedTensor of torch."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from tenfold._errors import UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Shards(NamedTuple):
+    """What this rank has of a tensor.
+
+    Attributes:
+        parts: Its tensors, over the memory of the whole one; at least one, which may be empty.
+        offsets: Where in the whole tensor each of them begins.
+        shape: Of the whole tensor.
+        mesh: Of a DTensor the shape of the device mesh, its ranks, and for each dimension of the
+            tensor the dimensions of the mesh that it is cut along, or -1. None for a ShardedTensor.
+    """
+
+    parts: list[Any]
+    offsets: list[tuple[int, ...]]
+    shape: tuple[int, ...]
+    mesh: tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, ...]]] | None
+
+    @property
+    def is_replicated(self) -> bool:
+        """True for a DTensor that each rank has whole."""
+        return self.mesh is not None and all(dims == (-1,) for dims in self.mesh[2])
+
+
+def has_classes() -> bool:
+    """False if this program cannot have such tensors."""
+    return any(name in sys.modules for name in (_DTENSOR, _SHARDED_TENSOR))
+
+
+def shards_of(value: Any) -> Shards | None:
+    """The shards of a DTensor or ShardedTensor; None for any other object.
+
+    Raises:
+        UnsupportedError: For a DTensor whose parts are sums to be, or lie in a subclass of tensor.
+    """
+    module = sys.modules.get(_DTENSOR)
+    if module is not None and isinstance(value, module.DTensor):
+        return _of_dtensor(value)
+    module = sys.modules.get(_SHARDED_TENSOR)
+    if module is not None and isinstance(value, module.ShardedTensor):
+        return _of_sharded_tensor(value)
+    return None
+
+
+_DTENSOR = "torch.distributed.tensor"
+_SHARDED_TENSOR = "torch.distributed._shard.sharded_tensor"
+
+
+def _of_dtensor(tensor: Any) -> Shards:
+    torch = sys.modules["torch"]
+    dim_map: list[list[int]] = [[] for _ in tensor.shape]
+    for mesh_dim, placement in enumerate(tensor.placements):
+        if placement.is_replicate():
+            continue
+        dim = getattr(placement, "dim", None)
+        if placement.is_partial() or dim is None:
+            raise UnsupportedError(
+                f"DTensor: placement: expected Shard or Replicate, found {placement}; "
+                "redistribute it first"
+            )
+        dim_map[dim].append(mesh_dim)
+    with torch.no_grad():
+        local = tensor.to_local()
+    # What torch.distributed.checkpoint asks of such tensors.
+    chunks = tensor.__create_chunk_list__()
+    if len(chunks) != 1 or tuple(chunks[0].sizes) != tuple(local.shape):
+        raise UnsupportedError(
+            f"DTensor: expected one part of a box, of shape {tuple(local.shape)}, found "
+            f"{[tuple(chunk.sizes) for chunk in chunks]}"
+        )
+    mesh = tensor.device_mesh.mesh
+    return Shards(
+        [local],
+        [tuple(chunks[0].offsets)],
+        tuple(tensor.shape),
+        (
+            tuple(mesh.shape),
+            tuple(mesh.flatten().tolist()),
+            [tuple(dims) or (-1,) for dims in dim_map],
+        ),
+    )
+
+
+def _of_sharded_tensor(tensor: Any) -> Shards:
+    torch = sys.modules["torch"]
+    shape = tuple(tensor.metadata().size)
+    local = tensor.local_shards()
+    if not local:
+        none = (0,) * len(shape)
+        dtype = tensor.metadata().tensor_properties.dtype
+        return Shards([torch.empty(none, dtype=dtype, device="cpu")], [none], shape, None)
+    return Shards(
+        [shard.tensor for shard in local],
+        [tuple(shard.metadata.shard_offsets) for shard in local],
+        shape,
+        None,
+    )

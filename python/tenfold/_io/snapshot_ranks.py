@@ -1,0 +1,171 @@
+"""Snapshots of several ranks: what each of them has, and the calls in which they write together."""
+
+from __future__ import annotations
+
+import glob
+import sys
+import weakref
+from collections import OrderedDict
+from typing import NamedTuple
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
+from tenfold._interop.sharded import has_classes, shards_of
+from tenfold._options import boolean
+from tenfold._progress import Shown
+from tenfold._ranks import Ranks, distributed_module, join
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import threading
+    from typing import Any
+
+    from tenfold._io.files import Progress
+
+    # (key, dtype, shape, offsets of the parts, mesh) as the engine takes them.
+    Described = tuple[tuple[str, ...], str, tuple[int, ...], list[tuple[int, ...]], Any]
+
+
+class Groups(NamedTuple):
+    """The ranks of a process group, for calls of the program and for those of threads.
+
+    Attributes:
+        calls: For `take` and `restore`.
+        background: For what `async_take` has left to do.
+        threads: The last thread that uses `background`; the next one waits for it.
+    """
+
+    calls: Ranks
+    background: Ranks
+    threads: list[threading.Thread]
+
+
+_known: list[tuple[weakref.ref[Any], Groups]] = []
+
+
+def groups_of(pg: Any) -> Groups:
+    """The groups of a process group (None: the default one), made at the first call.
+
+    Collective then. Gloo groups of our own: an error of one rank is told to the others, and nobody
+    waits for ever for a rank that is gone.
+    """
+    distributed = distributed_module()
+    key = pg if pg is not None or distributed is None else distributed.group.WORLD
+    _known[:] = [(reference, groups) for reference, groups in _known if reference() is not None]
+    for reference, groups in _known:
+        if reference() is key:
+            return groups
+    groups = Groups(*join("snapshot", 2, pg), [])
+    if not groups.calls.is_alone:
+        _known.append((weakref.ref(key), groups))
+    return groups
+
+
+def globs_of_ddp(app_state: dict[str, Any], escape: Any) -> list[str]:
+    """What DistributedDataParallel has replicated."""
+    module = sys.modules.get("torch.nn.parallel")
+    found = []
+    for key, value in app_state.items():
+        if module is None or not isinstance(value, module.DistributedDataParallel):
+            continue
+        top = glob.escape(escape(key))
+        ignored = set(getattr(value, "parameters_to_ignore", ()))
+        if not ignored:
+            found.append(f"{top}/*")
+            continue
+        names = [name for name, _ in (*value.named_parameters(), *value.named_buffers())]
+        found += [
+            f"{top}/{glob.escape(escape(name))}"
+            for name in names
+            if name not in ignored and name.removeprefix("module.") not in ignored
+        ]
+    return found
+
+
+class Separated:
+    """States with the parts of this rank in the places of sharded tensors.
+
+    Attributes:
+        states: By name. A sharded tensor is a list of its parts.
+        shards: What the engine is told of these.
+        replicated: Paths of DTensors that each rank has whole, as globs.
+    """
+
+    def __init__(self, states: dict[str, Any], escape: Any) -> None:
+        self.shards: list[Described] = []
+        self.replicated: list[str] = []
+        self._escape = escape
+        # Few programs have such tensors; a state is walked for them only there.
+        self.states: dict[str, Any] = self._walk(states, ()) if has_classes() else states
+
+    def _walk(self, value: Any, keys: tuple[str, ...]) -> Any:
+        kind = type(value)
+        if kind in (dict, OrderedDict):
+            made = kind((key, self._walk(item, (*keys, str(key)))) for key, item in value.items())
+            if kind is OrderedDict and hasattr(value, "_metadata"):
+                made._metadata = value._metadata
+            return made
+        if kind is list:
+            return [self._walk(item, (*keys, str(i))) for i, item in enumerate(value)]
+        if kind.__module__ == "torch":
+            return value  # a plain tensor
+        name = ".".join(keys)
+        try:
+            shards = shards_of(value)
+        except UnsupportedError as error:
+            raise UnsupportedError(f'snapshot: key "{name}": {error}') from None
+        if shards is None:
+            return value
+        if shards.is_replicated:
+            self.replicated.append("/".join(glob.escape(self._escape(key)) for key in keys))
+            return shards.parts[0]
+        dtype = arrays.dtype_name(shards.parts[0].dtype)
+        self.shards.append((keys, dtype, shards.shape, shards.offsets, shards.mesh))
+        return shards.parts
+
+
+def write(
+    ranks: Ranks,
+    path: str,
+    tree: Any,
+    separated: Separated,
+    globs: list[str],
+    durable: bool,
+    progress: Progress,
+) -> None:
+    """Writes the snapshot of all ranks; it appears when all have written, or not at all."""
+    durable = boolean("snapshot: durable", durable)
+    globs = [*globs, *separated.replicated]
+    with Shown(progress) as callback:
+        if ranks.is_alone and not separated.shards:
+            _core.save_snapshot(tree, path, durable, globs, callback)
+            return
+        parts: list[_core.SnapshotPart] = []
+        writers: list[_core.SnapshotWriter] = []  # of rank 0
+
+        def outline() -> str:
+            parts.append(_core.SnapshotPart(tree, ranks.rank, ranks.size, separated.shards, globs))
+            return parts[0].outline()
+
+        def begin() -> str | None:
+            if ranks.rank != 0:
+                return None
+            writers.append(_core.SnapshotWriter(path, outlines, durable))
+            return writers[0].ticket()
+
+        def publish() -> None:
+            if writers:
+                writers[0].publish(receipts)
+
+        try:
+            _, outlines = ranks.run("take: plan", outline, lambda text: text)
+            _, tickets = ranks.run("take: begin to write", begin, lambda text: text)
+            _, receipts = ranks.run(
+                "take: write", lambda: parts[0].write(tickets[0], callback), lambda text: text
+            )
+            ranks.run("take: publish", publish)
+        finally:
+            # An error keeps this frame: without it the hidden folder would stay as long.
+            writers.clear()
+            parts.clear()

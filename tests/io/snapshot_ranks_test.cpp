@@ -1,0 +1,479 @@
+// Snapshots that several ranks write together, each played by a SnapshotPart of this process.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <complex>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/io.hpp>
+#include <tenfold/read_boxes.hpp>
+#include <tenfold/snapshot.hpp>
+
+#include "formats/snapshot/manifest.hpp"
+#include "io/sample_trees.hpp"
+#include "support/files.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace tenfold::test {
+namespace {
+
+namespace fs = std::filesystem;
+namespace snapshot = detail::formats::snapshot;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+/// What one rank has.
+struct OfRank {
+  TensorDict state = node_of(NodeKind::dict);
+  std::vector<SnapshotShards> shards{};
+
+  TensorDict root() const {
+    TensorDict root = node_of(NodeKind::dict);
+    root.set("state", state);
+    return root;
+  }
+};
+
+/// A part of a tensor that this rank has in state[key].
+void add_shards(OfRank& rank, const std::string& key, Shape shape,
+                const std::vector<std::pair<Shape, Tensor>>& parts, Shape mesh = {}) {
+  TensorDict list = node_of(NodeKind::list);
+  SnapshotShards shards{.key = {"state", key}, .shape = std::move(shape)};
+  for (const auto& [offsets, part] : parts) {
+    list.set(std::to_string(shards.offsets.size()), part);
+    shards.offsets.push_back(offsets);
+    shards.dtype = part.dtype();
+  }
+  if (!mesh.empty()) {
+    shards.is_dtensor = true;
+    shards.mesh_shape = {static_cast<std::int64_t>(mesh.size())};
+    shards.mesh = mesh;
+    shards.dim_map.assign(shards.shape.size(), {-1});
+    shards.dim_map[0] = {0};
+  }
+  rank.state.set(key, list);
+  rank.shards.push_back(std::move(shards));
+}
+
+class Ranks {
+ public:
+  explicit Ranks(const std::vector<OfRank>& ranks, const SnapshotOptions& options = {})
+      : options_(options) {
+    options_.durable = false;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      parts_.emplace_back(ranks[i].root(), static_cast<std::int64_t>(i),
+                          static_cast<std::int64_t>(ranks.size()), ranks[i].shards, options_);
+      outlines.push_back(parts_.back().outline());
+    }
+  }
+
+  SnapshotWriter begin(const Path& path) const { return {path, outlines, options_}; }
+
+  std::vector<std::string> write(const std::string& ticket) {
+    std::vector<std::string> receipts;
+    for (SnapshotPart& part : parts_) receipts.push_back(part.write(ticket));
+    return receipts;
+  }
+
+  void save(const Path& path) {
+    SnapshotWriter writer = begin(path);
+    writer.publish(write(writer.ticket()));
+    const VerifyReport report = verify(path);
+    EXPECT_THAT(report.problems, IsEmpty());
+    EXPECT_GT(report.num_checksums, 0U);
+  }
+
+  std::vector<std::string> outlines;
+
+ private:
+  SnapshotOptions options_;
+  std::vector<SnapshotPart> parts_;
+};
+
+snapshot::Manifest manifest_of(const Path& path) {
+  return snapshot::parse_manifest(read_bytes(path / ".snapshot_metadata"), "metadata");
+}
+
+std::string error_of(const std::function<void()>& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "expected an error";
+  return {};
+}
+
+std::vector<float> floats(const Tensor& tensor) {
+  const Tensor whole = tensor.contiguous();
+  return {whole.span<float>().begin(), whole.span<float>().end()};
+}
+
+/// Two ranks with rows of "table" each, a tensor and a value that are the same, and some of their
+/// own.
+std::vector<OfRank> two_ranks() {
+  std::vector<OfRank> ranks(2);
+  for (int i = 0; i < 2; ++i) {
+    OfRank& rank = ranks[static_cast<std::size_t>(i)];
+    rank.state.set("shared", counting({5}));
+    rank.state.set("epoch", Value(3));
+    rank.state.set("pair", Value(Value::Tuple{{Value(1), Value("x")}}));
+    rank.state.set("own", counting({2}, static_cast<float>(10 * i)));
+    add_shards(rank, "table", {4, 3}, {{{2 * i, 0}, counting({2, 3}, static_cast<float>(6 * i))}});
+  }
+  return ranks;
+}
+
+const SnapshotOptions kReplicated{.replicated = {"state/shared", "state/epoch", "state/pair"}};
+
+TEST(SnapshotRanks, EachSeesItsOwnEntriesAndWhatAllShare) {
+  const TemporaryFolder folder;
+  Ranks(two_ranks(), kReplicated).save(folder / "s");
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    const TensorDict state = open_snapshot(folder / "s", rank)["state"];
+    EXPECT_THAT(state.keys(), ElementsAre("shared", "epoch", "pair", "own", "table"));
+    EXPECT_EQ(bytes_of(state.at("shared")), bytes_of(counting({5})));
+    EXPECT_EQ(state.value("epoch"), Value(3));
+    EXPECT_EQ(state.value("pair"), Value(Value::Tuple{{Value(1), Value("x")}}));
+    EXPECT_EQ(bytes_of(state.at("own")), bytes_of(counting({2}, static_cast<float>(10 * rank))));
+    EXPECT_EQ(bytes_of(state.at("table")), bytes_of(counting({4, 3})));
+  }
+  const snapshot::Manifest manifest = manifest_of(folder / "s");
+  EXPECT_EQ(manifest.world_size, 2);
+  EXPECT_TRUE(manifest.find("0/state/shared")->tensor.replicated);
+  EXPECT_EQ(manifest.find("1/state/shared"), nullptr);
+  EXPECT_EQ(manifest.find("1/state/table")->type, snapshot::EntryType::sharded_tensor);
+  EXPECT_FALSE(fs::exists(folder / "s" / "%staging"));
+}
+
+TEST(SnapshotRanks, OthersSeeWhatIsSharedAndAreToldWhatIsNot) {
+  const TemporaryFolder folder;
+  Ranks(two_ranks(), kReplicated).save(folder / "s");
+  const TensorDict state = open_snapshot(folder / "s", 2)["state"];
+  EXPECT_EQ(bytes_of(state.at("shared")), bytes_of(counting({5})));
+  EXPECT_EQ(state.value("epoch"), Value(3));
+  EXPECT_EQ(bytes_of(state.at("table")), bytes_of(counting({4, 3})));
+  const std::string said = error_of([&] { state.at("own"); }, ErrorCode::key_not_found);
+  EXPECT_THAT(said, AllOf(HasSubstr("\"state.own\""), HasSubstr("ranks 0 to 1")));
+  error_of([&] { open_snapshot(folder / "s", -1); }, ErrorCode::invalid_argument);
+}
+
+TEST(SnapshotRanks, ASnapshotOfOneIsSeenByOthersAsFarAsItIsReplicated) {
+  const TemporaryFolder folder;
+  TensorDict root = node_of(NodeKind::dict);
+  root.set("a", counting({2}));
+  root.set("b", counting({3}));
+  save_snapshot(root, folder / "s", {.replicated = {"a"}});
+  EXPECT_EQ(open_snapshot(folder / "s", 1).at("a").numel(), 2);
+  EXPECT_THAT(error_of([&] { open_snapshot(folder / "s", 1).at("b"); }, ErrorCode::key_not_found),
+              HasSubstr("rank 0 alone"));
+  EXPECT_EQ(open_snapshot(folder / "s", 0).at("b").numel(), 3);
+}
+
+TEST(SnapshotRanks, ReplicatedTensorsAreWrittenOnceAndTheWorkIsSpread) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(3);
+  for (OfRank& rank : ranks) {
+    for (const char* key : {"a", "b", "c"}) rank.state.set(key, counting({1000}));
+  }
+  Ranks(ranks, {.replicated = {"*"}, .slab_bytes = 1}).save(folder / "s");
+  const snapshot::Manifest manifest = manifest_of(folder / "s");
+  std::set<std::string> locations;
+  for (const char* key : {"a", "b", "c"}) {
+    const auto* entry = manifest.find(std::string("0/state/") + key);
+    locations.insert(entry->tensor.location);
+  }
+  EXPECT_EQ(locations.size(), 3U);
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_TRUE(fs::exists(folder / "s" / "replicated" / rank)) << rank;
+  }
+}
+
+TEST(SnapshotRanks, ChunksOfOneReplicatedTensorAreSpreadToo) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  for (OfRank& rank : ranks) rank.state.set("big", counting({10, 2}));
+  Ranks(ranks, {.replicated = {"*"}, .slab_bytes = 1, .chunk_bytes = 24}).save(folder / "s");
+  const snapshot::Manifest manifest = manifest_of(folder / "s");
+  const auto* entry = manifest.find("0/state/big");
+  ASSERT_EQ(entry->pieces.size(), 4U);
+  std::set<std::string> writers;
+  for (const auto& piece : entry->pieces) writers.insert(piece.tensor.location.substr(0, 13));
+  EXPECT_THAT(writers, ElementsAre("replicated/0/", "replicated/1/"));
+  EXPECT_EQ(bytes_of(open_snapshot(folder / "s", 1)["state"].at("big")),
+            bytes_of(counting({10, 2})));
+}
+
+TEST(SnapshotRanks, TiedReplicatedTensorsStayTied) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  for (OfRank& rank : ranks) {
+    const Tensor tensor = counting({100});
+    rank.state.set("a", tensor);
+    rank.state.set("other", counting({100}));
+    rank.state.set("b", tensor);
+  }
+  Ranks(ranks, {.replicated = {"*"}}).save(folder / "s");
+  const snapshot::Manifest manifest = manifest_of(folder / "s");
+  EXPECT_EQ(manifest.find("0/state/a")->tensor.location,
+            manifest.find("0/state/b")->tensor.location);
+  const TensorDict state = open_snapshot(folder / "s", 1)["state"];
+  EXPECT_EQ(state.at("a").raw_data(), state.at("b").raw_data());
+}
+
+TEST(SnapshotRanks, WhatMatchesOnSomeRanksOnlyIsTheirOwn) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  ranks[0].state.set("x", counting({2}));
+  ranks[0].state.set("y", counting({2}));
+  ranks[1].state.set("y", counting({2}));
+  Ranks(ranks, {.replicated = {"*"}}).save(folder / "s");
+  EXPECT_FALSE(manifest_of(folder / "s").find("0/state/x")->tensor.replicated);
+  EXPECT_THAT(open_snapshot(folder / "s", 1)["state"].keys(), ElementsAre("y"));
+}
+
+TEST(SnapshotRanks, ReplicatedEntriesThatDifferAreRefusedByNameAndRank) {
+  const TemporaryFolder folder;
+  const auto said = [&](const TensorDict::Item& first, const TensorDict::Item& second) {
+    std::vector<OfRank> ranks(2);
+    ranks[0].state.set("x", first);
+    ranks[1].state.set("x", second);
+    const Ranks all(ranks, {.replicated = {"*"}});
+    return error_of([&] { all.begin(folder / "s"); }, ErrorCode::invalid_argument);
+  };
+  EXPECT_THAT(said(Leaf(counting({2})), Leaf(counting({3}))),
+              AllOf(HasSubstr("\"state/x\""), HasSubstr("[3] on rank 1")));
+  EXPECT_THAT(said(NonTensor{Value(1)}, NonTensor{Value(2)}), HasSubstr("\"2\" on rank 1"));
+  EXPECT_THAT(
+      said(NonTensor{Value(Value::Tuple{{Value(1)}})}, NonTensor{Value(Value::Tuple{{Value(2)}})}),
+      HasSubstr("builtins.tuple"));
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(SnapshotRanks, BoxesOfSeveralRanksAreWrittenOnceAndEntriesOfEach) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(4);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    // Ranks 0 and 1 have the first half, 2 and 3 the second.
+    const std::int64_t row = i / 2 * 4;
+    add_shards(ranks[static_cast<std::size_t>(i)], "w", {8, 2},
+               {{{row, 0}, counting({4, 2}, static_cast<float>(2 * row))}}, {0, 1, 2, 3});
+  }
+  Ranks(ranks, {.slab_bytes = 1, .chunk_bytes = 16}).save(folder / "s");
+  const snapshot::Manifest manifest = manifest_of(folder / "s");
+  std::set<std::string> locations;
+  for (const char* rank : {"0", "1", "2", "3"}) {
+    const auto* entry = manifest.find(std::string(rank) + "/state/w");
+    ASSERT_EQ(entry->pieces.size(), 2U) << rank;  // each half in two files
+    EXPECT_EQ(entry->type, snapshot::EntryType::dtensor);
+    EXPECT_EQ(to_json(entry->mesh), "[0, 1, 2, 3]");
+    EXPECT_EQ(to_json(entry->dim_map), "[[0], [-1]]");
+    for (const auto& piece : entry->pieces) locations.insert(piece.tensor.location);
+  }
+  EXPECT_EQ(locations.size(), 4U);
+  EXPECT_EQ(bytes_of(open_snapshot(folder / "s", 9)["state"].at("w")), bytes_of(counting({8, 2})));
+}
+
+TEST(SnapshotRanks, PartsWithoutElementsAndTensorsWithoutElementsKeepTheirShape) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  add_shards(ranks[0], "few", {1, 3}, {{{0, 0}, counting({1, 3})}}, {0, 1});
+  add_shards(ranks[1], "few", {1, 3}, {{{1, 0}, counting({0, 3})}}, {0, 1});
+  for (OfRank& rank : ranks) add_shards(rank, "none", {0, 4}, {{{0, 0}, counting({0, 4})}}, {0, 1});
+  Ranks(ranks).save(folder / "s");
+  const TensorDict state = open_snapshot(folder / "s", 1)["state"];
+  EXPECT_EQ(bytes_of(state.at("few")), bytes_of(counting({1, 3})));
+  EXPECT_THAT(state.at("none").shape(), ElementsAre(0, 4));
+}
+
+TEST(SnapshotRanks, ShardsOfOtherDTypesAreFilesOfTorch) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const std::vector<std::complex<float>> values = {{0, 0}, {1, static_cast<float>(i)}};
+    const Tensor part = Tensor::from(std::span<const std::complex<float>>(values), {2});
+    add_shards(ranks[static_cast<std::size_t>(i)], "z", {4}, {{{2 * i}, part}});
+  }
+  Ranks(ranks).save(folder / "s");
+  const Tensor found = open_snapshot(folder / "s", 0)["state"].at("z");
+  EXPECT_EQ(found.span<std::complex<float>>()[3], std::complex<float>(1, 1));
+}
+
+TEST(SnapshotRanks, ShardsThatDoNotMakeUpTheirTensorAreRefused) {
+  const TemporaryFolder folder;
+  const auto said = [&](std::int64_t row, std::int64_t rows, Shape shape) {
+    std::vector<OfRank> ranks(2);
+    add_shards(ranks[0], "w", {4, 2}, {{{0, 0}, counting({2, 2})}});
+    add_shards(ranks[1], "w", std::move(shape), {{{row, 0}, counting({rows, 2})}});
+    const Ranks all(ranks);
+    return error_of([&] { all.begin(folder / "s"); }, ErrorCode::invalid_argument);
+  };
+  for (const std::int64_t row : {1, 3}) EXPECT_THAT(said(row, 1, {4, 2}), HasSubstr("gaps"));
+  EXPECT_THAT(said(1, 3, {4, 2}), HasSubstr("overlaps"));
+  EXPECT_THAT(said(3, 2, {4, 2}), HasSubstr("does not fit"));
+  EXPECT_THAT(said(2, 3, {5, 2}), AllOf(HasSubstr("\"state/w\""), HasSubstr("on rank 1")));
+}
+
+TEST(SnapshotRanks, PartsThatDoNotFitWhatIsSaidOfThemAreRefused) {
+  OfRank rank;
+  rank.state.set("w", counting({4}));
+  SnapshotShards shards{.key = {"state", "w"}, .shape = {4}, .offsets = {{0}}};
+  const auto part = [&] { SnapshotPart(rank.root(), 0, 1, {shards}); };
+  EXPECT_THAT(error_of(part, ErrorCode::invalid_argument), HasSubstr("a list of its 1 parts"));
+  shards.key = {"state", "no"};
+  EXPECT_THAT(error_of(part, ErrorCode::invalid_argument), HasSubstr("found 0"));
+  add_shards(rank, "w", {4}, {{{0}, counting({4})}});
+  shards = rank.shards[0];
+  shards.dtype = DType::int8;
+  EXPECT_THAT(error_of(part, ErrorCode::invalid_argument), HasSubstr("dense int8"));
+  shards.dtype = DType::float32;
+  shards.is_dtensor = true;
+  EXPECT_THAT(error_of(part, ErrorCode::invalid_argument), HasSubstr("mesh"));
+  error_of([&] { SnapshotPart(rank.root(), 2, 2); }, ErrorCode::invalid_argument);
+}
+
+TEST(SnapshotRanks, WithoutPublishNothingIsLeftAndTheOldOneStays) {
+  const TemporaryFolder folder;
+  save_snapshot(sample_checkpoint(), folder / "s");
+  {
+    Ranks ranks(two_ranks(), kReplicated);
+    const SnapshotWriter writer = ranks.begin(folder / "s");
+    ranks.write(writer.ticket());
+  }
+  EXPECT_EQ(difference(sample_checkpoint(), open(folder / "s")), "");
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    names.push_back(entry.path().filename().string());
+  }
+  EXPECT_THAT(names, ElementsAre("s"));
+  Ranks(two_ranks(), kReplicated).save(folder / "s");
+  EXPECT_EQ(manifest_of(folder / "s").world_size, 2);
+}
+
+TEST(SnapshotRanks, ReceiptsMustBeThoseOfAllRanksOfThisSave) {
+  const TemporaryFolder folder;
+  Ranks ranks(two_ranks(), kReplicated);
+  SnapshotWriter other = ranks.begin(folder / "other");
+  const std::vector<std::string> others = ranks.write(other.ticket());
+  SnapshotWriter writer = ranks.begin(folder / "s");
+  std::vector<std::string> receipts = ranks.write(writer.ticket());
+  const auto publish = [&](const std::vector<std::string>& given) {
+    return error_of([&] { writer.publish(given); }, ErrorCode::invalid_argument);
+  };
+  EXPECT_THAT(publish({receipts[0]}), HasSubstr("found 1"));
+  EXPECT_THAT(publish({receipts[1], receipts[0]}), HasSubstr("in order"));
+  EXPECT_THAT(publish({receipts[0], others[1]}), HasSubstr("of another"));
+  EXPECT_THAT(publish({receipts[0], "no receipt"}), HasSubstr("receipt"));
+  EXPECT_THAT(publish({receipts[0], writer.ticket()}), HasSubstr("receipt"));
+  // A rank that wrote nothing of what it was to write.
+  Ranks empty({OfRank{}, OfRank{}});
+  EXPECT_THAT(publish(empty.write(writer.ticket())), HasSubstr("missing"));
+  EXPECT_FALSE(fs::exists(folder / "s"));
+  writer.publish(receipts);
+  EXPECT_THAT(publish(receipts), HasSubstr("is published"));
+}
+
+TEST(SnapshotRanks, TextsOfOtherKindsAreRefused) {
+  const TemporaryFolder folder;
+  Ranks ranks(two_ranks(), kReplicated);
+  SnapshotWriter writer = ranks.begin(folder / "s");
+  for (const std::string& text : {std::string(), std::string("[]"), ranks.outlines[0]}) {
+    EXPECT_THAT(error_of([&] { ranks.write(text); }, ErrorCode::invalid_argument),
+                HasSubstr("ticket"));
+  }
+  const auto begin = [&](const std::vector<std::string>& outlines) {
+    return error_of([&] { SnapshotWriter(folder / "t", outlines); }, ErrorCode::invalid_argument);
+  };
+  EXPECT_THAT(begin({}), HasSubstr("outlines of all ranks"));
+  EXPECT_THAT(begin({ranks.outlines[0]}), HasSubstr("found 1"));
+  EXPECT_THAT(begin({ranks.outlines[1], ranks.outlines[0]}), HasSubstr("in order"));
+  Ranks one({OfRank{}});
+  EXPECT_THAT(error_of([&] { one.write(writer.ticket()); }, ErrorCode::invalid_argument),
+              HasSubstr("1 ranks, found 2"));
+}
+
+TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderSaysSo) {
+  const TemporaryFolder folder;
+  Ranks ranks(two_ranks(), kReplicated);
+  std::string ticket;
+  {
+    const SnapshotWriter writer = ranks.begin(folder / "s");
+    ticket = writer.ticket();
+  }
+  EXPECT_THAT(error_of([&] { ranks.write(ticket); }, ErrorCode::io),
+              AllOf(HasSubstr("rank 0 on host"), HasSubstr("shared folder")));
+}
+
+TEST(SnapshotRanks, FilesOfOthersAreNotReplaced) {
+  const TemporaryFolder folder;
+  save_snapshot(sample_checkpoint(), folder / "s");
+  write_bytes(folder / "s" / "notes.txt", "mine");
+  const Ranks ranks(two_ranks(), kReplicated);
+  EXPECT_THAT(error_of([&] { ranks.begin(folder / "s"); }, ErrorCode::invalid_argument),
+              HasSubstr("notes.txt"));
+}
+
+TEST(SnapshotRanks, NodesOfAllRanksKeepTheirKinds) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    NodeInfo info;
+    info.batch_size = {2 + i};
+    TensorDict rows(info);
+    rows.set("x", counting({2 + i, 3}));
+    ranks[static_cast<std::size_t>(i)].state.set("rows", rows);
+  }
+  Ranks(ranks).save(folder / "s");
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const TensorDict rows = open_snapshot(folder / "s", i)["state"]["rows"];
+    EXPECT_EQ(rows.kind(), NodeKind::tensordict);
+    EXPECT_THAT(rows.batch_size(), ElementsAre(2 + i));
+  }
+}
+
+TEST(SnapshotRanks, ShardedTensorsOfOthersAreSeenBehindOnesOwn) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  // Each rank has a table of its own, whole.
+  add_shards(ranks[0], "a", {2, 2}, {{{0, 0}, counting({2, 2})}});
+  add_shards(ranks[1], "b", {3}, {{{0}, counting({3}, 7)}});
+  Ranks(ranks).save(folder / "s");
+  EXPECT_THAT(open_snapshot(folder / "s", 0)["state"].keys(), ElementsAre("a", "b"));
+  EXPECT_THAT(open_snapshot(folder / "s", 1)["state"].keys(), ElementsAre("b", "a"));
+  EXPECT_THAT(floats(open_snapshot(folder / "s", 2)["state"].at("b")), ElementsAre(7, 8, 9));
+}
+
+TEST(SnapshotRanks, ABoxIsReadOutOfThePiecesThatItMeets) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(2);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    add_shards(ranks[static_cast<std::size_t>(i)], "w", {6, 4},
+               {{{3 * i, 0}, counting({3, 4}, static_cast<float>(12 * i))}});
+  }
+  Ranks(ranks, {.slab_bytes = 1}).save(folder / "s");
+  const TensorDict state = open_snapshot(folder / "s", 0)["state"];
+  Tensor into = Tensor::zeros(DType::float32, {4, 2});
+  read_boxes(std::vector<BoxRead>{{std::get<Leaf>(state.get("w")), {1, 1}, into}});
+  EXPECT_THAT(floats(into), ElementsAre(5, 6, 9, 10, 13, 14, 17, 18));
+  // The other rank's file is not even opened for rows of the first.
+  fs::remove(folder / "s" / "sharded" / "1" / "state" / "w_3_0");
+  const TensorDict again = open_snapshot(folder / "s", 0)["state"];
+  Tensor rows = Tensor::zeros(DType::float32, {2, 4});
+  read_boxes(std::vector<BoxRead>{{std::get<Leaf>(again.get("w")), {1, 0}, rows}});
+  EXPECT_THAT(floats(rows), ElementsAre(4, 5, 6, 7, 8, 9, 10, 11));
+}
+
+}  // namespace
+}  // namespace tenfold::test

@@ -1,0 +1,574 @@
+"""Worlds of processes that take and restore snapshots: what test_snapshots.py asserts.
+
+Usage: snapshot_worlds.py FOLDER [PART OF A NAME]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed._shard import sharded_tensor
+from torch.distributed._shard.sharding_spec import (
+    ChunkShardingSpec,
+    EnumerableShardingSpec,
+    ShardMetadata,
+)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from worlds import FOLDER, in_world, main, make_model, numbered, spread, train
+
+import tenfold
+from tenfold import RNGState, Snapshot, StateDict
+
+GOLDEN = Path(__file__).parents[2] / "data" / "snapshot"
+
+
+def failure_of(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Exception:
+    try:
+        call(*args, **kwargs)
+    except Exception as error:
+        return error
+    raise AssertionError("expected it to fail")
+
+
+def taken_in_the_background(*args: Any, **kwargs: Any) -> Snapshot:
+    return Snapshot.async_take(*args, **kwargs).wait()
+
+
+def sharded(whole: torch.Tensor, dim: int, size: int) -> Any:
+    """A ShardedTensor."""
+    placements = [f"rank:{rank}/cpu" for rank in range(size)]
+    made = sharded_tensor.empty(ChunkShardingSpec(dim, placements), *whole.shape, dtype=whole.dtype)
+    for shard in made.local_shards():
+        begin, length = shard.metadata.shard_offsets[dim], shard.metadata.shard_sizes[dim]
+        shard.tensor.copy_(whole.narrow(dim, begin, length))
+    return made
+
+
+def same_shards(found: Any, expected: Any) -> bool:
+    if isinstance(expected, DTensor):
+        return torch.equal(found.to_local(), expected.to_local())
+    pairs = zip(found.local_shards(), expected.local_shards(), strict=True)
+    return all(torch.equal(a.tensor, b.tensor) for a, b in pairs)
+
+
+WHOLE = {
+    "rows": numbered(torch.float32, 7, 5),
+    "columns": numbered(torch.bfloat16, 6, 8),
+    "few": numbered(torch.int64, 1, 3),  # some ranks have none of it
+    "complex": numbered(torch.complex64, 4, 4),
+}
+
+
+def state_of(rank: int, size: int, dims: tuple[int, int] = (0, 1), fill: bool = True) -> StateDict:
+    """Each kind of entry: of this rank, of all ranks, and of parts."""
+    mesh = init_device_mesh("cpu", (size,))
+    whole = {key: value if fill else torch.zeros_like(value) for key, value in WHOLE.items()}
+    return StateDict(
+        rows=spread(whole["rows"], mesh, [Shard(dims[0])]),
+        columns=spread(whole["columns"], mesh, [Shard(dims[1])]),
+        few=spread(whole["few"], mesh, [Shard(0)]),
+        complex=spread(whole["complex"], mesh, [Shard(dims[0])]),
+        copy=spread(whole["rows"].clone(), mesh, [Replicate()]),
+        table=sharded(whole["rows"], dims[1], size),
+        nested=[{"table": sharded(whole["columns"], dims[0], size)}, 1],
+        shared=numbered(torch.float32, 9) if fill else torch.zeros(9),
+        epoch=7 if fill else 0,
+        pair=(1, "x") if fill else None,
+    )
+
+
+REPLICATED = ["state/shared", "state/epoch", "state/pair", "state/nested/1"]
+
+
+def check_every_world_restores_what_every_world_took() -> None:
+    def take(rank: int, size: int) -> None:
+        snapshot = Snapshot.take(
+            FOLDER / f"of-{size}",
+            {"state": state_of(rank, size)},
+            replicated=REPLICATED,
+            durable=False,
+        )
+        assert snapshot.metadata.world_size == size
+
+    def restore(rank: int, size: int) -> None:
+        for taken in (1, 2, 3):
+            state = state_of(rank, size, (1, 0), fill=False)
+            kept = dict(state)
+            Snapshot(FOLDER / f"of-{taken}").restore({"state": state})
+            expected = state_of(rank, size, (1, 0))
+            for key, value in expected.items():
+                if key in ("shared", "copy", "rows", "columns", "few", "complex", "table"):
+                    assert state[key] is kept[key], key  # filled in place
+                if key == "nested":
+                    assert same_shards(state[key][0]["table"], value[0]["table"])
+                    assert state[key][1] == 1
+                elif isinstance(value, DTensor) or key == "table":
+                    assert same_shards(state[key], value), key
+                elif isinstance(value, torch.Tensor):
+                    assert torch.equal(state[key], value), key
+                else:
+                    assert state[key] == value, key
+
+    for size in (1, 2, 3):
+        in_world(size, take)
+        report = tenfold.verify(FOLDER / f"of-{size}")
+        assert report.ok, report.problems
+        tree = tenfold.load(FOLDER / f"of-{size}")
+        state = (tree if size == 1 else tree[str(size - 1)])["state"]
+        for key, value in WHOLE.items():
+            assert torch.equal(state[key], value), key
+    for size in (1, 2, 3):
+        in_world(size, restore)
+    # One process that has never heard of groups.
+    state = StateDict(rows=torch.zeros(7, 5))
+    Snapshot(FOLDER / "of-3").restore({"state": state})
+    assert torch.equal(state["rows"], WHOLE["rows"])
+    assert torch.equal(state["table"], WHOLE["rows"])
+    assert state["epoch"] == 7
+
+
+def check_each_rank_has_its_own_entries() -> None:
+    path = FOLDER / "own"
+
+    def take(rank: int, size: int) -> None:
+        torch.manual_seed(rank)
+        state: dict[str, Any] = {
+            "state": StateDict(x=torch.full((3,), rank), step=rank, shared=torch.ones(2)),
+            "random": RNGState(),
+        }
+        if rank == 1:
+            state["more"] = StateDict(a=[rank])
+        Snapshot.take(path, state, replicated=["state/shared"], durable=False)
+        expected = torch.rand(3)
+        found = StateDict(x=torch.zeros(3, dtype=torch.int64), step=9, shared=torch.zeros(2))
+        torch.manual_seed(99)
+        into: dict[str, Any] = {"state": found, "random": RNGState()}
+        if rank == 1:
+            into["more"] = StateDict()
+        Snapshot(path).restore(into)
+        assert found["x"].tolist() == [rank] * 3
+        assert found["step"] == rank
+        assert torch.equal(torch.rand(3), expected)
+        if rank == 1:
+            assert dict(into["more"]) == {"a": [1]}
+
+    def restore(rank: int, size: int) -> None:
+        state = StateDict(x=torch.zeros(3, dtype=torch.int64), shared=torch.zeros(2))
+        error = failure_of(Snapshot(path).restore, {"state": state})
+        assert isinstance(error, KeyError), error
+        assert '"state.x"' in str(error), error
+        assert ("rank 2:" in str(error)) == (rank != 2), error
+        assert state["shared"].sum() == 0  # nothing has changed, on no rank
+
+    in_world(2, take)
+    assert Snapshot(path).get_manifest()["1/state/step"].get_value() == 1
+    snapshot = Snapshot(path)
+    assert snapshot.read_object("1/state/shared").tolist() == [1, 1]
+    assert snapshot.read_object("1/more/a/0") == 1
+    in_world(3, restore)
+
+
+def check_reads_one_object_into_shards() -> None:
+    path = FOLDER / "object"
+
+    def take(rank: int, size: int) -> None:
+        Snapshot.take(path, {"state": state_of(rank, size)}, replicated=["*"], durable=False)
+        mesh = init_device_mesh("cpu", (size,))
+        into = spread(torch.zeros(7, 5), mesh, [Shard(1)])
+        snapshot = Snapshot(path)
+        assert snapshot.read_object("0/state/rows", into) is into
+        assert same_shards(into, spread(WHOLE["rows"], mesh, [Shard(1)]))
+        assert torch.equal(snapshot.read_object("1/state/rows"), WHOLE["rows"])
+        wide = spread(torch.zeros(7, 5, dtype=torch.float64), mesh, [Shard(0)])
+        snapshot.read_object("0/state/rows", wide)
+        assert same_shards(wide, spread(WHOLE["rows"].double(), mesh, [Shard(0)]))
+        other = spread(torch.zeros(7, 6), mesh, [Shard(0)])
+        error = failure_of(snapshot.read_object, "0/state/rows", other)
+        assert isinstance(error, ValueError), error
+        assert "(7, 5)" in str(error)
+
+    in_world(2, take)
+
+
+def check_a_mesh_of_two_dimensions() -> None:
+    path = FOLDER / "mesh"
+    whole = numbered(torch.float32, 8, 6)
+
+    def take(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (2, 2))
+        state = StateDict(
+            grid=spread(whole, mesh, [Shard(0), Shard(1)]),
+            both=spread(whole, mesh, [Shard(0), Shard(0)]),
+            half=spread(whole, mesh, [Replicate(), Shard(1)]),
+        )
+        Snapshot.take(path, {"state": state}, durable=False)
+        sums = DTensor.from_local(whole, mesh, [Partial(), Replicate()], run_check=False)
+        error = failure_of(Snapshot.take, path, {"state": StateDict(a=[sums])})
+        assert isinstance(error, tenfold.UnsupportedError), error
+        assert '"state.a.0"' in str(error), error
+
+    def restore(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        state = StateDict(
+            {key: spread(torch.zeros(8, 6), mesh, [Shard(1)]) for key in ("grid", "both", "half")}
+        )
+        Snapshot(path).restore({"state": state})
+        for tensor in state.values():
+            assert same_shards(tensor, spread(whole, mesh, [Shard(1)]))
+
+    in_world(4, take)
+    # Each half of "half" is written once, though two ranks have it.
+    manifest = json.loads((path / ".snapshot_metadata").read_text())["manifest"]
+    places = {
+        (shard["tensor"]["location"], *(shard["tensor"]["byte_range"] or ()))
+        for rank in range(4)
+        for shard in manifest[f"{rank}/state/half"]["shards"]
+    }
+    assert len(places) == 2, places
+    assert manifest["3/state/half"]["mesh"] == [[0, 1], [2, 3]]
+    assert manifest["3/state/half"]["dim_map"] == [[-1], [1]]
+    in_world(3, restore)
+
+
+def check_fully_sharded_training() -> None:
+    path = FOLDER / "fsdp"
+
+    def made() -> tuple[Any, Any]:
+        model = make_model()
+        fully_shard(model)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    def take(rank: int, size: int) -> None:
+        model, optimizer = made()
+        train(model, optimizer)
+        snapshot = Snapshot.async_take(
+            path, {"model": model, "optim": optimizer}, replicated=["**"], durable=False
+        )
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.fill_(5)
+        snapshot.wait()
+
+    def restore(rank: int, size: int) -> None:
+        model, optimizer = made()
+        train(model, optimizer)  # makes its state
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.fill_(7)
+        Snapshot(path).restore({"model": model, "optim": optimizer})
+        alone = make_model()
+        trained = torch.optim.AdamW(alone.parameters(), lr=0.01)
+        train(alone, trained)
+        for ours, theirs in zip(model.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(ours.full_tensor(), theirs)
+            moments = optimizer.state[ours]["exp_avg"].full_tensor()
+            torch.testing.assert_close(moments, trained.state[theirs]["exp_avg"])
+
+    in_world(2, take)
+    in_world(3, restore)
+
+
+def check_what_ddp_keeps_the_same_is_replicated() -> None:
+    path = FOLDER / "ddp"
+
+    def take(rank: int, size: int) -> None:
+        model = torch.nn.parallel.DistributedDataParallel(make_model())
+        Snapshot.take(path, {"mo/del": model}, durable=False)
+
+    def restore(rank: int, size: int) -> None:
+        model = torch.nn.parallel.DistributedDataParallel(make_model())
+        with torch.no_grad():
+            model.module[0].weight.zero_()
+        Snapshot(path).restore({"mo/del": model})
+        assert torch.equal(model.module[0].weight, make_model()[0].weight)
+
+    in_world(2, take)
+    manifest = Snapshot(path).get_manifest()
+    assert manifest["0/mo%2Fdel/module.0.weight"].replicated
+    assert "1/mo%2Fdel/module.0.weight" not in manifest
+    in_world(3, restore)
+
+
+def check_a_part_of_the_ranks_takes_a_snapshot() -> None:
+    path = FOLDER / "part"
+
+    def take(rank: int, size: int) -> None:
+        pair = dist.new_group([1, 2])
+        alone = dist.new_group([0])
+        if rank == 0:
+            state = {"state": StateDict(x=torch.ones(2))}
+            Snapshot.take(FOLDER / "alone", state, pg=alone, durable=False).restore(state)
+            error = failure_of(Snapshot.take, path, state, pg=pair)
+            assert isinstance(error, ValueError), error
+            return
+        state = {"state": StateDict(x=torch.full((2,), rank))}
+        for _ in range(3):
+            Snapshot.take(path, state, pg=pair, durable=False)
+            assert Snapshot.async_take(path, state, pg=pair).wait().pg is pair
+        into = StateDict(x=torch.zeros(2, dtype=torch.int64))
+        Snapshot(path, pg=pair).restore({"state": into})
+        assert into["x"].tolist() == [rank] * 2
+
+    in_world(3, take)
+    assert Snapshot(path).metadata.world_size == 2
+    assert Snapshot(path).read_object("1/state/x").tolist() == [2, 2]
+
+
+def check_saves_in_the_background_keep_their_order() -> None:
+    path = FOLDER / "order"
+
+    def take(rank: int, size: int) -> None:
+        pending = []
+        for number in range(4):
+            tensor = torch.full((1000,), number)
+            pending.append(Snapshot.async_take(path, {"state": StateDict(x=tensor)}, durable=False))
+            tensor.fill_(99)
+        for snapshot in reversed(pending):
+            snapshot.wait()
+
+    in_world(2, take)
+    for rank in "01":
+        assert set(Snapshot(path).read_object(f"{rank}/state/x").tolist()) == {3}
+
+
+def check_the_path_is_that_of_rank_0() -> None:
+    def take(rank: int, size: int) -> None:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            snapshot = Snapshot.take(
+                FOLDER / f"path-{rank}", {"s": StateDict(a=rank)}, durable=False
+            )
+        assert snapshot.path == str(FOLDER / "path-0")
+        said = [str(warning.message) for warning in found]
+        assert any("path-0" in text for text in said) == (rank == 1), said
+
+    in_world(2, take)
+    assert not (FOLDER / "path-1").exists()
+
+
+def check_an_error_of_one_rank_is_one_of_all() -> None:
+    path = FOLDER / "errors"
+
+    def take(rank: int, size: int) -> None:
+        class Failing(StateDict):
+            def state_dict(self) -> Any:
+                if rank == 1:
+                    raise ValueError("no state today")
+                return super().state_dict()
+
+        good = {"state": StateDict(a=torch.ones(2))}
+        cases: list[tuple[type, str, dict[str, Any], Any]] = [
+            (ValueError, "no state today", {"state": Failing(a=1)}, None),
+            (TypeError, "Expected Stateful", good if rank == 0 else {"state": 3}, None),
+            (TypeError, "replicated", good, "state/*" if rank == 1 else ["state/*"]),
+            (
+                tenfold.UnsupportedError,
+                "state.a",
+                good if rank == 0 else {"state": StateDict(a=object())},
+                None,
+            ),
+            (ValueError, '"state/a"', {"state": StateDict(a=torch.ones(2 + rank))}, ["state/*"]),
+            (ValueError, '"state/n"', {"state": StateDict(n=rank)}, ["*"]),
+        ]
+        for kind, said, state, globs in cases:
+            for take in (
+                Snapshot.take,
+                lambda *args, **more: Snapshot.async_take(*args, **more).wait(),
+            ):
+                error = failure_of(take, path, state, replicated=globs)
+                assert isinstance(error, kind), (error, said)
+                assert said in str(error), error
+        Snapshot.take(path, good, replicated=["*"], durable=False)
+        error = failure_of(Snapshot(path).restore, good if rank == 0 else {"other": StateDict()})
+        assert isinstance(error, KeyError), error
+        assert "other" in str(error)
+
+    in_world(2, take)
+    assert [name for name in os.listdir(FOLDER) if "errors" in name] == ["errors"]
+
+
+class Dying:
+    """Ends the process in the middle of a call."""
+
+    def __init__(self, phase: str) -> None:
+        from tenfold import _core
+
+        part, writer = _core.SnapshotPart, _core.SnapshotWriter
+
+        def end(name: str) -> None:
+            if name == phase:
+                os._exit(9)
+
+        class Part:
+            def __init__(self, *args: Any) -> None:
+                self._part = part(*args)
+
+            def outline(self) -> str:
+                end("outline")
+                return self._part.outline()
+
+            def write(self, *args: Any) -> str:
+                end("before writing")
+                receipt = self._part.write(*args)
+                end("after writing")
+                return receipt
+
+        class Writer:
+            def __init__(self, *args: Any) -> None:
+                self._writer = writer(*args)
+                end("begun")
+
+            def ticket(self) -> str:
+                return self._writer.ticket()
+
+            def publish(self, receipts: list[str]) -> None:
+                end("before publishing")
+                self._writer.publish(receipts)
+
+        _core.SnapshotPart = Part  # type: ignore[misc, assignment]
+        _core.SnapshotWriter = Writer  # type: ignore[misc, assignment]
+
+
+def check_a_rank_that_dies_leaves_the_old_snapshot() -> None:
+    cases = [
+        ("outline", 1),
+        ("begun", 0),
+        ("before writing", 1),
+        ("after writing", 1),
+        ("after writing", 0),
+        ("before publishing", 0),
+    ]
+
+    def state_of_version(rank: int, version: int) -> dict[str, Any]:
+        return {"state": StateDict(x=torch.full((1000,), rank), version=version)}
+
+    def take(rank: int, size: int, path: Path, version: int) -> None:
+        Snapshot.take(path, state_of_version(rank, version), durable=False)
+
+    for number, (phase, who) in enumerate(cases):
+        path = FOLDER / f"dying-{number}" / "s"
+        path.parent.mkdir()
+        in_world(2, lambda rank, size, path=path: take(rank, size, path, 1))  # type: ignore[misc]
+
+        call = Snapshot.take if number % 2 else taken_in_the_background
+
+        def die(
+            rank: int,
+            size: int,
+            phase: str = phase,
+            who: int = who,
+            path: Path = path,
+            call: Any = call,
+        ) -> None:
+            if rank == who:
+                Dying(phase)
+            begin = time.monotonic()
+            error = failure_of(call, path, state_of_version(rank, 2))
+            assert isinstance(error, (RuntimeError, dist.DistError)), error
+            assert time.monotonic() - begin < 60
+
+        in_world(2, die, dying=who)
+        assert tenfold.verify(path).ok
+        assert Snapshot(path).read_object("1/state/version") == 1
+        in_world(2, lambda rank, size, path=path: take(rank, size, path, 3))  # type: ignore[misc]
+        assert Snapshot(path).read_object("1/state/version") == 3
+        assert os.listdir(path.parent) == ["s"], os.listdir(path.parent)
+
+
+def check_a_full_disk_of_one_rank_leaves_the_old_snapshot() -> None:
+    import errno
+    import resource
+
+    path = FOLDER / "full" / "s"
+    path.parent.mkdir()
+
+    def take(rank: int, size: int) -> None:
+        Snapshot.take(path, {"state": StateDict(version=1)}, durable=False)
+        if rank == 1:
+            # The system itself refuses to write beyond a limit.
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
+        state = {"state": StateDict(x=torch.ones(1000), version=2)}
+        error = failure_of(Snapshot.take, path, state)
+        assert isinstance(error, OSError), error
+        assert error.errno == errno.EFBIG
+
+    in_world(2, take)
+    assert Snapshot(path).read_object("1/state/version") == 1
+    assert os.listdir(path.parent) == ["s"]
+
+
+def check_tables_of_single_ranks_go_to_who_asks_for_them() -> None:
+    """Each rank has whole tables of its own, as recommenders have."""
+    path = FOLDER / "tables"
+
+    def table(owner: int, fill: bool) -> Any:
+        spec = EnumerableShardingSpec([ShardMetadata([0, 0], [4, 2], f"rank:{owner}/cpu")])
+        made = sharded_tensor.empty(spec, 4, 2)
+        for shard in made.local_shards():
+            shard.tensor.copy_(numbered(torch.float32, 4, 2) + owner if fill else torch.zeros(4, 2))
+        return made
+
+    def take(rank: int, size: int) -> None:
+        tables = [table(owner, True) for owner in range(size)]
+        state = StateDict({f"t{rank}": tables[rank], "all": tables[0]})
+        Snapshot.take(path, {"state": state}, durable=False)
+
+    def restore(rank: int, size: int) -> None:
+        tables = [table((owner + 1) % size, False) for owner in range(2)]
+        wanted = (rank + 1) % 2
+        state = StateDict({f"t{wanted}": tables[wanted], "all": tables[0]})
+        Snapshot(path).restore({"state": state})
+        for shard in state[f"t{wanted}"].local_shards():
+            assert torch.equal(shard.tensor, numbered(torch.float32, 4, 2) + wanted)
+        # What a rank had is there, whole, if it asks for nothing else; others' tables are not.
+        assert sorted(state) == ["all", "t0", "t1"][: len(state)] or wanted == 1, sorted(state)
+        empty = StateDict()
+        Snapshot(path).restore({"state": empty})
+        assert sorted(empty) == ["all", f"t{rank}"], sorted(empty)
+
+    in_world(2, take)
+    in_world(2, restore)
+
+
+def check_reads_what_two_ranks_of_torchsnapshot_took() -> None:
+    def restore(rank: int, size: int) -> None:
+        for name in ("ok-ranks", "ok-dtensors"):
+            whole = torch.arange(24.0).reshape(4, 6)
+            mesh = init_device_mesh("cpu", (size,))
+            tables = {
+                "ok-ranks": sharded(torch.zeros(4, 6), 0, size),
+                "ok-dtensors": spread(torch.zeros(4, 6), mesh, [Shard(0)]),
+            }
+            state = StateDict(table=tables[name], shared=torch.zeros(3))
+            call = Snapshot(GOLDEN / name).restore
+            if size == 3:
+                error = failure_of(call, {"state": state})
+                assert isinstance(error, KeyError), error
+                assert "state.own" in str(error), error
+                continue
+            call({"state": state})
+            right = (
+                sharded(whole, 0, size) if name == "ok-ranks" else spread(whole, mesh, [Shard(0)])
+            )
+            assert same_shards(state["table"], right)
+            assert torch.equal(state["shared"], torch.arange(3.0))
+            assert (state["own"].tolist(), state["step"]) == ([rank], rank)
+
+    for size in (1, 2, 3):
+        in_world(size, restore)
+
+
+if __name__ == "__main__":
+    main(globals())

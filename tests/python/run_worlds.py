@@ -1,0 +1,31 @@
+"""Runs a program of worlds of processes, once for all tests of its checks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def checks_of(program: Path) -> list[str]:
+    """The names of its checks."""
+    return re.findall(r"^def (check_\w+)", program.read_text(), re.MULTILINE)
+
+
+def results_of(program: Path, folder: Path) -> dict[str, str | None]:
+    """Runs all checks; the traceback of each that failed, or None."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TENFOLD_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, str(program), str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
+    return found

@@ -1,0 +1,31 @@
+"""torchsnapshot itself on several ranks, both ways; torchsnapshot_worlds.py runs them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from run_worlds import checks_of, results_of
+
+WORLDS = Path(__file__).with_name("torchsnapshot_worlds.py")
+ENVIRONMENT = WORLDS.parents[3] / ".venvs" / "torchsnapshot"
+
+if not ENVIRONMENT.exists() and "TENFOLD_TORCHSNAPSHOT" not in os.environ:
+    pytest.skip("no .venvs/torchsnapshot: make deps", allow_module_level=True)
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    return results_of(WORLDS, tmp_path_factory.mktemp("torchsnapshot_worlds"))
+
+
+@pytest.mark.parametrize("check", checks_of(WORLDS))
+def test_worlds(check: str, results: dict[str, str | None]) -> None:
+    result = results[check]
+    if result is not None and "RuntimeError: skip: " in result:
+        pytest.skip(result.partition("RuntimeError: skip: ")[2].strip())
+    assert result is None, result
