@@ -18,7 +18,8 @@ constexpr std::array<std::string_view, 9> kKindNames = {"tensordict", "dict",   
                                                         "list",       "tuple",  "tensorclass",
                                                         "lazy_stack", "sparse", "opaque"};
 
-/// "ckpt: " or, below the node that has a name, "ckpt: node \"model.encoder\": "; may be empty.
+/// Prefix of messages: "ckpt: " or, below a named node, "ckpt: node \"model.encoder\": "; may be
+/// empty.
 std::string place(const std::string& where, std::span<const std::string> below) {
   std::string text = where.empty() ? "" : where + ": ";
   if (!below.empty()) {
@@ -53,13 +54,13 @@ std::string_view what_it_is(const TensorDict::Item& item) {
                                             std::string(what_it_is(item)));
 }
 
-/// An entry, and how to speak of the node that holds it.
+/// An entry, and the message prefix of the node that contains it.
 struct Found {
   TensorDict::Item item;
   std::string place;
 };
 
-/// An entry that somebody asks for by its key.
+/// An entry that the user requested by key. Throws if it is refused.
 TensorDict::Item asked_for(const TensorDict& node, std::size_t position) {
   TensorDict::Item item = node.node()->item(position);
   const auto* child = std::get_if<TensorDict>(&item);
@@ -69,14 +70,14 @@ TensorDict::Item asked_for(const TensorDict& node, std::size_t position) {
   return item;
 }
 
-/// Follows `path` from `root`; a missing or wrong part is named with the node that lacks it.
+/// Follows `path` from `root`. Errors name the missing or wrong key and the node that lacks it.
 Found follow(const TensorDict& root, std::span<const std::string> path) {
   if (path.empty()) {
     throw Error(ErrorCode::invalid_argument, place(root.where(), {}) + "the path has no keys");
   }
   TensorDict node = root;
   std::string where = root.where();
-  std::size_t named = 0;  // keys that `where` covers
+  std::size_t named = 0;  // number of keys that `where` includes
   for (std::size_t i = 0;; ++i) {
     const std::string here = place(where, path.subspan(named, i - named));
     const std::size_t position = node.node()->find_or_stem(path[i]);
@@ -116,7 +117,7 @@ void collect_sources(const Node& node, std::unordered_set<const Node*>& seen,
   if (!seen.insert(&node).second) return;
   for (std::size_t i = 0; i < node.entries.size(); ++i) {
     const auto item = node.loaded_item(i);
-    if (!item) continue;  // never reached, so never written to
+    if (!item) continue;  // never loaded, so never written to
     if (const auto* leaf = std::get_if<Leaf>(&*item)) {
       if (leaf->source()) sources.insert(leaf->source());
     } else if (const auto* child = std::get_if<TensorDict>(&*item)) {
@@ -129,7 +130,7 @@ void set_items(TensorDict& node, const std::vector<Value>& items) {
   for (std::size_t i = 0; i < items.size(); ++i) node.set(std::to_string(i), items[i]);
 }
 
-/// The entries of a JSON object or array as a node; nothing for a scalar.
+/// The entries of a JSON object or array as a node; empty for a scalar.
 std::optional<TensorDict> node_of_value(const Value& value) {
   TensorDict node;
   if (const auto* object = value.get_if<Value::Object>()) {

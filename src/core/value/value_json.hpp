@@ -10,23 +10,22 @@
 
 namespace tenfold {
 
-/// The text of a value in one of Python's layouts. A tuple is written as an array, a
-/// Special as its comment says.
-/// Throws Error(invalid_argument) if a string is not UTF-8.
+/// Formats a value as JSON in one of Python's layouts. A tuple becomes an array, an extended scalar
+/// is written as documented at Value::Special. Throws Error(invalid_argument) if a string is not UTF-8.
 std::string to_json(const Value& value, codecs::JsonStyle style);
 
 /// Writes a value as the next item of a document.
 void write_json(const Value& value, codecs::JsonWriter& writer);
 
-/// Collects the events of one JSON document (or of one item of a document) as a Value. Duplicate
+/// Builds a Value from the events of one JSON document (or of one item of a document). Duplicate
 /// keys are Error(corrupt), naming `where` and the key.
 class ValueBuilder final : public codecs::JsonHandler {
  public:
   explicit ValueBuilder(std::string_view where) : where_(where) {}
 
-  /// True once a whole value has arrived.
+  /// True once the value is complete.
   bool done() const noexcept { return done_; }
-  /// The value; the builder is then ready for another one.
+  /// Returns the value. The builder can then be used for another one.
   Value take();
 
   void null() override { add(Value()); }
@@ -46,8 +45,8 @@ class ValueBuilder final : public codecs::JsonHandler {
   void close();
 
   std::string_view where_;
-  std::vector<Value> open_;        ///< containers that have not ended, outermost first
-  std::vector<std::string> keys_;  ///< of members whose value has not ended, outermost first
+  std::vector<Value> open_;        ///< unfinished containers, outermost first
+  std::vector<std::string> keys_;  ///< keys of unfinished members, outermost first
   Value root_;
   bool done_ = false;
 };
