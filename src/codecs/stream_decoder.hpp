@@ -7,7 +7,7 @@
 
 namespace tenfold::codecs {
 
-/// Decompresses bytes that come piece by piece, into memory that is asked for piece by piece.
+/// A streaming decompressor: both input and output are processed piece by piece.
 class StreamDecoder {
  public:
   virtual ~StreamDecoder() = default;
@@ -16,23 +16,23 @@ class StreamDecoder {
     std::size_t consumed = 0;
     std::size_t produced = 0;
   };
-  /// Takes bytes from the begin of `from` and fills `into` from its begin, as far as both go.
-  /// Throws Error(corrupt) for what is not compressed so, or damaged.
+  /// Decodes from the start of `from` to the start of `into`, until either is exhausted. Throws
+  /// Error(corrupt) for damaged or differently compressed input.
   virtual Step decode(std::span<const std::byte> from, std::span<std::byte> into) = 0;
 
-  /// True if the bytes may end here.
+  /// True if the input may end here.
   virtual bool is_whole() const noexcept = 0;
 };
 
-/// gzip (RFC 1952), of any number of members; `where` names the source in messages.
+/// gzip (RFC 1952), any number of members; `where` names the source in messages.
 std::unique_ptr<StreamDecoder> gzip_decoder(std::string where);
-/// Bare deflate (RFC 1951), as in zip archives.
+/// Raw deflate (RFC 1951), as in zip archives.
 std::unique_ptr<StreamDecoder> deflate_decoder(std::string where);
-/// Zstandard (RFC 8878), of any number of frames.
+/// Zstandard (RFC 8878), any number of frames.
 std::unique_ptr<StreamDecoder> zstd_decoder(std::string where);
-/// bzip2, of any number of streams.
+/// bzip2, any number of streams.
 std::unique_ptr<StreamDecoder> bzip2_decoder(std::string where);
-/// xz, of any number of streams. Error(unsupported) for one that takes more than 256 MiB.
+/// xz, any number of streams. Error(unsupported) for a stream that needs more than 256 MiB.
 std::unique_ptr<StreamDecoder> xz_decoder(std::string where);
 
 }  // namespace tenfold::codecs
