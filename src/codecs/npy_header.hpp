@@ -10,8 +10,8 @@ namespace tenfold::codecs {
 
 /// The header of a NumPy file (.npy), versions 1.0, 2.0 and 3.0:
 ///
-/// "\x93NUMPY" major minor | header length, little-endian: 2 bytes in 1.0, else 4
-/// {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  spaces  newline
+///   "\x93NUMPY" major minor | header length, little-endian: 2 bytes in 1.0, else 4
+///   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  spaces  newline
 ///
 /// The header is a Python literal. It is parsed here, never evaluated.
 struct NpyHeader {

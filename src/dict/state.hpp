@@ -21,7 +21,7 @@ inline constexpr std::string_view kDictKeyColumn = "key";
 inline constexpr std::string_view kDictValueColumn = "value";
 /// The member of the schema document that marks a data set as a dictionary:
 ///
-/// {"version": 1, "index": "key.index", "values": "tensor" | "scalar" | "columns"}
+///   {"version": 1, "index": "key.index", "values": "tensor" | "scalar" | "columns"}
 inline constexpr std::string_view kDictMember = "mapped_dict";
 
 /// The content of that member.
