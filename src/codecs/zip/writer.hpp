@@ -25,12 +25,12 @@ inline constexpr std::uint32_t kMaxZipAlignment = 1U << 15U;
 
 /// The layout of an archive, computed before its first byte is written:
 ///
-/// local header, bytes of item 0      the headers have true sizes and CRCs, so no descriptors
-/// local header, bytes of item 1      follow; padding in their extra fields aligns the bytes
-/// ...
-/// central directory and end records  zip64's where a size, an offset or the number of entries
+///   local header, bytes of item 0      the headers have true sizes and CRCs, so no descriptors
+///   local header, bytes of item 1      follow; padding in their extra fields aligns the bytes
+///   ...
+///   central directory and end records  zip64's where a size, an offset or the number of entries
 ///                                      needs them
-/// comment                            the checksum of all of this but the items' bytes
+///   comment                            the checksum of all of this but the items' bytes
 ///
 /// There are no gaps between these parts. Dates are 1980-01-01, so that equal items make equal
 /// archives.
