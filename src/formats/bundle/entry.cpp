@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{1} << 30;
 
-/// A message without the path that it begins with.
+/// An error message without its leading path.
 std::string problem_in(const Error& error, const Path& path) {
   const std::string what = error.what();
   const std::string start = path.string() + ": ";
@@ -31,7 +31,7 @@ Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
-/// Of the registry's message what was found; which formats there are says nothing here.
+/// The part of the registry's message that states what was found, without the list of formats.
 std::string without_formats(std::string problem) {
   constexpr std::string_view kStart = "not a known format: expected ";
   const std::size_t found = problem.find(", found ");
@@ -54,7 +54,7 @@ bool begins_as_pickle(const os::File& file) {
   return file.read_some_at(0, first) == 1 && first[0] == std::byte{0x80};
 }
 
-/// What is in no known format: why, and the bytes of a file.
+/// The node for a file of unknown format: the reason, and the file's bytes.
 TensorDict refused_node(const std::shared_ptr<const Folder>& folder, const std::string& name,
                         std::string problem) {
   NodeInfo info;

@@ -46,7 +46,7 @@ class TreeBuilder {
   Extra take_extra() { return std::move(extra_); }
   bool locked() const noexcept { return locked_; }
 
-  /// Ranges may be one, as those of tied tensors are, or apart.
+  /// Throws if two ranges overlap, unless they are equal (shared storage).
   void check_overlaps() const {
     std::vector<const StoredRange*> order;
     for (const StoredRange& range : leaves_->ranges) {
@@ -107,7 +107,7 @@ class TreeBuilder {
     return lengths;
   }
 
-  /// A name that may be null.
+  /// A string that may be null.
   std::optional<std::string> optional_text(const Object& object, const std::string& path,
                                            const std::string& key) const {
     const Value* value = object.find(key);
@@ -133,7 +133,7 @@ class TreeBuilder {
     const Object& about = member<Object>(object, path, "cls_metadata", "an object");
     if (is_tensorclass && about.find("batch_size") == nullptr &&
         about.find("stack_dim") != nullptr) {
-      // Written by tensordict 0.15.3, which cannot read it either.
+      // tensordict 0.15.3 writes this, but cannot read it either.
       fail_unsupported(path,
                        "a tensorclass around a lazy stack cannot be opened: expected "
                        "\"batch_size\", found \"stack_dim\"");
@@ -183,7 +183,7 @@ class TreeBuilder {
                      std::to_string(info.batch_size.size()) + " names, found " +
                      std::to_string(info.names.size()));
     }
-    if (!named) info.names.clear();  // all None is what no names are
+    if (!named) info.names.clear();  // all None means that there are no names
   }
 
   void add(Node& node, const std::string& path, const std::string& key, Node::Slot slot) const {
@@ -195,7 +195,7 @@ class TreeBuilder {
     }
   }
 
-  /// The items of "non_tensors", each the first of three.
+  /// The first of the three items of a member of "non_tensors".
   const Value& data_of(const Value& item, const std::string& path) const {
     const List& list = as<List>(item, path, "its item", "an array");
     if (list.items.size() != 3) {
@@ -213,7 +213,7 @@ class TreeBuilder {
   }
 
   void add_leaves(const Object& object, const std::string& path, Node& node) {
-    std::optional<Jagged> jagged;  // whose offsets are still to come
+    std::optional<Jagged> jagged;  // its offsets are still to come
     for (const auto& [key, item] : member<Object>(object, path, "leaves", "an object").members) {
       const std::string inner = note_path_child(path, key);
       if (key.starts_with("<NJT")) {
@@ -233,7 +233,7 @@ class TreeBuilder {
     if (jagged) fail_incomplete(*jagged, path);
   }
 
-  /// The parts of a jagged tensor, as they come.
+  /// The components of a jagged tensor, collected in order.
   struct Jagged {
     std::string key;
     Leaf values;
@@ -269,7 +269,7 @@ class TreeBuilder {
     }
   }
 
-  /// A node of the kind that core/tree/sparse.hpp describes.
+  /// Builds a node as core/tree/sparse.hpp describes it.
   TensorDict jagged_node(const Jagged& jagged, const std::string& path, const Shape& batch_size) {
     const Shape& values = jagged.values.shape();
     const Shape& offsets = jagged.offsets->shape();
@@ -382,7 +382,7 @@ class TreeBuilder {
                    "\", found " + base::quote(key));
   }
 
-  /// The items of a NonTensorStack: values, then stacks of values.
+  /// The items of a NonTensorStack: first values, then stacks of values.
   Value stacked_values(const Object& object, const std::string& path) const {
     List items;
     for (const auto& [key, item] :
