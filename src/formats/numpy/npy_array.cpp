@@ -12,7 +12,7 @@
 namespace tenfold::detail::formats::numpy {
 namespace {
 
-constexpr std::size_t kMaxDimensions = 64;  // of NumPy and of torch
+constexpr std::size_t kMaxDimensions = 64;  // limit of NumPy and torch
 
 struct Name {
   DType dtype;
@@ -56,7 +56,7 @@ DType supported_dtype(const codecs::NpyHeader& header, const std::string& where)
   }
   if (header.descr.starts_with('>') &&
       dtype_of_npy_descr('<' + header.descr.substr(1)).has_value()) {
-    // To swap the bytes would be to read the whole file into memory when it is opened.
+    // Swapping the bytes would read the whole file into memory when it is opened.
     fail(ErrorCode::unsupported, where,
          "dtype: big-endian elements cannot be mapped: expected little-endian ones, found " +
              found + "; save array.astype(array.dtype.newbyteorder(\"<\")) in NumPy");

@@ -49,7 +49,7 @@ class ChecksumVerifier {
   }
 
  private:
-  /// True if the check of the structure could not open the file either, and said so.
+  /// True if the check of the structure already reported that the file cannot be opened.
   bool is_reported(const std::string& path) const {
     return std::ranges::any_of(report_.problems,
                                [&](const Problem& problem) { return problem.path == path; });
@@ -60,7 +60,7 @@ class ChecksumVerifier {
     report_.problems.push_back(problem_of(error, path));
   }
 
-  /// Checks the lines from `begin` that belong to the next few files; returns where the rest is.
+  /// Checks the lines from `begin` that belong to the next few files; returns the index after them.
   std::size_t check_files(const std::vector<ChecksumLine>& lines, std::size_t begin,
                           Progress& progress) {
     std::vector<std::unique_ptr<os::File>> files;
@@ -97,7 +97,7 @@ class ChecksumVerifier {
     return at;
   }
 
-  /// The bytes of the file that a line belongs to.
+  /// The size of the file according to a line.
   static std::uint64_t expected_size(const ChecksumLine& line) {
     if (!line.box) return line.offset_bytes + line.size_bytes;
     std::uint64_t size = 1;
@@ -105,8 +105,8 @@ class ChecksumVerifier {
     return size;
   }
 
-  /// The boxes of a file, its blocks being some, too. Nothing, with a problem reported, if they are
-  /// those of several shapes.
+  /// The boxes of a file, including its blocks. Reports a problem and returns nothing if they are
+  /// for different shapes.
   std::optional<BoxedTensor> boxed_tensor(const os::File& file,
                                           std::span<const ChecksumLine> lines) {
     BoxedTensor tensor{&file, 0, 0, "boxes", {}};
@@ -130,7 +130,7 @@ class ChecksumVerifier {
     return tensor;
   }
 
-  /// A file that is too short is found by its last block.
+  /// Reports a file that is too short, according to its last block.
   void check_size(const os::File& file, std::span<const ChecksumLine> lines) {
     std::uint64_t expected = 0;
     for (const ChecksumLine& line : lines) {
@@ -143,7 +143,7 @@ class ChecksumVerifier {
                                     std::to_string(found) + "; the file was changed"});
   }
 
-  /// The file that a line names; null, with a problem reported, if it cannot be opened.
+  /// Opens the file of a line. Reports a problem and returns null if that fails.
   std::unique_ptr<os::File> open_file(std::string_view path) {
     const std::string display = root_.display_of(std::string(path));
     try {
@@ -183,7 +183,7 @@ Problem problem_of(const Error& error, const std::string& path) {
 
 namespace {
 
-/// `open(folder, name)` of the last part of `path`.
+/// Calls `open(folder, name)` with the parent folder and the last component of `path`.
 template <class Open>
 os::File open_last(const os::Directory& root, std::string_view path, const Open& open) {
   os::Directory below;

@@ -8,8 +8,8 @@
 
 namespace tenfold::detail::formats {
 
-// What a plain nesting of Python's dicts, lists, tuples and tensors cannot say of a tree, as one
-// JSON document for formats that hold such a nesting:
+// Notes for formats that store a plain nesting of Python's dicts, lists, tuples and tensors: what
+// the nesting cannot express about a tree, as one JSON document:
 //
 //   {"version": 1,
 //    "nodes": {"a/b": {"kind": "tensordict", "batch_size": [2], "names": ["time"], "class": "...",
@@ -21,19 +21,19 @@ namespace tenfold::detail::formats {
 //    "schema": ..., "metadata": {"author": "me"}}
 //
 // "versions" are the `_metadata` of modules' state dicts. Paths are those of core/notes/notes.hpp.
-// Nodes that are dicts, lists and tuples, and members that say nothing, are left out.
+// Nodes that are dicts, lists and tuples, and empty members, are omitted.
 
-/// Who keeps NodeInfo::module_versions: the format in its own way, or the notes.
+/// Where NodeInfo::module_versions is stored: by the format itself, or in these notes.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
-/// The document; empty if the nesting says everything.
+/// The document; empty if the nesting expresses everything.
 std::string tree_notes_of(const TensorDict& tree,
                           ModuleVersions versions = ModuleVersions::elsewhere);
 
-/// Makes of the nodes of `tree`, which was read as plain dicts and lists, what the document says
-/// they are. What does not fit the tree is ignored with a warning: another tool may have changed
-/// it. Throws Error(corrupt) if `json` is no such document, Error(unsupported) if its version is
-/// higher; `where` names it.
+/// Applies the document to the nodes of `tree`, which was read as plain dicts and lists. Notes that
+/// do not match the tree are ignored with a warning: another tool may have changed it. Throws
+/// Error(corrupt) if `json` is no such document, Error(unsupported) if its version is higher;
+/// `where` names it.
 void apply_tree_notes(std::string_view json, const std::string& where, TensorDict& tree);
 
 }  // namespace tenfold::detail::formats

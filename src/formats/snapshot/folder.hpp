@@ -7,10 +7,10 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// The text of `.snapshot_metadata`. Throws Error(corrupt) if there is none.
+/// The content of `.snapshot_metadata`. Throws Error(corrupt) if it is missing.
 std::string read_metadata(const os::Directory& root);
 
-/// Replaces what is at `path`, which must be a snapshot or an empty folder, by a new snapshot.
+/// Replaces `path`, which must be a snapshot or an empty folder, by a new snapshot.
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options);
 
 }  // namespace tenfold::detail::formats::snapshot

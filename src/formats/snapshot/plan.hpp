@@ -12,7 +12,7 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// A part of a tensor's contiguous bytes, and where in a file they go.
+/// A range of a tensor's contiguous bytes, and its destination in a file.
 struct Placement {
   Leaf leaf;
   std::uint64_t leaf_offset_bytes = 0;
@@ -20,7 +20,7 @@ struct Placement {
   std::uint64_t file_offset_bytes = 0;
 };
 
-/// A file that is going to be written: tensors as they are, or one object of torch.save.
+/// A file to be written: raw tensors, or one object of torch.save.
 struct DataFile {
   std::string location;
   std::uint64_t size_bytes = 0;  ///< of raw bytes
@@ -31,15 +31,15 @@ struct DataFile {
 struct Plan {
   Manifest manifest;
   std::vector<DataFile> files;
-  std::string notes;  ///< of what the manifest cannot say (tree_notes.hpp); may be empty
+  std::string notes;  ///< what the manifest cannot express (tree_notes.hpp); may be empty
   std::uint64_t num_bytes = 0;
 };
 
-/// Tensors in files of torchsnapshot's kinds: small ones side by side in slabs, each at a multiple
-/// of 64; others in files of their own, cut along dimension 0 where they are large. Tied tensors
-/// are stored once. What torchsnapshot pickles (None, tuples, complex tensors, dtypes that it has
-/// no name for) becomes a file of torch.save. Throws Error(unsupported), naming the key, for what a
-/// snapshot cannot hold. Reads no tensor.
+/// Assigns tensors to files of torchsnapshot's kinds: small ones share slabs, aligned to 64; others
+/// have their own files, split along dimension 0 if they are large. Aliases are stored once.
+/// Objects that torchsnapshot pickles (None, tuples, complex tensors, dtypes that it has no name
+/// for) become files of torch.save. Throws Error(unsupported), naming the key, for what a snapshot
+/// cannot store. Reads no tensor.
 Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options);
 
 }  // namespace tenfold::detail::formats::snapshot

@@ -1,11 +1,11 @@
-// The folders of torchsnapshot: `.snapshot_metadata`, a document that names every entry of the tree
-// and where its bytes are, and files of raw bytes. What is where:
-//   snapshot_manifest  the document: parse, validate, write
-//   snapshot_source    tensors whose bytes lie in the files as they are
-//   snapshot_tree      the document to a tree of lazy leaves
-//   snapshot_plan      a tree to the document and the files that are to be written
-//   snapshot_writer    the files
-// What only torch.save can say lies in small files of its kind (object_file.hpp).
+// The folders of torchsnapshot: `.snapshot_metadata`, a document that lists every entry of the tree
+// with the location of its bytes, and files of raw bytes. This file writes and verifies folders.
+// The other parts:
+//   manifest  parse, validate and write the document
+//   source    tensors whose bytes are stored raw in the files
+//   tree      converts the document to a tree of lazy leaves
+//   plan      converts a tree to the document and the files to write
+// Objects that only torch.save can store are in small files of that kind (object_file.hpp).
 
 #include <algorithm>
 #include <memory>
@@ -44,12 +44,12 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Files that are open at once.
+/// Number of files open at once.
 constexpr std::size_t kOpenFiles = 64;
-/// Threads that wait for the device at once; they hardly use a core.
+/// Threads that sync files; they hardly use a core.
 constexpr int kSyncThreads = 32;
 
-/// The folder at `path` below `root`, "" for a copy of the root.
+/// The folder at `path` below `root`; a copy of the root for "".
 os::Directory open_folder(const os::Directory& root, std::string_view path) {
   os::Directory folder = root.duplicate();
   while (!path.empty()) {
@@ -94,7 +94,7 @@ class Writer {
       add_lines(text, std::string(kMetadataName));
       write_text(checksums_text(lines_), std::string(kChecksumsName));
     }
-    // What marks the snapshot as complete, for readers that go by that, comes last.
+    // The metadata marks a snapshot as complete, so write it last.
     write_text(text, std::string(kMetadataName));
     progress_.finish();
   }
@@ -107,7 +107,7 @@ class Writer {
         if (!folders_.emplace(path).second) break;
       }
     }
-    // In order, so that a folder comes before what is in it.
+    // Sorted, so that a folder precedes its content.
     for (const std::string& path : folders_) {
       open_folder(root_, folder_of(path)).create_directory(name_of(path));
     }
@@ -200,14 +200,14 @@ class Writer {
   std::vector<ChecksumLine> lines_;
 };
 
-/// Writes the files of a plan into an empty folder, the metadata last, and `%checksums` beside them
-/// if asked for; torchsnapshot ignores files that its metadata does not name. Durable: all but the
-/// folder itself is on the device when it returns.
+/// Writes the files of a plan to an empty folder, the metadata last, and `%checksums` if requested;
+/// torchsnapshot ignores files that its metadata does not list. With durable, everything except the
+/// folder itself is durable afterwards.
 void write_plan(const Plan& plan, os::Directory& root, const SnapshotOptions& options) {
   Writer(plan, root, options).run();
 }
 
-/// The names of all files that a snapshot may hold.
+/// The names of all files that may belong to a snapshot.
 std::unordered_set<std::string> named_files(const os::Directory& root) {
   std::unordered_set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),
                                            std::string(kNotesName)};
@@ -218,7 +218,7 @@ std::unordered_set<std::string> named_files(const os::Directory& root) {
       for (const Piece& piece : entry.pieces) named.insert(piece.tensor.location);
     }
   } catch (const Error& error) {
-    // What cannot be read names nothing: whatever else is there is somebody's.
+    // Unreadable metadata names no files: then everything else is foreign.
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
   }
   return named;
@@ -248,7 +248,8 @@ void add_foreign(const os::Directory& folder, const std::string& prefix,
 
 constexpr std::size_t kNamed = 3;
 
-/// What the metadata does not name is somebody's who did not ask for its removal. The first few.
+/// The first few files that the metadata does not list: replacing the folder would remove files of
+/// the user.
 std::vector<std::string> foreign_in(const os::Directory& folder) {
   std::unordered_set<std::string> named;
   if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);
@@ -261,7 +262,7 @@ void refuse_foreign(const Path& path) {
   if (!os::exists(path)) return;
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  // Another save may replace the folder, and remove this one, while it is listed.
+  // A concurrent save may replace and remove this folder while it is listed.
   const std::vector<std::string> foreign =
       os::read_unreplaced(target, [&] { return foreign_in(os::Directory::open(target)); });
   if (foreign.empty()) return;
@@ -279,7 +280,7 @@ void refuse_foreign(const Path& path) {
 
 bool probe(const FileHead& head) { return head.has_file(kMetadataName); }
 
-/// With what tenfold's own notes add.
+/// Builds the tree and applies tenfold's own notes.
 TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
                    const std::string& where) {
   constexpr std::uint64_t kMaxNotesBytes = std::uint64_t{256} << 20;
@@ -314,7 +315,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_folder(tree, path, options);
 }
 
-/// Walks the tree, so that each entry is read as far as its metadata goes.
+/// Visits the tree, so that the metadata of each entry is read.
 class Verifier {
  public:
   Verifier(const VerifyRequest& request, std::string where)
@@ -350,7 +351,7 @@ class Verifier {
     report.num_bytes += size_bytes;
     if (size_bytes == 0) return;
     if (auto* raw = dynamic_cast<RawSource*>(leaf.source().get())) return raw->check(leaf);
-    // Of pieces, whose sizes it knows, each end.
+    // For an assembled tensor, check the end of each piece.
     if (auto* whole = dynamic_cast<AssembledSource*>(leaf.source().get())) {
       for (const TensorPiece& piece : whole->pieces()) this->piece(piece.leaf);
     }

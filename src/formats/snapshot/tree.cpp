@@ -28,22 +28,22 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// What all parts of the tree share.
+/// State shared by all parts of the tree.
 struct Context {
   std::shared_ptr<const Manifest> manifest;
   std::shared_ptr<Files> files;
   std::string where;
-  /// The entries of sharded tensors, of all ranks, by path without rank.
+  /// The entries of sharded tensors of all ranks, by path without rank.
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
 };
 
-/// The tree below one entry, as one rank sees it; `path` without the rank, `key` for messages. A
-/// plain value is a NonTensor. What is wrong with one entry is told to who asks for it.
+/// Builds the tree of one entry, as seen by one rank; `path` is without the rank, `key` for
+/// messages. A plain value is a NonTensor. An invalid entry throws when it is accessed.
 Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
                          const std::string& path, const std::string& key);
 
-/// The entry that a rank sees at a path (without a rank): its own, a replicated one of rank 0, or
-/// shards that others hold. Null if there is none.
+/// The entry for a path (without a rank) as seen by a rank: its own, a replicated one of rank 0, or
+/// shards of other ranks. Null if there is none.
 const Entry* find_entry(const Context& context, const std::string& rank, const std::string& path) {
   if (const Entry* own = context.manifest->find(rank + "/" + path)) return own;
   const Entry* first = context.manifest->find("0/" + path);
@@ -52,7 +52,7 @@ const Entry* find_entry(const Context& context, const std::string& rank, const s
   return shards == context.sharded.end() ? nullptr : shards->second.front();
 }
 
-/// An entry that cannot be read: whoever asks for it is told why.
+/// An entry that cannot be read: accessing it throws.
 class Refused final : public LazyItem {
  public:
   explicit Refused(Error error) : error_(std::move(error)) {}
@@ -62,7 +62,7 @@ class Refused final : public LazyItem {
   Error error_;
 };
 
-/// Makes the tree below one entry, as one rank sees it.
+/// Builds the tree of one entry, as seen by one rank.
 class Builder {
  public:
   Builder(std::shared_ptr<const Context> context, std::string rank)
@@ -70,7 +70,7 @@ class Builder {
         rank_(std::move(rank)),
         source_(std::make_shared<RawSource>(context_->files)) {}
 
-  /// `path` without the rank. A plain value becomes a NonTensor.
+  /// `path` is without the rank. A plain value becomes a NonTensor.
   Node::Slot slot(const std::string& path, const std::string& key) {
     keys_.assign(1, key);
     Converted converted = convert(path);
@@ -92,7 +92,7 @@ class Builder {
     return std::visit([](auto& held) -> Node::Slot { return std::move(held); }, item);
   }
 
-  /// What is wrong with one entry is told to who asks for it, and does not keep others away.
+  /// Converts an entry. An invalid entry throws when it is accessed, without affecting others.
   Converted convert(const std::string& path) {
     try {
       const Entry* entry = find(path);
@@ -156,7 +156,7 @@ class Builder {
     }
     constexpr std::size_t kFits = 18;
     if (digits.size() <= kFits) return Value(static_cast<std::int64_t>(std::stoll(text)));
-    // As JSON, which decides how large an int64 is.
+    // Parse as JSON, which checks that an integer fits int64.
     return from_json(text, part());
   }
 
@@ -204,7 +204,7 @@ class Builder {
     return pieces;
   }
 
-  /// Two pieces over the same bytes would make much out of a small file.
+  /// Throws if two pieces use the same bytes: a small file could otherwise become a large tensor.
   void check_ranges(const Entry& entry) const {
     using Range = std::pair<std::string_view, std::pair<std::uint64_t, std::uint64_t>>;
     std::vector<Range> ranges;
@@ -226,7 +226,7 @@ class Builder {
     return AssembledSource::assemble(dtype_of(dtype), std::move(shape), std::move(pieces), part());
   }
 
-  /// The shards of all ranks. Several ranks hold the same one where a mesh replicates it.
+  /// Assembles the shards of all ranks. Several ranks have the same shard if a mesh replicates it.
   Leaf sharded(const std::string& path) {
     Entry all;
     Shape shape;
@@ -321,7 +321,7 @@ class Builder {
     children.emplace_back(std::move(key), std::move(converted));
   }
 
-  /// What holds no tensor is one JSON value.
+  /// A container without tensors becomes one JSON value.
   Converted finish(Children children, NodeKind kind, KeyTypes keys) const {
     const bool plain = std::ranges::all_of(
         children, [](const auto& child) { return std::holds_alternative<Value>(child.second); });
@@ -380,7 +380,7 @@ Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const st
 
 std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
 
-/// A part of app_state that is a container, made when it is entered.
+/// An element of app_state that is a container, built at its first access.
 class Part final : public LazyItem {
  public:
   Part(std::shared_ptr<const Context> context, std::string rank, std::string path, std::string key)
@@ -402,7 +402,7 @@ class Part final : public LazyItem {
   std::string key_;
 };
 
-/// The key that a piece of a path stands for; torchsnapshot takes any %XX.
+/// Decodes a key of a path; torchsnapshot accepts any %XX.
 std::string unescape(std::string_view piece) {
   std::string key;
   for (std::size_t i = 0; i < piece.size(); ++i) {
@@ -427,8 +427,8 @@ bool is_container(EntryType type) {
   return type == EntryType::list || type == EntryType::dict || type == EntryType::ordered_dict;
 }
 
-/// We write an entry of the rank itself where app_state was no dict with str keys; torchsnapshot
-/// ignores it.
+/// Applies tenfold's entry for the rank itself, which is written if app_state was no dict with str
+/// keys; torchsnapshot ignores it.
 void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry>& entries) {
   if (root == nullptr || !is_container(root->type)) return;
   if (root->type == EntryType::list) {
@@ -447,7 +447,7 @@ void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry
   static_cast<void>(std::move(keys).finish(info, text_at));
 }
 
-/// What one rank sees of app_state, whose parts are called `tops` in paths.
+/// Builds app_state as seen by one rank. `tops` are the names of its elements in paths.
 TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::string& rank,
                      const std::vector<std::string>& tops, const std::string& where) {
   auto node = std::make_shared<Node>();
@@ -467,7 +467,7 @@ TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::s
   return TensorDict(std::move(node));
 }
 
-/// The ranks that have entries, each with the parts of app_state that it has, in order.
+/// The ranks that have entries, and the elements of app_state of each, in order.
 struct Ranks {
   std::vector<std::pair<std::string, std::vector<std::string>>> ranks;
   std::unordered_map<std::string_view, std::size_t> positions;
@@ -524,7 +524,7 @@ std::vector<std::string> unreachable(const Manifest& manifest) {
   }
   for (const auto& [path, entry] : manifest.entries) {
     const std::size_t last = path.rfind('/');
-    if (last != std::string::npos && last == path.find('/')) continue;  // a part of app_state
+    if (last != std::string::npos && last == path.find('/')) continue;  // an element of app_state
     if (named.contains(path) || (last == std::string::npos && is_container(entry.type))) continue;
     const Entry* parent =
         last == std::string::npos ? nullptr : manifest.find(std::string_view(path).substr(0, last));

@@ -18,7 +18,7 @@ constexpr int kLastVersion = 10;  // that torch reads
   throw Error(code, input.where + ": " + what);
 }
 
-/// The text of a small record.
+/// The content of a small record.
 std::string word_in(const codecs::ZipInput& input, const Archive& archive,
                     const codecs::ZipEntry& entry) {
   if (entry.size_bytes > kMaxWordBytes) {
