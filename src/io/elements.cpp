@@ -35,7 +35,7 @@ T value_at(std::span<const std::byte> bytes, std::size_t position) noexcept {
 
 template <class T>
 std::string float_text(T value) {
-  if (std::isnan(value)) return "nan";  // whatever its sign
+  if (std::isnan(value)) return "nan";  // with either sign
   return fmt::format("{}", value);
 }
 
@@ -55,7 +55,7 @@ std::vector<std::string> integer_texts(std::span<const std::byte> bytes) {
   return texts;
 }
 
-/// The elements as T, cast first.
+/// Formats the elements, cast to T.
 template <class T, class Text>
 std::vector<std::string> cast_texts(DType dtype, std::span<const std::byte> bytes,
                                     const Text& text) {
@@ -128,7 +128,7 @@ std::span<double> to_doubles(DType dtype, std::span<const std::byte> bytes,
     cast_elements(dtype, bytes.data(), DType::complex128,
                   reinterpret_cast<std::byte*>(numbers.data()), count);
     for (std::size_t i = 0; i < count; ++i) {
-      // std::abs calls NaN + inf j infinite; a part that is no number makes the value none.
+      // std::abs(NaN + inf j) is infinite, but a number with a NaN part is formatted as nan.
       const bool nan = std::isnan(numbers[i].real()) || std::isnan(numbers[i].imag());
       values[i] = nan ? std::nan("") : std::abs(numbers[i]);
     }
