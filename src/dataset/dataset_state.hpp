@@ -14,28 +14,28 @@
 
 namespace tenfold {
 
-/// One of the tables that a data set shows, and where its rows stand among those of all.
+/// One of the tables of a data set, and the position of its rows among those of all tables.
 struct DatasetPart {
   std::shared_ptr<const Table> table;
   std::int64_t first_row = 0;
   std::vector<const StoredColumn*> columns;  ///< one for each column of the state's schema
 };
 
-/// What a Dataset is a handle of.
+/// The shared state behind Dataset handles.
 struct DatasetState {
   std::vector<DatasetPart> parts;
   Schema schema;
-  RowOrderPtr order;  ///< position -> row among those of all parts
+  RowOrderPtr order;  ///< position -> row number in all parts
   BufferPool pool;
-  std::optional<os::FileIdentity> origin;  ///< what was opened, if it was one path
+  std::optional<os::FileIdentity> origin;  ///< identity of the opened path, if there is exactly one
 };
 
-/// A state of the rows of one tree, all of them in their order.
+/// A state with all rows of one tree, in order.
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
                                              const std::optional<os::FileIdentity>& origin = {});
 
-/// Copies rows (of all parts, numbered through) into a batch. Throws Error(corrupt) where the ends
-/// of rows of unequal length make no sense.
+/// Copies rows (numbered across all parts) to a batch. Throws Error(corrupt) for invalid end
+/// offsets of ragged rows.
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options);
 

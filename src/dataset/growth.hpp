@@ -17,10 +17,10 @@
 
 namespace tenfold {
 
-/// What was opened from a path: its rows, which become more when this process or, after refresh(),
-/// another one appends.
+/// A data set that was opened from a path. Gets more rows when this process, or after refresh()
+/// another one, appends.
 ///
-/// Thread safety: all members may be called from any thread; each append is one.
+/// Thread safety: all members may be called from any thread; each append is atomic.
 class Growth {
  public:
   Growth(const Path& path, Mode mode);
@@ -34,7 +34,8 @@ class Growth {
   void refresh();
   std::int64_t capacity();
   std::int64_t cursor();
-  /// Somebody gets memory that the file shows: from now on no checksum vouches for tensors.
+  /// Call before the user gets memory that is mapped from the file: removes the checksums of
+  /// tensors.
   void will_write_in_place();
 
  private:
@@ -48,17 +49,18 @@ class Growth {
   void require_folder() const;
   void start();
   void mark_in_place();
-  /// What is added goes behind the rows; `is_exact` says that nothing else lies there.
+  /// The leaves to append to. `is_exact`: there are no elements after the rows.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
                                                               bool is_exact);
 
   const Path path_;
   const Mode mode_;
-  detail::formats::folder::WriteThroughLock lock_;  ///< of a folder, until close()
-  std::mutex mutex_;                                ///< guards what follows
-  std::shared_ptr<const DatasetState> state_;       ///< null: rows were added since
-  std::int64_t size_ = -1;                          ///< below 0: that of the next state_
-  Schema schema_;                                   ///< stays the same
+  detail::formats::folder::WriteThroughLock lock_;  ///< lock of a folder, held until close()
+  std::mutex mutex_;                                ///< guards the members below
+  std::shared_ptr<const DatasetState> state_;       ///< null if rows were appended since the last
+                                                    ///< read
+  std::int64_t size_ = -1;                          ///< negative: size of the next state_
+  Schema schema_;                                   ///< never changes
   std::vector<LeafRole> roles_;
   std::unique_ptr<detail::formats::folder::GrowingFolder> writer_;
   bool in_place_ = false;
