@@ -24,9 +24,9 @@ class Selector {
   /// True if a key may name a descendant of the node with that dotted name.
   bool may_name_below(const std::string& name) const;
 
-  /// all_hit(): true if every key matched. require_all_hit(): throws Error(key_not_found), with
-  /// near matches in `tree`, for the first key that did not.
+  /// True if every key matched.
   bool all_hit() const;
+  /// Throws Error(key_not_found), with near matches in `tree`, for the first key that did not match.
   void require_all_hit(const TensorDict& tree) const;
 
  private:
