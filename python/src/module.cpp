@@ -29,10 +29,10 @@ nb::object exception_for(ErrorCode code) {
     case ErrorCode::io:
       return nb::borrow(PyExc_OSError);
   }
-  return nb::borrow(PyExc_RuntimeError);  // not reached: the compiler warns on a missing case
+  return nb::borrow(PyExc_RuntimeError);  // not reached: the compiler warns about a missing case
 }
 
-/// OSError shows the file name itself, after the text.
+/// OSError appends the file name to its message.
 nb::object os_error_arguments(int system_errno, const std::string& path, std::string message) {
   if (!path.empty() && message.starts_with(path + ": ")) message.erase(0, path.size() + 2);
   const nb::object file_name = path.empty()
@@ -42,14 +42,14 @@ nb::object os_error_arguments(int system_errno, const std::string& path, std::st
   return nb::make_tuple(system_errno, text(message), file_name);
 }
 
-/// The only translation in the project.
+/// Translates all C++ exceptions of this project to Python exceptions.
 void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     const nb::object type = exception_for(error.code());
     if (error.code() == ErrorCode::io && error.system_errno() != 0) {
-      // Called with an errno, OSError gives the subclass: FileExistsError, PermissionError.
+      // Called with an errno, OSError creates the subclass: FileExistsError, PermissionError.
       const nb::object arguments =
           os_error_arguments(error.system_errno(), error.path(), error.what());
       const nb::object raised = nb::steal(PyObject_CallObject(type.ptr(), arguments.ptr()));
@@ -65,7 +65,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_core, module) {
   namespace bindings = tenfold::python;
-  // Tensors that live in globals outlast the module at exit; that is no leak.
+  // Tensors in globals outlive the module at exit, which is no leak.
   nb::set_leak_warnings(false);
   nb::register_exception_translator(bindings::translate);
   module.attr("__version__") = nb::str(std::string(tenfold::version()).c_str());

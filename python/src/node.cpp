@@ -15,7 +15,7 @@ namespace tenfold::python {
 
 using namespace nb::literals;
 
-/// As key_types_of() gives them.
+/// The inverse of key_types_of().
 static TypedKeys typed_keys_from(nb::handle dict) {
   TypedKeys keys;
   for (const auto& [key, own] : nb::cast<nb::dict>(dict)) {
@@ -78,13 +78,13 @@ NodeInfo node_info_from(nb::handle info) {
     made.is_coalesced = nb::cast<bool>(parts[2]);
     const nb::object versions = parts[3];
     if (!versions.is_none()) made.module_versions = from_json(utf8(versions), "module versions");
-    made.is_bare = parts.size() > 4 && nb::cast<bool>(parts[4]);  // older pickles have four
+    made.is_bare = parts.size() > 4 && nb::cast<bool>(parts[4]);  // older pickles have four parts
   }
   return made;
 }
 
-/// What few nodes have: layout, shape and is_coalesced of a sparse tensor, versions of a module,
-/// and whether it is the root of a value without a name.
+/// Rare properties of a node: layout, shape and is_coalesced of a sparse tensor, versions of a
+/// module, and whether it is a bare root.
 static nb::object more_of(const NodeInfo& info) {
   if (info.kind != NodeKind::sparse && !info.module_versions && !info.is_bare) return nb::none();
   return nb::make_tuple(
@@ -93,7 +93,8 @@ static nb::object more_of(const NodeInfo& info) {
       info.is_bare);
 }
 
-/// True if all keys are int; else those that are no text, by their texts; False if all are text.
+/// True if all keys are int; False if all are strings; otherwise the non-string keys, by their
+/// strings.
 static nb::object key_types_of(const NodeInfo& info) {
   if (info.typed_keys.empty()) return nb::bool_(info.int_keys);
   nb::dict keys;
@@ -125,7 +126,7 @@ nb::list keys_of(const NodeHandle& self) {
   return keys;
 }
 
-/// What is known of an entry without its bytes: ("tensor", dtype, shape, nested, unbatched),
+/// Describes an entry without reading its bytes: ("tensor", dtype, shape, nested, unbatched),
 /// ("value", python_value, is_stack, stack_dim) or ("node", handle).
 nb::tuple describe(const NodeHandle& of, std::string_view key, const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
@@ -160,7 +161,7 @@ nb::list describe_all(const NodeHandle& self) {
   return listed;
 }
 
-/// [(path, dtype, shape)] of every tensor below.
+/// [(path, dtype, shape)] of every tensor below the node.
 nb::list leaves(const NodeHandle& self) {
   std::vector<std::pair<KeyPath, Leaf>> found;
   without_gil([&] {

@@ -56,7 +56,7 @@ void fill_tensors(AnyObject items, const NodeHandle& target, bool cast, Progress
   });
 }
 
-/// Fills the tensor "0" of `target`, contiguous, with what begins at a byte of the item.
+/// Fills the contiguous tensor "0" of `target` with the bytes of the item from `offset_bytes`.
 void read_bytes(const ItemHandle& item, std::uint64_t offset_bytes, const NodeHandle& target) {
   const Leaf& leaf = leaf_of(item);
   const Tensor into = target.node.tensor({"0"});
