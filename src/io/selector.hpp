@@ -26,7 +26,8 @@ class Selector {
 
   /// True if every key matched.
   bool all_hit() const;
-  /// Throws Error(key_not_found), with near matches in `tree`, for the first key that did not match.
+  /// Throws Error(key_not_found), with near matches in `tree`, for the first key that did not
+  /// match.
   void require_all_hit(const TensorDict& tree) const;
 
  private:
