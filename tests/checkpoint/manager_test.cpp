@@ -57,7 +57,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Changes one byte at the end of a file, where tensors lie.
+/// Changes one byte at the end of a file, which belongs to a tensor.
 void damage(const fs::path& file) {
   std::string bytes = read_bytes(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -188,7 +188,7 @@ TEST(CheckpointManager, VerifyFindsAnyChangeOfAStep) {
     fs::rename(before, folder / "step_00000001");
     EXPECT_TRUE(manager.verify(1).ok());
   };
-  // A file that is whole, and of another step.
+  // A valid file of another step.
   expect_found([&] {
     fs::copy_file(folder / "step_00000002/model.safetensors",
                   folder / "step_00000001/model.safetensors", fs::copy_options::overwrite_existing);
@@ -300,7 +300,7 @@ TEST(CheckpointManager, AStepWithoutAFiniteMetricIsNeverTheBest) {
   EXPECT_EQ(manager.best_step(), 1);
   EXPECT_TRUE(std::isnan(manager.metadata(2).metrics.at("acc")));
   manager.set_metrics(4, {{"acc", 0.5}});
-  EXPECT_EQ(manager.best_step(), 4);  // of equal ones the newer
+  EXPECT_EQ(manager.best_step(), 4);  // among equal metrics the newer step
   EXPECT_TRUE(manager.verify(4).ok());
 }
 
@@ -391,7 +391,7 @@ TEST(CheckpointManager, WhatIsNoStepIsNamedAndLeftAlone) {
   EXPECT_TRUE(fs::exists(folder / "step_00000009"));
 }
 
-/// Allows this process `num_files` more open files than it has, until the end of the scope.
+/// Limits this process to `num_files` more open files during its lifetime.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t num_files) {
@@ -439,7 +439,7 @@ TEST(CheckpointManager, CopiesAndNamesOfAnyWidthAreSteps) {
   EXPECT_TRUE(is_state_of(copy.restore().state, 5));
   copy.save(5, state_at(6));
   EXPECT_EQ(copy.path(5), folder / "b/step_5");
-  // Two folders for one number: the later save counts.
+  // Two folders with the same number: the later save is used.
   fs::copy(folder / "a/step_00000005", folder / "b/step_00000005", fs::copy_options::recursive);
   const Warnings warnings;
   EXPECT_EQ(copy.path(5), folder / "b/step_5");

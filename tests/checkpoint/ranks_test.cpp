@@ -1,4 +1,4 @@
-// A step that several processes write: here one process plays all of them.
+// A step written by several processes, all simulated by one process here.
 
 #include "checkpoint/ranks.hpp"
 
@@ -86,7 +86,7 @@ TEST(RankedSave, EntriesOfRanksLieInFoldersOfTheirOwn) {
   EXPECT_THAT(names_in(step / "ranks/1"), UnorderedElementsAre("rng.safetensors"));
   EXPECT_EQ(manager.metadata(5).world_size, 2);
   EXPECT_TRUE(manager.verify(5).ok());
-  // One process takes what rank 0 has.
+  // One process restores the entries of rank 0.
   const RestoredCheckpoint restored = manager.restore();
   EXPECT_THAT(restored.state.keys(), ElementsAre("model", "optimizer", "epoch", "rng"));
   EXPECT_EQ(values<float>(restored.state.at("rng", "words"))[0], 0);

@@ -52,7 +52,7 @@ TensorDict dict() {
   return TensorDict(info);
 }
 
-/// The tensors of a tree, as ShardBox counts them.
+/// The tensors of a tree in the order of ShardBox.
 std::vector<Tensor> tensors_of(const TensorDict& tree) {
   std::vector<Tensor> tensors;
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
@@ -67,7 +67,7 @@ struct Save {
   ShardedWriteOptions options{.durable = false};
 };
 
-/// What one rank does.
+/// Writes the part of one rank.
 std::string write_part(const ShardedWriter& writer, const Save& save, int rank) {
   const std::vector<Tensor> tensors = tensors_of(save.tree);
   std::vector<Tensor> parts;
@@ -86,7 +86,7 @@ void run(const Save& save, const Path& path, int num_ranks = 2) {
   writer.publish(receipts, save.tree);
 }
 
-/// Tensors of many kinds, cut in every way.
+/// Tensors of many kinds, split in every way.
 Save rich_save() {
   Save save{dict(), {}};
   TensorDict model = dict();
@@ -151,7 +151,7 @@ TEST_P(EveryLayout, HoldsTheTreeAsIfOneProcessHadWrittenIt) {
   EXPECT_TRUE(difference.same());
   EXPECT_EQ(open(path()).value("step"), Value(7));
   fs::remove_all(folder_ / "alone");
-  EXPECT_THAT(names(), ElementsAre(GetParam()));  // nothing is left
+  EXPECT_THAT(names(), ElementsAre(GetParam()));  // nothing else remains
 }
 
 TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsFound) {
@@ -214,7 +214,7 @@ TEST_P(EveryLayout, OfNothingIsAnEmptyTree) {
 TEST_P(EveryLayout, ValuesMayComeWhenItIsPublished) {
   Save save = rich_save();
   TensorDict later = rich_save().tree;
-  later.set("step", Value(std::string(5000, 'x')));  // longer than what is kept for it
+  later.set("step", Value(std::string(5000, 'x')));  // longer than the space reserved for it
   for (const std::uint64_t room : {std::uint64_t{0}, std::uint64_t{6000}}) {
     save.options.value_bytes = room;
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -395,7 +395,7 @@ TEST(ShardedWriterLayouts, WhatTheFormatCannotHoldIsRefusedByKey) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-/// A hostile or damaged text of box checksums is a problem, never a crash.
+/// A hostile or damaged list of box checksums is a problem, never a crash.
 TEST(ShardedWriterChecksums, OfAnyFormAreAProblemAndNoCrash) {
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0, 0}, {4, 2}, 0}, {0, {0, 2}, {4, 2}, 1}}};
@@ -424,14 +424,14 @@ TEST(ShardedWriterChecksums, OfAnyFormAreAProblemAndNoCrash) {
         "0123456789abcdef box 4,16 0,0 4,0 w.memmap"}) {
     std::string body = text.substr(0, text.rfind("xxh3 "));
     body += std::string(line) + "\n";
-    // The last line vouches for the others, as whoever changes them on purpose would make it.
+    // The last line covers the others, as in a deliberate change.
     write_bytes(sums,
                 body + "xxh3 " + base::hex16(base::xxh3(std::as_bytes(std::span(body)))) + "\n");
     EXPECT_FALSE(verify(folder / "folder").ok()) << line;
   }
 }
 
-/// A save in which each rank writes whole rows: what goes through a mapping is not seen.
+/// A save in which each rank writes whole rows: the model does not see writes through mappings.
 Save save_of(int version) {
   Save save{dict(), {{0, {0, 0}, {2, 3}, 0}, {0, {2, 0}, {2, 3}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 3}, version));

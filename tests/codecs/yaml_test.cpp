@@ -28,7 +28,7 @@ std::string refusal(std::string_view yaml) {
   }
 }
 
-// The texts are what PyYAML's dump() makes.
+// The documents are output of PyYAML's dump().
 
 TEST(Yaml, ReadsNestedBlocks) {
   EXPECT_EQ(

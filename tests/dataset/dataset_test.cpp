@@ -270,7 +270,7 @@ TEST(Dataset, JoinsRangesThatFollowEachOtherToARange) {
   const Dataset around[] = {ds.range(2, 5), ds.range(7, 7), ds.range(5, 9), ds.range(0, 0)};
   const Dataset joined = Dataset::concat(around);
   EXPECT_THAT(ids_of(joined), ElementsAre(2, 3, 4, 5, 6, 7, 8));
-  // Which is a view of the column, as of a range.
+  // It is a view of the column, like that of a range.
   EXPECT_EQ(joined.column("id").raw_data(), ds.range(2, 9).column("id").raw_data());
   const Dataset turned[] = {ds.range(5, 9), ds.range(2, 5)};
   EXPECT_THAT(ids_of(Dataset::concat(turned)), ElementsAre(5, 6, 7, 8, 2, 3, 4));
@@ -340,7 +340,7 @@ TEST(Dataset, SaysWhichRowOrColumnIsNotThere) {
   EXPECT_THROW(Dataset(test::ragged()).column("tokens"), Error);
 }
 
-/// Of the same data set twice, of others, of what is joined itself, in any order.
+/// Joins the same data set twice, others, and joined ones, in any order.
 TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
   const Dataset a(test::numbers(50));
   const Dataset b(test::numbers(30, 1000));

@@ -78,7 +78,7 @@ TEST(Schema, RefusesAColumnThatIsARecordToo) {
   };
   EXPECT_THROW(Schema({column({"a", "b"}), column({"a"})}), Error);
   EXPECT_THROW(Schema({column({"a"}), column({"a", "b", "c"})}), Error);
-  EXPECT_EQ(Schema({column({"a.b"}), column({"a", "b"})}).size(), 2U);  // names of their own
+  EXPECT_EQ(Schema({column({"a.b"}), column({"a", "b"})}).size(), 2U);  // distinct names
 }
 
 TEST(Schema, RefusesTreesThatAreNoTables) {

@@ -151,8 +151,7 @@ TEST(MappedDict, FindsTheSameOnSeveralThreads) {
   }
 }
 
-/// get_many() of a dictionary of pairs: keys that are there alone, and in runs beside ones that are
-/// not.
+/// get_many() of a dictionary of pairs: existing keys alone, and in runs among missing ones.
 void expect_pairs(const MappedDict& dict, std::int64_t size, std::size_t num_asked) {
   const Words words(size + 5);
   std::vector<std::string_view> keys;
@@ -363,7 +362,7 @@ TEST(MappedDict, NeverGivesAnotherKeysRowHoweverItsIndexIsDamaged) {
       } else if (round % 4 == 1) {
         bad[i] = (bad[i] & ~std::uint64_t{0xFFFF}) | (random() % 1000);
       } else if (round % 4 == 2) {
-        bad[i] |= (std::uint64_t{1} << 40U) - 1;  // far too large a row
+        bad[i] |= (std::uint64_t{1} << 40U) - 1;  // a row that is far too large
       } else if (random() % 2 == 0) {
         std::swap(bad[i], bad[random() % (bad.size() - 8)]);
       }

@@ -91,7 +91,7 @@ TEST(MappedDictWrite, AddsKeysAllAtOnce) {
   expect_whole(folder / "d");
 }
 
-/// Counts what is examined or opened while it lives.
+/// Counts entries that are examined or opened during its lifetime.
 class CountedReads : public os::ChangeObserver {
  public:
   CountedReads() : previous_(os::set_change_observer(this)) {}
@@ -113,7 +113,7 @@ TEST(MappedDictWrite, TellsKeyTypeAndFormWithoutOpeningAFile) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   MappedDict dict(folder / "d", Mode::write_through);
-  dict.extend(Words(1, 10).keys(), pairs(10, 1));  // the next state is still to be opened
+  dict.extend(Words(1, 10).keys(), pairs(10, 1));  // the next state is not open yet
   const CountedReads reads;
   EXPECT_EQ(dict.key_type(), DictKeyType::string);
   EXPECT_EQ(dict.value_form(), DictValueForm::tensor);
@@ -245,7 +245,7 @@ TEST(MappedDictWrite, MendsWhatAKilledWriterLeft) {
   {
     MappedDict dict(folder / "d", Mode::write_through);
     dict.extend(Words(5, 10).keys(), pairs(10, 5));
-    // Not closed, as if it had been killed.
+    // Not closed, as after a crash.
   }
   EXPECT_EQ(MappedDict(folder / "d").size(), 15);
   MappedDict next(folder / "d", Mode::write_through);
@@ -278,7 +278,7 @@ TEST_F(Boot, TrustsTheRowsAloneAfterASystemThatStopped) {
     MappedDict dict(folder / "d", Mode::write_through);
     dict.assign(Words(1).keys(), pairs(77, 1));
     dict.flush();
-    // These reach no device.
+    // These writes do not become durable.
     dict.assign(Words(1, 1).keys(), pairs(88, 1));
     dict.extend(Words(1, 50).keys(), pairs(50, 1));
   }

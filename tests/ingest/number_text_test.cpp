@@ -12,7 +12,7 @@
 namespace tenfold {
 namespace {
 
-/// With what may be read behind it.
+/// With the bytes that may be read after the end.
 std::string padded(const std::string& text) { return text + std::string(kNumberSlackBytes, '\0'); }
 
 std::uint64_t bits_of(const std::string& text) {
@@ -23,7 +23,7 @@ std::uint64_t bits_of(const std::string& text) {
   return std::bit_cast<std::uint64_t>(to_double(number));
 }
 
-/// The C library rounds as Python's float() does.
+/// The C library rounds like Python's float().
 std::uint64_t expected_bits(const std::string& text) {
   return std::bit_cast<std::uint64_t>(std::strtod(text.c_str(), nullptr));
 }
@@ -99,7 +99,7 @@ TEST(NumberText, IsTheNearestDoubleOfAllQuotientsByAPowerOfTen) {
 TEST(NumberText, RoundsToEvenInTheMiddleOfTwoDoubles) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 100'000; ++i) {
-    // 54 bits, of which the last is set, times 5^k / 10^k: halves, quarters, ...
+    // 54 bits, the last of which is set, times 5^k / 10^k: halves, quarters, ...
     const int power = 1 + i % 4;
     std::uint64_t digits = (random() >> 10) | (std::uint64_t{1} << 53) | 1;
     for (int k = 0; k < power; ++k) digits *= 5;

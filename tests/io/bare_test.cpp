@@ -171,7 +171,7 @@ TEST(Bare, IsNamedByItsFile) {
   EXPECT_THAT(named_by_file(in_memory).keys(), ElementsAre("value"));
   EXPECT_FALSE(in_memory.contains(""));
   TensorDict tree = open(folder / "m.npz");
-  tree.set("m", counting({3}));  // a new entry: only reading takes the name of the file
+  tree.set("m", counting({3}));  // a new entry: the name of the file works for reading only
   EXPECT_THAT(tree.keys(), ElementsAre("arr_0", "m"));
 }
 

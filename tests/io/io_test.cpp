@@ -25,7 +25,7 @@ using test::thrown_by;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// One form of file that a tree is saved under.
+/// A file format for saving a tree.
 struct Form {
   std::string label;
   std::string file_name;
@@ -55,14 +55,14 @@ TEST_P(EveryFormat, RoundTripsAStateDict) {
 TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
   TensorDict tree = node_of(NodeKind::dict);
   for (const DType dtype : all_dtypes()) {
-    // safetensors has no word for these two, and counts pairs of float4 along a dimension.
+    // safetensors has no name for these two, and counts pairs of float4 along a dimension.
     const bool narrow = GetParam().format == "safetensors";
     if (narrow && (dtype == DType::complex32 || dtype == DType::complex128)) continue;
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{5, 3}}) {
       if (narrow && dtype == DType::float4_e2m1fn_x2 && shape.empty()) continue;
       Tensor tensor = Tensor::zeros(dtype, shape);
       for (std::uint64_t i = 0; i < tensor.nbytes(); ++i) {
-        // Any pattern of bits but for bool, whose bytes are 0 and 1.
+        // Arbitrary bits, except for bool, whose bytes are 0 and 1.
         const auto byte = static_cast<unsigned char>(i * 37 + 11);
         tensor.raw_data()[i] =
             std::byte{dtype == DType::bool_ ? static_cast<unsigned char>(byte & 1) : byte};
@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Form{"Sharded", "tree.safetensors.index.json", "safetensors"}),
     [](const auto& form) { return form.param.label; });
 
-/// Changes one byte in the middle of the file.
+/// Changes one byte of the file.
 void damage(const Path& file, std::uint64_t offset_bytes) {
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
   stream.seekg(static_cast<std::streamoff>(offset_bytes));

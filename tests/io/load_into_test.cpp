@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-/// Tensors of the same names and shapes, filled with -1.
+/// Tensors with the same names and shapes, filled with -1.
 TensorDict blank_like(const TensorDict& tree, const std::string& prefix = "") {
   TensorDict blank = node_of(NodeKind::dict);
   for (const std::string& key : tree.keys()) {
@@ -160,7 +160,7 @@ TEST_P(LoadInto, WithKeysMissesOnlyWhatTheyName) {
 
 TEST_P(LoadInto, SplitsLargeTensorsAmongThreads) {
   TensorDict source = node_of(NodeKind::dict);
-  source.set("w", counting({3000, 3001}));  // three tasks, the last one short
+  source.set("w", counting({3000, 3001}));  // three tasks, the last one shorter
   TensorDict target = node_of(NodeKind::dict);
   target.set("w", Tensor::zeros(DType::float32, {3000, 3001}));
   load_into(target, saved(source), {.num_threads = 2});
@@ -172,14 +172,14 @@ INSTANTIATE_TEST_SUITE_P(Formats, LoadInto, testing::Values("tree", "tree.safete
                            return std::string(file.param == "tree" ? "Memmap" : "Safetensors");
                          });
 
-/// Two names of a target over the same memory, and two of a source with numbers of their own.
+/// A target with two names for the same memory, and a source with different numbers for them.
 struct Tied {
   Tied() {
     for (const char* name : {"first", "second"}) target.set(name, memory);
     source.set("second", counting({kRows}, 2));
     source.set("first", counting({kRows}, 1));
   }
-  // Several tasks for several threads, were they all to be copied.
+  // Large enough for several tasks if both were copied.
   static constexpr std::int64_t kRows = 9 << 20;
   Tensor memory = Tensor::zeros(DType::float32, {kRows});
   TensorDict target, source;

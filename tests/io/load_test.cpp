@@ -12,7 +12,7 @@
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
 
-// What load() checks: the checksums of what is loaded, and of nothing else.
+// load() checks the checksums of what it loads, and nothing else.
 
 namespace tenfold {
 namespace {
@@ -28,10 +28,10 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Changes the last of the bytes of `tensor` in the one file at or below `path` that has them.
+/// Changes the last byte of `tensor` in the only file at or below `path` that contains it.
 void damage(const fs::path& path, const Tensor& tensor) {
   std::vector<fs::path> files = {path};
-  // The shards lie beside their index.
+  // The shards are in the folder of their index.
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   for (const auto& entry : fs::recursive_directory_iterator(folder)) files.push_back(entry.path());
   const std::string bytes = test::bytes_of(tensor);
@@ -179,7 +179,7 @@ TEST_P(SparseLeaves, AreRefusedByKeyWhereAnIndexLiesBeyondTheShape) {
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_EQ(report.problems[0].part, "key \"a.s\"");
   EXPECT_EQ(report.problems[0].what, "sparse tensor: indices: expected 0 to 2, found 3");
-  // The parts alone, and everything else, can be had.
+  // The components alone, and everything else, can be loaded.
   EXPECT_EQ(load(path, {.keys = {{"a.s.indices"}}})["a"]["s"].at("indices").shape()[1], 2);
   EXPECT_TRUE(load(path, {.keys = {{"x"}}}).contains("x"));
 }

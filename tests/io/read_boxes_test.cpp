@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// float32 [rows, columns] that counts.
+/// float32 [rows, columns] with consecutive numbers.
 Tensor counting(std::int64_t rows, std::int64_t columns) {
   std::vector<float> values(static_cast<std::size_t>(rows * columns));
   std::iota(values.begin(), values.end(), 0.0F);

@@ -31,7 +31,7 @@ void write_file(const Path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// How often one file was opened since this was made.
+/// Counts how often one file was opened since construction.
 class OpenCounter {
  public:
   explicit OpenCounter(const Path& path) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -41,8 +41,7 @@ class OpenCounter {
   OpenCounter(const OpenCounter&) = delete;
   OpenCounter& operator=(const OpenCounter&) = delete;
 
-  /// The kernel reports equal events in a row as one, so what lies between two opens is watched
-  /// too.
+  /// The kernel merges consecutive equal events, so events between two opens are watched too.
   int count() {
     int opens = 0;
     inotify_event event{};
@@ -250,7 +249,7 @@ TEST(Registry, OpensAFileTwiceAtMostAndReadsItsDirectoryOnce) {
     const TensorDict opened = open(path);
     const std::uint64_t read = bytes_read() - before;
     EXPECT_LE(opens.count(), 2) << name;
-    // Another time the directory of the archive would make it half as much again.
+    // Reading the archive's directory again would add half as much.
     EXPECT_LT(read, std::filesystem::file_size(path) * 5 / 4) << name;
   }
 }

@@ -21,7 +21,7 @@ Leaf leaf_of(const std::vector<T>& values) {
   return Tensor::from(std::span<const T>(values));
 }
 
-/// float32 values in another dtype.
+/// float32 values, cast to another dtype.
 Leaf cast_leaf(const std::vector<float>& values, DType dtype) {
   Tensor tensor = Tensor::zeros(dtype, {static_cast<std::int64_t>(values.size())});
   cast_elements(DType::float32, reinterpret_cast<const std::byte*>(values.data()), dtype,

@@ -35,7 +35,7 @@ std::string text_of(const Path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// JSON has no tuples: lists are states that are tuples.
+/// JSON has no tuples: lists represent states that are tuples.
 Value state_from(const Value& json) {
   const auto* list = json.get_if<Value::List>();
   if (list == nullptr) return json;
@@ -62,7 +62,7 @@ std::vector<double> doubles_of(const Value& json) {
   return values;
 }
 
-/// generate.py beside the files asked Python's mappers.
+/// generate.py recorded the results of Python's mappers.
 TEST(StateMapper, GivesTheRowsThatPythonGives) {
   const Value expected = from_json(text_of(kData / "expected.json"), "expected.json");
   std::size_t num_rows = 0;

@@ -62,7 +62,7 @@ TEST(SparseTransposed, RowsAreColumnsOverTheSameMemory) {
   }
 }
 
-/// A csr node that says what it likes.
+/// A csr node with arbitrary, possibly invalid, components.
 TensorDict csr_node(const std::vector<std::int64_t>& ends, const std::vector<std::int64_t>& columns,
                     Shape shape = {3, 4}) {
   NodeInfo info;

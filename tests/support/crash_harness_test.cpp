@@ -13,7 +13,7 @@
 namespace tenfold::test {
 namespace {
 
-/// Writers that forget one step each: the proof is worth something only if it finds them.
+/// Writers that omit one step each: the harness must find each of them.
 os::File create_new(os::Directory& parent) {
   parent.remove_tree("new");
   os::File file = os::File::create_at(parent, "new");
@@ -68,8 +68,8 @@ void use_a_new_name_each_time(const Path& path) {
 struct BrokenWriter {
   const char* name;
   void (*save)(const Path& path);
-  bool by_kill;       ///< found by a kill, otherwise by a power loss
-  const char* found;  ///< what the report says
+  bool by_kill;       ///< found by a kill, otherwise by a power failure
+  const char* found;  ///< part of the report
 };
 
 class TheProof : public ::testing::TestWithParam<BrokenWriter> {};

@@ -78,7 +78,7 @@ TEST(TrainingState, ATrainingOfPythonGoesOn) {
   EXPECT_EQ(training.epoch, Value(3));
   EXPECT_EQ(pair, Value(Value::Tuple{{Value(1), Value("a")}}));
 
-  // What only Python has goes along.
+  // Entries that only Python uses are kept.
   manager.save(4, training.state.state());
   const TensorDict saved = manager.restore().state;
   EXPECT_EQ(saved["rng"].keys(), (std::vector<std::string>{"python", "numpy", "torch"}));

@@ -34,7 +34,7 @@ using torch::optim::OptimizerParamGroup;
 using torch::optim::RMSprop;
 using torch::optim::SGD;
 
-/// One way to make an optimizer, for all of its kinds.
+/// Creates an optimizer, for each kind.
 struct Make {
   std::string name;
   std::unique_ptr<torch::optim::Optimizer> (*make)(Params params);
@@ -188,7 +188,7 @@ TEST(OptimizerState, CountsMoreStepsThanAFloatCan) {
   EXPECT_EQ(*state_dict(loaded)["state"].at("0", "step").data<double>(), kSteps);
 }
 
-/// An optimizer of a program's own.
+/// A user-defined optimizer.
 struct OwnOptions : torch::optim::OptimizerCloneableOptions<OwnOptions> {
   double get_lr() const override { return 0; }
   void set_lr(double /*lr*/) override {}

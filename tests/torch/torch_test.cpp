@@ -129,7 +129,7 @@ TEST(FromTorch, LetsTheGraphBehindTheTensorGo) {
   {
     const at::Tensor leaf =
         at::from_blob(memory.data(), {4}, [&](void*) { graph_freed = true; }).requires_grad_();
-    const at::Tensor square = leaf * leaf;  // its backward holds leaf
+    const at::Tensor square = leaf * leaf;  // its backward needs leaf
     shared = from_torch(square);
   }
   EXPECT_TRUE(graph_freed);
@@ -165,7 +165,7 @@ TEST(FromTorch, RefusesWhatIsNotShapeStridesAndBytes) {
 
 // --- modules ---
 
-/// Two levels, parameters and buffers of its own, a tied weight, a layer without bias.
+/// Two levels, with their own parameters and buffers, a tied weight, a layer without bias.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     scale = register_buffer("scale", at::full({}, 0.5));
@@ -188,7 +188,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// What `list(model.state_dict())` says in Python of the same model.
+/// The result of `list(model.state_dict())` in Python for the same model.
 const std::vector<std::string> kNetNames = {"gain",
                                             "scale",
                                             "embed.weight",
@@ -408,7 +408,7 @@ TEST(LoadIntoModule, ReadsTheLastOfTiedNames) {
 
 TEST(LoadIntoModule, MakesABackwardOverOldValuesAnError) {
   torch::nn::Linear layer(3, 3);
-  const at::Tensor loss = layer(layer(at::ones({1, 3}))).sum();  // needs the weight as it was
+  const at::Tensor loss = layer(layer(at::ones({1, 3}))).sum();  // needs the original weight
   load_into(*layer, copy_of(state_dict(*layer)));
   EXPECT_THROW(loss.backward(), c10::Error);
   EXPECT_NO_THROW(layer(layer(at::ones({1, 3}))).sum().backward());

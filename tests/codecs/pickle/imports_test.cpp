@@ -28,7 +28,8 @@ TEST(PickleImports, GoesOnWherePythonDoes) {
   }
   EXPECT_TRUE(may_import("(V" + std::string(2'000'000, 'a') + "\n0" + call));
   EXPECT_TRUE(may_import("N." + call));
-  EXPECT_TRUE(may_import("cos\nsystem"));  // a module is imported before the name is missed
+  EXPECT_TRUE(may_import("cos\nsystem"));  // the module is imported before the name is found to be
+                                           // missing
 }
 
 TEST(PickleImports, NotWherePythonFails) {

@@ -48,7 +48,7 @@ std::string hex(std::string_view text) {
   return out;
 }
 
-/// As Python's float.hex().
+/// Python's float.hex().
 std::string float_text(double value) {
   if (value != value || value - value != 0) return fmt::format("{}", value);
   if (value == 0) return std::signbit(value) ? "-0x0.0p+0" : "0x0.0p+0";
@@ -56,7 +56,7 @@ std::string float_text(double value) {
   return fmt::format("{:.13a}", value);
 }
 
-/// The value at `id` in the words of generate.py. Of what is no tree: "..." below six levels.
+/// The value at `id` in the notation of generate.py. Nesting beyond six levels is "...".
 std::string text_of(const PickleGraph& graph, std::uint32_t id, int depth = 6) {
   if (depth == 0) return "...";
   const PickleNode node = graph.at(id);
@@ -119,7 +119,7 @@ std::string text_of(std::string_view pickle) {
   return text_of(graph, graph.root);
 }
 
-/// "corrupt: <message>" without the pickle's name; empty if it is read.
+/// "corrupt: <message>" without the pickle's name; empty if it can be read.
 std::string complaint(std::string_view pickle, const PickleLimits& limits = {}) {
   try {
     read_pickle(pickle, "x.pkl", limits);
@@ -188,7 +188,7 @@ TEST(Pickle, AListMayLieInItself) {
 }
 
 TEST(Pickle, ATupleMayLieInItsOwnList) {
-  // t = ([t],) as Python writes it: made twice, the first thrown away.
+  // t = ([t],) as Python writes it: created twice, the first one discarded.
   const std::string pickle = "\x80\x02]q\x01h\x01\x85q\x02"s + "a0h\x02.";
   const PickleGraph graph = read_pickle(pickle, "x");
   const PickleNode list = graph.at(graph.at(graph.root).items[0]);
@@ -196,7 +196,7 @@ TEST(Pickle, ATupleMayLieInItsOwnList) {
 }
 
 TEST(Pickle, SharingThatLooksEndlessTakesANodeALevel) {
-  // ((((), ()), ((), ())), ...): 2^400 tuples, were they written out.
+  // ((((), ()), ((), ())), ...): 2^400 tuples if expanded.
   std::string pickle = "\x80\x02)"s;
   for (int i = 0; i < 400; ++i) pickle += "2\x86"s;
   pickle += ".";
@@ -248,7 +248,7 @@ TEST(Pickle, ChangesOfAnObjectComeInTheirOrder) {
 }
 
 TEST(Pickle, SlotsOfTheMemoMayBeAnyNumbers) {
-  // Slot 4294967295, then MEMOIZE, which counts: slot 1 is far ahead of slot 0.
+  // Slot 4294967295, then MEMOIZE, which counts slots: slot 1 is written before slot 0.
   EXPECT_EQ(text_of("K\x07r\xff\xff\xff\xff"s + "0j\xff\xff\xff\xff."), "7");
   EXPECT_EQ(text_of("K\x07p10\nK\x08p10\n\x86g10\n\x86."s), "((7, 8), 8)");
 }

@@ -53,7 +53,7 @@ std::string sample() {
                      {"folder/b", std::string(7, 'b'), 4096}});
 }
 
-/// What is wrong with the structure; "" for nothing.
+/// The problem of the structure; "" if there is none.
 std::string fault_of(const std::string& archive) {
   const ZipInput input = zip_input("x.zip", bytes_of(archive));
   try {

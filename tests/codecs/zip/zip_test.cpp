@@ -33,7 +33,7 @@ std::string read_file(const fs::path& path) {
   return text.str();
 }
 
-/// Over `text`, failing the test when asked for bytes outside it.
+/// Reads from `text`, and fails the test if bytes outside of it are requested.
 ZipInput input_of(const std::string& text) {
   ZipInput input = zip_input("x.zip", std::as_bytes(std::span(text)));
   input.read = [read = input.read, size = text.size()](std::uint64_t offset,
@@ -44,7 +44,7 @@ ZipInput input_of(const std::string& text) {
   return input;
 }
 
-/// So that two megabytes are a bomb.
+/// Limits with which two megabytes are a zip bomb.
 ZipLimits small_limits() {
   ZipLimits limits;
   limits.max_inflated_bytes = 1'500'000;
@@ -55,7 +55,7 @@ std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Every entry's name and content.
+/// Name and content of every entry.
 std::map<std::string, std::string> contents(const std::string& archive) {
   const ZipInput input = input_of(archive);
   std::map<std::string, std::string> found;
@@ -66,7 +66,7 @@ std::map<std::string, std::string> contents(const std::string& archive) {
   return found;
 }
 
-/// "corrupt: <message>" without the archive's name, of the Error that reading all gives.
+/// "corrupt: <message>" of the Error for reading everything, without the archive's name.
 std::string complaint(const std::string& archive) {
   try {
     contents(archive);
@@ -170,7 +170,8 @@ TEST(Zip, FlippedBitsAreRefusedOrChangeNoContent) {
       std::string damaged = archive;
       damaged[random() % damaged.size()] ^= static_cast<char>(1U << (random() % 8));
       if (!complaint(damaged).empty()) continue;
-      // A name is told twice, so one flip is seen. Dates, versions and attributes mean nothing.
+      // Names are stored twice, so a flipped bit is detected. Dates, versions and attributes do not
+      // matter.
       EXPECT_EQ(contents(damaged), before) << name << ", flip " << i;
     }
   }

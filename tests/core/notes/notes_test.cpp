@@ -372,7 +372,7 @@ TEST_F(NotesTest, ATreeThatContainsItselfIsRefused) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_NE(std::string(error.what()).find("expected at most 512 levels"), std::string::npos);
   }
-  endless.set("self", Value());  // or it would keep itself alive
+  endless.set("self", Value());  // otherwise it would keep itself alive
 }
 
 TEST_F(NotesTest, EveryPrefixIsRefusedAndFlippedBytesAreReadOrRefused) {

@@ -27,7 +27,7 @@ To cast_one(DType from, From value, DType to) {
   return out;
 }
 
-/// A float and its bits in a narrow type, as torch 2.13 gives them.
+/// A float and its bits in a narrow type, according to torch 2.13.
 struct Row {
   DType dtype;
   float value;
@@ -83,7 +83,7 @@ TEST_P(EveryNarrowFloat, EveryBitPatternSurvivesAWayThroughFloat) {
     if (std::isnan(value)) continue;
     cast_elements(DType::float32, reinterpret_cast<const std::byte*>(&value), dtype,
                   reinterpret_cast<std::byte*>(&back), 1);
-    // float8_e8m0fnu 0 is 2^-127, a subnormal float, whose halves go down again.
+    // float8_e8m0fnu 0 is 2^-127, a subnormal float, whose ties round down again.
     ASSERT_EQ(back, bits) << name(dtype) << " " << value;
   }
 }
@@ -117,7 +117,7 @@ TEST(Cast, AnythingButZeroIsTrue) {
 }
 
 TEST(Cast, Float64GoesToNarrowFloatsThroughFloat32AsInTorch) {
-  // A hair above halfway: rounding twice loses the hair.
+  // Just above halfway: rounding twice would lose the difference.
   EXPECT_EQ((cast_one<std::uint16_t>(DType::float64, 2049.0 + 0x1p-30, DType::float16)), 0x6800);
 }
 

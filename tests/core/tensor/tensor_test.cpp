@@ -62,7 +62,7 @@ TEST(Tensor, OfNothingHasOneDimensionOfLengthZero) {
   EXPECT_THAT(message_of([&] { static_cast<void>(tensor.narrow(0, 1)); }),
               HasSubstr("expected a range within [0, 0)"));
   EXPECT_THAT(message_of([&] { static_cast<void>(tensor.select(0)); }), HasSubstr("(0 rows)"));
-  // One of no dimension has an element.
+  // A 0-d tensor has one element.
   EXPECT_TRUE(Tensor::zeros(DType::int64, {}).shape().empty());
   EXPECT_EQ(Tensor::zeros(DType::int64, {}).numel(), 1);
 }

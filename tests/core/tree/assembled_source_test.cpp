@@ -25,7 +25,7 @@ Tensor counting(Shape shape) {
   return Tensor::from(std::span<const float>(values), std::move(shape));
 }
 
-/// A box of `whole`, as a leaf on a disk of its own.
+/// A box of `whole`, as a leaf on disk.
 struct Box {
   TensorPiece piece;
   std::shared_ptr<FakeSource> source;
@@ -53,7 +53,7 @@ std::string bytes_of(const Tensor& tensor) {
   return {reinterpret_cast<const char*>(tensor.raw_data()), tensor.nbytes()};
 }
 
-/// Mapped, read whole and read in parts of every length.
+/// Compares mapped, read completely, and read in parts of every length.
 void expect_same(const Leaf& leaf, const Tensor& whole) {
   EXPECT_TRUE(bytes_of(leaf.tensor()) == bytes_of(whole));
   const std::string expected = bytes_of(whole);
@@ -149,7 +149,7 @@ TEST(AssembledSource, RefusesHolesAndOverlaps) {
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {3, 4})}), text);
   EXPECT_EQ(refusal({4, 4}, {}), text);
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {3, 4}), box_of(whole, {2, 0}, {2, 4})}), text);
-  // As many elements as the whole, but some twice and some not at all.
+  // As many elements as the whole, but some twice and some missing.
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {2, 4}), box_of(whole, {1, 0}, {2, 4})}), text);
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {4, 2}), box_of(whole, {0, 0}, {2, 4})}), text);
 }
@@ -169,12 +169,12 @@ TEST(AssembledSource, RefusesPiecesThatDoNotFit) {
 }
 
 TEST(AssembledSource, PutsRandomPartitionsTogether) {
-  std::mt19937 random(3);  // NOLINT(cert-msc51-cpp): the same every time
+  std::mt19937 random(3);  // NOLINT(cert-msc51-cpp): reproducible
   for (int round = 0; round < 20; ++round) {
     const Shape shape = {5, 6, 4};
     const Tensor whole = counting(shape);
     std::vector<std::pair<Shape, Shape>> parts = {{{0, 0, 0}, shape}};
-    for (int cut = 0; cut < 8; ++cut) {  // one part in two, along one dimension
+    for (int cut = 0; cut < 8; ++cut) {  // split one part along one dimension
       const std::size_t i = random() % parts.size();
       auto& [offsets, sizes] = parts[i];
       const std::size_t d = random() % 3;

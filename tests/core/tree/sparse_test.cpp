@@ -103,7 +103,7 @@ TensorDict jagged(const std::vector<std::int64_t>& offsets, Shape shape = {3, -1
 
 TEST(Sparse, OffsetsOfJaggedTensorsLieWithinTheirValues) {
   EXPECT_EQ(complaint(jagged({0, 2, 3, 6})), "");
-  EXPECT_EQ(complaint(jagged({1, 1, 1, 5})), "");  // a part of a longer one
+  EXPECT_EQ(complaint(jagged({1, 1, 1, 5})), "");  // uses only a part of the values
   EXPECT_EQ(complaint(jagged({0, 1, 1, 2}, {3, 6, -1})), "");
   EXPECT_EQ(complaint(jagged({0}, {0, -1, 2})), "");
   EXPECT_EQ(complaint(jagged({0, 2, 3, 7})),

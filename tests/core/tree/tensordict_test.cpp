@@ -80,7 +80,7 @@ TEST(TensorDict, KeepsItsKeysInOrderAndReplacesInPlace) {
 TEST(TensorDict, FindsKeysAddedAfterTheIndexWasMade) {
   TensorDict td;
   for (int i = 0; i < 50; ++i) td.set("k" + std::to_string(i), scalar(static_cast<float>(i)));
-  EXPECT_TRUE(td.contains("k49"));  // makes the index
+  EXPECT_TRUE(td.contains("k49"));  // creates the index
   for (int i = 50; i < 200; ++i) td.set("k" + std::to_string(i), scalar(static_cast<float>(i)));
   td.set("k7", scalar(-7));
   for (int i = 0; i < 200; ++i) {
@@ -156,7 +156,7 @@ TEST(TensorDict, ThatContainsItselfIsAnErrorNotACrash) {
   TensorDict td;
   td.set("self", td);
   EXPECT_THROW(td.for_each_leaf([](const KeyPath&, const TensorDict::Item&) {}), Error);
-  td.flush();                  // each node once
+  td.flush();                  // visits each node once
   td.node()->entries.clear();  // so that the node can be freed
 }
 

@@ -77,7 +77,7 @@ TEST(DictKeys, AreFoundByTheirText) {
   EXPECT_FALSE(are_all_among(keys, std::vector<std::string>{"x", "None", "0.5"}));
 }
 
-/// What a node has whose keys are these: text where there is no value.
+/// The info of a node with these keys; a key without a value is a string.
 NodeInfo info_of(const std::vector<std::pair<std::string, Value>>& keys, bool is_sound = true) {
   KeyTypes collected;
   for (const auto& [text, key] : keys) {

@@ -45,7 +45,7 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
-/// As the second column of golden.tsv, but with a float's sign and bits compared by the caller.
+/// The second column of golden.tsv; the caller compares the sign and bits of floats.
 std::string column_of(const Value& value) {
   if (const auto* number = value.get_if<std::int64_t>()) return "int " + std::to_string(*number);
   if (const auto* number = value.get_if<Value::BigInt>()) return "int " + number->digits;

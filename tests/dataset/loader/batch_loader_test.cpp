@@ -216,7 +216,7 @@ TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChildWhateverItsThreadsWe
   for (int i = 0; i < 20; ++i) {
     auto stream = loader.start();
     loader.next(*stream);
-    // From threads that are being started to threads that wait for something to do.
+    // From threads that are just starting to threads that wait for work.
     std::this_thread::sleep_for(std::chrono::microseconds(i * i * 20));
     const pid_t child = ::fork();
     if (child == 0) {
@@ -226,7 +226,7 @@ TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChildWhateverItsThreadsWe
       } catch (const Error& error) {
         if (error.code() == ErrorCode::unsupported) code = 2;
       }
-      stream.reset();  // does not wait for threads that are not there
+      stream.reset();  // does not wait for threads that do not exist
       auto fresh = loader.start();
       if (code == 2 && ids_of(*loader.next(*fresh))[0] == 0) code = 0;
       ::_exit(code);

@@ -45,7 +45,7 @@ TEST(BufferPool, GivesMemoryThatTakesVectorLoads) {
   EXPECT_EQ(pool.take(0).size_bytes(), 0U);
 }
 
-/// Bytes that a pool keeps of 100 blocks that came back.
+/// Bytes that a pool keeps after 100 blocks were returned.
 std::size_t bytes_kept_of_hundred(std::size_t block_bytes) {
   const BufferPool pool;
   {

@@ -35,7 +35,7 @@ class ResidencyTest : public ::testing::Test {
  protected:
   void TearDown() override { ::unsetenv("TENFOLD_RESIDENCY"); }
 
-  /// A data set of which nothing is in memory; nothing where the file system cannot forget.
+  /// A data set that is not cached; empty if the file system cannot drop its pages.
   std::optional<Dataset> cold() {
     const Path path = folder_ / "rows";
     if (!std::filesystem::exists(path)) save(test::numbers(kRows), path);
@@ -93,7 +93,7 @@ TEST_F(ResidencyTest, LeavesTheThreadsThatReadToTheParentOfAFork) {
     ASSERT_EQ(expected, Permutation(kRows, 0, 0)[i * 100]);
     const pid_t child = ::fork();
     if (child == 0) {
-      // What is not read ahead comes when it is touched; nobody is waited for.
+      // Pages that are not prefetched are read on access; nothing waits for the prefetch.
       const bool same = loader.next(*stream)->at("id").span<std::int64_t>()[0] == next;
       stream.reset();
       ::_exit(same ? 0 : 1);
@@ -119,7 +119,7 @@ TEST_F(ResidencyTest, RefusesAWayThatIsNone) {
   }
 }
 
-/// A quarter is not there.
+/// A quarter is not cached.
 TEST_F(ResidencyTest, FindsWhatIsMissingByAFurtherLookAtTheLatest) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
@@ -127,7 +127,7 @@ TEST_F(ResidencyTest, FindsWhatIsMissingByAFurtherLookAtTheLatest) {
   for (const StoredColumn* column : state->parts[0].columns) {
     volatile std::byte sum{};
     const auto bytes = static_cast<std::size_t>(column->values.nbytes());
-    os::expect_random_access({column->values.raw_data(), bytes}, true);  // and nothing beside them
+    os::expect_random_access({column->values.raw_data(), bytes}, true);  // without readahead
     for (std::size_t at = 0; at < bytes / 4 * 3; at += 1024) {
       sum = column->values.raw_data()[at];
     }
@@ -163,7 +163,7 @@ TEST_F(ResidencyTest, StopsAskingOnceNextToNothingIsMissing) {
       residency.reconsider(rows, 0);
     }
   };
-  // Nothing was read yet.
+  // Nothing was prefetched yet.
   reconsider_often();
   EXPECT_TRUE(residency.is_needed());
   touch_all(*state);
@@ -187,7 +187,7 @@ TEST_F(ResidencyTest, AsksAgainOnceBatchesWaitForPages) {
   EXPECT_TRUE(residency.is_needed());
 }
 
-/// tokens int32 [1200] a row, as rows of unequal length; tags, three texts of 2,000 bytes a row.
+/// Ragged columns: tokens int32 [1200] per row; tags, three strings of 2,000 bytes per row.
 TensorDict unequal(std::int64_t rows) {
   NodeInfo info;
   info.batch_size = {rows};
@@ -212,7 +212,7 @@ TensorDict unequal(std::int64_t rows) {
   return tree;
 }
 
-/// Pages come a while after they were asked for.
+/// Prefetched pages arrive after a while.
 bool becomes_resident(std::span<const std::byte> bytes) {
   for (int i = 0; i < 500 && !os::is_resident(bytes); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -257,7 +257,7 @@ TEST_F(ResidencyTest, AsksForWhatTheEndsOfUnequalRowsName) {
   residency.ask(rows, 2);
   EXPECT_TRUE(becomes_resident(bytes_of(1, 7, 6000)));
   EXPECT_TRUE(becomes_resident(bytes_of(1, 1500, 6000)));
-  // And for nothing else.
+  // Nothing else was prefetched.
   EXPECT_FALSE(os::is_resident(bytes_of(0, 1000, 4800)));
   EXPECT_FALSE(os::is_resident(bytes_of(1, 1000, 6000)));
 }

@@ -1,4 +1,4 @@
-// Folders as trainers leave them: every file is an entry.
+// Folders written by trainers: every file is an entry.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class Bundle : public testing::Test {
     test::write_bytes(path_ / "README.md", "# A model\n");
   }
 
-  /// Files that the index of their folder names.
+  /// Adds shards, and the index that names them.
   void shard_model() {
     fs::remove(path_ / "model.safetensors");
     save(test::sample_state_dict(), path_ / "model-00001-of-00001.safetensors");
@@ -143,7 +143,7 @@ TEST_F(Bundle, NamesTheDamagedEntryAndReadsTheOthers) {
   const VerifyReport report = verify(path_);
   ASSERT_EQ(report.problems.size(), 1u);
   EXPECT_EQ(report.problems[0].path, (path_ / "optimizer.pt").string());
-  // Nobody who does not ask for it is told.
+  // Unless the entry is requested, its problem is not reported.
   EXPECT_EQ(load(path_, {.keys = {{"model"}}, .verify = true})["model"].size(), 3u);
 }
 
@@ -197,7 +197,7 @@ TEST_F(Bundle, IsOnlyRead) {
   EXPECT_THAT(thrown_by([&] { save(tree, folder_ / "new", {.format = "bundle"}); }).message,
               HasSubstr("and writes none"));
   EXPECT_FALSE(fs::exists(folder_ / "new"));
-  // A save by its path would replace what the folder holds.
+  // Saving to its path would replace the content of the folder.
   EXPECT_EQ(thrown_by([&] { save(tree, path_); }).code, ErrorCode::invalid_argument);
   EXPECT_THAT(
       thrown_by([&] { convert(path_ / "model.safetensors", path_, {.format = "bundle"}); }).message,

@@ -30,7 +30,7 @@ std::vector<std::string> lines_of(const Path& path) {
   return lines;
 }
 
-/// What golden.txt says that torch loads from each.
+/// The content of each file according to torch, from golden.txt.
 std::map<std::string, std::string> golden() {
   std::map<std::string, std::string> texts;
   std::string name;
@@ -52,7 +52,7 @@ Path with_metadata(const TemporaryFolder& folder, const std::string& pickle) {
   return path;
 }
 
-/// Opens, and looks at every entry to its last byte, both ways.
+/// Opens, and reads every entry completely, mapped and by read().
 void read_all(const Path& path) {
   open(path).for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
@@ -118,7 +118,7 @@ TEST(Dcp, SaysThatAFileWasReplacedSinceItWasOpened) {
       std::vector<std::string>(1 + dcp::Files::kMaxOpen, "__1_0.distcp"));
   std::weak_ptr<const os::File> first = files->open(item);
   EXPECT_FALSE(first.expired());
-  // Of more files than are kept open each is still there, and the first is closed.
+  // With more files than are kept open, each can still be read, and the first is closed.
   for (std::uint32_t i = 1; i <= dcp::Files::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
   EXPECT_TRUE(first.expired());
   const FileOpener again = files->place(item).file;
@@ -219,7 +219,7 @@ TEST(Dcp, VerifiesShardsInSafetensors) {
 }
 
 TEST(Dcp, TellsWhatIsWrongWithShardsInSafetensors) {
-  // As many bytes as before, so that the header stays one.
+  // The same size, so that the header stays valid.
   const std::string info = R"(model.rows\": {\"saved_offsets\": [3, 0]})";
   const auto changed = [&](const std::string& offsets) {
     return refusal_of_shards(info, R"(model.rows\": {\"saved_offsets\": )" + offsets + "}");

@@ -1,4 +1,4 @@
-// The folders of tests/data/memmap/ok-*, which tensordict wrote (generate.py beside them).
+// The folders tests/data/memmap/ok-*, written by tensordict (see generate.py there).
 
 #include <gtest/gtest.h>
 
@@ -206,7 +206,7 @@ TEST_P(MemmapGolden, VerifiesWithoutChecksums) {
   EXPECT_EQ(report.num_checksums, 0U);
 }
 
-/// The archives that upstream packed of the folder: data/tdz/generate.py.
+/// The archives that upstream packed from the folder: see data/tdz/generate.py.
 TEST_P(MemmapGolden, ReadsTheSameFromUpstreamsArchives) {
   const std::string name = GetParam().path.filename().string();
   const fs::path stored = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + ".tdz");

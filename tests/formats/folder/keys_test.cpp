@@ -9,7 +9,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-// The table of tensordict's own names; the golden folders ok-keys-* have them on disk.
+// tensordict's names for these keys; the golden folders ok-keys-* contain them.
 constexpr std::pair<std::string_view, std::string_view> kNames[] = {
     {"a/b", "a%2Fb"},
     {"a b", "a%20b"},

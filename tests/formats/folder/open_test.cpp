@@ -1,4 +1,4 @@
-// What opening a folder costs, keeps and promises.
+// Costs and guarantees of opening a folder.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ TEST(MemmapOpen, ReadsTheRootsMetadataAndNothingElse) {
   EXPECT_EQ(std::get<Leaf>(tree.get("large")).shape(), Shape{100'000});
   EXPECT_THROW(tree["n"], Error);
   EXPECT_THROW(static_cast<void>(tree.at("small")), Error);
-  // A failure is no answer: the next try reads again.
+  // A failure is not cached: the next attempt reads again.
   write_bytes(folder / "tree/n/meta.json", "{" + std::string(kType) + "}");
   EXPECT_THAT(tree["n"].keys(), IsEmpty());
 }
@@ -162,7 +162,7 @@ TEST(MemmapOpen, WritesInMemoryReachTheFileOnlyInWriteThrough) {
     const TensorDict tree = open_folder(folder / "tree", mode);
     for (const std::string key : {"small", "large"}) tree.at(key).mutable_data<float>()[1] = 77;
     EXPECT_EQ(tree.at("large").data<float>()[1], 77);
-    // What was written into a copy is what the leaf holds for this program.
+    // The leaf's content includes the program's writes to the private copy.
     float found = 0;
     std::get<Leaf>(tree.get("large")).read(4, std::as_writable_bytes(std::span(&found, 1)));
     EXPECT_EQ(found, mode == Mode::copy_on_write ? 77.0F : 1.0F);
@@ -224,7 +224,7 @@ TEST(MemmapOpen, AFolderThatIsWrittenThroughIsNotReplaced) {
       const TensorDict tree = open_folder(folder / "tree", Mode::write_through);
       node = tree["n"];
     }
-    // A part of the tree keeps the lock.
+    // A part of the tree holds the lock.
     const auto thrown = thrown_by([&] { save_folder(sample(), folder / "tree"); });
     EXPECT_EQ(thrown.code, ErrorCode::io);
     EXPECT_EQ(thrown.system_errno, EBUSY);
@@ -239,7 +239,7 @@ TEST(MemmapOpen, AFolderIsNotReplacedWhileANodeOfItIsWrittenThrough) {
     const TensorDict tree = open_folder(folder / node, Mode::write_through);
     const auto thrown = thrown_by([&] { save_folder(sample(), folder / "tree"); });
     EXPECT_EQ(thrown.system_errno, EBUSY);
-    save_folder(sample(), folder / "other");  // beside it
+    save_folder(sample(), folder / "other");  // to another path
   }
   save_folder(sample(), folder / "tree");
   const FolderReplacement replacement(folder / "tree", 0);
@@ -300,12 +300,12 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsHoweverManyNodesAndLeavesThereAre) {
   });
   EXPECT_EQ(count, 600U * 15U);
 #if defined(__SANITIZE_THREAD__)
-  constexpr std::size_t kMostMaps = 100;  // it maps memory of its own
+  constexpr std::size_t kMostMaps = 100;  // it has its own maps
 #else
   constexpr std::size_t kMostMaps = 20;
 #endif
   EXPECT_LT(maps(), maps_before + kMostMaps);
-  // Folders that were closed meanwhile are opened again, if they are the same.
+  // Folders that were closed in the meantime are reopened if they are the same.
   EXPECT_EQ(bytes_of(open_folder(folder / "tree").at("n0", "x4")), bytes_of(counting({5})));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -390,7 +390,7 @@ TEST(MemmapOpen, PrefersTheClassOfNewVersionsToTheTypeOfOldOnes) {
   EXPECT_EQ(tree.kind(), NodeKind::lazy_stack);
   EXPECT_EQ(tree.info().stack_dim, 1);
   EXPECT_EQ(tree.info().stack_dim_name, "t");
-  // Without a count, the first gap ends the stack.
+  // The number is not stored, so the first gap ends the stack.
   EXPECT_THAT(tree.keys(), ElementsAre("0", "1"));
 }
 

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 Path npy(const std::string& name) { return Path(TENFOLD_TEST_DATA) / "npy" / (name + ".npy"); }
 
-/// The one leaf of a file.
+/// The only leaf of a file.
 Leaf leaf_in(const Path& path) {
   const TensorDict tree = numpy::kNpy.open(path, {});
   EXPECT_EQ(tree.keys(), std::vector<std::string>{"value"});
@@ -138,7 +138,7 @@ TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
               HasSubstr("cannot be written through"));
 }
 
-/// What `tree` is refused with, by check and by write, which leaves nothing behind.
+/// The error for `tree` from check and from write, which must leave no file.
 std::string refusal_of(const TensorDict& tree) {
   const TemporaryFolder folder;
   const std::string message = error_of(ErrorCode::unsupported, [&] { numpy::kNpy.check(tree); });

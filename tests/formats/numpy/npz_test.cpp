@@ -27,7 +27,7 @@ struct Member {
   std::uint32_t alignment = 64;
 };
 
-/// An archive of any bytes.
+/// An archive of arbitrary bytes.
 void write_archive(const TemporaryFolder& folder, const std::vector<Member>& members) {
   std::vector<ZipArchiveEntry> entries;
   for (const Member& member : members) {
@@ -87,7 +87,7 @@ TEST(Npz, HoldsATensorByItselfAsNumpyCallsIt) {
   EXPECT_TRUE(is_bare(tree));
   EXPECT_EQ(tree.keys(), std::vector<std::string>{"arr_0"});
   EXPECT_EQ(tree.at("x").shape(), Shape{2});
-  // The comment of the member is the mark; numpy.savez writes none.
+  // The comment of the member is the mark; numpy.savez does not write it.
   write_archive(folder, {{"arr_0.npy", npy("<i2", {2}, "abcd")}});
   EXPECT_FALSE(is_bare(opened(folder)));
   TensorDict named(kind(NodeKind::dict));
@@ -251,7 +251,7 @@ TEST(Npz, SaysWhatIsWrongAndWhere) {
          "member \"x.npy\": shape: too large");
   expect({good, {"readme.txt", "hello"}}, unsupported,
          "member \"readme.txt\": not a NumPy file: expected a name that ends in \".npy\"");
-  // One that only is asked for is refused: NumPy would read what follows as another array.
+  // One that is requested is refused: NumPy would read the following bytes as another array.
   write_archive(folder, {good, {"x.npy", npy("<f4", {1}, "12345678")}});
   EXPECT_THAT(error_of(unsupported, [&] { numpy::kNpz.open(folder / "x.npz", {}).get("x"); }),
               HasSubstr("bytes after the array"));

@@ -6,7 +6,7 @@
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/safetensors/support.hpp"
 
-// Files that safetensors and tensordict wrote, and legal ones made by hand (generate.py).
+// Files written by safetensors and tensordict, and valid hand-made ones (generate.py).
 
 namespace tenfold::test {
 

@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Safetensors, EveryShape,
                                          Shape{2, 3, 4}, Shape{1, 1, 1, 1, 1}),
                          [](const auto& shape) { return "Shape" + std::to_string(shape.index); });
 
-/// A tree with everything a node can be.
+/// A tree with all properties that a node can have.
 TensorDict rich_tree() {
   TensorDict root(kind(NodeKind::dict));
   root.set("a.b", tensor_of<float>({1, 2}, {2}));
@@ -113,7 +113,7 @@ TEST(Safetensors, ARichTreeComesBackAsItWas) {
   const TemporaryFolder folder;
   const TensorDict tree = rich_tree();
   EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
-  // And what was read is written again, from disk to disk.
+  // The tree that was read is written again, from disk to disk.
   const TensorDict again = safetensors::kFormat.open(folder / kName, {});
   safetensors::kFormat.write(again, folder / "copy.safetensors", {});
   EXPECT_EQ(bytes_of(folder / "copy.safetensors"), bytes_of(folder / kName));

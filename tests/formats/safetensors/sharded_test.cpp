@@ -179,7 +179,7 @@ TEST(SafetensorsSharded, VerifyFindsAnyFlippedBitOfTheIndexAndOfAShard) {
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
       write_bytes(folder / name, damaged);
       const VerifyReport report = safetensors::kShardedFormat.verify(folder / kIndex, {});
-      // The names that lead to the checksums are what says that there are any.
+      // Without the names of the members with the checksums, the files have none.
       const bool hidden = at < marker_at + 12 && report.num_checksums < whole.num_checksums;
       EXPECT_TRUE(!report.ok() || hidden) << name << " byte " << at;
     }

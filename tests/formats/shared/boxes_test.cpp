@@ -66,12 +66,12 @@ TEST(ByteBox, RunsComeInTheOrderOfTheFile) {
 }
 
 TEST(ByteBox, IsNothingForBoxesThatNoTensorHas) {
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{0, 0}, {1, 1}}));               // other dimensions
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{3}, {2}}));                     // reaches out
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{-1}, {2}}));                    // before it
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{0}, {-1}}));                    // negative
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{1}, {kHugeLength}}));           // wraps
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{kHugeLength}, {1}}));           // far off
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{0, 0}, {1, 1}}));               // other number of dimensions
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{3}, {2}}));                     // exceeds the shape
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{-1}, {2}}));                    // negative offset
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{0}, {-1}}));                    // negative size
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{1}, {kHugeLength}}));           // overflows
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{kHugeLength}, {1}}));           // out of range
   EXPECT_FALSE(byte_box(Shape{4}, 4, {{0}, {0}}));                     // empty
   EXPECT_FALSE(byte_box(Shape{kHugeLength, 2}, 4, {{0, 0}, {1, 1}}));  // beyond 63 bits
   EXPECT_FALSE(byte_box({kHuge, 2}, {0, 0}, {1, 1}));
@@ -145,7 +145,7 @@ TEST(BoxesText, IsRefusedInAnyOtherForm) {
   }
 }
 
-/// A file that is one tensor, and the problems that are found with some boxes of it.
+/// A file that is one tensor, and the problems found with some boxes of it.
 class CheckedBoxes : public testing::Test {
  protected:
   CheckedBoxes() : bytes_(static_cast<std::size_t>(rows_ * columns_), '\0') {
@@ -153,7 +153,7 @@ class CheckedBoxes : public testing::Test {
     write_bytes(folder_ / "t", bytes_);
   }
 
-  /// The checksum of a box as its writer takes it.
+  /// The checksum of a box as its writer computes it.
   BoxSum sum_of(const Box& box) const {
     const auto bytes = byte_box(shape(), 1, box);
     EXPECT_TRUE(bytes);
@@ -217,11 +217,11 @@ TEST_F(CheckedBoxes, ThatOverlapOrLeaveBytesOutAreAProblem) {
   is_refused({});
   is_refused({sum_of({{0, 0}, {rows_, 999}})});
   is_refused({sum_of({{0, 0}, {rows_, columns_}}), sum_of({{0, 0}, {1, 1}})});
-  // As many bytes as there are, with one column twice and one never.
+  // The right number of bytes, with one column twice and one missing.
   is_refused({sum_of({{0, 0}, {rows_, 600}}), sum_of({{0, 500}, {rows_, 400}})});
   is_refused({sum_of({{0, 0}, {rows_, 500}}), sum_of({{0, 0}, {rows_, 500}})});
   is_refused({sum_of({{0, 0}, {2, columns_}}), sum_of({{1, 0}, {rows_ - 2, columns_}})});
-  // Of an array of another shape.
+  // For an array of another shape.
   is_refused({{{{kHuge / 2}, {0}, {bytes_.size()}}, 0}, {{{kHuge / 2}, {kHuge / 4}, {1}}, 0}});
 }
 

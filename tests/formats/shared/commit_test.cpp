@@ -76,7 +76,7 @@ Error error_of(const Call& call) {
   return Error(ErrorCode::unsupported, "no error");
 }
 
-/// Runs `work` in a child that is then killed, locks and all.
+/// Runs `work` in a child that is then killed with its locks.
 template <class Work>
 void in_killed_child(const Work& work) {
   const pid_t child = ::fork();
@@ -145,7 +145,7 @@ TEST(FileReplacement, RefusesAFolderAndASpecialFile) {
 
 TEST(FileReplacement, TakesOverWhatDeadWritersLeft) {
   const TemporaryFolder folder;
-  // Three at once, so that three siblings are left; one of them a folder.
+  // Three at once, so that three siblings remain; one of them a folder.
   in_killed_child([&] {
     new FileReplacement(folder / "x", 0);
     new FolderReplacement(folder / "x", 0);
@@ -279,7 +279,8 @@ TEST(FolderReplacement, OneThatAppearedMeanwhileIsReplaced) {
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
 
-/// Runs `work` in a child that is not root, to whom permissions apply: what it returns.
+/// Runs `work` in a child of another user than root, for whom permissions apply; returns its
+/// result.
 template <class Work>
 int as_nobody(const Work& work) {
   const pid_t child = ::fork();
@@ -411,7 +412,7 @@ TEST(FileReplacement, RefusesToPublishASiblingThatAnotherWriterHasMade) {
   {
     FileReplacement replacement(folder / "x", 0);
     replacement.file().write_at(0, std::as_bytes(std::span("new", 3)));
-    // As if another host had taken this process for dead.
+    // As if another host had considered this process dead.
     fs::remove(folder / ".x.tenfold-0");
     write_text(folder / ".x.tenfold-0", "half");
     const Error error = error_of([&] { replacement.publish(false); });

@@ -81,7 +81,7 @@ TEST(TreeNotes, WhatIsNotedIsApplied) {
   EXPECT_EQ(tree.info().metadata.at("a"), "b");
   EXPECT_TRUE(tree.info().schema.has_value());
 
-  // And it is what would be noted.
+  // The notes of the result are the same.
   TensorDict again = plain_tree();
   apply_tree_notes(tree_notes_of(tree), "notes", again);
   EXPECT_EQ(text_of(again), text_of(tree));
@@ -126,7 +126,7 @@ TEST(TreeNotes, ATreeThatContainsItselfIsRefused) {
   endless.set("self", endless);
   EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { tree_notes_of(endless); }),
               HasSubstr("a node may contain itself"));
-  endless.set("self", Value());  // or it would keep itself alive
+  endless.set("self", Value());  // otherwise it would keep itself alive
 }
 
 TEST(TreeNotes, WhatIsNoDocumentIsRefused) {

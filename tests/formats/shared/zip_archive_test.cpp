@@ -70,7 +70,7 @@ class ZipArchive : public ::testing::Test {
 TEST_F(ZipArchive, HoldsHeadsAndLeavesOfAllSizesWithTrueChecksums) {
   std::vector<ZipArchiveEntry> entries = {{"text", "hello", std::nullopt, 1},
                                           {"empty", "", std::nullopt, 64}};
-  // Around the sizes at which writing changes its ways: gathered, direct, several blocks.
+  // Sizes around the thresholds of the writer: gathered, direct, several blocks.
   for (const std::int64_t n : {0, 1, 500, 131071, 131072, 131073, 524288, 4194304, 9000000}) {
     const std::string name = std::to_string(n);
     entries.push_back({"bare/" + name, "", Leaf(counting(n)), 64});
@@ -82,7 +82,7 @@ TEST_F(ZipArchive, HoldsHeadsAndLeavesOfAllSizesWithTrueChecksums) {
   for (const int threads : {1, 3}) {
     write(entries, threads);
     expect_holds(entries);
-    entries.pop_back();  // once with one that is gathered, once without
+    entries.pop_back();  // once with a gathered entry, once without
   }
 }
 

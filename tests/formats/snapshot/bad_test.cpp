@@ -1,4 +1,4 @@
-// Folders that somebody made to hurt, or that were damaged.
+// Malicious and damaged folders.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class Hostile : public testing::Test {
   }
   Path path() const { return folder_ / "s"; }
 
-  /// What opening and using every entry throws.
+  /// The error of opening and using every entry.
   Thrown thrown() const {
     return thrown_by([&] {
       snapshot::kFormat.open(path(), {})

@@ -102,7 +102,7 @@ TEST(Snapshot, StoresTiedTensorsOnceAndTiesThemAgain) {
   const TensorDict tree = saved_and_opened(sample_checkpoint(), folder / "s");
   EXPECT_EQ(tree.at("model", "embed.weight").raw_data(),
             tree.at("model", "head.weight").raw_data());
-  // The tied ones, of 12 floats, in a file; 4 and 12 floats, each from a multiple of 64.
+  // The shared ones, of 12 floats, have their own file; 4 and 12 floats are each aligned to 64.
   EXPECT_EQ(fs::file_size(folder / "s" / "0" / "model" / "embed.weight"), 48U);
   EXPECT_EQ(fs::file_size(folder / "s" / "batched" / "0"), 64U + 48U);
 }

@@ -38,7 +38,7 @@ std::vector<std::string> lines_of(const Path& path) {
   return lines;
 }
 
-/// What golden.txt says of each ok file.
+/// The content of each ok file, from golden.txt.
 std::map<std::string, std::string> golden() {
   std::map<std::string, std::string> texts;
   std::string name;
@@ -56,11 +56,11 @@ Leaf leaf_in(const TensorDict& tree, const std::string& key) {
   return std::get<Leaf>(tree.get(key));
 }
 
-/// Every leaf to its last byte, both ways.
+/// Reads every leaf completely, mapped and by read().
 void read_all(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
-    // A stride of 0 makes much of few bytes.
+    // A stride of 0 can expand a few bytes to a large tensor.
     if (leaf == nullptr || leaf->nbytes() > (1U << 20U)) return;
     EXPECT_EQ(mapped_bytes(*leaf), read_bytes(*leaf));
   });
@@ -76,7 +76,7 @@ TEST(TorchFile, ReadsWhatTorchWrote) {
   }
 }
 
-/// The text of what lies `before` bytes into a file made of `name` between other bytes.
+/// The content of an archive `before` bytes into a file, with other bytes around it.
 std::string text_of_item(const Path& folder, const std::string& name, std::size_t before) {
   const std::string whole = bytes_of(torch_file(name));
   const Path path = folder / (name + std::to_string(before));
@@ -326,7 +326,7 @@ TEST(TorchFile, ReadsValuesThatJsonLacks) {
   EXPECT_EQ(tree["sparse"].at("indices").shape(), (Shape{2, 2}));
 }
 
-/// Opens whatever `bytes` are; errors may only be those that a bad file has.
+/// Opens arbitrary `bytes`; only the errors of a bad file are accepted.
 void open_bytes(const Path& path, const std::string& bytes) {
   write_bytes(path, bytes);
   torch_file::kFormat.probe(path);
@@ -364,8 +364,8 @@ TEST(TorchFile, SurvivesFlippedBits) {
   }
 }
 
-/// "0", "1", ...: numbers [2, 3] from that one on; of every tenth the transpose, which is mapped
-/// while the tree is built.
+/// "0", "1", ...: numbers [2, 3] starting at the index; every tenth is transposed, and mapped while
+/// the tree is built.
 TensorDict many_tensors(std::int64_t count) {
   TensorDict tree;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -397,12 +397,12 @@ TEST(TorchFile, OfManyTensorsIsRefusedIfALocalHeaderIsDamagedWhateverItsPickleSa
   const Path path = folder / "x.pt";
   save(many_tensors(kCount), path);
   const std::string bytes = bytes_of(path);
-  const std::string key = "X\4\0\0\0"s + "2998";  // as the pickle has it
+  const std::string key = "X\4\0\0\0"s + "2998";  // as in the pickle
   for (const char* entry : {"/data/0", "/data/1500", "/data/2999"}) {
     std::string changed = bytes;
     changed[changed.find(entry) + 2] = 'A';
     for (const bool with_pickle : {false, true}) {
-      if (with_pickle) changed[bytes.find(key) + 5] = '9';  // a storage that is not there
+      if (with_pickle) changed[bytes.find(key) + 5] = '9';  // a missing storage
       write_bytes(path, changed);
       EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { torch_file::kFormat.open(path, {}); }),
                   HasSubstr("its local header names another"))

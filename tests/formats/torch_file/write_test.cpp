@@ -140,7 +140,7 @@ TEST(TorchFileWrite, TiedTensorsAndViewsShareOneRecord) {
   EXPECT_EQ(static_cast<const void*>(found.at("bits").raw_data()), begin + 2);
   EXPECT_EQ(shared_bytes(leaf_in(found, "whole")), shared_bytes(leaf_in(found, "tied")));
 
-  // What is on disk is told to be the same by where it lies.
+  // Leaves on disk are aliases if they have the same location.
   const TensorDict again = opened(found, folder / "again.pt");
   EXPECT_EQ(again.at("tied").raw_data(), again.at("whole").raw_data());
 }
@@ -213,7 +213,7 @@ TEST(TorchFileWrite, ATreeWithoutAnEndIsRefused) {
   tree.set("self", tree);
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.check(tree); }),
               HasSubstr("nested too deeply: expected at most 512 levels"));
-  tree.set("self", Value());  // or it would keep itself alive
+  tree.set("self", Value());  // otherwise it would keep itself alive
 }
 
 TEST(TorchFileWrite, TheDeepestTreeThatIsWrittenIsRead) {

@@ -22,7 +22,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// A stream that was exported, read as a consumer reads it.
+/// Reads an exported stream like a consumer.
 class Reader {
  public:
   explicit Reader(const Dataset& ds, ArrowExportOptions options = {}) {
@@ -31,7 +31,7 @@ class Reader {
   }
 
   const ArrowSchema& schema() const { return *schema_; }
-  /// The number of the field of that name.
+  /// The index of the field with that name.
   std::size_t field(const std::string& name) const {
     std::size_t i = 0;
     while (schema_->children[i]->name != name) ++i;
@@ -125,7 +125,7 @@ TEST(ArrowExport, AChildThatIsMovedOutOutlivesItsParent) {
   EXPECT_THAT(values_of<std::int64_t>(*child, 1, 3), ElementsAre(0, 1, 2));
 }
 
-/// Rows in the order given: true for what points into memory, false for what is gathered.
+/// The parameter: true for rows that point into memory, false for rows that are gathered.
 class RowsOfUnequalLength : public testing::TestWithParam<bool> {
  protected:
   Dataset rows() const {

@@ -27,7 +27,7 @@ using test::ArrowStreamOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A batch of the columns x int32 [3] and s, text.
+/// A batch with the columns x int32 [3] and s, a string.
 struct Batch {
   ArrowNode root{"+s"};
   ArrowNode x{"i", "x"};
@@ -120,7 +120,7 @@ TEST(ArrowStream, AStreamThatWasReleasedIsRefused) {
   EXPECT_THROW(ingest_arrow(stream, std::nullopt, {}), Error);
 }
 
-/// A batch of one column of int32, which counts from 1.
+/// A batch with one int32 column that counts from 1.
 struct Numbers {
   ArrowNode root{"+s"};
   ArrowNode column;

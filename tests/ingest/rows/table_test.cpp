@@ -119,7 +119,7 @@ TEST(RowTable, NullsOfAbsentColumnsWaitForAValueOrTheBlock) {
     }
     table.end_row();
   }
-  // A row that visited all columns would take time for the product of rows and columns.
+  // If a row visited all columns, the time would be proportional to rows times columns.
   EXPECT_EQ(dense.num_rows(), 5);
   EXPECT_EQ(sparse.num_rows(), 4);
   EXPECT_EQ(absent.num_rows(), 0);

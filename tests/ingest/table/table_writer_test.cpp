@@ -58,7 +58,7 @@ OwnedChunk texts(const std::vector<std::string>& values) {
   return chunk;
 }
 
-/// Rows of texts: the items' ends, and how many of them each row has.
+/// Rows of lists of strings: end offsets of the items, and of the rows.
 OwnedChunk lists(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> items;
   OwnedChunk made;
@@ -310,7 +310,7 @@ TEST(TableWriter, TakesOneColumnAfterTheOther) {
   writer.append(0, fixed<std::int64_t>({1, 2}, 2).view());
   writer.append(0, fixed<std::int64_t>({3}, 1).view());
   EXPECT_EQ(writer.num_rows(), 3);
-  // What is done to a column is done to the rows that it has.
+  // Changing a column changes its existing rows.
   Column nullable = column("x", DType::int64);
   nullable.nullable = true;
   writer.change_column(2, nullable, {});
@@ -415,7 +415,8 @@ TEST(TableWriter, ReplacesTreesOfTenfoldOnly) {
 
 TEST(TableWriter, KeepsAFileOfTextBesideTheColumns) {
   const test::TemporaryFolder folder;
-  for (int round = 0; round < 2; ++round) {  // the second replaces the first, its text too
+  for (int round = 0; round < 2; ++round) {  // the second replaces the first, including its text
+                                             // file
     TableWriter writer(folder / "rows", Schema({column("n", DType::int64)}));
     append(writer, {fixed<std::int64_t>({1}, 1)});
     writer.append_text("bad_rows.jsonl", "{\"line\": 1}\n");

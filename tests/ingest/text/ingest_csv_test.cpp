@@ -163,7 +163,7 @@ TEST(IngestCsv, AHeaderAloneMakesColumnsWithoutRows) {
 }
 
 TEST(IngestCsv, SplitsLargeFilesWhereRecordsEnd) {
-  // Every block has line feeds in quotes, so that a cut at any of them would be seen.
+  // Every block contains quoted line feeds, so that a split at one of them would be detected.
   std::string text = "i,s\n";
   for (int i = 0; i < 150'000; ++i) {
     text += std::to_string(i) + ",\"a\n" + std::to_string(i) + ",\"\"\n\"\n";

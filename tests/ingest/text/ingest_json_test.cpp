@@ -86,7 +86,7 @@ TEST(IngestJson, PromotesToTheFirstTypeThatTakesAllValues) {
 }
 
 TEST(IngestJson, PromotesWhenALaterRowNeedsIt) {
-  // The late row lies far behind the first block, so that types were inferred without it.
+  // The late row is far after the first block, so types were inferred without it.
   std::string start;
   for (int i = 0; i < 200'000; ++i) start += "{\"x\": " + std::to_string(i) + "}\n";
   {
@@ -291,7 +291,7 @@ TEST(IngestJson, CollectsBadRowsWithTheirText) {
   EXPECT_THAT(second, HasSubstr("\"column\": null"));
   EXPECT_THAT(second, HasSubstr("oops \\ufffd"));
   EXPECT_TRUE(verify(of.target()).ok());
-  // It belongs to the data set: the next one replaces it.
+  // The file belongs to the data set: the next ingest replaces it.
   of.rows("a.jsonl", "{\"x\": 1}\n");
   EXPECT_FALSE(std::filesystem::exists(of.target() / "bad_rows.jsonl"));
 }

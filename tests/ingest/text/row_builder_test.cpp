@@ -34,9 +34,9 @@ TEST(RowBuilder, NullsOfAbsentColumnsWaitForAValueOrTheEnd) {
   EXPECT_EQ(add(json, R"({"n": 1})"), Outcome::kept);
   EXPECT_EQ(add(json, R"({"n": 2})"), Outcome::kept);
   EXPECT_EQ(add(json, R"({"s": "a"})"), Outcome::kept);
-  // A row that visited all columns would take time for the product of rows and columns.
+  // If a row visited all columns, the time would be proportional to rows times columns.
   EXPECT_EQ(rows.column(2).size_bytes(), 0U);
-  // What a bad record left is none of the next row's.
+  // Values of a bad record must not leak into the next row.
   EXPECT_EQ(add(json, R"({"t": "bad", "s": "bad", "n": "bad"})"), Outcome::misfit);
   EXPECT_EQ(add(json, R"({"n": 4})"), Outcome::kept);
   const std::vector<ColumnChunk> chunks = rows.finish();

@@ -129,7 +129,7 @@ TEST_P(EveryLease, AForkedChildNeitherHoldsNorReleasesIt) {
 TEST_P(EveryLease, OfAnotherHostIsDeadOnceItIsNotTouchedForTheTimeout) {
   const auto lease = Lease::try_acquire(directory_, "x");
   ASSERT_TRUE(lease);
-  // What another system reads.
+  // What another boot reads.
   set_boot_id(BootId{std::byte{7}});
   EXPECT_FALSE(Lease::try_acquire(directory_, "x"));
   const timespec old[2] = {{1, 0}, {1, 0}};
@@ -142,7 +142,7 @@ TEST_P(EveryLease, OfAnotherHostIsDeadOnceItIsNotTouchedForTheTimeout) {
 }
 
 TEST_P(EveryLease, OfAProcessWhoseNumberWasGivenAgainIsDead) {
-  // This process, by a start time that is not its own.
+  // This process ID, with another start time.
   std::string text;
   {
     const auto lease = Lease::try_acquire(directory_, "x");
@@ -172,7 +172,7 @@ TEST_P(EveryLease, LeavesAloneWhatIsNoLease) {
 }
 
 TEST_P(EveryLease, AKillAtAnyChangeOfATakeoverLeavesALeaseThatIsTakenOver) {
-  // The text of a file that was killed before it was written names nobody.
+  // The empty file of a process that crashed before writing it identifies nobody.
   if (!GetParam()) set_lease_timeout(std::chrono::seconds(0));
   bool killed = true;
   for (std::size_t at = 0; killed; ++at) {
@@ -193,7 +193,7 @@ TEST_P(EveryLease, AKillAtAnyChangeOfATakeoverLeavesALeaseThatIsTakenOver) {
 }
 
 TEST_P(EveryLease, OneOfManyProcessesGetsIt) {
-  // A dead one is there; then each process makes a file that it alone may have.
+  // There is a dead lease; each process that acquires it creates a file exclusively.
   leave_dead(directory_);
   constexpr int kProcesses = 4;
   constexpr int kRounds = 60;
@@ -245,8 +245,8 @@ TEST(WriterLock, ExcludesOthersWithLocksAndWithout) {
 }
 
 TEST(LockHolder, NamesTheProcessThatHoldsALock) {
-  // /proc/locks has other device numbers than files of btrfs and overlay have; memory's are the
-  // same.
+  // /proc/locks shows other device numbers than stat for btrfs and overlay; for tmpfs they are
+  // equal.
   const TemporaryFolder folder("/dev/shm");
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");

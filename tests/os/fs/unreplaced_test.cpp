@@ -26,7 +26,7 @@ std::string text_of(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-/// Puts another file in the place of `path`.
+/// Replaces `path` by another file.
 void replace(const fs::path& path, const std::string& text) {
   const fs::path other = path.string() + ".new";
   write_text(other, text);

@@ -42,7 +42,7 @@ std::string read_text(const Path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-/// Takes the file's pages out of memory, where the file system can.
+/// Drops the file from the page cache, if the file system can.
 void forget_cached(const Path& path) {
   const File file = File::open_read(path);
   EXPECT_EQ(::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
@@ -224,7 +224,7 @@ TEST_F(MappingTest, PastTheLimitOfMapsTheErrorNamesTheSetting) {
   const File file = File::open_read(make("x", std::string(4096, 'x')));
   std::vector<Buffer> buffers;
   try {
-    // The same page each time: neighbours that followed each other in the file would be merged.
+    // The same page each time: maps of consecutive pages would be merged.
     for (std::uint64_t i = 0; i <= max_map_count(); ++i) {
       buffers.push_back(map_file(file, 0, 4096, MapKind::read_only));
     }

@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// True if `done` within 20 s.
+/// True if `done` returns true within 20 s.
 template <class Condition>
 bool eventually(const Condition& done) {
   const auto end = std::chrono::steady_clock::now() + 20s;
@@ -127,7 +127,7 @@ TEST(RunInBackground, AForkWhileItIsUsedForTheFirstTimeLeavesTheChildNothingToWa
 #endif
   constexpr unsigned kSeconds = 20;
   for (int i = 0; i < 100; ++i) {
-    const pid_t fresh = fork();  // has not used it
+    const pid_t fresh = fork();  // does not use it
     ASSERT_GE(fresh, 0);
     if (fresh == 0) {
       std::atomic<bool> go{false};
@@ -194,7 +194,7 @@ TEST(RunInBackgroundDeathTest, LetsTheProcessEndWhileItemsAreLeft) {
       testing::ExitedWithCode(0), "");
 }
 
-/// Set in the process that is about to end.
+/// True in the process that is about to exit.
 bool forks_at_end = false;
 
 void fork_and_wait() {
@@ -206,7 +206,7 @@ void fork_and_wait() {
   await_background_closes();
 }
 
-/// Runs after the handler that ends the background, because it was registered before.
+/// Runs after the handler that stops background work, because it is registered before.
 __attribute__((constructor(101))) void register_first() { std::atexit(fork_and_wait); }
 
 TEST(RunInBackgroundDeathTest, LetsAHandlerOfTheEndForkAndWait) {

@@ -29,7 +29,7 @@ void work_for(Clock::duration time) {
   }
 }
 
-/// One call with some short work; the number of threads that had a part in it.
+/// Makes one call with short work; returns the number of threads that took part.
 std::size_t num_threads_of_a_call() {
   std::mutex mutex;
   std::set<std::thread::id> threads;
@@ -42,7 +42,7 @@ std::size_t num_threads_of_a_call() {
   return threads.size();
 }
 
-/// Calls one after the other until the companion had a part in one.
+/// Calls until the helper thread takes part.
 bool wakes_it() {
   const auto end = Clock::now() + kPatience;
   while (Clock::now() < end) {
@@ -73,7 +73,7 @@ TEST(Companion, HasAPartInCallsThatFollowEachOther) {
 TEST(Companion, SleepsWhenCallsAreApart) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
   ASSERT_TRUE(wakes_it());
-  // It falls asleep when it has its turn, which others may have meanwhile.
+  // It parks once it is scheduled, which may be later.
   const auto end = Clock::now() + kPatience;
   int num_alone = 0;
   while (num_alone < 10 && Clock::now() < end) {
@@ -86,7 +86,7 @@ TEST(Companion, SleepsWhenCallsAreApart) {
 TEST(Companion, StaysAsleepWhereOneThreadIsAllowed) {
   std::this_thread::sleep_for(5ms);
   ::setenv("TENFOLD_NUM_THREADS", "1", 1);
-  // What is awake yet, from another test, may have its part until it sleeps.
+  // It may still be spinning because of another test.
   const auto end = Clock::now() + kPatience;
   int num_alone = 0;
   while (num_alone < 1000 && Clock::now() < end) {

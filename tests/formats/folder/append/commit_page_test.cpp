@@ -45,7 +45,7 @@ void expect_refused(std::span<const std::byte> bytes, const char* part) {
   }
 }
 
-/// The page with one slot, whole by its checksum, of another content.
+/// The page with one record replaced by a valid one with other content.
 CommitBytes with_slot(CommitBytes bytes, std::size_t offset, const CommitState& state) {
   const auto slot = encode_slot(state);
   std::copy(slot.begin(), slot.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -66,14 +66,14 @@ TEST(CommitPage, IsReadAsItWasWritten) {
 }
 
 TEST(CommitPage, HasTheOlderStateIfTheNewerSlotIsTorn) {
-  CommitBytes bytes = encode_page(page_of_rows(1000));  // sequence 7: the second slot
+  CommitBytes bytes = encode_page(page_of_rows(1000));  // sequence 7: the second record
   CommitState next = page_of_rows(1500).live;
   next.sequence = 8;
   const auto slot = encode_slot(next);
   for (std::size_t written = 0; written <= slot.size(); ++written) {
     std::copy_n(slot.begin(), written, bytes.begin());
     const std::uint64_t found = parse_commit_page(bytes, "p").live.num_rows;
-    // The last bytes of a checksum, which is another one after each boot, may be the old ones.
+    // The last bytes of the checksum, which differs after each boot, may equal the old ones.
     const bool is_whole = std::equal(slot.begin(), slot.end(), bytes.begin());
     EXPECT_EQ(found, is_whole ? 1500U : 1000U) << written;
   }

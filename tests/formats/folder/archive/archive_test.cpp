@@ -1,5 +1,5 @@
-// Archives (.tdz): what is mapped and what is copied, writing through, what a kill leaves, and
-// hostile ones. memmap_golden_test.cpp reads those of upstream.
+// Archives (.tdz): mapping and copying, writing through, crashes, and hostile files.
+// golden_test.cpp reads those of upstream.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -255,7 +255,7 @@ TEST(MemmapArchive, FindsDamageByTheChecksumsOfAPackedFolder) {
   for (const auto& file : fs::recursive_directory_iterator(folder / "f")) {
     if (file.is_directory()) continue;
     std::string bytes = read_bytes(file.path());
-    if (file.path().filename() == "a.memmap") bytes[3] ^= 1;  // before its CRC-32 was taken
+    if (file.path().filename() == "a.memmap") bytes[3] ^= 1;  // before its CRC-32 is computed
     entries.push_back({file.path().lexically_relative(folder / "f").string(), bytes});
   }
   write_bytes(folder / "m.tdz", archive_of(entries));
@@ -281,7 +281,7 @@ TEST(MemmapArchiveHostile, RefusesEveryZipThatTheCodecRefuses) {
   int refused = 0;
   for (const auto& file : fs::directory_iterator(TENFOLD_TEST_DATA "/zip")) {
     if (file.path().extension() != ".zip") continue;
-    EXPECT_NE(failure_of(file.path()), "") << file.path();  // good ones have no meta.json
+    EXPECT_NE(failure_of(file.path()), "") << file.path();  // valid ones have no meta.json
     EXPECT_FALSE(folder::kArchiveFormat.verify(file.path(), {}).ok()) << file.path();
     ++refused;
   }
