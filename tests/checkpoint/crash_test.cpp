@@ -66,20 +66,20 @@ CrashCase crash_case() {
   return crash;
 }
 
-TEST(CheckpointCrash, AKillAtEveryChangeLeavesAWholeStep) {
+TEST(CheckpointCrash, ACrashAtEveryChangeLeavesACompleteStep) {
   expect_survives_kill_at_every_change(crash_case(), false, true);
   expect_survives_kill_at_every_change(crash_case(), true, true);
 }
 
-TEST(CheckpointCrash, AKillOfTheFirstSaveLeavesNothingOrIt) {
+TEST(CheckpointCrash, ACrashOfTheFirstSaveLeavesNothingOrTheSave) {
   expect_survives_kill_at_every_change(crash_case(), false, false);
 }
 
-TEST(CheckpointCrash, AFullDiskAtEveryChangeLeavesAWholeStep) {
+TEST(CheckpointCrash, AFullDiskAtEveryChangeLeavesACompleteStep) {
   expect_survives_failure_of_every_change(crash_case(), true, true, ENOSPC);
 }
 
-TEST(CheckpointCrash, APowerLossAtEveryMomentLeavesAWholeStep) {
+TEST(CheckpointCrash, APowerFailureAtEveryMomentLeavesACompleteStep) {
   expect_survives_power_loss(crash_case(), true, 4, 20261);
 }
 

@@ -64,7 +64,7 @@ void damage(const fs::path& file) {
   write_bytes(file, bytes);
 }
 
-TEST(CheckpointManager, AStepHoldsAFileForEachEntry) {
+TEST(CheckpointManager, AStepHasAFileForEachEntry) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder / "run");
   EXPECT_EQ(manager.save(500, state_at(500)), folder / "run/step_00000500");
@@ -76,7 +76,7 @@ TEST(CheckpointManager, AStepHoldsAFileForEachEntry) {
             500);
 }
 
-TEST(CheckpointManager, RestoreGivesBackTheNewestStep) {
+TEST(CheckpointManager, RestoreReturnsTheNewestStep) {
   const TemporaryFolder folder;
   CheckpointManager(folder.path()).save(1, state_at(1));
   CheckpointManager manager(folder.path());
@@ -104,7 +104,7 @@ TEST(CheckpointManager, StepsOfThePythonPackageAreRead) {
   EXPECT_EQ(manager.latest_step(), 4);
 }
 
-TEST(CheckpointManager, ValuesThatJsonLacksKeepTheirTypes) {
+TEST(CheckpointManager, ExtendedScalarsKeepTheirTypes) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   TensorDict state = state_at(1);
@@ -155,7 +155,7 @@ TEST(CheckpointManager, WhatCannotBeStoredIsRefusedBeforeAnythingIsWritten) {
   EXPECT_THAT(names_in(folder.path()), IsEmpty());
 }
 
-TEST(CheckpointManager, ADamagedStepIsPassedOver) {
+TEST(CheckpointManager, ADamagedStepIsSkipped) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save_steps(manager, {1, 2, 3});
@@ -220,7 +220,7 @@ TEST(CheckpointManager, AStepThatIsSavedAgainIsReplacedWithAWarning) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 2));
 }
 
-TEST(CheckpointManager, AReturnToAnEarlierStepLeavesTheLaterOnesOffTheLine) {
+TEST(CheckpointManager, AReturnToAnEarlierStepRemovesLaterOnesFromTheLineage) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save_steps(manager, {100, 200, 300});
@@ -261,7 +261,7 @@ TEST(CheckpointManager, DiscardLaterRemovesTheStepsBehind) {
               UnorderedElementsAre("step_00000001", ".writer.tenfold-lease"));
 }
 
-TEST(CheckpointManager, OfTheLineTheNewestAreKept) {
+TEST(CheckpointManager, TheNewestStepsOfTheLineageAreKept) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.max_to_keep = 2, .keep_every = 4});
   save_steps(manager, {1, 2, 3, 4, 5, 6, 7, 8, 9});
@@ -272,7 +272,7 @@ TEST(CheckpointManager, OfTheLineTheNewestAreKept) {
                                    ".writer.tenfold-lease"));
 }
 
-TEST(CheckpointManager, ARestartGoesOnKeepingWhatTheRunBeforeKept) {
+TEST(CheckpointManager, ARestartContinuesRetentionOfThePreviousRun) {
   const TemporaryFolder folder;
   const CheckpointManagerOptions options = {.max_to_keep = 2, .best = "loss"};
   {
@@ -410,7 +410,7 @@ class FileLimit {
   rlimit old_{};
 };
 
-TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotTakeStepsForAbsent) {
+TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsMissing) {
   const TemporaryFolder folder;
   CheckpointManager(folder.path()).save(7, state_at(7));
   bool has_failed = false;
@@ -458,7 +458,7 @@ TEST(CheckpointManager, OtherRunsAreRestoredByPath) {
   EXPECT_EQ(manager.metadata(1).lineage.size(), 1U);
 }
 
-TEST(CheckpointManager, ARunThatContinuesNothingIsWarnedOnce) {
+TEST(CheckpointManager, ARunThatContinuesNoStepWarnsOnce) {
   const TemporaryFolder folder;
   CheckpointManager(folder.path()).save(1, state_at(1));
   CheckpointManager manager(folder.path());
@@ -533,7 +533,7 @@ TEST(CheckpointManager, UnchangedFilesAreLinked) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
-TEST(CheckpointManager, LinksNeitherTieNorUntieTensors) {
+TEST(CheckpointManager, HardLinksDoNotAffectSharedStorage) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.formats = {{"*", "memmap"}}, .share_unchanged = true});
   const auto zeros = [] {
@@ -562,7 +562,7 @@ TEST(CheckpointManager, LinksNeitherTieNorUntieTensors) {
   for (const std::int64_t step : {1, 2, 3}) EXPECT_TRUE(manager.verify(step).ok());
 }
 
-TEST(CheckpointManager, ShouldSaveFollowsStepsThatWerePassed) {
+TEST(CheckpointManager, ShouldSaveHandlesSkippedStepNumbers) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.every_steps = 10});
   EXPECT_FALSE(manager.should_save(0));
@@ -580,7 +580,7 @@ TEST(CheckpointManager, ShouldSaveFollowsStepsThatWerePassed) {
   EXPECT_FALSE(patient.should_save(1000));
 }
 
-TEST(CheckpointManager, ReadersGoOnDuringASave) {
+TEST(CheckpointManager, ReadersContinueDuringASave) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.every_steps = 1});
   manager.save(1, state_at(1));
@@ -611,7 +611,7 @@ TEST(CheckpointManager, EstimateCountsSharedBytesOnce) {
   EXPECT_FALSE(fs::exists(folder / "none"));
 }
 
-TEST(CheckpointManager, StepsThatAreNotThereAreKeyErrorsThatListTheOthers) {
+TEST(CheckpointManager, MissingStepsAreKeyErrorsThatListTheOthers) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   EXPECT_EQ(error_of([&] { manager.restore(); }).code(), ErrorCode::file_not_found);
@@ -622,7 +622,7 @@ TEST(CheckpointManager, StepsThatAreNotThereAreKeyErrorsThatListTheOthers) {
   EXPECT_EQ(error_of([&] { manager.save(-1, state_at(1)); }).code(), ErrorCode::invalid_argument);
 }
 
-TEST(CheckpointManager, LeftoversOfAKilledRunAreRemovedByTheNextOne) {
+TEST(CheckpointManager, LeftoversOfACrashedRunAreRemovedByTheNextOne) {
   const TemporaryFolder folder;
   {
     CheckpointManager(folder.path()).save(1, state_at(1));

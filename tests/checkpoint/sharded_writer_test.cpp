@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(ShardedWriter, EveryLayout, testing::Values("m.safetens
                                       : "safetensors";
                          });
 
-TEST_P(EveryLayout, HoldsTheTreeAsIfOneProcessHadWrittenIt) {
+TEST_P(EveryLayout, EqualsATreeWrittenByOneProcess) {
   const Save save = rich_save();
   run(save, path());
   const VerifyReport report = verify(path());
@@ -180,7 +180,7 @@ TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsFound) {
   EXPECT_TRUE(verify(path()).ok());
 }
 
-TEST_P(EveryLayout, WithoutChecksumsAreNone) {
+TEST_P(EveryLayout, WithoutChecksumsHasNone) {
   Save save = rich_save();
   save.options.checksums = false;
   run(save, path());
@@ -188,7 +188,7 @@ TEST_P(EveryLayout, WithoutChecksumsAreNone) {
   EXPECT_TRUE(verify(path()).ok());
 }
 
-TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
+TEST_P(EveryLayout, ReplacesTheOldVersionOnlyOnPublish) {
   tenfold::save(rich_save().tree, path());
   Save save{dict(), {{0, {0}, {2}, 0}, {0, {2}, {2}, 1}}};
   save.tree.set("new", numbered(DType::int32, {4}));
@@ -205,13 +205,13 @@ TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
   EXPECT_THAT(open(path()).keys(), ElementsAre("new"));
 }
 
-TEST_P(EveryLayout, OfNothingIsAnEmptyTree) {
+TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
   run({dict(), {}}, path());
   EXPECT_TRUE(verify(path()).ok());
   EXPECT_TRUE(open(path()).empty());
 }
 
-TEST_P(EveryLayout, ValuesMayComeWhenItIsPublished) {
+TEST_P(EveryLayout, ValuesMayBeAddedOnPublish) {
   Save save = rich_save();
   TensorDict later = rich_save().tree;
   later.set("step", Value(std::string(5000, 'x')));  // longer than the space reserved for it
@@ -227,7 +227,7 @@ TEST_P(EveryLayout, ValuesMayComeWhenItIsPublished) {
   }
 }
 
-TEST_P(EveryLayout, OtherTensorsThanThoseLaidOutAreNotPublished) {
+TEST_P(EveryLayout, TensorsThatDifferFromTheLayoutAreNotPublished) {
   const Save save = rich_save();
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
   const std::vector<std::string> receipts = {write_part(writer, save, 0),
@@ -288,7 +288,7 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   EXPECT_FALSE(fs::exists(path()));
 }
 
-TEST_P(EveryLayout, LeftoversOfAKilledCoordinatorAreRemovedByTheNextSave) {
+TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
   const Save save = rich_save();
   EXPECT_EXIT(
       {
@@ -307,7 +307,7 @@ struct Refusal {
   const char* what;
 };
 
-TEST(ShardedWriterBoxes, ThatAreNoCoverAreRefusedByTensorAndRanks) {
+TEST(ShardedWriterBoxes, ThatDoNotCoverTheTensorAreRefusedByTensorAndRanks) {
   const TemporaryFolder folder;
   TensorDict tree = dict();
   tree.set("w", numbered(DType::float32, {4, 4}));
@@ -368,7 +368,7 @@ TEST(ShardedWriterBoxes, ThatDoNotFitAreNotWritten) {
   EXPECT_THROW(ShardWriter("nothing"), Error);
 }
 
-TEST(ShardedWriterLayouts, OthersAreRefusedByName) {
+TEST(ShardedWriterLayouts, UnsupportedFormatsAreRefusedByName) {
   const TemporaryFolder folder;
   for (const char* name : {"m.pt", "m.npz", "m.tdz", "m.safetensors.index.json"}) {
     try {
@@ -381,7 +381,7 @@ TEST(ShardedWriterLayouts, OthersAreRefusedByName) {
   }
 }
 
-TEST(ShardedWriterLayouts, WhatTheFormatCannotHoldIsRefusedByKey) {
+TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {
   const TemporaryFolder folder;
   TensorDict tree = dict();
   tree.set("z", numbered(DType::complex128, {1}));
@@ -396,7 +396,7 @@ TEST(ShardedWriterLayouts, WhatTheFormatCannotHoldIsRefusedByKey) {
 }
 
 /// A hostile or damaged list of box checksums is a problem, never a crash.
-TEST(ShardedWriterChecksums, OfAnyFormAreAProblemAndNoCrash) {
+TEST(ShardedWriterChecksums, OfAnyInvalidFormAreAProblemAndNoCrash) {
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0, 0}, {4, 2}, 0}, {0, {0, 2}, {4, 2}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 4}));
@@ -468,28 +468,28 @@ INSTANTIATE_TEST_SUITE_P(ShardedWriter, Crash, testing::Values("m.safetensors", 
                                       : "safetensors";
                          });
 
-TEST_P(Crash, AKillAtEveryChangeLeavesAWholeVersion) {
+TEST_P(Crash, ACrashAtEveryChangeLeavesACompleteVersion) {
   expect_survives_kill_at_every_change(crash_case(GetParam()), false, true);
   expect_survives_kill_at_every_change(crash_case(GetParam()), true, true);
 }
 
-TEST_P(Crash, AKillOfTheFirstSaveLeavesNothingOrIt) {
+TEST_P(Crash, ACrashOfTheFirstSaveLeavesNothingOrTheSave) {
   expect_survives_kill_at_every_change(crash_case(GetParam()), false, false);
 }
 
-TEST_P(Crash, AFullDiskAtEveryChangeLeavesAWholeVersion) {
+TEST_P(Crash, AFullDiskAtEveryChangeLeavesACompleteVersion) {
   expect_survives_failure_of_every_change(crash_case(GetParam()), true, true, ENOSPC);
 }
 
-TEST_P(Crash, AFailureOfEveryCloseLeavesAWholeVersion) {
+TEST_P(Crash, AnErrorOfEveryCloseLeavesACompleteVersion) {
   expect_survives_failure_of_every_close(crash_case(GetParam()), true, true);
 }
 
-TEST_P(Crash, APowerLossAtEveryMomentLeavesAWholeVersion) {
+TEST_P(Crash, APowerFailureAtEveryMomentLeavesACompleteVersion) {
   expect_survives_power_loss(crash_case(GetParam()), true, 4, 20262);
 }
 
-TEST_P(Crash, WhatIsPrivateStaysPrivate) { expect_stays_private(crash_case(GetParam())); }
+TEST_P(Crash, PrivateFilesStayPrivate) { expect_stays_private(crash_case(GetParam())); }
 
 TEST_P(Crash, EachFileIsSyncedByTheDescriptorThatWroteIt) {
   expect_syncs_by_the_descriptor_that_wrote(crash_case(GetParam()));

@@ -25,7 +25,7 @@ using test::numbers_at;
 using test::schema_of;
 using testing::ElementsAre;
 
-TEST(Create, MakesZerosThatAreWrittenInPlace) {
+TEST(Create, CreatesZerosThatAreWrittenInPlace) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows", {.num_rows = 8});
   EXPECT_EQ(ds.size(), 8);
@@ -85,7 +85,7 @@ TEST(Create, StoresColumnsOfAnyName) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
-TEST(Create, RefusesWhatCannotBe) {
+TEST(Create, RefusesInvalidArguments) {
   const test::TemporaryFolder folder;
   numbers_at(folder / "rows");
   expect_error(ErrorCode::io, "expected nothing there", [&] { numbers_at(folder / "rows"); });

@@ -129,7 +129,7 @@ TEST(GatherRows, CopiesColumnsOfAnyWidthsTogether) {
   }
 }
 
-TEST(CopyLines, OfEveryProcessorCopyAnyNumberOfBytesFromALineOn) {
+TEST(CopyLines, OfEveryCpuCopyAnyNumberOfBytesFromOneLine) {
   const std::vector<std::byte> from = numbered(10'000);
   const LineCopiers plain = plain_line_copiers();
   for (const CopyLines copy : {plain.from_memory, plain.from_cache, line_copiers().from_memory,
@@ -145,7 +145,7 @@ TEST(CopyLines, OfEveryProcessorCopyAnyNumberOfBytesFromALineOn) {
   }
 }
 
-TEST(CopyLines, OfEveryProcessorCopyTwoRowsAtOnce) {
+TEST(CopyLines, OfEveryCpuCopyTwoRowsAtOnce) {
   constexpr std::size_t kApart = 512;
   const std::vector<std::byte> from = numbered(10'000);
   const TwoPlaces rows{from.data() + 7, from.data() + 3001};
@@ -171,7 +171,7 @@ TEST(CopyLines, OfEveryProcessorCopyTwoRowsAtOnce) {
   }
 }
 
-TEST(GatherRows, CopiesRowsThatAreWrittenPastTheCaches) {
+TEST(GatherRows, CopiesRowsWithNonTemporalStores) {
   constexpr std::size_t kRowBytes = 8192;
   const std::vector<std::byte> from = numbered(9 * kRowBytes + 1);
   for (const std::size_t num_rows : {600U, 601U}) {
@@ -190,7 +190,7 @@ TEST(GatherRows, CopiesRowsThatAreWrittenPastTheCaches) {
   }
 }
 
-TEST(CopyAskingFor, CopiesAnyNumberOfBytes) {
+TEST(CopyWithPrefetch, CopiesAnyNumberOfBytes) {
   const std::vector<std::byte> from = numbered(10'000);
   for (std::size_t size = 0; size <= 300; ++size) {
     std::vector<std::byte> out(size + 1);

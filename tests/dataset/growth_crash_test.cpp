@@ -215,7 +215,7 @@ class GrowthCrash : public ::testing::Test {
 
 constexpr int kTrials = 48;
 
-TEST_F(GrowthCrash, AppendSurvivesAKillAtEveryChange) {
+TEST_F(GrowthCrash, AppendSurvivesACrashAtEveryChange) {
   for (const bool attached : {false, true}) {
     for (const bool durable : {false, true}) {
       expect_survives_kill_at_every_change(append_case(attached), durable, true);
@@ -223,18 +223,18 @@ TEST_F(GrowthCrash, AppendSurvivesAKillAtEveryChange) {
   }
 }
 
-TEST_F(GrowthCrash, AppendSurvivesTheFailureOfEveryChange) {
+TEST_F(GrowthCrash, AppendSurvivesAnErrorOfEveryChange) {
   for (const int system_errno : {ENOSPC, EIO}) {
     expect_survives_failure_of_every_change(append_case(false), true, true, system_errno);
     expect_survives_failure_of_every_change(append_case(true), false, true, system_errno);
   }
 }
 
-TEST_F(GrowthCrash, FlushSurvivesAPowerLossAtEveryMoment) {
+TEST_F(GrowthCrash, FlushSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(append_case(false)), true, kTrials, 2026);
 }
 
-TEST_F(GrowthCrash, AppendToNestedNodesSurvivesAKillAtEveryChange) {
+TEST_F(GrowthCrash, AppendToNestedNodesSurvivesACrashAtEveryChange) {
   for (const bool attached : {false, true}) {
     for (const bool durable : {false, true}) {
       expect_survives_kill_at_every_change(nested_case(attached), durable, true);
@@ -242,26 +242,26 @@ TEST_F(GrowthCrash, AppendToNestedNodesSurvivesAKillAtEveryChange) {
   }
 }
 
-TEST_F(GrowthCrash, AppendToNestedNodesSurvivesTheFailureOfEveryChange) {
+TEST_F(GrowthCrash, AppendToNestedNodesSurvivesAnErrorOfEveryChange) {
   expect_survives_failure_of_every_change(nested_case(false), true, true, ENOSPC);
   expect_survives_failure_of_every_change(nested_case(true), false, true, EIO);
 }
 
-TEST_F(GrowthCrash, FlushOfNestedNodesSurvivesAPowerLossAtEveryMoment) {
+TEST_F(GrowthCrash, FlushOfNestedNodesSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(nested_case(false)), true, kTrials, 2027);
 }
 
-TEST_F(GrowthCrash, RingSurvivesAKillAtEveryChange) {
+TEST_F(GrowthCrash, CircularBufferSurvivesACrashAtEveryChange) {
   expect_survives_kill_at_every_change(ring_case(), false, true);
   expect_survives_kill_at_every_change(ring_case(), true, true);
 }
 
-TEST_F(GrowthCrash, RingSurvivesTheFailureOfEveryChange) {
+TEST_F(GrowthCrash, CircularBufferSurvivesAnErrorOfEveryChange) {
   expect_survives_failure_of_every_change(ring_case(), true, true, ENOSPC);
   expect_survives_failure_of_every_change(ring_case(), false, true, EIO);
 }
 
-TEST_F(GrowthCrash, RingSurvivesAPowerLossAtEveryMoment) {
+TEST_F(GrowthCrash, CircularBufferSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(ring_case()), true, kTrials, 11);
 }
 

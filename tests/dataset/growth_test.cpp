@@ -70,7 +70,7 @@ std::uint64_t bytes_below(const Path& folder) {
   return bytes;
 }
 
-TEST(Growth, AFailedAppendGivesBackWhatItTook) {
+TEST(Growth, AFailedAppendReleasesItsDiskSpace) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
   ds.append(test::numbers(5));
@@ -85,7 +85,7 @@ TEST(Growth, AFailedAppendGivesBackWhatItTook) {
   EXPECT_EQ(ds.append(test::numbers(5)), 10);
 }
 
-TEST(Growth, AFailedAppendOfAFolderGivesBackWhatItTook) {
+TEST(Growth, AFailedAppendOfAFolderReleasesItsDiskSpace) {
   const test::TemporaryFolder folder;
   write_memmap(test::numbers(5), folder / "rows");
   const std::uint64_t before = bytes_below(folder.path());
@@ -124,7 +124,7 @@ TEST(Growth, AppendsRowsOfEveryKindOfColumn) {
   EXPECT_EQ(open_memmap(folder / "rows", Mode::read).batch_size(), Shape{8});
 }
 
-TEST(Growth, AppendsToWhatWasSaved) {
+TEST(Growth, AppendsToASavedDataSet) {
   const test::TemporaryFolder folder;
   save(test::ragged(), folder / "text");
   save(test::numbers(10), folder / "numbers");
@@ -137,7 +137,7 @@ TEST(Growth, AppendsToWhatWasSaved) {
   EXPECT_EQ(ids_of(Dataset(folder / "numbers")).back(), 14);
 }
 
-TEST(Growth, IsSeenByWhoOpensOrRefreshesAndLeavesOpenReadersAsTheyAre) {
+TEST(Growth, IsVisibleAfterOpenOrRefreshAndDoesNotChangeOpenReaders) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
   ds.append(test::numbers(3));
@@ -196,7 +196,7 @@ class FolderWithPause final : public detail::formats::folder::Folder {
   std::function<void()> pause_;
 };
 
-TEST(Growth, ShowsAllRowsToWhoeverOpensItWhileTheyAreFlushedOrItIsClosed) {
+TEST(Growth, OpeningDuringAFlushOrCloseShowsAllRows) {
   for (const bool closes : {false, true}) {
     const test::TemporaryFolder folder;
     Dataset ds = create(folder / "rows", schema_of(test::ragged()));
@@ -217,7 +217,7 @@ TEST(Growth, ShowsAllRowsToWhoeverOpensItWhileTheyAreFlushedOrItIsClosed) {
   }
 }
 
-TEST(Growth, OfUnflushedRowsSurvivesTheProcessAndNotThePower) {
+TEST(Growth, UnflushedRowsSurviveACrashButNotAPowerFailure) {
   const test::TemporaryFolder folder;
   {
     Dataset ds = numbers_at(folder / "rows");
@@ -236,7 +236,7 @@ TEST(Growth, OfUnflushedRowsSurvivesTheProcessAndNotThePower) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
-TEST(Growth, SaysWhatOfMetaJsonAnotherToolHasTakenAway) {
+TEST(Growth, ReportsMembersOfMetaJsonThatAnotherToolRemoved) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   struct Change {
@@ -283,7 +283,7 @@ void set_end(const Path& file, std::int64_t row, std::int64_t end) {
   stream.write(reinterpret_cast<const char*>(&end), 8);
 }
 
-TEST(Growth, RefusesALastEndThatIsDamagedAndVerifyFindsIt) {
+TEST(Growth, RefusesADamagedLastEndOffsetAndVerifyFindsIt) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   struct Damage {
@@ -320,7 +320,7 @@ TEST(Growth, RefusesALastEndThatIsDamagedAndVerifyFindsIt) {
   }
 }
 
-TEST(Growth, LeavesChecksumsThatFindAFlippedBit) {
+TEST(Growth, WritesChecksumsThatFindAFlippedBit) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   NodeInfo info;
@@ -413,7 +413,7 @@ TEST(Growth, HasOneWriterAtATime) {
   EXPECT_EQ(ds.size(), 1);
 }
 
-TEST(Growth, WritesNothingIntoAFolderThatTookItsPlace) {
+TEST(Growth, WritesNothingToAFolderThatReplacedIt) {
   const test::TemporaryFolder folder;
   const auto moves = [&](const std::string& name, bool with_another) {
     Dataset ds = numbers_at(folder / name);
@@ -438,7 +438,7 @@ TEST(Growth, WritesNothingIntoAFolderThatTookItsPlace) {
   moves("b", true);
 }
 
-TEST(Growth, IsRefusedOfViewsAndOfWhatWasOpenedToRead) {
+TEST(Growth, IsRefusedForViewsAndReadOnlyHandles) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
   ds.append(test::numbers(5));
@@ -518,7 +518,7 @@ TEST(Growth, RefusesNodesThatDoNotGrowWithTheRows) {
   EXPECT_EQ(Dataset(folder / "rows").size(), 3);
 }
 
-TEST(Growth, WithADamagedPageIsAnErrorThatNamesTheWayOut) {
+TEST(Growth, ADamagedPageIsAnErrorWithARemedy) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   {

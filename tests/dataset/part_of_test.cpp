@@ -20,7 +20,7 @@ TEST(PartOfEach, IsTheLastThatBeginsAtOrBefore) {
               ElementsAre(0, 0, 0, 0, 0, 0, 0));
 }
 
-TEST(PartOfEach, IsTheSameOfFewPartsAndOfMany) {
+TEST(PartOfEach, IsTheSameForFewPartsAndMany) {
   for (const std::int64_t count : {1, 2, 7, 8, 9, 50}) {
     std::vector<std::int64_t> begins;
     for (std::int64_t i = 0; i < count; ++i) begins.push_back(i * i);

@@ -242,7 +242,7 @@ class AtRead : public os::ChangeObserver {
   std::atomic<bool> is_published_{false};
 };
 
-TEST(ReplacedWhileRead, GivesOneVersionWholeWhateverIsRemovedMeanwhile) {
+TEST(ReplacedWhileRead, ReturnsOneCompleteVersionDuringRemoval) {
   const Warnings warnings;  // about entries that the saves could not remove
   for (const Kept& kept : all_kept()) {
     const TemporaryFolder folder(fast_root());
@@ -276,7 +276,7 @@ TEST(ReplacedWhileRead, GivesOneVersionWholeWhateverIsRemovedMeanwhile) {
   }
 }
 
-TEST(ReplacedWhileRead, ASaveThatAnotherOneOvertakesSavesOrFindsTheFolderInUse) {
+TEST(ReplacedWhileRead, AnOvertakenSaveSucceedsOrReportsThatTheFolderIsInUse) {
   for (const Kept& kept : all_kept()) {
     const TemporaryFolder folder(fast_root());
     const Path path = folder / kept.file;
@@ -343,7 +343,7 @@ TEST(ReplacedWhileRead, ManyReadersNeverFailWhileWritersReplace) {
   }
 }
 
-TEST(ReplacedWhileRead, WhatIsReadLazilyAfterwardsIsStaleAndSaysSo) {
+TEST(ReplacedWhileRead, LaterLazyReadsReportThatTheyAreStale) {
   const TemporaryFolder folder;
   save_quickly(nested_tree(1), folder / "tree");
   const TensorDict opened = open(folder / "tree");

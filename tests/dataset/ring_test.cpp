@@ -32,7 +32,7 @@ using test::numbers_at;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(Ring, HoldsTheLastRowsInTheOrderOfItsSlots) {
+TEST(CircularBuffer, ContainsTheLastRowsInTheOrderOfItsSlots) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "ring", {.capacity = 5});
   EXPECT_EQ(ds.size(), 0);
@@ -54,7 +54,7 @@ TEST(Ring, HoldsTheLastRowsInTheOrderOfItsSlots) {
   EXPECT_TRUE(verify(folder / "ring").ok());
 }
 
-TEST(Ring, OfSmallLeavesShowsWhatIsWrittenOverWithoutARefresh) {
+TEST(CircularBuffer, OfSmallLeavesShowsOverwritesWithoutARefresh) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "ring", {.capacity = 4});
   ds.append(test::numbers(4));
@@ -63,7 +63,7 @@ TEST(Ring, OfSmallLeavesShowsWhatIsWrittenOverWithoutARefresh) {
   EXPECT_THAT(ids_of(reader), ElementsAre(4, 1, 2, 3));
 }
 
-TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
+TEST(CircularBuffer, HidesTornRowsUntilTheyAreOverwritten) {
   const test::TemporaryFolder folder;
   const Path path = folder / "ring";
   {
@@ -91,7 +91,7 @@ TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 21, 22, 4, 5));
 }
 
-TEST(Ring, ReadersGiveUpOnRowsWhoseLivingWriterDoesNotFinish) {
+TEST(CircularBuffer, ReadersGiveUpOnRowsWhoseLiveWriterDoesNotFinish) {
   const test::TemporaryFolder folder;
   const Path path = folder / "ring";
   Dataset ds = numbers_at(path, {.capacity = 6});
@@ -114,7 +114,7 @@ TEST(Ring, ReadersGiveUpOnRowsWhoseLivingWriterDoesNotFinish) {
   EXPECT_THAT(ids_of(reader), ElementsAre(6, 7, 8, 3, 4, 5));
 }
 
-TEST(Ring, ALivingWriterIsSeenWithLocksAndWithout) {
+TEST(CircularBuffer, ALiveWriterIsDetectedWithAndWithoutLocks) {
   for (const int lock_errno : {0, EBADF, ENOSYS, ENOLCK}) {
     SCOPED_TRACE("flock fails with " + std::to_string(lock_errno));
     const test::FailLocks fail(lock_errno);
@@ -133,7 +133,7 @@ TEST(Ring, ALivingWriterIsSeenWithLocksAndWithout) {
   }
 }
 
-TEST(Ring, AfterAPowerLossHasTheRowsOfTheLastFlushThatWereNotWrittenOver) {
+TEST(CircularBuffer, AfterAPowerFailureHasTheFlushedRowsThatWereNotOverwritten) {
   const test::TemporaryFolder folder;
   const Path path = folder / "ring";
   Dataset ds = numbers_at(path, {.capacity = 32});

@@ -59,7 +59,7 @@ TEST(DictIndex, MatchesSlotsAtOnceAsOneByOne) {
 /// One writer assigns new rows to the keys of a full bucket, and gives one slot alternately to two
 /// keys, while others look them up. Uses the implementation of this build, which differs under
 /// TSan.
-TEST(DictIndex, FindsKeysWhoseSlotsAreWrittenMeanwhile) {
+TEST(DictIndex, FindsKeysWhoseSlotsAreWrittenConcurrently) {
   static constexpr std::uint64_t kKeys = 7;
   constexpr std::uint64_t kStores = 300'000;
   DictIndex index = empty_index(1);

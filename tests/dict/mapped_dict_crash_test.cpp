@@ -83,23 +83,23 @@ class MappedDictCrash : public ::testing::TestWithParam<std::int64_t> {
   }
 };
 
-TEST_P(MappedDictCrash, SurvivesAKillAtEveryChange) {
+TEST_P(MappedDictCrash, SurvivesACrashAtEveryChange) {
   expect_survives_kill_at_every_change(writing(GetParam()), true, true);
   expect_survives_kill_at_every_change(writing(GetParam()), false, true);
 }
 
-TEST_P(MappedDictCrash, SurvivesTheFailureOfEveryChange) {
+TEST_P(MappedDictCrash, SurvivesAnErrorOfEveryChange) {
   expect_survives_failure_of_every_change(writing(GetParam()), true, true, ENOSPC);
   expect_survives_failure_of_every_change(writing(GetParam()), false, true, EIO);
 }
 
-TEST_P(MappedDictCrash, SurvivesAPowerLossAtEveryMoment) {
+TEST_P(MappedDictCrash, SurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(writing(GetParam(), false)), true, 24, 7);
 }
 
 /// A writer that enlarged the index crashes, and so does the one that repairs it, whose index is
 /// smaller again.
-TEST(MappedDictMending, SurvivesAKillAtEveryChange) {
+TEST(MappedDictRepair, SurvivesACrashAtEveryChange) {
   constexpr std::int64_t kNew = kOld + 40;
   CrashCase crash = writing(kNew);
   crash.make_old = [](const Path& path) {

@@ -59,7 +59,7 @@ void expect_all_in_order(const MappedDict& dict, const Between& between) {
   EXPECT_EQ(next, kSize);
 }
 
-TEST(DictWalk, GivesKeysThatWereAssignedAtTheirPlaces) {
+TEST(DictWalk, AssignedKeysKeepTheirPositions) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict dict(folder / "d", Mode::write_through);
@@ -74,7 +74,7 @@ TEST(DictWalk, GivesKeysThatWereAssignedAtTheirPlaces) {
   expect_all_in_order(MappedDict(folder / "d"), nothing);
 }
 
-TEST(DictWalk, GivesEachKeyOnceWhileAnotherHandleAssigns) {
+TEST(DictWalk, ReturnsEachKeyOnceDuringAssignments) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict writer(folder / "d", Mode::write_through);
@@ -129,7 +129,7 @@ class UnsettledIndex {
   std::uint64_t other_ = 0;
 };
 
-TEST(DictWalk, GivesAKeyOnceWhoseSlotChangesAfterItsRowWasCommitted) {
+TEST(DictWalk, ReturnsAKeyOnceIfItsSlotChangesAfterItsCommit) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict writer(folder / "d", Mode::write_through);
@@ -145,7 +145,7 @@ TEST(DictWalk, GivesAKeyOnceWhoseSlotChangesAfterItsRowWasCommitted) {
   }
 }
 
-TEST(DictWalk, GivesEveryKeyOfAWriterThatWasKilledBeforeItChangedTheirSlots) {
+TEST(DictWalk, ReturnsEveryKeyAfterACrashBeforeTheSlotsChanged) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict writer(folder / "d", Mode::write_through);
@@ -155,7 +155,7 @@ TEST(DictWalk, GivesEveryKeyOfAWriterThatWasKilledBeforeItChangedTheirSlots) {
   expect_all_in_order(reader, [](std::int64_t) {});
 }
 
-TEST(DictWalk, LeavesOutKeysThatAreAddedMeanwhile) {
+TEST(DictWalk, ExcludesKeysThatAreAddedConcurrently) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict dict(folder / "d", Mode::write_through);

@@ -381,7 +381,7 @@ std::vector<CrashCase> crash_cases() {
 
 class EveryWriter : public ::testing::TestWithParam<CrashCase> {};
 
-TEST_P(EveryWriter, SurvivesAKillAtEveryChange) {
+TEST_P(EveryWriter, SurvivesACrashAtEveryChange) {
   for (const bool durable : {true, false}) {
     for (const bool with_old : {true, false}) {
       SCOPED_TRACE(::testing::Message() << "durable " << durable << ", with old " << with_old);
@@ -401,7 +401,7 @@ TEST_P(EveryWriter, SurvivesAFailingDiskAtEveryChange) {
   expect_survives_failure_of_every_change(GetParam(), false, true, EIO);
 }
 
-TEST_P(EveryWriter, SurvivesAPowerLossAtEveryMoment) {
+TEST_P(EveryWriter, SurvivesAPowerFailureAtEveryMoment) {
   for (const bool with_old : {true, false}) {
     expect_survives_power_loss(GetParam(), with_old, kCrashTrials, 20260);
   }
@@ -427,12 +427,12 @@ TEST_P(EveryWriter, SurvivesASecondWriterAtEveryChange) {
   }
 }
 
-TEST_P(EveryWriter, SurvivesAKillWhereThereAreNoLocks) {
+TEST_P(EveryWriter, SurvivesACrashWithoutFileLocks) {
   const FailLocks fail(ENOLCK);
   expect_survives_kill_at_every_change(GetParam(), false, true);
 }
 
-TEST_P(EveryWriter, SavesOrRefusesWhereAllLocksAreHeld) {
+TEST_P(EveryWriter, SavesOrRefusesIfAllLocksAreHeld) {
   const TemporaryFolder folder;
   const fs::path path = folder / GetParam().file_name;
   GetParam().make_old(path);
@@ -452,13 +452,13 @@ TEST_P(EveryWriter, SavesOrRefusesWhereAllLocksAreHeld) {
   EXPECT_EQ(GetParam().which(path), saved ? Found::new_version : Found::old_version);
 }
 
-TEST_P(EveryWriter, IsNotHeldUpByAForkAtAnyChange) {
+TEST_P(EveryWriter, IsNotBlockedByAForkAtAnyChange) {
   for (const bool with_old : {true, false}) {
     expect_survives_fork_at_every_change(GetParam(), with_old);
   }
 }
 
-TEST_P(EveryWriter, KeepsPrivateWhatWasPrivate) { expect_stays_private(GetParam()); }
+TEST_P(EveryWriter, KeepsPrivateFilesPrivate) { expect_stays_private(GetParam()); }
 
 TEST_P(EveryWriter, SyncsByTheDescriptorThatWrote) {
   expect_syncs_by_the_descriptor_that_wrote(GetParam());
@@ -472,7 +472,7 @@ TEST_P(WritersOfWhatIsWrittenThrough, NeverReplaceIt) {
 
 class WritersOfNamedFiles : public EveryWriter {};
 
-TEST_P(WritersOfNamedFiles, KeepAFileThatArrivesAtAnyChange) {
+TEST_P(WritersOfNamedFiles, KeepAForeignFileThatArrivesAtAnyChange) {
   expect_keeps_foreign_files(GetParam());
 }
 
@@ -517,7 +517,7 @@ Found which_rows(const fs::path& path) {
 }
 
 /// Append is atomic with respect to crashes, but not to power failures.
-TEST(AppendMemmap, SurvivesAKillAndAFailureAtEveryChange) {
+TEST(AppendMemmap, SurvivesACrashAndAnErrorAtEveryChange) {
   const CrashCase append = {"Append", "data",
                             [](const Path& path) { write_memmap(rows_of(0, 2), path); },
                             [](const Path& path, bool) {

@@ -117,15 +117,15 @@ class IngestOnAFullDisk : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(IngestOnAFullDisk, OfTextLeavesTheOldDataSetWhole) {
+TEST_F(IngestOnAFullDisk, OfTextLeavesTheOldDataSetIntact) {
   expect_old_or_new([this](const Path& path, bool durable) {
     ingest_text(folder_ / "new.jsonl", path, durable);
   });
 }
 
-TEST_F(IngestOnAFullDisk, OfRowsLeavesTheOldDataSetWhole) { expect_old_or_new(ingest_table); }
+TEST_F(IngestOnAFullDisk, OfRowsLeavesTheOldDataSetIntact) { expect_old_or_new(ingest_table); }
 
-TEST_F(IngestOnAFullDisk, OfArrowLeavesTheOldDataSetWhole) { expect_old_or_new(ingest_stream); }
+TEST_F(IngestOnAFullDisk, OfArrowLeavesTheOldDataSetIntact) { expect_old_or_new(ingest_stream); }
 
 }  // namespace
 }  // namespace tenfold

@@ -43,7 +43,7 @@ TEST(Bench, MeasuresEveryFormatAgainstItsFiles) {
   }
 }
 
-TEST(Bench, ReadsNoMoreThanItIsAsked) {
+TEST(Bench, ReadsNoMoreThanTheLimit) {
   const test::TemporaryFolder folder;
   save(table(), folder / "t");
   const BenchReport report = bench(folder / "t", {.max_bytes = 1000});
@@ -51,7 +51,7 @@ TEST(Bench, ReadsNoMoreThanItIsAsked) {
   EXPECT_EQ(report.gather.num_bytes, 12U * 80);
 }
 
-TEST(Bench, MeasuresNothingWhereThereIsNone) {
+TEST(Bench, MeasuresNothingWithoutTensors) {
   const test::TemporaryFolder folder;
   TensorDict tree = node_of(NodeKind::dict);
   tree.set("step", Value(3));
@@ -70,7 +70,7 @@ TEST(Bench, LeavesTheDataAsItIs) {
   EXPECT_TRUE(diff(open(folder / "t"), table()).same());
 }
 
-TEST(Bench, SaysThatThereIsNothing) {
+TEST(Bench, ReportsAMissingPath) {
   try {
     bench("/nowhere/at/all");
     FAIL();

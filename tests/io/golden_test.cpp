@@ -322,7 +322,7 @@ TEST_P(GoldenFiles, FilesVerify) {
   }
 }
 
-TEST_P(GoldenFiles, TreesLoadAsTheyWere) {
+TEST_P(GoldenFiles, TreesLoadUnchanged) {
   for (const Value& entry : entries("trees")) {
     // The description of a file with one array uses the name of the file.
     const TensorDict tree = named_by_file(load(path_of(entry)));
@@ -377,7 +377,7 @@ Value describe_column(const Batch& batch, const std::string& name, const Value& 
   return tagged("rows", list(std::move(rows)));
 }
 
-TEST_P(GoldenFiles, DataSetsGiveTheirRows) {
+TEST_P(GoldenFiles, DataSetsReturnTheirRows) {
   for (const Value& entry : entries("datasets")) {
     const Dataset ds(path_of(entry));
     ASSERT_EQ(ds.size(), integer(member(entry, "rows"))) << path_of(entry);
@@ -423,7 +423,7 @@ Value describe_value(const Batch& batch, DictValueForm form) {
   return tagged("dict", list(std::move(members)));
 }
 
-TEST_P(GoldenFiles, DictionariesGiveTheirValues) {
+TEST_P(GoldenFiles, DictionariesReturnTheirValues) {
   for (const Value& entry : entries("mapped_dicts")) {
     const MappedDict dict(path_of(entry));
     const Items& pairs = items_of(member(entry, "items"));
@@ -453,7 +453,7 @@ TEST_P(GoldenFiles, DictionariesGiveTheirValues) {
   }
 }
 
-TEST_P(GoldenFiles, SparseMatricesGiveTheirRows) {
+TEST_P(GoldenFiles, SparseMatricesReturnTheirRows) {
   for (const Value& entry : entries("sparse")) {
     const SparseMatrix matrix(path_of(entry));
     EXPECT_EQ(name(matrix.layout()), text(member(entry, "layout")));
@@ -570,7 +570,7 @@ std::vector<std::int64_t> handed_out(BatchLoader& loader) {
   return order;
 }
 
-TEST_P(Golden, LoadersGoOnWhereAnOldStateSays) {
+TEST_P(Golden, LoadersContinueFromAnOldState) {
   for (const Value& entry : orders("loader")) {
     const Items& parts = items_of(entry);
     BatchLoaderOptions options;

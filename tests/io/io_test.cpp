@@ -75,7 +75,7 @@ TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
   EXPECT_EQ(difference(tree, load(saved(tree))), "");
 }
 
-TEST_P(EveryFormat, KeepsTiedTensorsTied) {
+TEST_P(EveryFormat, KeepsSharedStorage) {
   const Path path = saved(sample_checkpoint());
   const TensorDict tied = load(path);
   EXPECT_EQ(tied.at("model", "embed.weight").raw_data(),
@@ -86,7 +86,7 @@ TEST_P(EveryFormat, KeepsTiedTensorsTied) {
   EXPECT_EQ(difference(tied, untied), "");
 }
 
-TEST_P(EveryFormat, LoadsOnlyTheKeysAskedFor) {
+TEST_P(EveryFormat, LoadsOnlyTheRequestedKeys) {
   const Path path = saved(sample_checkpoint());
   const TensorDict some = load(path, {.keys = {{"model.*.weight"}, {"optimizer", "lr"}}});
   EXPECT_THAT(some.keys(), ElementsAre("model", "optimizer"));
@@ -96,7 +96,7 @@ TEST_P(EveryFormat, LoadsOnlyTheKeysAskedFor) {
   EXPECT_EQ(some["model"].kind(), NodeKind::ordered_dict);
 }
 
-TEST_P(EveryFormat, NamesNearMatchesOfAKeyThatIsNotThere) {
+TEST_P(EveryFormat, NamesNearMatchesOfAMissingKey) {
   const Path path = saved(sample_checkpoint());
   const auto thrown = thrown_by([&] { load(path, {.keys = {{"model.head.wieght"}}}); });
   EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
@@ -127,7 +127,7 @@ TEST_P(EveryFormat, WritesThroughInModeRPlusOrRefuses) {
   EXPECT_EQ(load(path).at("encoder.bias").data<float>()[1], -1);
 }
 
-TEST_P(EveryFormat, RefusesToOverwriteIfAskedTo) {
+TEST_P(EveryFormat, RefusesToOverwriteOnRequest) {
   const Path path = saved(sample_state_dict());
   const auto thrown = thrown_by([&] { save(sample_checkpoint(), path, {.overwrite = false}); });
   EXPECT_EQ(thrown.code, ErrorCode::io);
@@ -135,7 +135,7 @@ TEST_P(EveryFormat, RefusesToOverwriteIfAskedTo) {
   EXPECT_EQ(difference(sample_state_dict(), load(path)), "");
 }
 
-TEST_P(EveryFormat, ReplacesWhatWasThereWhileReadersKeepIt) {
+TEST_P(EveryFormat, ReplacesAFileWhileReadersKeepTheOldOne) {
   const Path path = saved(sample_state_dict());
   const Tensor old = open(path).at("encoder.weight");
   TensorDict changed = node_of(NodeKind::dict);
@@ -153,7 +153,7 @@ TEST_P(EveryFormat, VerifiesWhatItSaved) {
   EXPECT_GT(report.num_bytes, 0U);
 }
 
-TEST_P(EveryFormat, LoadsWithVerifyWhatIsWhole) {
+TEST_P(EveryFormat, LoadsAnUndamagedFileWithVerify) {
   EXPECT_EQ(difference(sample_checkpoint(), load(saved(sample_checkpoint()), {.verify = true})),
             "");
 }
@@ -199,12 +199,12 @@ TEST(Verify, ReportsDamageAndDoesNotThrow) {
   EXPECT_FALSE(verify(tree).ok());
 }
 
-TEST(Verify, ThrowsWhereNothingIs) {
+TEST(Verify, ThrowsForAMissingPath) {
   const auto thrown = thrown_by([] { verify("/nowhere/at/all"); });
   EXPECT_EQ(thrown.code, ErrorCode::file_not_found);
 }
 
-TEST(Memmap, WritesThroughWhatItReturns) {
+TEST(Memmap, ReturnsTensorsThatWriteThrough) {
   const test::TemporaryFolder folder;
   TensorDict tree;
   tree.set("x", counting({3, 4}));
@@ -215,7 +215,7 @@ TEST(Memmap, WritesThroughWhatItReturns) {
   EXPECT_EQ(verify(folder / "buffer").num_checksums, 0U);
 }
 
-TEST(MemmapLike, MakesZerosOfTheSameTypes) {
+TEST(MemmapLike, CreatesZerosOfTheSameTypes) {
   const test::TemporaryFolder folder;
   TensorDict tree;
   tree.set("x", counting({3, 4}));
@@ -226,7 +226,7 @@ TEST(MemmapLike, MakesZerosOfTheSameTypes) {
   EXPECT_EQ(load(folder / "buffer").at("x").data<float>()[11], 1);
 }
 
-TEST(Load, RefusesCopiesThatCouldNotBeWrittenThrough) {
+TEST(Load, RefusesCopiesInModeWriteThrough) {
   const test::TemporaryFolder folder;
   const Path path = save(sample_state_dict(), folder / "tree");
   const auto thrown =

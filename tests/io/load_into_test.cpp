@@ -185,14 +185,14 @@ struct Tied {
   TensorDict target, source;
 };
 
-TEST(LoadIntoTree, OfTwoNamesOverOneMemoryTheLastInTheTargetStays) {
+TEST(LoadIntoTree, TheLastOfTwoNamesForTheSameMemoryWins) {
   const Tied tied;
   const LoadReport report = load_into(tied.target, tied.source, {.num_threads = 4});
   EXPECT_THAT(report.loaded, UnorderedElementsAre("first", "second"));
   EXPECT_EQ(bytes_of(tied.memory), bytes_of(tied.source.at("second")));
 }
 
-TEST(LoadIntoTree, OverlappingTargetsAreWrittenOneAfterTheOther) {
+TEST(LoadIntoTree, OverlappingTargetsAreWrittenSequentially) {
   const Tensor memory = Tensor::zeros(DType::float32, {6});
   TensorDict target, source;
   target.set("middle", memory.narrow(1, 5));
@@ -205,7 +205,7 @@ TEST(LoadIntoTree, OverlappingTargetsAreWrittenOneAfterTheOther) {
   EXPECT_THAT(memory.span<float>(), ElementsAre(20, 11, 21, 13, 22, 15));
 }
 
-TEST(LoadIntoTree, CountsTiedMemoryOnceInProgress) {
+TEST(LoadIntoTree, CountsSharedMemoryOnceInProgress) {
   struct Last : Monitor {
     void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view) override {
       done = done_bytes;
@@ -221,7 +221,7 @@ TEST(LoadIntoTree, CountsTiedMemoryOnceInProgress) {
   EXPECT_EQ(last.done, last.total);
 }
 
-TEST(LoadIntoTree, RefusesATargetWhoseElementsAreOne) {
+TEST(LoadIntoTree, RefusesATargetWithOverlappingElements) {
   const Tensor one = Tensor::zeros(DType::float32, {1});
   TensorDict target, source;
   target.set("x", Tensor(DType::float32, {4}, {0}, one.buffer(), 0));
@@ -265,14 +265,14 @@ TEST(LoadIntoTree, RefusesReadOnlyTargets) {
   EXPECT_THAT(thrown.message, HasSubstr("read-only"));
 }
 
-TEST(LoadIntoTree, WritesThroughIntoAMappedFolder) {
+TEST(LoadIntoTree, WritesThroughToAMappedFolder) {
   const test::TemporaryFolder folder;
   const Path path = save(blank_like(sample_state_dict()), folder / "target");
   load_into(open(path, {.mode = Mode::write_through}), sample_state_dict());
   EXPECT_EQ(difference(load(path), sample_state_dict()), "");
 }
 
-TEST(LoadIntoTree, CapsTheNamesItLists) {
+TEST(LoadIntoTree, LimitsTheNamesItLists) {
   TensorDict target;
   for (int i = 0; i < 100; ++i) target.set("t" + std::to_string(i), counting({1}));
   const auto thrown = thrown_by([&] { load_into(target, TensorDict()); });

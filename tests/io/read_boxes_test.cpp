@@ -80,7 +80,7 @@ TEST_P(ReadBoxes, GivesLongRunsOfManyRows) {
   }
 }
 
-TEST_P(ReadBoxes, RefusesWhatDoesNotFitBeforeItReads) {
+TEST_P(ReadBoxes, RefusesInvalidBoxesBeforeReading) {
   const Leaf leaf = saved(counting(3, 4));
   const Tensor good = Tensor::zeros(DType::float32, {3, 4});
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
@@ -105,7 +105,7 @@ TEST_P(ReadBoxes, RefusesWhatDoesNotFitBeforeItReads) {
   EXPECT_EQ(good.span<float>()[5], 0.0F);
 }
 
-TEST_P(ReadBoxes, OfAFileThatWasCutIsAnError) {
+TEST_P(ReadBoxes, OfATruncatedFileIsAnError) {
   const Leaf leaf = saved(counting(500, 1000));
   if (std::string(GetParam()) != "m.safetensors") return;
   std::filesystem::resize_file(folder_ / GetParam(), 1000);

@@ -32,7 +32,7 @@ Leaf cast_leaf(const std::vector<float>& values, DType dtype) {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-TEST(Statistics, LeavesNanAndInfinitiesOut) {
+TEST(Statistics, ExcludeNanAndInfinities) {
   const Statistics figures = statistics(leaf_of<float>({1, kNan, 3, kInf, 0, -kInf, -2}));
   EXPECT_EQ(figures.count, 4U);
   EXPECT_EQ(figures.min, -2);
@@ -50,7 +50,7 @@ TEST(Statistics, AreNanForNoValues) {
   EXPECT_TRUE(std::isnan(figures.min) && std::isnan(figures.mean) && std::isnan(figures.std));
 }
 
-TEST(Statistics, KnowEveryDtype) {
+TEST(Statistics, SupportEveryDtype) {
   for (const DType dtype : all_dtypes()) {
     if (dtype == DType::float4_e2m1fn_x2 || dtype == DType::float8_e8m0fnu) continue;
     const bool is_bool = dtype == DType::bool_;

@@ -75,7 +75,7 @@ std::string complaint(ErrorCode code, const Call& call) {
   return "";
 }
 
-TEST(SparseGrowth, ReadersSeeWholeRowsWhenTheyRefresh) {
+TEST(SparseGrowth, ReadersSeeCompleteRowsAfterARefresh) {
   for (const DType index_dtype : {DType::int32, DType::int64}) {
     const TemporaryFolder folder;
     const Path path = folder / "m";
@@ -112,7 +112,7 @@ TEST(SparseGrowth, AMatrixWithoutRowsGrows) {
   EXPECT_EQ(whole_rows_at(folder / "m"), 7);
 }
 
-TEST(SparseGrowth, AMatrixTakesItsOwnRowsAgain) {
+TEST(SparseGrowth, AMatrixCanAppendItsOwnRows) {
   const TemporaryFolder folder;
   rows_of(0, 5).save(folder / "m");
   SparseMatrix m(folder / "m", Mode::write_through);
@@ -127,7 +127,7 @@ TEST(SparseGrowth, AMatrixTakesItsOwnRowsAgain) {
   EXPECT_TRUE(verify(folder / "m").ok());
 }
 
-TEST(SparseGrowth, WhatCannotBeAppendedIsRefused) {
+TEST(SparseGrowth, InvalidRowsAreRefused) {
   const TemporaryFolder folder;
   rows_of(0, 5).save(folder / "m");
   SparseMatrix reader(folder / "m");
@@ -183,7 +183,7 @@ class SparseGrowthCrash : public ::testing::Test {
   void TearDown() override { os::set_boot_id(std::nullopt); }
 };
 
-TEST_F(SparseGrowthCrash, AppendSurvivesAKillAtEveryChange) {
+TEST_F(SparseGrowthCrash, AppendSurvivesACrashAtEveryChange) {
   for (const bool attached : {false, true}) {
     for (const bool durable : {false, true}) {
       expect_survives_kill_at_every_change(append_case(attached), durable, true);
@@ -191,14 +191,14 @@ TEST_F(SparseGrowthCrash, AppendSurvivesAKillAtEveryChange) {
   }
 }
 
-TEST_F(SparseGrowthCrash, AppendSurvivesTheFailureOfEveryChange) {
+TEST_F(SparseGrowthCrash, AppendSurvivesAnErrorOfEveryChange) {
   for (const int system_errno : {ENOSPC, EIO}) {
     expect_survives_failure_of_every_change(append_case(false), true, true, system_errno);
     expect_survives_failure_of_every_change(append_case(true), false, true, system_errno);
   }
 }
 
-TEST_F(SparseGrowthCrash, FlushSurvivesAPowerLossAtEveryMoment) {
+TEST_F(SparseGrowthCrash, FlushSurvivesAPowerFailureAtEveryMoment) {
   CrashCase crash = append_case(false);
   crash.which = [](const Path& path) {
     os::set_boot_id(kNextBoot);

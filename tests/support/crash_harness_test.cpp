@@ -74,7 +74,7 @@ struct BrokenWriter {
 
 class TheProof : public ::testing::TestWithParam<BrokenWriter> {};
 
-TEST_P(TheProof, FindsAWriterThatForgetsAStep) {
+TEST_P(TheProof, FindsAWriterThatOmitsAStep) {
   const BrokenWriter& writer = GetParam();
   const CrashCase broken = {"Broken", "data.bin",
                             [](const Path& path) { save_file(path, 'o', false); },
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenWriter{"RenameWithoutSync", rename_without_sync, false, "neither version"},
         BrokenWriter{"SyncAfterTheRename", sync_after_the_rename, false, "neither version"},
         BrokenWriter{"ForgetTheParent", forget_the_parent, false, "though the save had returned"},
-        BrokenWriter{"WriteInPlaceAtAPowerLoss", write_in_place, false, "neither version"},
+        BrokenWriter{"WriteInPlaceAtAPowerFailure", write_in_place, false, "neither version"},
         BrokenWriter{"WriteInPlaceAtAKill", write_in_place, true, "neither version"},
         BrokenWriter{"LeaveTheOldNameEmpty", leave_the_old_name_empty, true, "found absent"},
         BrokenWriter{"UseANewNameEachTime", use_a_new_name_each_time, true, "one more save"}),

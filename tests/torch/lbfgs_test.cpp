@@ -150,7 +150,7 @@ TEST(Lbfgs, BeforeTheFirstIterationThereAreOnlyCounters) {
   step(loaded);
 }
 
-TEST(Lbfgs, LoadsWhatPythonHasSaved) {
+TEST(Lbfgs, LoadsStateSavedByPython) {
   LBFGS optimizer(parameters());
   const LoadReport report = load_into(optimizer, lbfgs_state());
   EXPECT_TRUE(report.ok());

@@ -41,7 +41,7 @@ Params picked(const Layers& layers, bool reversed) {
   return params;
 }
 
-TEST(OptimizerNames, StateFindsItsParameterWhateverTheOrder) {
+TEST(OptimizerNames, StateFindsItsParameterInAnyOrder) {
   Layers layers;
   Adam adam(picked(layers, false), 0.1);
   step(adam, 2);
@@ -61,7 +61,7 @@ TEST(OptimizerNames, StateFindsItsParameterWhateverTheOrder) {
   EXPECT_THAT(thrown_by([&] { load_into(reversed, saved); }).message, HasSubstr("mismatched"));
 }
 
-TEST(OptimizerNames, NamesAreRenamedAndWhatDiffersIsListed) {
+TEST(OptimizerNames, NamesAreRenamedAndDifferencesAreListed) {
   Layers layers;
   Adam adam(picked(layers, false), 0.1);
   step(adam);

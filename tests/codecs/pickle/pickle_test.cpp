@@ -134,7 +134,7 @@ std::string complaint(std::string_view pickle, const PickleLimits& limits = {}) 
   return "";
 }
 
-TEST(Pickle, PlainValuesOfEveryProtocolAreThoseOfPython) {
+TEST(Pickle, PlainValuesOfEveryProtocolEqualPythons) {
   std::string found;
   for (const std::string& name : files("ok-")) {
     found += name + " " + text_of(read_file(kFolder / name)) + "\n";
@@ -142,7 +142,7 @@ TEST(Pickle, PlainValuesOfEveryProtocolAreThoseOfPython) {
   EXPECT_EQ(found, read_file(kFolder / "golden.txt"));
 }
 
-TEST(Pickle, WhatIsWrongIsSaidWithItsByte) {
+TEST(Pickle, ErrorsNameTheByteOffset) {
   std::string found;
   for (const std::string& name : files("bad-")) {
     found += name + ": " + complaint(read_file(kFolder / name)) + "\n";
@@ -171,7 +171,7 @@ TEST(Pickle, FlippedBitsAreReadOrRefused) {
   }
 }
 
-TEST(Pickle, WhatIsSharedIsOneNode) {
+TEST(Pickle, SharedObjectsAreOneNode) {
   // x = [1]; (x, x)
   const std::string pickle = "\x80\x02]q\x01K\x01"s + "ah\x01\x86.";
   const PickleGraph graph = read_pickle(pickle, "x");
@@ -181,13 +181,13 @@ TEST(Pickle, WhatIsSharedIsOneNode) {
   EXPECT_EQ(text_of(graph, graph.root), "([1], [1])");
 }
 
-TEST(Pickle, AListMayLieInItself) {
+TEST(Pickle, AListMayContainItself) {
   const std::string pickle = "\x80\x02]q\x01h\x01"s + "a.";
   const PickleGraph graph = read_pickle(pickle, "x");
   ASSERT_THAT(graph.at(graph.root).items, ElementsAre(graph.root));
 }
 
-TEST(Pickle, ATupleMayLieInItsOwnList) {
+TEST(Pickle, ATupleMayBeInItsOwnList) {
   // t = ([t],) as Python writes it: created twice, the first one discarded.
   const std::string pickle = "\x80\x02]q\x01h\x01\x85q\x02"s + "a0h\x02.";
   const PickleGraph graph = read_pickle(pickle, "x");
@@ -195,7 +195,7 @@ TEST(Pickle, ATupleMayLieInItsOwnList) {
   EXPECT_THAT(list.items, ElementsAre(graph.root));
 }
 
-TEST(Pickle, SharingThatLooksEndlessTakesANodeALevel) {
+TEST(Pickle, SharedNodesAreNotExpanded) {
   // ((((), ()), ((), ())), ...): 2^400 tuples if expanded.
   std::string pickle = "\x80\x02)"s;
   for (int i = 0; i < 400; ++i) pickle += "2\x86"s;
@@ -203,7 +203,7 @@ TEST(Pickle, SharingThatLooksEndlessTakesANodeALevel) {
   EXPECT_EQ(read_pickle(pickle, "x").nodes.size(), 401U);
 }
 
-TEST(Pickle, CallsAreTold) {
+TEST(Pickle, CallsAreReported) {
   EXPECT_EQ(text_of("cos\nsystem\n(X\x02\x00\x00\x00lstR."s),
             "call(global(os system), (\"6c73\",))");
   EXPECT_EQ(text_of("\x80\x04\x8c\x02os\x8c\x06system\x93)R."s), "call(global(os system), ())");
@@ -215,7 +215,7 @@ TEST(Pickle, CallsAreTold) {
   EXPECT_EQ(text_of("\x83\x07\x01."s), "extension(263)");
 }
 
-TEST(Pickle, PersistentIdsAreTold) {
+TEST(Pickle, PersistentIdsAreReported) {
   EXPECT_EQ(text_of("Pabc\n."s), "persistent(\"616263\")");
   EXPECT_EQ(text_of("K\x01\x85Q."s), "persistent((1,))");
 }
@@ -260,7 +260,7 @@ TEST(Pickle, AnotherPickleMayFollow) {
   EXPECT_EQ(text_of(std::string_view(two).substr(5)), "2");
 }
 
-TEST(Pickle, LimitsAreTheCallers) {
+TEST(Pickle, LimitsAreSetByTheCaller) {
   EXPECT_EQ(complaint("(K\x01K\x02K\x03t."s, {.max_nodes = 3}),
             "unsupported: too many values: expected at most 3, found more at byte 7");
   EXPECT_EQ(complaint("(K\x01K\x02K\x03t."s, {.max_nodes = 4}), "");

@@ -108,7 +108,7 @@ TEST(PickleWriter, TextIsReadBackWithLoneSurrogates) {
   }
 }
 
-TEST(PickleWriter, ContainersCallsAndWhatIsRememberedAreReadBack) {
+TEST(PickleWriter, ContainersCallsAndMemoizedValuesAreReadBack) {
   const auto write = [](PickleWriter& to) {
     to.begin_list();
     to.begin_tuple();

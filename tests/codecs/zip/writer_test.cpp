@@ -89,7 +89,7 @@ ZipItem stored_item(std::string name, std::uint64_t size, std::uint32_t alignmen
   return item;
 }
 
-TEST(ZipWriter, WhatIsWrittenIsReadBack) {
+TEST(ZipWriter, RoundTripsItsEntries) {
   const std::string text(5000, 'x');
   const std::string packed = deflated(text);
   ZipItem second = stored_item("d/zip", text.size());
@@ -112,13 +112,13 @@ TEST(ZipWriter, WhatIsWrittenIsReadBack) {
   }
 }
 
-TEST(ZipWriter, AnArchiveOfNothingIsItsEndRecord) {
+TEST(ZipWriter, AnEmptyArchiveIsItsEndRecord) {
   const std::string archive = archive_of({}, {}, {});
   EXPECT_EQ(archive.size(), 22U + kZipStructureCommentBytes);
   EXPECT_TRUE(read_zip_directory(zip_input("x.zip", bytes_of(archive)), {}).entries.empty());
 }
 
-TEST(ZipWriter, SizesAndOffsetsAround4GibAreToldWhole) {
+TEST(ZipWriter, SizesAndOffsetsAround4GibAreExact) {
   constexpr std::uint64_t kLimit = 0xffffffff;
   for (const std::uint64_t size : {kLimit - 1, kLimit, kLimit + 1, 5 * kLimit}) {
     for (const std::uint32_t alignment : {1U, 64U, 32768U}) {
@@ -171,7 +171,7 @@ TEST(ZipWriter, NamesThatAReaderWouldRefuseAreRefused) {
   EXPECT_EQ(complaint({stored_item(std::string(65535, 'a'), 1)}), "");
 }
 
-TEST(ZipWriter, Crc32OfTwoRunsIsThatOfBothTogether) {
+TEST(ZipWriter, Crc32OfTwoRunsIsCombined) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     std::string text(random() % 5000, '\0');

@@ -110,7 +110,7 @@ TEST(Zip, EntriesAreWhatPythonReads) {
   EXPECT_EQ(found, read_file(kFolder / "golden.tsv"));
 }
 
-TEST(Zip, WhatIsWrongIsSaidWithItsPlace) {
+TEST(Zip, ErrorsNameTheLocation) {
   std::string found;
   for (const std::string& name : files("bad-")) {
     found += name + ": " + complaint(read_file(kFolder / name)) + "\n";
@@ -118,7 +118,7 @@ TEST(Zip, WhatIsWrongIsSaidWithItsPlace) {
   EXPECT_EQ(found, read_file(kFolder / "expected.txt"));
 }
 
-TEST(Zip, StoredBytesLieWhereTheEntrySays) {
+TEST(Zip, StoredBytesAreAtTheEntrysOffset) {
   const std::string archive = read_file(kFolder / "ok-padding.zip");
   const ZipDirectory directory = read_zip_directory(input_of(archive), {});
   const ZipEntry* entry = directory.find("a");
@@ -147,7 +147,7 @@ TEST(Zip, TheStartOfAnEntryIsReadWithoutTheRest) {
   EXPECT_GT(deflated, 0U);
 }
 
-TEST(Zip, TheCommentIsGiven) {
+TEST(Zip, TheCommentIsReturned) {
   const std::string archive = read_file(kFolder / "ok-comment.zip");
   EXPECT_EQ(read_zip_directory(input_of(archive), {}).comment, "PK and more");
 }
@@ -177,7 +177,7 @@ TEST(Zip, FlippedBitsAreRefusedOrChangeNoContent) {
   }
 }
 
-TEST(Zip, LimitsAreTheCallers) {
+TEST(Zip, LimitsAreSetByTheCaller) {
   const std::string archive = read_file(kFolder / "ok-deflated.zip");
   const auto code_with = [&](const ZipLimits& limits) {
     try {
@@ -195,7 +195,7 @@ TEST(Zip, LimitsAreTheCallers) {
             ErrorCode::io);
 }
 
-TEST(Zip, Crc32IsThatOfZipAndGoesOn) {
+TEST(Zip, Crc32MatchesZipAndCanBeContinued) {
   const std::string text = "123456789";
   const auto bytes = std::as_bytes(std::span(text));
   EXPECT_EQ(crc32(bytes), 0xcbf43926U);
@@ -203,7 +203,7 @@ TEST(Zip, Crc32IsThatOfZipAndGoesOn) {
   EXPECT_EQ(crc32({}), 0U);
 }
 
-TEST(Crc32, OfZerosIsThatOfTheirBytes) {
+TEST(Crc32, OfZerosEqualsThatOfTheirBytes) {
   for (const std::size_t size : {0U, 1U, 2U, 3U, 64U, 1000U, 65537U}) {
     EXPECT_EQ(crc32_of_zeros(size), crc32(std::vector<std::byte>(size))) << size;
   }

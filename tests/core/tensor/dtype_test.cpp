@@ -17,7 +17,7 @@ TEST(DType, EveryNameLeadsBackToItsDType) {
   EXPECT_EQ(names.size(), kNumDTypes);
 }
 
-TEST(DType, NamesAreTorchs) {
+TEST(DType, NamesEqualTorchs) {
   EXPECT_EQ(name(DType::bool_), "bool");
   EXPECT_EQ(name(DType::bfloat16), "bfloat16");
   EXPECT_EQ(name(DType::float4_e2m1fn_x2), "float4_e2m1fn_x2");

@@ -82,7 +82,7 @@ TEST(StridedCopy, GathersEveryRangeInRowMajorOrder) {
   }
 }
 
-TEST(StridedCopy, ScatterIsTheReverseAndTouchesNothingElse) {
+TEST(StridedCopy, ScatterIsTheInverseAndWritesNothingElse) {
   for (const DType dtype : kOfEachSize) {
     const std::size_t item = itemsize(dtype);
     for (const View& view : kViews) {

@@ -99,7 +99,7 @@ TEST(TensorDict, CopiesShareTheNode) {
   EXPECT_FALSE(TensorDict().same_node(td));
 }
 
-TEST(TensorDict, ReachesTensorsNodesAndValues) {
+TEST(TensorDict, ReturnsTensorsNodesAndValues) {
   const TensorDict td = small_tree();
   EXPECT_EQ(td.at("model", "encoder", "bias").data<float>()[0], 2);
   EXPECT_EQ(at(td["model"]["encoder"], {"weight"}), 1);
@@ -160,7 +160,7 @@ TEST(TensorDict, ThatContainsItselfIsAnErrorNotACrash) {
   td.node()->entries.clear();  // so that the node can be freed
 }
 
-TEST(TensorDict, LoadsALazyEntryOnceHoweverManyThreadsAsk) {
+TEST(TensorDict, LoadsALazyEntryOnceForConcurrentThreads) {
   std::atomic<int> loads = 0;
   TensorDict td;
   td.node()->entries.push_back({"child", std::make_shared<CountingLazyItem>(&loads)});
@@ -179,7 +179,7 @@ TEST(TensorDict, LoadsALazyEntryOnceHoweverManyThreadsAsk) {
   EXPECT_TRUE(td["child"].same_node(td["child"]));
 }
 
-TEST(TensorDict, TriesALazyEntryAgainAfterAFailure) {
+TEST(TensorDict, RetriesALazyEntryAfterAFailure) {
   std::atomic<int> loads = 0;
   auto item = std::make_shared<CountingLazyItem>(&loads);
   item->failures = 1;
@@ -189,7 +189,7 @@ TEST(TensorDict, TriesALazyEntryAgainAfterAFailure) {
   EXPECT_EQ(at(td, {"child", "x"}), 5);
 }
 
-TEST(TensorDict, EntersJsonContainersAsNodesOfTheirMembers) {
+TEST(TensorDict, JsonContainersAreNodes) {
   TensorDict td;
   td.node()->where = "ckpt";
   const Value::Object by_number{{{"0", Value(1)}, {"1", Value(2)}}, true, false};

@@ -27,7 +27,7 @@ std::vector<std::int64_t> first_numbers(std::int64_t size) {
   return numbers;
 }
 
-TEST(EpochOrder, HoldsEveryPositionOnceHoweverItIsShuffled) {
+TEST(EpochOrder, ContainsEveryPositionOnceInEveryMode) {
   for (const std::int64_t size : {0, 1, 5, 64, 1000, 12'345}) {
     EXPECT_EQ(all_of(EpochOrder::sequential(size)), first_numbers(size));
     std::vector<std::int64_t> shuffled = all_of(EpochOrder::shuffled(size, 1, 2));

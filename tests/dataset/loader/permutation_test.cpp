@@ -22,7 +22,7 @@ std::vector<std::int64_t> all_of(const Permutation& order) {
   return rows;
 }
 
-TEST(Permutation, HoldsEveryRowOnce) {
+TEST(Permutation, ContainsEveryRowOnce) {
   for (const std::int64_t size : {0, 1, 2, 3, 7, 127, 128, 129, 1000, 1023, 1024, 1025, 99'991}) {
     std::vector<std::int64_t> rows = all_of(Permutation(size, 5));
     std::sort(rows.begin(), rows.end());
@@ -69,7 +69,7 @@ TEST(Permutation, StaysTheSameInEveryVersion) {
 }
 
 /// For many seeds, every row is equally frequent at every position: chi squared of 12 x 12 cells.
-TEST(Permutation, PutsEveryRowAtEveryPositionAlikeOften) {
+TEST(Permutation, EveryRowIsEquallyFrequentAtEveryPosition) {
   constexpr std::int64_t kSize = 12;
   constexpr std::uint64_t kSeeds = 24'000;
   std::vector<std::int64_t> counts(kSize * kSize);
@@ -89,7 +89,7 @@ TEST(Permutation, PutsEveryRowAtEveryPositionAlikeOften) {
 }
 
 /// Distance and order of neighbours look random.
-TEST(Permutation, LeavesNoTraceOfTheOrderBefore) {
+TEST(Permutation, LooksRandom) {
   constexpr std::int64_t kSize = 1'000'003;
   const std::vector<std::int64_t> rows = all_of(Permutation(kSize, 11));
   double distance = 0;

@@ -62,12 +62,12 @@ class ResidencyTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(ResidencyTest, AsksForNothingIfAllIsInMemory) {
+TEST_F(ResidencyTest, PrefetchesNothingIfEverythingIsCached) {
   const Dataset dataset(test::numbers(kRows));
   EXPECT_EQ(way_after_an_epoch(dataset), "resident");
 }
 
-TEST_F(ResidencyTest, AdvisesTheKernelUnlessItIsToldAnotherWay) {
+TEST_F(ResidencyTest, UsesMadviseUnlessOverridden) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
   EXPECT_EQ(way_after_an_epoch(*dataset), "willneed");
@@ -81,7 +81,7 @@ TEST_F(ResidencyTest, AdvisesTheKernelUnlessItIsToldAnotherWay) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST_F(ResidencyTest, LeavesTheThreadsThatReadToTheParentOfAFork) {
+TEST_F(ResidencyTest, AForkedChildHasNoReaderThreads) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
   ::setenv("TENFOLD_RESIDENCY", "pread", 1);
@@ -105,7 +105,7 @@ TEST_F(ResidencyTest, LeavesTheThreadsThatReadToTheParentOfAFork) {
 }
 #endif
 
-TEST_F(ResidencyTest, RefusesAWayThatIsNone) {
+TEST_F(ResidencyTest, RefusesAnUnknownStrategy) {
   ::setenv("TENFOLD_RESIDENCY", "magic", 1);
   BatchLoader loader(Dataset(test::numbers(10)), {.batch_size = 2});
   try {
@@ -120,7 +120,7 @@ TEST_F(ResidencyTest, RefusesAWayThatIsNone) {
 }
 
 /// A quarter is not cached.
-TEST_F(ResidencyTest, FindsWhatIsMissingByAFurtherLookAtTheLatest) {
+TEST_F(ResidencyTest, FindsMissingPagesWithFurtherSamples) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
   const auto state = dataset->state();
@@ -149,7 +149,7 @@ void touch_all(const DatasetState& state) {
   static_cast<void>(sum);
 }
 
-TEST_F(ResidencyTest, StopsAskingOnceNextToNothingIsMissing) {
+TEST_F(ResidencyTest, StopsPrefetchingOnceNearlyEverythingIsCached) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
   const auto state = dataset->state();
@@ -172,7 +172,7 @@ TEST_F(ResidencyTest, StopsAskingOnceNextToNothingIsMissing) {
   EXPECT_EQ(residency.way(), "willneed");
 }
 
-TEST_F(ResidencyTest, AsksAgainOnceBatchesWaitForPages) {
+TEST_F(ResidencyTest, ResumesPrefetchingAfterMajorPageFaults) {
   const Path path = folder_ / "rows";
   save(test::numbers(kRows), path);
   const Dataset dataset(path);
@@ -220,7 +220,7 @@ bool becomes_resident(std::span<const std::byte> bytes) {
   return os::is_resident(bytes);
 }
 
-TEST_F(ResidencyTest, AsksForNothingOfADataSetInMemoryWhateverThisProcessWaitedFor) {
+TEST_F(ResidencyTest, PrefetchesNothingOfADataSetInMemoryAfterOtherPageFaults) {
   const Dataset dataset(unequal(100));
   Residency residency(*dataset.state(), true);
   residency.note_waits(1'000'000, 10);
@@ -230,7 +230,7 @@ TEST_F(ResidencyTest, AsksForNothingOfADataSetInMemoryWhateverThisProcessWaitedF
   residency.reconsider(rows, 0);
 }
 
-TEST_F(ResidencyTest, AsksForWhatTheEndsOfUnequalRowsName) {
+TEST_F(ResidencyTest, PrefetchesRaggedRowsByTheirEndOffsets) {
   const Path path = folder_ / "unequal";
   save(unequal(2000), path);
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
@@ -262,7 +262,7 @@ TEST_F(ResidencyTest, AsksForWhatTheEndsOfUnequalRowsName) {
   EXPECT_FALSE(os::is_resident(bytes_of(1, 1000, 6000)));
 }
 
-TEST_F(ResidencyTest, LeavesEndsThatMakeNoSenseToWhoGathersTheRow) {
+TEST_F(ResidencyTest, LeavesInvalidEndOffsetsToGather) {
   TensorDict tree = unequal(2000);
   const Tensor offsets = std::get<Leaf>(tree.get("tokens.end")).tensor();
   auto* ends = offsets.mutable_data<std::int64_t>();

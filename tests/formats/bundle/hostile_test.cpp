@@ -86,7 +86,7 @@ TEST_F(HostileBundle, FollowsTheLinksOfTheHubsCache) {
               HasSubstr("a symbolic link"));
 }
 
-TEST_F(HostileBundle, TakesAnyNameThatAFileCanHave) {
+TEST_F(HostileBundle, AcceptsAnyFileName) {
   const std::string longest(250, 'x');
   const std::string broken = "bytes\xff\xfe";
   for (const std::string& name : {std::string("new\nline"), longest, broken, std::string("%2e%2e"),
@@ -104,7 +104,7 @@ TEST_F(HostileBundle, TakesAnyNameThatAFileCanHave) {
   EXPECT_TRUE(diff(path_, folder_ / "copy").same());
 }
 
-TEST_F(HostileBundle, TellsNamesApartThatLookAlike) {
+TEST_F(HostileBundle, DistinguishesSimilarNames) {
   test::write_bytes(path_ / "a\xff.json", "1");
   test::write_bytes(path_ / "a\\xff.json", "2");
   const TensorDict tree = open(path_);
@@ -157,7 +157,7 @@ TEST_F(HostileBundle, ReachesNoShardOutsideItsFolder) {
   EXPECT_FALSE(verify(path_).ok());
 }
 
-TEST_F(HostileBundle, HoldsManyStrayFiles) {
+TEST_F(HostileBundle, AcceptsManyStrayFiles) {
   constexpr int kMany = 5'000;
   for (int i = 0; i < kMany; ++i) {
     std::ofstream(path_ / ("events." + std::to_string(i))) << i;

@@ -43,7 +43,7 @@ WriteRequest request(bool checksums = true) {
   return made;
 }
 
-TEST(ConsolidatedWrite, TheDocumentIsTensordicts) {
+TEST(ConsolidatedWrite, TheDocumentEqualsTensordicts) {
   TensorDict below(batch({2}, {"x"}));
   below.set("c", tensor_of<std::int8_t>({0, 0}, {2}));
   TensorDict tree(batch({2}, {"x"}));
@@ -65,7 +65,7 @@ TEST(ConsolidatedWrite, TheDocumentIsTensordicts) {
   EXPECT_EQ(bytes.substr(26, 6), std::string(6, '\0'));
 }
 
-TEST(ConsolidatedWrite, JaggedTensorsAreWhatTensordictWritesToTheByte) {
+TEST(ConsolidatedWrite, JaggedTensorsEqualTensordictsBytes) {
   const Path golden = Path(TENFOLD_TEST_DATA) / "consolidated/ok-jagged.consolidated";
   const TensorDict tree = consolidated::kFormat.open(golden, {});
   TensorDict in_order(tree.info());  // in the original order, which the document does not store
@@ -95,7 +95,7 @@ TEST(ConsolidatedWrite, StacksOfValuesAreNodes) {
                         R"(, "0": )" + row + R"(, "1": )" + row + "}"));
 }
 
-TEST(ConsolidatedWrite, TensorsOfSixteenBytesAreWhereTheyCanBeLookedAt) {
+TEST(ConsolidatedWrite, DtypesOfSixteenBytesAreAligned) {
   TensorDict tree;
   tree.set("a", tensor_of<std::uint8_t>({1}, {1}));
   tree.set("c", tensor_of<std::complex<double>>({{1, 2}}, {1}));
@@ -134,7 +134,7 @@ TensorDict rich_tree() {
   return tree;
 }
 
-TEST(ConsolidatedWrite, AllOfATreeComesBack) {
+TEST(ConsolidatedWrite, RoundTripsAWholeTree) {
   const TemporaryFolder folder;
   const TensorDict tree = rich_tree();
   consolidated::kFormat.write(tree, folder / "file", request());
@@ -153,7 +153,7 @@ TEST(ConsolidatedWrite, AllOfATreeComesBack) {
   EXPECT_EQ(report.num_checksums, 4U);  // the document, and each tensor with elements
 }
 
-TEST(ConsolidatedWrite, KeepsAnySaveOfWhatItOpened) {
+TEST(ConsolidatedWrite, RoundTripsWhatItOpened) {
   const TemporaryFolder folder;
   consolidated::kFormat.write(rich_tree(), folder / "file", request());
   consolidated::kFormat.write(consolidated::kFormat.open(folder / "file", {}), folder / "again",
@@ -187,7 +187,7 @@ TEST(ConsolidatedWrite, VerifyFindsEveryFlippedByte) {
   }
 }
 
-TEST(ConsolidatedWrite, StaleNotesOfOthersAreIgnoredWithAWarning) {
+TEST(ConsolidatedWrite, StaleNotesAreIgnoredWithAWarning) {
   const TemporaryFolder folder;
   consolidated::kFormat.write(rich_tree(), folder / "file", request(false));
   const std::string whole = bytes_of(folder / "file");
@@ -252,7 +252,7 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   endless.set("self", Value());  // otherwise it would never be freed
 }
 
-TEST(ConsolidatedWrite, TensordictsOwnFileRefusesWhatItWouldLose) {
+TEST(ConsolidatedWrite, TensordictsFormatRefusesWhatItWouldLose) {
   const TemporaryFolder folder;
   Leaf unbatched(tensor_of<std::uint8_t>({1, 2}, {2}));
   unbatched.mark_unbatched();

@@ -224,7 +224,7 @@ TEST(MemmapHostile, RefusesFoldersNestedWithoutEnd) {
   EXPECT_THAT(failure->message, HasSubstr("nodes nested too deep: expected at most 512 levels"));
 }
 
-TEST(MemmapHostile, TakesFromTheNotesNoNameThatLeavesTheFolder) {
+TEST(MemmapHostile, RefusesNamesInNotesThatLeaveTheFolder) {
   const TemporaryFolder folder;
   make_good(folder / "bad");
   write_bytes(folder / "bad/other", "abcdefgh");
@@ -290,7 +290,7 @@ class DamagedCopy {
   std::string bytes_;
 };
 
-TEST(MemmapHostile, TakesEveryPrefixOfEverySmallFile) {
+TEST(MemmapHostile, SurvivesEveryPrefixOfEverySmallFile) {
   const test::Warnings quiet;
   for (const fs::path& file : small_files()) {
     const DamagedCopy damaged(file);
@@ -305,7 +305,7 @@ TEST(MemmapHostile, TakesEveryPrefixOfEverySmallFile) {
   }
 }
 
-TEST(MemmapHostile, TakesFiveHundredFlippedBytesInEveryFolder) {
+TEST(MemmapHostile, SurvivesFiveHundredFlippedBytesInEveryFolder) {
   const test::Warnings quiet;
   std::mt19937 random(7);
   for (const fs::path& file : small_files()) {

@@ -167,7 +167,7 @@ TEST(MemmapFolder, KeepsKeysThatTensordictsMetadataUsesItself) {
   EXPECT_EQ(fs::file_size(folder / "tree/shape.memmap"), 12U);
 }
 
-TEST(MemmapFolder, KeepsEntriesWhoseFilesWouldHaveOneName) {
+TEST(MemmapFolder, KeepsEntriesWithTheSameFileName) {
   TensorDict child;
   child.set("v", counting({1}));
   TensorDict tree;
@@ -197,7 +197,7 @@ TEST(MemmapFolder, KeepsEntriesWhoseFilesWouldHaveOneName) {
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
-TEST(MemmapFolder, KeepsUnbatchedTensorsInAFolderOfTheirOwn) {
+TEST(MemmapFolder, KeepsUnbatchedTensorsInASeparateFolder) {
   TensorDict tree = batch_of({3});
   tree.set("row", counting({3, 2}));
   for (const std::string key : {"table", "shape"}) {
@@ -221,7 +221,7 @@ TEST(MemmapFolder, KeepsUnbatchedTensorsInAFolderOfTheirOwn) {
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
-TEST(MemmapFolder, StoresTiedTensorsOnce) {
+TEST(MemmapFolder, StoresSharedTensorsOnce) {
   const TemporaryFolder folder;
   save_folder(test::sample_checkpoint(), folder / "tree");
   EXPECT_EQ(inode_of(folder / "tree/model/embed.weight.memmap"),
@@ -231,7 +231,7 @@ TEST(MemmapFolder, StoresTiedTensorsOnce) {
   EXPECT_NE(model.at("embed.weight").raw_data(), model.at("head.bias").raw_data());
 }
 
-TEST(MemmapFolder, TiesCopiesAgainWhileTheirBytesAreEqual) {
+TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
   const TemporaryFolder folder;
   save_folder(test::sample_checkpoint(), folder / "tree");
   fs::copy(folder / "tree", folder / "copy", fs::copy_options::recursive);
@@ -257,7 +257,7 @@ TEST(MemmapFolder, TiesCopiesAgainWhileTheirBytesAreEqual) {
                                                     "that differ by now")));
 }
 
-TEST(MemmapFolder, DoesNotTieWhatTensordictWouldNot) {
+TEST(MemmapFolder, SharesNoStorageThatTensordictWouldNot) {
   TensorDict tree;
   const Tensor weight = counting({2});
   tree.set("a", weight);
@@ -294,7 +294,7 @@ TEST(MemmapFolder, WritesStridedTensorsAndLargeOnes) {
   expect_round_trip(tree);
 }
 
-TEST(MemmapFolder, SaysOnceThatTensordictCannotLoadFloat8) {
+TEST(MemmapFolder, WarnsOnceThatTensordictCannotLoadFloat8) {
   TensorDict tree;
   tree.set("a", Tensor::zeros(DType::float8_e4m3fn, {4}));
   tree.set("b", Tensor::zeros(DType::float4_e2m1fn_x2, {4}));
@@ -321,7 +321,7 @@ TEST(MemmapFolder, ReplacesATreeAndKeepsOldReaders) {
   EXPECT_FALSE(fs::exists(folder / "tree/a.memmap"));
 }
 
-TEST(MemmapFolder, RefusesToReplaceATreeAmongWhichLiesSomethingElse) {
+TEST(MemmapFolder, RefusesToReplaceATreeWithForeignFiles) {
   const TemporaryFolder folder;
   const fs::path path = folder / "tree";
   save_folder(test::sample_checkpoint(), path);
@@ -335,7 +335,7 @@ TEST(MemmapFolder, RefusesToReplaceATreeAmongWhichLiesSomethingElse) {
   EXPECT_EQ(fs::file_size(path / "model/thesis.tex"), 13U);
 }
 
-TEST(MemmapFolder, RefusesToReplaceAFolderOfSomethingElse) {
+TEST(MemmapFolder, RefusesToReplaceAForeignFolder) {
   const TemporaryFolder folder;
   TensorDict tree;
   tree.set("a", counting({1}));
@@ -395,7 +395,7 @@ TEST(MemmapFolder, RefusesByKeyWhatTensordictsFilesWouldLose) {
   }
 }
 
-TEST(MemmapFolder, RefusesWhatNoFolderCanHold) {
+TEST(MemmapFolder, RefusesEntriesThatNoFolderCanHold) {
   TensorDict itself;
   itself.set("again", itself);
   TensorDict named = batch_of({1}, {"time"});

@@ -169,7 +169,7 @@ class MemmapGolden : public testing::TestWithParam<Golden> {
   fs::path path_;
 };
 
-TEST_P(MemmapGolden, ReadsWhatWasInMemory) {
+TEST_P(MemmapGolden, ReadsTheOriginalTree) {
   ASSERT_TRUE(folder::kFormat.probe(path_));
   for (const Mode mode : {Mode::read, Mode::copy_on_write}) {
     expect_node(folder::kFormat.open(path_, {mode}), member(expected_, "tree"), "");
@@ -207,7 +207,7 @@ TEST_P(MemmapGolden, VerifiesWithoutChecksums) {
 }
 
 /// The archives that upstream packed from the folder: see data/tdz/generate.py.
-TEST_P(MemmapGolden, ReadsTheSameFromUpstreamsArchives) {
+TEST_P(MemmapGolden, ReadsUpstreamsArchives) {
   const std::string name = GetParam().path.filename().string();
   const fs::path stored = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + ".tdz");
   const fs::path deflated = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + "-deflate.tdz");

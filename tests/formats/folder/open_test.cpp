@@ -98,7 +98,7 @@ TEST(MemmapOpen, ReadsTheRootsMetadataAndNothingElse) {
   EXPECT_THAT(tree["n"].keys(), IsEmpty());
 }
 
-TEST(MemmapOpen, IgnoresWhatNoMetadataNames) {
+TEST(MemmapOpen, IgnoresForeignFiles) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
   write_bytes(folder / "tree/other.memmap", "x");
@@ -133,7 +133,7 @@ TEST(MemmapOpen, ReadsBothSpellingsOfJsonAndMembersInAnyOrder) {
   EXPECT_EQ(bytes_of(tree.at("é")), "\1\1");
 }
 
-TEST(MemmapOpen, OneBadEntryLeavesTheOthersAlone) {
+TEST(MemmapOpen, OneBadEntryDoesNotAffectTheOthers) {
   const TemporaryFolder folder;
   write_bytes(
       folder / "tree/meta.json",
@@ -147,7 +147,7 @@ TEST(MemmapOpen, OneBadEntryLeavesTheOthersAlone) {
   EXPECT_EQ(thrown_by([&] { tree.get("neg"); }).code, ErrorCode::corrupt);
 }
 
-TEST(MemmapOpen, GivesTheSameBytesAtEveryCall) {
+TEST(MemmapOpen, ReturnsTheSameBytesAtEveryCall) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
   const TensorDict tree = open_folder(folder / "tree");
@@ -178,7 +178,7 @@ TEST(MemmapOpen, WritesInMemoryReachTheFileOnlyInWriteThrough) {
   EXPECT_EQ(tree.at("large").data<float>()[1], 77);
 }
 
-TEST(MemmapOpen, WritingThroughANodeDropsItsChecksumsFromTheRoot) {
+TEST(MemmapOpen, WritingThroughANodeRemovesItsChecksumsFromTheRoot) {
   const TemporaryFolder folder;
   TensorDict inner;
   inner.set("x", Tensor(DType::int32, {2}, Buffer::allocate(8)));
@@ -199,7 +199,7 @@ TEST(MemmapOpen, WritingThroughANodeDropsItsChecksumsFromTheRoot) {
   EXPECT_EQ(report.num_checksums, before - 1);
 }
 
-TEST(MemmapOpen, WritingThroughDropsTheChecksumsOfTensorsAlone) {
+TEST(MemmapOpen, WritingThroughRemovesOnlyTheChecksumsOfTensors) {
   const TemporaryFolder folder;
   save_folder(test::sample_checkpoint(), folder / "tree");
   const std::uint64_t before = folder::kFormat.verify(folder / "tree", {}).num_checksums;
@@ -248,7 +248,7 @@ TEST(MemmapOpen, AFolderIsNotReplacedWhileANodeOfItIsWrittenThrough) {
   EXPECT_EQ(thrown.system_errno, EBUSY);
 }
 
-TEST(MemmapOpen, SaysThatTheFolderWasReplaced) {
+TEST(MemmapOpen, ReportsThatTheFolderWasReplaced) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
   const TensorDict tree = open_folder(folder / "tree");
@@ -264,7 +264,7 @@ TEST(MemmapOpen, SaysThatTheFolderWasReplaced) {
   }
 }
 
-TEST(MemmapOpen, SaysThatAFileIsMissingWhereNothingWasReplaced) {
+TEST(MemmapOpen, ReportsAMissingFileIfNothingWasReplaced) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
   const TensorDict tree = open_folder(folder / "tree");
@@ -278,7 +278,7 @@ TEST(MemmapOpen, SaysThatAFileIsMissingWhereNothingWasReplaced) {
   EXPECT_EQ(thrown_by([&] { static_cast<void>(node.at("x")); }).code, ErrorCode::corrupt);
 }
 
-TEST(MemmapOpen, NeedsFewDescriptorsAndMapsHoweverManyNodesAndLeavesThereAre) {
+TEST(MemmapOpen, NeedsFewDescriptorsAndMapsForManyNodesAndLeaves) {
   const TemporaryFolder folder;
   TensorDict tree;
   for (int i = 0; i < 600; ++i) {
@@ -329,7 +329,7 @@ TEST(MemmapOpen, ReportsThePickleOfATensorclassAndReadsTheRest) {
   EXPECT_FALSE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
-TEST(MemmapOpen, PassesOverAPickleThatNothingDependsOn) {
+TEST(MemmapOpen, IgnoresAPickleThatIsNotNeeded) {
   const TemporaryFolder folder;
   write_bytes(folder / "tree/meta.json",
               R"({"v": {"type": "NonTensorData"}, "w": {"type": "MetaData[str]"}, )" +
@@ -348,7 +348,7 @@ TEST(MemmapOpen, PassesOverAPickleThatNothingDependsOn) {
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
-TEST(MemmapOpen, ReadsStacksOfValuesThatOldVersionsSpreadOverFolders) {
+TEST(MemmapOpen, ReadsStacksOfValuesThatOldVersionsStoredInFolders) {
   const TemporaryFolder folder;
   write_bytes(folder / "tree/meta.json",
               R"({"s": {"type": "NonTensorStack"}, )" + std::string(kType) + "}");
@@ -394,7 +394,7 @@ TEST(MemmapOpen, PrefersTheClassOfNewVersionsToTheTypeOfOldOnes) {
   EXPECT_THAT(tree.keys(), ElementsAre("0", "1"));
 }
 
-TEST(MemmapOpen, WarnsOfANoteThatDoesNotFitTheTreeAndGoesOn) {
+TEST(MemmapOpen, WarnsAboutAStaleNoteAndContinues) {
   const TemporaryFolder folder;
   TensorDict root(NodeInfo{});
   TensorDict list;

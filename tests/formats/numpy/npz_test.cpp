@@ -60,7 +60,7 @@ Leaf leaf_in(const TensorDict& tree, const std::string& key) {
   return std::get<Leaf>(tree.get(key));
 }
 
-TEST(Npz, MapsMembersWhereTheyLie) {
+TEST(Npz, MapsMembersInPlace) {
   const TemporaryFolder folder;
   write_archive(folder, {{"a.npy", npy("<i2", {2}, "abcd")}, {"b/c.npy", npy("|u1", {}, "x")}});
   const TensorDict tree = opened(folder);
@@ -79,7 +79,7 @@ TEST(Npz, MapsMembersWhereTheyLie) {
   EXPECT_EQ(address("b/c") - address("a"), bytes.find("\nx") - bytes.find("\nabcd"));
 }
 
-TEST(Npz, HoldsATensorByItselfAsNumpyCallsIt) {
+TEST(Npz, StoresABareTensorUnderNumpysName) {
   const TemporaryFolder folder;
   const TensorDict saved = bare_tree(Leaf(tensor_of<float>({1, 2}, {2})));
   numpy::kNpz.write(saved, folder / "x.npz", {});
@@ -99,7 +99,7 @@ TEST(Npz, HoldsATensorByItselfAsNumpyCallsIt) {
             "npz: root: it cannot be stored: expected a tensor, found a JSON value");
 }
 
-TEST(Npz, CopiesWhatLiesAtOddBytes) {
+TEST(Npz, CopiesUnalignedMembers) {
   const TemporaryFolder folder;
   write_archive(folder, {{"odd", "", 1}});
   write_archive(folder, {{"x.npy", npy("<f8", {1}, "12345678"), 1}});
@@ -111,7 +111,7 @@ TEST(Npz, CopiesWhatLiesAtOddBytes) {
   EXPECT_EQ(leaf.tensor().raw_data(), leaf.tensor().raw_data());
 }
 
-TEST(Npz, FortranOrderIsAViewWhereMappedAndTransposedWhereCopied) {
+TEST(Npz, FortranOrderIsAViewIfMappedAndTransposedIfCopied) {
   for (const std::uint32_t alignment : {64U, 1U}) {
     const TemporaryFolder folder;
     write_archive(folder, {{"x.npy", npy("<i2", {2, 3}, "aabbccddeeff", true), alignment}});
@@ -124,7 +124,7 @@ TEST(Npz, FortranOrderIsAViewWhereMappedAndTransposedWhereCopied) {
   }
 }
 
-TEST(Npz, AMemberThatIsNoTensorIsAnErrorForWhoAsksForIt) {
+TEST(Npz, AMemberThatIsNoTensorIsAnErrorOnAccess) {
   const TemporaryFolder folder;
   write_archive(folder, {{"good.npy", npy("|u1", {1}, "x")},
                          {"bad.npy", npy("|O", {1}, "pickled")},
@@ -149,7 +149,7 @@ TEST(Npz, AMemberThatIsNoTensorIsAnErrorForWhoAsksForIt) {
   EXPECT_THAT(report.problems[0].what, testing::StartsWith("dtype: an array of Python objects"));
 }
 
-TEST(Npz, WritesWhatItReads) {
+TEST(Npz, RoundTripsItsMembers) {
   const TemporaryFolder folder;
   TensorDict tree(kind(NodeKind::ordered_dict));
   tree.set("a/b", tensor_of<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
@@ -234,7 +234,7 @@ TEST(Npz, CannotBeWrittenThrough) {
       HasSubstr("cannot be written through"));
 }
 
-TEST(Npz, SaysWhatIsWrongAndWhere) {
+TEST(Npz, ReportsErrorsWithTheirLocation) {
   const TemporaryFolder folder;
   const auto expect = [&](const std::vector<Member>& members, ErrorCode code,
                           const std::string& words) {

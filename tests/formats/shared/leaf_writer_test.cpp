@@ -119,7 +119,7 @@ TEST_F(LeafWriterTest, ChecksumOfReadsTheRange) {
   EXPECT_EQ(checksum_of(file_, 13, 0, nullptr), base::xxh3({}));
 }
 
-TEST_F(LeafWriterTest, CheckBlocksReportsWhatDiffersInOrder) {
+TEST_F(LeafWriterTest, CheckBlocksReportsDifferencesInOrder) {
   const Leaf leaf(counting(5'000'000));
   const auto writes = write({leaf}, BlockChecksum::xxh3, 2);
   std::vector<BlockCheck> blocks;
@@ -163,7 +163,7 @@ class CountingMonitor : public Monitor {
   std::uint64_t last_bytes_ = 0;
 };
 
-TEST_F(LeafWriterTest, StopsWhenTheMonitorSaysSo) {
+TEST_F(LeafWriterTest, StopsWhenTheMonitorCancels) {
   CountingMonitor monitor(0);
   const Leaf leaf(counting(1000));
   std::vector<LeafWrite> writes = {{&leaf, &file_, 0, leaf.nbytes(), {}}};

@@ -67,7 +67,7 @@ class ZipArchive : public ::testing::Test {
   os::File file_ = os::File::create_at(directory_, "x.zip");
 };
 
-TEST_F(ZipArchive, HoldsHeadsAndLeavesOfAllSizesWithTrueChecksums) {
+TEST_F(ZipArchive, WritesHeadsAndLeavesOfAllSizesWithChecksums) {
   std::vector<ZipArchiveEntry> entries = {{"text", "hello", std::nullopt, 1},
                                           {"empty", "", std::nullopt, 64}};
   // Sizes around the thresholds of the writer: gathered, direct, several blocks.
@@ -86,7 +86,7 @@ TEST_F(ZipArchive, HoldsHeadsAndLeavesOfAllSizesWithTrueChecksums) {
   }
 }
 
-TEST_F(ZipArchive, HoldsManySmallLeaves) {
+TEST_F(ZipArchive, WritesManySmallLeaves) {
   std::vector<ZipArchiveEntry> entries;
   for (int i = 0; i < 3000; ++i) {
     entries.push_back({std::to_string(i), std::string(static_cast<std::size_t>(i % 7), 'h'),
@@ -98,7 +98,7 @@ TEST_F(ZipArchive, HoldsManySmallLeaves) {
   }
 }
 
-TEST_F(ZipArchive, ANameThereTwiceIsRefusedBeforeAnythingIsWritten) {
+TEST_F(ZipArchive, ADuplicateNameIsRefusedBeforeAnythingIsWritten) {
   const std::vector<ZipArchiveEntry> entries = {{"a", "1", std::nullopt, 1},
                                                 {"a", "2", std::nullopt, 1}};
   EXPECT_THROW(write(entries, 1), Error);

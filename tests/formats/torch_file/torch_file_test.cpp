@@ -89,7 +89,7 @@ std::string text_of_item(const Path& folder, const std::string& name, std::size_
   return text_of(*tree);
 }
 
-TEST(TorchFile, ReadsArchivesThatLieInOtherFiles) {
+TEST(TorchFile, ReadsArchivesInsideOtherFiles) {
   const TemporaryFolder folder;
   std::size_t num_trees = 0;
   for (const auto& [name, text] : golden()) {
@@ -115,7 +115,7 @@ TEST(TorchFile, ReadsObjectsOfAnyKind) {
   EXPECT_TRUE(std::get<NonTensor>(value).value.is<std::string>());
 }
 
-TEST(TorchFile, AValueByItselfIsABareRoot) {
+TEST(TorchFile, ASingleValueIsABareRoot) {
   const TensorDict tensor = torch_file::kFormat.open(torch_file("ok-tensor"), {});
   EXPECT_TRUE(is_bare(tensor));
   EXPECT_EQ(tensor.at("ok-tensor").shape(), Shape{3});
@@ -124,7 +124,7 @@ TEST(TorchFile, AValueByItselfIsABareRoot) {
   EXPECT_FALSE(is_bare(torch_file::kFormat.open(torch_file("ok-no-tensor"), {})));
 }
 
-TEST(TorchFile, IsKnownByItsContent) {
+TEST(TorchFile, IsRecognisedByItsContent) {
   for (const auto& [name, text] : golden()) {
     EXPECT_TRUE(torch_file::kFormat.probe(torch_file(name))) << name;
     EXPECT_EQ(probe(torch_file(name)), "pt") << name;
@@ -136,7 +136,7 @@ TEST(TorchFile, IsKnownByItsContent) {
   EXPECT_FALSE(torch_file::kFormat.probe(torch_file("bad-no-pickle")));
 }
 
-TEST(TorchFile, LeavesContiguousTensorsOnDiskAndSeesOthersAsStrides) {
+TEST(TorchFile, KeepsContiguousTensorsOnDiskAndOthersAsStridedViews) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("ok-views"), {});
   EXPECT_FALSE(leaf_in(tree, "whole").in_memory());
   EXPECT_FALSE(leaf_in(tree, "rows").in_memory());
@@ -159,7 +159,7 @@ TEST(TorchFile, KeepsTensorsOfOneStorageInTheSameMemory) {
   }
 }
 
-TEST(TorchFile, TellsTiedTensorsFromOthers) {
+TEST(TorchFile, DistinguishesSharedStorage) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("ok-tied"), {});
   const SharedBytes first = shared_bytes(leaf_in(tree, "0"));
   EXPECT_NE(first, SharedBytes{});
@@ -199,7 +199,7 @@ TEST(TorchFile, NeverChangesTheFileByWritingToTheTensor) {
               HasSubstr("cannot be written through"));
 }
 
-TEST(TorchFile, NamesWhatIsWrongWithABadFile) {
+TEST(TorchFile, ReportsTheErrorOfABadFile) {
   std::size_t count = 0;
   for (const std::string& line : lines_of(torch_file("").parent_path() / "expected.txt")) {
     ++count;
@@ -217,7 +217,7 @@ TEST(TorchFile, NamesWhatIsWrongWithABadFile) {
   EXPECT_EQ(count, 29U);
 }
 
-TEST(TorchFile, WhatIsNotReadIsShownAndNotCalled) {
+TEST(TorchFile, UnsupportedObjectsAreDescribedAndNotCalled) {
   const std::map<std::string, std::string> names = {{"opaque-class", "my_net.Own"},
                                                     {"opaque-global", "posix.system"},
                                                     {"opaque-legacy-global", "posix.system"}};
@@ -231,7 +231,7 @@ TEST(TorchFile, WhatIsNotReadIsShownAndNotCalled) {
   EXPECT_FALSE(std::filesystem::exists("/tmp/it-was-executed"));
 }
 
-TEST(TorchFile, WhatCannotBeReadIsOneEntryThatSaysWhy) {
+TEST(TorchFile, AnUnreadableEntryHasAReason) {
   struct Case {
     const char* file;
     KeyPath path;
@@ -278,7 +278,7 @@ TEST(TorchFile, LazyViewsAreReadInPiecesOfAnySize) {
   });
 }
 
-TEST(TorchFile, QuantizedTensorsAreTheirParts) {
+TEST(TorchFile, QuantizedTensorsBecomeTheirComponents) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("ok-quantized"), {});
   const TensorDict part = tree["channels"];
   EXPECT_EQ(part.keys(), (std::vector<std::string>{"int_repr", "dtype", "qscheme", "scales",
@@ -290,7 +290,7 @@ TEST(TorchFile, QuantizedTensorsAreTheirParts) {
   EXPECT_EQ(tree["transposed"].at("int_repr").strides(), (Shape{1, 3}));
 }
 
-TEST(TorchFile, KeepsWhatTheKeysOfDictsAre) {
+TEST(TorchFile, KeepsTheTypesOfKeys) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("keys-values"), {});
   const TypedKeys expected = {{"(1, 'a')", Value::Tuple{{1, "a"}}},
                               {"0.5", 0.5},
@@ -308,7 +308,7 @@ TEST(TorchFile, KeepsWhatTheKeysOfDictsAre) {
   EXPECT_EQ(object.members[2].first, "text");
 }
 
-TEST(TorchFile, ReadsValuesThatJsonLacks) {
+TEST(TorchFile, ReadsExtendedScalars) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("special-values"), {});
   const auto special = [&](const char* key) {
     return std::get<Value::Special>(tree.value(key).data());
@@ -378,7 +378,7 @@ TensorDict many_tensors(std::int64_t count) {
   return tree;
 }
 
-TEST(TorchFile, OfManyTensorsIsAsOneOfFew) {
+TEST(TorchFile, WithManyTensorsReadsTheSame) {
   constexpr std::int64_t kCount = 3000;
   const TemporaryFolder folder;
   save(many_tensors(kCount), folder / "x.pt");
@@ -391,7 +391,7 @@ TEST(TorchFile, OfManyTensorsIsAsOneOfFew) {
   }
 }
 
-TEST(TorchFile, OfManyTensorsIsRefusedIfALocalHeaderIsDamagedWhateverItsPickleSays) {
+TEST(TorchFile, WithManyTensorsIsRefusedIfALocalHeaderIsDamaged) {
   constexpr std::int64_t kCount = 3000;
   const TemporaryFolder folder;
   const Path path = folder / "x.pt";

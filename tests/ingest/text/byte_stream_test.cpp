@@ -132,7 +132,7 @@ TEST(ByteStream, RefusesAnXzThatTakesMuchMemory) {
       HasSubstr("it takes too much memory to decompress: expected at most 268435456 bytes"));
 }
 
-TEST(ByteStream, SaysThatItIsCutOffOrDamaged) {
+TEST(ByteStream, ReportsTruncationAndDamage) {
   struct Case {
     const char* name;
     std::string packed;
@@ -203,7 +203,7 @@ std::string zip_of(const std::string& first, const std::string& second) {
   return archive;
 }
 
-TEST(ByteStream, ReadsTheTextsOfAnArchiveInTheOrderOfTheirNames) {
+TEST(ByteStream, ReadsTheTextFilesOfAnArchiveSortedByName) {
   IngestOf of;
   const std::string archive = zip_of("x\n3\n4\n", "x\n1\n2\n");
   EXPECT_THAT(values<std::int64_t>(of.rows("a.zip", archive), "x"), ElementsAre(1, 2, 3, 4));

@@ -24,7 +24,7 @@ Outcome add(JsonRows& json, const std::string& record) {
   return json.add(text.data(), text.data() + record.size(), true);
 }
 
-TEST(RowBuilder, NullsOfAbsentColumnsWaitForAValueOrTheEnd) {
+TEST(RowBuilder, NullsOfMissingColumnsAreDeferred) {
   const RowPlan plan = plan_for(
       "\"n\": {\"dtype\": \"int64\", \"nullable\": true},"
       "\"s\": {\"dtype\": \"string\", \"nullable\": true},"
@@ -50,7 +50,7 @@ TEST(RowBuilder, NullsOfAbsentColumnsWaitForAValueOrTheEnd) {
   EXPECT_EQ(chunks[0].values.size(), 4 * sizeof(std::int64_t));
 }
 
-TEST(RowBuilder, ARecordThatLacksAColumnThatNeedsAValueIsNone) {
+TEST(RowBuilder, ARecordWithoutARequiredColumnIsRejected) {
   const RowPlan plan = plan_for(
       "\"n\": {\"dtype\": \"int64\", \"nullable\": true},"
       "\"m\": {\"dtype\": \"int64\"}");

@@ -58,7 +58,7 @@ TEST(File, ReadsWhatWasWritten) {
   EXPECT_EQ(File::open_read(folder / "x").read_all(8), "abcworld");
 }
 
-TEST(File, WritesManyPartsOneAfterTheOther) {
+TEST(File, WritesManyPartsSequentially) {
   const TemporaryFolder folder;
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");
@@ -290,7 +290,7 @@ TEST(File, LocksExcludeOtherOpenFilesAndEndWithTheFile) {
   EXPECT_EQ(b.try_lock_exclusive(), LockResult::acquired);
 }
 
-TEST(File, AFileSystemWithoutLocksIsNotTakenForAFreeLock) {
+TEST(File, AFileSystemWithoutLocksIsNotReportedAsAFreeLock) {
   const TemporaryFolder folder;
   write_text(folder / "x", "");
   File file = File::open_read(folder / "x");
@@ -336,7 +336,7 @@ TEST(File, AForkedChildNeitherKeepsNorReleasesAnExclusiveLock) {
   ASSERT_EQ(::waitpid(keeps, nullptr, 0), keeps);
 }
 
-TEST(File, MovingHandsOverTheDescriptor) {
+TEST(File, MovingTransfersTheDescriptor) {
   const TemporaryFolder folder;
   write_text(folder / "x", "abc");
   File a = File::open_read(folder / "x");
@@ -349,7 +349,7 @@ TEST(File, MovingHandsOverTheDescriptor) {
   EXPECT_EQ(b.read_all(3), "abc");
 }
 
-TEST(File, InfoTellsFilesApart) {
+TEST(File, InfoDistinguishesFiles) {
   const TemporaryFolder folder;
   write_text(folder / "x", "abc");
   write_text(folder / "y", "abc");

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(FreeSpace, WhatNoDiskHoldsIsRefusedNamingPathAndBytes) {
+TEST(FreeSpace, MoreThanAnyDiskHoldsIsRefusedNamingPathAndBytes) {
   const test::TemporaryFolder root;
   const Directory folder = Directory::open(root.path());
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
@@ -35,7 +35,7 @@ TEST(FreeSpace, WhatNoDiskHoldsIsRefusedNamingPathAndBytes) {
   }
 }
 
-TEST(FreeSpace, LittleIsNotEvenChecked) {
+TEST(FreeSpace, SmallWritesAreNotChecked) {
   EXPECT_NO_THROW(require_free_space(-1, "x", 0));
   EXPECT_NO_THROW(require_free_space(-1, "x", kUncheckedBytes));
 }
@@ -46,7 +46,7 @@ TEST(FreeSpace, AFileSystemThatDoesNotReportItsSpaceRefusesNothing) {
   EXPECT_NO_THROW(require_free_space(processes.fd(), "x", std::uint64_t{1} << 62U));
 }
 
-TEST(FreeSpace, WhatIsFreeFits) {
+TEST(FreeSpace, FreeSpaceFits) {
   const test::TemporaryFolder root;
   const Directory folder = Directory::open(root.path());
   const FreeSpace space = free_space(folder.fd());

@@ -78,7 +78,7 @@ class EveryLease : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Leases, EveryLease, ::testing::Values(true, false),
                          [](const auto& row) { return row.param ? "Links" : "Files"; });
 
-TEST_P(EveryLease, IsHeldByOneAndGoesWithIt) {
+TEST_P(EveryLease, IsHeldByOneProcessAndReleasedWithIt) {
   {
     const auto lease = Lease::try_acquire(directory_, "x");
     ASSERT_TRUE(lease);
@@ -92,7 +92,7 @@ TEST_P(EveryLease, IsHeldByOneAndGoesWithIt) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST_P(EveryLease, OfAKilledProcessIsTakenOverAtOnce) {
+TEST_P(EveryLease, OfACrashedProcessIsTakenOverAtOnce) {
   leave_dead(directory_);
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
   EXPECT_FALSE(is_leased(directory_, "x"));
@@ -102,7 +102,7 @@ TEST_P(EveryLease, OfAKilledProcessIsTakenOverAtOnce) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
-TEST_P(EveryLease, OfAProcessThatNobodyHasWaitedForIsDead) {
+TEST_P(EveryLease, OfAZombieProcessIsDead) {
   const pid_t child = ::fork();
   if (child == 0) {
     new Lease(*Lease::try_acquire(directory_, "x"));
@@ -126,7 +126,7 @@ TEST_P(EveryLease, AForkedChildNeitherHoldsNorReleasesIt) {
   EXPECT_TRUE(lease->is_held());
 }
 
-TEST_P(EveryLease, OfAnotherHostIsDeadOnceItIsNotTouchedForTheTimeout) {
+TEST_P(EveryLease, OfAnotherHostExpiresAfterTheTimeout) {
   const auto lease = Lease::try_acquire(directory_, "x");
   ASSERT_TRUE(lease);
   // What another boot reads.
@@ -141,7 +141,7 @@ TEST_P(EveryLease, OfAnotherHostIsDeadOnceItIsNotTouchedForTheTimeout) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
-TEST_P(EveryLease, OfAProcessWhoseNumberWasGivenAgainIsDead) {
+TEST_P(EveryLease, OfAProcessWhoseIdWasReusedIsDead) {
   // This process ID, with another start time.
   std::string text;
   {
@@ -160,7 +160,7 @@ TEST_P(EveryLease, OfAProcessWhoseNumberWasGivenAgainIsDead) {
   EXPECT_TRUE(Lease::try_acquire(directory_, "x"));
 }
 
-TEST_P(EveryLease, LeavesAloneWhatIsNoLease) {
+TEST_P(EveryLease, IgnoresFilesThatAreNoLeases) {
   set_lease_timeout(std::chrono::seconds(0));
   std::ofstream(folder_ / "file") << "somebody's";
   fs::create_directory(folder_ / "folder");
@@ -171,7 +171,7 @@ TEST_P(EveryLease, LeavesAloneWhatIsNoLease) {
   EXPECT_EQ(entries_of(folder_.path()), (std::set<std::string>{"file", "folder", "link"}));
 }
 
-TEST_P(EveryLease, AKillAtAnyChangeOfATakeoverLeavesALeaseThatIsTakenOver) {
+TEST_P(EveryLease, ACrashAtAnyChangeOfATakeoverLeavesALeaseThatCanBeTakenOver) {
   // The empty file of a process that crashed before writing it identifies nobody.
   if (!GetParam()) set_lease_timeout(std::chrono::seconds(0));
   bool killed = true;
@@ -223,7 +223,7 @@ TEST_P(EveryLease, OneOfManyProcessesGetsIt) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST(WriterLock, ExcludesOthersWithLocksAndWithout) {
+TEST(WriterLock, ExcludesOthersWithAndWithoutLocks) {
   for (const bool locks : {true, false}) {
     const TemporaryFolder folder;
     const test::FailLocks fail(locks ? 0 : ENOLCK);

@@ -22,7 +22,7 @@ void use_and_free() {
   bytes[4097] = 'y';
 }
 
-TEST(FreedMemory, IsTakenAgainWithoutPageFaults) {
+TEST(FreedMemory, IsReusedWithoutPageFaults) {
 #if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "another allocator";
 #endif

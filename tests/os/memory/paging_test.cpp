@@ -44,7 +44,7 @@ bool becomes_resident(std::span<const std::byte> bytes) {
   return is_resident(bytes);
 }
 
-TEST(Paging, BringsAllOfManyRangesAndNothingBeside) {
+TEST(Paging, PrefetchesManyRangesAndNothingElse) {
   const test::TemporaryFolder folder;
   const auto mapped = cold(folder);
   if (!mapped) GTEST_SKIP() << "the file system is in memory";
@@ -59,7 +59,7 @@ TEST(Paging, BringsAllOfManyRangesAndNothingBeside) {
   EXPECT_FALSE(is_resident(mapped->bytes().subspan(kPageBytes, 1)));
 }
 
-TEST(Paging, CountsThePagesThatThisThreadWaitedFor) {
+TEST(Paging, CountsMajorPageFaultsOfThisThread) {
   const test::TemporaryFolder folder;
   const auto mapped = cold(folder);
   if (!mapped) GTEST_SKIP() << "the file system is in memory";

@@ -77,7 +77,7 @@ TEST(RunInBackground, EndsTheJobAtTheFirstItemThatThrows) {
   EXPECT_EQ(*calls, 3);
 }
 
-TEST(RunInBackground, LetsGoOfTheWorkWhenItIsDone) {
+TEST(RunInBackground, ReleasesTheWorkWhenItIsDone) {
   const auto alive = std::make_shared<int>(0);
   run_in_background(5, 2, [alive](std::size_t) {});
   EXPECT_TRUE(eventually([&] { return alive.use_count() == 1; }));
@@ -121,7 +121,7 @@ TEST(RunInBackground, WorksInTheChildOfAFork) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(RunInBackground, AForkWhileItIsUsedForTheFirstTimeLeavesTheChildNothingToWaitFor) {
+TEST(RunInBackground, AForkDuringTheFirstUseDoesNotBlockTheChild) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #endif
@@ -184,7 +184,7 @@ TEST(CloseInBackground, AWaitInTheChildOfAForkDoesNotHang) {
   }
 }
 
-TEST(RunInBackgroundDeathTest, LetsTheProcessEndWhileItemsAreLeft) {
+TEST(RunInBackgroundDeathTest, TheProcessMayExitWithItemsLeft) {
   EXPECT_EXIT(
       {
         run_in_background(1'000'000'000, 2, [](std::size_t) { std::this_thread::sleep_for(1ms); });
@@ -209,7 +209,7 @@ void fork_and_wait() {
 /// Runs after the handler that stops background work, because it is registered before.
 __attribute__((constructor(101))) void register_first() { std::atexit(fork_and_wait); }
 
-TEST(RunInBackgroundDeathTest, LetsAHandlerOfTheEndForkAndWait) {
+TEST(RunInBackgroundDeathTest, AnExitHandlerMayForkAndWait) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {

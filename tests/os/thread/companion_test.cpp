@@ -51,7 +51,7 @@ bool wakes_it() {
   return false;
 }
 
-TEST(Companion, EveryNumberIsInOneRangeOfAtMostTheStep) {
+TEST(Companion, EveryItemIsInOneRangeOfAtMostTheStep) {
   for (int round = 0; round < 300; ++round) {
     for (const std::size_t count : {0U, 1U, 63U, 64U, 65U, 256U, 1000U}) {
       std::vector<std::atomic<int>> calls(count);
@@ -65,12 +65,12 @@ TEST(Companion, EveryNumberIsInOneRangeOfAtMostTheStep) {
   }
 }
 
-TEST(Companion, HasAPartInCallsThatFollowEachOther) {
+TEST(Companion, TakesPartInConsecutiveCalls) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
   EXPECT_TRUE(wakes_it());
 }
 
-TEST(Companion, SleepsWhenCallsAreApart) {
+TEST(Companion, ParksBetweenDistantCalls) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
   ASSERT_TRUE(wakes_it());
   // It parks once it is scheduled, which may be later.
@@ -83,7 +83,7 @@ TEST(Companion, SleepsWhenCallsAreApart) {
   EXPECT_EQ(num_alone, 10);
 }
 
-TEST(Companion, StaysAsleepWhereOneThreadIsAllowed) {
+TEST(Companion, StaysParkedIfOneThreadIsAllowed) {
   std::this_thread::sleep_for(5ms);
   ::setenv("TENFOLD_NUM_THREADS", "1", 1);
   // It may still be spinning because of another test.
@@ -122,7 +122,7 @@ TEST(Companion, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
   }
 }
 
-TEST(Companion, ManyCallersAllGetTheirWorkDone) {
+TEST(Companion, ManyConcurrentCallersFinish) {
   std::atomic<int> calls = 0;
   std::vector<std::thread> callers;
   for (int t = 0; t < 4; ++t) {
@@ -139,7 +139,7 @@ TEST(Companion, ManyCallersAllGetTheirWorkDone) {
   EXPECT_EQ(calls, 4 * 2000 * 8);
 }
 
-TEST(Companion, TheChildOfAForkHasOneOfItsOwn) {
+TEST(Companion, AForkedChildHasItsOwn) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #elif defined(__SANITIZE_ADDRESS__)

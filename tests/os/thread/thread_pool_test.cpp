@@ -50,7 +50,7 @@ TEST(ParallelFor, CallsEachItemOnce) {
   }
 }
 
-TEST(ParallelFor, UsesAsManyThreadsAsAskedForAndNamesThem) {
+TEST(ParallelFor, UsesTheRequestedNumberOfThreadsAndNamesThem) {
   Meeting meeting(4);
   std::mutex mutex;
   std::set<std::string> names;
@@ -145,7 +145,7 @@ TEST(ParallelFor, AnExceptionOfBetweenStopsTheRest) {
   }
 }
 
-TEST(ParallelFor, NestedCallsRunOnTheThreadThatMadeThem) {
+TEST(ParallelFor, NestedCallsRunOnTheCallingThread) {
   std::atomic<int> calls = 0;
   parallel_for(4, 2, [&](std::size_t) {
     const auto outer = std::this_thread::get_id();

@@ -79,7 +79,7 @@ TEST(CommitPage, HasTheOlderStateIfTheNewerSlotIsTorn) {
   }
 }
 
-TEST(CommitPage, OfAnotherBootSaysNothingButARingsDurableState) {
+TEST(CommitPage, OfAnotherBootHasOnlyACircularBuffersDurableState) {
   CommitPage rows = page_of_rows(1000);
   EXPECT_EQ(state_now(rows), &rows.live);
   rows.live.boot[0] ^= std::byte{1};
@@ -89,7 +89,7 @@ TEST(CommitPage, OfAnotherBootSaysNothingButARingsDurableState) {
   EXPECT_EQ(state_now(buffer), &*buffer.durable);
 }
 
-TEST(CommitPage, IsRefusedIfNothingInItIsWhole) {
+TEST(CommitPage, IsRefusedWithoutAValidRecord) {
   const CommitBytes good = encode_page(page_of_rows(5));
   expect_refused(std::span(good).first(100), "size: expected 4096 bytes, found 100");
   expect_refused({}, "size: expected 4096 bytes, found 0");
@@ -107,7 +107,7 @@ TEST(CommitPage, IsRefusedIfNothingInItIsWhole) {
   expect_refused(bad, "durable slots");
 }
 
-TEST(CommitPage, IsRefusedIfWhatItSaysCannotBe) {
+TEST(CommitPage, IsRefusedIfItsContentIsInconsistent) {
   const CommitBytes rows = encode_page(page_of_rows(5));
   CommitState state = page_of_rows(5).live;
   state.sequence = 9;
@@ -131,7 +131,7 @@ TEST(CommitPage, IsRefusedIfWhatItSaysCannotBe) {
   expect_refused(encode_page(ring(std::uint64_t{1} << 63, 0)), "capacity");
 }
 
-TEST(CommitPage, WithOneByteChangedIsRefusedOrSaysWhatOneOfItsSlotsSaid) {
+TEST(CommitPage, WithOneByteChangedIsRefusedOrGivesOneOfItsRecords) {
   const CommitBytes good = encode_page(ring(10, 25));
   for (std::size_t at = 0; at < kProcessOffset; ++at) {
     CommitBytes bad = good;
