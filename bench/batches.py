@@ -1,4 +1,4 @@
-"""Shuffled batches of data sets: cached, cold, of rows of unequal length, through views."""
+"""Shuffled batches of data sets: cached, cold, with ragged columns, through views."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _field(dtype: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def transitions(work: Path) -> Path:
-    """What a replay buffer holds: 2 x float32[84] and 6 scalars, 2 M rows, 701 bytes each."""
+    """The content of a replay buffer: 2 x float32[84] and 6 scalars, 2 M rows, 701 bytes each."""
     path = work / "transitions"
     if not path.exists():
         rng = np.random.default_rng(0)
@@ -64,7 +64,7 @@ def transitions(work: Path) -> Path:
 
 
 def _take(batches, count: int) -> None:
-    """`count` batches, from the next epoch if this one ends."""
+    """Takes `count` batches, continuing with the next epoch at the end of one."""
     for _ in itertools.islice(batches, count):
         pass
 
@@ -75,14 +75,14 @@ def _endless(loader):
 
 
 def _by_hand(columns: dict[str, torch.Tensor], rows: int, count: int):
-    """Batches of an endless shuffled order, gathered by one `index_select` a field."""
+    """Batches in an endless shuffled order, gathered with one `index_select` per field."""
     for _ in range(count):
         index = torch.randint(0, rows, (BATCH,))
         yield {name: torch.index_select(column, 0, index) for name, column in columns.items()}
 
 
 class _Rows(torch.utils.data.Dataset):
-    """A data set as people write it: a dict of tensors a row."""
+    """A data set as users write it: a dict of tensors for each row."""
 
     def __init__(self, columns: dict[str, torch.Tensor]) -> None:
         self.columns = columns
@@ -185,7 +185,7 @@ def first_batch(work: Path, repetitions: int) -> Result:
 
 
 def frames(work: Path) -> Path:
-    """Images as uint8 [84, 84, 4]: 28 KB a row."""
+    """Images as uint8 [84, 84, 4]: 28 KB per row."""
     path = work / "frames"
     if not path.exists():
         pixels = torch.randint(0, 256, (FRAMES, 84, 84, 4), dtype=torch.uint8)
@@ -215,7 +215,7 @@ def frames_cached(work: Path, repetitions: int) -> Result:
             use()
 
     def ours(use: Callable[[torch.Tensor], object]) -> None:
-        """Each batch goes before the next one is made, so that its memory is used again."""
+        """Releases each batch before the next one is made, so that its memory is reused."""
         for _ in range(count // slices):
             batch = next(batches)
             use(batch["pixels"])
@@ -253,7 +253,7 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
         print("frames_cold: left out, dropping the page cache needs root")
         return None
     path = frames(work)
-    # Few of those there are: what peers read beside each frame would soon be the whole file.
+    # Only a few rows: readahead of the peers would otherwise soon read the whole file.
     count = 30
 
     def ours() -> None:
@@ -391,13 +391,15 @@ def order(work: Path, repetitions: int) -> Result:
 def views(work: Path, repetitions: int) -> Result:
     path = transitions(work)
     hold_in_memory(path)
-    # Half a millisecond at a time: what disturbs a machine for longer disturbs all of them.
+    # Half a millisecond at a time, so that longer disturbances of the machine affect all
+    # contenders.
     count, slices = 400, 40
     half = ROWS // 2
 
     def opened() -> tenfold.Dataset:
-        """With maps of its own: what limits is how much of the page tables is in the caches, and
-        who shares maps with other contenders finds what they have brought there."""
+        """Opens the data set with its own mappings. The limit is how much of the page tables is
+        cached, so a contender that shared mappings would profit from those that ran before.
+        """
         dataset = tenfold.Dataset(path)
         for name in dataset.columns:
             dataset[name].sum()
@@ -409,8 +411,10 @@ def views(work: Path, repetitions: int) -> Result:
     seeds = itertools.count()
 
     def loaders(made: Callable[[], tenfold.Dataset]) -> Iterator[Iterator]:
-        """In turn: where one happens to have its memory can be worth a tenth. Each with an order of
-        its own: what another one has just read is in the caches."""
+        """Alternates: the location of memory can make a difference of a tenth.
+
+        Each has its own order: the rows that another one has just read are in the caches.
+        """
         options = {"shuffle": True, "num_threads": 1, "drop_last": True}
         loaders = [
             tenfold.BatchLoader(made(), BATCH, seed=next(seeds), **options) for _ in range(4)
@@ -418,7 +422,7 @@ def views(work: Path, repetitions: int) -> Result:
         return itertools.cycle([_endless(loader) for loader in loaders])
 
     def halves() -> list[tenfold.Dataset]:
-        # Of the same files: whether the pages of others are as large is a matter of chance.
+        # The same files: how large the pages of other files are in the page cache is random.
         return halves_of(opened(), opened())
 
     def halves_of_one() -> list[tenfold.Dataset]:
@@ -448,7 +452,7 @@ def views(work: Path, repetitions: int) -> Result:
 
 
 def _held() -> dict[str, float]:
-    """What this process holds: MiB of memory of its own, descriptors, maps."""
+    """Resources of this process: MiB of private memory, descriptors, maps."""
     status = Path("/proc/self/status").read_text().splitlines()
     own = next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
     return {
@@ -459,7 +463,7 @@ def _held() -> dict[str, float]:
 
 
 def steady(work: Path, repetitions: int) -> Result:
-    """20 epochs by one loader; what is held after the third must be held after the last."""
+    """20 epochs with one loader; the last one must hold no more resources than the third."""
     dataset = tenfold.Dataset(transitions(work)).range(0, 200_000)
     loader = tenfold.BatchLoader(dataset, BATCH, shuffle=True)
     starts = Timing()

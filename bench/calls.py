@@ -17,7 +17,7 @@ from saving import fresh, ours, upstream_folder
 
 import tenfold
 
-# Long enough for the clock, short enough for a quiet moment.
+# Long enough for the clock, short enough to avoid disturbances.
 CALLS = 200
 
 
@@ -89,7 +89,7 @@ def calls_memmap(work: Path, repetitions: int) -> Result:
 
 
 def rows(cls, work: Path, name: str):
-    """100,000 rows of 8 fields, as a replay buffer has them, memory-mapped."""
+    """100,000 rows of 8 fields, as in a replay buffer, memory-mapped."""
     widths = {"obs": 17, "act": 6, "rew": 1, "done": 1, "next_obs": 17, "logp": 1, "adv": 1, "i": 1}
     n = 100_000
     return cls({k: torch.rand(n, w) for k, w in widths.items()}, [n]).memmap(work / name)

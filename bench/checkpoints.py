@@ -1,6 +1,7 @@
-"""CheckpointManager: stalls, durable saves, sharing, restoring, listing, and steps beside a save.
+"""CheckpointManager: stalls, durable saves, sharing, restoring, listing, and steps during a save.
 
-The state is GPT-2 small with that of Adam, 592 tensors, 1.5 GB; `run.py --width 128` takes less.
+The state is GPT-2 small with that of Adam, 592 tensors, 1.5 GB; `run.py --width 128` makes it
+smaller.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 import tenfold
 
-# Of the model; run.py sets it.
+# Of the model; set by run.py.
 WIDTH = 768
 NUM_STEPS = 1000
 NUM_CALLS = 10_000
@@ -42,7 +43,7 @@ def size_of(tree: Tree) -> str:
 
 
 def saves(manager: tenfold.CheckpointManager, tree: Tree) -> Callable[[], object]:
-    """Each call saves the next step, of a state that has changed."""
+    """Each call saves the next step, with a changed state."""
     steps = itertools.count(1)
 
     def run() -> object:
@@ -52,7 +53,7 @@ def saves(manager: tenfold.CheckpointManager, tree: Tree) -> Callable[[], object
 
 
 def memcpy_into(tree: Tree) -> Callable[[], None]:
-    """Copies every tensor, with one thread, into memory that is there."""
+    """Copies every tensor, with one thread, to memory that is already mapped."""
     copies = {key: torch.empty_like(tensor).fill_(0) for key, tensor in tree.items()}
     pairs = [
         (copies[key].data_ptr(), tensor.data_ptr(), tensor.nbytes) for key, tensor in tree.items()
@@ -61,13 +62,13 @@ def memcpy_into(tree: Tree) -> Callable[[], None]:
     def run() -> None:
         for target, source, size in pairs:
             ctypes.memmove(target, source, size)
-        _ = copies, tree  # they live as long
+        _ = copies, tree  # keeps them alive
 
     return run
 
 
 def quiet(work: Callable[[], object]) -> Callable[[], object]:
-    """Without the warning that nothing has changed: here nothing learns."""
+    """Calls `work` without the warning that the state has not changed: nothing is trained here."""
 
     def run() -> object:
         with warnings.catch_warnings():
@@ -96,7 +97,7 @@ def checkpoint_stall(work: Path, repetitions: int) -> Result:
 
 
 def durable_file(tree: Tree, path: Path) -> Callable[[], None]:
-    """safetensors, and what makes it durable."""
+    """Writes with safetensors, and makes the file durable."""
 
     def run() -> None:
         safetensors.torch.save_file(tree, path)
@@ -148,7 +149,7 @@ def checkpoint_share(work: Path, repetitions: int) -> Result:
     tree = state()
     names = sorted(tree, key=lambda name: -tree[name].nbytes)
     changing = names[-int(len(names) * (1 - UNCHANGED)) :]
-    # So many bytes as well, not only so many of the smallest tensors.
+    # Select tensors by total size, not only by number of small ones.
     total = sum(tensor.nbytes for tensor in tree.values())
     for name in reversed(names):
         if sum(tree[key].nbytes for key in changing) >= total * (1 - UNCHANGED):

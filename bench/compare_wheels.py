@@ -1,11 +1,11 @@
-"""Compares two wheels of tenfold by the rows of bench/run.py, in turns on one machine.
+"""Compares two wheels of tenfold by the rows of bench/run.py, interleaved on one machine.
 
-python bench/compare_wheels.py build/wheel/tenfold-*.whl dist/tenfold-*.whl
-python bench/compare_wheels.py A.whl B.whl open_many save_many --rounds 4
+    python bench/compare_wheels.py build/wheel/tenfold-*.whl dist/tenfold-*.whl
+    python bench/compare_wheels.py A.whl B.whl open_many save_many --rounds 4
 
-Each round runs a benchmark with A and B, in alternating order; a row counts with its smallest time.
-Prints time of B by time of A for each row that is tenfold's own and the geometric mean; exits 1 if
-that is above 1.05 or if B misses a goal that A meets.
+Each round runs a benchmark with A and B, in alternating order; the smallest time of a row counts.
+Prints the ratio of the times of B and A for each row of tenfold, and the geometric mean. Exits 1 if
+the mean is above 1.05 or if B misses a goal that A meets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AT_MOST = 1.05
 
 
 def measure(site: Path, names: list[str], repetitions: int, scratch: Path) -> list[dict]:
-    """What bench/run.py measures with the package that is unpacked in `site`."""
+    """The results of bench/run.py with the package that is unpacked in `site`."""
     results = scratch / "results.json"
     subprocess.run(
         [
@@ -39,7 +39,7 @@ def measure(site: Path, names: list[str], repetitions: int, scratch: Path) -> li
 
 
 def add(rows: dict[str, float], missed: dict[str, int], found: list[dict]) -> None:
-    """Takes the smallest time of each row that is ours, and counts how often a goal was missed."""
+    """Takes the smallest time of each row of tenfold, and counts missed goals."""
     for result in found:
         for contender in result["ours"]:
             name = f"{result['name']}: {contender}"

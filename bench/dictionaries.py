@@ -1,4 +1,4 @@
-"""Dictionaries on disk: lookups by key, one by one and in batches, beside lmdb and dict."""
+"""Dictionaries on disk: lookups by key, one by one and in batches, against lmdb and dict."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from harness import (
 
 import tenfold
 
-KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals are for 20 M as well
-IS_LARGE = KEYS > 5_000_000  # so that memory holds what is compared, and it ends in minutes
+KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals apply to 20 M as well
+IS_LARGE = KEYS > 5_000_000  # limits contenders to those that fit memory and end in minutes
 DIMENSIONS = 32
 BATCH = 256
-# A transaction of lmdb: one of 20 M keys takes hours.
+# Commit after this many keys: a single transaction of lmdb with 20 M keys takes hours.
 KEYS_A_COMMIT = 1_000_000
-# As few tensors at once as make Python look for cycles seldom, which takes longer than to build.
+# Number of live tensors: with more, Python's garbage collector takes longer than building.
 PAIRS_AT_ONCE = 256
 
 
 def _keys(count: int) -> list[str]:
-    """16 to 22 bytes each, in no order."""
+    """16 to 22 bytes each, in random order."""
     rng = random.Random(0)
     return [f"{rng.getrandbits(48):012x}/{rng.randrange(1000)}{i:06d}"[:22] for i in range(count)]
 
@@ -51,7 +51,7 @@ def _table(work: Path, keys: list[str], values: np.ndarray) -> tenfold.Dataset:
 
 
 def _of_table(path: Path, keys: object, values: np.ndarray) -> tenfold.MappedDict:
-    """A dictionary of a data set, of which nothing stays in the page cache."""
+    """Builds a dictionary from a data set, and drops it from the page cache."""
     table = tenfold.ingest({"key": keys, "value": values}, path.parent / "table", progress=False)
     made = tenfold.MappedDict.build((table, "key"), path, progress=False)
     remove(path.parent / "table")
@@ -66,7 +66,7 @@ def _pairs(keys: list[str], values: np.ndarray) -> Iterator[tuple[str, torch.Ten
 
 
 def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """As they come."""
+    """In insertion order."""
     shutil.rmtree(path, ignore_errors=True)
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     for begin in range(0, len(keys), KEYS_A_COMMIT):
@@ -78,7 +78,7 @@ def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
 
 
 def _build_small_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """In the order of the keys, which fills its pages: of 20 M keys a third of the size."""
+    """In key order, which fills lmdb's pages: a third of the size for 20 M keys."""
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     order = np.argsort(np.array(keys, dtype=np.bytes_))
     for begin in range(0, len(keys), KEYS_A_COMMIT):
@@ -97,7 +97,7 @@ def _packed(keys: list[str]) -> dict[str, torch.Tensor]:
 
 
 def _parts(path: Path) -> list[torch.Tensor]:
-    """Each file of a dictionary as rows, as many as there are keys: what of it belongs to a key."""
+    """Each file of a dictionary as one row per key."""
     files = [file for file in sorted(path.rglob("*.memmap")) if file.stat().st_size >= KEYS]
     sizes = [file.stat().st_size // KEYS for file in files]
     return [

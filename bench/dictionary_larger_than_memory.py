@@ -1,6 +1,6 @@
-"""Lookups in a dictionary that is larger than the memory its processes may have.
+"""Lookups in a dictionary that is larger than the memory of its processes.
 
-Needs root and a control group, as larger_than_memory.py, and 3 GiB of disk.
+Needs root and a control group, like larger_than_memory.py, and 3 GiB of disk.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import tenfold
 KEYS = 12_000_000
 DIMENSIONS = 32
 BATCH = 256
-# The process itself takes 0.2 GiB; what is left is a quarter of the 2 GB of the dictionary.
+# The process itself takes 0.2 GiB; the rest is a quarter of the 2 GB of the dictionary.
 MEMORY_BYTES = 11 << 26
 WARM_UP_KEYS = 60_000
 KEYS_READ = 40_960
 FIRST_KEYS = 8 * BATCH
 
-# Prints, for each run of lookups, seconds, pages read from the device, and pages that a lookup
-# waited for; the keys are made of numbers, so that no list of them takes memory.
+# Prints, for each run of lookups, seconds, pages read from the device, and major page faults of the
+# lookups. Keys are derived from numbers, so that no list of them takes memory.
 CODE = """
 import random, resource, sys, time
 import tenfold, torch

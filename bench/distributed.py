@@ -1,9 +1,9 @@
-"""Saves and loads of two ranks: torch's storage classes, and plain writes of the same bytes.
+"""Saves and loads with two ranks: torch's storage classes, and plain writes of the same bytes.
 
     python bench/distributed.py [--tensors 20000] [--gigabytes 1.5] [--rounds 3] [--folder DIR]
 
-Contenders take turns, in rotating order; medians of the slower rank. Everything is durable. It is
-a program of its own: bench/run.py does not run it.
+Contenders are interleaved in rotating order; reports medians of the slower rank. Everything is
+durable. This is a separate program: bench/run.py does not run it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def small_state(count: int, mesh: Any) -> dict[str, Any]:
 
 
 def large_state(num_bytes: int, mesh: Any) -> dict[str, Any]:
-    """Twelve matrices of float32, cut into rows."""
+    """Twelve matrices of float32, split by rows."""
     rows = max(1, num_bytes // 12 // 4096 // 4 // RANKS)
     return {
         f"layer.{i}": DTensor.from_local(
@@ -54,7 +54,7 @@ def large_state(num_bytes: int, mesh: Any) -> dict[str, Any]:
 
 
 def write_plainly(state: dict[str, Any], path: Path) -> None:
-    """The bytes of this rank, by pwrite into one file of both, and fsync."""
+    """Writes the bytes of this rank to one file shared by both, with pwrite and fsync."""
     rank = dist.get_rank()
     total = sum(tensor.to_local().nbytes for tensor in state.values())
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR)
@@ -68,7 +68,7 @@ def write_plainly(state: dict[str, Any], path: Path) -> None:
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds until all ranks have done it."""
+    """Seconds until all ranks are done."""
     dist.barrier()
     begin = time.perf_counter()
     call()

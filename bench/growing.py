@@ -70,7 +70,7 @@ def append_small(work: Path, repetitions: int) -> Result:
     upstream = tensordict.TensorDict(batch, [rows])
     ds.append(batch)
     for _ in range(400):
-        ring.append(batch)  # full: from here on rows are written over
+        ring.append(batch)  # full: from here on rows are overwritten
 
     def repeated(call):
         def run() -> None:

@@ -1,4 +1,4 @@
-"""Times contenders side by side: interleaved, in rotating order, medians with their minima."""
+"""Times contenders interleaved in rotating order, and reports medians and minima."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass
 class Contender:
-    """`run` is timed; `before` and `after` are not. `run`'s result is handed to `after`."""
+    """`run` is timed; `before` and `after` are not. `after` gets `run`'s result."""
 
     run: Callable[[], object]
     before: Callable[[], object] = lambda: None
-    twice: bool = False  # once more, untimed, just before: the caches of the CPU are warm too
+    twice: bool = False  # run once before, untimed, so that CPU caches are warm too
     after: Callable[[object], object] = lambda result: None
 
 
@@ -68,12 +68,12 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
     def ours(self) -> list[str]:
-        """The contenders that are tenfold's: named so, or by a goal."""
+        """The contenders of tenfold: by name, or named by a goal."""
         with_goal = {goal.ours for goal in self.goals}
         return [name for name in self.timings if name.startswith("tenfold") or name in with_goal]
 
     def verdicts(self) -> list[tuple[str, str, float, float, bool]]:
-        """(goal, unit, wanted, measured, met) by medians."""
+        """(goal, unit, target, measured, met) by medians."""
         found = []
         for goal in self.goals:
             ours = self.timings[goal.ours].median
@@ -129,8 +129,10 @@ class Result:
 
 
 def run_once(contender: Contender, collects: bool = True) -> tuple[float, int]:
-    """Seconds, and the MiB that the machine gave back to its host meanwhile.
-    `collects`: garbage, before it begins."""
+    """Returns seconds, and the MiB that the machine gave back to its host during the run.
+
+    `collects`: collect garbage first.
+    """
     contender.before()
     before = given_back_mib()
     if collects:
@@ -156,10 +158,13 @@ def compare(
     slices: int = 1,
     warm_up: bool = True,
 ) -> Result:
-    """Of `slices` runs in turn of all contenders each repetition counts the sum: what disturbs the
-    machine for longer than a run then disturbs all of them alike. Garbage is collected in the first
-    turn only: that takes longer than what is short enough to have many turns.
-    `warm_up`: a first round is not counted."""
+    """Times all contenders, and reports the results.
+
+    In each repetition, `slices` runs of each contender are interleaved, and their sum counts. So a
+    disturbance that is longer than a run affects all contenders alike. Garbage is collected before
+    the first slice only, because it takes longer than runs that need many slices.
+    `warm_up`: run once first, without counting it.
+    """
     timings = {key: Timing() for key in contenders}
     keys = list(contenders)
     for repetition in range(0 if warm_up else 1, repetitions + 1):
@@ -179,11 +184,11 @@ def compare(
     return Result(name, title, timings, present)
 
 
-# --- the bare system calls ---------------------------------------------------------------------
+# --- bare system calls -------------------------------------------------------------------------
 
 
 def load_raw() -> ctypes.CDLL:
-    """bench/raw.cpp, compiled when it is newer than its library."""
+    """Loads bench/raw.cpp, compiled again if it is newer than its library."""
     source, library = ROOT / "bench" / "raw.cpp", ROOT / "build" / "bench" / "libraw.so"
     if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -199,7 +204,7 @@ def load_raw() -> ctypes.CDLL:
 
 
 class Blocks:
-    """Addresses and sizes of tensors, as the raw functions take them."""
+    """Addresses and sizes of tensors, as the functions of raw.cpp take them."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         self.tensors = tensors
@@ -209,7 +214,7 @@ class Blocks:
 
 
 def bare_copies(columns: list[torch.Tensor], count: int, batch: int) -> Callable[[], None]:
-    """Copies `count` batches of rows that were chosen before, and does nothing else."""
+    """Copies `count` batches of rows chosen in advance, and does nothing else."""
     raw = load_raw()
     rows = torch.randint(0, len(columns[0]), (count, batch))
     outputs = [torch.empty(batch, *column.shape[1:], dtype=column.dtype) for column in columns]
@@ -228,7 +233,7 @@ def bare_copies(columns: list[torch.Tensor], count: int, batch: int) -> Callable
                 sizes,
                 targets,
             )
-        _ = columns, outputs  # they live as long
+        _ = columns, outputs  # keeps them alive
 
     return copy
 
@@ -240,16 +245,16 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# Where a virtual machine gives free pages back to its host, the first to take them again pays ten
-# times for them. So memory is used just before what is timed, which takes the same pages again, and
-# what is timed is run once more if pages went to the host in between: more than so many a second,
-# as of what runs for minutes some always do.
+# If a virtual machine gives free pages back to its host, the next use of such a page takes ten
+# times as long. So memory is used right before a timed run, which then reuses the same pages. The
+# run is repeated if pages were given back to the host during it: more than a limit per second,
+# because some are in every run of minutes.
 MOST_ATTEMPTS = 3
 DISTURBING_MIB = 16
 
 
 def given_back_mib() -> int:
-    """What this machine has given back to its host so far; 0 where the kernel does not count it."""
+    """Memory that this machine has given back to its host; 0 if the kernel does not count it."""
     try:
         text = Path("/sys/module/page_reporting/parameters/reported_kib").read_text()
     except OSError:
@@ -258,7 +263,7 @@ def given_back_mib() -> int:
 
 
 def warm_memory(beside: Path) -> None:
-    """Free memory is at hand, as on a machine that is in use."""
+    """Makes free memory available without the host, as on a busy machine."""
     scratch = beside.parent / "warm-memory"
     with scratch.open("wb", buffering=0) as file:
         for _ in range(WARM_BYTES // len(_ZEROS)):
@@ -271,7 +276,7 @@ _ZEROS = bytes(16 << 20)
 
 
 def fresh(path: Path) -> None:
-    """The path is gone, and memory is warm."""
+    """Removes the path, and warms memory."""
     remove(path)
     warm_memory(path)
 
@@ -286,7 +291,7 @@ def settle() -> None:
 
 
 def drop_caches() -> bool:
-    """Cold from here on, where the machine lets us; needs root."""
+    """Drops the page cache, if the machine allows it; needs root."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("1\n")
@@ -299,11 +304,11 @@ _held: list[mmap.mmap] = []
 
 
 def hold_in_memory(*folders: Path) -> None:
-    """Their files stay in the page cache, as whole as they are, until the process ends.
+    """Keeps the files of these folders in the page cache until the process ends.
 
-    Without it a system that takes back what looks idle (DAMON, on this page's machine) may take
-    some between two contenders; and what comes back lies in small pages, which are read in no order
-    2.5 times as slowly as large ones.
+    Otherwise a system that reclaims idle memory (DAMON, on the machine of the published results)
+    may evict some pages between two contenders. They come back as small pages, which are read 2.5
+    times as slowly as large ones in random order.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for file in (file for folder in folders for file in folder.rglob("*")):
@@ -331,8 +336,10 @@ print((status("VmHWM") - before) / 1024)
 
 
 def memory_note(what: str, most_mib: float, prepare: str, work: str, *arguments: object) -> str:
-    """By how much the memory of a fresh process grows at most while it does `work`, code that finds
-    `arguments` in sys.argv, after `prepare`."""
+    """Measures the maximum memory growth of a fresh process during `work`.
+
+    `work` is code that runs after `prepare`, with `arguments` in sys.argv.
+    """
     code = MARKED.format(prepare=prepare, work=work)
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -345,8 +352,9 @@ COLD_BYTES = 2 << 30  # more than what is read
 
 
 def cold() -> None:
-    """Nothing is cached, and free memory is at hand: what is read has to come from the device, and
-    its pages need not come from the host."""
+    """Drops the page cache, and makes free memory available: reads have to wait for the device, but
+    not for pages from the host.
+    """
     drop_caches()
     with mmap.mmap(-1, COLD_BYTES) as memory:
         if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -355,7 +363,7 @@ def cold() -> None:
 
 
 def bytes_of(folder: Path) -> int:
-    """Of all files below it."""
+    """Total size of all files below it."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 

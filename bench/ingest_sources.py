@@ -1,9 +1,9 @@
-"""Ingest of Parquet files and of dicts in memory, beside pyarrow and numpy's maps.
+"""Ingest of Parquet files and of dicts in memory, against pyarrow and numpy's memory maps.
 
-python bench/ingest_sources.py             both, about a minute
-python bench/ingest_sources.py --rows 0.2  a fifth of the rows
+    python bench/ingest_sources.py             both, about a minute
+    python bench/ingest_sources.py --rows 0.2  a fifth of the rows
 
-Beside wall times it tells CPU times, which other work on the machine changes less.
+Reports CPU times in addition to wall times: other work on the machine affects them less.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FLOATS = 38
 
 
 class CpuTime:
-    """The CPU seconds of each contender, all threads."""
+    """CPU seconds of each contender, all threads."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {}
@@ -72,7 +72,7 @@ def _map(path: Path, name: str, dtype: Any, shape: tuple[int, ...]) -> Any:
 
 
 def write_parquet(path: Path, num_rows: int) -> int:
-    """38 floats, an integer and a text a row; the bytes of the decoded columns."""
+    """38 floats, an integer and a string per row; returns the size of the decoded columns."""
     generator = np.random.default_rng(7)
     columns: dict[str, Any] = {
         f"f{i}": generator.standard_normal(num_rows).astype(np.float32) for i in range(FLOATS)
@@ -85,7 +85,7 @@ def write_parquet(path: Path, num_rows: int) -> int:
 
 
 def pyarrow_parquet(source: Path, target: Path) -> None:
-    """As somebody would write it: batch by batch into maps, text as bytes and ends."""
+    """As users would write it: batch by batch to memory maps, strings as bytes and end offsets."""
     opened = pq.ParquetFile(source)
     num_rows = opened.metadata.num_rows
     maps = {
@@ -114,7 +114,7 @@ def decode_only(source: Path) -> None:
 
 
 def hugging_face_parquet(source: Path, cache: Path) -> None:
-    """Its cache is Arrow's columns on disk."""
+    """Its cache is Arrow columns on disk."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import datasets
 
@@ -157,7 +157,7 @@ print(peak - before)
 
 
 def peak_bytes(source: Path, target: Path, warm: Path) -> int:
-    """Of the process's own memory, beyond what it had, while `source` is ingested."""
+    """Growth of the process's private memory while `source` is ingested."""
     command = [sys.executable, "-c", PEAK, str(source), str(target), str(warm)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -207,7 +207,7 @@ def parquet(work: Path, num_rows: int, repetitions: int) -> Result:
 
 
 def dicts(num_rows: int) -> list[dict[str, Any]]:
-    """8 fields: four floats, two integers, a bool, a short text."""
+    """8 fields: four floats, two integers, a bool, a short string."""
     generator = random.Random(7)
     carriers = ["AA", "B6", "DL", "EV", "MQ", "UA", "US", "WN"]
     return [
@@ -269,7 +269,7 @@ def list_of_dicts(work: Path, num_rows: int, repetitions: int) -> Result:
                 before=lambda: _fresh_folder(paths[2]),
             ),
         },
-        # Its maps are not durable either.
+        # Its memory maps are not durable either.
         [Goal("tenfold, not durable", "pyarrow from_pylist -> memmap", 3.3)],
         repetitions,
     )

@@ -1,4 +1,4 @@
-"""Ingest of JSON lines and CSV, beside DuckDB, pyarrow and pandas."""
+"""Ingest of JSON lines and CSV, against DuckDB, pyarrow and pandas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _record(generator: random.Random) -> dict[str, object]:
 
 
 def write_lines(path: Path, records: int = RECORDS) -> int:
-    """6 integers, 32 floats of 17 digits, a text a record; the bytes written."""
+    """6 integers, 32 floats of 17 digits, a string per record; returns the bytes written."""
     generator = random.Random(7)
     lines = [json.dumps(_record(generator)) + "\n" for _ in range(DISTINCT)]
     with path.open("w") as file:
@@ -55,7 +55,9 @@ def write_csv(path: Path) -> int:
 
 
 class Maps:
-    """Columns of a known number of rows, as somebody would map them: text as bytes and ends."""
+    """Memory-mapped columns with a known number of rows, as users would write them: strings as
+    bytes and end offsets.
+    """
 
     def __init__(self, folder: Path, rows: int) -> None:
         folder.mkdir(parents=True)
@@ -142,7 +144,7 @@ def ingest_lines(work: Path, repetitions: int) -> Result:
             lambda: fresh(ours),
         )
 
-    # Not waiting for the device, as pyarrow and pandas do not.
+    # Without fsync, like pyarrow and pandas.
     contenders = {
         "tenfold, 1 thread": tenfold_on(1),
         "tenfold, 2 threads": tenfold_on(2),
@@ -206,7 +208,7 @@ STREAMED = 20_000
 
 
 def plain_rows(source: Path) -> int:
-    """As somebody would write it: json and a tensor for each number."""
+    """As users would write it: json and a tensor for each number."""
     count = 0
     with source.open() as lines:
         for line in lines:

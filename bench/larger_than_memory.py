@@ -1,4 +1,4 @@
-"""Shuffled batches of more data than the processes of a control group may have in memory.
+"""Shuffled batches of more data than the memory of the processes in a control group.
 
 Needs root and cgroup v1 (`/sys/fs/cgroup/memory`) or v2, and 8 GiB of disk.
 """
@@ -21,9 +21,9 @@ ROW_BYTES = 256
 DATA_BYTES = 8 << 30
 MEMORY_BYTES = 3 << 29  # 1.5 GiB
 ROWS_READ = 200_000
-PEER_ROWS_READ = 512  # without read-ahead switched off a row takes milliseconds
+PEER_ROWS_READ = 512  # with readahead, a row takes milliseconds
 
-# Each prints the seconds for its rows, and the most memory it had for itself.
+# Each prints the seconds for its rows, and its maximum private memory.
 PREAMBLE = """
 import sys, time
 path, rows = sys.argv[1], int(sys.argv[2])
@@ -68,7 +68,7 @@ report(begin)
 
 
 class MemoryLimit:
-    """A control group whose processes share so much memory, the page cache they fill included."""
+    """A control group that limits the memory of its processes, including their page cache."""
 
     def __init__(self, limit_bytes: int) -> None:
         v1 = Path("/sys/fs/cgroup/memory")

@@ -30,11 +30,12 @@ using Tensors = std::vector<at::Tensor>;
 struct Contender {
   std::string name;
   std::function<void()> run;
-  const Tensors* filled;  ///< what it must have written; null: nothing
+  const Tensors* filled;  ///< must contain every byte afterwards; null: not checked
   std::vector<double> seconds{};
 };
 
-/// A module of that name below `parent`, made if there is none; dots lead into modules.
+/// Adds a parameter to a module below `root`, creating modules for the components of the dotted
+/// name.
 void add_parameter(const std::shared_ptr<torch::nn::Module>& root, const std::string& path,
                    const at::Tensor& tensor) {
   std::shared_ptr<torch::nn::Module> module = root;
@@ -51,7 +52,7 @@ void add_parameter(const std::shared_ptr<torch::nn::Module>& root, const std::st
   module->register_parameter(path.substr(begin), tensor);
 }
 
-/// Parameters as the tensors of the file, in memory that has been written once.
+/// Parameters like the tensors of the file, in memory that has been written once.
 std::shared_ptr<torch::nn::Module> module_like(const tenfold::TensorDict& file) {
   auto module = std::make_shared<torch::nn::Module>();
   for (const std::string& name : file.keys()) {
@@ -74,7 +75,7 @@ void copy(const Tensors& to, const Tensors& from, int num_threads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Throws unless a contender has brought every byte, and clears what the next one might find.
+/// Throws unless the contender has copied every byte, and clears the result for the next one.
 void check(const Tensors& filled, const Tensors& source) {
   for (std::size_t i = 0; i < source.size(); ++i) {
     if (!at::equal(filled[i], source[i])) throw std::runtime_error("the bytes differ");
@@ -115,7 +116,7 @@ void run(const std::string& one, const std::string& folder, const std::string& p
   tenfold::load_into(*module, one);
   Tensors source;
   for (const at::Tensor& parameter : parameters) source.push_back(parameter.detach().clone());
-  // torch::load puts new memory behind the parameters, so it has a module of its own.
+  // torch::load replaces the memory of the parameters, so it has its own module.
   auto other = module_like(tenfold::open(one));
   const Tensors others = other->parameters();
   torch::save(module, pickled);

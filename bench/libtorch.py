@@ -1,6 +1,6 @@
 """Loads of a LibTorch module in C++, timed by a C++ program: bench/libtorch.cpp.
 
-It links the library of `make build`: build/release, or the folder that TENFOLD_BUILD names.
+It links the library of `make build`: build/release, or the folder given by TENFOLD_BUILD.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BUILD = Path(os.environ.get("TENFOLD_BUILD", ROOT / "build" / "release"))
 
 
 def compiled() -> Path | None:
-    """bench/libtorch.cpp as a program; None, and a line that says so, without the library."""
+    """Compiles bench/libtorch.cpp; None, with a message, if the library is missing."""
     source, program = ROOT / "bench" / "libtorch.cpp", ROOT / "build" / "bench" / "libtorch"
     library = BUILD / "src" / "libtenfold.a"
     if not library.exists():

@@ -1,5 +1,5 @@
-// The physical limits that the benchmarks are held against: the same bytes through the bare
-// system calls, without a library in between. Called from Python by ctypes.
+// Physical limits for the benchmarks: the same bytes through bare system calls, without a library.
+// Called from Python by ctypes.
 
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -50,7 +50,7 @@ bool on_threads(int num_threads, std::size_t count, const Work& work) {
   return good;
 }
 
-/// The finaliser of splitmix64: places without a pattern, without a state.
+/// The finaliser of splitmix64: pseudo-random positions without state.
 std::uint64_t place_of(std::size_t i) {
   std::uint64_t place = (i + 1) * 0x9E3779B97F4A7C15;
   place = (place ^ (place >> 30U)) * 0xBF58476D1CE4E5B9;
@@ -62,7 +62,7 @@ std::uint64_t place_of(std::size_t i) {
 
 extern "C" {
 
-// One new file a block of bytes, `folder`/<i>; the folder exists. 0 if all went well.
+// Writes each block to a new file `folder`/<i>; the folder exists. Returns 0 on success.
 int raw_write_files(const char* folder, std::size_t count, const char* const* blocks,
                     const std::size_t* sizes, int sync, int num_threads) {
   const std::string prefix = std::string(folder) + "/";
@@ -81,7 +81,7 @@ int raw_write_files(const char* folder, std::size_t count, const char* const* bl
   return good ? 0 : 1;
 }
 
-// All blocks one after the other in one new file.
+// Writes all blocks consecutively to one new file.
 int raw_write_one(const char* path, std::size_t count, const char* const* blocks,
                   const std::size_t* sizes, int sync) {
   const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -95,7 +95,7 @@ int raw_write_one(const char* path, std::size_t count, const char* const* blocks
   return close(fd);
 }
 
-// The sum of all 64-bit words: the memory is read once, by `num_threads` threads.
+// The sum of all 64-bit words: `num_threads` threads read the memory once.
 std::uint64_t raw_sum(const std::uint64_t* words, std::size_t count, int num_threads) {
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(num_threads));
   on_threads(num_threads, sums.size(), [&](std::size_t t) {
@@ -127,7 +127,7 @@ void raw_copy(std::size_t count, char* const* to, const char* const* from, const
   });
 }
 
-// Reads a file from end to end with large preads, as `dd` would. Returns the bytes read.
+// Reads a whole file with large preads, as `dd` would. Returns the bytes read.
 std::uint64_t raw_read_file(const char* path, int num_threads) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
@@ -151,7 +151,8 @@ std::uint64_t raw_read_file(const char* path, int num_threads) {
   return total;
 }
 
-// open, fstat, map, unmap and close of `count` files `folder`/<i>: the floor of a file a leaf.
+// open, fstat, map, unmap and close of `count` files `folder`/<i>: the lower bound for one file per
+// leaf.
 std::uint64_t raw_map_files(const char* folder, std::size_t count) {
   const std::string prefix = std::string(folder) + "/";
   std::uint64_t total = 0;
@@ -168,8 +169,8 @@ std::uint64_t raw_map_files(const char* folder, std::size_t count) {
   return total;
 }
 
-// Reads `count` pages of 4 KiB at random places, past the page cache, with so many under way at a
-// time as there are threads. Returns how many were read.
+// Reads `count` random pages of 4 KiB with O_DIRECT. The number of threads is the number of
+// outstanding requests. Returns the number of pages read.
 std::uint64_t raw_read_pages(const char* path, std::size_t count, int num_threads) {
   constexpr std::size_t kPageBytes = 4096;
   const int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
@@ -187,8 +188,8 @@ std::uint64_t raw_read_pages(const char* path, std::size_t count, int num_thread
   return num_read;
 }
 
-// Reads these blocks through the page cache, without reading ahead, with so many under way at a
-// time as there are threads. Returns how many were read.
+// Reads these blocks through the page cache, without readahead. The number of threads is the number
+// of outstanding requests. Returns the number of blocks read.
 std::uint64_t raw_read_blocks(const char* path, std::size_t count, const std::int64_t* blocks,
                               std::size_t block_bytes, int num_threads) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -209,8 +210,8 @@ std::uint64_t raw_read_blocks(const char* path, std::size_t count, const std::in
   return num_read;
 }
 
-// The same as raw_read_pages by io_uring, `depth` requests under way at a time. 0 where the kernel
-// has or allows none.
+// Like raw_read_pages, by io_uring with `depth` outstanding requests. Returns 0 if the kernel does
+// not support or allow it.
 std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned depth) {
   constexpr std::size_t kPageBytes = 4096;
   const int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
@@ -275,7 +276,7 @@ std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned
     }
     std::atomic_ref(number(cq, about.cq_off.head)).store(head, std::memory_order_release);
   }
-  close(ring);  // which waits for what is under way
+  close(ring);  // which waits for outstanding requests
   munmap(sq, sq_bytes);
   munmap(cq, cq_bytes);
   munmap(entries, entry_bytes);
@@ -284,7 +285,7 @@ std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned
   return num_read;
 }
 
-// Row rows[i] of each column to the i-th place of its output: what any loader must do at least.
+// Copies row rows[i] of each column to position i of its output: the minimum work of any loader.
 void raw_gather_rows(std::size_t num_rows, const std::int64_t* rows, std::size_t num_columns,
                      const char* const* from, const std::size_t* row_bytes, char* const* to) {
   constexpr std::size_t kAhead = 16;

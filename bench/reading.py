@@ -34,7 +34,7 @@ def load_upstream(path: Path):
 
 
 def read_all(tensors) -> None:
-    """Every byte is read once, by one thread and no arithmetic to speak of."""
+    """Reads every byte once, with one thread and almost no arithmetic."""
     raw = load_raw()
     for t in tensors:
         words = t.nbytes // 8
@@ -43,7 +43,7 @@ def read_all(tensors) -> None:
 
 
 def warmed(contenders: dict[str, Contender]) -> dict[str, Contender]:
-    """The same, each run once just before it is timed."""
+    """The same contenders, each run once right before it is timed."""
     for contender in contenders.values():
         contender.twice = True
     return contenders

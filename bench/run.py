@@ -1,8 +1,8 @@
-"""Measures tenfold against its peers and the bare system calls, side by side in one run.
+"""Measures tenfold against its peers and bare system calls, interleaved in one run.
 
 python bench/run.py                      everything, some minutes
-python bench/run.py save_many checksums  some of it
-python bench/run.py --write              and put the tables into docs/performance/
+python bench/run.py save_many checksums  selected benchmarks
+python bench/run.py --write              also updates the tables in docs/performance/
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from harness import ROOT, Result, remove, save_json, settle
 
 import tenfold
 
-# The modules whose tables are on a page of docs/performance/.
+# The modules whose tables are on each page of docs/performance/.
 TOPICS = {
     "saving": (saving, snapshots, checkpoints),
     "loading": (reading, torch_files, libtorch),
@@ -72,14 +72,14 @@ def machine() -> str:
 
 
 def write_pages(results: dict[str, list[Result]]) -> None:
-    """Puts the tables of each topic into its page, and renews the summary of all of them."""
+    """Writes the tables of each topic to its page, and updates the summary of all topics."""
     for topic, of_topic in results.items():
         write_page(of_topic, summary.TOPICS / f"{topic}.md")
     summary.write()
 
 
 def write_page(results: list[Result], page: Path) -> None:
-    """Replaces what stands between the markers of the page; the prose around it stays."""
+    """Replaces the text between the markers of the page, and keeps the rest."""
     text = page.read_text()
     head, rest = text.split(BEGIN)
     before, tail = rest.split(END)

@@ -1,6 +1,6 @@
-"""Snapshots, taken and restored into tensors that exist, against torchsnapshot.
+"""Snapshots, taken and restored to existing tensors, against torchsnapshot.
 
-torchsnapshot comes from .venvs/torchsnapshot (`make deps`); its packages stand behind ours.
+torchsnapshot is in .venvs/torchsnapshot (`make deps`); our own packages take precedence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OURS, THEIRS = "tenfold", "torchsnapshot"
 
 
 def upstream():
-    """torchsnapshot; None, and a line that says so, without it."""
+    """torchsnapshot; None, with a message, if it is missing."""
     packages = (ROOT / ".venvs" / "torchsnapshot").glob("lib/python*/site-packages")
     sys.path.extend(str(path) for path in packages)
     try:

@@ -15,15 +15,15 @@ import tenfold
 
 ROWS, COLS, ROW_ENTRIES = 200_000, 100_000, 20
 BATCH = 256
-# As of cells and genes: wide rows, read from the device.
+# As for cells and genes: wide rows, read from the device.
 CELLS, GENES, CELL_ENTRIES = 100_000, 30_000, 1_000
 BLOCK_ROWS = 64
-AHEAD = 4  # batches that are asked for before their turn
+AHEAD = 4  # number of batches to prefetch
 
 
 def _matrix(rows: int, cols: int, entries: int) -> scipy.sparse.csr_matrix:
     rng = np.random.default_rng(0)
-    # One entry in each of as many equal parts of the row: sorted, and none twice.
+    # One entry in each of `entries` equal parts of the row: sorted and unique.
     width = cols // entries
     indices = np.arange(entries, dtype=np.int32) * width
     indices = indices + rng.integers(0, width, (rows, entries), dtype=np.int32)

@@ -1,7 +1,7 @@
-"""The table and the picture on top of docs/performance.md, made of the tables of its topics.
+"""The table and the picture at the top of docs/performance.md, generated from the topics' tables.
 
-python bench/summary.py          writes them; bench/run.py --write does it as well
-python bench/summary.py --check  exits 1 if they are not those of the tables
+    python bench/summary.py          writes them, as bench/run.py --write does
+    python bench/summary.py --check  exits 1 if they are out of date
 
 Standard library only.
 """
@@ -146,7 +146,7 @@ def timings(topic: str) -> dict[str, dict[str, float]]:
 
 
 def comparisons() -> list[Comparison]:
-    """Each row against the fastest of its peers, by medians of one run."""
+    """Compares each row with the fastest of its peers, by medians of one run."""
     by_topic = {topic: timings(topic) for topic in {row.topic for row in ROWS}}
     found = []
     for row in ROWS:

@@ -1,4 +1,4 @@
-"""The trees that the benchmarks save and load: filled with numbers that no page shares."""
+"""The trees that the benchmarks save and load, filled so that no two pages are equal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def many(count: int = 2000, size_bytes: int = 16 << 10) -> dict[str, torch.Tenso
 
 
 def gpt2_parameters(width: int = 768) -> dict[str, torch.Tensor]:
-    """The 148 parameters of GPT-2 small, 124 million numbers; fewer of another width."""
+    """The 148 parameters of GPT-2 small, 124 million numbers; fewer with another width."""
     shapes: dict[str, tuple[int, ...]] = {"wte": (50257, width), "wpe": (1024, width)}
     for i in range(12):
         for key, shape in {
@@ -39,7 +39,7 @@ def gpt2_parameters(width: int = 768) -> dict[str, torch.Tensor]:
 
 
 def gpt2_with_adam(width: int = 768) -> dict[str, torch.Tensor]:
-    """GPT-2 small with the state of Adam: 592 tensors, 1.5 GB; less of another width."""
+    """GPT-2 small with the state of Adam: 592 tensors, 1.5 GB; less with another width."""
     tree = {}
     for name, tensor in gpt2_parameters(width).items():
         tree[f"model.{name}"] = tensor

@@ -35,7 +35,7 @@ struct CheckpointsArguments {
   bool json = false;
 };
 
-/// A step as a row.
+/// A step, as a row of the table.
 struct StepRow {
   CheckpointStatus status;
   std::optional<VerifyReport> report;  ///< if it was verified
@@ -92,7 +92,7 @@ std::string metrics_text(const CheckpointInfo& info) {
   return texts.empty() ? "-" : joined(texts);
 }
 
-/// What becomes of a step: "newest", "goes next", "-" where no rule was given.
+/// What retention does with a step: "newest", "goes next", "-" if no rule was given.
 std::string fate_of(const CheckpointStatus& status, bool has_rules) {
   if (status.kept_by.empty()) return "goes next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
@@ -126,7 +126,7 @@ void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_repor
   }
 }
 
-/// Says which step a restart would take. Returns the exit status.
+/// Prints which step a restart would use. Returns the exit status.
 int check_restore(const CheckpointManager& manager, bool json, Output& out) {
   ProgressBar bar;
   try {
@@ -158,8 +158,8 @@ int check_restore(const CheckpointManager& manager, bool json, Output& out) {
   }
 }
 
-/// What verifying each step found. The manager remembers damaged steps: they are not counted among
-/// the newest ones that are kept.
+/// Verifies each step. The manager remembers damaged steps, and does not count them among the
+/// newest ones to keep.
 Reports verify_all(const CheckpointManager& manager) {
   Reports reports;
   ProgressBar bar;

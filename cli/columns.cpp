@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t kRowsPerRead = std::int64_t{1} << 16;
 constexpr std::uint64_t kBytesPerRead = std::uint64_t{1} << 24;
 
-/// A tree with the number of a column at its path, from which select() chooses.
+/// A tree with the index of each column at its path, so that select() can choose columns.
 TensorDict tree_of_numbers(const std::vector<Column>& columns) {
   TensorDict tree;
   for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -43,7 +43,7 @@ std::uint64_t bytes_at(const TensorDict& tree, const KeyPath& path) {
   return leaf == nullptr ? 0 : leaf->nbytes();
 }
 
-/// Which of the rows [begin, end) have a value.
+/// Validity of the rows [begin, end).
 Tensor valid_rows(const Dataset& data, const Column& column, std::int64_t begin, std::int64_t end) {
   return data.select({column.name() + ".valid"}).rows(begin, end).columns().front().values;
 }
@@ -80,7 +80,7 @@ Tensor rows_with_value(const Tensor& values, const Tensor& valid) {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr Statistics kNoFigures = {0, kNone, kNone, kNone, kNone, 0, 0, 0};
 
-/// The figures of two runs of values together (Chan et al. 1979).
+/// Combines the statistics of two runs of values (Chan et al. 1979).
 Statistics merged(const Statistics& a, const Statistics& b) {
   Statistics both = a.count == 0 ? b : a;
   both.zeros = a.zeros + b.zeros;
@@ -99,7 +99,7 @@ Statistics merged(const Statistics& a, const Statistics& b) {
   return both;
 }
 
-/// Fixed rows, some of them null, piece by piece.
+/// Statistics of fixed-size rows with nulls, computed in chunks.
 Statistics statistics_of_valid(const Dataset& data, const Column& column) {
   const std::uint64_t row_bytes = std::max<std::uint64_t>(1, nbytes_of(column.dtype, column.shape));
   const auto step = static_cast<std::int64_t>(std::clamp<std::uint64_t>(
@@ -117,7 +117,7 @@ Statistics statistics_of_valid(const Dataset& data, const Column& column) {
   return all;
 }
 
-/// Bytes [begin, end) of a text column's values.
+/// Bytes [begin, end) of a string column's values.
 std::string text_between(const BatchColumn& column, std::int64_t begin, std::int64_t end) {
   const auto* bytes = reinterpret_cast<const char*>(column.values.raw_data());
   if (begin == end) return {};
@@ -227,7 +227,7 @@ std::vector<Value> first_values(const Dataset& data, const Column& column, std::
 ColumnStatistics statistics_of(const Dataset& data, const Column& column, Monitor& monitor) {
   const std::uint64_t nulls = count_nulls(data, column);
   if (column.is_text()) return {kNoFigures, nulls};
-  // Null rows of ragged columns are empty: they have no elements to leave out.
+  // Null rows of ragged columns are empty: there are no elements to exclude.
   if (nulls != 0 && !column.ragged) return {statistics_of_valid(data, column), nulls};
   const TensorDict::Item item = data.tree().get(column.leaf);
   return {statistics(std::get<Leaf>(item), 0, &monitor), nulls};

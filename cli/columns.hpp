@@ -10,27 +10,27 @@
 
 namespace tenfold::cli {
 
-/// The data set that a tree with a schema is; nothing for other trees.
+/// The data set of a tree with a schema; empty for other trees.
 std::optional<Dataset> dataset_of(const TensorDict& tree);
 
-/// The columns that KEY arguments name, in the schema's order; all if there is none.
-/// Throws Error(key_not_found) with near matches.
+/// The columns that KEY arguments name, in the schema's order; all without arguments. Throws
+/// Error(key_not_found) with near matches.
 std::vector<Column> columns_of(const Dataset& data, const std::vector<std::string>& keys);
 
 /// "int32", "string", "int32 or null".
 std::string type_text(const Column& column);
-/// "[1000, 3]"; "*" for the length of ragged rows, which JSON has as null.
+/// "[1000, 3]"; "*" for the length of ragged rows, which is null in JSON.
 std::string shape_text(const Dataset& data, const Column& column);
 Value shape_json(const Dataset& data, const Column& column);
-/// Bytes of all leaves in which the column is stored.
+/// Total size of the leaves of a column.
 std::uint64_t column_bytes(const Dataset& data, const Column& column);
 
 /// The first rows of a column as JSON values: strings, lists, null.
 std::vector<Value> first_values(const Dataset& data, const Column& column, std::int64_t num_rows);
 
 struct ColumnStatistics {
-  Statistics figures;       ///< of the values that are there; of strings all NaN and 0
-  std::uint64_t nulls = 0;  ///< rows without a value
+  Statistics figures;       ///< without nulls; NaN and 0 for strings
+  std::uint64_t nulls = 0;  ///< number of rows without a value
 };
 ColumnStatistics statistics_of(const Dataset& data, const Column& column, Monitor& monitor);
 

@@ -16,14 +16,14 @@ class App;
 
 namespace tenfold::cli {
 
-/// What the parser leaves for run(): the command to carry out. It prints into `Output` and returns
-/// the exit status, 0 or 1; failures are thrown.
+/// The command that the parser selected, for run(). It prints to `Output` and returns the exit
+/// status, 0 or 1; errors are thrown.
 struct Chosen {
   std::function<int(Output&)> command;
 };
 
-/// Each adds one command with its options. Its parse stores what to do in `chosen`, which outlives
-/// the parser.
+/// Each adds one command with its options. Parsing it stores the work in `chosen`, which must
+/// outlive the parser.
 void add_ls(CLI::App& app, Chosen& chosen);
 void add_tree(CLI::App& app, Chosen& chosen);
 void add_stat(CLI::App& app, Chosen& chosen);
@@ -40,16 +40,16 @@ void add_bench(CLI::App& app, Chosen& chosen);
 /// KEY arguments as the library takes them: dotted names or globs.
 Keys key_paths(const std::vector<std::string>& keys);
 
-/// An object of JSON from its members, in order.
+/// A JSON object with these members, in order.
 Value object(std::vector<std::pair<std::string, Value>> members);
 
-/// Calls `visit` for each entry of a node, or `fail` for one that cannot be read, and goes on.
+/// Calls `visit` for each entry of a node, or `fail` for an entry that cannot be read.
 void for_each_readable(
     const TensorDict& node,
     const std::function<void(const std::string& key, const TensorDict::Item& item)>& visit,
     const std::function<void(const std::string& key, const Error& error)>& fail);
 
-/// "float32 [3, 4]" for messages and trees; nested tensors say so.
+/// "float32 [3, 4]" for messages and trees; marks nested tensors.
 std::string leaf_text(const Leaf& leaf);
 
 }  // namespace tenfold::cli

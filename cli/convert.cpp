@@ -36,7 +36,7 @@ struct ConvertArguments {
   bool json = false;
 };
 
-/// "5GB", "200 MB", "4GiB" or plain bytes.
+/// Parses "5GB", "200 MB", "4GiB" or plain bytes.
 std::uint64_t bytes_of(const std::string& text) {
   struct Unit {
     std::string_view name;

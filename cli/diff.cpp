@@ -21,7 +21,8 @@ constexpr const char* kDiffHelp =
     "rel l2 is |a - b| / |a|, cosine that of the angle between all values of both.\n"
     "Exit status: 0 the same, 1 different, 2 failure.";
 
-constexpr std::size_t kMaxTextWidth = 32;  ///< of what either tree has, on a terminal
+constexpr std::size_t kMaxTextWidth = 32;  ///< maximum width of a value of either tree, on a
+                                           ///< terminal
 
 struct DiffArguments {
   std::string a;
@@ -45,7 +46,7 @@ void print_json(const DiffReport& report, Output& out) {
                        {"changed", std::move(changed)}}));
 }
 
-/// All its digits, so that only the same direction is 1.
+/// With all digits, so that only identical directions are shown as 1.
 std::string cosine_text(double cosine) {
   return std::isnan(cosine) ? "-" : fmt::format("{:.9g}", cosine);
 }

@@ -11,7 +11,7 @@ namespace tenfold::cli {
 
 Value json_element(DType dtype, const std::string& text) {
   if (dtype == DType::bool_) return {text == "true"};
-  // BigInt: a JSON number, written as its text stands.
+  // BigInt: a JSON number with these digits.
   if (is_integer(dtype)) return {Value::BigInt{text}};
   if (text == "nan") return {std::numeric_limits<double>::quiet_NaN()};
   const bool is_number = text != "inf" && text != "-inf" && !text.ends_with('j') &&

@@ -10,14 +10,15 @@
 
 namespace tenfold::cli {
 
-/// An element as element_texts() gives it, as JSON: a number of all its digits, a bool, or a text.
+/// Converts an element from element_texts() to JSON: a number with all its digits, a bool, or a
+/// string.
 Value json_element(DType dtype, const std::string& text);
 
-/// The elements of `texts` from `at` on as nested lists of that shape, from its dimension `level`.
+/// The elements of `texts` from `at` as nested lists of that shape, from dimension `level`.
 Value nested_json(DType dtype, const Shape& shape, std::size_t level,
                   const std::vector<std::string>& texts, std::size_t& at);
 
-/// Six significant digits are enough to look at; --json tells them all.
+/// Rounds to six significant digits for display; --json prints all digits.
 std::string readable(const std::string& element);
 
 }  // namespace tenfold::cli

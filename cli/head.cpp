@@ -17,7 +17,7 @@
 namespace tenfold::cli {
 namespace {
 
-/// Columns that a cell of a data set takes at most on a terminal.
+/// Maximum width of a data set's cell on a terminal.
 constexpr std::size_t kMostCellWidth = 32;
 
 struct HeadArguments {
@@ -32,7 +32,7 @@ struct Entry {
   TensorDict::Item item;
 };
 
-/// The one tensor or JSON value that the key names.
+/// The only tensor or JSON value that the key names.
 Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
   if (options.key.empty()) {
     throw Error(ErrorCode::invalid_argument)
@@ -59,7 +59,7 @@ Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
       .remedy(remedy);
 }
 
-/// Rows of a tensor: how many there are, how many to show, elements in each.
+/// The rows of a tensor: total number, number to show, elements per row.
 struct Rows {
   std::uint64_t total = 1;
   std::uint64_t shown = 1;
@@ -94,7 +94,7 @@ void print_json(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
                        {"rows", std::move(list)}}));
 }
 
-/// A row of two or more dimensions as nested brackets, as far as its elements were read.
+/// A row of two or more dimensions as nested brackets, up to the elements that were read.
 std::string nested_text(const Shape& shape, std::size_t level,
                         const std::vector<std::string>& texts, std::size_t& at) {
   if (level == shape.size()) return at < texts.size() ? texts[at++] : "…";
@@ -117,8 +117,8 @@ std::vector<std::string> readable_elements(const Leaf& leaf, std::uint64_t begin
 void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Output& out) {
   out.line(out.paint(Style::bold, printable(key)) + "  " +
            out.paint(Style::dtype, leaf_text(leaf)));
-  const std::size_t columns = out.columns();  // 0: a row is as long as it likes
-  // An element takes a character and a gap of two at least: more would not fit.
+  const std::size_t columns = out.columns();  // 0: no limit for the length of a row
+  // An element takes at least one character and a gap of two: more elements would not fit.
   const std::uint64_t elements =
       columns == 0 ? rows.elements : std::min<std::uint64_t>(rows.elements, columns / 3 + 1);
   std::vector<std::vector<std::string>> cells;
@@ -149,7 +149,7 @@ void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
   }
 }
 
-/// A value of a row as a person reads it: strings as they are, numbers of six digits.
+/// A value of a row for display: strings without quotes, numbers with six digits.
 std::string cell_text(const Value& value) {
   if (const auto* text = std::get_if<std::string>(&value.data())) return printable(*text);
   if (const auto* number = std::get_if<Value::BigInt>(&value.data())) {
@@ -211,7 +211,8 @@ void print_rows(const Dataset& data, const std::vector<Column>& columns,
   }
 }
 
-/// The first rows of a data set; one column has the JSON document of a tensor.
+/// Prints the first rows of a data set. With a single column, the JSON document is that of a
+/// tensor.
 int head_of_dataset(const Dataset& data, const HeadArguments& options, Output& out) {
   std::vector<std::string> keys;
   if (!options.key.empty()) keys.push_back(options.key);

@@ -4,8 +4,8 @@
 
 namespace tenfold::cli {
 
-/// While it lives, Ctrl-C asks the command to stop, and a second one ends the program at once.
-/// Where interrupts were ignored before (nohup, a background job), they stay ignored.
+/// During its lifetime, Ctrl-C cancels the command, and a second one ends the program at once. If
+/// interrupts were ignored before (nohup, a background job), they stay ignored.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -17,7 +17,7 @@ class InterruptGuard {
   void (*previous_)(int);
 };
 
-/// What a program that was interrupted exits with, as a shell shows a death by SIGINT.
+/// Exit status of an interrupted program: what a shell reports for a death by SIGINT.
 inline constexpr int kExitInterrupted = 130;
 
 bool interrupted() noexcept;

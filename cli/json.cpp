@@ -12,8 +12,9 @@
 namespace tenfold::cli {
 namespace {
 
-/// A byte that is no UTF-8 as Python's surrogateescape has it, so that it can be got back; three
-/// bytes of a lone surrogate, as a JSON string may hold one, as that.
+/// Appends an invalid UTF-8 byte like Python's surrogateescape, so that it can be recovered. The
+/// three bytes of a lone surrogate, which a JSON string may contain, are appended as that
+/// surrogate.
 void append_byte(std::string_view text, CodePoint& next, std::string& out) {
   const auto byte = [&](std::size_t i) {
     return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));
@@ -100,7 +101,7 @@ void Appender::operator()(const Value::Special& value) const {
     case counter:
       return append(value.items.front(), out);
     default:
-      out += to_json(value);  // text
+      out += to_json(value);  // strings
   }
 }
 

@@ -8,12 +8,12 @@
 
 namespace tenfold::cli {
 
-/// One strict JSON document (RFC 8259): NaN is null, infinities are "inf" and "-inf". A byte that
-/// is not UTF-8 is the escape of a lone surrogate, 0xff "\udcff": os.fsencode() in Python gives it
-/// back.
+/// Formats one strict JSON document (RFC 8259): NaN is null, infinities are "inf" and "-inf". A
+/// byte that is not UTF-8 becomes the escape of a lone surrogate, 0xff "\udcff"; os.fsencode() in
+/// Python recovers it.
 std::string strict_json(const Value& value);
 
-/// The text of a finite float so that readers make a float of it, not an integer: "1" -> "1.0".
+/// Formats a finite float so that readers parse it as a float, not an integer: "1" -> "1.0".
 std::string json_float(std::string text);
 
 /// Any unsigned number as a JSON integer.

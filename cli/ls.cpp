@@ -28,7 +28,7 @@ struct Listed {
 };
 
 constexpr std::string_view kNotRead = "not read";
-/// Reasons that are printed below the table; JSON has all.
+/// Maximum number of problems printed below the table; JSON has all.
 constexpr std::uint64_t kMostProblems = 10;
 
 std::string_view describe(ErrorCode code) {
@@ -36,7 +36,7 @@ std::string_view describe(ErrorCode code) {
   return code == ErrorCode::corrupt ? "damaged" : "unreadable";
 }
 
-/// Collects what is below a node.
+/// Collects the entries below a node.
 class Lister {
  public:
   void visit(const TensorDict& node) {
@@ -133,7 +133,7 @@ void print_ls_table(const std::vector<Listed>& rows, Output& out) {
   }
 }
 
-/// A data set as its columns, however they are stored.
+/// Lists the columns of a data set, however they are stored.
 void list_columns(const Dataset& data, const LsArguments& options, Output& out) {
   const std::vector<Column> columns = columns_of(data, options.keys);
   if (options.json) {

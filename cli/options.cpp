@@ -11,7 +11,7 @@
 namespace tenfold::cli {
 namespace {
 
-/// More than any machine has cores.
+/// More cores than any machine has.
 constexpr std::int64_t kMostThreads = 65'536;
 
 }  // namespace

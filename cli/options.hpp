@@ -6,7 +6,8 @@
 
 namespace tenfold::cli {
 
-/// A check for options: a whole number in [least, most]. Its message names both and what was found.
+/// Validates an option as an integer in [least, most]. Its message contains both bounds and the
+/// value found.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
 /// The option --threads, which several commands have.

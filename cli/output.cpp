@@ -19,8 +19,8 @@ namespace tenfold::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;             ///< blanks between columns
-constexpr std::size_t kIndent = 2;          ///< of the lines after the first one of a row
-constexpr std::size_t kLeastKeyWidth = 16;  ///< the first column is not cut below this
+constexpr std::size_t kIndent = 2;          ///< of all lines of a row except the first
+constexpr std::size_t kLeastKeyWidth = 16;  ///< minimum width of the first column
 
 std::string_view code_of(Style style) {
   switch (style) {
@@ -49,8 +49,8 @@ bool colours_wanted() {
          (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
-/// Where the lines of a row end if its first cell has a line of its own and the others share
-/// indented ones. Cells that are wider than a line are cut.
+/// Assigns the cells of a row to lines: the first cell has its own line, the others share indented
+/// ones. Returns the index after the last cell of each line. Cells wider than a line are cut.
 std::vector<std::size_t> wrap(std::vector<std::size_t>& widths, std::size_t columns) {
   const std::size_t room = std::max(columns, kIndent + 1) - kIndent;
   widths[0] = std::min(widths[0], columns);
@@ -120,7 +120,7 @@ std::string Table::line_of(const Output& out, const Cells& cells, std::size_t be
       line += shown + (i + 1 < end ? blanks : "");
     }
   }
-  line.erase(line.find_last_not_of(' ') + 1);  // empty cells leave blanks at the end
+  line.erase(line.find_last_not_of(' ') + 1);  // remove blanks of empty cells at the end
   return line;
 }
 
@@ -129,7 +129,7 @@ void Table::print(Output& out) const {
   const std::size_t columns = out.columns();
   std::size_t total = kGap * (widths.size() - 1);
   for (const std::size_t width : widths) total += width;
-  std::vector<std::size_t> breaks = {widths.size()};  // where the lines of a row end
+  std::vector<std::size_t> breaks = {widths.size()};  // index after the last cell of each line
   if (columns != 0 && total > columns) {
     const std::size_t excess = total - columns;
     const std::size_t least = std::min(widths[0], kLeastKeyWidth);

@@ -13,25 +13,25 @@ namespace tenfold::cli {
 
 enum class Style { plain, bold, dim, node, dtype, good, bad };
 
-/// What a command prints on standard output. It is written when the command is done, so that a
-/// failure leaves standard output empty.
+/// The standard output of a command. It is written when the command is done, so that a failure
+/// leaves standard output empty.
 class Output {
  public:
   Output();
 
-  /// Adds a line as it stands.
+  /// Appends a line unchanged.
   void line(std::string_view text) { text_.append(text).append("\n"); }
-  /// Adds text that ends its lines itself.
+  /// Appends text that contains its own line ends.
   void text(std::string_view text) { text_.append(text); }
-  /// The one document of --json.
+  /// Sets the document of --json.
   void document(const Value& value);
 
-  /// `text` in colours, if standard output is a terminal and NO_COLOR is not set.
+  /// Adds colours to `text`, if standard output is a terminal and NO_COLOR is not set.
   std::string paint(Style style, std::string_view text) const;
-  /// Columns of the terminal now; 0 where lines may be as long as they like.
+  /// Current width of the terminal; 0 if lines have no limit.
   std::size_t columns() const noexcept;
 
-  /// Writes everything. Throws Error(io), with EPIPE if nobody reads.
+  /// Writes everything. Throws Error(io), with EPIPE if the reader has closed the pipe.
   void flush();
 
  private:
@@ -39,9 +39,9 @@ class Output {
   bool colours_;
 };
 
-/// Rows under a header, each column as wide as its widest cell. On a terminal that is too narrow,
-/// the first column is cut in the middle; if that is not enough, it gets a line of its own and the
-/// other columns follow in as many lines as they need, so that no figure is lost.
+/// Rows below a header, each column as wide as its widest cell. On a terminal that is too narrow,
+/// the first column is cut in the middle. If that is not enough, it gets its own line, and the
+/// other columns follow in as many lines as needed, so that no number is lost.
 class Table {
  public:
   enum class Align { left, right };
@@ -52,7 +52,7 @@ class Table {
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// One cell a column, printable.
+  /// One printable cell for each column.
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   void print(Output& out) const;
 
@@ -71,7 +71,7 @@ std::string counted(std::uint64_t count, std::string_view noun);
 /// "1,234,567".
 std::string with_commas(std::uint64_t number);
 
-/// Five digits; "-" for what is not a number.
+/// Five digits; "-" for NaN.
 std::string short_number(double number);
 /// "999 bytes", "1.5 GB": powers of 1000.
 std::string human_bytes(std::uint64_t size_bytes);

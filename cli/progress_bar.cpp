@@ -22,7 +22,7 @@ constexpr milliseconds kInterval{100};
 constexpr std::size_t kBarCells = 24;
 constexpr std::size_t kLeastBarCells = 8;
 constexpr double kLeastSeconds = 1e-3;
-/// Erases from the cursor to the end of the screen and goes to the start of the line.
+/// Erases from the cursor to the end of the screen and returns to the start of the line.
 constexpr std::string_view kErase = "\x1b[J\r";
 
 /// "0:07", "1:02:03"
@@ -52,7 +52,7 @@ std::string progress_line(const ProgressState& state, std::size_t columns) {
   const std::string bytes = human_bytes(state.done_bytes) + " of " + human_bytes(state.total_bytes);
   const std::string speed = human_bytes(static_cast<std::uint64_t>(done / seconds)) + "/s";
   const std::string remaining = clock_text(left) + " left";
-  // From all figures to the most important one.
+  // From all details to the most important one.
   const std::array<std::string, 4> figures = {
       fmt::format("{}  {}  {}  {}", percent, bytes, speed, remaining),
       fmt::format("{}  {}  {}", percent, speed, remaining),
@@ -75,7 +75,7 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
                          std::string_view what) {
   const Clock::time_point now = Clock::now();
-  if (what != what_) {  // a part of the work that is counted by itself
+  if (what != what_) {  // a part of the work with its own count
     what_ = what;
     part_start_ = now;
   }
@@ -83,10 +83,10 @@ void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
   last_draw_ = now;
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - part_start_).count();
-  // The last column stays free: a full line would make some terminals wrap.
+  // The last column stays empty: a full line would wrap on some terminals.
   const auto columns = static_cast<std::size_t>(std::max(columns_of(Stream::errors) - 1, 1));
-  // The cursor waits at the start of the line, so that a bar which a narrower window has wrapped
-  // lies behind it and is erased with the next one.
+  // Leave the cursor at the start of the line, so that a bar that wrapped because the window became
+  // narrower is after the cursor, and is erased with the next one.
   write_error("\r" + progress_line({what, done_bytes, total_bytes, seconds}, columns) +
               std::string(kErase));
 }

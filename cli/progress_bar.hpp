@@ -8,25 +8,26 @@
 
 namespace tenfold::cli {
 
-/// What a bar shows.
+/// The values that a bar shows.
 struct ProgressState {
   std::string_view what;
   std::uint64_t done_bytes = 0;
   std::uint64_t total_bytes = 0;
-  double seconds = 0;  ///< since this part of the work began
+  double seconds = 0;  ///< since this part of the work started
 };
 
-/// The bar in at most `columns` columns: a narrow terminal gets a shorter bar, then fewer figures.
+/// Formats the bar in at most `columns` columns: a narrow terminal gets a shorter bar, then fewer
+/// details.
 std::string progress_line(const ProgressState& state, std::size_t columns);
 
-/// Watches a long command: stops it after Ctrl-C, and draws a bar on standard error, if that is a
-/// terminal and the work takes over a second.
+/// Monitors a long command: cancels it after Ctrl-C, and draws a bar on standard error, if that is
+/// a terminal and the work takes more than a second.
 class ProgressBar : public Monitor {
  public:
   ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
-  /// Wipes the bar.
+  /// Erases the bar.
   ~ProgressBar() override;
 
   void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view what) override;

@@ -16,8 +16,8 @@ class RenameRules {
 
   bool empty() const noexcept { return rules_.empty(); }
   std::string apply(const std::string& name) const;
-  /// Throws Error(key_not_found) for a rule whose A is not the name of anything in `names`, when
-  /// the rules before it were applied.
+  /// Throws Error(key_not_found) for a rule whose A names nothing in `names` after the preceding
+  /// rules were applied.
   void require_each_applies(std::vector<std::string> names) const;
 
  private:

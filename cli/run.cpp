@@ -27,7 +27,7 @@ namespace tenfold::cli {
 namespace {
 
 constexpr int kExitFailure = 2;
-constexpr int kExitBrokenPipe = 141;  // as a shell shows a death by SIGPIPE
+constexpr int kExitBrokenPipe = 141;  // what a shell reports for a death by SIGPIPE
 
 constexpr const char* kDescription =
     "PyTorch's data on disk as memory-mapped trees of tensors, without pickle.\n"
@@ -38,7 +38,7 @@ constexpr const char* kFooter =
     "Exit status: 0 done, 1 a problem was found, 2 usage or failure.\n"
     "`tenfold help COMMAND` tells more about a command.";
 
-/// One line, whatever the names in it hold.
+/// Prints a single line, whatever the names in the message contain.
 void print_error(std::string_view message) { write_error("tenfold: " + printable(message) + "\n"); }
 
 int fail(const Error& error) {
@@ -73,7 +73,7 @@ int carry_out(const Chosen& chosen) {
   return kExitFailure;
 }
 
-/// The command that prints `text`.
+/// A command that prints `text`.
 Chosen printing(std::string text) {
   return {[text = std::move(text)](Output& out) {
     out.text(text);
@@ -81,7 +81,7 @@ Chosen printing(std::string text) {
   }};
 }
 
-/// Names in columns as wide as they need, so that the help fits 80.
+/// Sets column widths to the longest name, so that the help fits 80 columns.
 void set_widths(CLI::App& app) {
   app.get_formatter()->column_width(17);
   for (CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {
@@ -91,11 +91,11 @@ void set_widths(CLI::App& app) {
   }
 }
 
-/// What is wrong with the first argument as the name of a command; empty if nothing is.
+/// Explains why the first argument is not the name of a command; empty if it is one.
 std::string problem_of_command(CLI::App& app, const std::string& name) {
   if (name.starts_with('-')) return {};
   std::string near;
-  std::size_t least = 3;  // edits that make it another word
+  std::size_t least = 3;  // edit distance at which it is a different word
   for (const CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {
     if (command->get_name() == name) return {};
     const std::size_t distance = edit_distance(name, command->get_name());
@@ -123,7 +123,7 @@ int parse_and_run(int argc, char** argv) {
   add_compact(app, chosen);
   add_checkpoints(app, chosen);
   add_bench(app, chosen);
-  app.footer(kFooter);  // now, so that no command inherits it
+  app.footer(kFooter);  // set it only now, so that commands do not inherit it
   set_widths(app);
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (arguments.empty()) {
@@ -138,7 +138,7 @@ int parse_and_run(int argc, char** argv) {
     print_error(problem);
     return kExitFailure;
   }
-  std::reverse(arguments.begin(), arguments.end());  // as the parser takes them
+  std::reverse(arguments.begin(), arguments.end());  // in the order that the parser expects
   try {
     app.require_subcommand(1);
     app.parse(std::move(arguments));

@@ -30,7 +30,7 @@ struct Measured {
   std::uint64_t nulls = 0;  ///< of a column
 };
 
-/// Counts bytes over all tensors for one bar.
+/// Sums the progress of all tensors for one bar.
 class Sum : public Monitor {
  public:
   Sum(Monitor& bar, std::uint64_t total_bytes) : bar_(bar), total_bytes_(total_bytes) {}

@@ -22,7 +22,7 @@ std::size_t columns(const CodePoint& point) noexcept {
   return wide ? 2 : 1;
 }
 
-/// Bytes of the longest start of `text` that takes at most `width` columns.
+/// Length in bytes of the longest prefix of `text` that fits `width` columns.
 std::size_t bytes_that_fit(std::string_view text, std::size_t width) noexcept {
   std::size_t used = 0;
   std::size_t at = 0;
@@ -61,7 +61,7 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const CodePoint next = first_code_point(text);
     const bool control = next.value < 0x20 || (next.value >= 0x7f && next.value < 0xa0);
-    // Marks that reverse or hide text would let a key look like another one.
+    // Characters that reverse or hide text could make a key look like another one.
     const bool invisible = (next.value >= 0x200b && next.value <= 0x200f) ||
                            (next.value >= 0x2028 && next.value <= 0x202e) ||
                            (next.value >= 0x2066 && next.value <= 0x2069);

@@ -7,8 +7,8 @@
 
 namespace tenfold::cli {
 
-/// The first character of a text that is not empty. `valid` is false for a byte that does not
-/// start well-formed UTF-8; it then counts as one character of one byte.
+/// The first character of a non-empty string. `valid` is false for a byte that does not start
+/// well-formed UTF-8; it then counts as one character of one byte.
 struct CodePoint {
   std::uint32_t value = 0;
   std::size_t size_bytes = 1;
@@ -16,19 +16,18 @@ struct CodePoint {
 };
 CodePoint first_code_point(std::string_view text) noexcept;
 
-/// `text` as it may be shown on a terminal: control characters and broken UTF-8 as \xNN, so that
-/// no key or value can move the cursor or end the line.
+/// `text` for display on a terminal: control characters and invalid UTF-8 become \xNN, so that no
+/// key or value can move the cursor or end the line.
 std::string printable(std::string_view text);
 
-/// Columns that a printable text takes: wide characters (CJK, emoji) take two.
+/// Display width of a printable string: wide characters (CJK, emoji) take two columns.
 std::size_t width_of(std::string_view text) noexcept;
 
-/// `text` in at most `width` columns: what does not fit is left out at the end or in the middle,
-/// and an ellipsis shows where.
+/// Shortens `text` to at most `width` columns, with an ellipsis at the end or in the middle.
 std::string cut_end(std::string_view text, std::size_t width);
 std::string cut_middle(std::string_view text, std::size_t width);
 
-/// Insertions, deletions, replacements and swaps of neighbours that make `a` of `b`.
+/// Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace tenfold::cli

@@ -11,9 +11,9 @@
 namespace tenfold::cli {
 namespace {
 
-/// Names of siblings are padded to one width, unless a name is longer than this.
+/// Names of siblings are padded to one width, but names longer than this are not considered.
 constexpr std::size_t kMostPadding = 48;
-/// Columns a JSON value gets at least, and at most.
+/// Minimum and maximum width of a JSON value.
 constexpr std::size_t kLeastValueWidth = 20;
 constexpr std::size_t kMostValueWidth = 120;
 

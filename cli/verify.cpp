@@ -18,7 +18,7 @@ struct VerifyArguments {
   bool json = false;
 };
 
-/// Keys in one line, the first few.
+/// The first few keys, in one line.
 std::string first_of(const std::vector<std::string>& keys) {
   constexpr std::size_t kMost = 10;
   std::string line;

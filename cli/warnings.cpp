@@ -11,7 +11,7 @@ namespace tenfold::cli {
 namespace {
 
 struct KeptWarnings {
-  std::mutex mutex;  ///< warnings come from any thread
+  std::mutex mutex;  ///< any thread may warn
   std::vector<std::string> messages;
 };
 

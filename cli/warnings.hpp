@@ -4,8 +4,8 @@
 
 namespace tenfold::cli {
 
-/// While it lives, warnings of the library are kept; its end prints them on standard error, where
-/// by then no progress bar is drawn.
+/// Collects warnings of the library during its lifetime. The destructor prints them to standard
+/// error, when no progress bar is drawn any more.
 class WarningGuard {
  public:
   WarningGuard();

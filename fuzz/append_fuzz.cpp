@@ -1,10 +1,10 @@
-// A data set whose files are damaged before rows are added, or between that and its closing: rows
-// are added, or an Error is thrown, and no crash. The input is a list of changes, each a byte of
-// flags, an offset and a length of two bytes each (little-endian), and as many bytes:
+// A data set whose files are damaged before rows are appended, or between that and close(). Rows
+// are appended, or an Error is thrown, but no crash. The input is a list of changes, each a byte of
+// flags, an offset and a length of two bytes each (little-endian), and that many bytes:
 //
-//   flags & 15   the file, by its place in the sorted list of the sound data set's files
-//   flags & 64   the bytes replace all behind the offset; otherwise as many as they are
-//   flags & 128  the change comes after rows were added, as of another program
+//   flags & 15   the file, by its index in the sorted list of the valid data set's files
+//   flags & 64   the bytes replace everything after the offset; otherwise the same number of bytes
+//   flags & 128  the change comes after rows were appended, as if by another program
 
 #include <algorithm>
 #include <cstddef>
@@ -44,7 +44,7 @@ Tensor bytes_tensor(std::string_view text) {
   return Tensor::from(std::span<const std::uint8_t>(bytes, text.size()));
 }
 
-/// Two rows: numbers, text, and lists of text.
+/// Two rows: numbers, strings, and lists of strings.
 TensorDict two_rows() {
   NodeInfo info;
   info.batch_size = {2};
@@ -84,7 +84,7 @@ const fs::path& scratch() {
   return folder.path();
 }
 
-/// Of a sound data set, which each input starts from.
+/// The files of a valid data set, from which each input starts.
 const Files& sound_files() {
   static const Files files = [] {
     const fs::path path = scratch() / "sound";

@@ -1,8 +1,8 @@
-// Any bytes as the types of an Arrow stream, and as its buffers: refused with an Error, or every
-// value of the one batch can be looked at.
+// Arbitrary bytes as the types and buffers of an Arrow stream. They must be refused with an Error,
+// or every value of the single batch must be readable.
 //
-// The input is lines: a format, then how many of the following lines are its children. What is
-// left feeds the counts of the arrays; their buffers are as long as an honest producer's.
+// The input consists of lines: a format, then how many of the following lines are its children. The
+// rest provides the counts of the arrays; their buffers are as long as those of a correct producer.
 
 #include <cstddef>
 #include <cstdint>
@@ -90,13 +90,13 @@ class Tree {
   }
 
  private:
-  /// A consumer cannot tell how long a buffer is: values of a fixed width are narrow.
+  /// A consumer does not know the size of a buffer, so values of fixed width are narrow.
   static std::string honest(std::string format) {
     return format.starts_with("w:") && format.size() > 3 ? "w:32" : format;
   }
 
-  /// 512 bytes each: more than length, offset, and offsets and sizes below 16 ask for. Those of 64
-  /// bits have zeros in every other half.
+  /// 512 bytes each: more than length, offset, and offsets and sizes below 16 need. In buffers of
+  /// 64-bit values, every other half is zero.
   void add_buffers(Node& made) {
     const bool is_large = made.format.find_first_of("UZL") != std::string::npos;
     const int count = input_.byte() % 5;

@@ -1,8 +1,8 @@
-// A folder of any names and any bytes, links and folders among them: the tree of it is a result or
-// an Error by its key, and no crash; nothing outside the folder is read.
+// A folder with arbitrary names and bytes, including links and folders. Opening it gives a tree, or
+// an Error for a key, and never crashes; nothing outside the folder is read.
 //
-// Input: entries one after the other: a byte for what it is (file, folder, link), a byte for the
-// length of its name, the name, a byte for the length of its content or of the link's text, that.
+// Input: a sequence of entries: a byte for the type (file, folder, link), a byte for the length of
+// its name, the name, a byte for the length of its content or of the link's target, the content.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The next bytes, as many as the first one says.
+/// The next bytes, whose number is in the first one.
 std::string take(std::string_view& rest) {
   if (rest.empty()) return {};
   const std::size_t size =

@@ -1,5 +1,5 @@
-// Any bytes: they are refused, or the document that they are survives writing and reading again,
-// and none of its entries leads out of the step's folder.
+// Arbitrary bytes as a checkpoint document. They are refused, or the document survives a round
+// trip, and none of its entries leads out of the step's folder.
 
 #include <cstddef>
 #include <cstdint>

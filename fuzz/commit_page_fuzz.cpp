@@ -1,6 +1,6 @@
-// Any bytes as a `%commit`: they are refused, or what they say holds together and survives being
-// written again. A second reading seals the slots and the header first, so that the checksums do
-// not keep the fuzzer from what lies behind them.
+// Arbitrary bytes as a `%commit`. They are refused, or the parsed state is consistent and survives
+// a round trip. A second pass fixes the checksums of the records and the header first, so that they
+// do not keep the fuzzer from the code after the checks.
 
 #include <algorithm>
 #include <array>
@@ -39,7 +39,7 @@ std::uint64_t number_at(const folder::CommitBytes& bytes, std::size_t offset) {
   return value;
 }
 
-/// The same numbers with checksums that are right.
+/// The same numbers with valid checksums.
 folder::CommitBytes sealed(const folder::CommitBytes& bytes) {
   folder::CommitPage header;
   header.capacity = number_at(bytes, folder::kHeaderOffset + 16);

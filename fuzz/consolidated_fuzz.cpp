@@ -1,5 +1,5 @@
-// Any bytes as a consolidated file: refused with an Error, or opened so that every tensor can be
-// read to its last byte, and every jagged one checked.
+// Arbitrary bytes as a consolidated file. They are refused with an Error, or every tensor can be
+// read completely, and every jagged one is checked.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace {
 using namespace tenfold;
 using namespace tenfold::detail::formats;
 
-/// The data of the input, copied so that a read beyond it is seen by the sanitizer.
+/// The data of the input, copied so that sanitizers detect reads out of bounds.
 class InputLeaves final : public consolidated::Leaves {
  public:
   explicit InputLeaves(std::string_view data) : data_(std::make_unique<std::byte[]>(data.size())) {

@@ -1,6 +1,6 @@
-// Any bytes as the `.metadata` of a folder of torch.distributed.checkpoint, alone and put together
-// with itself: refused with an Error, or a tree whose tensors and objects are all missing, which is
-// said for each.
+// Arbitrary bytes as the `.metadata` of a folder of torch.distributed.checkpoint, alone and merged
+// with itself. They are refused with an Error, or give a tree in which each tensor and object
+// reports that it is missing.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace {
 using namespace tenfold;
 using namespace tenfold::detail::formats;
 
-/// An empty folder for the life of the process.
+/// An empty folder that exists as long as the process.
 const std::filesystem::path& empty_folder() {
   static const fuzz::ScratchFolder folder;
   return folder.path();

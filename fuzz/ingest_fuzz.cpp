@@ -1,6 +1,6 @@
-// Any bytes as JSON lines, one array of JSON, and CSV: refused with an Error, or cut into records
-// whose types give a plan that every good record fits; in small blocks the same rows as in one, and
-// as many as a stream of their schema gives.
+// Arbitrary bytes as JSON lines, one JSON array, and CSV. They are refused with an Error, or split
+// into records, whose types give a plan that every valid record fits. Small blocks must give the
+// same rows as one block, and a stream with the same schema as many rows.
 
 #include <algorithm>
 #include <cstddef>
@@ -43,7 +43,7 @@ class MemoryStream final : public ByteStream {
   std::size_t done_ = 0;
 };
 
-/// What became of a text.
+/// The result of ingesting a text.
 struct Rows {
   std::int64_t num_rows = 0;
   std::uint64_t num_bad = 0;
@@ -79,7 +79,7 @@ Rows rows_of(const std::vector<SourceFile>& files, const RowPlan& plan, std::siz
   return rows;
 }
 
-/// Records held `count` at a time, the last of them first.
+/// Reads records `count` at a time, each group in reverse order.
 void stream(const std::vector<SourceFile>& files, const Schema& schema, const Rows& expected) {
   TextStream stream(files, schema);
   std::int64_t num_records = 0;

@@ -9,12 +9,12 @@
 
 namespace tenfold::fuzz {
 
-/// Bytes as small numbers; zeros once there are no more.
+/// Reads bytes as small numbers; zeros after the end.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
   std::uint8_t byte() { return at_ < size_ ? data_[at_++] : std::uint8_t{0}; }
-  /// Small, or one of the two ends of int64.
+  /// A small number, or the minimum or maximum of int64.
   std::int64_t number() {
     const std::uint8_t value = byte();
     if (value == 0x80) return std::numeric_limits<std::int64_t>::max();
@@ -33,7 +33,7 @@ class Input {
   std::size_t at_ = 0;
 };
 
-/// int64 or int32 numbers of `input`.
+/// A tensor of int64 or int32 numbers from `input`.
 inline Tensor index_tensor(Input& input, bool is_wide, Shape shape) {
   Tensor tensor = Tensor::zeros(is_wide ? DType::int64 : DType::int32, std::move(shape));
   for (std::int64_t i = 0; i < tensor.numel(); ++i) {

@@ -1,4 +1,4 @@
-// Any bytes: they are refused as corrupt, or what they say survives writing and reading again, in
+// Arbitrary bytes as JSON. They are refused as corrupt, or the value survives a round trip, in
 // every style.
 
 #include <cstddef>

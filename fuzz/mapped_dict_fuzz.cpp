@@ -1,6 +1,6 @@
-// Any bytes as the parts of a dictionary: lookups give a key's own row, none, or an Error. 0xFF,
-// which no JSON holds, ends the schema; then a byte says of what type the keys are and how many
-// rows there are, and the rest is index, ends and keys.
+// Arbitrary bytes as the parts of a dictionary. A lookup gives a key's own row, none, or an Error.
+// 0xFF, which JSON never contains, ends the schema; the next byte gives the type of the keys and
+// the number of rows, and the rest is index, end offsets and keys.
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ using namespace tenfold;
 
 constexpr std::int64_t kBuckets = static_cast<std::int64_t>(kDictTailBuckets) + 3;
 
-/// `count` elements of 8 bytes, of the input and zeros behind it.
+/// `count` elements of 8 bytes, from the input, padded with zeros.
 Tensor take_words(std::string_view& input, Shape shape) {
   Tensor words = Tensor::zeros(DType::int64, std::move(shape));
   const std::size_t size = std::min(input.size(), static_cast<std::size_t>(words.nbytes()));
@@ -34,7 +34,7 @@ Tensor take_words(std::string_view& input, Shape shape) {
   return words;
 }
 
-/// The header as it must be, so that inputs get further than it.
+/// Writes a valid header, so that inputs get past its checks.
 void seal(const Tensor& index, std::uint64_t num_rows) {
   std::array<std::uint64_t, kDictSlots> header{};
   write_dict_header(header, 7, static_cast<std::uint64_t>(kBuckets - 1) - kDictTailBuckets,
@@ -73,7 +73,7 @@ TensorDict tree_of(std::string_view input, std::string& text) {
   return tree;
 }
 
-/// Every row that is found has the key that was asked for.
+/// Checks that every row that is found has the requested key.
 template <class Key>
 void look_up(const MappedDict& dict, std::span<const Key> keys) {
   const std::vector<std::int64_t> rows = dict.rows(keys);

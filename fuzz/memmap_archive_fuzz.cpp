@@ -1,4 +1,4 @@
-// Any bytes as an archive of a folder: a result or an Error, and no crash.
+// Arbitrary bytes as an archive of a folder: a result or an Error, but no crash.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One file for the life of the process, filled anew for each input.
+/// One file per process, rewritten for each input.
 fs::path scratch() {
   static const tenfold::fuzz::ScratchFolder folder;
   return folder.path() / "m.tdz";

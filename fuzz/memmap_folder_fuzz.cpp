@@ -1,5 +1,5 @@
-// Any bytes as the files of a folder: a result or an Error, and no crash. 0xFF, which no JSON
-// holds, separates the files; their names are those of kFiles in order.
+// Arbitrary bytes as the files of a folder: a result or an Error, but no crash. 0xFF, which JSON
+// never contains, separates the files; their names are those of kFiles in order.
 
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ constexpr std::string_view kFiles[] = {"meta.json",
                                        "n/col_indices.memmap",
                                        "n/values.memmap"};
 
-/// One folder for the life of the process, filled anew for each input.
+/// One folder per process, rewritten for each input.
 const fs::path& scratch() {
   static const tenfold::fuzz::ScratchFolder folder;
   return folder.path();
@@ -67,7 +67,7 @@ void use(tenfold::Mode mode) {
   fuzz::touch_leaves(tree);
 }
 
-/// What plans its work and its memory by shapes, before a tensor is mapped.
+/// Calls that plan work and memory by shapes, before a tensor is mapped.
 void compare() {
   using namespace tenfold;
   const TensorDict tree = detail::formats::folder::kFormat.open(scratch(), {Mode::read});

@@ -1,5 +1,5 @@
-// Any bytes as a meta.json: refused as corrupt or unsupported, or what was understood of a
-// TensorDict survives writing and reading again.
+// Arbitrary bytes as a meta.json. They are refused as corrupt or unsupported, or the parsed
+// TensorDict survives a round trip.
 
 #include <algorithm>
 #include <cstddef>
@@ -23,7 +23,7 @@ void require(bool fact) {
   if (!fact) std::abort();
 }
 
-/// What a save of this node writes.
+/// The text that a save of this node writes.
 std::string written_again(const NodeMeta& meta) {
   NodeInfo info;
   info.batch_size = meta.batch_size;
@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const NodeMeta meta = parse_meta(text, "meta.json");
     bool good = meta.kind == MetaKind::tensordict;
     for (const MetaEntry& entry : meta.entries) {
-      // Whatever the key, its file is one component that gives the key back.
+      // Whatever the key, its file name is one component that decodes to the key.
       const std::string name = encode_key(entry.key);
       require(!name.empty() && name.find('/') == std::string::npos &&
               name.find('\0') == std::string::npos && name != "." && name != "..");

@@ -1,5 +1,5 @@
-// Any bytes: they are refused, or the notes that they are survive writing and reading again, and
-// applying them to whatever is there changes nothing or gives a sound tree.
+// Arbitrary bytes as notes. They are refused, or the notes survive a round trip, and applying them
+// to any tree changes nothing or gives a valid tree.
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Any bytes as the header of a NumPy file: refused with an Error, or what they say survives writing
-// and reading again.
+// Arbitrary bytes as the header of a NumPy file. They are refused with an Error, or the header
+// survives a round trip.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) std::abort();
     return 0;
   }
-  // A name with a single quote in it, or the fields of a structured dtype as Python 2 wrote them,
-  // are no names of NumPy's: nobody writes them.
+  // Names with a single quote, and the fields of a structured dtype as Python 2 wrote them, are
+  // never written.
   if (header.is_structured || header.descr.find('\'') != std::string::npos) return 0;
   codecs::NpyHeader again = codecs::parse_npy_header(codecs::write_npy_header(header), "written");
   if (again.data_offset_bytes % 64 != 0) std::abort();

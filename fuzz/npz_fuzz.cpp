@@ -1,5 +1,5 @@
-// Any bytes as an archive of NumPy files: refused with an Error, or opened so that every tensor can
-// be mapped and read to its last byte, to the same values.
+// Arbitrary bytes as an archive of NumPy files. They are refused with an Error, or every tensor can
+// be mapped and read completely, with the same values.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using namespace tenfold;
 using namespace tenfold::detail::formats;
 
-/// One file for the life of the process, written anew for each input.
+/// One file per process, rewritten for each input.
 fs::path scratch() {
   static const fuzz::ScratchFolder folder;
   return folder.path() / "x.npz";

@@ -1,5 +1,5 @@
-// Any bytes as a pickle: refused with an Error, or every reference of the graph leads to a node of
-// it and every text lies in the input.
+// Arbitrary bytes as a pickle. They are refused with an Error, or every reference of the graph is
+// valid and every string points into the input.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// main() of a fuzz target that is built without libFuzzer: runs every file it is given, and every
-// file below every folder, through the target once. A crash or a sanitizer report is the failure.
+// main() of a fuzz target that is built without libFuzzer: runs the target once for every file
+// given, and every file below every folder given. It fails by a crash or a sanitizer report.
 
 #include <algorithm>
 #include <cstddef>
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
       return 1;
     }
     for (const auto& path : files_below(argv[i])) {
-      // Printed first, so that a crash names its input.
+      // Print the path first, so that it is known after a crash.
       std::cout << path.string() << '\n' << std::flush;
       const std::vector<char> bytes = bytes_of(path);
       LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());

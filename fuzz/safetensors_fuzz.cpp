@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file: refused with an Error, or opened so that every tensor can be
-// read to its last byte.
+// Arbitrary bytes as a safetensors file. They are refused with an Error, or every tensor can be
+// read completely.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace {
 using namespace tenfold;
 using namespace tenfold::detail::formats;
 
-/// The data of the input, copied so that a read beyond it is seen by the sanitizer.
+/// The data of the input, copied so that sanitizers detect reads out of bounds.
 class InputSource final : public LeafSource {
  public:
   InputSource(std::shared_ptr<const safetensors::Header> header, std::string_view data)
@@ -60,7 +60,7 @@ void open_file(std::string_view input) {
   for (std::uint32_t i = 0; i < header->entries.size(); ++i) tensors.rows.push_back({0, i});
   tensors.index = header->index;
   const TensorDict tree = safetensors::build_tree(std::move(tensors), header->metadata, "input");
-  std::size_t budget = 1000;  // of tensors: a lazy stack may have a million
+  std::size_t budget = 1000;  // number of tensors to read: a lazy stack may have a million
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr || budget == 0) return;

@@ -1,5 +1,5 @@
-// Any bytes as a file that is scanned for what its pickles name: refused with an Error, or
-// reported. What reads a pickle as data must not see a global that the scan did not name.
+// Arbitrary bytes as a file to scan for globals of pickles. They are refused with an Error, or
+// reported. The pickle reader must not find a global that the scan did not report.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +24,7 @@ using namespace tenfold;
 
 constexpr const char* kNumbers = "x.memmap";
 
-/// Named as a pickle, as numbers, and as nothing: what is at the front then has to say what it is.
+/// Named as a pickle, as numbers, and without a hint, so that the first bytes determine the type.
 fs::path scratch(const char* name) {
   static const fuzz::ScratchFolder folder;
   return folder.path() / name;
@@ -35,7 +35,8 @@ bool names(const ScanReport& report, const std::string& global) {
                      [&](const ScanFinding& found) { return found.global == global; });
 }
 
-/// Every global of the pickle at the front is in the report, whatever else the file seems to be.
+/// Checks that the report contains every global of the pickle at the start, whatever else the file
+/// appears to be.
 void require_all_named(std::string_view bytes, const ScanReport& report) {
   std::string problem;
   const codecs::PickleGraph graph = codecs::read_pickle_prefix(bytes, "input", problem);

@@ -10,8 +10,8 @@
 
 namespace tenfold::fuzz {
 
-/// A folder for the life of the process, in memory where the system has such a place: each input
-/// is written there anew.
+/// A folder that exists as long as the process, in memory if the system supports that. Each input
+/// is written to it.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -34,7 +34,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-/// Maps every tensor of a tree and touches its first and its last byte.
+/// Maps every tensor of a tree and reads its first and its last byte.
 inline void touch_leaves(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);

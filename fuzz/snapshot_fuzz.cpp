@@ -1,6 +1,6 @@
-// Any bytes as the metadata of a snapshot, JSON or YAML, beside a few files: a result or an Error,
-// and no crash; what is opened can be read to its last byte, and metadata that was read is written
-// and read as the same.
+// Arbitrary bytes as the metadata of a snapshot, JSON or YAML, with a few files: a result or an
+// Error, but no crash. Everything that opens can be read completely, and parsed metadata survives a
+// round trip.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One folder for the life of the process; its data files stay, its metadata is written anew.
+/// One folder per process. Its data files stay, its metadata is rewritten.
 const fs::path& scratch() {
   static const tenfold::fuzz::ScratchFolder folder;
   static const bool filled = [] {

@@ -1,5 +1,5 @@
-// Any parts as those of a sparse or jagged tensor: refused with an Error, or such that a program
-// that trusts the indices stays within the dense tensor and within the values.
+// Arbitrary component tensors of a sparse or jagged tensor. They are refused with an Error, or a
+// program that trusts the indices stays within the dense tensor and within the values.
 
 #include <algorithm>
 #include <array>
@@ -44,7 +44,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-/// Every element of `indices` [depth, count] names a row of `values` and a place of the shape.
+/// Uses each column of `indices` [depth, count] as a row of `values` and an index of the shape.
 void use_coo(const TensorDict& node) {
   const Tensor indices = node.at("indices");
   const Shape& shape = node.info().dense_shape;
@@ -86,7 +86,7 @@ void use_compressed(const TensorDict& node) {
   }
 }
 
-/// Every row lies within the values.
+/// Checks that every row is within the values.
 void use_jagged(const TensorDict& node) {
   const Shape& shape = node.info().dense_shape;
   const auto ragged = static_cast<std::size_t>(std::ranges::find(shape, -1) - shape.begin());

@@ -1,5 +1,5 @@
-// Any parts as those of a matrix: opening refuses them, or no call reads or writes outside of them,
-// and what is handed out to torch has indices within its shape.
+// Arbitrary component tensors of a matrix. Opening refuses them, or no call accesses memory outside
+// of them, and the indices that are returned for torch are within the shape.
 
 #include <array>
 #include <cstddef>
@@ -42,7 +42,7 @@ std::int64_t index_at(const Tensor& tensor, std::int64_t i) {
                                         : tensor.data<std::int64_t>()[i];
 }
 
-/// torch may trust these.
+/// Uses the result as torch does, which trusts the indices.
 void use(const SparseRows& rows) {
   const std::int64_t count = rows.values.numel();
   if (rows.layout == RowsLayout::csr) {
@@ -61,7 +61,7 @@ void use(const SparseRows& rows) {
   }
 }
 
-/// The call, whatever it finds: damage is an Error, and only that.
+/// Calls `call`, which may only throw Error.
 template <class Call>
 void attempt(const Call& call) {
   try {
@@ -73,7 +73,8 @@ void attempt(const Call& call) {
 }
 
 void use_matrix(const SparseMatrix& m) {
-  // A dense line is as long as the matrix says; a program asks for that, not the file.
+  // The size of a dense result depends on the matrix, and is requested by the program, not by the
+  // file.
   const bool is_small = m.num_rows() < 1000 && m.num_cols() < 1000;
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> columns;

@@ -1,5 +1,5 @@
-// Any file as a saved state mapper: a JSON file, or a tree in one file. Look-ups of some states end
-// with a row, or with an Error.
+// An arbitrary file as a saved state mapper: a JSON file, or a tree in one file. A lookup of some
+// states gives a row, or an Error.
 
 #include <array>
 #include <cstddef>

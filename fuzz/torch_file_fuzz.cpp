@@ -1,5 +1,5 @@
-// Any bytes as a file of torch.save, or as the pickle of one whose storages are "0" to "3": refused
-// with an Error, or opened so that every tensor can be read to its last byte.
+// Arbitrary bytes as a file of torch.save, or as the pickle of one with the storages "0" to "3".
+// They are refused with an Error, or every tensor can be read completely.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace {
 using namespace tenfold;
 using namespace tenfold::detail::formats;
 
-/// Storages of exactly their size, so that a read beyond is seen by the sanitizer.
+/// Storages of exact size, so that sanitizers detect reads out of bounds.
 class InputStorages final : public torch_file::Storages {
  public:
   void add(std::string key, std::span<const std::byte> bytes) {
@@ -60,7 +60,7 @@ void open_pickle(std::string_view pickle, const std::shared_ptr<InputStorages>& 
   const TensorDict tree = torch_file::build_tree(graph, storages, "input");
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
-    // A stride of 0 makes much of few bytes.
+    // A stride of 0 can expand a few bytes to a large tensor.
     if (leaf != nullptr && leaf->nbytes() < (1U << 20U)) leaf->tensor().contiguous();
   });
 }

@@ -1,5 +1,5 @@
-// Any bytes as the notes of a plain tree: they are refused, or they make a tree whose own notes say
-// the same again.
+// Arbitrary bytes as the notes of a plain tree. They are refused, or give a tree whose own notes
+// are the same.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Any bytes as a zip archive: refused with an Error, or every entry lies inside it, is found by
-// its name, and is read or refused as corrupt.
+// Arbitrary bytes as a zip archive. They are refused with an Error, or every entry is inside the
+// archive, is found by its name, and is read or refused as corrupt.
 
 #include <cstddef>
 #include <cstdint>

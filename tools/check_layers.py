@@ -20,8 +20,7 @@ from pathlib import Path
 
 import python_layers
 
-# The layers of src/, in order, and those whose headers each may not include although they are to
-# the left of it.
+# The layers of src/ in order, each with the lower layers whose headers it must not include.
 LAYERS = {
     "base": [],
     "os": [],
@@ -43,22 +42,23 @@ BELOW = {
     for position, layer in enumerate(LAYERS)
 }
 
-# The layers that know nothing of tensors see these public headers; the others see all.
+# Layers that do not use tensors may include only these public headers; the others all.
 PUBLIC_HEADERS = {
     "base": ["tenfold/error.hpp"],
     "os": ["tenfold/error.hpp", "tenfold/buffer.hpp"],
     "codecs": ["tenfold/error.hpp"],
 }
 
-# A folder of formats/ is one format: its files include their own folder and what all formats share.
+# A folder of formats/ is one format: its files may include their own folder and what all formats
+# share.
 FORMATS_SHARE = ("formats/format.hpp", "formats/shared/")
 
-# Includes that the rules forbid and these folders of src/ may have, each with its reason.
+# Exceptions: includes that the rules forbid, for these folders of src/, each with its reason.
 FURTHER_EDGES = {
     ("formats/bundle", "io/registry.hpp"): "its entries are of any format, which it asks for there",
 }
 
-# Libraries, by where their headers live, and the rooms that may use them.
+# Libraries, by the location of their headers, and the folders that may use them.
 LIBRARIES = {
     "fmt/": {"src", "cli", "examples"},
     "xxhash.h": {"src"},
@@ -78,7 +78,7 @@ LIBRARIES = {
 # Provided by the compiler, not by the system.
 COMPILER_HEADERS = {"immintrin.h", "x86intrin.h", "cpuid.h", "arm_neon.h", "arm_acle.h"}
 
-# How wide the terminal is, is the command line's own question to the system.
+# Only the command line asks the system for the width of the terminal.
 TERMINAL = "cli/terminal.cpp"
 
 SUFFIXES = {".cpp", ".hpp", ".h", ".cc"}
@@ -115,7 +115,7 @@ def check_file(root: Path, path: Path) -> list[str]:
 
 
 def room_of(name: str) -> tuple[str, str]:
-    """The room and, in src/, the layer of a file: ("src", "core"), ("cli", ""), ..."""
+    """The top folder and, in src/, the layer of a file: ("src", "core"), ("cli", ""), ..."""
     parts = name.split("/")
     if parts[0] == "src":
         return "src", parts[1] if len(parts) > 2 else ""
@@ -143,7 +143,7 @@ def public_problem(layer: str, target: str) -> str | None:
 
 
 def own_problem(name: str, room: str, layer: str, target: str) -> str | None:
-    """Judges a quoted include of this project's own code."""
+    """Checks a quoted include of this project's own code."""
     owner = target.split("/")[0] if "/" in target else None
     if ".." in target.split("/"):
         return "write the path from src/, without .."
@@ -178,7 +178,7 @@ def format_problem(name: str, target: str) -> str | None:
 
 
 def foreign_problem(file: str, room: str, layer: str, target: str) -> str | None:
-    """Judges <...>: the standard library, another library, or the system."""
+    """Checks <...>: the standard library, another library, or the system."""
     if "/" not in target and "." not in target:
         return None  # <vector>
     if target in COMPILER_HEADERS:

@@ -22,7 +22,7 @@ CHECKED = (
     "cli/*.?pp",
     "python/tenfold/**/*.py",
 )
-SKIPPED = ("CHANGELOG.md",)  # history keeps its words
+SKIPPED = ("CHANGELOG.md",)  # history is not changed
 
 # Phrases in any case, as whole words: what to write instead.
 PHRASES = {
@@ -46,7 +46,7 @@ PHRASES = {
     r"a look at": "a check, a sample",
     r"seed examples": "published examples",
 }
-# Identifiers, wherever they stand: what to call them instead.
+# Identifiers: what to call them instead.
 IDENTIFIERS = {
     "HashesApart": "ChecksumTasks",
     "require_holdable": "check_supported",

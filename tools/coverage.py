@@ -1,11 +1,11 @@
-"""Which lines of the parsers run in the fuzz targets over their corpus and in the C++ tests.
+"""Reports which lines of the parsers run in the fuzz targets and in the C++ tests.
 
     make coverage
     python tools/coverage.py [--build build/coverage] [--corpus-only] [--record FILE]
 
 The preset `coverage` builds everything with gcc's counters. This runs the programs, asks gcov for
-the lines of each parser, prints a table and writes it down. A parser is a source that reads bytes
-of a file: those of src/codecs, and of src/formats those that PARSERS names.
+the lines of each parser, prints a table and writes it to a file. A parser is a source that reads
+bytes of a file: those of src/codecs, and those of src/formats in PARSERS.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PARSERS = (
     "src/formats/torch_file/tensor",
     "src/scan/",
 )
-# What only writes.
+# Sources that only write.
 WRITERS = ("writer", "deflate", "/write")
 
 
@@ -55,7 +55,7 @@ def is_parser(name: str) -> bool:
 
 
 def run_programs(build: Path, corpus_only: bool) -> None:
-    """Fuzz targets over their corpus, by CTest's label; and all other tests."""
+    """Runs the fuzz targets over their corpus, by CTest's label, and all other tests."""
     command = ["ctest", "--test-dir", str(build), "--output-on-failure"]
     if corpus_only:
         command += ["-L", "fuzz"]

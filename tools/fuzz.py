@@ -1,11 +1,11 @@
-"""Fuzzes every target for CPU-seconds, keeps what it found, and writes down what was run.
+"""Fuzzes every target for CPU-seconds, keeps new inputs, and records the runs.
 
     make fuzz-release FUZZ_SECONDS=600
     python tools/fuzz.py --seconds 600 [--only zip,json] [--build build/fuzz] [--record FILE]
 
 Inputs that reached new code are kept in build/fuzz/corpus/<target>, merged (fewest inputs for the
 same coverage) with those of fuzz/corpus/<target>. `--keep` copies the merged ones of up to 16 KiB
-into fuzz/corpus, to be committed. Exits with 1 if a target failed; the input lies in
+to fuzz/corpus, to be committed. Exits with 1 if a target failed; its input is in
 build/fuzz/findings.
 """
 
@@ -63,7 +63,7 @@ def fuzz(program: Path, seconds: float, folders: list[Path], findings: Path) -> 
 
 
 def merge(program: Path, target: Path, sources: list[Path]) -> None:
-    """The fewest inputs of all folders that cover the same, in `target`."""
+    """Merges all folders to `target`: the fewest inputs with the same coverage."""
     merged = target.with_name(target.name + ".merged")
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)

@@ -1,4 +1,8 @@
-#!/usr/bin/env python3
+# Generates python/tenfold/__init__.pyi from the table of exports in python/tenfold/__init__.py.
+#
+# Usage: tools/make_stub.py [--check]
+#
+# With --check, writes nothing, and exits 1 if the stub is out of date.
 """Makes python/tenfold/__init__.pyi from the table of exports in python/tenfold/__init__.py.
 
 Usage: tools/make_stub.py [--check]
@@ -18,8 +22,8 @@ HEAD = "# Made from the table in __init__.py by tools/make_stub.py; do not edit.
 
 
 def stub(exports: dict[str, list[str]]) -> str:
-    """The text of the stub; `as` says that a name is exported and not only used."""
-    # What nanobind writes about its module leaves out names with two underscores.
+    """The text of the stub; `as` marks a name as exported."""
+    # nanobind's stub omits names with two underscores.
     imports = [
         f"from {module} import {name} as {name}\n"
         for module, names in sorted(exports.items())
@@ -30,7 +34,7 @@ def stub(exports: dict[str, list[str]]) -> str:
 
 
 def main() -> int:
-    # Run rather than imported, which would need the compiled module.
+    # Executed rather than imported, because importing requires the compiled module.
     text = stub(runpy.run_path(str(PACKAGE / "__init__.py"))["_EXPORTS"])
     if "--check" not in sys.argv[1:]:
         STUB.write_text(text)

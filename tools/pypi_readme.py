@@ -1,7 +1,7 @@
 """The README as the description on PyPI, for scikit-build-core.
 
-Links to files of the repository lead nowhere there: their text stays, the link goes. Links to the
-web and images keep theirs.
+Links to files of the repository do not work there, so they are replaced by their text. Links to the
+web and images are kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Checks which module of python/tenfold may import which: the folders of ARCHITECTURE.md.
 
-A module imports its own layer and lower ones at its top. Within a function it may import a lower
-layer, which puts off what that costs; a module of its own layer or a higher one only if `TIES`
-says why. Only `_interop/` imports torch, numpy and the tensordict package.
+At its top level, a module imports its own layer and lower ones. Within a function it may import a
+lower layer, to postpone the cost; a module of its own layer or a higher one only if `TIES` gives a
+reason. Only `_interop/` imports torch, numpy and the tensordict package.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-# From low to high; a name stands for the module or for all of the folder, the longest one counts.
+# From low to high. A name is a module or a whole folder; the longest match applies.
 LAYERS = [
     [
         "_closing",
@@ -56,10 +56,10 @@ LAYERS = [
 ]
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
-# These import whatever they are asked for.
+# These import whatever is requested.
 ENTRANCES = {"", "__main__", "_pickle"}
 
-# Imports within functions that go up or sideways, by the importer: what is imported, and why.
+# Imports within functions from the same or a higher layer, by importer: what is imported, and why.
 TIES = {
     "_interop.objects": {
         "tensordict._node": "the description of a node of a sparse tensor",
@@ -89,7 +89,7 @@ TIES = {
 }
 
 LIBRARIES = {"torch", "numpy", "tensordict"}
-# Modules besides those of _interop/ that import a library, and why.
+# Modules other than those of _interop/ that import a library, and why.
 LIBRARY_USERS = {
     "distributed._calls": "calls torch.distributed.checkpoint",
     "distributed._planner": "its classes are subclasses of torch.distributed.checkpoint's",
@@ -179,7 +179,7 @@ def _module_of(path: Path, package: Path) -> str:
 
 
 def imports_of(path: Path, modules: set[str]) -> Iterator[Import]:
-    """What a file imports, without what only type checkers see."""
+    """Yields the imports of a file, except those for type checkers only."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     yield from _imports_below(tree, modules, is_late=False)
 

@@ -6,18 +6,18 @@
 
 namespace tenfold::python {
 
-/// The memory of a dense torch tensor in main memory, shared, not copied. Nothing if `object` is
-/// not of exactly torch's Tensor or Parameter, or cannot be taken as it is (another device or
-/// layout, a lazy conjugate or negative): tenfold._interop.objects then finds a way or the reason.
+/// The memory of a dense torch tensor on the CPU, shared without a copy. Empty if `object` is not
+/// exactly torch's Tensor or Parameter, or cannot be shared (another device or layout, a lazy
+/// conjugate or negative): tenfold._interop.objects then converts it or reports the reason.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
-/// What autograd makes of an object that tensor_of_torch() took.
+/// The autograd properties of an object that tensor_of_torch() accepted.
 Grad grad_of_torch(nb::handle object);
 
-/// The memory behind a DLPack capsule, which is consumed. Nothing if its device or dtype is not
-/// one of ours.
+/// The memory of a DLPack capsule, which is consumed. Empty if its device or dtype is not
+/// supported.
 std::optional<Tensor> tensor_of_capsule(nb::handle capsule);
 
-/// Memory at `address` that `owner` keeps alive.
+/// Memory at `address`, which `owner` keeps alive.
 Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape strides,
                         bool writable, nb::object owner);
 

@@ -17,16 +17,17 @@
 namespace tenfold::python {
 namespace {
 
-/// One heap block for all that a torch tensor needs of us; lengths and strides follow it, and where
-/// there is no buffer the elements. Freeing it touches no Python object, so any thread may do it.
+/// One heap block with everything that a torch tensor needs from this module, followed by lengths
+/// and strides and, without a buffer, the elements. Freeing it touches no Python object, so any
+/// thread may do it.
 struct TorchLeaf {
   dlpack::ManagedVersioned managed{};
   Buffer buffer;
 };
 
-/// Of elements in a leaf's own block: as everywhere.
+/// Alignment of elements in a leaf's own block, as everywhere.
 constexpr std::size_t kAlignment = 64;
-/// Larger ones would each cost the system's zeroing of fresh pages: a pool has used ones.
+/// Larger blocks come from the pool, because the kernel would have to zero fresh pages for each.
 constexpr std::size_t kMostOwnBytes = std::size_t{64} << 10;
 
 void free_leaf(dlpack::ManagedVersioned* managed) {
@@ -40,7 +41,7 @@ struct FreeLeaf {
 };
 using OwnedLeaf = std::unique_ptr<dlpack::ManagedVersioned, FreeLeaf>;
 
-/// `own_bytes`: of the elements if there is no buffer, which are not filled in yet.
+/// `own_bytes`: size of the elements, which are uninitialised, if there is no buffer.
 OwnedLeaf pack(DType dtype, const Shape& shape, const Shape& strides, const Buffer& buffer,
                std::size_t own_bytes) {
   const std::size_t ndim = shape.size();
@@ -91,8 +92,8 @@ void drop_unused_capsule(PyObject* capsule) noexcept {
       .remedy("set it to 0 or 1, or open with mode=\"r+\"");
 }
 
-/// For a torch without the exchange API, of which the oldest read neither versioned capsules nor
-/// every dtype: those cross as integers of their size.
+/// For a torch without the exchange API. Old versions read neither versioned capsules nor every
+/// dtype; such dtypes are transferred as integers of the same size.
 nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafName& name) {
   const dlpack::DataType dtype = leaf->array.dtype;
   leaf->array.dtype = dlpack_dtype_of_any_torch(dtype);
@@ -227,7 +228,7 @@ nb::object ArrayMaker::make_view(const Tensor& tensor, const LeafName& name) {
   return made.is_none() ? make_one(tensor, name) : made;
 }
 
-/// As the file has it: a Parameter, or a tensor that requires a gradient.
+/// Restores the leaf's autograd properties: a Parameter, or a tensor that requires a gradient.
 nb::object ArrayMaker::with_grad(const Leaf& leaf, const nb::object& made) const {
   if (!use_torch_ || tied_.makes_mapped()) return made;
   const Grad grad = leaf.grad();
@@ -240,7 +241,7 @@ nb::object ArrayMaker::make_one(const Tensor& tensor, const LeafName& name) cons
   return use_torch_ ? make_torch(tensor, name) : make_numpy(tensor, name);
 }
 
-/// The class is assigned, as torch's own lazy modules do it: several times faster than a view.
+/// Assigns `__class__`, as torch's own lazy modules do: several times faster than a view.
 void ArrayMaker::make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const {
   made.attr("__class__") = tied_.type();
   if (!tied_.file().is_none()) {

@@ -13,16 +13,16 @@
 
 namespace tenfold::python {
 
-/// The arrays of one opened or loaded tree by the address of their first byte, so that leaves
-/// over the same bytes become one object, or views of one. An open-addressing table: a node for
-/// each of many small tensors would cost as much as making them.
+/// The arrays of one opened or loaded tree, keyed by the address of their first byte, so that
+/// leaves over the same bytes become one object, or views of it. An open-addressing table:
+/// allocating a node for each of many small tensors would cost as much as creating them.
 class Tied {
  public:
   Tied() = default;
-  /// Torch tensors become `type` (MemoryMappedTensor); None: they stay plain. `file`: the
-  /// MappedFile of all of them, or None: each has its own.
+  /// Torch tensors get the class `type` (MemoryMappedTensor); None: they stay plain. `file`: the
+  /// MappedFile of all of them; None: each has its own.
   Tied(nb::object type, nb::object file) : type_(std::move(type)), file_(std::move(file)) {}
-  /// `framework`: of the arrays that are made, decided once.
+  /// `framework`: the framework of new arrays, decided once.
   explicit Tied(Framework framework) : framework_(framework) {}
 
   Framework framework() const { return makes_mapped() ? Framework::torch : framework_; }
@@ -33,7 +33,7 @@ class Tied {
 
   /// The array that starts at `address`, or an empty object.
   nb::handle find(const std::byte* address) const;
-  /// Remembers `array`, unless another one starts there.
+  /// Adds `array`, unless another one starts at that address.
   void add(const std::byte* address, nb::handle array);
 
  private:
@@ -51,28 +51,29 @@ class Tied {
   std::size_t size_ = 0;
 };
 
-/// Which leaf a message is about: the file or folder, and the key.
+/// Identifies a leaf in messages: the file or folder, and the key.
 struct LeafName {
   std::string_view where;
   std::string_view key;
   std::string text() const;
 };
 
-/// Makes torch tensors or numpy arrays, as the Tied or else the thread's scope decides, of the
-/// engine's tensors without a copy: each array keeps its own Buffer, and so its file mapped.
+/// Creates torch tensors or numpy arrays from tensors of the engine without a copy. The framework
+/// is that of the Tied or else of the thread's scope. Each array keeps its own Buffer alive, and so
+/// its file mapped.
 class ArrayMaker {
  public:
-  /// `place`: called with each new array, returns the one to hand out; or None.
+  /// `place`: called with each new array, returns the one to use; or None.
   ArrayMaker(Mode mode, Tied& tied, nb::object place);
 
-  /// `tensor` and `sizes` are those of `leaf`; `sizes` is looked at if it is nested.
-  /// Throws OSError for pages that torch would crash on, Error(unsupported) for a dtype that
-  /// numpy has not; `name` is the leaf, for the message.
+  /// `tensor` and `sizes` are those of `leaf`; `sizes` is only used if it is nested. Throws OSError
+  /// for read-only pages, on which torch would crash, Error(unsupported) for a dtype that numpy
+  /// does not have; `name` identifies the leaf in messages.
   nb::object make(const Leaf& leaf, const Tensor& tensor, const LeafName& name);
 
  private:
   nb::object make_one(const Tensor& tensor, const LeafName& name) const;
-  /// As a view of the torch tensor over all of its buffer, which is made if nobody has done it.
+  /// A view of the torch tensor over the whole buffer, which is created if necessary.
   nb::object make_view(const Tensor& tensor, const LeafName& name);
   nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
   void make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const;
@@ -85,19 +86,19 @@ class ArrayMaker {
   bool use_torch_;
 };
 
-/// A plain torch tensor over `tensor`, without a copy. Throws as ArrayMaker::make.
+/// A plain torch tensor over `tensor`, without a copy. Throws like ArrayMaker::make().
 nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
 
-/// A torch tensor or a numpy array, as the thread's scope decides, over `tensor`, without a copy
-/// and writable. Throws as ArrayMaker::make.
+/// A writable torch tensor or numpy array over `tensor`, according to the thread's scope, without a
+/// copy. Throws like ArrayMaker::make().
 nb::object array_of(const Tensor& tensor, const std::string& name);
 
-/// The same over a copy of contiguous elements, as soon as it can be: of small ones in one block of
-/// memory with all that torch needs of us.
+/// The same over a copy of contiguous elements. Small ones share one block of memory with
+/// everything else that torch needs from this module.
 nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
                          std::span<const std::byte> elements, const BufferPool& pool);
 
-/// What a numpy array keeps: a Buffer behind Python's buffer protocol.
+/// The base object of a numpy array: a Buffer with Python's buffer protocol.
 struct Bytes {
   Buffer buffer;
   bool writable = false;

@@ -33,7 +33,7 @@ class Loader {
   BatchMaker maker_;
 };
 
-/// A pass through an epoch, as Python iterates it. Threads may share it.
+/// The iterator of one epoch. Threads may share it.
 class Stream {
  public:
   explicit Stream(nb::object self) : self_(std::move(self)), loader_(nb::inst_ptr<Loader>(self_)) {
@@ -44,25 +44,25 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   ~Stream() {
     if (!batches_) return;
-    // Its threads are waited for, and one of them may be about to release an object of Python.
+    // The destructor waits for threads, one of which may need the GIL to release a Python object.
     const nb::gil_scoped_release released;
     batches_.reset();
   }
 
   /// The next batch.
   AnyObject next() {
-    // What is at hand is taken without letting another thread in first.
+    // A batch that is ready is taken without releasing the GIL.
     const auto batch = without_gil([&] { return loader_->loader().next(*batches_); });
     if (!batch) throw nb::stop_iteration();
     num_rows_ = batch->num_rows();
     return loader_->maker().batch(*batch);
   }
 
-  /// Of the batch that next() gave last.
+  /// Of the batch that next() returned last.
   std::int64_t num_rows() const noexcept { return num_rows_; }
 
  private:
-  nb::object self_;  ///< keeps the loader
+  nb::object self_;  ///< keeps the loader alive
   Loader* loader_;
   std::shared_ptr<BatchStream> batches_;
   std::int64_t num_rows_ = 0;

@@ -7,24 +7,25 @@
 
 namespace tenfold::python {
 
-/// Makes dicts of arrays of batches, nested as records are.
+/// Converts batches to dicts of arrays, nested like records.
 class BatchMaker {
  public:
-  /// `ragged`: called with (values, offsets), makes what a ragged column that is not padded
-  /// becomes.
+  /// `ragged`: called with (values, offsets) for each ragged column that is not padded, returns its
+  /// result.
   BatchMaker(const Schema& schema, nb::object ragged);
 
-  /// A batch: arrays [B, ...], lists of text.
+  /// A batch: arrays [B, ...], lists of strings.
   nb::object batch(const Batch& batch) const;
-  /// Its only row: arrays without the first dimension, str or bytes.
+  /// The only row of a batch: arrays without the first dimension, str or bytes.
   nb::object row(const Batch& batch) const;
 
  private:
   nb::object value(const BatchColumn& column, bool is_row) const;
   nb::object dict_of(const Batch& batch, bool is_row) const;
 
-  std::vector<std::vector<nb::object>> keys_;  ///< of each column: the records it lies in, its own
-  /// Of each column; none where a column has that name itself.
+  std::vector<std::vector<nb::object>> keys_;  ///< for each column, the keys of its records and its
+                                               ///< own key
+  /// For each column, the key of its validity; empty if a column has that name.
   std::vector<nb::object> valid_keys_;
   std::vector<nb::object> length_keys_;
   nb::object ragged_;
@@ -34,9 +35,9 @@ void bind_dataset(nb::module_& module);
 void bind_batch_loader(nb::module_& module);
 void bind_sparse_matrix(nb::module_& module);
 
-/// Positions as int64: a list or tuple of ints, an int64 torch tensor, or a buffer of int64. Those
-/// below 0 count from the end. Raises IndexError for one outside, which it calls `what`, TypeError
-/// for anything else.
+/// Row indices as int64: a list or tuple of ints, an int64 torch tensor, or a buffer of int64.
+/// Negative ones count from the end. Raises IndexError for one out of range, which it calls `what`,
+/// TypeError for anything else.
 std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size,
                                          const char* what = "row");
 

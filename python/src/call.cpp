@@ -12,7 +12,7 @@
 namespace tenfold::python {
 namespace {
 
-/// Warnings come from any thread, without the GIL.
+/// Warnings may be added by any thread, without the GIL.
 struct Warnings {
   std::mutex mutex;
   std::vector<std::string> messages;
@@ -43,7 +43,7 @@ void emit_warnings() {
     const std::lock_guard lock(collected.mutex);
     messages.swap(collected.messages);
   }
-  // 1 would be our own Python, 2 is who called it.
+  // Level 1 is tenfold's own Python, 2 its caller.
   constexpr int kStackLevel = 2;
   for (const std::string& message : messages) {
     const nb::str shown = text(message);

@@ -8,8 +8,8 @@
 
 namespace tenfold::python {
 
-/// Tells a long call of the engine about Ctrl-C and Python about its progress. The GIL is taken
-/// only while it is asked or told.
+/// Reports progress of a long call to Python, and cancels the call on Ctrl-C. Takes the GIL only
+/// for these checks.
 class PythonMonitor : public Monitor {
  public:
   /// `progress`: called with (done_bytes, total_bytes, what); or None.
@@ -18,7 +18,7 @@ class PythonMonitor : public Monitor {
   void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view what) override;
   bool stop() override;
 
-  /// Throws what Python raised while the call ran. Needs the GIL.
+  /// Rethrows an exception that Python raised during the call. Requires the GIL.
   void rethrow();
 
  private:
@@ -26,9 +26,9 @@ class PythonMonitor : public Monitor {
   std::optional<nb::python_error> raised_;
 };
 
-/// Python's collector of garbage waits. It looks at all young objects each time 700 of them were
-/// made, which was a quarter of the time of 10,000 tensors; and none of what is made here is
-/// garbage. Needs the GIL at both ends.
+/// Pauses Python's garbage collector. It traverses young objects after every 700 allocations, which
+/// was a quarter of the time of 10,000 tensors, and none of the objects created here is garbage.
+/// Requires the GIL for construction and destruction.
 class GarbagePause {
  public:
   GarbagePause() : was_enabled_(PyGC_Disable() != 0) {}
@@ -42,9 +42,9 @@ class GarbagePause {
   bool was_enabled_;
 };
 
-/// Emits, as UserWarnings, what the engine has warned of since the last time. Needs the GIL.
+/// Emits the engine's warnings since the last call as UserWarnings. Requires the GIL.
 void emit_warnings();
-/// From now on the engine's warnings wait for emit_warnings().
+/// Collects the engine's warnings from now on, for emit_warnings().
 void collect_warnings();
 
 /// Runs `work` without the GIL, then emits warnings.
@@ -66,9 +66,9 @@ auto without_gil(const Work& work) {
   }
 }
 
-/// The same for work that takes a Monitor*. An exception that Python raised meanwhile (a signal
-/// handler, the progress callable) wins over the engine's own, and over the result of work that was
-/// done before it was told to stop.
+/// The same for work that takes a Monitor*. An exception that Python raised during the call (a
+/// signal handler, the progress callable) takes precedence over an error of the engine, and over
+/// the result of work that was finished before it was cancelled.
 template <class Work>
 auto monitored(nb::object progress, const Work& work) {
   PythonMonitor monitor(std::move(progress));

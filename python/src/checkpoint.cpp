@@ -72,7 +72,7 @@ Manager make_manager(PathArgument directory, std::optional<std::int64_t> max_to_
   return Manager(path_from(directory), std::move(options));
 }
 
-/// `extra`: a node whose key "extra" is the value, and "versions" an object.
+/// `extra`: a node with the value under the key "extra", and "versions", an object.
 CheckpointSaveOptions save_options(std::map<std::string, double> metrics, const NodeHandle& extra,
                                    bool force, const std::vector<std::string>& constant) {
   CheckpointSaveOptions options;
@@ -123,7 +123,7 @@ std::unique_ptr<RankedSave> begin_save(const Manager& self, std::int64_t step,
   });
 }
 
-// Entries of a rank cross as tuples, so that ranks send them as JSON.
+// Entries of a rank are tuples in Python, so that ranks can exchange them as JSON.
 using EntryTuple = std::tuple<std::string, std::string, std::int64_t, std::string, bool,
                               std::uint64_t, std::string>;
 
@@ -188,7 +188,7 @@ RestoredCheckpoint open_candidate(const Restoration& self, std::size_t index,
   });
 }
 
-/// Names of entries, each with its rank, or None if it is of all ranks.
+/// Names of entries, each with its rank, or None if it belongs to all ranks.
 nb::list entries_of(const RestoredCheckpoint& self) {
   nb::list all;
   for (const CheckpointEntry& entry : self.info.entries) {
@@ -255,7 +255,7 @@ nb::list skipped_of(const RestoredCheckpoint& self) {
   return skipped;
 }
 
-/// The part of the state that the keys name; None: everything.
+/// The part of the state that the keys select; None: everything.
 NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgument exclude) {
   const Keys wanted = keys.is_none() ? Keys() : Keys(key_paths(keys));
   if (wanted.given() && wanted.paths().empty()) return {TensorDict()};
@@ -263,8 +263,8 @@ NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgum
   return {without_gil([&] { return select(self.state, wanted, unwanted); })};
 }
 
-/// The entry of the selected part `node` in memory, each block compared with its checksum if
-/// `compares`: a node with that key.
+/// Reads the entry of the selected part `node` into memory, and checks its blocks: a node with that
+/// key.
 NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
                         const std::string& name, std::int64_t rank, bool compares) {
   return {monitored(nb::none(), [&](Monitor* monitor) {
@@ -279,12 +279,12 @@ NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
   })};
 }
 
-/// The state as another rank sees it.
+/// The state of another rank.
 NodeHandle state_of_rank(const RestoredCheckpoint& self, std::int64_t rank) {
   return {without_gil([&] { return checkpoint::open_state(self.path, self.info, rank); })};
 }
 
-/// Work without the GIL on a manager.
+/// Calls a method of a manager without the GIL.
 template <class Result, class... Arguments>
 auto unlocked(Result (Manager::*call)(Arguments...)) {
   return [call](Manager& self, Arguments... arguments) {

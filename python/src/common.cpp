@@ -121,7 +121,7 @@ nb::object dict_of(const Value::Object& object) {
   return dict;
 }
 
-/// What Python makes itself, tenfold/_interop/objects.py does.
+/// Values that tenfold/_interop/objects.py creates.
 nb::object special_of(const Value::Special& value) {
   const bool is_bytes =
       value.type == Value::Special::Type::bytes || value.type == Value::Special::Type::bytearray;
@@ -165,7 +165,7 @@ nb::object to_python(const Value& value, const TensorDict& node, std::string_vie
 std::shared_ptr<const void> keep_alive(nb::object object) {
   PyObject* kept = object.release().ptr();
   return {kept, [](const void* dropped) noexcept {
-            // At exit the interpreter may be gone before the last tensor.
+            // At exit, tensors may outlive the interpreter.
             if (!nb::is_alive()) return;
             const nb::gil_scoped_acquire gil;
             Py_DECREF(static_cast<PyObject*>(const_cast<void*>(dropped)));

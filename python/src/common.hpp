@@ -15,44 +15,44 @@ namespace nb = nanobind;
 
 namespace tenfold::python {
 
-/// Python text as UTF-8; lone surrogates become their three-byte form.
+/// Encodes a Python str as UTF-8; lone surrogates are encoded in three bytes.
 std::string utf8(nb::handle text);
-/// The other way; bytes that are no UTF-8 become lone surrogates, as in os.fsdecode.
+/// The inverse; bytes that are not UTF-8 become lone surrogates, as in os.fsdecode.
 nb::str text(std::string_view utf8_bytes);
 /// None for what is empty.
 nb::object text_or_none(std::string_view utf8_bytes);
 
-/// A str, bytes or os.PathLike as a path.
+/// Converts a str, bytes or os.PathLike to a path.
 Path path_from(nb::handle path);
 std::vector<Path> paths_from(nb::handle sequence);
 
-/// "r", "c" or "r+"; anything else is Error(invalid_argument).
+/// Parses "r", "c" or "r+"; anything else is Error(invalid_argument).
 Mode mode_from(std::string_view mode);
-/// A name as torch spells it: "float32". Error(invalid_argument) if there is no such dtype.
+/// Parses torch's name of a dtype: "float32". Error(invalid_argument) if there is no such dtype.
 DType dtype_from(std::string_view name);
 
 nb::tuple tuple_of(const Shape& lengths);
 Shape shape_from(nb::handle sequence_of_int);
 
-/// JSON both ways. `text()` above for strings, int for integers of any size. Throws
-/// Error(unsupported) with long_integer() for one of more digits than Python converts.
+/// Converts JSON values. Uses text() above for strings, int for integers of any size. Throws
+/// Error(unsupported) with long_integer() for an integer with more digits than Python converts.
 nb::object to_python(const Value& value);
-/// The same for the value of a key of a node, which errors name.
+/// The same for the value of a node's key, which errors name.
 nb::object to_python(const Value& value, const TensorDict& node, std::string_view key);
-/// What is wrong with an integer of more digits than Python converts.
+/// Error message for an integer with more digits than Python converts.
 std::string long_integer(std::optional<std::size_t> num_digits);
-/// The key of a dict that `key` stands for.
+/// The dict key that a node's `key` represents.
 nb::object key_from(std::string_view key, bool int_keys, const TypedKeys& typed_keys);
 
-/// Where an object of Python lives as long as an owner in C++, which any thread may drop.
+/// Keeps a Python object alive as long as the result, which any thread may destroy.
 std::shared_ptr<const void> keep_alive(nb::object object);
 
-/// Handle of a node of the tree, as Python's TensorDict holds it.
+/// Handle of a node of the tree, held by Python's TensorDict.
 struct NodeHandle {
   TensorDict node;
 };
 
-/// An entry of a node on its way from one tree to another, untouched.
+/// An entry of a node that is moved to another tree unchanged.
 struct ItemHandle {
   TensorDict::Item item;
 };

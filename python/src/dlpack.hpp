@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
-/// DLPack 1.x as its specification lays it out in memory: https://dmlc.github.io/dlpack.
-/// Only what crosses between this module and another library is declared.
+/// DLPack 1.x as specified: https://dmlc.github.io/dlpack. Declares only the types that this module
+/// exchanges with other libraries.
 namespace tenfold::python::dlpack {
 
 inline constexpr std::uint32_t kMajorVersion = 1;
 inline constexpr std::uint32_t kMinorVersion = 0;
 inline constexpr std::int32_t kCpu = 1;
-/// The bytes may not be written to. torch ignores it.
+/// The bytes must not be written to. torch ignores this flag.
 inline constexpr std::uint64_t kReadOnly = 1;
 
 struct Version {

@@ -7,7 +7,7 @@ namespace tenfold::python {
 
 /// {"num_rows", "num_bad_rows", "num_files", "num_bytes", "promotions", "ignored"}.
 nb::dict dict_of(const IngestReport& report);
-/// And "schema".
+/// The same with "schema".
 nb::dict dict_of(const SourceReport& report);
 
 }  // namespace tenfold::python

@@ -29,12 +29,12 @@ using namespace nb::literals;
 namespace {
 
 constexpr std::int64_t kBlockRows = 65'536;
-/// The bytes of a block are checked after every row, which may be large. While a block grows its
-/// memory is there up to three times, beside the 16 MiB of the writer.
+/// The size of a block is checked after every row, which may be large. While a block grows, up to
+/// three times its memory is in use, in addition to the 16 MiB of the writer.
 constexpr std::size_t kBlockBytes = std::size_t{8} << 20;
 /// Rows between two checks of signals and the clock.
 constexpr std::int64_t kCheckRows = 1024;
-constexpr std::size_t kMaxShownRows = 2000;  ///< characters of a bad row
+constexpr std::size_t kMaxShownRows = 2000;  ///< maximum length of a bad row in characters
 
 std::optional<Schema> schema_from(nb::handle json) {
   if (json.is_none()) return std::nullopt;
@@ -46,7 +46,7 @@ std::optional<Path> optional_path(nb::handle path) {
   return path_from(path);
 }
 
-/// Only those that `columns` wants: names of columns, or of records around them.
+/// The part of a schema that `columns` selects: names of columns, or of records around them.
 std::optional<Schema> selected(std::optional<Schema> schema,
                                const std::vector<std::string>& columns, const std::string& where) {
   if (!schema || columns.empty()) return schema;
@@ -57,7 +57,7 @@ std::optional<Schema> selected(std::optional<Schema> schema,
   return Schema(std::move(kept));
 }
 
-/// Rows of Python on their way into a data set.
+/// Ingests Python rows to a data set.
 class RowIngest {
  public:
   RowIngest(PathArgument path, std::string where, AnyObject schema,
@@ -80,7 +80,7 @@ class RowIngest {
       };
     }
     has_schema_ = wanted.has_value();
-    // Which rows are left out must be known before they are written.
+    // With on_error other than raise, bad rows must be known before they are written.
     const bool defers_nulls = on_error_ == OnError::raise;
     table_.emplace(optional_path(path), wanted, columns, options, defers_nulls);
     reader_.emplace(*table_, wanted.has_value(), std::move(columns));
@@ -104,8 +104,8 @@ class RowIngest {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
   }
 
-  /// False if a column holds records, so that its rows have to be added one by one; no row of the
-  /// piece was added then.
+  /// Returns false, without adding rows, if a column contains records, so that rows must be added
+  /// one by one.
   bool add_columns(nb::dict columns, std::int64_t begin, std::int64_t end,
                    std::int64_t total_rows) {
     expect_rows(total_rows);
@@ -145,7 +145,7 @@ class RowIngest {
  private:
   void expect_rows(std::int64_t total_rows) {
     total_rows_ = total_rows;
-    // Others may be left out.
+    // With other policies, rows may be left out.
     if (on_error_ == OnError::raise) table_->expect_rows(total_rows);
   }
 
@@ -183,7 +183,7 @@ class RowIngest {
     table_->skip_row(line);
   }
 
-  /// Writes the block if it is full; lets signals and the bar of progress come through.
+  /// Writes the block if it is full; checks signals, and updates the progress bar.
   void look() {
     if (is_full()) {
       guarded([&] { table_->flush(); });
@@ -217,7 +217,7 @@ class RowIngest {
   bool has_schema_ = false;
   std::int64_t total_rows_ = 0;
   std::int64_t position_ = 0;  ///< rows of the source so far
-  std::int64_t num_kept_ = 0;  ///< those that were added one by one
+  std::int64_t num_kept_ = 0;  ///< rows added one by one
   std::chrono::steady_clock::time_point reported_{};
   PythonMonitor monitor_;
   std::optional<RowTable> table_;
@@ -234,7 +234,7 @@ std::vector<ArrowArrayStream*> streams_of(nb::list capsules) {
   return streams;
 }
 
-/// The streams in capsules of `__arrow_c_stream__`, which are empty afterwards.
+/// Ingests streams from the capsules of `__arrow_c_stream__`, and consumes them.
 nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
                         const std::string& where, AnyObject schema,
                         std::vector<std::string> columns, const std::string& on_error,
@@ -252,7 +252,7 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
   options.total_bytes = total_bytes;
   options.table.overwrite = overwrite;
   options.table.durable = durable;
-  // Others may be left out.
+  // With other policies, rows may be left out.
   if (options.on_error == OnError::raise) options.table.expected_rows = total_rows;
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {

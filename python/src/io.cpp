@@ -55,7 +55,7 @@ std::vector<std::string> names_from(nb::handle names) {
 /// A Python callable that the engine calls without the GIL; None: no renaming.
 RenameFunction rename_function(RenameArgument rename) {
   if (rename.is_none()) return {};
-  // std::function copies; Python's reference count may only change under the GIL.
+  // std::function copies its target, and Python reference counts may only change under the GIL.
   return [kept = keep_alive(std::move(rename))](const std::string& dotted_path) {
     const nb::gil_scoped_acquire gil;
     const nb::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
@@ -117,7 +117,7 @@ nb::tuple open_one_file(PathArgument path) {
   return nb::make_tuple(NodeHandle{opened.tree}, opened.locked);
 }
 
-/// The name of the format that `path` would be saved in.
+/// The name of the format in which `path` would be saved.
 std::string format_to_save(PathArgument path, const std::string& format) {
   return std::string(format_for_saving(path_from(path), format).name);
 }
@@ -231,7 +231,7 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
   tenfold::require_ok(report, utf8(source));
 }
 
-/// A tensor of which only dtype and shape may be looked at.
+/// A tensor with only dtype and shape, whose bytes must not be accessed.
 ItemHandle shape_only(const std::string& dtype, IntsArgument lengths) {
   Shape shape = shape_from(lengths);
   const DType kind = dtype_from(dtype);

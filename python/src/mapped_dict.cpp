@@ -29,17 +29,18 @@ using namespace nb::literals;
 
 namespace {
 
-/// Missing keys that a KeyError names.
+/// Number of missing keys that a KeyError names.
 constexpr std::size_t kMostNamed = 5;
 
 [[noreturn]] void raise_key(nb::handle key) {
-  // As an exception, not as its argument: of a tuple each item would become one, of None nothing.
+  // Creates the exception object here: given the key alone, PyErr_SetObject would unpack a tuple to
+  // several arguments, and None to no arguments.
   const nb::object error = nb::steal(call_with(PyExc_KeyError, key.ptr()));
   if (error.is_valid()) PyErr_SetObject(PyExc_KeyError, error.ptr());
   throw nb::python_error();
 }
 
-/// The elements of a column that are Python's own numbers.
+/// Elements of a column that become Python numbers.
 nb::object scalar_of(DType dtype, const std::byte* bytes) {
   const auto as = [&]<class T>(T value) {
     std::memcpy(&value, bytes, sizeof value);
@@ -132,8 +133,8 @@ class Dict {
     return {std::move(begun), [handle](const DictKeys& keys) { return handle->find_many(keys); }};
   }
 
-  /// The next keys of a walk, and with `with_values` their values, of that moment; both empty at
-  /// the end.
+  /// The next keys of an iteration and, with `with_values`, their current values; both empty at the
+  /// end.
   nb::tuple walk_on(DictWalk& walk, bool with_values) {
     std::optional<Batch> values;
     const auto block = without_gil([&] {
@@ -152,15 +153,15 @@ class Dict {
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
-  /// `columns` as Dataset.append takes them; `kind`: "assign", "error" or "last".
+  /// `columns` as in Dataset.append; `kind`: "assign", "error" or "last".
   void write(nb::handle keys, std::int64_t num_rows, AnyObject columns, const std::string& kind) {
     const KeysIn wanted(keys, type_);
     const Batch values = batch_from(dict_.schema(), num_rows, columns);
     without_gil([&] { put(wanted.some(), values, kind); });
   }
 
-  /// For items that write_spool() takes in one step, of which there may be more than fit memory.
-  /// From now on nobody else writes.
+  /// A buffer for items that write_spool() adds in one step, which may be larger than memory. Takes
+  /// the writer lock.
   DictSpool spool() {
     const std::string& path = handle_of(dict_)->state()->keys.where.path;
     without_gil([&] { handle_of(dict_)->begin_writing(); });
@@ -191,7 +192,7 @@ class Dict {
     }
   }
 
-  /// One key is found sooner than the GIL is given away and taken back.
+  /// Keeps the GIL, because looking up one key is faster than releasing and acquiring it.
   FoundRow find(nb::handle object) {
     const KeyIn key = key_from(object.ptr(), type_);
     DictHandle& handle = *handle_of(dict_);
@@ -243,7 +244,8 @@ class Dict {
     return nb::steal(PyBytes_FromStringAndSize(key.data(), static_cast<Py_ssize_t>(key.size())));
   }
 
-  /// A single missing key is the KeyError's own, as a dict's; of several the first ones are named.
+  /// Raises KeyError with the key itself if there is only one, as a dict does; otherwise the
+  /// message names the first missing ones.
   [[noreturn]] static void raise_missing(const KeysIn& keys,
                                          const std::vector<std::int64_t>& rows) {
     nb::list missing;
@@ -268,7 +270,7 @@ class Dict {
   DictKeyType type_;
   DictValueForm form_;
   BatchMaker maker_;
-  bool is_plain_row_ = false;  ///< a value is one run of bytes
+  bool is_plain_row_ = false;  ///< a value is one contiguous run of bytes
   Shape contiguous_;
 };
 

@@ -10,29 +10,29 @@
 
 namespace tenfold::python {
 
-/// "tensor", "scalar" or "columns"; anything else is Error(invalid_argument).
+/// Parses "tensor", "scalar" or "columns"; anything else is Error(invalid_argument).
 DictValueForm form_from(std::string_view name);
-/// "error" or "last"; anything else is Error(invalid_argument).
+/// Parses "error" or "last"; anything else is Error(invalid_argument).
 DuplicateKeys duplicates_from(std::string_view name);
 
-/// Keys of Python's, without copies where they lie in memory as the engine wants them: a list or
-/// any other iterable of keys, an int64 tensor or array, or packed text: {"values": uint8 [M],
-/// "offsets": int64 [B + 1]}. The memory is that of the objects, which are kept; short texts of a
-/// list are copied, which is sooner done than to count references of objects that lie anywhere.
+/// Keys passed from Python, without a copy if they are in memory in the engine's form: a list or
+/// any other iterable of keys, an int64 tensor or array, or packed strings: {"values": uint8 [M],
+/// "offsets": int64 [B + 1]}. Keeps the objects alive. Short strings of a list are copied, which is
+/// faster than changing the reference counts of objects that are scattered in memory.
 ///
-/// Needs the GIL to be made and to go; not to be read.
+/// Requires the GIL for construction and destruction, not for reading.
 class KeysIn {
  public:
-  /// Raises TypeError for a single str or bytes, what is not iterable, and keys that are not
-  /// hashable, as a dict does.
+  /// Raises TypeError for a single str or bytes, an object that is not iterable, and keys that are
+  /// not hashable, as a dict does.
   KeysIn(nb::handle keys, DictKeyType type);
 
   std::size_t size() const noexcept { return size_; }
-  /// True if all are of the dictionary's type.
+  /// True if all keys have the dictionary's type.
   bool all_fit() const noexcept { return all_fit_; }
-  /// Those of the dictionary's type.
+  /// The keys of the dictionary's type.
   DictKeys some() const;
-  /// Rows of some() become rows of all: keys of another type have none.
+  /// Expands rows of some() to rows of all keys: keys of another type get -1.
   std::vector<std::int64_t> rows_of_all(std::vector<std::int64_t> rows) const;
   /// Key number `i` as an object.
   nb::object object(std::size_t i) const;
@@ -49,21 +49,22 @@ class KeysIn {
   std::size_t size_ = 0;
   std::vector<std::string_view> texts_;
   std::vector<std::int64_t> ints_;
-  std::vector<std::size_t> places_;  ///< of those that are of the type; unless all are
+  std::vector<std::size_t> places_;  ///< positions of the keys of the dictionary's type; empty if
+                                     ///< all are
   bool all_fit_ = true;
-  nb::object objects_;                  ///< a tuple of them, unless they were copied
-  std::vector<std::string> copies_;     ///< of short texts, one after the other
-  Tensor values_;                       ///< of an array; of packed text its bytes
+  nb::object objects_;                  ///< a tuple of the keys, unless they were copied
+  std::vector<std::string> copies_;     ///< concatenated short strings
+  Tensor values_;                       ///< of an array; bytes of packed strings
   std::span<const std::int64_t> span_;  ///< of an array
 };
 
-/// One key, if it is of the dictionary's type.
+/// One key, if it has the dictionary's type.
 struct KeyIn {
   bool fits = false;
   std::string_view text{};
   std::int64_t number = 0;
 };
-/// Raises TypeError for one that is not hashable.
+/// Raises TypeError if the key is not hashable.
 KeyIn key_from(PyObject* key, DictKeyType type);
 
 void bind_mapped_dict(nb::module_& module);

@@ -25,47 +25,47 @@ namespace {
   throw nb::python_error();
 }
 
-/// What is no key of this dictionary is no key at all, unless no dict could have it.
+/// A key of another type, which is in no dictionary of this type. Raises if it is not hashable.
 KeyIn other_key(PyObject* key) {
   if (PyObject_Hash(key) == -1) throw nb::python_error();
   return {};
 }
 
-/// The UTF-8 of a str; it is kept in the str if that is not ASCII.
+/// The UTF-8 of a str; Python caches it in the str if that is not ASCII.
 KeyIn text_key(PyObject* key) {
   if (const auto text = ascii_text(key)) return {true, *text};
   Py_ssize_t size = 0;
   const char* characters = PyUnicode_AsUTF8AndSize(key, &size);
   if (characters != nullptr) return {true, {characters, static_cast<std::size_t>(size)}};
-  PyErr_Clear();  // lone surrogates, which no key has
+  PyErr_Clear();  // lone surrogates, which no stored key contains
   return {};
 }
 
-/// Has objects fetched, which lie anywhere in memory.
+/// Prefetches objects, which are scattered in memory.
 void fetch_objects(std::span<PyObject* const> objects) {
   constexpr std::size_t kLineBytes = 64;
   for (PyObject* object : objects) {
     const auto* line = reinterpret_cast<const char*>(object);
     base::prefetch(line);
-    base::prefetch(line + kLineBytes);  // of a str or bytes of some length its end
+    base::prefetch(line + kLineBytes);  // the end of a str or bytes of some length
   }
 }
 
-/// The items of a list or tuple, as sequence_items(); nothing of anything else.
+/// The items of a list or tuple, like sequence_items(); empty for anything else.
 std::optional<std::span<PyObject* const>> items_of(nb::handle keys,
                                                    std::vector<PyObject*>& copies) {
   if (!PyList_CheckExact(keys.ptr()) && !PyTuple_CheckExact(keys.ptr())) return std::nullopt;
   return sequence_items(keys.ptr(), copies);
 }
 
-/// The characters of a str that is ASCII, or of bytes; null for what else there is.
+/// The characters of an ASCII str, or of bytes; empty for anything else.
 std::optional<std::string_view> plain_text(PyObject* key, DictKeyType type) {
   if (type == DictKeyType::string && PyUnicode_CheckExact(key)) return ascii_text(key);
   if (type == DictKeyType::bytes && PyBytes_CheckExact(key)) return bytes_text(key);
   return std::nullopt;
 }
 
-/// Integers that int64 holds.
+/// True for integer dtypes whose values fit int64.
 bool holds_keys(DType dtype) {
   switch (dtype) {
     case DType::int8:
@@ -134,8 +134,8 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
   }
 }
 
-/// Copies them one after the other, and says where each lies; false unless all are short. Objects
-/// are fetched while those before them are copied.
+/// Copies short strings to `copies`, and sets their views; returns false unless all are short.
+/// Prefetches objects while earlier ones are copied.
 bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copies,
                               std::span<std::string_view> texts) const {
   constexpr std::size_t kAtOnce = 128;
@@ -160,7 +160,7 @@ bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copi
   return true;
 }
 
-/// False, and nothing is taken, unless all are.
+/// Returns false, and copies nothing, unless all strings are short.
 bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
   constexpr std::size_t kAtOnce = 64;
   texts_.resize(keys.size());
@@ -174,8 +174,8 @@ bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
       all_short.store(false, std::memory_order_relaxed);
     }
   };
-  // No Python code runs meanwhile: this thread has the GIL, and another one only reads objects,
-  // which functions of the limited API may not do for it.
+  // This thread holds the GIL, so no Python code runs. The helper thread only reads objects, which
+  // functions of the limited API do not allow without the GIL.
   if constexpr (kLimitedApi) {
     copy_part(0, keys.size());
   } else {
@@ -195,7 +195,7 @@ void KeysIn::take_objects(nb::handle keys) {
     if (type_ != DictKeyType::int64 && take_short_texts(*items)) return;
     fetch_objects(*items);
   }
-  // A tuple of their own: nobody takes keys out of it while they are read without the GIL.
+  // A new tuple, so that no other code can remove keys while they are read without the GIL.
   objects_ = nb::steal(PySequence_Tuple(keys.ptr()));
   if (!objects_.is_valid()) throw nb::python_error();
   size_ = tuple_size(objects_.ptr());
@@ -226,7 +226,7 @@ bool KeysIn::take_array(nb::handle keys) {
   std::optional<Tensor> array = tensor_of_torch(keys);
   if (!array) array = array_from(keys);
   if (!array) return false;
-  const bool is_empty = array->numel() == 0;  // NumPy makes no keys float64
+  const bool is_empty = array->numel() == 0;  // NumPy creates float64 if there are no keys
   if (array->ndim() != 1 || (!is_empty && !holds_keys(array->dtype()))) {
     raise_type("keys: expected a tensor of integers of one dimension, at most int64, found " +
                to_string(array->dtype()) + " of " + std::to_string(array->ndim()));

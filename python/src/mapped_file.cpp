@@ -59,7 +59,7 @@ std::optional<os::FileInfo> info_of(const std::string& path) {
   }
 }
 
-/// True if the page at `address` is of a file of that inode, as far as the system tells.
+/// True if the page at `address` is mapped from a file with that inode, according to the system.
 bool is_mapped_at(std::uintptr_t address, std::uint64_t inode) {
   std::ifstream maps("/proc/self/maps");
   if (!maps) return true;
@@ -80,8 +80,8 @@ bool is_mapped_at(std::uintptr_t address, std::uint64_t inode) {
   return false;
 }
 
-/// (tensor, MappedFile) of part of a file. `strides` None: row-major. `handler`: as MappedFile's,
-/// or None for a file with a name. `identity`: the (device, inode) that it must have, or None.
+/// Maps part of a file: (tensor, MappedFile). `strides` None: row-major. `handler`: as in
+/// MappedFile, or None for a file with a name. `identity`: the expected (device, inode), or None.
 nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::string& dtype,
                      IntsArgument shape, IntsArgument strides, const std::string& mode,
                      AnyObject handler, AnyObject identity) {
@@ -129,8 +129,8 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
   return nb::make_tuple(torch_tensor_of(tensor, where.string()), nb::cast(std::move(mapped)));
 }
 
-/// Makes a file of that many zeros, or takes an existing one, which is made long enough. Symlinks
-/// are refused.
+/// Creates a file of that many zeros, or extends an existing one if it is shorter. Symlinks are
+/// refused.
 void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok) {
   const Path where = path_from(path);
   without_gil([&] {
@@ -155,7 +155,7 @@ void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok)
   });
 }
 
-/// `file` names what it is mapped from in errors.
+/// `file` names the mapped file in errors.
 void sync_tensor(AnyObject tensor, const std::string& file) {
   const std::optional<Tensor> mapped = tensor_of_torch(tensor);
   if (!mapped) {
@@ -183,7 +183,7 @@ void check_not_truncated(nb::handle object, const Tensor& tensor) {
   const std::uint64_t needed = address - mapped->base + extent_bytes(tensor);
   const auto found = without_gil([&] { return info_of(mapped->path); });
   if (!found || found->size_bytes >= needed) return;
-  // Another file may have its name by now: then the mapped one is whole, and has none.
+  // Another file may have the name now: then the mapped file is unnamed, and complete.
   if (is_mapped_at(address, found->inode)) {
     throw_too_short(mapped->path, needed, found->size_bytes);
   }

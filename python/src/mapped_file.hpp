@@ -7,23 +7,23 @@
 
 namespace tenfold::python {
 
-/// Where the bytes of a MemoryMappedTensor are: the tensor starts `address - base` bytes into the
-/// file. Views share one object with the tensor they were made of.
+/// The file of a MemoryMappedTensor: the tensor starts `address - base` bytes into the file. Views
+/// share this object with their base.
 struct MappedFile {
-  std::string path;  ///< absolute; empty for a file without a name
+  std::string path;  ///< absolute; empty for an unnamed file
   Mode mode = Mode::write_through;
-  std::uint64_t device = 0;  ///< with `inode`: which file it was when it was mapped
+  std::uint64_t device = 0;  ///< with `inode`, the identity of the file when it was mapped
   std::uint64_t inode = 0;
-  std::uintptr_t base = 0;  ///< the address at which the file's first byte is, or would be
-  nb::object handler;       ///< what keeps the descriptor of a file without a name; or empty
+  std::uintptr_t base = 0;  ///< the address of the file's first byte, even if that is not mapped
+  nb::object handler;       ///< keeps the descriptor of an unnamed file open; or empty
 
-  /// Of a leaf on disk that `tensor` maps whole.
+  /// For a leaf on disk that `tensor` maps completely.
   static MappedFile of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode);
 };
 
-/// Throws Error(corrupt) if the file under `object`, a MemoryMappedTensor over `tensor`, has become
-/// too short: reading it would end the process. A file that was replaced or removed is no matter,
-/// its bytes stay.
+/// Throws Error(corrupt) if the file of `object`, a MemoryMappedTensor over `tensor`, was
+/// truncated: reading the tensor would raise SIGBUS. A replaced or removed file is fine, because
+/// its bytes remain.
 void check_not_truncated(nb::handle object, const Tensor& tensor);
 
 }  // namespace tenfold::python

@@ -30,7 +30,7 @@ void write_tree(const NodeHandle& tree, PathArgument path, int num_threads, bool
   options.existing_ok = existing_ok;
   options.robust_names = robust_names;
   options.mapped_there = std::move(mapped_there);
-  options.replace_foreign = true;  // Python asks, and raises what tensordict does
+  options.replace_foreign = true;  // Python checks this, and raises the same error as tensordict
   monitored(nb::none(), [&](Monitor* monitor) {
     options.monitor = monitor;
     write_memmap(tree.node, where, options);
@@ -69,7 +69,7 @@ nb::tuple write_into(const NodeHandle& tree, PathArgument path, bool zeros, int 
   return nb::make_tuple(NodeHandle{mapped}, base);
 }
 
-/// The file's path; `sizes` is a tensor int64 [n, k] of a nested tensor, or None.
+/// Returns the file's path. `sizes`: a tensor int64 [n, k] for a nested tensor, or None.
 nb::object add_leaf(PathArgument folder, nb::handle key, const std::string& dtype,
                     IntsArgument shape, IntsArgument sizes, bool existing_ok, bool robust_names) {
   const Path where = path_from(folder);

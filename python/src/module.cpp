@@ -29,7 +29,7 @@ nb::object exception_for(ErrorCode code) {
     case ErrorCode::io:
       return nb::borrow(PyExc_OSError);
   }
-  return nb::borrow(PyExc_RuntimeError);  // not reached: the compiler warns on a missing case
+  return nb::borrow(PyExc_RuntimeError);  // not reached: the compiler warns about a missing case
 }
 
 nb::object path_or_none(const std::string& path) {
@@ -46,7 +46,7 @@ nb::object exception_of(const Error& error, const nb::object& path) {
   return type(error.system_errno(), text(Error(error).path("").what()), path);
 }
 
-/// The only translation in the project.
+/// Translates all C++ exceptions of this project to Python exceptions.
 void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
@@ -69,7 +69,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_core, module) {
   namespace bindings = tenfold::python;
-  // Tensors that live in globals outlast the module at exit; that is no leak.
+  // Tensors in globals outlive the module at exit, which is no leak.
   nb::set_leak_warnings(false);
   nb::register_exception_translator(bindings::translate);
   module.attr("__version__") = nb::str(std::string(tenfold::version()).c_str());

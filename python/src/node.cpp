@@ -18,7 +18,7 @@ namespace tenfold::python {
 
 using namespace nb::literals;
 
-/// As key_types_of() gives them.
+/// The inverse of key_types_of().
 static TypedKeys typed_keys_from(nb::handle dict) {
   TypedKeys keys;
   for (const auto& [key, own] : nb::cast<nb::dict>(dict)) {
@@ -92,8 +92,8 @@ NodeInfo node_info_from(nb::handle info) {
   return made;
 }
 
-/// What few nodes have: layout, shape and is_coalesced of a sparse tensor, versions of a module,
-/// and whether it is the root of a value without a name.
+/// Rare properties of a node: layout, shape and is_coalesced of a sparse tensor, versions of a
+/// module, and whether it is a bare root.
 static nb::object more_of(const NodeInfo& info) {
   if (info.kind != NodeKind::sparse && !info.module_versions && !info.is_bare) return nb::none();
   return nb::make_tuple(
@@ -102,7 +102,8 @@ static nb::object more_of(const NodeInfo& info) {
       info.is_bare);
 }
 
-/// True if all keys are int; else those that are no text, by their texts; False if all are text.
+/// True if all keys are int; False if all are strings; otherwise the non-string keys, by their
+/// strings.
 static nb::object key_types_of(const NodeInfo& info) {
   if (info.typed_keys.empty()) return nb::bool_(info.int_keys);
   nb::dict keys;
@@ -134,7 +135,7 @@ nb::list keys_of(const NodeHandle& self) {
   return keys;
 }
 
-/// What is known of an entry without its bytes: ("tensor", dtype, shape, nested, unbatched),
+/// Describes an entry without reading its bytes: ("tensor", dtype, shape, nested, unbatched),
 /// ("value", python_value, is_stack, stack_dim) or ("node", handle).
 nb::tuple describe(const NodeHandle& of, std::string_view key, const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
@@ -169,7 +170,7 @@ nb::list describe_all(const NodeHandle& self) {
   return listed;
 }
 
-/// [(path, dtype, shape)] of every tensor below.
+/// [(path, dtype, shape)] of every tensor below the node.
 nb::list leaves(const NodeHandle& self) {
   std::vector<std::pair<KeyPath, Leaf>> found;
   without_gil([&] {

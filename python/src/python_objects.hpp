@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-// What the extension reads out of Python's objects. A build for one version of Python reads their
-// memory; one for the stable ABI of Python 3.12 and later asks the functions of the limited API.
-// TENFOLD_LIMITED_API (CMake) has these compiled without the stable ABI, for any Python from 3.11.
+// Access to Python objects. A build for one version of Python uses macros that read their memory. A
+// build for the stable ABI of Python 3.12 and later calls functions of the limited API.
+// TENFOLD_LIMITED_API (CMake) compiles the latter without the stable ABI, for any Python from 3.11.
 #if defined(Py_LIMITED_API) && !defined(TENFOLD_LIMITED_API)
 #define TENFOLD_LIMITED_API
 #endif
@@ -31,10 +31,10 @@ inline constexpr bool kLimitedApi = true;
 inline constexpr bool kLimitedApi = false;
 #endif
 
-// --- text and numbers: the caller has checked the type ---
+// --- strings and numbers: the caller has checked the type ---
 
-/// The characters of a str, if it is ASCII. With the limited API: for the thread that has the GIL,
-/// and the UTF-8 of a str that is not ASCII is kept in it.
+/// The characters of an ASCII str. With the limited API, requires the GIL, and Python caches the
+/// UTF-8 of a str that is not ASCII in it.
 inline std::optional<std::string_view> ascii_text(PyObject* text) {
 #ifdef TENFOLD_LIMITED_API
   Py_ssize_t size = 0;
@@ -76,7 +76,7 @@ inline double float_value(PyObject* number) {
 #endif
 }
 
-// --- containers: the caller has checked the type, and items are borrowed ---
+// --- containers: the caller has checked the type; items are borrowed references ---
 
 inline std::size_t tuple_size(PyObject* tuple) {
 #ifdef TENFOLD_LIMITED_API
@@ -94,7 +94,7 @@ inline PyObject* tuple_item(PyObject* tuple, std::size_t i) {
 #endif
 }
 
-/// Of a tuple that nobody else has seen; `item` is its own then.
+/// Sets an item of a new tuple, and takes ownership of `item`.
 inline void set_tuple_item(PyObject* tuple, std::size_t i, PyObject* item) {
 #ifdef TENFOLD_LIMITED_API
   if (PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), item) != 0) throw nb::python_error();
@@ -111,7 +111,7 @@ inline PyObject* list_item(PyObject* list, std::size_t i) {
 #endif
 }
 
-/// Of a list or tuple, as the next two.
+/// Size of a list or tuple, like the next two functions.
 inline std::size_t sequence_size(PyObject* sequence) {
 #ifdef TENFOLD_LIMITED_API
   return static_cast<std::size_t>(PyList_Check(sequence) ? PyList_Size(sequence)
@@ -129,8 +129,8 @@ inline PyObject* sequence_item(PyObject* sequence, std::size_t i) {
 #endif
 }
 
-/// All items, as long as no Python code runs. They lie in the sequence itself; with the limited API
-/// in `copies`.
+/// All items, valid as long as no Python code runs. They point into the sequence; with the limited
+/// API, into `copies`.
 inline std::span<PyObject* const> sequence_items(PyObject* sequence,
                                                  [[maybe_unused]] std::vector<PyObject*>& copies) {
 #ifdef TENFOLD_LIMITED_API
@@ -152,7 +152,7 @@ inline std::size_t dict_size(PyObject* dict) {
 
 // --- calls and types ---
 
-/// Null for an exception.
+/// Calls `callable`. Returns null if an exception was raised.
 inline PyObject* call_with(PyObject* callable, PyObject* argument) {
 #ifdef TENFOLD_LIMITED_API
   return PyObject_CallFunctionObjArgs(callable, argument, nullptr);
@@ -161,8 +161,8 @@ inline PyObject* call_with(PyObject* callable, PyObject* argument) {
 #endif
 }
 
-/// The name of an object's class: with its module ("numpy.int64") if it is one of C, without it if
-/// it is one of Python. With the limited API, of C's classes on the heap the last part alone.
+/// The name of an object's class, including the module ("numpy.int64") for classes implemented in
+/// C. With the limited API, without the module for heap types of C.
 #ifdef TENFOLD_LIMITED_API
 inline std::string type_name(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
@@ -178,10 +178,10 @@ inline std::string type_name(PyObject* object) {
 inline std::string_view type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
 #endif
 
-/// A date, a datetime, a time or a timedelta.
+/// True for a date, a datetime, a time or a timedelta.
 inline bool is_datetime(PyObject* object) {
 #ifdef TENFOLD_LIMITED_API
-  static PyObject* types = nullptr;  // kept until the process ends; under the GIL
+  static PyObject* types = nullptr;  // never freed; guarded by the GIL
   if (types == nullptr) {
     const nb::module_ module = nb::module_::import_("datetime");
     nb::object made =

@@ -1,11 +1,12 @@
-// Columns that are handed over whole.
+// Ingest of whole columns.
 
 #include "base/text.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {
 
-/// The entry of a column that is handed over whole, made if it is new; null if it is not wanted.
+/// The entry of a column that is passed as a whole, created if it is new; null if it is not
+/// requested.
 RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
   Record* record = root_.get();
   for (std::size_t depth = 0;; ++depth) {
@@ -54,18 +55,18 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
   table_.end_rows(end - begin);
 }
 
-/// Finds the row of an array that does not fit a column of the schema.
+/// Throws for the first row of an array that does not fit a column of the schema.
 void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
                             std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {
-    // A tensor is no sequence to Python's C interface.
+    // A tensor is no sequence in Python's C API.
     const nb::object value = values[nb::int_(i - begin)];
     if (!add_scalar(column, value.ptr())) throw_bad_value(column, value, i);
   }
   misfit(column, values.ptr());
 }
 
-/// The rows [begin, end) of a list, or all of an array, which is already cut.
+/// Adds the rows [begin, end) of a list, or all of an array, which was sliced before.
 void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t begin,
                            std::int64_t end) {
   const auto widened = [&](const RowType& type, nb::handle value) {

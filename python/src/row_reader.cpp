@@ -60,7 +60,7 @@ bool RowReader::is_wanted(const std::string& name) const {
   });
 }
 
-// --- the short way ---
+// --- fast path ---
 
 void RowReader::add(nb::handle row) {
   nb::object dict = nb::borrow(row);
@@ -95,7 +95,7 @@ nb::object RowReader::with_nulls(const nb::object& dict) const {
   return nb::module_::import_("tenfold.dataset._ingest.values").attr("with_nulls")(dict, names_);
 }
 
-/// False if the columns have to change, or the row lacks one that it needs.
+/// Returns false if a column has to change, or the row lacks a required one.
 bool RowReader::add_dict(PyObject* dict) {
   return add_record(*root_, dict) && table_.missing_column() == nullptr;
 }
@@ -159,7 +159,7 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
     return column.add_text(ColumnKind::bytes, bytearray_text(value));
   }
   if (PyDict_Check(value)) return false;
-  // Code of Python's runs from here on, and might drop it.
+  // Python code runs from here on, and might drop the last reference.
   const nb::object kept = nb::borrow(value);
   if (const auto time = time_from(value)) {
     return time->count ? column.add_time(*time->count, time->unit, time->clock) : column.add_null();
@@ -227,7 +227,7 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
   return put_item(column, simple_value(kept).ptr());
 }
 
-// --- what was not there ---
+// --- new keys ---
 
 void RowReader::check_nulls() {
   for (std::size_t i = 0; i < table_.num_columns(); ++i) {

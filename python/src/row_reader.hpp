@@ -12,36 +12,36 @@
 
 namespace tenfold::python {
 
-/// Walks Python's dicts into the columns of a RowTable. Values that every row before had, too, take
-/// a short way; any other makes the row be looked at as a whole before a column changes, so that a
-/// row that is bad changes none.
+/// Adds Python dicts to the columns of a RowTable. Rows with the same keys and types as before take
+/// a fast path. For any other row, all values are checked before a column changes, so that a bad
+/// row changes none.
 ///
-/// Needs the GIL.
+/// Requires the GIL.
 class RowReader {
  public:
-  /// `columns`: only these and the records they are in; empty: all.
+  /// `columns`: only these, or the columns of these records; empty: all.
   RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns);
   ~RowReader();
   RowReader(const RowReader&) = delete;
   RowReader& operator=(const RowReader&) = delete;
 
-  /// Adds a row, or throws BadRow; then there is none. Exceptions of Python pass.
+  /// Adds a row, or throws BadRow and adds nothing. Python exceptions are passed on.
   void add(nb::handle row);
 
-  /// Adds the rows [begin, end) of columns, by the tuples of their keys: lists and tuples, or
+  /// Adds the rows [begin, end) of columns, keyed by the tuples of their keys: lists and tuples, or
   /// arrays of just these rows. Throws BadRow naming the column.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
 
-  /// Throws BadRow, with its row, for a null in a list of a column that has turned out to hold
-  /// none.
+  /// Throws BadRow, with its row, for a null in a list if the final type of the column has no
+  /// nulls.
   void check_nulls();
-  /// All columns, in the order in which their keys came, those of a record together. A record may
-  /// have begun as a column of nulls.
+  /// All columns in the order of their first appearance, with the columns of a record together. A
+  /// record may have started as a column of nulls.
   std::vector<const RowColumn*> columns_as_they_came() const;
   /// Throws Error(invalid_argument) for a column of the schema, Error(key_not_found) for one of
-  /// `columns` that no row had.
+  /// `columns`, that occurred in no row.
   void check_all_seen(const std::string& where) const;
-  /// Names that the schema does not have.
+  /// Names that are not in the schema.
   std::vector<std::string> ignored() const;
 
  private:
@@ -65,7 +65,7 @@ class RowReader {
   Entry* column_at(const nb::tuple& keys);
   void add_column(RowColumn& column, nb::handle values, std::int64_t begin, std::int64_t end);
 
-  /// The dict that a mapping which is none is; nothing for what is no mapping.
+  /// Converts a mapping that is no dict to a dict; empty if it is no mapping.
   static nb::object simple_mapping(PyObject* value);
   void widen(Record& record, PyObject* dict, bool apply);
   void widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply);
@@ -80,8 +80,8 @@ class RowReader {
   bool has_schema_;
   std::vector<std::string> columns_;
   std::unique_ptr<Record> root_;
-  nb::object names_;        ///< of the schema's columns, a set; None without a schema
-  bool has_flags_ = false;  ///< rows have keys "<column>.valid" that tell of nulls
+  nb::object names_;        ///< set of the schema's columns; None without a schema
+  bool has_flags_ = false;  ///< rows have keys "<column>.valid" that mark nulls
 };
 
 }  // namespace tenfold::python

@@ -7,7 +7,7 @@
 
 namespace tenfold::python {
 
-/// A key of a record, and what lies there: a column, a record, or nothing that is wanted.
+/// A key of a record: a column, a record, or ignored.
 struct RowReader::Entry {
   nb::object key;
   KeyPath path;
@@ -17,11 +17,11 @@ struct RowReader::Entry {
   bool was_seen = false;
 };
 
-/// The keys of dicts at one place.
+/// The keys of dicts at one location.
 struct RowReader::Record {
   KeyPath path;
   std::vector<std::unique_ptr<Entry>> entries;
-  nb::dict index;  ///< key -> number of its entry
+  nb::dict index;  ///< key -> index of its entry
 
   Entry& add(nb::handle key) {
     entries.push_back(std::make_unique<Entry>());

@@ -12,7 +12,7 @@
 namespace tenfold::python {
 namespace {
 
-/// Lists in lists: beyond that it is a list that holds itself.
+/// Maximum nesting of lists. A deeper one contains itself.
 constexpr std::size_t kMaxDepth = 64;
 
 std::string class_of(nb::handle object) { return std::string(type_name(object.ptr())); }
@@ -21,7 +21,7 @@ bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Chec
 
 nb::object ingest_values() { return nb::module_::import_("tenfold.dataset._ingest.values"); }
 
-/// numpy's letters of the dtypes that torch has, too, in native byte order.
+/// The dtypes of torch for numpy's type codes, in native byte order.
 std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsize) {
   if (!format.empty() && (format[0] == '@' || format[0] == '=')) format.remove_prefix(1);
   if (format == "?") return DType::bool_;
@@ -49,7 +49,7 @@ std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsi
   }
 }
 
-/// A copy of what an array of numpy shows: rows are small.
+/// Copies a numpy array: rows are small.
 std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   Py_buffer view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_FULL_RO) != 0) {
@@ -77,7 +77,7 @@ bool is_plain(PyObject* object) {
          PyByteArray_Check(object) || is_sequence(object) || PyDict_Check(object);
 }
 
-/// Of numpy, whose buffer shows what is masked, too.
+/// Numpy's masked arrays: the buffer also shows masked elements.
 bool is_masked_array(PyObject* object) {
   if (type_name(object).starts_with("numpy.")) return false;
   return PyObject_HasAttrString(object, "mask") != 0 &&
@@ -96,7 +96,7 @@ RowType type_of_array(const Tensor& tensor) {
   return type;
 }
 
-/// What a list is, and how long.
+/// The type and length of a list.
 struct ListType {
   RowType type;
   std::int64_t length = 0;
@@ -104,7 +104,7 @@ struct ListType {
 
 ListType type_of_list(PyObject* list, std::size_t depth);
 
-/// A list of lists: of one shape, or JSON.
+/// The type of a list of lists: arrays of one shape, or JSON.
 RowType type_of_lists(const std::vector<ListType>& lists) {
   RowType type = lists[0].type;
   for (const ListType& one : lists) {

@@ -12,21 +12,21 @@
 
 namespace tenfold::python {
 
-/// A value that has no place: which column, what was expected, what was found.
+/// A value that cannot be stored: the column, what was expected, what was found.
 struct BadRow {
   std::string column;
   std::string what;
-  std::int64_t row = -1;  ///< of columns that were added at once
+  std::int64_t row = -1;  ///< if whole columns were added
 };
 
-/// A column holds records: add its rows one by one.
+/// Thrown if a column contains records, so that its rows must be added one by one.
 struct RowsNeeded {};
 
-/// The UTF-8 of a str, without a copy if it is ASCII; nothing is kept in the str, but for what
-/// ascii_text() keeps.
+/// The UTF-8 of a str, without a copy if it is ASCII. Does not cache anything in the str, except as
+/// ascii_text() does.
 class Utf8 {
  public:
-  /// `text` outlives this object. Throws BadRow for lone surrogates.
+  /// `text` must outlive this object. Throws BadRow for lone surrogates.
   explicit Utf8(PyObject* text);
   std::string_view view() const noexcept { return view_; }
 
@@ -43,31 +43,33 @@ struct Integer {
 };
 Integer integer_of(PyObject* number);
 
-/// A moment, or a span of time.
+/// A time stamp or duration.
 struct Time {
-  std::optional<std::int64_t> count;  ///< nothing: "not a time" of numpy and pandas, which is null
+  std::optional<std::int64_t> count;  ///< empty for "not a time" of numpy and pandas, which becomes
+                                      ///< null
   std::string unit;
   Clock clock = Clock::unknown;
 };
-/// What `tenfold.dataset._ingest.values.time_count` says of an object of the module datetime, of
-/// numpy or pandas; nothing for other objects. Throws BadRow for what no int64 counts.
+/// Converts an object of the datetime module, numpy or pandas, by
+/// `tenfold.dataset._ingest.values.time_count`; empty for other objects. Throws BadRow if the count
+/// does not fit int64.
 std::optional<Time> time_from(nb::handle object);
 
-/// A dense tensor or array in main memory, of any library; nothing for other objects. Arrays of
-/// text and objects are none.
+/// A dense tensor or array on the CPU, of any library; empty for other objects. Arrays of strings
+/// and objects are not accepted.
 std::optional<Tensor> array_from(nb::handle object);
 
-/// What `tenfold.dataset._ingest.values.simple` makes of an object that is none of Python's own
-/// types and no array. Throws BadRow if it is nothing.
+/// Converts an object that is neither a built-in type of Python nor an array, by
+/// `tenfold.dataset._ingest.values.simple`. Throws BadRow if it cannot be converted.
 nb::object simple_value(nb::handle object);
 
-/// "int64 3", "a list of string", "dict": for messages.
+/// Describes a value for messages: "int64 3", "a list of string", "dict".
 std::string found_text(nb::handle object);
 
-/// The value as json.dumps writes it. Throws BadRow for what JSON lacks.
+/// Formats a value like json.dumps. Throws BadRow for values that JSON does not have.
 std::string json_of(nb::handle object);
 
-/// What a value is. Throws BadRow (without a column) for what no column holds.
+/// The type of a value. Throws BadRow (without a column) if no column can hold it.
 RowType row_type_of(nb::handle value);
 
 }  // namespace tenfold::python

@@ -1,4 +1,4 @@
-// Rows that do not fit the columns as they are: looked at as a whole, before a column changes.
+// Rows that do not fit the columns: all values are checked before a column changes.
 
 #include <utility>
 #include <vector>
@@ -22,7 +22,7 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
   Py_ssize_t position = 0;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
-  // What Python code of a value's does to the dict must not be seen here.
+  // A copy, because Python code of a value may change the dict.
   std::vector<std::pair<nb::object, nb::object>> members;
   while (PyDict_Next(dict, &position, &key, &value) != 0) {
     members.emplace_back(nb::borrow(key), nb::borrow(value));
@@ -51,7 +51,7 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
   }
 }
 
-/// `entry` is null while a key that is new is only looked at.
+/// `entry` is null while a new key is only checked.
 void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply) {
   nb::object dict = PyDict_Check(value) ? nb::borrow(value) : simple_mapping(value);
   RowColumn* column = entry == nullptr ? nullptr : entry->column;
@@ -100,7 +100,7 @@ std::string RowReader::described_type(const RowColumn& column) {
   return column.is_fixed_by_schema() ? described(column.wanted()) : column.type().text();
 }
 
-/// Says which value of a row that was looked at does not fit: one of a column of the schema.
+/// Throws for the value that does not fit, in a column of the schema.
 void RowReader::misfit_in(Record& record, PyObject* dict) {
   table_.undo_row();
   for (const auto& [key, value] : nb::borrow<nb::dict>(dict)) {

@@ -30,7 +30,7 @@ Tensor tensor_from(nb::handle object) {
   return TreeBuilder("rows").root(only, false).at("values");
 }
 
-/// Text one after the other, and where each ends.
+/// Concatenated strings, and their end offsets.
 class Texts {
  public:
   explicit Texts(const Column& column) : column_(column) {}

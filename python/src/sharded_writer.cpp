@@ -23,7 +23,7 @@ using namespace nb::literals;
 
 namespace {
 
-/// A torch tensor in main memory.
+/// A torch tensor on the CPU.
 Tensor tensor_from(nb::handle object) {
   std::optional<Tensor> tensor = tensor_of_torch(object);
   if (!tensor) {
@@ -66,7 +66,7 @@ void write(ShardWriter& self, std::size_t first, nb::list tensors) {
   monitored(nb::none(), [&](Monitor* monitor) { self.write(first, all, monitor); });
 }
 
-/// The tensors of a tree by their number, in the order of Node.leaves().
+/// The tensors of a tree by index, in the order of Node.leaves().
 class Boxes {
  public:
   explicit Boxes(const NodeHandle& handle) {
@@ -77,7 +77,7 @@ class Boxes {
     });
   }
 
-  /// `reads`: (number of the leaf, offsets, torch tensor to read into).
+  /// `reads`: (index of the leaf, offsets, torch tensor to read into).
   void read(nb::list reads) const {
     std::vector<BoxRead> boxes;
     boxes.reserve(nb::len(reads));

@@ -36,7 +36,7 @@ RowsLayout rows_layout_from(const std::string& name) {
       .found("\"", name, "\"");
 }
 
-/// Layout, rows, columns, entries, dtype, dtype of the indices, and where it is.
+/// Layout, rows, columns, entries, dtype, dtype of the indices, and location.
 nb::tuple describe_matrix(const SparseMatrix& self) {
   return nb::make_tuple(text(to_string(self.layout())), self.num_rows(), self.num_cols(),
                         self.nnz(), text(to_string(self.dtype())),
@@ -85,7 +85,7 @@ SparseMatrix open_matrix(PathArgument path, const std::string& mode) {
   return without_gil([&] { return SparseMatrix(source, how); });
 }
 
-/// `parts`: a node of the parts in torch's order, by whatever names.
+/// `parts`: a node with the component tensors in torch's order, under any names.
 SparseMatrix of_parts(const std::string& layout, const NodeHandle& parts, std::int64_t num_rows,
                       std::int64_t num_cols) {
   const SparseLayout how = layout_from(layout);
@@ -96,13 +96,13 @@ SparseMatrix of_parts(const std::string& layout, const NodeHandle& parts, std::i
   });
 }
 
-/// The part of that name, over the same memory.
+/// The component tensor of that name, sharing memory.
 AnyObject part_of(const SparseMatrix& self, const std::string& part) {
   const Tensor tensor = without_gil([&] { return self.tree().at(part); });
   return array_of(tensor, self.where() + ": " + part);
 }
 
-/// Coordinates from Python, chunk by chunk.
+/// Adds coordinates from Python, chunk by chunk.
 struct Builder {
   Builder(std::int64_t num_rows, std::int64_t num_cols, const std::string& dtype,
           const std::string& layout, const std::string& index_dtype, bool sum_duplicates,
@@ -123,7 +123,7 @@ struct Builder {
   void add_matrix(const SparseMatrix& matrix, ProgressArgument progress) {
     monitored(std::move(progress), [&](Monitor* monitor) { builder->add(matrix, monitor); });
   }
-  /// Rows or columns below 0: as many as the coordinates need.
+  /// Negative: as many rows or columns as the coordinates need.
   void resize(std::int64_t num_rows, std::int64_t num_cols) {
     builder->resize(num_rows < 0 ? builder->rows_needed() : num_rows,
                     num_cols < 0 ? builder->cols_needed() : num_cols);

@@ -32,7 +32,8 @@ using namespace nb::literals;
 
 namespace {
 
-/// The UTF-8 of a list of str (or bytes), kept in the objects, which the list's copy keeps.
+/// The UTF-8 of a list of str (or bytes). Points into the objects, which a copy of the list keeps
+/// alive.
 class Texts {
  public:
   explicit Texts(nb::handle list) : objects_(nb::steal(PySequence_Tuple(list.ptr()))) {
@@ -65,7 +66,7 @@ nb::object array(const std::vector<std::int64_t>& values) {
   return array_of(Tensor::from(std::span<const std::int64_t>(values)), "states");
 }
 
-/// A node on its way into another tree.
+/// A node that is moved to another tree.
 ItemHandle item_of(TensorDict node) { return ItemHandle{TensorDict::Item(std::move(node))}; }
 
 ItemHandle make_paths(NamesArgument paths, const std::vector<std::int64_t>& tables,
@@ -76,7 +77,7 @@ ItemHandle make_paths(NamesArgument paths, const std::vector<std::int64_t>& tabl
       without_gil([&] { return StatePaths::make(texts.views(), tables, rows, is_level); }));
 }
 
-/// (tables, rows) int64 [n], and the table of all of them or None.
+/// (tables, rows) int64 [n], and the common table of all of them or None.
 nb::tuple find_paths(const StatePaths& self, NamesArgument paths) {
   const Texts texts(paths);
   std::vector<std::int64_t> tables;
@@ -105,7 +106,7 @@ nb::list nodes_of(const StatePaths& self) {
   return all;
 }
 
-/// Appends an int of Python's that int64 holds; false for another object.
+/// Appends a Python int that fits int64; returns false for another object.
 bool append_int(PyObject* object, std::string& into) {
   if (!PyLong_CheckExact(object)) return false;
   int overflow = 0;
@@ -117,7 +118,7 @@ bool append_int(PyObject* object, std::string& into) {
   return true;
 }
 
-/// Appends a str that JSON writes as it is; false for another object.
+/// Appends a str that needs no escapes in JSON; returns false for another object.
 bool append_plain_text(PyObject* object, std::string& into) {
   if (!PyUnicode_CheckExact(object)) return false;
   const auto text = ascii_text(object);
@@ -130,7 +131,7 @@ bool append_plain_text(PyObject* object, std::string& into) {
   return true;
 }
 
-/// Appends the text of a tuple of such parts, as state_text() writes it; false for another object.
+/// Appends a tuple of such parts in the form of state_text(); returns false for another object.
 bool append_plain_tuple(PyObject* object, std::string& into) {
   if (!PyTuple_CheckExact(object)) return false;
   into += '[';
@@ -166,7 +167,8 @@ struct StateKeys {
     return array(without_gil([&] { return dict.rows(views); }));
   }
 
-  /// The same of states that are keys as they are, as nearly all are: None if some are not.
+  /// Fast path for states that are usable as keys without conversion, as nearly all are; returns
+  /// None if some are not.
   AnyObject rows_of_plain(nb::list states) const {
     switch (kind) {
       case StateKeyKind::int64:

@@ -20,7 +20,7 @@ using namespace nb::literals;
 
 namespace {
 
-/// The rows of text files on their way to Python.
+/// Passes the rows of text files to Python.
 class TextStreamHandle {
  public:
   TextStreamHandle(PathsArgument sources, AnyObject schema, const std::string& format)
@@ -35,7 +35,7 @@ class TextStreamHandle {
     return without_gil([&] { return stream_->hold(count); });
   }
 
-  /// (batch, kept, bad): of no rows the batch is an empty dict.
+  /// (batch, kept, bad): without rows, the batch is an empty dict.
   nb::tuple rows(const std::vector<std::int64_t>& records, bool stops_at_bad, AnyObject ragged) {
     const TextRows rows = without_gil([&] { return stream_->rows(records, stops_at_bad); });
     nb::object batch = nb::dict();
@@ -63,7 +63,7 @@ class TextStreamHandle {
   std::unique_ptr<TextStream> stream_;
 };
 
-/// The files that globs and names mean, all of them text.
+/// The files that globs and names match, all of them text files.
 nb::list find_text_files(PathsArgument sources, const std::string& format) {
   const std::vector<Path> paths = paths_from(sources);
   const SourceFormat known = source_format_from(format);

@@ -40,7 +40,7 @@ Torch look_up(nb::handle module) {
   Torch found;
   nb::object tensor_type = module.attr("Tensor");
   found.api = exchange_api_of(tensor_type);
-  // These references are never dropped: torch cannot be unloaded.
+  // These references are never released, because torch cannot be unloaded.
   found.tensor_type = reinterpret_cast<PyTypeObject*>(tensor_type.release().ptr());
   nb::object parameter_type = module.attr("nn").attr("Parameter");
   found.parameter_type = reinterpret_cast<PyTypeObject*>(parameter_type.release().ptr());
@@ -48,7 +48,7 @@ Torch look_up(nb::handle module) {
   return found;
 }
 
-/// The one record; guarded by the GIL.
+/// The single instance; guarded by the GIL.
 std::optional<Torch>& record() {
   static std::optional<Torch> torch_record;
   return torch_record;
@@ -73,7 +73,7 @@ const Torch* output_torch(Framework decided) {
   if (decided == Framework::undecided) decided = default_of_process;
   if (decided == Framework::numpy) return nullptr;
   if (decided == Framework::torch || record()) return torch();
-  // Not imported by us yet: numpy may be what the program uses.
+  // Not imported by tenfold yet: the program may use numpy only.
   const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("torch_or_none")();
   return module.is_none() ? nullptr : torch();
 }

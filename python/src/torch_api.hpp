@@ -8,31 +8,32 @@
 
 namespace tenfold::python {
 
-/// What this module uses of torch. Objects live until the process ends.
+/// The objects of torch that this module uses. Never released.
 struct Torch {
   PyTypeObject* tensor_type = nullptr;
   PyTypeObject* parameter_type = nullptr;
   /// MemoryMappedTensor, once that module is imported.
   PyTypeObject* mapped_type = nullptr;
   PyObject* from_dlpack = nullptr;
-  /// Null where this torch has none (before DLPack's exchange API) or one of another major version.
+  /// Null if this torch has no DLPack exchange API, or another major version of it.
   const dlpack::ExchangeApi* api = nullptr;
 };
 
 /// Imports torch; null if it cannot be imported.
 const Torch* torch();
 
-/// Whose arrays are handed out: torch's, numpy's, or as Python's decision is.
+/// The framework of returned arrays: torch, numpy, or undecided, to be chosen in Python.
 enum class Framework : std::uint8_t { undecided = 0, torch = 1, numpy = 2 };
 
-/// The framework of what this thread does now; undecided: that of the process. Returns the one
-/// before. A handle that has decided sets it around each of its calls.
+/// Sets the framework for the current work of this thread; undecided: use that of the process.
+/// Returns the previous one. A handle with its own framework sets it during each of its calls.
 Framework set_framework_scope(Framework framework) noexcept;
 Framework framework_scope() noexcept;
-/// Of the process: set_framework() or TENFOLD_FRAMEWORK; undecided if neither was used.
+/// Sets the framework of the process: set_framework() or TENFOLD_FRAMEWORK; undecided if neither
+/// was used.
 void set_default_framework(Framework framework) noexcept;
 
-/// Sets the framework of this thread for a block, unless it is undecided.
+/// Sets the framework of this thread during its lifetime, unless it is undecided.
 class FrameworkScope {
  public:
   explicit FrameworkScope(Framework framework) noexcept
@@ -46,22 +47,21 @@ class FrameworkScope {
   Framework before_;
 };
 
-/// torch if arrays are to be torch's, imported now if need be; null for numpy's.
+/// torch, imported if necessary, if arrays are returned as torch tensors; null for numpy.
 const Torch* output_torch();
-/// The same for a holder of a decision of its own.
+/// The same for an object with its own framework.
 const Torch* output_torch(Framework decided);
 
 void bind_framework(nb::module_& module);
 
-/// torch if the program has imported it already, else null: an object that someone hands over can
-/// be a tensor only then.
+/// torch if the program has imported it already, else null: only then can an argument be a tensor.
 const Torch* torch_if_imported();
 
-/// Tells which class stands for tensors over mapped files.
+/// Sets the class of tensors over mapped files.
 void set_mapped_type(nb::object type);
 
 dlpack::DataType dlpack_dtype(DType dtype) noexcept;
-/// The same if torch 2.1 reads it from a capsule, else the integer of its size.
+/// The same dtype if torch 2.1 accepts it in a capsule, else the integer type of the same size.
 dlpack::DataType dlpack_dtype_of_any_torch(dlpack::DataType dtype) noexcept;
 std::optional<DType> dtype_of_dlpack(dlpack::DataType dtype) noexcept;
 

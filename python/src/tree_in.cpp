@@ -16,7 +16,7 @@
 namespace tenfold::python {
 namespace {
 
-/// As deep as the JSON of any format may be.
+/// Maximum nesting, as in the JSON of any format.
 constexpr std::size_t kMaxDepth = 512;
 
 std::string class_name(nb::handle object) {
@@ -32,7 +32,7 @@ nb::handle ordered_dict_type() {
   return type;
 }
 
-/// Nothing for one of more digits than Python converts.
+/// Empty for an integer with more digits than Python converts.
 std::optional<Value> integer(nb::handle object) {
   int overflow = 0;
   const long long small = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
@@ -52,8 +52,8 @@ struct TreeBuilder::Children {
   bool any_tensor = false;
 };
 
-/// Marks a container as being converted, so that one that holds itself is an error and not an
-/// endless descent; and only the root is forced to be a node.
+/// Marks a container as being converted, so that one that contains itself is an error instead of an
+/// infinite recursion, and so that only the root is forced to be a node.
 class TreeBuilder::Entered {
  public:
   Entered(TreeBuilder& builder, nb::handle container)
@@ -133,7 +133,7 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
                               .attr("simplify")(object, text(where().text()), memo_));
   const auto kind = nb::cast<std::string>(answer[0]);
   if (kind == "again") {
-    // state_dict() may return what holds this object, and so on for ever.
+    // state_dict() may return an object that contains this object, and so on infinitely.
     const bool forced = force_node_;
     const Entered entered(*this, object);
     force_node_ = forced;
@@ -199,7 +199,7 @@ std::optional<Value> typed_key(nb::handle key) {
   return Value(std::move(tuple));
 }
 
-/// The key as text, noted in `keys`.
+/// Converts a key to a string, and records its type in `keys`.
 std::string TreeBuilder::key_of(nb::handle key, KeyTypes& keys) const {
   PyObject* const raw = key.ptr();
   if (PyUnicode_Check(raw)) {
@@ -222,7 +222,7 @@ std::string TreeBuilder::key_of(nb::handle key, KeyTypes& keys) const {
   return made;
 }
 
-/// Keys that a tree tells apart by more than their texts must have different ones.
+/// Sets the key types. Throws if two keys that are different in Python have the same string.
 void TreeBuilder::set_keys(const Children& children, KeyTypes keys, NodeInfo& info) const {
   const auto text_at = [&](std::size_t i) -> const std::string& {
     return children.entries[i].first;
@@ -262,7 +262,7 @@ TreeBuilder::Converted TreeBuilder::convert_dict(nb::handle dict, bool ordered) 
   return finish(std::move(children), std::move(info));
 }
 
-/// What a module's state_dict() attaches to the dict that it returns.
+/// The versions that a module's state_dict() attaches to its result.
 std::optional<Value> TreeBuilder::module_versions(nb::handle dict) {
   const nb::object attached = nb::getattr(dict, "_metadata", nb::none());
   if (!PyDict_Check(attached.ptr())) return std::nullopt;
@@ -292,8 +292,8 @@ void TreeBuilder::put_all(TensorDict& node, Children& children) {
   for (auto& [key, converted] : children.entries) put(node, std::move(key), std::move(converted));
 }
 
-// Straight into the list: the keys of a container differ, and looking each up would be most of the
-// work of a large dict.
+// Append to the list directly: the keys of a container are unique, and looking each up would take
+// most of the time of a large dict.
 void TreeBuilder::put(TensorDict& node, std::string key, Converted converted) {
   Node::Slot slot = NonTensor{};
   if (auto* plain = std::get_if<Value>(&converted)) {
@@ -338,7 +338,7 @@ TensorDict TreeBuilder::node(nb::handle object, nb::handle info, nb::handle keys
   std::size_t position = 0;
   for (const nb::handle key : keys) add(children, utf8(key), objects[position++]);
   put_all(made, children);
-  // Some may have left it since it was read.
+  // Some entries may have been removed since it was read.
   std::erase_if(made.info().typed_keys,
                 [&](const auto& typed) { return !has_key(made, typed.first); });
   return made;

@@ -11,8 +11,8 @@
 
 namespace tenfold::python {
 
-/// Makes a tree of Python's nested containers, tensors and JSON values. What it does not know
-/// itself it hands to `tenfold._interop.objects.simplify`, which answers with one of:
+/// Converts Python's nested containers, tensors and JSON values to a tree. Passes objects of other
+/// types to `tenfold._interop.objects.simplify`, which returns one of:
 ///
 ///   ("again", object)                 convert this instead
 ///   ("tensor", torch_tensor)          a dense torch tensor in main memory
@@ -20,20 +20,20 @@ namespace tenfold::python {
 ///   ("capsule", dlpack_capsule)
 ///   ("nested", values, sizes)         a strided nested tensor: two tensors
 ///   ("unbatched", object)             a tensor exempt from the batch size
-///   ("value", object)                 a JSON value that stays one, even a list of tensors would
-///   ("special", name, text, items)    a value that JSON lacks (tenfold/_interop/objects.py)
+///   ("value", object)                 a JSON value, even if it is a list
+///   ("special", name, text, items)    an extended scalar (tenfold/_interop/objects.py)
 ///   ("stack", list, stack_dim, device) tensordict's NonTensorStack
 ///   ("node", info, keys, values)      a node; `info` as NodeHandle.info() gives it
-///   ("native", handle, overrides)     a node that was opened, entries of it replaced
-///   ("item", handle)                  an entry of a node that was opened
+///   ("native", handle, overrides)     an opened node with some entries replaced
+///   ("item", handle)                  an entry of an opened node
 class TreeBuilder {
  public:
-  /// `path`: where the tree is going, for messages; may be empty.
+  /// `path`: the target path, for messages; may be empty.
   explicit TreeBuilder(std::string path);
 
-  /// A container or node; with `bare` also a tensor or JSON value, as a bare root. Throws
-  /// Error(invalid_argument) for anything else, Error(unsupported) naming the key of what a tree
-  /// cannot hold.
+  /// Converts a container or node; with `bare` also a tensor or JSON value, to a bare root. Throws
+  /// Error(invalid_argument) for anything else, Error(unsupported) naming the key of an object that
+  /// a tree cannot hold.
   TensorDict root(nb::handle object, bool bare);
 
  private:
@@ -66,16 +66,17 @@ class TreeBuilder {
   std::string path_;
   KeyPath keys_;
   std::vector<PyObject*> open_containers_;
-  /// What simplify() keeps between the objects of one conversion.
+  /// State that simplify() keeps between the objects of one conversion.
   nb::dict memo_;
-  /// True until the root, a node even if there is no tensor in it, is entered.
+  /// True until the root is entered, which becomes a node even without tensors.
   bool force_node_ = false;
 };
 
 NodeInfo node_info_from(nb::handle info);
 nb::tuple to_python(const NodeInfo& info);
 
-/// A key that is no text, if a tree can have it: None, bool, int, float, a tuple of these or text.
+/// Converts a key that is no string, if a tree supports it: None, bool, int, float, a tuple of
+/// these or of strings.
 std::optional<Value> typed_key(nb::handle key);
 
 }  // namespace tenfold::python

@@ -16,13 +16,13 @@
 namespace tenfold::python {
 namespace {
 
-/// An entry with its tensor mapped already, so that the GIL is not held during I/O. What stands in
-/// memory is pointed to: `node` keeps it.
+/// An entry whose tensor is already mapped, so that the GIL is not held during I/O. Entries in
+/// memory are referenced through `node`.
 struct Mapped {
   std::string_view key;
   std::optional<TensorDict::Item> item;  // unless `held` points into the node
   const Leaf* held = nullptr;
-  std::optional<Tensor> tensor;  // of a leaf that was on disk
+  std::optional<Tensor> tensor;  // for a leaf that was on disk
 
   const Leaf* leaf() const { return held != nullptr ? held : std::get_if<Leaf>(&*item); }
   const TensorDict* child() const {
@@ -49,8 +49,8 @@ std::vector<Mapped> map_entries(const TensorDict& tree, std::size_t begin, std::
   return entries;
 }
 
-/// Calls `use` for each entry in order. Mapped without the GIL, some at a time, so that what was
-/// mapped is still in the cache when Python's object is made.
+/// Calls `use` for each entry in order. Maps tensors without the GIL, in small groups, so that they
+/// are still in the CPU cache when their Python objects are created.
 template <class Use>
 void for_each_mapped(const TensorDict& tree, const Use& use) {
   constexpr std::size_t kAtATime = 256;
@@ -139,7 +139,7 @@ class Containers {
     return made;
   }
 
-  /// What tenfold/_interop/objects.py makes of the parts.
+  /// The result of tenfold/_interop/objects.py for the component tensors.
   nb::object sparse(const TensorDict& node) {
     without_gil([&] { require_sound_sparse(node, place_of(node)); });
     const NodeInfo& info = node.info();
@@ -199,7 +199,8 @@ nb::tuple fill(const NodeHandle& self, const std::string& mode, Tied& tied) {
   nb::dict marks;
   for_each_mapped(self.node, [&](const Mapped& entry) {
     const TensorDict* child = entry.child();
-    if (child != nullptr && child->info().is_refused()) self.node.get(entry.key);  // says why
+    // throws the reason
+    if (child != nullptr && child->info().is_refused()) self.node.get(entry.key);
     const nb::str key = text(entry.key);
     objects[key] = object_of(self.node, entry, maker);
     const nb::object mark = mark_of(entry);

@@ -7,15 +7,15 @@
 
 namespace tenfold::python {
 
-/// One entry of a node: (object, mark). A tensor becomes an array, a JSON value Python's, a node
-/// a NodeHandle. The mark is "unbatched", the stack dimension of a NonTensorStack, or None.
+/// One entry of a node: (object, mark). A tensor becomes an array, a JSON value a Python value, a
+/// node a NodeHandle. The mark is "unbatched", the stack dimension of a NonTensorStack, or None.
 nb::tuple get_entry(const NodeHandle& self, nb::str key, const std::string& mode, Tied& tied);
 
-/// Every entry of a node, in one call: (dict of objects, dict of marks).
+/// All entries of a node in one call: (dict of objects, dict of marks).
 nb::tuple fill(const NodeHandle& self, const std::string& mode, Tied& tied);
 
-/// The whole tree as the containers it was saved from. `place` as ArrayMaker's. `wrap` is called
-/// with each node that was no Python container, and the tuple of its keys.
+/// Converts the whole tree to the containers from which it was saved. `place`: as for ArrayMaker.
+/// `wrap`: called with each node that was no Python container, and the tuple of its keys.
 nb::object to_containers(const NodeHandle& self, const std::string& mode, Tied& tied,
                          nb::object place, nb::object wrap);
 

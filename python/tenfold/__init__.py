@@ -12,8 +12,8 @@ else numpy arrays if numpy is.
 
 from __future__ import annotations
 
-# The public names, by the module that each is imported from when it is first used. Nothing else
-# lists them: `make format` makes __init__.pyi, which type checkers read, from this table.
+# The public names, by the module from which each is imported at its first use. This is the only
+# list of them: `make format` generates __init__.pyi, which type checkers read, from this table.
 _EXPORTS = {
     "tenfold._core": ["__version__"],
     "tenfold._errors": ["CorruptFileError", "Error", "UnsupportedError"],
@@ -123,8 +123,8 @@ _EXPORTS = {
     "tenfold.tensordict._files.mapped_tensor": ["MemmapTensor", "MemoryMappedTensor"],
     "tenfold.tensordict._tensorclass.decorator": ["TensorClass", "tensorclass"],
 }
-# Exceptions to be caught by their public bases (KeyError, IndexError, ...). Tracebacks and pickles
-# name them in this module, so it has them.
+# Exceptions to be caught by their public bases (KeyError, IndexError, ...). They are in this module
+# because tracebacks and pickles name it.
 _ERRORS = {
     "InplaceWriteError": "tenfold.tensordict._ops.mapping",
     "KeyNotFoundError": "tenfold._errors",

@@ -109,7 +109,7 @@ def integer_or_zero(where: str, value: Any, at_most: int = INT64_MAX) -> int:
 
 def _shown(value: Any) -> str:
     if isinstance(value, int) and abs(value) >= 2**256:
-        # Python refuses to write integers of thousands of digits.
+        # Python refuses to format integers of thousands of digits.
         return f"an int of {value.bit_length()} bits"
     try:
         shown = repr(value)

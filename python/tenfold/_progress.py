@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Callback = Callable[[int, int, str], object]
 
-# Shorter work draws nothing.
+# Shorter work shows no bar.
 _DELAY_SECONDS = 1.0
 
 
@@ -59,7 +59,7 @@ class _Bar:
         self._drawn = False
 
     def update(self, done_bytes: int, total_bytes: int, what: str) -> None:
-        if what != self._what:  # a part of the work that is counted by itself
+        if what != self._what:  # a part of the work with its own count
             self._what, self._part_start = what, time.monotonic()
             if self._tqdm is not None:
                 self._tqdm.close()
@@ -81,8 +81,8 @@ class _Bar:
             f"{minutes}:{seconds:02} left"
         )
         line = _fitting(what, part, figures, _columns())
-        # The cursor waits at the start of the line: what a narrower window has wrapped lies behind
-        # it and is erased with the next line.
+        # Leave the cursor at the start of the line: a line that wrapped because the window became
+        # narrower is after the cursor, and is erased with the next line.
         sys.stderr.write(f"\r{line}\x1b[J\r")
         sys.stderr.flush()
 

@@ -11,7 +11,7 @@ from tenfold._public import set_module
 class _Report:
     """A report, which has no truth value: `if verify(path):` would be ambiguous."""
 
-    # The attribute to ask. Without an annotation it is no field.
+    # The attribute to use. Without an annotation it is no field.
     _asked = ""
 
     def __bool__(self) -> NoReturn:

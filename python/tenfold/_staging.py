@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MANIFEST = "tenfold_checksums.json"
 _VERSION = 1
 
-# They begin as names that transformers leaves out when it uploads a folder.
+# They start with an underscore, because transformers skips such names when it uploads a folder.
 _LEFTOVER = re.compile(r"_.+\.staged-[0-9a-f]{8}")
 _CHUNK_BYTES = 1 << 20
 _RENAME_EXCHANGE = 2
@@ -70,7 +70,8 @@ class Staging:
             shutil.rmtree(_replaced(path), ignore_errors=True)
         self._outer.mkdir()
         self._lock = os.open(self._outer, os.O_RDONLY | os.O_DIRECTORY)
-        # Some network file systems cannot; there nobody removes the folder of a dead process.
+        # Some network file systems have no locks; there the folder of a dead process is not
+        # removed.
         with contextlib.suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.folder.mkdir()
@@ -164,7 +165,7 @@ def remove_leftovers(directory: Path) -> None:
     except FileNotFoundError:
         return
     for entry in entries:
-        with contextlib.suppress(OSError):  # gone, or its writer lives
+        with contextlib.suppress(OSError):  # removed, or its writer is alive
             lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -251,7 +252,7 @@ def _write_manifest(folder: Path) -> None:
     names = _files(folder)
     problems = []
     for name in names:
-        with contextlib.suppress(UnsupportedError):  # JSON, pickles: not of our formats
+        with contextlib.suppress(UnsupportedError):  # JSON, pickles: no format of tenfold
             found, *_ = _core.verify(str(folder / name), None)
             problems += [f"{name}: {part}: {what}" for _, part, what, *_ in found]
     if problems:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["load_state", "save_state"]
 
 _OURS = ".safetensors"
-# What `Accelerator.save_state` calls the same things.
+# Suffixes of the same files in `Accelerator.save_state`.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
-# These write checkpoints of their own, in parts.
+# These write their own checkpoints, in parts.
 _SHARDED = (
     DistributedType.FSDP,
     DistributedType.DEEPSPEED,
@@ -264,12 +264,12 @@ def _name(stem: str, number: int) -> str:
 
 
 def _write(accelerator: Any, folder: Path, writes: bool) -> None:
-    # First: asking others for their state may draw numbers.
+    # First, because collecting the state of others may draw random numbers.
     rng = RngState()
     numbers = rng.state_dict()
 
     def put(stem: str, state: Any) -> None:
-        if writes:  # all processes ask for states, which may take all of them
+        if writes:  # all processes collect state, which may be a collective operation
             save(state, folder / f"{stem}{_OURS}", durable=False, progress=False)
 
     weights = [accelerator.get_state_dict(model) for model in accelerator._models]
@@ -368,7 +368,7 @@ def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
     for stem in ("sampler", "dl_state_dict"):
         paths = [_find(folder, _name(stem, number)) for number in loaders]
         found[stem] = [
-            # A sampler of Accelerate's is a pickled object.
+            # A sampler of Accelerate is a pickled object.
             None
             if path is None or (stem == "sampler" and path.suffix != _OURS)
             else load(path, framework="torch", progress=False)
@@ -394,7 +394,7 @@ def _restore_random(accelerator: Any, folder: Path, states: dict[str, Any] | Non
     if "random_state" not in states:
         RngState().load_state_dict(states)
         return
-    # As Accelerate saves them.
+    # In the form in which Accelerate saves them.
     torch = import_torch()
     random.setstate(states["random_state"])
     name, words, *rest = states["numpy_random_seed"]

@@ -71,7 +71,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         self._format = format
         self._async = boolean("CheckpointIO: async_save", async_save)
         self._forget()
-        # A Trainer of the package pytorch_lightning asks for that package's interface.
+        # A Trainer of the package pytorch_lightning requires that package's interface.
         other = sys.modules.get("lightning_fabric.plugins.io.checkpoint_io")
         if other is not None and not isinstance(self, other.CheckpointIO):
             other.CheckpointIO.register(type(self))
@@ -116,7 +116,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         if format is None and target.endswith(".ckpt"):
             format = "pt"
         tree = self._tree(checkpoint, target)
-        # Now: Lightning may link to the checkpoint before it is there.
+        # Create it now: Lightning may link to the checkpoint before it exists.
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         if not self._async:
             _save(tree, target, format)
@@ -124,7 +124,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         self._wait_for_save()
         copy = self._copied(tree)
         self._saving = self._submit(_save, tree if copy is None else copy, target, format)
-        if copy is None:  # not enough memory: it is written from where it is
+        if copy is None:  # not enough memory: write it from where it is
             self._wait_for_save()
 
     def load_checkpoint(
@@ -204,7 +204,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
 
     def _run(self, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         if self._failure is not None:
-            return  # a removal after a save that failed would remove the last good checkpoint
+            return  # removing after a failed save would remove the last good checkpoint
         try:
             work(*arguments)
         except BaseException as error:
@@ -221,7 +221,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         executor, self._executor, self._saving = self._executor, None, None
         if executor is not None:
             executor.shutdown(wait=True)
-        # Not before all that was queued behind it has been passed over.
+        # Not before everything queued after it has been skipped.
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -67,8 +67,8 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
         raise UnsupportedError("RingStorage: register_load_hook is not supported")
 
 
-# Of all storages whose samples a ReplayBuffer hands out as they are, StoreStorage is the one that
-# keeps its rows elsewhere. All that it does with them is replaced.
+# A ReplayBuffer returns samples of a storage unchanged; among such storages, StoreStorage is the
+# one that keeps its rows elsewhere. All uses of its store are overridden.
 class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     """The rows of a TorchRL replay buffer in a circular buffer on disk.
 
@@ -107,7 +107,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self.path: Path = Path(os.path.abspath(path))
         self._mode: Literal["r", "r+"] = mode
         self._ring: Dataset | None = None
-        # Rows of the ring that this storage has: fewer than there are after `loads`.
+        # Rows of the circular buffer that this storage has: fewer than there are after `loads`.
         self._limit: int | None = None
         if max_size is not None:
             max_size = integer("RingStorage: max_size", max_size, 1)
@@ -186,7 +186,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 self._create(_values(rows[0]))
             self._write(slots, rows)
         except BaseException:
-            self._align_writers()  # they move on before they write
+            self._align_writers()  # they advance before they write
             raise
         if set_cursor:
             self._set_last_cursor(cursor)
@@ -288,7 +288,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         if places.dtype != torch.bool and len(places) and int(places.max()) >= length:
             raise IndexError(f"row {int(places.max())}: expected an index in [{-length}, {length})")
 
-    # --- the ring ---
+    # --- the circular buffer ---
 
     def _opened(self) -> Dataset:
         assert self._ring is not None
@@ -321,8 +321,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     @checkpointer.setter
     def checkpointer(self, value: Any) -> None:
         self._checkpointer = self._default_checkpointer() if value is None else value
-        # The last thing that a new ReplayBuffer does with its storage: its writer exists by now,
-        # and has to go on where the ring is.
+        # A new ReplayBuffer calls this last: its writer exists, and must continue at the buffer's
+        # position.
         self._align_writers()
 
     def _align_writers(self) -> None:

@@ -28,7 +28,7 @@ from tenfold.accelerate import on_main, staged_by_all
 __all__ = ["AtomicCheckpointMixin"]
 
 
-_Base: Any = object  # Trainer, to a type checker that does not have it
+_Base: Any = object  # Trainer, for a type checker without transformers
 
 
 class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
@@ -56,7 +56,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         >>> MyTrainer(model, arguments, train_dataset=rows).train(resume_from_checkpoint=True)
     """
 
-    # The folder that checkpoints are written into while `_save_checkpoint` runs.
+    # The folder to which checkpoints are written during `_save_checkpoint`.
     _staged_run: str | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -90,7 +90,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
             on_main(check, Path(resume_from_checkpoint))
         return super().train(resume_from_checkpoint, *args, **options)
 
-    # --- what Trainer calls ---
+    # --- called by Trainer ---
 
     def _save_checkpoint(self, model: Any, trial: Any, *args: Any, **options: Any) -> None:
         run = super()._get_output_dir(trial)
@@ -114,14 +114,14 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         return run
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        if self._staged_run is None:  # else it is not there yet under its name
+        if self._staged_run is None:  # otherwise it does not have its final name yet
             super()._push_from_checkpoint(checkpoint_folder)
 
     def _load_best_model(self) -> None:
         on_main(check, Path(self.state.best_model_checkpoint))
         super()._load_best_model()
 
-    # --- how ---
+    # --- implementation ---
 
     def _name_best(self, run: str, final: str) -> None:
         """Names the best checkpoint by where it will be; Trainer looked into the other one."""
@@ -162,4 +162,4 @@ def _last_whole(run: str) -> str | bool:
         return path
     if damaged:
         raise CorruptFileError("no checkpoint is whole: " + "; ".join(damaged))
-    return True  # Trainer says that there is none
+    return True  # Trainer reports that there is none

@@ -45,7 +45,7 @@ std::optional<std::string> from_base64(std::string_view text) {
     count -= 8;
     bytes += static_cast<char>(bits >> count & 0xFFU);
   }
-  // One spelling for each value: what is left over is zero.
+  // Reject nonzero padding bits, so that each value has one encoding.
   if ((bits & ((1U << count) - 1)) != 0) return std::nullopt;
   return bytes;
 }

@@ -6,10 +6,10 @@
 
 namespace tenfold::base {
 
-/// RFC 4648's base64, with padding: three bytes to four characters.
+/// Encodes as base64 with padding (RFC 4648): three bytes to four characters.
 std::string base64(std::string_view bytes);
 
-/// The bytes that base64() makes `text` of; nothing for other text.
+/// Decodes `text`. Empty optional unless base64() could have produced it.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace tenfold::base

@@ -11,13 +11,13 @@ constexpr bool range_fits(std::uint64_t offset, std::uint64_t size, std::uint64_
   return offset <= limit && size <= limit - offset;
 }
 
-/// a * b, or nothing if it does not fit 64 bits.
+/// a * b, or an empty optional on overflow.
 constexpr std::optional<std::uint64_t> checked_mul(std::uint64_t a, std::uint64_t b) noexcept {
   if (b != 0 && a > std::numeric_limits<std::uint64_t>::max() / b) return std::nullopt;
   return a * b;
 }
 
-/// a + b, or nothing if it does not fit 64 bits.
+/// a + b, or an empty optional on overflow.
 constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
   if (a > std::numeric_limits<std::uint64_t>::max() - b) return std::nullopt;
   return a + b;

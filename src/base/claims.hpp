@@ -7,13 +7,14 @@
 
 namespace tenfold::base {
 
-/// Items of work that several threads come by, and that are each done once: by the thread that
-/// comes first. Who needs the result of an item that another thread has begun waits for it.
+/// A once-per-item latch: work items that several threads may start, and that the first one to
+/// arrive executes. A thread that needs the result of an item that another thread has started waits
+/// for it.
 class Claims {
  public:
   explicit Claims(std::size_t count) : states_(std::make_unique<std::atomic<State>[]>(count)) {}
 
-  /// Does `work`, which must not throw, unless another thread has begun the item.
+  /// Runs `work`, which must not throw, unless a thread has already started the item.
   template <class Work>
   void do_once(std::size_t item, const Work& work) {
     State expected = State::open;
@@ -23,7 +24,7 @@ class Claims {
     states_[item].notify_all();
   }
 
-  /// As do_once, and returns when the item is done.
+  /// Like do_once(), but also waits until the item is finished.
   template <class Work>
   void ensure(std::size_t item, const Work& work) {
     do_once(item, work);

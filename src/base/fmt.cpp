@@ -1,13 +1,13 @@
-// The part of {fmt} that is no template, compiled here once: as a header-only library it would be
-// compiled into each file that formats a text, which made most files take three times as long.
-// Debian's libfmt-dev has no static library to link instead.
+// The non-template part of {fmt}, compiled once here. Used header-only, it would be compiled into
+// each file that formats a string, and most files took three times as long to compile. Debian's
+// libfmt-dev has no static library to link instead.
 
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
 namespace detail {
 
-// What format.h declares as instantiated elsewhere, for char.
+// Explicit instantiations that format.h declares extern, for char.
 template FMT_API auto dragonbox::to_decimal(float x) noexcept -> dragonbox::decimal_fp<float>;
 template FMT_API auto dragonbox::to_decimal(double x) noexcept -> dragonbox::decimal_fp<double>;
 template FMT_API locale_ref::locale_ref(const std::locale& locale);

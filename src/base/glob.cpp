@@ -11,7 +11,7 @@ struct Character {
   std::size_t size_bytes = 0;
 };
 
-/// The UTF-8 character at `at`; a byte that starts none is a character of its own.
+/// The UTF-8 character at `at`. An invalid byte counts as one character.
 Character character_at(std::string_view text, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) -> std::uint32_t {
     return static_cast<unsigned char>(text[i]);
@@ -27,19 +27,19 @@ Character character_at(std::string_view text, std::size_t at) noexcept {
   return {code, size};
 }
 
-/// One element of a pattern other than `*`, tried against one character.
+/// One pattern element other than `*`, matched against one character.
 struct Step {
   bool matches = false;
   std::size_t pattern_bytes = 0;
 };
 
-/// `[...]` that starts at `at`; pattern_bytes 0 if it is never closed.
+/// Matches the class `[...]` that starts at `at`. pattern_bytes is 0 if it is never closed.
 Step match_class(std::string_view pattern, std::size_t at, std::uint32_t code) noexcept {
   std::size_t i = at + 1;
   const bool negated = i < pattern.size() && pattern[i] == '!';
   if (negated) ++i;
   bool found = false;
-  // A `]` that comes first stands for itself.
+  // A `]` right after the opening bracket is a literal.
   for (bool first = true; i < pattern.size() && (first || pattern[i] != ']'); first = false) {
     const Character low = character_at(pattern, i);
     i += low.size_bytes;
@@ -70,7 +70,8 @@ bool glob_match(std::string_view pattern, std::string_view text) noexcept {
   constexpr std::size_t kNone = std::string_view::npos;
   std::size_t p = 0;
   std::size_t t = 0;
-  // Only the last star ever needs to take more: what came before it matched as early as it could.
+  // Backtracking to the last star is enough: the part before it already matched as early as
+  // possible.
   std::size_t star = kNone;
   std::size_t star_end = 0;
   while (t < text.size()) {

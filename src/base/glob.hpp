@@ -4,14 +4,16 @@
 
 namespace tenfold::base {
 
-/// Shell-style match of the whole text: `*` any run (dots included), `?` one character,
-/// `[abc]`, `[a-z]`, `[!a]` a class. Linear time in the lengths' product.
+/// Matches the whole string against a shell-style pattern: `*` any run (dots included), `?` one
+/// character, `[abc]`, `[a-z]`, `[!a]` a class. Takes time proportional to the product of the
+/// lengths.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
 
-/// True if some text that starts with `prefix` may match: false is certain, true is not.
+/// True if a string that starts with `prefix` may match. False is exact; true may be a false
+/// positive.
 bool glob_may_match_below(std::string_view pattern, std::string_view prefix) noexcept;
 
-/// True if `pattern` holds a `*`, `?` or `[`.
+/// True if `pattern` contains `*`, `?` or `[`.
 bool is_glob(std::string_view pattern) noexcept;
 
 }  // namespace tenfold::base

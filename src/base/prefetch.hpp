@@ -2,18 +2,18 @@
 
 namespace tenfold::base {
 
-/// Caches of __builtin_prefetch.
+/// Locality arguments of __builtin_prefetch.
 inline constexpr int kFirstCache = 3;
 inline constexpr int kSecondCache = 2;
 
-/// Has the cache line of `address`, which may be any address, fetched. Into the second cache unless
-/// a number says otherwise: a core waits for twice as many lines there as in the first, which is a
-/// few cycles nearer. Lookups in a dictionary of 20 M keys take two thirds of the time.
+/// Prefetches the cache line at `address`, which may be any address. The default is L2: a core can
+/// have twice as many outstanding fetches there as in L1, which is only a few cycles closer.
+/// Lookups in a dictionary of 20 M keys take two thirds of the time.
 template <int kInto = kSecondCache>
 inline void prefetch(const void* address) noexcept {
   constexpr int kToRead = 0;
   __builtin_prefetch(address, kToRead, kInto);
-  // GCC counts a prefetch as no effect, and drops calls of functions that have no other one.
+  // GCC assumes that a prefetch has no effect, and drops calls to functions that do nothing else.
   asm volatile("");
 }
 

@@ -8,7 +8,7 @@
 namespace tenfold::base {
 namespace {
 
-/// Bytes of the well-formed UTF-8 character at `at`, or 0 (Unicode 15, table 3-7).
+/// Size in bytes of the well-formed UTF-8 character at `at`, or 0 (Unicode 15, table 3-7).
 std::size_t utf8_size(std::string_view text, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) -> unsigned {
     return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
@@ -38,8 +38,8 @@ void append_escaped(std::string& out, char byte) {
   out += kDigits[value & 15];
 }
 
-/// True for what must not reach a terminal or a log as it is. The C1 controls (U+0080 to U+009F)
-/// are two bytes in UTF-8, and some terminals obey them.
+/// True for characters that must be escaped before they reach a terminal or a log. The C1 controls
+/// (U+0080 to U+009F) are two bytes in UTF-8, and some terminals obey them.
 bool needs_escape(std::string_view text, std::size_t at, std::size_t size) noexcept {
   const auto lead = static_cast<unsigned char>(text[at]);
   if (size == 0) return true;
@@ -50,12 +50,12 @@ bool needs_escape(std::string_view text, std::size_t at, std::size_t size) noexc
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 /// Edit distance (insert, delete, replace, swap of neighbours) up to `limit`, else limit + 1.
-/// A difference in case alone counts half: distances are doubled.
+/// Distances are doubled, so that a difference in case alone counts half.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
   const std::size_t longer = std::max(a.size(), b.size());
   const std::size_t shorter = std::min(a.size(), b.size());
   if ((longer - shorter) * 2 > limit) return limit + 1;
-  // Keys of one tree share long heads and tails, which cost nothing and change nothing.
+  // Keys of one tree share long prefixes and suffixes. Skipping them does not change the distance.
   const auto head = static_cast<std::size_t>(
       std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(shorter), b.begin()).first -
       a.begin());
@@ -89,7 +89,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
   return last[b.size()];
 }
 
-/// True if one is the other's last dotted part or parts: "weight" and "encoder.weight".
+/// True if `tail` equals the last dotted components of `whole`: "weight" and "encoder.weight".
 bool is_dotted_tail(std::string_view tail, std::string_view whole) noexcept {
   return tail.size() + 1 < whole.size() && whole.ends_with(tail) &&
          whole[whole.size() - tail.size() - 1] == '.';
@@ -135,7 +135,7 @@ bool is_utf8(std::string_view text) noexcept {
 
 std::vector<std::string> near_matches(std::string_view wanted,
                                       std::span<const std::string> candidates, std::size_t count) {
-  // Nobody mistypes a longer key, and a hostile one must not cost its square.
+  // Longer keys are not typed by hand, and a hostile one must not cost quadratic time.
   constexpr std::size_t kMaxBytes = 256;
   if (wanted.empty() || wanted.size() > kMaxBytes) return {};
   const std::size_t limit = 2 * std::clamp<std::size_t>(wanted.size() / 3, 1, 8);
@@ -167,7 +167,7 @@ std::string human_bytes(std::uint64_t size_bytes) {
   static constexpr std::array kUnits = {" kB", " MB", " GB", " TB", " PB", " EB"};
   std::uint64_t unit_bytes = 1000;
   std::size_t unit = 0;
-  // 999,950 of a unit would round to "1000.0", so it belongs to the next.
+  // 999,950 would round to "1000.0", so switch to the next unit.
   while (unit + 1 < kUnits.size() && size_bytes >= unit_bytes * 1000 - unit_bytes / 20) {
     unit_bytes *= 1000;
     ++unit;

@@ -9,24 +9,24 @@
 
 namespace tenfold::base {
 
-/// `text` in double quotes for a message: control characters, quotes, backslashes and invalid
-/// UTF-8 escaped as \xNN, cut after `max_bytes` with "...".
+/// Quotes `text` for a message: control characters, quotes, backslashes and invalid UTF-8 are
+/// escaped as \xNN, and the string is cut after `max_bytes` with "...".
 std::string quote(std::string_view text, std::size_t max_bytes = 200);
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// "[3, 4]".
+/// Formats as "[3, 4]".
 std::string list_text(std::span<const std::int64_t> values);
 
 /// True if `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_utf8(std::string_view text) noexcept;
 
-/// Up to `count` of `candidates` that resemble `wanted`, nearest first, for "did you mean".
+/// Up to `count` of `candidates` that are similar to `wanted`, nearest first, for "did you mean".
 std::vector<std::string> near_matches(std::string_view wanted,
                                       std::span<const std::string> candidates,
                                       std::size_t count = 3);
 
-/// "1,234 bytes" / "1.5 GB" for people.
+/// Formats a size for people: "1,234 bytes", "1.5 GB".
 std::string human_bytes(std::uint64_t size_bytes);
 
 }  // namespace tenfold::base

@@ -12,8 +12,8 @@
 
 namespace tenfold::base {
 
-/// Zeros for more bytes than caches hold: written past them where the processor can, which takes
-/// half the time of memset, as no line is read that is only written over.
+/// Zeroes more bytes than caches hold, with non-temporal stores where the CPU has them. Takes half
+/// the time of memset, because no cache line is read before it is overwritten.
 inline void zero_past_cache(std::span<std::byte> bytes) noexcept {
   if (bytes.empty()) return;
 #if defined(__SSE2__)
@@ -28,7 +28,7 @@ inline void zero_past_cache(std::span<std::byte> bytes) noexcept {
     auto* line = reinterpret_cast<__m128i*>(bytes.data() + at);
     for (int i = 0; i < 4; ++i) _mm_stream_si128(line + i, zero);
   }
-  _mm_sfence();  // such writes are in no order with those that follow
+  _mm_sfence();  // non-temporal stores are not ordered with later stores
   bytes = bytes.subspan(whole);
 #endif
   std::memset(bytes.data(), 0, bytes.size());

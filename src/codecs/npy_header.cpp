@@ -13,13 +13,14 @@ namespace tenfold::codecs {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-/// The room that numpy.save leaves, so that the header of a growing array can be written again.
+/// Padding that numpy.save reserves, so that the header of a growing array can be rewritten in
+/// place.
 constexpr std::size_t kGrowthDigits = 21;
 constexpr std::size_t kMaxDepth = 32;
 
 Error bad_header(const base::Where& where) { return base::corrupt(where).part("header"); }
 
-/// Reads the literal. Positions in messages count from the start of the file.
+/// Parses the literal. Positions in messages count from the start of the file.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, std::size_t text_offset, bool long_integers,
@@ -83,7 +84,7 @@ class HeaderParser {
     seen = true;
   }
 
-  /// The next character that is no space; NUL at the end.
+  /// The next character that is not a space; NUL at the end.
   char peek() {
     at_ = std::min(text_.find_first_not_of(" \t\r\n\f", at_), text_.size());
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -101,8 +102,8 @@ class HeaderParser {
     return true;
   }
 
-  /// In either kind of quotes. Escapes appear only where a field's name asks for them, and
-  /// structured dtypes are not ours to read: the text is kept as it is written.
+  /// Parses a string in single or double quotes. Escapes are kept as written: they only appear in
+  /// field names, and structured dtypes are refused anyway.
   std::string string() {
     const char mark = peek();
     if (mark != '\'' && mark != '"') fail("a string");
@@ -143,7 +144,7 @@ class HeaderParser {
     return value;
   }
 
-  /// A tuple: () or (3,) or (2, 3) or (2, 3,). Python takes (3) for the number.
+  /// Parses a tuple: () or (3,) or (2, 3) or (2, 3,). In Python, (3) is a number.
   std::vector<std::int64_t> shape() {
     std::vector<std::int64_t> lengths;
     expect('(');
@@ -165,7 +166,8 @@ class HeaderParser {
       header.descr = string();
       return;
     }
-    // A list of fields, or a tuple: a dtype of shape (n,). Skipped, to be named in a refusal.
+    // A list of fields, or a tuple: a dtype with shape (n,). Skipped here, and named when it is
+    // refused.
     if (first != '[' && first != '(') fail("a string or a list of fields");
     const std::size_t begin = at_;
     skip(0);

@@ -10,25 +10,25 @@
 
 namespace tenfold::codecs {
 
-/// What stands before the elements of a NumPy file (.npy), versions 1.0, 2.0 and 3.0:
+/// The header of a NumPy file (.npy), versions 1.0, 2.0 and 3.0:
 ///
 ///   "\x93NUMPY" major minor | header length, little-endian: 2 bytes in 1.0, else 4
 ///   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  spaces  newline
 ///
-/// The header is a literal of Python. Here it is parsed, never evaluated.
+/// The header is a Python literal. It is parsed here, never evaluated.
 struct NpyHeader {
-  /// NumPy's name of the dtype: "<f4". Of a structured dtype: the literal, "[('x', '<f4')]".
+  /// NumPy's name of the dtype: "<f4". For a structured dtype, the literal: "[('x', '<f4')]".
   std::string descr;
   bool is_structured = false;
   bool fortran_order = false;
   std::vector<std::int64_t> shape;
-  std::uint64_t data_offset_bytes = 0;  ///< where the elements begin
+  std::uint64_t data_offset_bytes = 0;  ///< offset of the first element
 
   bool operator==(const NpyHeader&) const = default;
 };
 
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
-/// Enough of any file to tell how long its header is.
+/// Enough bytes to read the length of the header.
 inline constexpr std::size_t kNpyPrefixBytes = 12;
 /// Longer headers are refused. NumPy's own limit is 10,000 unless it is told to trust the file.
 inline constexpr std::uint64_t kMaxNpyHeaderBytes = std::uint64_t{1} << 20;
@@ -44,9 +44,9 @@ std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where)
 /// npy_data_offset.
 NpyHeader parse_npy_header(std::string_view bytes, const base::Where& where);
 
-/// The header as numpy.save writes it, byte for byte: version 1.0 if it is short enough, else 2.0,
-/// padded to a multiple of 64 bytes. `data_offset_bytes` is not read. A structured `descr` is
-/// written as it is.
+/// Formats the header as numpy.save writes it, byte for byte: version 1.0 if it is short enough,
+/// else 2.0, padded to a multiple of 64 bytes. Ignores `data_offset_bytes`. A structured `descr` is
+/// written unchanged.
 std::string write_npy_header(const NpyHeader& header);
 
 }  // namespace tenfold::codecs

@@ -42,7 +42,7 @@ class Inflater final : public StreamDecoder {
     into = into.first(std::min(into.size(), kMost));
     Step step;
     if (ended_ && !begin_next(from, step)) return step;
-    // zlib does not write to what it reads.
+    // zlib does not write to its input.
     stream_.next_in =
         const_cast<Bytef*>(reinterpret_cast<const Bytef*>(from.data() + step.consumed));
     stream_.avail_in = static_cast<uInt>(from.size() - step.consumed);
@@ -62,7 +62,8 @@ class Inflater final : public StreamDecoder {
   bool is_whole() const noexcept override { return ended_ || !begun_; }
 
  private:
-  /// Another member may follow, or zeros that fill a block. False if there is nothing of it yet.
+  /// Starts the next member, and skips zeros that pad a block. Returns false if the input has no
+  /// more bytes yet.
   bool begin_next(std::span<const std::byte> from, Step& step) {
     if (!is_gzip_) {
       if (!from.empty()) fail(where_, "deflate", "more behind the end");
@@ -94,7 +95,7 @@ class ZstdDecoder final : public StreamDecoder {
     ZSTD_outBuffer out = {into.data(), into.size(), 0};
     const std::size_t left = ZSTD_decompressStream(stream_.get(), &out, &in);
     if (ZSTD_isError(left) != 0U) fail(where_, "zstd", ZSTD_getErrorName(left));
-    // Without input it only tells what it wants next.
+    // Without input, the result only tells what it wants next.
     if (in.pos > 0 || out.pos > 0) is_whole_ = left == 0;
     return {in.pos, out.pos};
   }
@@ -106,7 +107,7 @@ class ZstdDecoder final : public StreamDecoder {
   bool is_whole_ = true;
 };
 
-/// bzip2 takes at most 3.7 MB, whatever the file says.
+/// bzip2 needs at most 3.7 MB, whatever the file declares.
 class Bzip2Decoder final : public StreamDecoder {
  public:
   explicit Bzip2Decoder(base::Where where) : where_(std::move(where)) { begin(); }
@@ -161,7 +162,7 @@ class XzDecoder final : public StreamDecoder {
   Step decode(std::span<const std::byte> from, std::span<std::byte> into) override {
     Step step;
     if (ended_) {
-      // Another stream may follow, or zeros that fill a block.
+      // Another stream may follow, or zeros that pad a block.
       while (step.consumed < from.size() && from[step.consumed] == std::byte{0}) ++step.consumed;
       if (step.consumed == from.size()) return step;
       begin();
@@ -174,7 +175,7 @@ class XzDecoder final : public StreamDecoder {
     const lzma_ret status = lzma_code(&stream_, LZMA_RUN);
     switch (status) {
       case LZMA_OK:
-      case LZMA_BUF_ERROR:  // nothing to do without more bytes
+      case LZMA_BUF_ERROR:  // no progress is possible without more input
         break;
       case LZMA_STREAM_END:
         ended_ = true;
@@ -201,7 +202,7 @@ class XzDecoder final : public StreamDecoder {
   bool is_whole() const noexcept override { return ended_ || !begun_; }
 
  private:
-  /// Of a dictionary that the file asks for. xz -9 takes 65 MiB.
+  /// Maximum size of the dictionary that a file may declare. xz -9 uses 65 MiB.
   static constexpr std::uint64_t kMostMemoryBytes = std::uint64_t{256} << 20;
 
   void begin() {

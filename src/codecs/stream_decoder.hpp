@@ -9,7 +9,7 @@
 
 namespace tenfold::codecs {
 
-/// Decompresses bytes that come piece by piece, into memory that is asked for piece by piece.
+/// A streaming decompressor: both input and output are processed piece by piece.
 class StreamDecoder {
  public:
   virtual ~StreamDecoder() = default;
@@ -18,11 +18,11 @@ class StreamDecoder {
     std::size_t consumed = 0;
     std::size_t produced = 0;
   };
-  /// Takes bytes from the begin of `from` and fills `into` from its begin, as far as both go.
-  /// Throws Error(corrupt) for what is not compressed so, or damaged.
+  /// Decodes from the start of `from` to the start of `into`, until either is exhausted. Throws
+  /// Error(corrupt) for damaged or differently compressed input.
   virtual Step decode(std::span<const std::byte> from, std::span<std::byte> into) = 0;
 
-  /// True if the bytes may end here.
+  /// True if the input may end here.
   virtual bool is_whole() const noexcept = 0;
 };
 

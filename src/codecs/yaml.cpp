@@ -15,14 +15,14 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Far deeper than any manifest, and safe for the stack.
+/// Far deeper than any manifest, and shallow enough for the C++ stack.
 constexpr std::size_t kMaxYamlDepth = 100;
 
 using base::is_digit;
 
 constexpr bool is_break(char c) noexcept { return c == '\n'; }
 
-/// The characters that mean themselves after a backslash, or a control character.
+/// Characters that may follow a backslash.
 constexpr std::string_view kEscapes = "0abtnvfre \"/\\N_LP";
 constexpr std::uint32_t kEscaped[] = {0,   7,   8,   9,    10,   11,   12,     13,    27,
                                       ' ', '"', '/', '\\', 0x85, 0xA0, 0x2028, 0x2029};
@@ -41,7 +41,7 @@ class Parser {
   }
 
  private:
-  // --- where we stand ---
+  // --- position ---
 
   bool at_end() const noexcept { return at_ >= text_.size(); }
   char peek(std::size_t ahead = 0) const noexcept {
@@ -53,8 +53,8 @@ class Parser {
     while (!at_end() && text_[at_] == ' ') ++at_;
   }
 
-  /// Moves to the first character of the next line that is not blank, from the start or end of a
-  /// line or from blanks; false if there is none.
+  /// Advances to the first character of the next line that is not blank. Must be called at the
+  /// start or end of a line, or at blanks. Returns false if there is no such line.
   bool next_line() {
     while (true) {
       skip_spaces();
@@ -65,7 +65,7 @@ class Parser {
     }
   }
 
-  /// After a value: nothing else may stand on its line.
+  /// Called after a value: throws if anything else follows on its line.
   void finish_line() {
     skip_spaces();
     if (!line_ends()) fail("the end of the line", found());
@@ -100,11 +100,11 @@ class Parser {
     Parser& parser_;
   };
 
-  // --- collections in blocks ---
+  // --- block collections ---
 
   bool is_dash() const noexcept { return peek() == '-' && (peek(1) == ' ' || is_break(peek(1))); }
 
-  /// A node that starts here; what continues it is indented by at least `indent`.
+  /// Parses a node that starts here. Its continuation lines are indented by at least `indent`.
   void block(std::size_t indent) {
     const Deeper deeper(*this);
     if (is_dash()) {
@@ -141,7 +141,7 @@ class Parser {
         value(indent + 1);
         continue;
       }
-      // The items of a list may stand below their key.
+      // The items of a list may have the same indentation as their key.
       const std::size_t before = at_;
       const std::size_t before_line = line_start_;
       if (next_line() && column() == indent && is_dash()) {
@@ -161,7 +161,7 @@ class Parser {
     if (!at_end() && !line_ends() && column() > indent) fail("less indentation", found());
   }
 
-  /// A value below the line that announced it, or nothing.
+  /// Parses a value on the lines after its key or dash; null if there is none.
   void nested(std::size_t least_indent) {
     const std::size_t before = at_;
     const std::size_t before_line = line_start_;
@@ -188,7 +188,7 @@ class Parser {
     return is_key;
   }
 
-  /// Where on this line a colon ends a plain key.
+  /// Position of the colon that ends a plain key on this line.
   std::size_t find_colon() const {
     for (std::size_t i = at_; i < text_.size() && !is_break(text_[i]); ++i) {
       if (text_[i] != ':') continue;
@@ -287,13 +287,13 @@ class Parser {
   }
 
   void check_plain_start() const {
-    // Indicators of what yaml.dump writes for nothing in a manifest, or of another language.
+    // Indicators that yaml.dump never writes in a manifest, or that belong to another language.
     if (std::string_view("&*!|>%@`#,]}\t").find(peek()) != std::string_view::npos) {
       fail("a plain or quoted value, without anchor, alias, tag or comment", found());
     }
   }
 
-  /// A plain scalar; lines indented by at least `indent` continue it.
+  /// Parses a plain scalar. Continuation lines are indented by at least `indent`.
   std::string plain(std::size_t indent) {
     check_plain_start();
     std::string out;
@@ -348,7 +348,7 @@ class Parser {
     handler_.string(text);
   }
 
-  // --- quoted text ---
+  // --- quoted strings ---
 
   std::string quoted(std::size_t indent, bool one_line) {
     const char quote = peek();
@@ -364,7 +364,7 @@ class Parser {
       } else if (c == quote) {
         ++at_;
         if (quote == '"' || peek() != '\'') return out;
-        out += '\'';  // two of them stand for one
+        out += '\'';  // two quotes encode one
         ++at_;
       } else if (c == '\\' && quote == '"') {
         ++at_;
@@ -376,7 +376,8 @@ class Parser {
     }
   }
 
-  /// A line break within quotes is a space; each blank line after it is a line break.
+  /// Folds line breaks within quotes: one becomes a space; each blank line after it becomes a line
+  /// break.
   void fold(std::string& out, std::size_t indent) {
     while (!out.empty() && out.back() == ' ' && out.size() > kept_) out.pop_back();
     std::size_t breaks = 0;
@@ -395,7 +396,7 @@ class Parser {
     const char c = peek();
     if (line_ends()) {
       if (one_line || at_end()) fail("a quoted text that ends on its line", "a line break");
-      ++at_;  // an escaped line break is nothing
+      ++at_;  // an escaped line break is removed
       line_start_ = at_;
       skip_spaces();
       kept_ = out.size();
@@ -428,7 +429,7 @@ class Parser {
   std::size_t at_ = 0;
   std::size_t line_start_ = 0;
   std::size_t depth_ = 0;
-  std::size_t kept_ = 0;  ///< of a quoted text: blanks before this are not trimmed
+  std::size_t kept_ = 0;  ///< in a quoted string: blanks before this position are not trimmed
 };
 
 }  // namespace

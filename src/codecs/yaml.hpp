@@ -7,10 +7,10 @@
 
 namespace tenfold::codecs {
 
-/// Parses the part of YAML 1.1 that PyYAML's `yaml.dump` makes of dicts, lists, str, int, float,
-/// bool and None: block collections, flow collections on one line, plain and quoted scalars over
-/// any number of lines. Hands them on as parse_json() does. Anchors, aliases, tags, block scalars,
-/// directives and comments are refused, so that no document is larger than it looks. Throws
+/// Parses the subset of YAML 1.1 that PyYAML's `yaml.dump` writes for dicts, lists, str, int,
+/// float, bool and None: block collections, flow collections on one line, plain and quoted scalars
+/// of any number of lines. Reports the same events as parse_json(). Anchors, aliases, tags, block
+/// scalars, directives and comments are refused, so that a document cannot expand. Throws
 /// Error(corrupt) "<where>: <what>: expected ..., found ... at line N".
 void parse_yaml(std::string_view text, const base::Where& where, JsonHandler& handler);
 

@@ -86,7 +86,7 @@ void stream_two_sse2(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes, s
   }
 }
 
-/// A line by one load and one store: a tenth to a fifth faster.
+/// Copies a cache line with one load and one store: a tenth to a fifth faster.
 template <int kInto>
 [[gnu::target("avx512f")]] void copy_avx512(const std::byte* coming, const std::byte* from,
                                             std::size_t size_bytes, std::byte* out) noexcept {
@@ -131,7 +131,8 @@ void end_streaming() noexcept {
 
 namespace {
 
-/// Known when the program is loaded: a fork while a local static is made hangs the child.
+/// Initialised at load time: a fork during the initialisation of a local static makes the child
+/// hang.
 const LineCopiers kLineCopiers = choose_line_copiers();
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// Zeros that are never in memory: files are made as holes.
+/// Zeros that use no memory: files are created as holes.
 class Zeros final : public LeafSource {
  public:
   Buffer map(const Leaf& leaf) override {
@@ -106,7 +106,7 @@ void check(const Path& path, const Schema& schema, const CreateOptions& options)
   }
 }
 
-/// The files of a ring have their size from the start.
+/// Gives the files of a circular buffer their full size.
 void extend_files(os::Directory& folder, const formats::folder::Plan& full) {
   for (const formats::folder::Plan::File& file : full.files) {
     if (!file.is_leaf || file.size_bytes == 0) continue;
@@ -125,8 +125,8 @@ Dataset create(const Path& path, const Schema& schema, const CreateOptions& opti
   const formats::folder::Plan plan =
       detail::formats::folder::plan_tree(tree_of(stored, options.num_rows));
   {
-    // Rows that are written in place are vouched for by nobody; through maps, too, which cannot
-    // report a full disk.
+    // Rows that are written in place have no checksums. They are written through mappings, too,
+    // which cannot report a full disk.
     const formats::WriteRequest request{.durable = true,
                                         .checksums = options.num_rows == 0 && options.capacity == 0,
                                         .zeros = true,

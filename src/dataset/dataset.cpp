@@ -22,7 +22,7 @@ namespace {
 
 Error fail_dataset() { return base::invalid_argument().part("data set"); }
 
-/// The columns of `from`, in the order of those of `schema`.
+/// Indices of the columns of `from`, in the order of `schema`.
 std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& from) {
   std::vector<std::size_t> indices;
   for (const Column& column : schema.columns()) {
@@ -47,13 +47,14 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
   return indices;
 }
 
-/// The tables of all, numbered through, and the order of each moved behind those before.
+/// The tables of several data sets with consecutive row numbers, and their orders shifted
+/// accordingly.
 struct Joined {
   std::shared_ptr<DatasetState> state = std::make_shared<DatasetState>();
   std::vector<RowOrderPtr> orders;
 };
 
-/// An order over rows that begin at `first_row` now.
+/// An order whose rows are shifted by `first_row`.
 class MovedOrder final : public RowOrder {
  public:
   MovedOrder(RowOrderPtr base, std::int64_t first_row)
@@ -118,8 +119,8 @@ Joined join(std::span<const Dataset> sources) {
       joined.orders.push_back(row_range(0, 0));
       continue;
     }
-    // Views of the same tables stay views of the same: their rows are gathered as fast as before,
-    // and data sets that are joined again and again do not double their parts each time.
+    // Views of the same table share one part. So their rows are gathered as fast as before, and
+    // joining data sets repeatedly does not double the parts each time.
     std::vector<DatasetPart>& all = joined.state->parts;
     const auto known =
         std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);
@@ -134,7 +135,7 @@ Joined join(std::span<const Dataset> sources) {
   return joined;
 }
 
-/// The nullable column whose validity is meant by "<column>.valid", or null.
+/// The nullable column whose validity "<column>.valid" names, or null.
 const Column* column_of_validity(const Schema& schema, std::string_view name) {
   constexpr std::string_view kSuffix = ".valid";
   if (!name.ends_with(kSuffix)) return nullptr;
@@ -142,7 +143,7 @@ const Column* column_of_validity(const Schema& schema, std::string_view name) {
   return column != nullptr && column->nullable ? column : nullptr;
 }
 
-/// It as a column of bools.
+/// The validity of a column as a bool column.
 Column validity_column(const Column& column) {
   Column valid;
   valid.path = column.path;
@@ -156,7 +157,7 @@ bool is_inside(const KeyPath& path, const KeyPath& record) {
   return path.size() > record.size() && std::equal(record.begin(), record.end(), path.begin());
 }
 
-/// The path of the record of that dotted name; empty if there is none.
+/// The path of the record with that dotted name; empty if there is none.
 KeyPath record_path(const Schema& schema, std::string_view name) {
   for (const Column& column : schema.columns()) {
     for (std::size_t length = 1; length < column.path.size(); ++length) {

@@ -75,9 +75,9 @@ struct DatasetState {
   bool all_open = true;  ///< the parts
   TensorDict tree;       ///< that was opened; of joined data sets the first
   Schema schema;
-  RowOrderPtr order;  ///< position -> row among those of all parts
+  RowOrderPtr order;  ///< position -> row number in all parts
   BufferPool pool;
-  std::optional<os::FileIdentity> origin;  ///< what was opened, if it was one path
+  std::optional<os::FileIdentity> origin;  ///< identity of the opened path, if there is exactly one
 };
 
 }  // namespace detail

@@ -8,12 +8,12 @@
 namespace tenfold {
 namespace {
 
-/// Of every tensor in a batch: no two threads write into one cache line, and vector loads are
-/// whole.
+/// Alignment of every tensor in a batch: no two threads write to one cache line, and vector loads
+/// are aligned.
 constexpr std::uint64_t kAlignment = 64;
 
-/// True if the batch tells which values are there: NaN marks a missing float, but a missing ragged
-/// row has no element that could be NaN.
+/// True if the batch includes validity. NaN marks a missing float, but a missing ragged row has no
+/// element that could be NaN.
 bool tells_validity(const Column& column) noexcept {
   return column.nullable && (column.has_ends() || !is_floating_point(column.dtype));
 }

@@ -22,10 +22,10 @@
 namespace tenfold {
 namespace {
 
-/// To wake another thread takes as long as copying some hundred KiB.
+/// Waking another thread takes as long as copying some hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = 256 << 10U;
 
-/// The rows of a batch, each as the part it lies in and its number there.
+/// The rows of a batch, each as a part and a row index in the part.
 class RowPlaces {
  public:
   RowPlaces(const std::vector<DatasetPart>& parts, std::span<const std::int64_t> rows)
@@ -44,7 +44,7 @@ class RowPlaces {
   std::size_t part(std::size_t i) const noexcept { return parts_.empty() ? 0 : parts_[i]; }
   std::int64_t row(std::size_t i) const noexcept { return rows_[i]; }
 
-  /// Copies those at [begin, end) to the same ones of the batch.
+  /// Copies rows [begin, end) to the same positions of the batch.
   void copy(const FixedRows& into, std::size_t begin, std::size_t end) const {
     const auto parts = parts_.empty()
                            ? std::span<const std::uint32_t>()
@@ -54,11 +54,11 @@ class RowPlaces {
 
  private:
   std::span<const std::int64_t> rows_;
-  std::vector<std::uint32_t> parts_;  ///< empty if there is one
+  std::vector<std::uint32_t> parts_;  ///< empty if there is only one part
   std::vector<std::int64_t> local_;
 };
 
-/// A row of unequal length: elements [begin, end) of its part's values.
+/// A ragged row: elements [begin, end) of its part's values.
 struct Extent {
   std::size_t part;
   std::int64_t begin;
@@ -83,7 +83,7 @@ class Gatherer {
  private:
   std::int64_t num_rows() const { return static_cast<std::int64_t>(places_.size()); }
 
-  /// On several threads if the bytes are worth it.
+  /// Copies with several threads if there are enough bytes.
   void copy_fixed(std::vector<BatchColumn>& columns) const {
     const FixedRows into(state_, places_.size(), columns);
     const auto pieces = static_cast<std::size_t>(
@@ -104,7 +104,7 @@ class Gatherer {
         .remedy("the data set is damaged");
   }
 
-  /// Element range `index` of a column of ends.
+  /// Range `index` of a column's end offsets.
   std::pair<std::int64_t, std::int64_t> range_at(const Column& column, const Tensor& ends,
                                                  std::int64_t index, std::int64_t limit,
                                                  std::size_t table) const {
@@ -176,7 +176,7 @@ class Gatherer {
     }
   }
 
-  /// Returns the bytes that were copied.
+  /// Returns the number of bytes copied.
   std::size_t copy_extent(std::size_t index, const std::vector<Extent>& extents, std::size_t i,
                           std::uint64_t row_bytes, std::byte* out) const {
     constexpr std::size_t kAhead = 3;
@@ -189,7 +189,7 @@ class Gatherer {
     return size;
   }
 
-  /// Rows counted in items become rows counted in bytes; the items' own ends go to the batch.
+  /// Converts ranges of items to ranges of bytes, and copies the items' end offsets to the batch.
   std::vector<Extent> extents_of_items(std::size_t index, const std::vector<Extent>& rows,
                                        BatchColumn& into) const {
     std::vector<Extent> items;
@@ -236,7 +236,7 @@ class Gatherer {
     }
   }
 
-  /// One element of the column's dtype that holds the value exactly.
+  /// The padding value as one element of the column's dtype, which must represent it exactly.
   static std::vector<std::byte> filler_of(const Column& column, const PadValue& pad) {
     std::vector<std::byte> filler(itemsize(column.dtype));
     const bool held = std::visit(
@@ -247,7 +247,7 @@ class Gatherer {
                         filler.data(), 1);
           decltype(value) back{};
           cast_elements(column.dtype, filler.data(), from, reinterpret_cast<std::byte*>(&back), 1);
-          // A float is rounded as torch rounds it; an integer must be the one that was asked for.
+          // A float is rounded as in torch; an integer must be exact.
           return is_floating_point(column.dtype) || back == value;
         },
         pad);
@@ -276,7 +276,7 @@ class Gatherer {
   RowPlaces places_;
 };
 
-/// Row `from` of a tensor of rows to row `to` of another one.
+/// Copies row `from` of one tensor to row `to` of another.
 void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::size_t to) {
   if (rows.numel() == 0) return;
   const auto row_bytes =
@@ -284,8 +284,8 @@ void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::siz
   std::memcpy(into.raw_data() + to * row_bytes, rows.raw_data() + from * row_bytes, row_bytes);
 }
 
-/// Rows that were written over while they were copied are copied again, fewer each time. Rings have
-/// columns of fixed rows only.
+/// Copies rows again that were overwritten while they were copied, until none is left. Circular
+/// buffers have only columns of fixed size.
 void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> rows,
                      const RingWatch& first, const BatchOptions& options, Batch& batch) {
   RingWait writing(first.where());

@@ -13,20 +13,19 @@
 namespace tenfold {
 namespace {
 
-/// Memory answers after about 100 ns, in which a core copies a few KiB.
+/// Memory latency is about 100 ns, in which a core copies a few KiB.
 constexpr std::size_t kAheadBytes = 4096;
 constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
-/// So much is not in the second cache any more when it is read, and would drive out of the third
-/// what is to be read next.
+/// A result of this size has left L2 before it is read, and would evict from L3 what is read next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
-/// Of the widest column: two blocks and what is copied fit into the second cache of any processor.
+/// For the widest column: two blocks and the copied rows fit L2 of any CPU.
 constexpr std::size_t kBlockBytes = 32 << 10U;
 constexpr std::size_t kMaxBlockRows = 128;
 constexpr std::size_t kMinBlockRows = 8;
-/// What is in the second cache already is brought into the first so far ahead.
+/// Distance of prefetches from L2 to L1.
 constexpr std::size_t kNearBytes = 2048;
 
-/// Which rows, and of which parts (empty: of the only one).
+/// Row indices, and the part of each row (empty: there is only one part).
 struct ChosenRows {
   std::span<const std::uint32_t> parts;
   std::span<const std::int64_t> rows;
@@ -37,7 +36,7 @@ struct ChosenRows {
   }
 };
 
-/// Rows of a length that an instruction or two copy.
+/// True for row sizes that one or two instructions copy.
 bool is_one_word(std::size_t row_bytes) {
   return row_bytes <= kCacheLineBytes && std::has_single_bit(row_bytes);
 }
@@ -45,8 +44,8 @@ bool is_one_word(std::size_t row_bytes) {
 /// Some rows of one column.
 class RowBlock {
  public:
-  /// The rows [begin, begin + count) of those chosen. Where they lie is worked out here, once, and
-  /// not in the loops that ask and copy: so rows of several parts come as fast as those of one.
+  /// Sets the rows [begin, begin + count) of `chosen`. Computes their addresses once, outside the
+  /// loops that prefetch and copy, so rows of several parts are as fast as those of one.
   void set(const RowCopy& column, const ChosenRows& chosen, std::size_t begin, std::size_t count) {
     row_bytes_ = static_cast<std::size_t>(column.row_bytes);
     last_byte_ = is_one_word(row_bytes_) ? 0 : row_bytes_ - 1;
@@ -70,13 +69,12 @@ class RowBlock {
   void clear() noexcept { count_ = 0; }
   bool is_empty() const noexcept { return count_ == 0; }
 
-  /// Into the second cache, which has many more requests under way at a time than the first: a
-  /// third faster.
+  /// Prefetches to L2, which allows many more outstanding requests than L1: a third faster.
   void ask_for_all() const noexcept {
     for (std::size_t i = 0; i < count_; ++i) ask_for(i);
   }
 
-  /// Copies the rows, and asks for as many of the next block, which is no longer.
+  /// Copies the rows, and prefetches as many of the next block, which is not longer.
   void copy_asking_for(const RowBlock& next) const {
     switch (row_bytes_) {
       case 1:
@@ -141,15 +139,15 @@ class RowBlock {
 
   std::array<const std::byte*, kMaxBlockRows> addresses_;
   std::size_t row_bytes_ = 0;
-  /// The last one that has to be asked for: a word lies in one line, nearly always.
+  /// Offset of the last byte to prefetch: a word is nearly always within one cache line.
   std::size_t last_byte_ = 0;
   std::size_t count_ = 0;
   std::byte* out_ = nullptr;
 };
 
-/// Rows of more than kAheadBytes, two at a time: each waits for other places of memory. With each
-/// line that is copied one is asked for, so much further on in what will be copied: so a few are
-/// always under way, and never more than the processor can have. Asking for whole rows at a time
+/// Copies rows of more than kAheadBytes, two at a time, so that their memory requests overlap. For
+/// each cache line that is copied, one is prefetched at a fixed distance ahead: so a few requests
+/// are always outstanding, and never more than the CPU supports. Prefetching whole rows at a time
 /// was three times slower.
 void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   const auto row_bytes = static_cast<std::size_t>(column.row_bytes);
@@ -182,8 +180,8 @@ void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   if (streams) end_streaming();
 }
 
-/// The blocks of the columns whose rows are not wide: the first rows of each column, then the ones
-/// after them.
+/// Iterates over blocks of the columns whose rows are not wide: the first rows of each column, then
+/// the next ones.
 class Blocks {
  public:
   Blocks(std::span<const RowCopy> columns, const ChosenRows& chosen)
@@ -196,7 +194,7 @@ class Blocks {
     block_rows_ = std::clamp(kBlockBytes / widest, kMinBlockRows, kMaxBlockRows);
   }
 
-  /// The next one, empty after the last.
+  /// Sets `block` to the next block; an empty one after the last.
   void take_next(RowBlock& block) {
     for (; any_ && begin_ < chosen_.rows.size(); begin_ += block_rows_, column_ = 0) {
       while (column_ < columns_.size()) {

@@ -6,31 +6,32 @@
 
 namespace tenfold {
 
-/// Where rows lie: each of `row_bytes`, those of one part `stride_bytes` apart from `base` on.
+/// Location of rows: each has `row_bytes`; rows of one part are `stride_bytes` apart, starting at
+/// `base`.
 struct RowSource {
   const std::byte* base = nullptr;
   std::uint64_t stride_bytes = 0;
 };
 
-/// Rows of one column that go to `out`, one after the other.
+/// Rows of one column to copy consecutively to `out`.
 struct RowCopy {
-  std::span<const RowSource> sources;  ///< of each part
+  std::span<const RowSource> sources;  ///< one for each part
   std::uint64_t row_bytes = 0;
   std::byte* out = nullptr;
 };
 
-/// Copies the same rows of some columns, one block of rows after the other: row rows[i] of
-/// sources[parts[i]] (parts empty: of sources[0]) to out + i * row_bytes. Rows are asked for a
-/// block before they are copied, because the processor cannot guess where a shuffled one lies.
+/// Copies the same rows of several columns, block by block: row rows[i] of sources[parts[i]] (of
+/// sources[0] if `parts` is empty) to out + i * row_bytes. Each block is prefetched before it is
+/// copied, because hardware prefetchers cannot predict shuffled rows.
 void gather_rows(std::span<const RowCopy> columns, std::span<const std::uint32_t> parts,
                  std::span<const std::int64_t> rows);
 
-/// The same of one column of one part.
+/// The same for one column of one part.
 void gather_rows(const RowSource& source, std::uint64_t row_bytes,
                  std::span<const std::int64_t> rows, std::byte* out);
 
-/// Copies `size_bytes` from `from` to `out`, and asks for as much of what begins at `coming`, which
-/// may be anywhere: it is not read.
+/// Copies `size_bytes` from `from` to `out`, and prefetches as many bytes at `coming`. That may be
+/// any address, because it is not read.
 void copy_asking_for(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
                      std::byte* out);
 

@@ -27,8 +27,7 @@ namespace {
 
 Error refuse_growth(const Path& path) { return base::unsupported(path); }
 
-/// The file of a leaf. Throws Error(unsupported) for what is stored in another way than data sets
-/// are.
+/// The file of a leaf. Throws Error(unsupported) if the leaf is not stored as in a data set.
 folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const LeafRole& role,
                                  const std::string& column) {
   const std::string where = "column " + base::quote(column);
@@ -38,7 +37,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   auto* handle =
       source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
   const std::string below = handle == nullptr ? "" : handle->path_below_root();
-  // Bytes of rows of unequal length lie in one folder, beside the root's tensors.
+  // The elements of ragged rows must be in one folder, next to the root's tensors.
   const bool lies_right = role.is_unbatched ? below == folder::kValuesName
                                             : below.find(folder::kValuesName) == std::string::npos;
   if (handle == nullptr || !lies_right || leaf.is_unbatched() != role.is_unbatched) {
@@ -66,8 +65,8 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   return {key, source->file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
 }
 
-/// How many batched tensors a node holds. Throws Error(unsupported) for nodes that do not grow row
-/// by row with the root.
+/// Number of batched tensors in a node. Throws Error(unsupported) for nodes whose rows do not grow
+/// with those of the root.
 std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t num_rows) {
   std::size_t count = 0;
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -92,8 +91,8 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
   return count;
 }
 
-/// Where the last of `count` rows ends that `ends` are of, among `limit` elements that there are.
-/// Throws Error(corrupt) for a last end that cannot be one: what is appended goes behind it.
+/// The last of `count` end offsets, for which there are `limit` elements. Throws Error(corrupt) if
+/// it is out of range, because elements are appended after it.
 std::uint64_t last_end(const Path& path, const Column& column, const Tensor& ends,
                        std::uint64_t count, std::int64_t limit, bool is_exact) {
   const auto* values = count == 0 ? nullptr : ends.data<std::int64_t>();
@@ -143,7 +142,7 @@ FolderGrowth::FolderGrowth(const Path& path, Mode mode)
 std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
   const Mode mode = closed_ ? Mode::read : mode_;
   if (lock_.folder.valid()) {
-    // Adding rows leaves the checksums of those that are there; writing in place drops them.
+    // Appending keeps the checksums of existing rows; writing in place removes them.
     return state_of(folder::open_tree(lock_.folder.duplicate(), path_, mode),
                     os::identity_of(path_));
   }
@@ -250,10 +249,10 @@ void FolderGrowth::start() {
   if (writer_) return;
   require_folder();
   const bool had_page = lock_.folder.entry_info(std::string(folder::kCommitName)).has_value();
-  // First the lock: from then on nobody else adds rows to those that are found.
+  // Take the lock first: from then on no other process can append rows.
   folder::CommitFile commit(path_, lock_.folder);
   forget();
-  // What its last writer closed has no page, and no elements behind its rows.
+  // If its last writer closed it, there is no commit page, and no element after the rows.
   constexpr std::uint64_t kFirstSequence = 2;
   const bool was_closed =
       !had_page && commit.capacity() == 0 && commit.state().sequence == kFirstSequence;
@@ -297,7 +296,7 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
     throw;
   }
   const folder::CommitState& now = writer_->state();
-  // A ring that is full and whole shows the slots that it showed before.
+  // A full circular buffer without busy rows shows the same slots as before.
   if (now.num_rows != shown || now.busy_rows > 0) {
     forget();
     if (now.busy_rows == 0) size_ = static_cast<std::int64_t>(now.num_rows);
@@ -383,7 +382,7 @@ void FolderGrowth::close() {
   if (writer_) writer_->close();
   writer_ = nullptr;
   closed_ = true;
-  // What is read from now on is what it was closed with, and others may replace it.
+  // Reopen on the next read: another process may append or replace the data set from now on.
   forget();
   current();
   lock_.release();

@@ -22,7 +22,7 @@ namespace detail {
 /// What was opened from a path: its rows, which become more when this process or, after refresh(),
 /// another one appends.
 ///
-/// Thread safety: all members may be called from any thread; each append is one.
+/// Thread safety: all members may be called from any thread; each append is atomic.
 class Growth {
  public:
   static std::shared_ptr<Growth> open(const Path& path, Mode mode);
@@ -68,17 +68,18 @@ class FolderGrowth final : public Growth {
   void require_folder() const;
   void start();
   void mark_in_place();
-  /// What is added goes behind the rows; `is_exact` says that nothing else lies there.
+  /// The leaves to append to. `is_exact`: there are no elements after the rows.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
                                                               bool is_exact);
 
   const Path path_;
   const Mode mode_;
-  detail::formats::folder::WriteThroughLock lock_;  ///< of a folder, until close()
-  std::mutex mutex_;                                ///< guards what follows
-  std::shared_ptr<const DatasetState> state_;       ///< null: rows were added since
-  std::int64_t size_ = -1;                          ///< below 0: that of the next state_
-  Schema schema_;                                   ///< stays the same
+  detail::formats::folder::WriteThroughLock lock_;  ///< lock of a folder, held until close()
+  std::mutex mutex_;                                ///< guards the members below
+  std::shared_ptr<const DatasetState> state_;       ///< null if rows were appended since the last
+                                                    ///< read
+  std::int64_t size_ = -1;                          ///< negative: size of the next state_
+  Schema schema_;                                   ///< never changes
   std::vector<LeafRole> roles_;
   std::unique_ptr<detail::formats::folder::GrowingFolder> writer_;
   bool in_place_ = false;

@@ -14,7 +14,8 @@ class LeafNames {
     for (const Column& column : columns) columns_.insert(column.name());
   }
 
-  /// `is_column`: who looks at the folder without the schema looks for values first.
+  /// `is_column`: the leaf has the values of a column, which readers without the schema should find
+  /// under the column's name.
   void claim(KeyPath& leaf, bool is_column) {
     if (leaf.empty()) return;
     const std::string wanted = leaf.back();

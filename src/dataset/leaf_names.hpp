@@ -6,10 +6,10 @@
 
 namespace tenfold {
 
-/// Names the leaves of all columns after them, as name_leaves() does, but so that no two are the
-/// same, and none hides a member of tensordict's metadata. A column's own name goes to its values:
-/// of columns "x" (a text) and "x.end" (a number) the latter keeps its name, and where the rows of
-/// "x" end is stored as "x.end.1"; a column "shape" is stored as "shape.1".
+/// Names the leaves of all columns after them, like name_leaves(), but with unique names that do
+/// not hide a member of tensordict's metadata. The values of a column have priority for its name.
+/// With columns "x" (strings) and "x.end" (numbers), the latter keeps its name, and the end offsets
+/// of "x" are stored as "x.end.1"; a column "shape" is stored as "shape.1".
 void name_leaves(std::vector<Column>& columns);
 
 /// Sets the leaf names of `column` to those of a new data set: "x", "x.end", "x.valid".

@@ -6,7 +6,7 @@
 namespace tenfold {
 namespace {
 
-/// Up to so many parts, to compare with all of them is faster than branches that depend on chance.
+/// Up to this number of parts, comparing with all of them is faster than unpredictable branches.
 constexpr std::size_t kFewParts = 8;
 
 }  // namespace

@@ -25,7 +25,7 @@ namespace folder = formats::folder;
 
 namespace {
 
-/// A write of some rows takes microseconds; one that takes longer is looked at less often.
+/// Writing some rows takes microseconds. If a write takes longer, poll less often.
 constexpr int kYields = 64;
 constexpr int kShortPauses = 1000;
 constexpr std::chrono::microseconds kShortPause{20};
@@ -35,12 +35,12 @@ constexpr int kLooksBetweenLocks = 64;
 /// 10 s of long pauses.
 std::atomic<int> ring_patience{kYields + kShortPauses + 10'000};
 
-/// A write is under way; it may be that its writer is no more.
+/// True if a write is in progress, or if its writer crashed.
 bool is_at_work(const folder::CommitState& state) {
   return state.sequence % 2 == 1 && state.boot == os::boot_id();
 }
 
-/// True if `slot` is one of `count` slots from `begin` on, going round.
+/// True if `slot` is one of `count` slots from `begin`, modulo capacity.
 bool is_among(std::uint64_t slot, std::uint64_t begin, std::uint64_t count,
               std::uint64_t capacity) {
   const std::uint64_t from_begin = slot >= begin ? slot - begin : slot + (capacity - begin);
@@ -53,7 +53,7 @@ folder::CommitPage page_of(const os::File& file) {
   return folder::parse_commit_page(std::span(bytes).first(size), file.display());
 }
 
-/// The folder that the leaves of the root lie in, or null.
+/// The folder of the root's leaves, or null.
 folder::FolderHandle* folder_of(const TensorDict& tree) {
   folder::FolderHandle* found = nullptr;
   tree.for_each([&](const std::string&, const TensorDict::Item& item) {
@@ -76,7 +76,7 @@ void RingWait::wait() {
         .found("one that is stopped, or faster")
         .remedy("read again, or create the buffer with a larger capacity");
   }
-  // Whoever writes them needs the core more than we do.
+  // The writer needs the core more than this thread.
   if (num_waits_ <= kYields) return std::this_thread::yield();
   if (num_waits_ <= kYields + kShortPauses) return std::this_thread::sleep_for(kShortPause);
   std::this_thread::sleep_for(kLongPause);

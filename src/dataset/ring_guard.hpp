@@ -18,8 +18,8 @@ namespace tenfold {
 
 struct DatasetState;
 
-/// Waits while somebody writes over rows of a ring, most shortly at first. Throws Error(io)
-/// (EAGAIN) after some 10 seconds of waiting: their writer is stopped, or faster than they are
+/// Waits while rows of a circular buffer are overwritten, with very short pauses at first. Throws
+/// Error(io) (EAGAIN) after about 10 seconds: the writer is stopped, or faster than rows can be
 /// copied.
 class RingWait {
  public:
@@ -30,25 +30,25 @@ class RingWait {
   const std::string& where_;
   int num_waits_ = 0;
 };
-/// How often a RingWait waits. For tests; returns what was set before.
+/// Sets how often a RingWait waits, and returns the previous value. For tests.
 int set_ring_patience(int num_waits) noexcept;
 
-/// The `%commit` of a ring whose rows are read while somebody may write over them.
+/// The commit page of a circular buffer whose rows are read while they may be overwritten.
 ///
-/// Thread safety: as of a const object.
+/// Thread safety: like a const object.
 class RingGuard {
  public:
-  /// Null if `tree` is not the folder of a ring.
+  /// Null unless `tree` is the folder of a circular buffer.
   static std::shared_ptr<const RingGuard> of(const TensorDict& tree);
 
   detail::formats::folder::CommitState now() const;
-  /// As it is between two writes, or as a killed one left it. Throws as RingWait.
+  /// The state between two writes, or after a crash of the writer. Throws like RingWait.
   detail::formats::folder::CommitState settled() const;
   std::uint64_t capacity() const noexcept { return capacity_; }
   const std::string& where() const noexcept { return file_.display(); }
-  /// True while some process has it open for writing.
+  /// True while a process has it open for writing.
   bool has_writer() const;
-  /// The first `num_rows` slots but for the busy ones. Warns if these are gone for good.
+  /// The first `num_rows` slots without the busy ones. Warns if these are lost because of a crash.
   RowOrderPtr order(std::int64_t num_rows) const;
 
  private:
@@ -60,25 +60,25 @@ class RingGuard {
   std::uint64_t capacity_;
 };
 
-/// Rows that are copied out of rings (and of other tables, which it leaves alone) while they may be
-/// written over.
+/// The reader side of the seqlock: detects rows of circular buffers that were overwritten while
+/// they were copied. Ignores rows of other tables.
 class RingWatch {
  public:
-  /// To be made before the rows are copied.
+  /// Create it before the rows are copied.
   RingWatch(const DatasetState& state, std::span<const std::int64_t> rows);
 
   bool is_needed() const noexcept { return !parts_.empty(); }
-  /// The `%commit` of a ring that is watched.
+  /// Path of the commit page of the first watched circular buffer.
   const std::string& where() const noexcept { return parts_.front().guard->where(); }
-  /// Which of the rows (their places in `rows`) may have been copied in parts: they are to be
-  /// copied again. Throws Error(key_not_found) if one stays in parts, because its writer was
-  /// killed.
+  /// Indices in `rows` of those that may be torn, and must be copied again. Throws
+  /// Error(key_not_found) if one remains torn, because its writer crashed.
   std::vector<std::size_t> torn() const;
 
  private:
   struct Part {
     const RingGuard* guard;
-    std::vector<std::pair<std::uint64_t, std::size_t>> slots;  ///< and their places
+    std::vector<std::pair<std::uint64_t, std::size_t>> slots;  ///< slots, and their positions in
+                                                               ///< the rows
     detail::formats::folder::CommitState before;
   };
 

@@ -28,7 +28,7 @@ std::uint64_t row_bytes_of(const Column& column, Part part) {
   return 0;
 }
 
-/// Checks one column of rows against the one it is to be stored in.
+/// Checks a column of rows against the column in which it is to be stored.
 class Checker {
  public:
   Checker(const Column& column, const BatchColumn& found, std::int64_t num_rows,
@@ -113,7 +113,7 @@ class Checker {
   const base::Where& where_;
 };
 
-/// offsets [n + 1] of a batch as ends [n] of rows behind `before` elements.
+/// Converts offsets [n + 1] of a batch to end offsets [n] of rows after `before` elements.
 Tensor ends_of(const Tensor& offsets, std::int64_t before) {
   const auto values = offsets.span<std::int64_t>();
   std::vector<std::int64_t> ends(values.size() - 1);
@@ -123,7 +123,7 @@ Tensor ends_of(const Tensor& offsets, std::int64_t before) {
   return Tensor::from(std::span<const std::int64_t>(ends));
 }
 
-/// What [offsets[0], offsets[last]) names of `values`.
+/// The elements [offsets[0], offsets[last]) of `values`.
 Tensor named_by(const Tensor& offsets, const Tensor& values) {
   const auto numbers = offsets.span<std::int64_t>();
   return values.narrow(numbers.front(), numbers.back()).contiguous();
@@ -210,8 +210,8 @@ std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schem
                                  const Batch& rows, const std::vector<std::int64_t>& lengths) {
   std::vector<Tensor> made;
   made.reserve(roles.size());
-  // Ends count what comes just before them (values), those of ragged text what comes just after
-  // (items), and items the values before the ends.
+  // End offsets refer to the leaf before them (values). For ragged strings, row ends refer to the
+  // leaf after them (item ends), and these to the values before the row ends.
   for (std::size_t i = 0; i < roles.size(); ++i) {
     const Column& column = schema.columns()[roles[i].column];
     const BatchColumn& found = *find_column(rows, column);

@@ -13,17 +13,17 @@
 
 namespace tenfold {
 
-/// What a leaf that rows are added to is to its column.
+/// The role of a leaf in its column.
 struct LeafRole {
   enum class Part : std::uint8_t { values, ends, item_ends, valid };
-  std::size_t column = 0;  ///< of the schema
+  std::size_t column = 0;  ///< index in the schema
   Part part = Part::values;
   KeyPath key;
   bool is_unbatched = false;
   std::uint64_t row_bytes = 0;
 };
 
-/// The leaves of all columns, in their order.
+/// The leaves of all columns, in order.
 std::vector<LeafRole> leaf_roles(const Schema& schema);
 
 /// Throws Error(invalid_argument), naming column and `where`, unless `rows` has the columns of
@@ -32,15 +32,15 @@ std::vector<LeafRole> leaf_roles(const Schema& schema);
 void check_rows(const Schema& schema, const Batch& rows, const base::Where& where,
                 bool some = false);
 
-/// The column of `rows` that is called as `column`, or null.
+/// The column of `rows` with the name of `column`, or null.
 const BatchColumn* find_column(const Batch& rows, const Column& column);
 
-/// Which rows of a nullable column have a value: a batch tells of missing floats by NaN, of others
-/// by `valid`; bool [num_rows].
+/// Validity of the rows of a nullable column, bool [num_rows]: a batch marks missing floats by NaN,
+/// others by `valid`.
 Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num_rows);
 
-/// The bytes of `rows` for each leaf, contiguous. `lengths`: the elements that each leaf has
-/// already, which the ends of rows count on from.
+/// The contiguous bytes of `rows` for each leaf. `lengths`: the number of elements that each leaf
+/// already has, from which end offsets continue.
 std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schema& schema,
                                  const Batch& rows, const std::vector<std::int64_t>& lengths);
 

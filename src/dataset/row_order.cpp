@@ -13,7 +13,7 @@ namespace tenfold {
 namespace {
 
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
-/// Positions whose lines fit into the second cache beside much else.
+/// Number of positions whose cache lines fit L2 next to other data.
 constexpr std::size_t kAskedAtOnce = 512;
 
 class Range final : public RowOrder {
@@ -47,8 +47,8 @@ class Shifted final : public RowOrder {
   std::int64_t size_;
 };
 
-/// Positions of its own, whatever becomes of those it was given; in huge pages, because they are
-/// read in no order, and as narrow as they may be.
+/// A copy of positions. Stored in huge pages, because they are read in random order, and with the
+/// narrowest index type.
 template <class Index>
 class Taken final : public RowOrder {
  public:
@@ -56,7 +56,7 @@ class Taken final : public RowOrder {
       : base_(std::move(base)), size_(static_cast<std::int64_t>(positions.size())) {
     if (positions.empty()) return;
     const std::size_t bytes = positions.size() * sizeof(Index);
-    // A map for each of many small views would be one too many for the system.
+    // Small views use the heap, because each map counts towards the system's limit.
     memory_ = bytes < kLargeBytes ? std::shared_ptr<std::byte>(new std::byte[bytes],
                                                                std::default_delete<std::byte[]>())
                                   : os::allocate_pages(bytes);
@@ -66,7 +66,7 @@ class Taken final : public RowOrder {
   std::int64_t size() const noexcept override { return size_; }
   void map(std::span<std::int64_t> positions) const override {
     const auto* taken = reinterpret_cast<const Index*>(memory_.get());
-    // First all are asked for: into the second cache, which waits for more lines at a time.
+    // Prefetch all of them first, to L2, which allows more outstanding requests.
     for (std::size_t first = 0; first < positions.size(); first += kAskedAtOnce) {
       const auto some = positions.subspan(first, std::min(kAskedAtOnce, positions.size() - first));
       for (const std::int64_t position : some) base::prefetch(taken + position);
@@ -99,7 +99,7 @@ class Permuted final : public RowOrder {
   std::int64_t size_;
 };
 
-/// Several orders, of which each position belongs to one.
+/// Several orders, each of which has a range of positions.
 class Parts {
  public:
   explicit Parts(std::vector<RowOrderPtr> orders) : orders_(std::move(orders)) {
@@ -113,13 +113,13 @@ class Parts {
   const RowOrder& operator[](std::size_t part) const { return *orders_[part]; }
   std::size_t size() const noexcept { return orders_.size(); }
 
-  /// Replaces each position, which is one inside its part, by its row.
+  /// Replaces each position, which is relative to its part, by its row.
   void map(std::span<const std::uint32_t> parts, std::span<std::int64_t> positions) const {
     if (all_contiguous_) {
       for (std::size_t i = 0; i < positions.size(); ++i) positions[i] += first_rows_[parts[i]];
       return;
     }
-    // Those of one part together: to map one costs as much as to map some.
+    // Group positions by part: mapping several costs as much as mapping one.
     std::vector<std::vector<std::size_t>> places(orders_.size());
     for (std::size_t i = 0; i < positions.size(); ++i) places[parts[i]].push_back(i);
     std::vector<std::int64_t> inside;
@@ -133,7 +133,7 @@ class Parts {
 
  private:
   std::vector<RowOrderPtr> orders_;
-  std::vector<std::int64_t> first_rows_;  ///< of those that are contiguous
+  std::vector<std::int64_t> first_rows_;  ///< first rows of contiguous parts
   bool all_contiguous_ = true;
 };
 
@@ -147,7 +147,7 @@ class Joined final : public RowOrder {
   }
   std::int64_t size() const noexcept override { return size_; }
   void map(std::span<std::int64_t> positions) const override {
-    // The last that begins at or before it: an empty part begins where the next one does.
+    // The last part that begins at or before it: an empty part has the same begin as the next one.
     const std::vector<std::uint32_t> parts = part_of_each(begins_, positions);
     for (std::size_t i = 0; i < positions.size(); ++i) positions[i] -= begins_[parts[i]];
     parts_.map(parts, positions);
@@ -199,11 +199,12 @@ class Mixed final : public RowOrder {
   Parts parts_;
   std::vector<std::uint32_t> pattern_;
   std::vector<std::int64_t> counts_;  ///< of each part, in one period
-  std::vector<std::int64_t> before_;  ///< of pattern_[k]'s part, earlier in the period
+  std::vector<std::int64_t> before_;  ///< rows of the same part earlier in the period
   std::int64_t size_ = 0;
 };
 
-/// One range, if the rows of each part follow those of the one before; as of whole data sets.
+/// A single range if the rows of each part follow those of the previous part, as for whole data
+/// sets; null otherwise.
 RowOrderPtr joined_range(const std::vector<RowOrderPtr>& parts) {
   std::int64_t begin = 0;
   std::int64_t size = 0;

@@ -70,7 +70,7 @@ void name_leaves(Column& column) {
 
 namespace {
 
-/// Every tensor of a tree of tensors becomes a column.
+/// Makes each tensor of a tree a column.
 void columns_of(const TensorDict& node, KeyPath& path, std::vector<Column>& columns) {
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     path.push_back(key);
@@ -116,10 +116,10 @@ Schema Schema::of(const TensorDict& tree) {
 
 namespace {
 
-/// Records in records: no program nests them deeper.
+/// Maximum nesting of records. No program nests them deeper.
 constexpr std::size_t kMaxRecords = 64;
 
-/// What a schema that comes from no file is called.
+/// Name in messages for a schema that is not from a file.
 constexpr const char* kAlone = "schema";
 
 Value value_of(const KeyPath& path) {
@@ -155,7 +155,7 @@ Value value_of(const Column& column) {
   return object;
 }
 
-/// The members of the record at `path`, made where they are missing.
+/// The members of the record at `path`; creates missing records.
 Value::Object& record_at(Value::Object& root, const KeyPath& path, std::size_t depth) {
   auto found = std::find_if(root.members.begin(), root.members.end(),
                             [](const auto& member) { return member.first == "columns"; });

@@ -28,7 +28,7 @@ Path folder_of(const Path& path) {
   return path.empty() ? std::filesystem::temp_directory_path() : path;
 }
 
-/// Its name goes at once: the file lives as long as it is open.
+/// Creates a file and removes its name at once: the file exists as long as it is open.
 os::File create_unnamed(const Path& path) {
   static std::atomic<std::uint64_t> count{0};
   os::Directory folder = os::Directory::open(folder_of(path));
@@ -41,7 +41,7 @@ os::File create_unnamed(const Path& path) {
       folder.remove_file(name);
       return file;
     } catch (const Error& error) {
-      // Of a process that was killed between the two calls, and had this one's number.
+      // Left by a process with the same ID that crashed between the two calls.
       if (error.system_errno() != EEXIST) throw;
     }
   }
@@ -124,7 +124,7 @@ Leaf leaf_of(std::shared_ptr<Spool> spool, DType dtype, Shape shape) {
     return stored_leaf(dtype, std::move(shape), std::make_shared<SpoolSource>(std::move(spool)), 0);
   }
   const std::span<const std::byte> bytes = spool->gathered();
-  // Nothing is added any more: the bytes are those of the tensor from now on.
+  // Nothing is appended any more, so the tensor can use the bytes without a copy.
   const std::span<std::byte> own(const_cast<std::byte*>(bytes.data()), bytes.size());
   return Tensor(dtype, std::move(shape), Buffer(own, std::move(spool)));
 }

@@ -13,25 +13,25 @@
 
 namespace tenfold {
 
-/// Bytes that are added at the end and read afterwards: in memory while they are few, else in a
-/// file without a name, which leaves nothing behind whatever happens.
+/// A buffer that is appended to and read afterwards: in memory while it is small, then in an
+/// unnamed spill file, which disappears even after a crash.
 ///
-/// Thread safety: read() from any thread once nothing is added any more.
+/// Thread safety: read() from any thread once nothing is appended any more.
 class Spool {
  public:
-  /// `folder`: where the file would be, the system's for such files if empty; more than
-  /// `memory_bytes` go there.
+  /// `folder`: where the spill file is created; empty: the system's folder for temporary files.
+  /// Bytes beyond `memory_bytes` go there.
   Spool(Path folder, std::size_t memory_bytes);
 
-  /// Throws Error(io) (ENOSPC) if `count` items of `item_bytes` have no room where the file would
-  /// be: to fill a disk takes hours.
+  /// Throws Error(io) (ENOSPC) if `count` items of `item_bytes` do not fit where the spill file
+  /// would be, because filling a disk can take hours.
   void require_space(std::uint64_t count, std::uint64_t item_bytes) const;
   void append(std::span<const std::byte> bytes);
-  /// Adds all bytes of `other`.
+  /// Appends all bytes of `other`.
   void append(const Spool& other);
   std::uint64_t size_bytes() const noexcept { return written_bytes_ + gathered_.size(); }
   void read(std::uint64_t offset_bytes, std::span<std::byte> into) const;
-  /// Writes what is gathered, if there is a file, so that its memory can go.
+  /// Writes the buffer, if there is a file, so that its memory can be freed.
   void flush();
 
   bool in_memory() const noexcept { return !file_.valid(); }
@@ -43,10 +43,10 @@ class Spool {
   std::size_t memory_bytes_;
   os::File file_;
   std::uint64_t written_bytes_ = 0;
-  std::vector<std::byte> gathered_;  ///< behind what is written
+  std::vector<std::byte> gathered_;  ///< bytes after the written ones
 };
 
-/// A tensor over the bytes of a spool, to which nothing is added any more.
+/// A tensor over the bytes of a spool. Nothing may be appended any more.
 Leaf leaf_of(std::shared_ptr<Spool> spool, DType dtype, Shape shape);
 
 }  // namespace tenfold

@@ -6,13 +6,14 @@
 namespace tenfold {
 namespace {
 
-/// More than batches under way ever need: of sizes that are not asked for any more, the oldest go.
+/// More than concurrent batches ever need. Beyond this the oldest blocks are dropped, whose sizes
+/// are no longer requested.
 constexpr std::size_t kMaxBlocks = 64;
 
 }  // namespace
 
 void SuppliedMemory::supply(Buffer block) {
-  Buffer dropped;  // its owner may be anything: released after the mutex is
+  Buffer dropped;  // released after the mutex, because its owner may run any code
   const std::lock_guard lock(mutex_);
   if (blocks_.size() == kMaxBlocks) {
     dropped = std::move(blocks_.front());

@@ -17,7 +17,7 @@ base::Where subject_of(const TensorDict& tree) {
   return tree.where().empty() ? base::Where("", "data set") : tree.where();
 }
 
-/// The first dimension of the tensors of a tree whose nodes have no batch_size of their own.
+/// The first dimension of the tensors of a tree whose nodes have no batch_size.
 std::optional<std::int64_t> first_dimension(const TensorDict& node) {
   std::optional<std::int64_t> length;
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -52,7 +52,7 @@ class ColumnParts {
  public:
   ColumnParts(const TensorDict& tree, std::int64_t num_rows) : tree_(tree), num_rows_(num_rows) {}
 
-  /// `dtype` nothing: any. The first dimension must be `rows` if that is given.
+  /// `dtype`: empty for any. The first dimension must be `rows`, if given.
   Leaf leaf(const Column& column, const KeyPath& path, std::optional<DType> dtype,
             std::optional<std::int64_t> rows, const Shape& inner) const {
     const TensorDict::Item item = item_at(column, path);
@@ -125,7 +125,7 @@ class ColumnParts {
   std::int64_t num_rows_;
 };
 
-/// Rows must lie whole; what is strided inside a row is copied.
+/// Rows must be contiguous: copies tensors that are strided inside a row.
 void place_rows(StoredColumn& column) {
   const Tensor& values = column.values;
   Shape inner(values.shape().begin() + 1, values.shape().end());

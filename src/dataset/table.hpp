@@ -13,28 +13,28 @@ namespace tenfold {
 
 class RingGuard;
 
-/// The rows that `tree` has. Throws Error(invalid_argument) if it is no table.
+/// The number of rows of `tree`. Throws Error(invalid_argument) if it is no table.
 std::int64_t num_rows_of(const TensorDict& tree);
 
-/// Checks, on the metadata alone, that every part of every column is there, of the right dtype and
+/// Checks, from metadata only, that every part of every column exists and has the right dtype and
 /// length. Throws Error(corrupt) naming column and part.
 void check_table(const TensorDict& tree, const Schema& schema);
 
-/// Where one column lies in memory (mapped).
+/// Location of one column in (mapped) memory.
 struct StoredColumn {
-  Tensor values;     ///< contiguous rows: [N, *shape], or of unequal ones [M, *shape]
+  Tensor values;     ///< contiguous rows: [N, *shape], or ragged ones [M, *shape]
   Tensor ends;       ///< int64 [N] or empty
   Tensor item_ends;  ///< int64 [M] or empty
   Tensor valid;      ///< bool [N] or empty
-  /// The same as a column of its own, if there is one.
+  /// The validity as a column of its own, if there is one.
   std::shared_ptr<const StoredColumn> validity;
   std::uint64_t row_bytes = 0;     ///< of one row (or element) of `values`
-  std::uint64_t stride_bytes = 0;  ///< from one to the next
+  std::uint64_t stride_bytes = 0;  ///< from one row to the next
 };
 
-/// A tree as rows: its columns mapped and checked.
+/// A tree as rows, with mapped and checked columns.
 ///
-/// Thread safety: as of a const object.
+/// Thread safety: like a const object.
 class Table {
  public:
   explicit Table(TensorDict tree);
@@ -48,7 +48,7 @@ class Table {
   const Schema& schema() const noexcept { return schema_; }
   /// The column at `index` of the schema.
   const StoredColumn& stored(std::size_t index) const { return stored_.at(index); }
-  /// Of a ring, whose rows may be written over while they are read; else null.
+  /// For a circular buffer, whose rows may be overwritten while they are read; else null.
   const std::shared_ptr<const RingGuard>& ring() const noexcept { return ring_; }
 
  private:

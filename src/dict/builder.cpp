@@ -24,18 +24,18 @@ struct Entry {
   }
 };
 
-/// Parts by the first bits of the hash, which are in the order of the buckets.
+/// Partitions by the first bits of the hash. Their order is that of the buckets.
 constexpr unsigned kPartBits = 8;
 constexpr std::size_t kParts = std::size_t{1} << kPartBits;
 constexpr std::size_t kSinkBytes = std::size_t{1} << 20;
 constexpr std::int64_t kPollRows = 1 << 14;
-/// Tables that are tried before they get larger, and how often that is done: keys that collide
-/// under every seed are no accident.
+/// Seeds tried before the table is enlarged, and how often it is enlarged. Keys that collide under
+/// every seed are no accident.
 constexpr int kSeeds = 3;
 constexpr int kSizes = 3;
 constexpr const char* kSpillName = "%index-spill";
 
-/// Entries by part, in memory or in a file.
+/// Entries by partition, in memory or in a spill file.
 class Parts {
  public:
   Parts(os::Directory* folder, std::size_t most_in_memory)
@@ -46,7 +46,7 @@ class Parts {
     if (++num_waiting_ >= most_in_memory_ && folder_ != nullptr) spill();
   }
 
-  /// The entries of a part, sorted. It is empty afterwards.
+  /// Returns the entries of a partition, sorted, and removes them.
   std::vector<Entry> take(std::size_t number) {
     Part& part = parts_[number];
     std::size_t count = part.waiting.size();
@@ -78,7 +78,7 @@ class Parts {
     if (!file_.valid()) {
       folder_->remove_tree(kSpillName);
       file_ = os::File::create_at(*folder_, kSpillName);
-      // It lives as long as it is open, and is gone whatever happens.
+      // The file exists as long as it is open, and is freed even after a crash.
       folder_->remove_file(kSpillName);
     }
     for (Part& part : parts_) {
@@ -100,7 +100,7 @@ class Parts {
   std::array<Part, kParts> parts_;
 };
 
-/// Slots in their order, zeros between them, on their way to a sink.
+/// Writes slots to a sink in order, with zeros in between.
 class SlotStream {
  public:
   explicit SlotStream(const DictSink& sink) : sink_(sink) {}
@@ -136,7 +136,7 @@ class Build {
         num_home_(num_home),
         parts_(options.spill, options.most_in_memory) {}
 
-  /// False if an entry would be too far from home.
+  /// Returns false if an entry would be too far from its home bucket.
   bool run(const DictSink& sink) {
     detail::formats::Progress progress(options_.monitor, static_cast<std::uint64_t>(keys_.num_rows),
                                        "index");
@@ -167,10 +167,10 @@ class Build {
   std::uint64_t num_dead() const noexcept { return num_dead_; }
 
  private:
-  /// Equal keys have equal hashes, so they lie side by side, the last row at the end.
+  /// Equal keys have equal hashes, so they are adjacent, with the last row at the end.
   void drop_duplicates(std::vector<Entry>& entries) {
     std::size_t kept = 0;
-    std::size_t first = 0;  // of those kept with this hash
+    std::size_t first = 0;  // of the kept entries with this hash
     for (std::size_t i = 0; i < entries.size(); ++i) {
       if (i == 0 || entries[i].hash != entries[i - 1].hash) first = kept;
       bool is_new = true;

@@ -10,28 +10,28 @@
 
 namespace tenfold {
 
-/// Takes the bytes of an index that is being made, one run after the other. Offset 0 begins anew.
+/// Receives the bytes of a new index, consecutive run by run. Offset 0 starts over.
 using DictSink = std::function<void(std::uint64_t offset_bytes, std::span<const std::byte>)>;
 
 struct DictBuildOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;
   double load = kDictBuiltLoad;
-  std::uint64_t room = 0;  ///< for keys to come
-  /// Where what does not fit into memory lies meanwhile, in a file without a name; null: it stays
-  /// in memory.
+  std::uint64_t room = 0;  ///< reserve slots for this many more keys
+  /// Folder for the unnamed spill file with what does not fit into memory; null: keep it in memory.
   os::Directory* spill = nullptr;
-  std::size_t most_in_memory = std::size_t{4} << 20;  ///< keys, 16 bytes each
+  std::size_t most_in_memory = std::size_t{4} << 20;  ///< keys sorted in memory, 16 bytes each
   Monitor* monitor = nullptr;
 };
 
-/// Makes the index of `keys`. Of rows with one key the last is the key's, the others are dead.
-/// Bounded memory: hashes are sorted part by part, so that the index is written from its start to
-/// its end. Returns the number of dead rows. Throws Error(invalid_argument) naming a key that comes
-/// twice and its rows (DuplicateKeys::error), Error(corrupt) where the ends of keys make no sense.
+/// Builds the index of `keys`. Among rows with the same key, the last is the key's row and the
+/// others are superseded. Memory is bounded: hashes are sorted partition by partition, so that the
+/// index is written sequentially. Returns the number of superseded rows. Throws
+/// Error(invalid_argument) with a duplicate key and its rows (DuplicateKeys::error), Error(corrupt)
+/// if the end offsets of keys are invalid.
 std::uint64_t build_dict_index(const StoredKeys& keys, const DictBuildOptions& options,
                                const DictSink& sink);
 
-/// The same in memory.
+/// Builds the index in memory.
 Buffer build_dict_index_in_memory(const StoredKeys& keys);
 
 }  // namespace tenfold

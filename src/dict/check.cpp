@@ -13,16 +13,16 @@
 namespace tenfold {
 namespace {
 
-/// Rows that are looked up at once.
+/// Rows per lookup.
 constexpr std::int64_t kRowsAtOnce = 1024;
-/// Of one kind; more of them tell nothing new.
+/// Maximum number of reported problems of one kind.
 constexpr std::size_t kMostProblems = 10;
 
-/// In place of a row: the slot of the key names one that was added since the state was made.
+/// Used instead of a row: the key's slot points to a row that was added after the state was read.
 constexpr std::int64_t kFoundInNewerRow = -2;
 
-/// Calls use(row, found) for the rows [begin, end), where `found` is the row that the key of `row`
-/// is found at, -1 or kFoundInNewerRow.
+/// Calls use(row, found) for the rows [begin, end). `found` is the row at which a lookup finds the
+/// key of `row`, -1 or kFoundInNewerRow.
 template <class Use>
 void for_each_found(const DictState& state, std::int64_t begin, std::int64_t end, const Use& use) {
   std::vector<std::string_view> texts;
@@ -50,7 +50,7 @@ void for_each_found(const DictState& state, std::int64_t begin, std::int64_t end
   }
 }
 
-/// Slots of committed rows; those of rows that are being written are fine.
+/// Counts slots of committed rows. Slots of rows that are not committed yet are valid too.
 std::int64_t count_slots(const DictState& state) {
   const auto num_rows = static_cast<std::uint64_t>(state.keys.num_rows);
   std::int64_t count = 0;
@@ -61,7 +61,7 @@ std::int64_t count_slots(const DictState& state) {
   return count;
 }
 
-/// What changes before a writer changes slots of committed rows, and again after it.
+/// Everything that changes before a writer changes slots of committed rows, and again after it.
 struct Moment {
   std::int64_t num_rows;
   std::array<std::uint64_t, 3> words;
@@ -93,17 +93,17 @@ std::vector<Problem> check_dict(const DictState& state) {
     const auto is_open = [&] { return state.index->word(DictWord::writer) != 0; };
     std::int64_t num_live = 0;
     for_each_found(state, 0, state.keys.num_rows, [&](std::int64_t row, std::int64_t found) {
-      // A later row of the same key makes an earlier one dead, never the other way round.
+      // A later row supersedes an earlier one of the same key, never the reverse.
       if (found == row) ++num_live;
       if (found >= row || problems.size() >= kMostProblems) return;
-      // Its writer was killed, or is about to change the slot; or it has added a row for the key.
+      // The writer crashed, or is about to change the slot, or has added a row for the key.
       if ((found >= 0 || found == kFoundInNewerRow) && is_open()) return;
       add(corrupt("key " + state.keys.shown(row))
               .expected("it in the index at row ", row)
               .found(found < 0 ? "none" : "row " + std::to_string(found)));
     });
     const std::int64_t num_slots = count_slots(state);
-    // While a writer goes on, slots change between one look and the next.
+    // While a writer is active, slots may change between two reads.
     if (is_open() && !(begin.is_settled && begin.num_rows == state.keys.num_rows &&
                        Moment::of(state) == begin)) {
       return problems;

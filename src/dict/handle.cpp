@@ -24,15 +24,16 @@ namespace tenfold {
 
 using namespace detail;
 
-/// What becomes of the index when rows are added. Hashes are computed whenever they are needed, so
-/// that of many keys little is in memory.
+/// The changes of the index when rows are added. Hashes are recomputed whenever they are needed, to
+/// save memory when there are many keys.
 struct DictWriter::Change {
   const DictKeys& keys;
-  std::span<const std::int64_t> old_rows;  ///< -1: of a new key
+  std::span<const std::int64_t> old_rows;  ///< -1 for a new key
   std::uint64_t first_row;
-  std::vector<bool> again;     ///< keys that come again behind: their rows are of no use
-  std::uint64_t num_new = 0;   ///< keys that are not there yet
-  std::uint64_t num_dead = 0;  ///< rows that are of no use afterwards, more than before
+  std::vector<bool> again;     ///< keys that occur again later in the batch: their rows are
+                               ///< superseded at once
+  std::uint64_t num_new = 0;   ///< keys that are not in the dictionary yet
+  std::uint64_t num_dead = 0;  ///< rows that this change makes superseded
 
   Change(const DictKeys& of, std::span<const std::int64_t> rows, std::uint64_t first,
          std::uint64_t seed)
@@ -54,13 +55,13 @@ struct DictWriter::Change {
 
 DictWriter::DictWriter(Path path, Dataset dataset)
     : path_(std::move(path)), dataset_(std::move(dataset)), root_(os::Directory::open(path_)) {
-  // No row: this takes the lock and what appending needs.
+  // Appending no rows takes the lock and prepares appending.
   dataset_.append(dataset_.rows(0, 0));
   num_rows_ = static_cast<std::uint64_t>(dataset_.size());
   open_index();
   num_dead_ = index_->num_dead(num_rows_);
   if (index_->word(DictWord::writer) == 0 && index_->knows(num_rows_)) return;
-  // Somebody was killed: what it had put into the index may be half of it.
+  // The previous writer crashed: the index may contain half of its changes.
   drop_checksums();
   is_begun_ = true;
   rebuild(kDictBuiltLoad, 0);
@@ -75,7 +76,7 @@ const DictState& DictWriter::state() {
 
 std::vector<std::int64_t> DictWriter::find(const DictKeys& keys) {
   std::vector<std::int64_t> rows(num_keys_of(keys));
-  // A state costs a little to make: the one before serves as long as it knows the rows.
+  // Creating a state has a cost, so keep the old one as long as it knows the rows.
   if (!find_rows(*state_, keys, rows).newer.empty() && is_behind_) find_rows(state(), keys, rows);
   return rows;
 }
@@ -93,8 +94,8 @@ void DictWriter::open_index() {
 
 void DictWriter::sync_index() const { os::sync_mapping(index_->buffer(), index_file_); }
 
-/// Before the first slot is changed, the header says so on the device: whoever finds that after the
-/// system went down trusts the rows alone.
+/// Before the first slot changes, a durable flag with the boot ID is set in the header. A reader
+/// that finds it set by another boot ignores the index and rebuilds it from the rows.
 void DictWriter::begin() {
   if (is_begun_) return;
   drop_checksums();
@@ -130,8 +131,8 @@ void DictWriter::add_checksums() {
   edit.publish(lines);
 }
 
-/// Makes an index of the rows that are committed, in the place of the one that is there: by one
-/// step, and whoever has mapped the old one is told in its header.
+/// Builds an index of the committed rows and atomically replaces the current one. A flag in the
+/// header of the old index tells the processes that have mapped it.
 void DictWriter::rebuild(double load, std::uint64_t room) {
   const DictState& now = state();
   const Path file = values_folder() / now.place.file;
@@ -152,7 +153,7 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   const auto set_length = [&] {
     formats::folder::set_meta_lengths(values_folder(), std::span(&length, 1), std::nullopt);
   };
-  // A file may be longer than its metadata says, never shorter.
+  // A file may be longer than its metadata states, never shorter.
   const bool is_smaller = size_bytes < index_->bytes().size();
   if (is_smaller) set_length();
   replacement.publish(true);
@@ -162,7 +163,7 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   open_index();
 }
 
-/// Puts in the slots of new keys; false, with none of them there, if there is no room.
+/// Inserts the slots of new keys. Returns false, with none of them inserted, if there is no room.
 bool DictWriter::insert(const Change& change) {
   const std::uint64_t taken = num_rows_ - num_dead_ + change.num_new;
   if (static_cast<double>(taken) > kDictMaxLoad * static_cast<double>(index_->num_slots())) {
@@ -181,9 +182,9 @@ bool DictWriter::insert(const Change& change) {
   return true;
 }
 
-/// The slots of the first `count` keys.
+/// Removes the slots of the first `count` keys.
 void DictWriter::take_back(const Change& change, std::size_t count) {
-  // The last first: a search ends at the first bucket with room.
+  // In reverse order, because a search ends at the first bucket with a free slot.
   for (std::size_t i = count; i-- > 0;) {
     if (!change.is_new(i)) continue;
     const auto position = index_->position_of(change.hash(i, index_->seed()), change.row(i));
@@ -191,9 +192,11 @@ void DictWriter::take_back(const Change& change, std::size_t count) {
   }
 }
 
-/// Counts once there are `num_rows` rows: the commit makes both true at once.
+/// Stores the number of superseded rows for `num_rows` rows. It becomes valid together with the
+/// rows, by the commit.
 void DictWriter::set_dead(std::uint64_t num_dead, std::uint64_t num_rows) {
-  const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;  // the pair that is free
+  const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;  // use the pair that is not
+                                                                      // valid now
   const DictWord counted = is_a ? DictWord::num_rows_a : DictWord::num_rows_b;
   index_->set_word(counted, kDictNever);
   index_->set_word(is_a ? DictWord::dead_a : DictWord::dead_b, num_dead);
@@ -263,7 +266,7 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
     const auto position = index_->position_of(hash, static_cast<std::uint64_t>(old_rows[i]));
     if (position) index_->store(*position, dict_slot(hash, change.row(i)));
   }
-  set_dead(num_dead_, kDictNever);  // every row that is committed has its slot
+  set_dead(num_dead_, kDictNever);  // the slots of all committed rows are up to date
 }
 
 void DictWriter::flush() {
@@ -273,7 +276,7 @@ void DictWriter::flush() {
 
 void DictWriter::close() {
   if (!is_begun_) return dataset_.close();
-  // The rows first: slots name only what is there.
+  // Flush the rows first: slots must only point to rows that exist.
   flush();
   index_->set_word(DictWord::writer, 0);
   sync_index();
@@ -284,10 +287,10 @@ void DictWriter::close() {
 
 namespace {
 
-/// Keys that a message names.
+/// Maximum number of keys named in a message.
 constexpr std::size_t kMostNamed = 5;
 
-/// The first keys that `is_wrong` says so of, by their numbers; empty if there are none.
+/// Formats the first keys for whose index `is_wrong` is true; empty if there are none.
 template <class IsWrong>
 std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   std::string text;
@@ -319,11 +322,12 @@ void DictHandle::open_first() {
   value_form_ = state_->form;
 }
 
-/// Without close() all that was written is there, only not yet on the device.
+/// Without close(), everything that was written is visible, but not durable yet.
 DictHandle::~DictHandle() = default;
 
-/// The rows were opened before the index: a replacement in between takes both anew. It may have
-/// come before the path is looked at here, too, so a first failure proves nothing.
+/// Rows are opened before the index, so if the dictionary was replaced in between, both are opened
+/// again. The replacement may also precede the check of the path here, so a first failure is not
+/// reported.
 std::shared_ptr<const DictState> DictHandle::open_state() {
   if (!path_) return open_state_once();
   bool is_first = true;
@@ -339,9 +343,8 @@ std::shared_ptr<const DictState> DictHandle::open_state() {
   });
 }
 
-/// Rows and index belong together, and somebody may be adding rows just now, in less time than it
-/// takes to open them: then the counts of a moment before are those of the rows that are opened
-/// next.
+/// Opens matching rows and index. A writer may add rows in less time than it takes to open them. In
+/// that case the counts that were read before are those of the rows that are opened next.
 std::shared_ptr<const DictState> DictHandle::open_state_once() {
   constexpr int kMostTries = 100;
   auto state = dict_state_of(state_of(dataset_));
@@ -355,7 +358,7 @@ std::shared_ptr<const DictState> DictHandle::open_state_once() {
     if (is_trusted(*state)) return state;
     const bool is_same_index = state->index->seed() == before->index->seed();
     if (counts && is_same_index && counts->num_rows <= state->keys.num_rows) {
-      // Without the rows that were added since.
+      // Hide the rows that were added since.
       state->keys.num_rows = counts->num_rows;
       state->num_dead = counts->num_dead;
       return state;
@@ -404,7 +407,8 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
   const Lock lock(mutex_);
   if (state_ != old) return state_;
   const auto was_replaced = [&] {
-    // The index by a writer that needed a larger one, or all of it by compact().
+    // A writer replaces the index if it needs a larger one; compact() replaces the whole
+    // dictionary.
     const auto& root = old->place.root;
     return old->index->word(DictWord::writer) == kDictReplaced ||
            (root && root->was_replaced() && os::exists(*path_));
@@ -416,8 +420,8 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
   return state_;
 }
 
-/// The first state that knows the rows that slots have named, or is of another index; `state` if
-/// those rows are not committed.
+/// Returns the first state that contains the rows which slots pointed to, or that has another
+/// index; `state` if those rows are not committed.
 std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const DictState> state,
                                                         const DictLookup& lookup) {
   const std::uint64_t seed = state->index->seed();
@@ -430,15 +434,15 @@ std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const Di
   return state;
 }
 
-// --- what is not in memory ---
+// --- paging ---
 
-/// Who asks for pages; null if all is in memory, or was where it was asked for lately. A look
-/// whether all is takes longer than a batch, so it is taken when a state is new, and now and then
-/// while lookups are slow or something was missing.
+/// The object that prefetches pages; null if everything is cached, or the last prefetches were
+/// futile. Checking whether everything is cached takes longer than a batch, so it is done for a new
+/// state, and from time to time while lookups are slow or a page was missing.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
   if (!paging_ || paging_->state() != state_) {
-    paging_ = nullptr;  // before another one advises the kernel of the same pages
+    paging_ = nullptr;  // destroy it first, because it resets the kernel advice for the same pages
     paging_ = std::make_shared<DictPaging>(state_);
     looked_ = std::chrono::steady_clock::now();
     is_cold_.store(paging_->is_needed(), std::memory_order_relaxed);
@@ -450,7 +454,7 @@ std::shared_ptr<DictPaging> DictHandle::paging() {
   return nullptr;
 }
 
-/// Whoever asked in vain waits twice as long before asking again, until a lookup is slow.
+/// Doubles the pause after each futile prefetch, until a lookup is slow.
 void DictHandle::note_asking(bool was_missing) {
   constexpr unsigned kMostDoublings = 6;
   const Lock lock(mutex_);
@@ -512,7 +516,7 @@ DictWriter& DictHandle::writer(const char* what) {
   const Path& path = require_writable(what);
   if (!writer_) {
     writer_ = std::make_unique<DictWriter>(path, dataset_);
-    // What others wrote last, and an index that may have been mended.
+    // Another process may have written since, and the index may have been rebuilt.
     is_behind_ = true;
   }
   return *writer_;
@@ -594,7 +598,7 @@ void DictHandle::replace(
   const Path path = require_writable("compact");
   writer("compact").close();
   writer_ = nullptr;
-  // What is open for writing cannot be replaced, so it is open for reading only meanwhile.
+  // A data set that is open for writing cannot be replaced, so reopen it read-only until then.
   paging_ = nullptr;
   dataset_ = Dataset(path);
   state_ = open_state();

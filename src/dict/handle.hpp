@@ -20,26 +20,27 @@
 
 namespace tenfold {
 
-/// Changes a dictionary while others read it.
+/// Writes a dictionary while others read it.
 ///
-/// The rows are the truth: of rows with one key the last one is the key's, and what is not
-/// committed is not there. The index only finds them: a new key's slot is put in before its row is
-/// committed (readers ignore rows beyond those that are), a changed key's slot names the new row
-/// once that is committed. So a killed writer leaves the keys before or after a change; who writes
-/// next finds in the index's header that it was not closed, and makes it anew of the rows.
+/// The rows are authoritative: among rows with the same key the last one is the key's row, and
+/// uncommitted rows do not exist. The index is only used to find rows. The slot of a new key is
+/// inserted before its row is committed, and readers ignore uncommitted rows. The slot of an
+/// assigned key is changed after the new row is committed. So after a crash of the writer, each key
+/// has its old or its new value. The next writer finds the dirty flag in the header of the index,
+/// and rebuilds the index from the rows.
 ///
 /// Thread safety: one thread at a time.
 class DictWriter {
  public:
-  /// Locks the dictionary against other writers, and mends what a killed one has left. `dataset`
+  /// Locks the dictionary against other writers, and repairs what a crashed writer left. `dataset`
   /// was opened with Mode::write_through.
   DictWriter(Path path, Dataset dataset);
   DictWriter(const DictWriter&) = delete;
   DictWriter& operator=(const DictWriter&) = delete;
 
-  /// The rows of keys now, -1 of those that are not there.
+  /// The current rows of keys, -1 for missing keys.
   std::vector<std::int64_t> find(const DictKeys& keys);
-  /// Adds a row for each key; `old_rows` are those that find() gave.
+  /// Adds a row for each key; `old_rows` is the result of find().
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
   void flush();
   void close();
@@ -64,16 +65,16 @@ class DictWriter {
   Dataset dataset_;
   os::Directory root_;
   std::shared_ptr<const DictState>
-      state_;  ///< of some moment; of rows added since it knows nothing
+      state_;  ///< may be older than the last rows added by this writer
   bool is_behind_ = true;
   std::uint64_t num_rows_ = 0;
   std::uint64_t num_dead_ = 0;
-  std::unique_ptr<DictIndex> index_;  ///< mapped for writing
+  std::unique_ptr<DictIndex> index_;  ///< mapped read-write
   std::string index_file_;
-  bool is_begun_ = false;  ///< the header says that somebody writes
+  bool is_begun_ = false;  ///< the dirty flag is set in the header
 };
 
-/// Rows of keys, and the state that they are rows of.
+/// Rows of keys, and the state to which these rows belong.
 struct FoundRows {
   std::shared_ptr<const DictState> state;
   std::vector<std::int64_t> rows;
@@ -103,54 +104,55 @@ class DictHandle {
   DictHandle& operator=(const DictHandle&) = delete;
   ~DictHandle();
 
-  /// With all that this handle has written.
+  /// Includes everything that this handle has written.
   std::shared_ptr<const DictState> state();
-  /// With what others have written as well.
+  /// Also includes what other processes have written.
   std::shared_ptr<const DictState> newest();
   Dataset dataset() const;
   const Schema& value_schema() const noexcept { return value_schema_; }
   DictKeyType key_type() const noexcept { return key_type_; }
   DictValueForm value_form() const noexcept { return value_form_; }
-  /// Looks a key up, in a newer state where a slot names a row that this one does not know.
+  /// Looks up a key, and retries in a newer state if its slot points to a row that is newer than
+  /// the state.
   template <class Key>
   FoundRow find(const Key& key);
-  /// The same for many keys; what of them is not in memory is read side by side.
+  /// Looks up many keys. Pages that are not cached are read concurrently.
   FoundRows find_many(const DictKeys& keys);
   FoundValues get_many(const DictKeys& keys);
   void refresh();
 
-  /// What it says of a key decides what becomes of it.
+  /// What to do depending on whether a key exists.
   enum class Write : std::uint8_t {
-    assign,  ///< only keys that are there
-    extend,  ///< only keys that are not there, each once
+    assign,  ///< only existing keys
+    extend,  ///< only new keys, without duplicates
     put,     ///< both
   };
   void write(const DictKeys& keys, const Batch& values, Write kind);
-  /// Keeps others from writing, as write() does, before there is anything to write.
+  /// Takes the writer lock, as write() does, before there is anything to write.
   void begin_writing();
   void flush();
   void close();
-  /// Lets go of the folder while `replace` writes another dictionary in its place. It throws if
-  /// rows were added since `source` was read.
+  /// Closes the folder while `replace` writes another dictionary to its path. Throws if rows were
+  /// added after `source` was read.
   void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:
   using Lock = std::lock_guard<std::mutex>;
 
-  /// Has `find` look for the rows of keys; the state that has them all.
+  /// Calls `find` to look up the rows of keys, until it returns a state that contains all of them.
   template <class Find>
   std::shared_ptr<const DictState> find_in_newest(const DictKeys& keys,
                                                   std::span<std::int64_t> rows, const Find& find);
   std::shared_ptr<const DictState> newer_with(std::shared_ptr<const DictState> state,
                                               const DictLookup& lookup);
-  /// Of some moment: slots that name newer rows tell of those.
+  /// May be old: slots that point to newer rows reveal that.
   std::shared_ptr<const DictState> known_state() const;
   void open_first();
   std::shared_ptr<const DictState> open_state();
   std::shared_ptr<const DictState> open_state_once();
   const Path& require_writable(const char* what) const;
   DictWriter& writer(const char* what);
-  /// The same, but what is not in memory is read side by side before it is touched.
+  /// Like find_in_newest(), but prefetches pages that are not cached.
   template <class Find>
   std::shared_ptr<const DictState> find_paged(const DictKeys& keys, std::span<std::int64_t> rows,
                                               const Find& find);
@@ -158,26 +160,26 @@ class DictHandle {
   std::shared_ptr<DictPaging> paging();
   void note_asking(bool was_missing);
   void note_time(std::chrono::steady_clock::duration taken, std::size_t num_keys);
-  /// Another state than `old`, if there is one.
+  /// A state that differs from `old`, or null if there is none.
   std::shared_ptr<const DictState> newer_than(const std::shared_ptr<const DictState>& old);
 
   std::optional<Path> path_;
   Mode mode_ = Mode::read;
-  // These stay the same.
+  // These never change.
   Schema value_schema_;
   DictKeyType key_type_{};
   DictValueForm value_form_{};
-  mutable std::mutex mutex_;  ///< guards what follows
+  mutable std::mutex mutex_;  ///< guards the members below
   Dataset dataset_;
   std::unique_ptr<DictWriter> writer_;
   std::shared_ptr<const DictState> state_;
-  std::shared_ptr<DictPaging> paging_;              ///< of a state that was looked at
-  std::chrono::steady_clock::time_point looked_{};  ///< when paging_ was made
-  unsigned in_vain_ = 0;              ///< asked for pages that were there, one time after the other
-  unsigned pause_ = 0;                ///< lookups before pages are asked for again
-  std::atomic<bool> is_cold_{false};  ///< something was missing in memory
-  std::atomic<unsigned> num_alone_{0};  ///< keys that were looked up alone
-  bool is_behind_ = false;              ///< this handle has added rows since
+  std::shared_ptr<DictPaging> paging_;              ///< for the state that was sampled last
+  std::chrono::steady_clock::time_point looked_{};  ///< time at which paging_ was created
+  unsigned in_vain_ = 0;                ///< consecutive prefetches of pages that were all cached
+  unsigned pause_ = 0;                  ///< lookups to skip before the next prefetch
+  std::atomic<bool> is_cold_{false};    ///< a page was not cached
+  std::atomic<unsigned> num_alone_{0};  ///< number of lookups of a single key
+  bool is_behind_ = false;              ///< this handle has added rows since state_ was read
   bool is_closed_ = false;
 };
 
@@ -200,8 +202,8 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
     if (!was_replaced && lookup.newer.empty()) return state;
     auto newer = newer_with(state, lookup);
     if (newer == state) return state;
-    // A row that a slot named is the answer of that moment, whatever it names by now: a writer may
-    // assign the key more often than we can open its rows.
+    // A row that a slot pointed to is the result as of that moment. Do not search again: a writer
+    // may assign the key faster than this process can open its rows.
     if (!was_replaced && newer->index->seed() == state->index->seed()) {
       take_newer(*newer, lookup, keys, rows);
       return newer;
@@ -210,8 +212,8 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
   }
 }
 
-/// Keys that are looked up alone take less time than to look at a clock: one in some is watched,
-/// and each while something is not in memory.
+/// Looking up a single key takes less time than reading a clock. So only every 64th lookup is
+/// timed, or each while some page is not cached.
 inline bool DictHandle::is_look_due() noexcept {
   constexpr unsigned kKeysAWatch = 64;
   const unsigned num_before = num_alone_.load(std::memory_order_relaxed);

@@ -15,7 +15,7 @@
 namespace tenfold {
 namespace {
 
-/// Of the header's checksum, so that no other one is it.
+/// Seed of the header's checksum, which separates it from other checksums.
 constexpr std::uint64_t kHeaderSeed = 0x64696374'696e6478;
 
 std::uint64_t header_checksum(std::uint64_t seed, std::uint64_t num_home) {
@@ -103,7 +103,7 @@ std::uint64_t DictIndex::num_settled(std::uint64_t num_rows) const noexcept {
   if (word(DictWord::writer) == 0) return num_rows;
   const std::uint64_t a = word(DictWord::num_rows_a);
   const std::uint64_t b = word(DictWord::num_rows_b);
-  if (a != num_rows && b != num_rows) return num_rows;  // more have been committed since
+  if (a != num_rows && b != num_rows) return num_rows;  // more rows have been committed since
   return std::min({a, b, num_rows});
 }
 

@@ -19,69 +19,71 @@
 
 namespace tenfold {
 
-/// The index of a MappedDict: an unbatched int64 tensor [num_buckets + 1, 8], which finds the row
-/// of a key in one cache line, nearly always.
+/// The index of a MappedDict: an unbatched int64 tensor [num_buckets + 1, 8]. A lookup nearly
+/// always reads one cache line.
 ///
-/// A row is a bucket of eight slots, a slot 0 (free) or 40 bits of row + 1 below 24 bits of the
-/// key's hash. A key belongs into the bucket that the high half of `hash * num_home` names, or into
-/// the next ones while those are full: linear probing (Knuth, The Art of Computer Programming, vol.
-/// 3, 6.4) by buckets, with fingerprints as in "Cuckoo Filter: Practically Better Than Bloom" (Fan
-/// et al., 2014) and Abseil's Swiss tables. Behind the `num_home` buckets lie kTailBuckets more, so
-/// that nothing wraps around. The hash is XXH3 with a seed of the file's own: nobody can choose
-/// keys that collide in advance.
+/// Each row of the tensor is a bucket of eight slots. A slot is 0 (free), or has row + 1 in the low
+/// 40 bits and 24 bits of the key's hash above them. The home bucket of a key is the high half of
+/// `hash * num_home`; if it is full, the next buckets follow: linear probing (Knuth, The Art of
+/// Computer Programming, vol. 3, 6.4) by buckets, with fingerprints as in "Cuckoo Filter:
+/// Practically Better Than Bloom" (Fan et al., 2014) and Abseil's Swiss tables. kDictTailBuckets
+/// more buckets follow the `num_home` home buckets, so that probing never wraps around. The hash is
+/// XXH3 with a random seed for each file, so that nobody can choose colliding keys in advance.
 ///
-/// The last row is the header, whose words are named below. A slot may name rows that are not
-/// committed yet; whoever reads ignores those, and always compares the stored key itself.
+/// The last row is the header; its words are named below. A slot may point to rows that are not
+/// committed yet: readers ignore them, and always compare the stored key itself.
 inline constexpr std::size_t kDictSlots = 8;
 inline constexpr std::size_t kDictBucketBytes = kDictSlots * sizeof(std::uint64_t);
-/// No key is further from home than so many buckets.
+/// Maximum distance of a key from its home bucket.
 inline constexpr std::uint64_t kDictTailBuckets = 64;
 inline constexpr unsigned kDictRowBits = 40;
 inline constexpr unsigned kDictFingerprintBits = 64 - kDictRowBits;
 inline constexpr std::uint64_t kDictMaxRows = (std::uint64_t{1} << kDictRowBits) - 2;
-/// Slots that are taken when an index is made: what is built once is small, what grows has room.
+/// Load factors of a new index. One that is built once is small; one that grows leaves room.
 inline constexpr double kDictBuiltLoad = 0.85;
 inline constexpr double kDictGrownLoad = 0.6;
 inline constexpr double kDictMaxLoad = 0.92;
 
 /// Words of the header.
 enum class DictWord : std::uint8_t {
-  seed,  ///< of the hash
-  /// 0: whole and on the device. Otherwise the hash of the boot in which slots were changed last,
-  /// without close(); or kDictReplaced.
+  seed,  ///< of the hash function
+  /// 0: complete and durable. Otherwise the hash of the boot ID at the time when slots were changed
+  /// last, without close(); or kDictReplaced.
   writer,
-  /// When there are so many rows, the index knows them all and `dead_a` of them are the earlier
-  /// ones of keys that were assigned anew.
+  /// If the number of rows equals num_rows_a, the index covers all of them, and `dead_a` of them
+  /// are superseded.
   num_rows_a,
   dead_a,
-  /// The same: one of the pairs is of the rows there are. The other is of those to come or, while
-  /// slots of rows that were committed are still to be changed, of those before; or of none.
+  /// A second pair with the same meaning. One pair describes the current rows. The other describes
+  /// the next commit, or the previous one while slots of rows that it committed are still to be
+  /// changed, or nothing.
   num_rows_b,
   dead_b,
   num_home,
   checksum,  ///< XXH3 of seed and num_home, which never change
 };
-/// In the header of an index whose place another one has taken: open it again.
+/// Value of `writer` in an index that was replaced by another: open the file again.
 inline constexpr std::uint64_t kDictReplaced = ~std::uint64_t{0};
-/// In num_rows_a: nobody has written this pair.
+/// Value of num_rows_a or num_rows_b in a pair that is not set.
 inline constexpr std::uint64_t kDictNever = ~std::uint64_t{0};
 
 using DictBucket = std::span<std::uint64_t, kDictSlots>;
 
-/// The home buckets for so many keys at that load. Throws Error(invalid_argument) for too many.
+/// Number of home buckets for `num_keys` keys at that load factor. Throws Error(invalid_argument)
+/// if there are too many.
 std::uint64_t dict_home_buckets(std::uint64_t num_keys, double load);
-/// The last row of an index.
+/// Writes the last row of an index.
 void write_dict_header(DictBucket header, std::uint64_t seed, std::uint64_t num_home,
                        std::uint64_t num_rows, std::uint64_t num_dead);
-/// A number that no other index has.
+/// Draws a random seed.
 std::uint64_t random_dict_seed();
-/// Never 0 nor kDictReplaced.
+/// The hash of the boot ID; never 0 or kDictReplaced.
 std::uint64_t dict_boot();
 
 inline std::uint64_t dict_slot(std::uint64_t hash, std::uint64_t row) {
   return (hash << kDictRowBits) | (row + 1);
 }
-/// The row that a slot, which is not 0, names. Of a damaged one it may be any number.
+/// The row that a nonzero slot points to. May be any number in a damaged index.
 inline std::uint64_t dict_row(std::uint64_t slot) {
   return (slot & ((std::uint64_t{1} << kDictRowBits) - 1)) - 1;
 }
@@ -93,7 +95,7 @@ inline std::uint64_t load_dict_slot(const std::uint64_t* slot) noexcept {
   return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 }
 
-/// Bit k: slot k of a bucket has that fingerprint. The slots may change meanwhile.
+/// Bit k is set if slot k of the bucket has that fingerprint. Slots may change concurrently.
 inline std::uint32_t dict_matches_one_by_one(const std::uint64_t* slots,
                                              std::uint64_t fingerprint) noexcept {
   std::uint32_t matches = 0;
@@ -105,8 +107,8 @@ inline std::uint32_t dict_matches_one_by_one(const std::uint64_t* slots,
 }
 
 #if defined(__SSE2__)
-/// The same. Each slot is read at once also this way, and those that match are read again; TSan,
-/// which sees no atomic reads, is given the other one.
+/// Same result with SSE2. Here, too, each slot is read in one piece, and matching slots are read
+/// again. Not used under TSan, which would not see that these reads are atomic.
 inline std::uint32_t dict_matches_at_once(const std::uint64_t* slots,
                                           std::uint64_t fingerprint) noexcept {
   static_assert(kDictFingerprintBits == 24 && kDictSlots == 8);
@@ -123,10 +125,10 @@ inline std::uint32_t dict_matches_at_once(const std::uint64_t* slots,
 }
 #endif
 
-/// An index in memory or mapped, its size checked. Reading a slot is always safe; what it says is
-/// to be compared with the key that is stored.
+/// An index in memory or mapped, of checked size. Reading a slot is always safe; its row is only a
+/// candidate, whose stored key must be compared.
 ///
-/// Thread safety: any number of readers, one writer, also of several processes.
+/// Thread safety: any number of readers and one writer, also in several processes.
 class DictIndex {
  public:
   /// Throws Error(corrupt), naming `where`, unless size and header belong together.
@@ -144,24 +146,26 @@ class DictIndex {
   std::uint64_t word(DictWord which) const noexcept {
     return load(buckets() * kDictSlots + static_cast<std::size_t>(which));
   }
-  /// True if slots were made for exactly so many rows, beside those of rows to come.
+  /// True if the index covers exactly this number of rows, apart from rows that are not committed
+  /// yet.
   bool knows(std::uint64_t num_rows) const noexcept;
-  /// How many of `num_rows` rows, which it knows, are of no use any more.
+  /// How many of `num_rows` rows, which the index covers, are superseded.
   std::uint64_t num_dead(std::uint64_t num_rows) const noexcept;
-  /// So many of `num_rows` committed rows surely have their slots. The others were committed
-  /// together, last: slots of keys that they assign may name the rows before, until the writer,
-  /// which may have been killed there, comes to them.
+  /// Of `num_rows` committed rows, the number whose slots are certainly up to date. The others were
+  /// committed last, together: slots of keys that they assign may point to the previous rows until
+  /// the writer changes them. It may have crashed before.
   std::uint64_t num_settled(std::uint64_t num_rows) const noexcept;
 
-  /// Where the search for a key stands: first in its home.
+  /// The position of a search for a key; it starts in the home bucket.
   struct Cursor {
-    std::uint64_t fingerprint;  ///< as a slot has it above its row
+    std::uint64_t fingerprint;  ///< in the bit positions that slots use
     std::uint64_t bucket;
-    std::uint64_t last;     ///< the last bucket to be looked at
-    std::uint32_t matches;  ///< bit k: slot k of the bucket is still to be looked at
+    std::uint64_t last;     ///< the last bucket to search
+    std::uint32_t matches;  ///< bit k: slot k of the bucket is still to be tried
   };
-  /// With the bucket after its home, where a fifth of the keys of a full index lie: one that is
-  /// found there would otherwise wait for memory, and all that come after it.
+  /// Prefetches the home bucket and the next one, which holds a fifth of the keys of a full index.
+  /// Without this, a lookup that finds its key there would wait for memory, and so would all
+  /// lookups after it.
   void prefetch(std::uint64_t hash) const noexcept {
     const std::uint64_t* home = slots_ + dict_home(hash, num_home_) * kDictSlots;
     base::prefetch(home);
@@ -176,7 +180,7 @@ class DictIndex {
     const std::uint64_t fingerprint = hash & ((std::uint64_t{1} << kDictFingerprintBits) - 1);
     return {fingerprint, home, home + kDictTailBuckets, matches_in(home, fingerprint)};
   }
-  /// The next row whose key may be the one that is looked for, or nothing.
+  /// The next candidate row, or nothing.
   std::optional<std::uint64_t> next(Cursor& cursor) const noexcept {
     while (true) {
       while (cursor.matches == 0) {
@@ -185,14 +189,14 @@ class DictIndex {
       }
       const auto k = static_cast<std::uint64_t>(std::countr_zero(cursor.matches));
       cursor.matches &= cursor.matches - 1;
-      // It may have been changed since; then it names the newer row, or another key's. A free slot
-      // looks like one of fingerprint 0.
+      // The slot may have changed since. It then points to the newer row, or to another key's. A
+      // free slot looks like one with fingerprint 0.
       const std::uint64_t row =
           load(position(cursor, k)) & ((std::uint64_t{1} << kDictRowBits) - 1);
       if (row != 0) return row - 1;
     }
   }
-  /// The position of the slot that next() has returned last.
+  /// The position of the slot that next() returned last.
   static std::uint64_t position(const Cursor& cursor, std::uint64_t slot_in_bucket) noexcept {
     return cursor.bucket * kDictSlots + slot_in_bucket;
   }
@@ -202,7 +206,7 @@ class DictIndex {
   }
   std::uint64_t num_positions() const noexcept { return buckets() * kDictSlots; }
 
-  // For the one writer, over memory that can be written.
+  // For the single writer, on writable memory.
 
   void store(std::uint64_t position, std::uint64_t slot) noexcept {
     __atomic_store_n(slots_ + position, slot, __ATOMIC_RELEASE);
@@ -210,14 +214,14 @@ class DictIndex {
   void set_word(DictWord which, std::uint64_t value) noexcept {
     store(buckets() * kDictSlots + static_cast<std::size_t>(which), value);
   }
-  /// Where a key of that hash can be put, or nothing: the index is too full there.
+  /// A free slot for a key with that hash; empty if the index is too full there.
   std::optional<std::uint64_t> free_position(std::uint64_t hash) const noexcept;
-  /// Where the slot of a key of that hash and row is, or nothing.
+  /// The slot of a key with that hash and row; empty if there is none.
   std::optional<std::uint64_t> position_of(std::uint64_t hash, std::uint64_t row) const noexcept;
 
  private:
   std::uint64_t buckets() const noexcept { return num_home_ + kDictTailBuckets; }
-  // All of this is inline, as a lookup in memory takes some 50 ns.
+  // Everything is inline, because a lookup in cached memory takes some 50 ns.
   std::uint32_t matches_in(std::uint64_t bucket, std::uint64_t fingerprint) const noexcept {
     const std::uint64_t* const slots = slots_ + bucket * kDictSlots;
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)

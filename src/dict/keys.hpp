@@ -23,7 +23,8 @@ inline std::uint64_t dict_hash(std::int64_t key, std::uint64_t seed) noexcept {
   return base::xxh3_seeded(std::as_bytes(std::span(&key, 1)), seed);
 }
 
-/// The same as ==. Keys are mostly short, and to call memcmp takes longer than to compare them.
+/// Equivalent to ==. Most keys are short, and calling memcmp takes longer than comparing them
+/// inline.
 inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
   const std::size_t size = a.size();
   if (size != b.size()) return false;
@@ -35,21 +36,22 @@ inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
     std::memcpy(&right, b.data() + at, sizeof right);
     return left ^ right;
   };
-  // Words that may overlap.
+  // Compare two words, which may overlap.
   if (size <= 16) return (differs(0) | differs(size - 8)) == 0;
   return (differs(0) | differs(8) | differs(size - 16) | differs(size - 8)) == 0;
 }
 
-/// The keys of all rows, mapped. They live as long as what they were made of.
+/// The mapped keys of all rows. Valid as long as the object that they were made from.
 struct StoredKeys {
   DictKeyType type = DictKeyType::string;
-  const std::byte* values = nullptr;  ///< text: the bytes of all; int64: the numbers
+  const std::byte* values = nullptr;  ///< string keys: the bytes of all keys; int64: the numbers
   std::uint64_t num_bytes = 0;
-  const std::int64_t* ends = nullptr;  ///< of text: int64 [num_rows]
+  const std::int64_t* ends = nullptr;  ///< string keys: end offsets, int64 [num_rows]
   std::int64_t num_rows = 0;
   base::Where where;
 
-  /// Of a column of text, bytes or int64. Throws Error(invalid_argument) for another one.
+  /// The keys in a column of strings, bytes or int64. Throws Error(invalid_argument) for other
+  /// columns.
   static StoredKeys of(const Column& column, const StoredColumn& stored, std::int64_t num_rows,
                        base::Where where);
 
@@ -59,22 +61,22 @@ struct StoredKeys {
     std::memcpy(&key, values + row * 8, sizeof key);
     return key;
   }
-  /// Throws Error(corrupt) for ends that do not rise within the bytes.
+  /// Throws Error(corrupt) if the end offsets are not nondecreasing and within the bytes.
   std::string_view text(std::int64_t row) const {
     const std::int64_t begin = row == 0 ? 0 : ends[row - 1];
     const std::int64_t end = ends[row];
     if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > num_bytes) fail(row);
     return {reinterpret_cast<const char*>(values) + begin, static_cast<std::size_t>(end - begin)};
   }
-  /// Has the cache line fetched that says where the key lies, of a number the key itself.
+  /// Prefetches the key of a row, or the end offsets of a string key.
   void prefetch_place(std::int64_t row) const noexcept {
     if (!is_text()) return base::prefetch(values + row * 8);
     prefetch(ends + (row == 0 ? 0 : row - 1), ends + row);
   }
-  /// Has the text fetched, first line and last; its place is read.
+  /// Prefetches the first and last cache line of a string key. Reads its end offsets.
   void prefetch_text(std::int64_t row) const noexcept {
-    // Of a damaged file ends may be any number: an address that makes no sense does no harm, for it
-    // is not read.
+    // In a damaged file the offsets may be any number. That is harmless, because the address is
+    // only prefetched.
     const auto at = reinterpret_cast<std::uintptr_t>(values);
     const std::uintptr_t begin = row == 0 ? 0 : static_cast<std::uintptr_t>(ends[row - 1]);
     const auto end = static_cast<std::uintptr_t>(ends[row]);
@@ -89,12 +91,12 @@ struct StoredKeys {
   std::uint64_t hash(std::int64_t row, std::uint64_t seed) const {
     return is_text() ? dict_hash(text(row), seed) : dict_hash(number(row), seed);
   }
-  /// For messages: "house", 7, bytes.
+  /// Formats the key of a row for messages: "house", 7, bytes.
   std::string shown(std::int64_t row) const;
 
  private:
-  /// The lines of two bytes, often one: to ask for it twice costs less than a branch that cannot be
-  /// guessed.
+  /// Prefetches the lines of two bytes, which are often the same: prefetching a line twice costs
+  /// less than a branch that cannot be predicted.
   static void prefetch(const void* first, const void* last) noexcept {
     base::prefetch(first);
     base::prefetch(last);

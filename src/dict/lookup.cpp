@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
 
-/// Has the first lines of a row's values fetched, or of where they lie.
+/// Prefetches the first cache lines of a row's values, or of their end offsets.
 void prefetch_values(const DictState& state, std::int64_t row) {
   constexpr std::uint64_t kMostBytes = 4 * kLineBytes;
   const auto place = static_cast<std::uint64_t>(row);
@@ -33,12 +33,12 @@ void prefetch_values(const DictState& state, std::int64_t row) {
   }
 }
 
-/// Keys of which each step is made before the next one.
+/// Keys in a group: each step is done for all of them before the next step.
 constexpr std::size_t kAtOnce = 128;
 
-/// Copies the values of some rows to those of the block from `first` on; zeros where there is no
-/// row. All of them in one go, the missing as copies of one that is there, so that each is asked
-/// for ahead.
+/// Copies the values of some rows to the block from `first` on, and zeros for missing rows. All
+/// rows are copied by one call, with an existing row in place of each missing one, so that every
+/// row is prefetched.
 void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::size_t first) {
   const auto is_there = [](std::int64_t row) { return row >= 0; };
   const auto some = std::ranges::find_if(rows, is_there);
@@ -52,9 +52,9 @@ void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::
   }
 }
 
-/// The search for some keys of one type: each step for many of them before the next one, so that
-/// what a step asks memory for is there when the next one comes to it. What is asked for goes to
-/// the second cache, which waits for as many lines; into the first, key by key was better.
+/// Looks up keys of one type. Each step runs for a group of keys before the next step, so that the
+/// memory that a step prefetches has arrived when the next step reads it. Prefetches go to L2,
+/// which allows as many outstanding lines; for key-by-key lookups, L1 was faster.
 template <class Key>
 class Search {
  public:
@@ -63,8 +63,9 @@ class Search {
 
   const std::vector<NewerRow>& newer() const noexcept { return newer_; }
 
-  /// Keys [first, end), and if `into` is there their values, some keys at a time. To ask for values
-  /// sooner gains nothing: a core waits for as many places of memory as it can already.
+  /// Looks up the keys [first, end), and copies their values to `into` unless it is null.
+  /// Prefetching values earlier gains nothing, because the core already has as many outstanding
+  /// loads as it can.
   void run(std::size_t first, std::size_t end, const FixedRows* into) {
     if (end - first == 1 && into == nullptr) return run_alone(first);
     for (; first < end; first += kAtOnce) run_some(first, std::min(first + kAtOnce, end), into);
@@ -73,8 +74,8 @@ class Search {
  private:
   static constexpr bool kIsText = std::is_same_v<Key, std::string_view>;
 
-  /// A key alone waits for one place of memory after the other; the value, which is asked for as
-  /// soon as its row is guessed, comes meanwhile.
+  /// A single key has a chain of dependent loads. The value is prefetched as soon as its row is
+  /// guessed, so that it arrives while the keys are compared.
   void run_alone(std::size_t i) {
     hash(i);
     look_into_index(i);
@@ -114,13 +115,13 @@ class Search {
     }
   }
 
-  /// The next committed row that the index gives for the key, or -1.
+  /// The next committed candidate row for the key, or -1.
   std::int64_t next(DictIndex::Cursor& cursor, std::size_t i) {
     while (const auto row = index_.next(cursor)) {
       if (*row < static_cast<std::uint64_t>(stored_.num_rows)) {
         return static_cast<std::int64_t>(*row);
       }
-      // A key has one slot; in a damaged index any number of them may look like its.
+      // A key has one slot. In a damaged index, any number of slots may match.
       const bool is_likely = newer_.size() < 2 * rows_.size() + kDictSlots;
       if (is_likely) newer_.push_back({i, static_cast<std::int64_t>(*row)});
     }
@@ -137,15 +138,14 @@ class Search {
   std::vector<NewerRow> newer_;
 };
 
-/// As many as are worth their waking: a part takes half a millisecond, or more where memory is
-/// slow.
+/// As many threads as are worth waking: a part takes half a millisecond, or more on slow memory.
 int num_threads_for_keys(std::size_t count) {
   constexpr std::size_t kMinKeysAThread = 8192;
   const auto worth = static_cast<int>(std::min<std::size_t>(count / kMinKeysAThread, 1024));
   return worth <= 1 ? 1 : std::min(worth, os::num_threads_for(0));
 }
 
-/// The values, if `into` is there, are copied by the thread that has found them.
+/// If `into` is not null, each thread copies the values of the keys that it found.
 template <class Key>
 DictLookup search(const DictState& state, std::span<const Key> keys, std::span<std::int64_t> rows,
                   const FixedRows* into) {
@@ -165,7 +165,7 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
       if (rows[newer.key] < 0) lookup.newer.push_back(newer);
     }
   };
-  // A batch of 256 keys is four times as many: where a thread is late, the other one does more.
+  // A batch of 256 keys has four such ranges: if one thread is late, the other one takes more.
   constexpr std::size_t kSharedKeys = 64;
   const int num_threads = num_threads_for_keys(keys.size());
   const auto parts = static_cast<std::size_t>(num_threads);
@@ -179,8 +179,7 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
   return lookup;
 }
 
-/// True if values are all of one length, and so short that those of some keys are in the second
-/// cache together.
+/// True if all values have the same length, and are short enough that those of a group fit L2.
 bool are_short(const DatasetState& values) {
   constexpr std::uint64_t kMostBytes = 2048;
   std::uint64_t row_bytes = 0;
@@ -197,7 +196,7 @@ std::size_t row_bytes_of(const Tensor& tensor) {
                                    static_cast<std::size_t>(tensor.shape()[0]);
 }
 
-/// Rows of `tensor` at the places where `rows` is not -1, one after the other; zeros elsewhere.
+/// Scatters the rows of `tensor` to the positions where `rows` is not -1; zeros elsewhere.
 Tensor spread(const Tensor& tensor, std::span<const std::int64_t> rows) {
   Shape shape = tensor.shape();
   shape[0] = static_cast<std::int64_t>(rows.size());
@@ -216,7 +215,7 @@ Tensor spread(const Tensor& tensor, std::span<const std::int64_t> rows) {
   return made;
 }
 
-/// Offsets of rows of which those that are -1 have nothing.
+/// Inserts empty rows into `offsets` where `rows` is -1.
 Tensor spread_offsets(const Tensor& offsets, std::span<const std::int64_t> rows) {
   Tensor made = Tensor::zeros(DType::int64, {static_cast<std::int64_t>(rows.size()) + 1});
   const auto* from = offsets.data<std::int64_t>();

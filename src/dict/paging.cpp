@@ -11,16 +11,17 @@
 namespace tenfold {
 namespace {
 
-/// Pages looked at of each part: if one in a hundred is missing, half of all looks find it.
+/// Pages sampled in each part: if one in a hundred is missing, half of all samples find it.
 constexpr std::int64_t kSampledPages = 64;
 constexpr std::int64_t kPageBytes = 4096;
-/// What is smaller is brought into memory by the first keys, faster than by asking.
+/// Smaller parts are not prefetched, because the first lookups read them faster.
 constexpr std::size_t kMinBytes = std::size_t{1} << 20;
 
-/// Of what a batch needs. To ask for a page that is there takes as long as some lookups in memory.
+/// Sample of the ranges that a batch needs. Prefetching a cached page takes as long as some lookups
+/// in cached memory.
 constexpr std::size_t kSampledRanges = 16;
 
-/// Some of `all`, spread over them.
+/// A sample of `all`, evenly spaced.
 template <class T>
 std::vector<T> sample_of(std::span<const T> all) {
   const std::size_t count = std::min(kSampledRanges, all.size());
@@ -29,7 +30,7 @@ std::vector<T> sample_of(std::span<const T> all) {
   return sample;
 }
 
-/// False if they look as if they were in memory.
+/// Prefetches the ranges. Returns false if a sample of them is cached.
 bool ask_for(std::span<const std::span<const std::byte>> ranges) {
   if (std::ranges::all_of(sample_of(ranges), os::is_resident)) return false;
   os::will_need(ranges);
@@ -75,7 +76,7 @@ bool DictPaging::ask_for_index(std::span<const std::uint64_t> hashes) const {
   return ask_for(ranges);
 }
 
-/// The row of each key by the index alone, if there is one.
+/// The first candidate row of each key that has one, by the index alone.
 std::vector<std::int64_t> DictPaging::candidates(std::span<const std::uint64_t> hashes) const {
   const DictIndex& index = *state_->index;
   std::vector<std::int64_t> rows;
@@ -130,7 +131,7 @@ bool DictPaging::ask(const DictKeys& keys) {
   const std::vector<std::int64_t> rows = candidates(hashes);
   const bool any_value = ask_for_values(rows);
   const bool any_key = ask_for_keys(rows);
-  // What rows of unequal length hold is where the first stage says.
+  // The first stage reads the end offsets of ragged values; the next ones, their contents.
   for (int stage = 1; any_value && stage < values_.num_stages(); ++stage) values_.ask(rows, stage);
   return any_key || any_value || any_slot;
 }

@@ -12,10 +12,9 @@
 
 namespace tenfold {
 
-/// Has the pages that a batch of keys needs read before they are touched, all that are known at a
-/// time at once: those of the index, then where the keys lie and the values, then the keys and what
-/// values of unequal length hold. A lookup that touches one page after the other waits for one
-/// request to the device at a time.
+/// Prefetches the pages that a batch of keys needs. Each step prefetches all pages that are known
+/// by then: the index, then the end offsets of keys and the values, then the keys and the contents
+/// of ragged values. A lookup without this has one outstanding request to the device at a time.
 ///
 /// Thread safety: ask() may be called from many threads.
 class DictPaging {
@@ -26,9 +25,9 @@ class DictPaging {
   ~DictPaging();
 
   const std::shared_ptr<const DictState>& state() const noexcept { return state_; }
-  /// True if some of the dictionary is not in memory.
+  /// True if some part of the dictionary is not cached.
   bool is_needed() const noexcept { return needed_ || values_.is_needed(); }
-  /// Returns false if it looked as if all was in memory.
+  /// Prefetches for `keys`. Returns false if everything seems to be cached.
   bool ask(const DictKeys& keys);
 
  private:
@@ -40,7 +39,8 @@ class DictPaging {
   bool ask_for_keys(std::span<const std::int64_t> rows) const;
 
   std::shared_ptr<const DictState> state_;
-  std::vector<std::span<const std::byte>> sources_;  ///< index, keys and their ends, if large
+  std::vector<std::span<const std::byte>> sources_;  ///< index, keys and their end offsets, if
+                                                     ///< large
   Residency values_;
   bool needed_ = false;
 };

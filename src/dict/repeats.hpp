@@ -10,9 +10,9 @@
 
 namespace tenfold {
 
-/// Which of the keys come again behind: all but the last of each. By their hashes, in order, as a
-/// set of many keys takes several times their memory; `seed` is one that nobody could choose keys
-/// to collide under.
+/// Marks the keys that occur again later: all but the last occurrence of each. Sorts hashes,
+/// because a hash set of many keys takes several times their memory. `seed` must be unpredictable,
+/// so that nobody can choose colliding keys.
 template <class Key>
 std::vector<bool> comes_again(std::span<const Key> keys, std::uint64_t seed) {
   struct Place {
@@ -31,7 +31,7 @@ std::vector<bool> comes_again(std::span<const Key> keys, std::uint64_t seed) {
   for (std::size_t first = 0; first < places.size();) {
     std::size_t last = first + 1;
     while (last < places.size() && places[last].hash == places[first].hash) ++last;
-    // The last of these is the last of its key; of one key nearly always.
+    // Equal hashes nearly always mean equal keys; the last occurrence of each key is kept.
     std::vector<std::size_t> kept;
     for (std::size_t k = last; k-- > first;) {
       const std::size_t number = places[k].number;

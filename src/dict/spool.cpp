@@ -13,14 +13,14 @@
 namespace tenfold {
 namespace {
 
-/// Of one part of a column.
+/// Memory for each part of a column.
 constexpr std::size_t kSpoolMemoryBytes = std::size_t{1} << 20U;
 
 std::span<const std::byte> spooled_bytes(const Tensor& tensor) {
   return {tensor.raw_data(), static_cast<std::size_t>(tensor.nbytes())};
 }
 
-/// Adds where rows end, which count on from `total`; gives the total after them.
+/// Appends end offsets, continued from `total`; returns the total after them.
 std::int64_t add_ends(const Tensor& offsets, std::int64_t total, Spool& into) {
   const auto numbers = offsets.span<std::int64_t>();
   for (std::size_t i = 1; i < numbers.size(); ++i) {

@@ -13,19 +13,20 @@
 
 namespace tenfold {
 
-/// Keys and values on their way into a dictionary, which takes them in one step: some at a time,
-/// more than fit memory. Small ones stay there, others go to files without a name.
+/// Buffers keys and values for a dictionary, which needs all of them in one step. They are added in
+/// batches, and may be larger than memory: small ones stay in memory, others are written to unnamed
+/// spill files.
 ///
 /// Thread safety: none; one thread at a time.
 class DictSpool {
  public:
-  /// `values`: what batches have. `folder`: where files would be.
+  /// `values`: the schema of batches. `folder`: where spill files are created.
   DictSpool(DictKeyType type, Schema values, Path folder);
 
-  /// Throws Error(invalid_argument) for keys of another kind, and values that do not fit.
+  /// Throws Error(invalid_argument) for keys of another type, and for values that do not match.
   void add(const DictKeys& keys, const Batch& values);
 
-  // Nothing is added any more; both live as long as this object.
+  // Nothing can be added after these calls. Results are valid as long as this object.
 
   DictKeys keys();
   Batch values() const;
@@ -33,8 +34,8 @@ class DictSpool {
  private:
   struct ColumnParts {
     std::shared_ptr<Spool> values, ends, item_ends, valid;
-    std::int64_t num_values = 0;  ///< elements, of text bytes
-    std::int64_t num_items = 0;   ///< of ragged text
+    std::int64_t num_values = 0;  ///< elements; bytes for strings
+    std::int64_t num_items = 0;   ///< strings in a ragged column
   };
 
   std::shared_ptr<Spool> make_spool() const;
@@ -45,7 +46,7 @@ class DictSpool {
   Schema schema_;
   Path folder_;
   std::int64_t num_rows_ = 0;
-  std::shared_ptr<Spool> keys_;  ///< the bytes of all, or the numbers
+  std::shared_ptr<Spool> keys_;  ///< the bytes of all string keys, or the numbers
   std::vector<std::int64_t> ends_;
   std::vector<ColumnParts> columns_;
   Tensor all_keys_;

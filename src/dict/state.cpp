@@ -39,14 +39,14 @@ Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
   return *leaf;
 }
 
-/// The folder of a leaf that lies in a folder of the system, else null.
+/// The folder of a leaf in a memory-mapped folder of the file system, else null.
 std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf) {
   auto* source = dynamic_cast<FolderSource*>(source_of(leaf).get());
   return source == nullptr ? nullptr : std::dynamic_pointer_cast<FolderHandle>(source->folder());
 }
 
-/// Mapped from its file as it is, whatever the metadata counts: another process may have put a
-/// larger index there, and changes slots while we read.
+/// Maps the whole file, whatever size the metadata states: another process may have replaced the
+/// index by a larger one, and changes slots while we read.
 Buffer map_index(const Leaf& leaf) {
   const auto folder = folder_of(leaf);
   if (folder == nullptr) {
@@ -63,8 +63,8 @@ Buffer map_index(const Leaf& leaf) {
   const auto directory = folder->directory();
   const os::File file = os::File::open_read_at(*directory, source.file_of(leaf));
   const Buffer index = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
-  // Its header, which is looked at next, is asked for by itself: a fault would read as much beside
-  // it as the device is set to read ahead, megabytes.
+  // The header is read next. Prefetch it alone, because a fault would read as much around it as the
+  // device's readahead, which can be megabytes.
   if (index.size_bytes() > kDictBucketBytes) {
     const std::span<const std::byte> header = index.bytes().last(kDictBucketBytes);
     os::will_need(std::span(&header, 1));
@@ -147,7 +147,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
 
 bool is_trusted(const DictState& state) {
   const std::uint64_t writer = state.index->word(DictWord::writer);
-  // Of another run of the system: some slots may have reached the device and others not.
+  // Set by another boot: some slots may have been durable and others not.
   if (writer != 0 && writer != dict_boot()) return false;
   return state.index->knows(static_cast<std::uint64_t>(state.keys.num_rows));
 }
@@ -169,7 +169,7 @@ std::int64_t num_rows_now(const DictState& state) {
   formats::folder::Folder& root = *state.place.root;
   if (const auto rows = detail::formats::folder::committed_rows(root))
     return std::max(known, *rows);
-  // A writer that is done has left the count there.
+  // When a writer has closed the data set, the metadata has the count.
   const std::string name(formats::folder::kMetaName);
   const auto text = root.read_text(name, formats::folder::kMaxMetaBytes);
   if (!text) return known;
@@ -179,7 +179,7 @@ std::int64_t num_rows_now(const DictState& state) {
 }
 
 std::optional<DictCounts> counts_now(const DictState& state) {
-  // A writer commits a few times, at most, while we look.
+  // A writer commits at most a few times while this loop runs.
   constexpr int kMostTries = 100;
   const DictIndex& index = *state.index;
   for (int i = 0; i < kMostTries; ++i) {
@@ -187,7 +187,7 @@ std::optional<DictCounts> counts_now(const DictState& state) {
     const std::int64_t num_rows = num_rows_now(state);
     const auto count = static_cast<std::uint64_t>(num_rows);
     const auto num_dead = static_cast<std::int64_t>(index.num_dead(count));
-    // What was read before is of these rows if they are known still.
+    // num_dead belongs to these rows if the index still covers them.
     if (index.knows(count)) return DictCounts{num_rows, num_dead};
   }
   return std::nullopt;

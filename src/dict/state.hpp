@@ -16,36 +16,35 @@
 
 namespace tenfold {
 
-/// The column that holds the keys, and the one of values that were no dicts.
+/// Names of the column of keys, and of the column of values that were not dicts.
 inline constexpr std::string_view kDictKeyColumn = "key";
 inline constexpr std::string_view kDictValueColumn = "value";
-/// The member of the schema document that says that a data set is a dictionary:
+/// The member of the schema document that marks a data set as a dictionary:
 ///
 ///   {"version": 1, "index": "key.index", "values": "tensor" | "scalar" | "columns"}
 inline constexpr std::string_view kDictMember = "mapped_dict";
 
-/// What that member says.
+/// The content of that member.
 struct DictNote {
-  std::string index;  ///< the unbatched leaf
+  std::string index;  ///< name of the unbatched leaf
   DictValueForm form = DictValueForm::columns;
 
   Value to_value() const;
-  /// Nothing if the tree is no dictionary. Throws Error(corrupt) for a member that makes no sense,
+  /// Empty if the tree is no dictionary. Throws Error(corrupt) for an invalid member,
   /// Error(unsupported) for a higher version.
   static std::optional<DictNote> of(const TensorDict& tree);
 };
 
-/// Where the index of a folder lies; nothing of it in other formats.
+/// Location of the index in a folder; empty in other formats.
 struct DictIndexPlace {
-  std::shared_ptr<detail::formats::folder::Folder> root;  ///< that has the `%commit`
+  std::shared_ptr<detail::formats::folder::Folder> root;  ///< the folder with `%commit`
   std::string leaf;
-  std::string file;  ///< its name in `%values`
+  std::string file;  ///< file name in `%values`
 };
 
-/// A dictionary as it was at one moment: which rows there are, and the index, whose slots may be
-/// newer.
+/// A dictionary at one moment: its rows, and the index, whose slots may be newer.
 ///
-/// Thread safety: as of a const object.
+/// Thread safety: like a const object.
 struct DictState {
   std::shared_ptr<const DatasetState> rows;
   std::shared_ptr<const DatasetState> values;  ///< without the column "key"
@@ -58,58 +57,58 @@ struct DictState {
   std::int64_t num_keys() const noexcept { return keys.num_rows - num_dead; }
 };
 
-/// Throws Error(invalid_argument) if the tree is no dictionary, Error(corrupt) if its index cannot
-/// belong to it.
+/// Throws Error(invalid_argument) if the tree is no dictionary, Error(corrupt) if its index does
+/// not match.
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
-/// False if the index does not know all rows, or may know others: it has been replaced meanwhile,
-/// its writer's system went down, or rows were added as to a plain data set.
+/// False if the index does not cover exactly these rows: it has been replaced, it was open for
+/// writing when the machine stopped, or rows were added as to a plain data set.
 bool is_trusted(const DictState& state);
-/// Makes the index anew in memory, with a warning.
+/// Rebuilds the index in memory, with a warning.
 void make_index_in_memory(DictState& state);
 
-/// The rows that are committed now: those that `state` knows, or more.
+/// The number of rows that are committed now: as many as in `state`, or more.
 std::int64_t num_rows_now(const DictState& state);
 
-/// How many rows there are and how many of them are of no use any more, at one moment.
+/// Number of rows and of superseded rows, at one moment.
 struct DictCounts {
   std::int64_t num_rows = 0;
   std::int64_t num_dead = 0;
 };
-/// Of now, by the index of `state`, while a writer goes on; nothing if it does not know.
+/// The current counts from the index of `state`, while a writer is active; empty if unknown.
 std::optional<DictCounts> counts_now(const DictState& state);
 
-/// A row that the slot of a key names and the state does not know: it may have been committed
-/// since, or be about to be.
+/// A row to which a key's slot points, but which is newer than the state. It may have been
+/// committed since, or be about to be.
 struct NewerRow {
-  std::size_t key;  ///< its number among those that are looked for
+  std::size_t key;  ///< position among the keys of the lookup
   std::int64_t row;
 };
 
-/// What a search found besides rows.
+/// What a lookup found besides rows.
 struct DictLookup {
-  std::vector<NewerRow> newer;  ///< of keys that were not found
+  std::vector<NewerRow> newer;  ///< rows of keys that were not found
 };
 
-/// The row of each key, -1 where there is none, to `rows`. All steps of a group of keys are made
-/// side by side, so that the cache misses of one overlap with those of the others.
+/// Writes the row of each key to `rows`, -1 if missing. Each step runs for a group of keys, so that
+/// their cache misses overlap.
 DictLookup find_rows(const DictState& state, std::span<const std::int64_t> keys,
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, std::span<const std::string_view> keys,
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows);
 
-/// The same, and the values of the keys, zeros or nothing where there is none. Short ones are
-/// copied as soon as their rows are found.
+/// Like find_rows(), and also returns the values of the keys, zeros or nothing for missing ones.
+/// Short values are copied as soon as their rows are found.
 DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows,
                        std::optional<Batch>& values);
 
-/// Takes the rows that a search in an older state could not know: those whose keys they are.
+/// Takes rows that a lookup in an older state could not check, where their keys match.
 void take_newer(const DictState& state, const DictLookup& lookup, const DictKeys& keys,
                 std::span<std::int64_t> rows);
 
-/// Every key is found at its row, the last that has it, and every slot names a row that is there.
-/// Reads all keys.
+/// Checks that a lookup of every key finds its last row, and that every slot points to an existing
+/// row. Reads all keys.
 std::vector<Problem> check_dict(const DictState& state);
 
 /// Values of rows, zeros or nothing where a row is -1.

@@ -61,7 +61,7 @@ FoundRows DictWalk::find_keys(std::int64_t begin, std::int64_t end) const {
 }
 
 bool DictWalk::is_first(std::int64_t row, std::int64_t newest) {
-  if (newest < row) return false;  // of a damaged index
+  if (newest < row) return false;  // only in a damaged index
   const bool is_last = newest == row && (row >= num_settled_ || !unsettled_.contains(row));
   if (is_last) return done_.erase(row) == 0;
   return done_.insert(row).second;

@@ -11,31 +11,31 @@
 
 namespace tenfold {
 
-/// The keys of a dictionary in the order in which they were added, some at a time. A key that was
-/// assigned keeps its place, that of its first row, whatever row has its value now.
+/// Iterates over the keys of a dictionary in insertion order, in blocks. A key that was assigned
+/// keeps the position of its first row, whichever row has its value now.
 ///
-/// It goes over the rows that there were when it began, and finds each key that they name once,
-/// with its value of now, also while others assign keys. Of keys that were assigned it remembers
-/// those whose last row is still to come. Of rows that were committed just before it began, so that
-/// the index may name those before, or these, when it comes to them, it remembers all.
+/// It iterates over the rows that existed at the start, and returns each of their keys once with
+/// its current value, even while others assign keys. It remembers assigned keys until it reaches
+/// their last row. The index may be behind for rows that were committed just before the start, so
+/// it remembers all keys of those.
 ///
 /// Thread safety: one thread at a time.
 class DictWalk {
  public:
-  /// Rows of keys now.
+  /// Looks up the current rows of keys.
   using Find = std::function<FoundRows(const DictKeys& keys)>;
 
   struct Block {
-    std::vector<std::int64_t> places;        ///< rows of keys()
-    std::vector<std::int64_t> rows;          ///< of the values of these keys
-    std::shared_ptr<const DictState> state;  ///< that has the values
+    std::vector<std::int64_t> places;        ///< rows in keys()
+    std::vector<std::int64_t> rows;          ///< rows of the values of these keys
+    std::shared_ptr<const DictState> state;  ///< the state to which `rows` belongs
   };
 
   DictWalk(std::shared_ptr<const DictState> begun, Find find);
 
-  /// The next keys; none at the end.
+  /// The next block of keys; empty at the end.
   Block next();
-  /// The keys by their places.
+  /// The stored keys, indexed by Block::places.
   const StoredKeys& keys() const noexcept { return begun_->keys; }
 
  private:
@@ -57,10 +57,10 @@ class DictWalk {
   Find find_;
   std::int64_t next_ = 0;
   using KeysOfRows = std::unordered_set<std::int64_t, Hash, Same>;
-  /// First rows of keys that are done, though rows of them may come.
+  /// Keys that were returned and of which later rows may come, by their first row.
   KeysOfRows done_;
-  std::int64_t num_settled_;  ///< rows whose slots are in the index
-  KeysOfRows unsettled_;      ///< the other rows
+  std::int64_t num_settled_;  ///< rows whose slots are certainly up to date
+  KeysOfRows unsettled_;      ///< keys of the other rows
 };
 
 }  // namespace tenfold

@@ -14,13 +14,13 @@
 
 namespace tenfold::detail::formats {
 
-/// How a format is asked to write.
+/// Options for writing a format.
 struct WriteRequest {
   bool durable = true;
   bool checksums = true;
-  bool notes = true;     ///< false: exactly what the format's own tool writes (memmap*)
-  bool zeros = false;    ///< memmap_like: sparse zeros instead of the leaves' bytes
-  bool reserve = false;  ///< with zeros: their space is taken at once, where that can be done
+  bool notes = true;     ///< false: write exactly what the format's own tool writes (memmap*)
+  bool zeros = false;    ///< memmap_like: write sparse zeros instead of the leaves' bytes
+  bool reserve = false;  ///< with zeros: allocate their space, if the file system can
   int num_threads = 0;
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;
@@ -29,49 +29,50 @@ struct WriteRequest {
   const EarlierVersion* earlier = nullptr;
 };
 
-/// How a format is asked to open.
+/// Options for opening a format.
 struct OpenRequest {
   Mode mode = Mode::read;
 };
 
-/// How a format is asked to check what is stored.
+/// Options for verifying stored data.
 struct VerifyRequest {
   int num_threads = 0;
   Monitor* monitor = nullptr;
-  const VerifyFilter* filter = nullptr;  ///< of what is loaded; null: everything is checked
+  const VerifyFilter* filter = nullptr;  ///< check only what is loaded; null: everything
 
-  /// True if nobody asked for the bytes there; `where` as LeafSource::where() names them.
+  /// True if the bytes at `where`, in the form of LeafSource::where(), are not loaded.
   bool skips(const std::string& where) const { return filter != nullptr && filter->skips(where); }
 };
 
-/// Whether a format holds a value by itself, which is a bare root (NodeInfo::is_bare).
+/// Whether a format can store a single value, as a bare root (NodeInfo::is_bare).
 enum class BareRoots : std::uint8_t { none, some, all };
 
-/// A format is a row of this table (io/registry.cpp lists all rows).
+/// A format is a row of this table. io/registry.cpp lists all formats.
 struct Format {
-  std::string_view name;  ///< as probe() returns it
-  std::string_view noun;  ///< what messages call it, with its article: "a safetensors file"
-  std::span<const std::string_view> suffixes;  ///< of file names it is saved under
-  bool holds_sparse = false;                   ///< nodes of kind sparse; others refuse them by key
+  std::string_view name;  ///< as returned by probe()
+  std::string_view noun;  ///< for messages, with its article: "a safetensors file"
+  std::span<const std::string_view> suffixes;  ///< suffixes of file names that select the format
+  bool holds_sparse = false;                   ///< supports nodes of kind sparse; otherwise they
+                                               ///< are refused
   BareRoots bare_roots = BareRoots::none;
-  bool is_writable_in_place = false;  ///< opens in Mode::write_through
-  bool holds_zeros = false;           ///< WriteRequest::zeros makes it
+  bool is_writable_in_place = false;  ///< supports Mode::write_through
+  bool holds_zeros = false;           ///< supports WriteRequest::zeros
 
-  /// True if what is there is of this format. Looks at content, cheaply.
+  /// True if the path has this format. Checks the content, with few reads.
   bool (*probe)(const FileHead& head);
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
-  /// Null, as write_tree is, for a format that is read only.
+  /// Null, like write_tree, for a format that can only be read.
   void (*check_tree)(const TensorDict& tree);
   void (*write_tree)(const TensorDict& tree, const Path& path, const WriteRequest& request);
   VerifyReport (*verify)(const Path& path, const VerifyRequest& request);
 
-  /// Opens the tree. Throws Error(unsupported) if the format is not writable in place and that is
-  /// what the request asks for.
+  /// Opens the tree. Throws Error(unsupported) if the request asks for write_through and the format
+  /// does not support it.
   TensorDict open(const FileHead& head, const OpenRequest& request) const;
-  /// Throws Error(unsupported), naming the key, for what this format cannot hold. write() does the
-  /// same before it writes anything; this is for those who want to know before they begin.
+  /// Throws Error(unsupported), naming the key, for what this format cannot store. write() checks
+  /// the same before it writes anything.
   void check(const TensorDict& tree) const;
-  /// Replaces what is at `path`, atomically.
+  /// Atomically replaces `path`.
   void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;
 };
 

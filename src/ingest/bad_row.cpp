@@ -11,7 +11,7 @@
 namespace tenfold {
 namespace {
 
-/// Of the text of a row.
+/// Limit for the text of a row.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
 }  // namespace

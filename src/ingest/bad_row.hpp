@@ -11,20 +11,20 @@
 
 namespace tenfold {
 
-/// A row that was left out, as it is told of.
+/// Description of a row that was left out.
 struct BadRow {
-  std::optional<std::uint64_t> line{};  ///< of a text: where the row begins, from 1
-  std::int64_t row = 0;                 ///< of its file or source, from 0
+  std::optional<std::uint64_t> line{};  ///< text files: first line of the row, from 1
+  std::int64_t row = 0;                 ///< index in its file or source, from 0
   std::string column{};                 ///< empty: the whole row
-  std::string error{};                  ///< the message of the Error that it would have been
-  std::string text{};                   ///< the row as it came
+  std::string error{};                  ///< the message that the Error would have had
+  std::string text{};                   ///< the original row
 };
 
-/// A line of bad_rows.jsonl:
-/// `{"line": 7, "row": 6, "column": "x", "error": "...", "text": "..."}`.
+/// Formats a line of bad_rows.jsonl: `{"line": 7, "row": 6, "column": "x", "error": "...", "text":
+/// "..."}`.
 std::string to_json_line(const BadRow& bad);
 
-/// Its text: cut, and repaired where it is no UTF-8.
+/// The text of a row for BadRow::text: truncated, with invalid UTF-8 replaced.
 std::string shown_text(std::string_view text);
 
 /// The error, of that code, that the row is for who wants all rows.

@@ -25,10 +25,10 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// What a thread reads at once: its rows fit the caches.
+/// Block size of a thread, chosen so that its rows fit the CPU caches.
 constexpr std::size_t kFileBlockBytes = std::size_t{1} << 20;
 
-/// True if `path` is the column of that (dotted) name, or lies in the record of it.
+/// True if `path` is the column with that (dotted) name, or is inside the record with that name.
 bool is_below(const KeyPath& path, const std::string& name) {
   if (path.size() == 1) return path[0] == name;
   KeyPath shorter = path;
@@ -60,8 +60,8 @@ class Ingestion {
     }
     plan_ = selected(plan_of(first_types(), report_.promotions));
     if (!has_all_columns()) infer();
-    // The types of the first rows are mostly those of all. Where they are not, the rest of the
-    // source is looked at, and written again.
+    // The types of the first rows are usually those of all rows. If not, infer the types from the
+    // whole source and write again.
     if (!write()) {
       infer();
       write();
@@ -69,7 +69,7 @@ class Ingestion {
     return std::move(report_);
   }
 
-  /// The plan for the whole of the source.
+  /// The schema for the whole source.
   Schema inferred() {
     infer();
     return plan_.schema();
@@ -112,7 +112,7 @@ class Ingestion {
     run_pipeline(reader, options_.num_threads, progress,
                  [&] { return std::make_unique<TypeWork>(types); });
     RowPlan all = plan_of(types, report_.promotions);
-    // Lists of nothing but nulls are lists of float64.
+    // Lists that contain only nulls become lists of float64.
     for (Target& target : all.targets) target.is_typed = true;
     plan_ = selected(all);
     plan_.is_final = true;
@@ -127,7 +127,7 @@ class Ingestion {
     });
   }
 
-  /// The columns that were asked for, in that order.
+  /// The requested columns, in the requested order.
   RowPlan selected(RowPlan plan) {
     if (options_.columns.empty()) return plan;
     std::vector<Target> targets;
@@ -180,7 +180,7 @@ class Ingestion {
     return files_.empty() ? base::Where("", "source") : files_.front().display;
   }
 
-  /// False if the plan turned out to be too narrow; nothing is left then.
+  /// Writes the data set. Returns false if the plan is too narrow; then nothing was written.
   bool write() {
     TableWriter writer(path_, plan_.schema(),
                        {.overwrite = options_.overwrite,
@@ -206,7 +206,7 @@ class Ingestion {
     return true;
   }
 
-  /// A column of a given schema that no row has is a misspelt one.
+  /// Throws for a column of a given schema that occurs in no row: it is probably misspelled.
   void require_seen(const RowSink& sink) const {
     if (!plan_.is_given || (sink.num_bad_rows == 0 && sink.writer.num_rows() == 0)) return;
     for (std::size_t i = 0; i < plan_.targets.size(); ++i) {

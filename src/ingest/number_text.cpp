@@ -10,14 +10,14 @@
 namespace tenfold {
 namespace {
 
-/// 10^0 to 10^22: the powers that a double holds exactly.
+/// 10^0 to 10^22: the powers of ten that a double represents exactly.
 constexpr std::array<double, 23> kPowers = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                             1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                             1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 constexpr std::uint64_t kExactIntegers = std::uint64_t{1} << 53;
 using number_parts::kMaxDigits;
 
-/// 5^-1 to 5^-27, each as 128 bits of which the first is set, rounded up: 2^127 <= bits < 2^128.
+/// 5^-1 to 5^-27, normalised to 128 bits and rounded up: 2^127 <= bits < 2^128.
 constexpr std::int32_t kMostDivided = 27;
 struct Reciprocal {
   std::uint64_t high = 0;
@@ -30,7 +30,7 @@ constexpr std::array<Reciprocal, kMostDivided + 1> kReciprocals = [] {
     power *= 5;  // 5^27 has 63 bits
     std::uint64_t rest = 1;
     while (rest < power) rest *= 2;
-    // rest / power is 1 and something; its bits, one after the other.
+    // rest / power is in [1, 2): compute its bits one by one.
     for (int bit = 0; bit < 128; ++bit) {
       made[i].high = made[i].high << 1 | made[i].low >> 63;
       made[i].low = made[i].low << 1 | (rest >= power ? 1 : 0);
@@ -41,7 +41,7 @@ constexpr std::array<Reciprocal, kMostDivided + 1> kReciprocals = [] {
   return made;
 }();
 
-/// a * b, its upper and lower half.
+/// The upper and lower half of a * b.
 Reciprocal product_of(std::uint64_t a, std::uint64_t b) noexcept {
   __extension__ using Wide = unsigned __int128;
   const Wide product = static_cast<Wide>(a) * b;
@@ -57,14 +57,14 @@ double divided(std::uint64_t digits, std::int32_t power) noexcept {
   Reciprocal product = product_of(digits, factor.high);
   constexpr std::uint64_t kLowBits = (std::uint64_t{1} << (64 - 55)) - 1;
   if ((product.high & kLowBits) == kLowBits) {
-    // The lower half of the factor may carry into the bits that count.
+    // The lower half of the factor may carry into the significant bits.
     product.low += product_of(digits, factor.low).high;
     if (product.low < product_of(digits, factor.low).high) ++product.high;
   }
   const auto upper = static_cast<int>(product.high >> 63);
   const int cut = upper + 64 - 55;
   std::uint64_t mantissa = product.high >> cut;
-  // 54 bits: exactly in the middle between two doubles only if nothing was cut.
+  // 54 bits: exactly halfway between two doubles only if no bits were truncated.
   constexpr std::int32_t kMostExact = 4;
   const bool is_middle = product.low <= 1 && power <= kMostExact && (mantissa & 3) == 1 &&
                          mantissa << cut == product.high;
@@ -86,7 +86,7 @@ double divided(std::uint64_t digits, std::int32_t power) noexcept {
 double to_double(const NumberText& number) noexcept {
   const std::int32_t exponent = number.exponent - number.num_fraction;
   constexpr auto kMostExponent = static_cast<std::int32_t>(kPowers.size()) - 1;
-  // Both are exact, so one operation rounds once, as it should (Clinger's fast path).
+  // Both operands are exact, so a single operation rounds correctly (Clinger's fast path).
   if (number.num_digits <= kMaxDigits && number.digits <= kExactIntegers &&
       exponent >= -kMostExponent && exponent <= kMostExponent) {
     const auto digits = static_cast<double>(number.digits);
@@ -102,7 +102,7 @@ double to_double(const NumberText& number) noexcept {
   }
   const auto parsed = std::from_chars(number.begin, number.end, value);
   if (parsed.ec == std::errc()) return value;
-  // Beyond the range, up or down: from_chars leaves `value` as it was.
+  // Overflow or underflow: from_chars left `value` unchanged.
   const bool is_large = number.num_digits + exponent > 0;
   value = is_large ? std::numeric_limits<double>::infinity() : 0;
   return number.negative ? -value : value;
@@ -127,7 +127,7 @@ bool is_exact_in_double(const NumberText& number) noexcept {
     if (std::from_chars(first, number.end, magnitude).ec != std::errc()) return false;
   }
   if (magnitude <= kExactIntegers) return true;
-  // 53 bits between the first and the last that is set.
+  // At most 53 bits from the first to the last set bit.
   return std::countl_zero(magnitude) + std::countr_zero(magnitude) >= 64 - 53;
 }
 

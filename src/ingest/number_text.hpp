@@ -13,38 +13,38 @@
 
 namespace tenfold {
 
-/// A number as text, taken apart.
+/// The components of a number in text form.
 struct NumberText {
   const char* begin = nullptr;
   const char* end = nullptr;      ///< one past its last character
   std::uint64_t digits = 0;       ///< its digits as one integer, if there are at most 19
-  std::int32_t num_digits = 0;    ///< from the first that is not 0
-  std::int32_t num_fraction = 0;  ///< of these after the point
-  std::int32_t exponent = 0;      ///< as written, cut at +-99999
+  std::int32_t num_digits = 0;    ///< without leading zeros
+  std::int32_t num_fraction = 0;  ///< number of digits after the decimal point
+  std::int32_t exponent = 0;      ///< as written, clamped to +-99999
   bool negative = false;
-  bool is_integer = false;  ///< neither point nor exponent
+  bool is_integer = false;  ///< no decimal point and no exponent
 
   std::string_view text() const { return {begin, static_cast<std::size_t>(end - begin)}; }
 };
 
 inline constexpr std::size_t kNumberSlackBytes = 8;
 
-/// What the rules of a format add to those of JSON.
+/// Number syntax of a format.
 enum class NumberStyle : std::uint8_t {
   json,  ///< -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?
-  csv,   ///< and "1.", ".5"
+  csv,   ///< also "1.", ".5"
 };
 
 namespace number_parts {
 
-/// Any number of this many digits fits 64 bits.
+/// Any number with this many digits fits 64 bits.
 inline constexpr std::int32_t kMaxDigits = 19;
 inline constexpr std::int32_t kMaxExponent = 99'999;
 using base::is_digit;
 
-/// The number that eight digits make, whose values are in the bytes, the first in the lowest.
+/// Combines eight digits, one in each byte with the first in the lowest, to a number.
 inline std::uint64_t joined_digits(std::uint64_t values) noexcept {
-  // Two digits, four, then all eight: each step joins neighbours by one multiplication.
+  // Combines pairs, then groups of four, then all eight, with one multiplication per step.
   values = values * 10 + (values >> 8);
   constexpr std::uint64_t kMask = 0x000000FF000000FF;
   constexpr std::uint64_t kFirst = 100 + (std::uint64_t{1'000'000} << 32);
@@ -52,7 +52,7 @@ inline std::uint64_t joined_digits(std::uint64_t values) noexcept {
   return ((values & kMask) * kFirst + ((values >> 16) & kMask) * kSecond) >> 32;
 }
 
-/// Appends the digits at `text` to `value`, which wraps if they are too many.
+/// Appends the decimal digits at `text` to `value`, which wraps on overflow.
 inline const char* take_digits(const char* text, std::uint64_t& value) noexcept {
   if constexpr (std::endian::native == std::endian::little) {
     constexpr std::array<std::uint64_t, 9> kPowers = {
@@ -62,13 +62,13 @@ inline const char* take_digits(const char* text, std::uint64_t& value) noexcept 
     while (true) {
       std::uint64_t bytes = 0;
       std::memcpy(&bytes, text, sizeof(bytes));
-      // '0' to '9' are 0x30 to 0x39: their upper half is 3, and stays 3 when 6 is added. What
-      // overflows from other characters changes only those behind them.
+      // '0' to '9' are 0x30 to 0x39: their upper nibble is 3, and stays 3 when 6 is added. A carry
+      // from another character only affects the characters after it.
       const std::uint64_t halves = (bytes & kUpper) | (((bytes + kEach * 0x06) & kUpper) >> 4);
       const std::uint64_t others = halves ^ (kEach * 0x33);
       const int count = others == 0 ? 8 : std::countr_zero(others) / 8;
       if (count == 0) return text;
-      // Those behind the digits are shifted out, and zeros come in front.
+      // Shift out the characters after the digits; this adds leading zeros.
       const std::uint64_t values = (bytes - kEach * 0x30) << (64 - 8 * count);
       value = value * kPowers[static_cast<std::size_t>(count)] + joined_digits(values);
       text += count;
@@ -84,9 +84,8 @@ inline const char* take_digits(const char* text, std::uint64_t& value) noexcept 
 
 }  // namespace number_parts
 
-/// Takes the number at `text` apart. It ends where no character of a number follows: there must be
-/// one that is none behind every text, and kNumberSlackBytes that may be read. False if there is no
-/// number.
+/// Parses the number at `text`. It must be followed by a character that cannot be part of a number,
+/// and kNumberSlackBytes must be readable after the text. Returns false if there is no number.
 inline bool scan_number(const char* text, NumberStyle style, NumberText& number) noexcept {
   using namespace number_parts;
   number.begin = text;
@@ -129,7 +128,7 @@ inline bool scan_number(const char* text, NumberStyle style, NumberText& number)
   number.digits = value;
   number.num_digits = num_integer + number.num_fraction;
   if (number.num_digits > kMaxDigits) {
-    // Zeros in front count for nothing.
+    // Skip leading zeros.
     const char* significant = first;
     while (significant < last_digit && (*significant == '0' || *significant == '.')) {
       number.num_digits -= *significant == '0' ? 1 : 0;
@@ -139,21 +138,21 @@ inline bool scan_number(const char* text, NumberStyle style, NumberText& number)
   return true;
 }
 
-/// The double nearest to the number, ties to even: bit for bit what Python's float() makes of the
-/// text. Too large ones are infinite.
+/// The nearest double, ties to even: bit for bit the result of Python's float(). Infinite on
+/// overflow.
 double to_double(const NumberText& number) noexcept;
 
-/// What an integer is, whatever its size.
+/// Which integer type can hold a number.
 enum class IntegerSize : std::uint8_t {
   int64,
-  uint64,  ///< beyond int64, and not negative
+  uint64,  ///< above int64
   huge,
 };
 
-/// The integer, as two's complement, if it is one of 64 bits.
+/// Converts to a 64-bit integer in two's complement, if the number fits.
 IntegerSize to_integer(const NumberText& number, std::uint64_t& value) noexcept;
 
-/// True if a double holds the integer exactly.
+/// True if a double represents the integer exactly.
 bool is_exact_in_double(const NumberText& number) noexcept;
 
 }  // namespace tenfold

@@ -5,18 +5,18 @@
 
 namespace tenfold {
 
-/// What became of one row of text.
+/// The result of parsing one row of text.
 enum class Outcome : std::uint8_t {
   kept,
-  promote,    ///< the plan is too narrow: the column must be of another type, or there must be one
-  misfit,     ///< a value that no column of this plan can take
-  malformed,  ///< no row of the format at all
+  promote,    ///< the plan is too narrow: a column needs another type, or is missing
+  misfit,     ///< no column of any plan could hold this value
+  malformed,  ///< not a valid record of the format
 };
 
-/// Why a row was not kept.
+/// Why a row was rejected.
 struct RowFault {
   Outcome outcome = Outcome::kept;
-  std::string column;   ///< its name; empty if it is the whole row
+  std::string column;   ///< name of the column; empty for the whole row
   std::string message;  ///< "expected ..., found ..."
 };
 

@@ -9,22 +9,23 @@
 
 namespace tenfold {
 
-/// The kinds of scalars in a column, as a set of bits: the kinds of two parts of a column are the
-/// union, whatever their order.
+/// The kinds of scalars in a column, as a set of bits. The kinds of two parts of a column are their
+/// union, in any order.
 using ScalarKinds = std::uint16_t;
 namespace scalar_kind {
 inline constexpr ScalarKinds kNull = 1;
 inline constexpr ScalarKinds kBool = 2;
 inline constexpr ScalarKinds kInteger = 4;
 inline constexpr ScalarKinds kNegative = 8;  ///< an integer below 0
-inline constexpr ScalarKinds kBig = 16;      ///< an integer beyond int64, in uint64
-inline constexpr ScalarKinds kHuge = 32;     ///< an integer beyond both
-inline constexpr ScalarKinds kInexact = 64;  ///< an integer that no double holds
+inline constexpr ScalarKinds kBig = 16;      ///< an integer above int64 that fits uint64
+inline constexpr ScalarKinds kHuge = 32;     ///< an integer that fits neither
+inline constexpr ScalarKinds kInexact = 64;  ///< an integer that a double does not represent
+                                             ///< exactly
 inline constexpr ScalarKinds kFloat = 128;
 inline constexpr ScalarKinds kString = 256;
 }  // namespace scalar_kind
 
-/// True if a double holds exactly this integer.
+/// True if a double represents this integer exactly.
 inline bool is_exact(std::int64_t value) noexcept {
   constexpr std::int64_t kAllExact = std::int64_t{1} << 53;
   if (value >= -kAllExact && value <= kAllExact) return true;
@@ -39,7 +40,7 @@ inline ScalarKinds kinds_of(std::int64_t value) noexcept {
   return kinds;
 }
 
-/// Of an integer of a column of uint64, which may be small.
+/// The kinds of an integer in a uint64 column, which may be small.
 ScalarKinds kinds_of(std::uint64_t value) noexcept;
 ScalarKinds kinds_of(const NumberText& number) noexcept;
 
@@ -53,12 +54,12 @@ struct ScalarType {
 ///
 ///   null -> bool -> int64 -> float64 -> string; uint64 if all integers fit it
 ///
-/// Nothing for nulls alone.
+/// Empty for nulls only.
 std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
-/// The type to store values in while more may come: more kinds never need a narrower type. Differs
-/// from type_of() for integers of which no integer type holds all, but float64 does: they are text
-/// unless a float comes, and text cannot become float64 again.
+/// The type to store values in while more may come: adding kinds never requires a narrower type.
+/// Differs from type_of() for integers that no integer type holds, but float64 does: they are
+/// strings unless a float comes, because strings cannot be converted back to float64.
 std::optional<ScalarType> growing_type_of(ScalarKinds kinds) noexcept;
 
 }  // namespace tenfold

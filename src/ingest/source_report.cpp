@@ -38,7 +38,7 @@ std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
     candidates.push_back(columns[i].name());
   }
   for (std::size_t n = 0; n < names.size(); ++n) {
-    // A flat column that is really named "a.b" wins over column b of record a.
+    // A flat column with the name "a.b" takes precedence over column b of record a.
     const bool is_flat = std::any_of(columns.begin(), columns.end(), [&](const Column& column) {
       return column.path == KeyPath{names[n]};
     });

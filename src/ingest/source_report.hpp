@@ -11,23 +11,21 @@
 
 namespace tenfold {
 
-/// "raise", "skip" or "collect"; anything else is Error(invalid_argument).
+/// Parses "raise", "skip" or "collect"; anything else is Error(invalid_argument).
 OnError on_error_from(std::string_view name);
 
-/// What a source's rows became.
+/// The result of ingesting a source.
 struct SourceReport : IngestReport {
   Schema schema;
 };
 
-/// Which of `columns`, in the order of a source, are wanted: the records and columns that `names`
-/// ("a", "a.b") name, in that order; all if there is no name.
-/// Throws Error(key_not_found) for a name that is none of them.
+/// Indices of the requested `columns`: the columns and records that `names` ("a", "a.b") lists, in
+/// that order; all if `names` is empty. Throws Error(key_not_found) for an unknown name.
 std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
                                           const std::vector<std::string>& names,
                                           const std::string& where);
 
-/// The position in `names` of the column's own, or of a record's around it; names.size() if there
-/// is none.
+/// The position in `names` of the column or an enclosing record; names.size() if there is none.
 std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names);
 
 }  // namespace tenfold

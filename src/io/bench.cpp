@@ -24,22 +24,22 @@ namespace {
 
 constexpr std::uint64_t kBytesReadPerTask = std::uint64_t{4} << 20;
 constexpr std::uint64_t kBytesPerRead = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMaxRows = 4096;  ///< that are gathered
-constexpr int kColdRounds = 3;            ///< of which the best counts
+constexpr std::uint64_t kMaxRows = 4096;  ///< number of gathered rows
+constexpr int kColdRounds = 3;            ///< number of rounds, of which the best counts
 constexpr int kWarmRounds = 3;
 
-/// A run of bytes of something that can be read.
+/// A byte range of a source.
 struct BenchRange {
   std::size_t source = 0;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
 };
 
-/// Reads one piece of one source.
+/// Reads a piece of a source.
 using ReadPiece =
     std::function<void(std::size_t source, std::uint64_t begin, std::span<std::byte> into)>;
 
-/// The sources one after the other, in ranges for tasks, until `max_bytes`.
+/// Splits the sources, in order, into ranges for tasks, up to `max_bytes`.
 std::vector<BenchRange> ranges_of(const std::vector<std::uint64_t>& sizes,
                                   std::uint64_t max_bytes) {
   std::vector<BenchRange> ranges;
@@ -60,7 +60,7 @@ std::uint64_t total_of(const std::vector<BenchRange>& ranges) {
   return total;
 }
 
-/// Pseudo-random numbers (splitmix64), the same every time.
+/// Pseudo-random numbers (splitmix64) with a fixed seed.
 class Random {
  public:
   std::uint64_t below(std::uint64_t limit) {
@@ -74,7 +74,7 @@ class Random {
   std::uint64_t state_ = 1;
 };
 
-/// What lies on the disk.
+/// The files of a checkpoint on disk.
 class Files {
  public:
   explicit Files(const Path& path) {
@@ -85,7 +85,7 @@ class Files {
     files_.push_back(os::File::open_read(path));
     constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
     if (!path.filename().string().ends_with(kIndexSuffix)) return;
-    // The shards of an index lie beside it.
+    // The shards of an index are in the same folder.
     const os::Directory folder =
         os::Directory::open(path.has_parent_path() ? path.parent_path() : Path("."));
     for (const std::string& name : folder.list()) {
@@ -101,7 +101,7 @@ class Files {
   void read(std::size_t file, std::uint64_t begin, std::span<std::byte> into) const {
     files_[file].read_at(begin, into);
   }
-  /// False if the system keeps some of them in memory.
+  /// Returns false if some pages stay in the page cache.
   bool drop_from_page_cache() const {
     bool dropped = true;
     for (const os::File& file : files_) dropped &= os::drop_from_page_cache(file);
@@ -109,7 +109,7 @@ class Files {
   }
 
  private:
-  static constexpr std::size_t kMaxFiles = 512;  ///< open at a time; the rest is not looked at
+  static constexpr std::size_t kMaxFiles = 512;  ///< open at a time; further files are ignored
 
   void add_file(const os::Directory& folder, const std::string& name) {
     if (files_.size() < kMaxFiles) files_.push_back(os::File::open_read_at(folder, name));
@@ -162,7 +162,7 @@ class Bench {
   }
 
  private:
-  /// Of a tree that was opened anew: what it had mapped or copied is gone.
+  /// Reads from a newly opened tree, without cached mappings or copies.
   ReadPiece reader_of_leaves() const {
     std::vector<Leaf> leaves;
     for (NamedLeaf& named : tensors_of(open(path_))) leaves.push_back(std::move(named.leaf));
@@ -170,7 +170,7 @@ class Bench {
                                         std::span<std::byte> into) { leaves[i].read(begin, into); };
   }
 
-  /// Rows of the largest tensor that has any, chosen at random.
+  /// Random rows of the largest tensor that has rows.
   std::vector<BenchRange> rows_of(const std::vector<std::uint64_t>& sizes) const {
     const std::vector<NamedLeaf> leaves = tensors_of(open(path_));
     std::optional<std::size_t> largest;
@@ -192,7 +192,7 @@ class Bench {
     return rows;
   }
 
-  /// As many places of the same size in the largest file.
+  /// The same number of ranges with the same sizes, in the largest file.
   static std::vector<BenchRange> places_in_files(const std::vector<std::uint64_t>& sizes,
                                                  const std::vector<BenchRange>& rows) {
     const auto largest = static_cast<std::size_t>(std::ranges::max_element(sizes) - sizes.begin());
@@ -205,7 +205,7 @@ class Bench {
     return places;
   }
 
-  /// Bytes a second of one round.
+  /// Throughput of one round in bytes per second.
   double round(const std::vector<BenchRange>& ranges, const ReadPiece& read) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
@@ -233,8 +233,8 @@ class Bench {
     return static_cast<double>(total_of(ranges)) / std::max(seconds.count(), 1e-9);
   }
 
-  /// Turn and turn about, the best of each: what lies below the page cache (the cache of a host,
-  /// of a controller) helps whoever comes later.
+  /// Alternates between file and leaves and takes the best of each: caches below the page cache (of
+  /// a host, of a controller) favour the one that runs later.
   void measure(BenchPart& part, const std::vector<BenchRange>& ranges,
                const std::vector<BenchRange>& places) {
     if (ranges.empty()) return;
@@ -253,7 +253,7 @@ class Bench {
     }
   }
 
-  /// Metadata has been read when the pages are dropped, as by every program that reads tensors.
+  /// Drops pages after metadata was read, which every program does before it reads tensors.
   void cold_round(double& best, const std::vector<BenchRange>& ranges, const ReadPiece& read) {
     if (files_.drop_from_page_cache()) best = std::fmax(best, round(ranges, read));
   }
@@ -268,7 +268,7 @@ class Bench {
 }  // namespace
 
 BenchReport bench(const Path& path, const BenchOptions& options) {
-  static_cast<void>(probe(path));  // says what is wrong with a path that is nothing
+  static_cast<void>(probe(path));  // reports an error if the path is not a tree
   return Bench(path, options).run();
 }
 

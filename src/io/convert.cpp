@@ -72,7 +72,8 @@ class CastSource : public LeafSource {
   Identity identity(const Leaf&) override {
     Identity inner = shared_bytes(inner_);
     if (inner == Identity{}) return {};
-    // The same bytes cast to the same dtype are the same bytes again, but not the uncast ones.
+    // Casting the same bytes to the same dtype gives the same bytes, which differ from the original
+    // ones.
     return {.part = static_cast<std::uint64_t>(dtype_), .pieces = {std::move(inner)}};
   }
 
@@ -90,8 +91,8 @@ class CastSource : public LeafSource {
   DType dtype_;
 };
 
-/// A leaf of the same values in another dtype, which stays on disk: bytes are read and cast when
-/// they are asked for, in bounded memory. Aliases of one leaf are aliases after it, too.
+/// A leaf with the same values in another dtype that stays on disk: bytes are read and cast on
+/// demand, with bounded memory. Aliases remain aliases.
 Leaf cast_lazily(const Leaf& leaf, DType dtype) {
   Leaf cast = stored_leaf(dtype, leaf.shape(), std::make_shared<CastSource>(leaf, dtype), 0);
   if (leaf.is_nested()) cast.mark_nested();
@@ -131,7 +132,7 @@ void refuse_shard_size(const formats::Format& format, const Path& target,
 }  // namespace
 
 void refuse_inside(const Path& source, const Path& target) {
-  // Another tree in there would belong to neither.
+  // The target would be a separate tree inside the source's folder.
   std::error_code ignored;
   if (!std::filesystem::is_directory(source, ignored)) return;
   const Path outer = std::filesystem::weakly_canonical(source, ignored);
@@ -146,7 +147,7 @@ void refuse_inside(const Path& source, const Path& target) {
 
 ConvertReport convert(const Path& source, const Path& target, const ConvertOptions& options) {
   refuse_inside(source, target);
-  // Before the source is opened: a wrong target costs nothing.
+  // Check the target before opening the source, so that a wrong target costs nothing.
   const formats::Format& format = format_for_converting(target, options);
   TensorDict tree = with_bare_key(open(source, {.format = options.from}));
   require_renamed(tree, options.renamed);
@@ -162,8 +163,8 @@ const formats::Format& format_for_converting(const Path& target, const ConvertOp
 
 namespace {
 
-/// The one tensor of a tree as a bare root, for a format that holds nothing else; any other tree as
-/// it is, and refused by the format.
+/// The only tensor of a tree as a bare root, for a format that stores nothing else. Other trees are
+/// returned unchanged, and the format refuses them.
 TensorDict only_tensor(const TensorDict& tree) {
   std::vector<TensorDict::Item> items;
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) { items.push_back(item); });
@@ -179,7 +180,7 @@ TensorDict only_tensor(const TensorDict& tree) {
 ConvertReport convert_tree(TensorDict tree, const std::string& source,
                            const formats::Format& format, const Path& target,
                            const ConvertOptions& options) {
-  // What torch.load would trust: indices beyond the shape read beyond its memory.
+  // torch.load would trust these indices, and read out of bounds if they exceed the shape.
   require_sound_sparse_nodes(tree, source);
   tree = rename_leaves(with_bare_key(tree), options.rename);
   if (format.bare_roots == formats::BareRoots::all) tree = only_tensor(tree);

@@ -8,18 +8,18 @@
 
 namespace tenfold {
 
-/// The format that convert() writes `target` in. Warns of a suffix that is almost a format's.
-/// Throws Error(invalid_argument) for a shard size that the format does not have.
+/// The format in which convert() writes `target`. Warns about a suffix that resembles a known one.
+/// Throws Error(invalid_argument) if a shard size is given and the format has no shards.
 const detail::formats::Format& format_for_converting(const Path& target,
                                                      const ConvertOptions& options);
 
-/// convert() of a tree that is open and selected already: casts, renames and writes it. `source`
+/// convert() for a tree that is already open and selected: casts, renames and writes it. `source`
 /// names it in messages.
 ConvertReport convert_tree(TensorDict tree, const std::string& source,
                            const detail::formats::Format& format, const Path& target,
                            const ConvertOptions& options);
 
-/// Throws Error(invalid_argument) if `target` lies inside the folder `source`.
+/// Throws Error(invalid_argument) if `target` is inside the folder `source`.
 void refuse_inside(const Path& source, const Path& target);
 
 }  // namespace tenfold

@@ -17,10 +17,11 @@
 namespace tenfold {
 namespace {
 
-/// Positions in a list of copies.
+/// Indices in a list of copies.
 using Wave = std::vector<std::size_t>;
 
-/// The bytes from the first element of a target to its last; between them may lie bytes of others.
+/// The bytes from the first element of a target to its last. It may contain bytes of other targets
+/// in between.
 struct Extent {
   std::uintptr_t begin;
   std::uintptr_t end;
@@ -28,7 +29,7 @@ struct Extent {
 };
 
 Extent extent_of(const Tensor& to, std::size_t copy) {
-  std::uint64_t last = 0;  // a Tensor lies inside its buffer, so this cannot overflow
+  std::uint64_t last = 0;  // cannot overflow, because a Tensor is inside its buffer
   for (std::size_t dim = 0; dim < to.shape().size(); ++dim) {
     last += static_cast<std::uint64_t>(to.shape()[dim] - 1) *
             static_cast<std::uint64_t>(to.strides()[dim]);
@@ -48,7 +49,7 @@ std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {
   return extents;
 }
 
-/// The copies of a group in their order, without those that a later one overwrites in full.
+/// The copies of a group in order, without those that a later one overwrites completely.
 Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   std::ranges::sort(group, std::greater<>());
   std::set<std::tuple<std::byte*, std::size_t, Shape, Shape>> seen;
@@ -60,10 +61,10 @@ Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   return group;
 }
 
-/// In which order copies have to write so that the result is that of one after the other, as they
-/// are listed: those of one wave write bytes that no other of it writes, and each wave waits for
-/// the one before. Of several into the very same elements (tied parameters) only the last is
-/// there. Copies without elements are in no wave. Mostly there is one wave, of all.
+/// Groups copies into waves, so that the result is the same as copying sequentially: copies of one
+/// wave write disjoint bytes, and each wave waits for the previous one. Among copies to exactly the
+/// same elements (tied parameters), only the last is kept. Copies without elements are in no wave.
+/// Usually there is a single wave.
 std::vector<Wave> write_order(const std::vector<LeafCopy>& copies) {
   const std::vector<Extent> extents = sorted_extents(copies);
   std::vector<Wave> waves;
@@ -82,10 +83,10 @@ std::vector<Wave> write_order(const std::vector<LeafCopy>& copies) {
   return waves;
 }
 
-/// Bytes of the target that one task writes: large enough for the storage, small enough to share
-/// one large tensor among the threads.
+/// Bytes of the target that one task writes: large enough for the storage, small enough to split a
+/// large tensor among threads.
 constexpr std::uint64_t kBytesPerTask = std::uint64_t{16} << 20;
-/// Bytes read at a time where they cannot go straight to their place.
+/// Read size if data cannot be read directly to its destination.
 constexpr std::uint64_t kScratchBytes = std::uint64_t{1} << 20;
 
 /// Elements [begin, end) of one copy.
@@ -108,12 +109,12 @@ std::vector<Range> ranges_of(const std::vector<LeafCopy>& copies, const Wave& wa
   return ranges;
 }
 
-/// Where the element lies, if the target is contiguous.
+/// Address of the element, if the target is contiguous.
 std::byte* address(const Tensor& to, std::uint64_t element) {
   return to.raw_data() + element * to.itemsize();
 }
 
-/// Through scratch: reads, casts if need be, and puts the elements in their places.
+/// Reads to a scratch buffer, casts if needed, and scatters the elements.
 void copy_through_scratch(const Range& range) {
   const Leaf& from = range.copy->from;
   const Tensor& to = range.copy->to;

@@ -6,15 +6,15 @@
 
 namespace tenfold {
 
-/// One tensor to be copied: all of `from`, in row-major order, into `to` of the same shape.
+/// A tensor to copy: all of `from`, in row-major order, to `to`, which has the same shape.
 struct LeafCopy {
   Leaf from;
   Tensor to;
 };
 
-/// Copies in parallel, straight from the file where the leaf is on disk. Dtypes may differ. Where
-/// targets share bytes the result is that of copying one after the other.
-/// Extra memory: at most one scratch piece a thread, for casts and strided targets.
+/// Copies in parallel, directly from the file if the leaf is on disk. Dtypes may differ. If targets
+/// share bytes, the result is the same as copying sequentially. Extra memory: at most one scratch
+/// buffer per thread, for casts and strided targets.
 void copy_leaves(const std::vector<LeafCopy>& copies, int num_threads, Monitor* monitor);
 
 }  // namespace tenfold

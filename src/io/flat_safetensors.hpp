@@ -13,29 +13,30 @@ namespace tenfold {
 
 using FlatMetadata = std::map<std::string, std::string, std::less<>>;
 
-/// A safetensors file as its header lists it: no nesting, no aliases, no order but that of bytes.
+/// A safetensors file as listed in its header: without nesting, aliases or another order than that
+/// of the bytes.
 struct FlatSafetensors {
   struct Entry {
     std::string name;
-    std::string dtype;  ///< as the header spells it: "F32"
-    Shape shape;        ///< as the header has it; the last dimension of F4 is not halved
+    std::string dtype;  ///< the name in the header: "F32"
+    Shape shape;        ///< the shape in the header; the last dimension of F4 is not halved
   };
-  TensorDict tree;             ///< a dict; its keys are the names
+  TensorDict tree;             ///< a dict with the tensors' names as keys
   std::vector<Entry> entries;  ///< in the order of their bytes
-  FlatMetadata metadata;       ///< `__metadata__` without our checksums
+  FlatMetadata metadata;       ///< `__metadata__` without tenfold's checksums
 };
 
-/// Opens one file lazily. Throws as open() does.
+/// Opens one file lazily. Throws like open().
 FlatSafetensors open_flat_safetensors(const Path& path);
 
-/// The same of a whole file in memory; every tensor gets memory of its own.
-/// Throws Error(corrupt) if the bytes are no safetensors file.
+/// The same for a whole file in memory; each tensor gets its own memory. Throws Error(corrupt) if
+/// the bytes are no safetensors file.
 FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::string_view where);
 
 /// Saves the tensors of `tree`, which has no nodes and no values, under their keys, with exactly
-/// this metadata and, if options.checksums, ours. Leaves that share memory are stored once each.
-/// Atomic, as save(). options.format is ignored. Throws Error(unsupported), naming the key, for
-/// what the format cannot hold; nothing has been written then.
+/// this metadata and, with options.checksums, tenfold's. Aliases are stored as separate copies.
+/// Atomic, like save(). options.format is ignored. Throws Error(unsupported), naming the key, for
+/// what the format cannot store, before anything is written.
 void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata, const Path& path,
                            const SaveOptions& options);
 

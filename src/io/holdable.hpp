@@ -11,20 +11,20 @@
 
 namespace tenfold {
 
-/// Tensors of the meta device: a program can have them, a file cannot.
+/// Whether tensors on the meta device are allowed: programs can have them, files cannot.
 enum class MetaTensors : std::uint8_t { refused, allowed };
 
-/// Throws Error(unsupported) that starts with `where` and names the first opaque node by its key,
-/// and why it is not read. `remedy` ends the message.
+/// Throws Error(unsupported) that starts with `where`, for the first opaque node, with its key and
+/// the reason. `remedy` ends the message.
 void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
                    MetaTensors meta = MetaTensors::refused);
 
-/// Throws as reading does if a large leaf's last element is not there: what plans the work for a
-/// leaf by its size asks first, since a number in a file can say any size.
+/// Throws like reading if the last element of a large leaf cannot be read. Call before planning
+/// work by a leaf's size, because a file can declare any size.
 void require_whole(const Leaf& leaf);
 
-/// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or none of this
-/// format (sparse) can hold; and as require_whole() does.
+/// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or not this format
+/// (sparse) can store; also throws like require_whole().
 void require_holdable(const TensorDict& tree, const detail::formats::Format& format,
                       const std::string& where);
 

@@ -30,10 +30,10 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// Leaves that one task maps: fewer would not pay for handing the task to another thread.
+/// Leaves that one task maps: with fewer, scheduling a task would not pay off.
 constexpr std::size_t kLeavesPerTask = 128;
 
-/// Of a part of the tree the metadata and that part are checked.
+/// Verifies a tree or, if only a part is loaded, the metadata and that part.
 void require_intact(const formats::Format& format, const Path& path, const LoadOptions& options) {
   formats::VerifyRequest request;
   request.monitor = options.monitor;
@@ -47,7 +47,8 @@ void require_intact(const formats::Format& format, const Path& path, const LoadO
   throw formats::error_of(report);
 }
 
-/// Where the tensors of a tree stand, in order. The tree is this call's own, and no longer lazy.
+/// Collects pointers to the tensors of a tree, in order. The tree must be owned by this call, and
+/// not lazy.
 void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
   for (Node::Entry& entry : node_of(tree)->entries) {
     if (auto* leaf = std::get_if<Leaf>(&entry.slot)) {
@@ -58,7 +59,7 @@ void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
   }
 }
 
-/// The same leaf over a tensor that is mapped already.
+/// The same leaf over a tensor that is already mapped.
 Leaf over(const Leaf& leaf, Tensor tensor) {
   Leaf mapped =
       leaf.is_nested() ? Leaf::nested(std::move(tensor), leaf.sizes()) : Leaf(std::move(tensor));
@@ -75,8 +76,8 @@ Tensor copy_on_heap(const Leaf& leaf) {
   return {tensor.dtype(), tensor.shape(), std::move(buffer)};
 }
 
-/// True if one mapping holds every tensor, so that nothing is gained by mapping on several threads.
-/// Adds the bytes of the tensors to `total_bytes`.
+/// True if one mapping contains all tensors, so that mapping them on several threads is no faster.
+/// Adds the size of the tensors to `total_bytes`.
 bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   for (const Node::Entry& entry : node_of(tree)->entries) {
     if (const auto* leaf = std::get_if<Leaf>(&entry.slot)) {
@@ -91,7 +92,7 @@ bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   return true;
 }
 
-/// Gives each leaf but the first over the same bytes a copy of its own.
+/// Gives each alias, except for the first leaf over the same bytes, its own copy.
 void untie(const std::vector<Leaf*>& leaves) {
   const auto first = alias_targets(leaves, [](const Leaf* l) -> const Leaf& { return *l; });
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -99,7 +100,7 @@ void untie(const std::vector<Leaf*>& leaves) {
   }
 }
 
-/// Maps each leaf, which checks that its file is long enough, and reads ahead.
+/// Maps each leaf, which checks that its file is long enough, and prefetches it.
 void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   std::uint64_t total_bytes = 0;
   for (const Leaf* leaf : leaves) total_bytes += leaf->nbytes();
@@ -128,7 +129,7 @@ void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   std::move(ahead).start();
 }
 
-/// The tree with every tensor mapped. Nodes that somebody else holds, too, are copied.
+/// The tree with every tensor mapped. Nodes that have other owners are copied.
 TensorDict mapped(TensorDict tree, const LoadOptions& options) {
   std::uint64_t total_bytes = 0;
   if (options.aliases && is_one_mapping(tree, total_bytes)) {
@@ -164,8 +165,8 @@ TensorDict load_once(const Path& path, const LoadOptions& options) {
         "was made of",
         MetaTensors::allowed);
   }
-  // Written through, leaves stay tied to their files, so that flush() finds them: what is mapped is
-  // then a copy.
+  // In mode write_through, the result must keep leaves of the file, so that flush() finds them. So
+  // a copy of the tree is mapped.
   const TensorDict kept = options.mode == Mode::write_through ? tree : TensorDict();
   const TensorDict loaded = mapped(std::move(tree), options);
   require_sound_sparse_nodes(loaded, path.string());

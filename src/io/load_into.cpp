@@ -24,14 +24,15 @@
 namespace tenfold {
 namespace {
 
-/// Names that one list of a message shows.
+/// Maximum number of names in one list of a message.
 constexpr std::size_t kNamesShown = 20;
-/// Parts that a prefix of names may have: a name of dots alone is no reason to search for long.
+/// Maximum number of components of a prefix, so that a name that consists of dots does not take
+/// long.
 constexpr std::size_t kMaxPrefixParts = 16;
 
 using Names = std::vector<std::string>;
 
-/// The tensors of one side, by dotted name.
+/// The tensors of one tree, by dotted name.
 struct NamedTensors {
   static constexpr auto kNone = static_cast<std::size_t>(-1);
 
@@ -73,13 +74,14 @@ bool fits(const Leaf& target, const Leaf& source, bool cast) {
          (target.dtype() == source.dtype() || (cast && can_cast(source.dtype(), target.dtype())));
 }
 
-/// A start of names, and how many match without it.
+/// A prefix of names, and the number of names that match without it.
 struct Prefix {
   std::string text;
   std::size_t num_matches = 0;
 };
 
-/// The prefix without which most of `with` are among `plain`: "module." for "module.w" and "w".
+/// The prefix without which most names in `with` are also in `plain`: "module." for "module.w" and
+/// "w".
 Prefix common_prefix(const Names& with, const Names& plain) {
   const std::unordered_set<std::string_view> known(plain.begin(), plain.end());
   std::map<std::string_view, std::size_t> counts;
@@ -97,14 +99,14 @@ Prefix common_prefix(const Names& with, const Names& plain) {
   return most;
 }
 
-/// "the names match", or "3 of the 4 names match": what a rename would do for `num_names`.
+/// For messages about renaming `num_names`: "the names match", or "3 of the 4 names match".
 std::string matching(const Prefix& prefix, std::size_t num_names) {
   if (prefix.num_matches == num_names) return "\n  the names match ";
   return "\n  " + std::to_string(prefix.num_matches) + " of the " + std::to_string(num_names) +
          " names match ";
 }
 
-/// What would make most of the names match, or nothing.
+/// A rename that would make most names match, as a remedy; empty if there is none.
 std::string rename_remedy(const LoadReport& report) {
   const Names& missing = report.missing;
   const Names& unexpected = report.unexpected;
@@ -149,7 +151,7 @@ std::string mismatches_of(const LoadReport& report) {
   return text;
 }
 
-/// True if two elements of the tensor are one.
+/// True if several indices of the tensor refer to the same element.
 bool overlaps_itself(const Tensor& tensor) {
   for (std::size_t dim = 0; dim < tensor.shape().size(); ++dim) {
     if (tensor.shape()[dim] > 1 && tensor.strides()[dim] == 0) return true;
@@ -157,7 +159,7 @@ bool overlaps_itself(const Tensor& tensor) {
   return false;
 }
 
-/// The tensor to write into. Throws if its bytes may only be read.
+/// The tensor to write to. Throws if it is read-only.
 Tensor destination(const std::string& name, const Leaf& leaf) {
   Tensor tensor = leaf.tensor();
   if (tensor.numel() != 0 && !tensor.buffer().writable()) {
@@ -175,13 +177,13 @@ Tensor destination(const std::string& name, const Leaf& leaf) {
   return tensor;
 }
 
-/// What is copied into the target's leaf of that position.
+/// The source of the target's leaf at that position.
 struct Match {
   std::size_t position;
   const Leaf* from;
 };
 
-/// In the target's order, which decides where two of its names share memory.
+/// In the target's order, which determines the result if two of its tensors share memory.
 std::vector<LeafCopy> copies_of(std::vector<Match> matches, const NamedTensors& into) {
   std::ranges::sort(matches, {}, &Match::position);
   std::vector<LeafCopy> copies;

@@ -120,7 +120,7 @@ std::vector<std::string> foreign_entries(const Path& path) {
 
 namespace {
 
-/// So that every dtype is aligned, and two leaves rarely share a cache line.
+/// Sufficient for every dtype, and two leaves rarely share a cache line.
 constexpr std::uint64_t kLeafAlignment = 64;
 
 }  // namespace

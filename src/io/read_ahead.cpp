@@ -11,9 +11,10 @@ namespace tenfold {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
-/// For what is cached: entering pages into a map is work for the CPU.
+/// Threads for cached pages: mapping them is work for the CPU.
 constexpr int kNumPopulating = 2;
-/// For what is not: requests of one thread keep the device busy, in the order of the file.
+/// Threads for missing pages: the requests of one thread keep the device busy, and are in file
+/// order.
 constexpr int kNumAsking = 1;
 constexpr std::uint64_t kWorthwhileBytes = std::uint64_t{16} << 20;
 
@@ -25,7 +26,7 @@ bool ReadAhead::is_worthwhile(std::uint64_t total_bytes, Mode mode) {
 }
 
 void ReadAhead::add(const Tensor& tensor) {
-  // Of one with strides of its own all that it may lie among.
+  // For a strided tensor, the whole range that contains its elements.
   const std::span<std::byte> bytes =
       tensor.is_contiguous()
           ? tensor.buffer().bytes().subspan(static_cast<std::size_t>(tensor.offset_bytes()),
@@ -46,11 +47,11 @@ void ReadAhead::start() && {
   const bool is_cached = os::is_resident(ahead->pieces_.front().bytes);
   os::run_in_background(count, is_cached ? kNumPopulating : kNumAsking, [ahead](std::size_t i) {
     const Piece& piece = ahead->pieces_[i];
-    // Keeps the pages mapped for the moment.
+    // Keeps the pages mapped during this iteration.
     const auto owner = ahead->owners_[piece.owner].lock();
     if (!owner) return;
-    // Only pages that are there are entered into the map: entering others waits for them, by
-    // requests of its own that come between those for the pages after them.
+    // Only populate cached pages: for others, it would wait for them with its own requests, which
+    // interleave with those for later pages.
     if (os::is_resident(piece.bytes)) {
       os::populate(piece.bytes);
     } else {

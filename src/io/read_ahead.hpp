@@ -11,28 +11,27 @@
 
 namespace tenfold {
 
-/// Brings mapped leaves into memory before somebody touches them, in the order they were added.
+/// Prefetches mapped leaves into memory before they are accessed, in the order in which they were
+/// added.
 ///
-/// A page that is touched before it is in memory stops its reader for one request to the device,
-/// and one reader so waits for one request after the other: half of what the device can do, or
-/// less. Here a thread asks for the pages in large pieces, before they are touched. Pages that are
-/// cached already are entered into the map by two threads, so that whoever comes later does not
-/// even take faults. Nothing is copied on the way: `pread` into a buffer brings pages into memory
-/// as well, and takes several times the time of the CPU.
+/// An access to a page that is not cached waits for one request to the device, so a reader without
+/// prefetching has one outstanding request: half of the device's throughput, or less. Here a thread
+/// requests the pages in large pieces ahead of their use. Two threads map pages that are already
+/// cached, so that later accesses do not even fault. Nothing is copied: `pread` to a buffer would
+/// also bring pages into the page cache, but take several times as much CPU time.
 ///
-/// A hint: an error is met by the one who touches the leaf. Leaves whose last tensor is gone are
-/// skipped.
+/// A hint: errors are left to the later access. Leaves whose last tensor was destroyed are skipped.
 class ReadAhead {
  public:
-  /// False for little data, whose faults are few, for more than half of the memory that is free,
-  /// where pages would go again before they are used, and for files that are written through, of
-  /// which people touch a few rows.
+  /// False for little data, which causes few faults, for more than half of the available memory,
+  /// where pages would be evicted before they are used, and in mode write_through, where programs
+  /// access only a few rows.
   static bool is_worthwhile(std::uint64_t total_bytes, Mode mode);
 
   /// `tensor` maps a file.
   void add(const Tensor& tensor);
 
-  /// Starts and returns at once.
+  /// Starts the threads and returns at once.
   void start() &&;
 
  private:

@@ -20,9 +20,9 @@ namespace {
 
 namespace formats = detail::formats;
 
-/// Shorter runs are copied out of a mapping of the file.
+/// Shorter runs are copied from a mapping of the file.
 constexpr std::uint64_t kReadRunBytes = std::uint64_t{64} << 10;
-/// Small boxes that one thread takes at once.
+/// Total size of the small boxes in one task.
 constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;
 constexpr std::size_t kBoxPieceBytes = std::size_t{1} << 20;
 
@@ -126,7 +126,7 @@ void read_box(const BoxRead& read) {
 
 void read_boxes(std::span<const BoxRead> boxes, int num_threads, Monitor* monitor) {
   std::uint64_t total_bytes = 0;
-  std::vector<std::size_t> batches;  // where each begins
+  std::vector<std::size_t> batches;  // index of the first box of each batch
   std::uint64_t batch_bytes = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     require_fitting(boxes[i]);

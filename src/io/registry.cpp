@@ -40,14 +40,14 @@ constexpr std::array<const formats::Format*, 15> kFormats = {&formats::consolida
                                                              &formats::bundle::kStepFormat,
                                                              &formats::bundle::kFormat};
 
-/// What people ask for and this version lacks.
+/// A known format that this version does not support.
 struct Unknown {
   std::string_view name;
   std::string_view suffix;
 };
 constexpr std::array<Unknown, 1> kUnsupported = {{{"pickle", ".pkl"}}};
 
-/// Of a folder that is no known format so many are looked at, to say what it may be.
+/// Number of entries that are examined in a folder of unknown format, to describe it.
 constexpr std::size_t kMostNames = 100'000;
 
 constexpr std::string_view kWritable =
@@ -79,7 +79,7 @@ const formats::Format* format_by_suffix(const Path& path) {
   return nullptr;
 }
 
-/// The suffix that the mistyped one of `file_name` stands for; nothing if it resembles none.
+/// The known suffix that the suffix of `file_name` is a misspelling of; empty if it resembles none.
 std::optional<std::string> intended_suffix(const std::string& file_name) {
   std::string suffix = Path(file_name).extension().string();
   std::ranges::transform(suffix, suffix.begin(), [](char c) {
@@ -99,7 +99,7 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
   return near.empty() ? std::nullopt : std::optional(near.front());
 }
 
-/// What a file that no format claims seems to be, in words.
+/// Describes a file of unknown format.
 std::string describe_file(const formats::FileHead& head) {
   const std::string_view text = head.head().substr(0, 8);
   if (text.empty()) return "an empty file";
@@ -111,9 +111,9 @@ std::string describe_file(const formats::FileHead& head) {
   return "a file that starts with " + base::quote(text);
 }
 
-/// Of the files in a folder of a model the one that stands for all of it: an index rather than one
-/// of its shards. Names lie in an order that the file system chose, so the first in the alphabet of
-/// equals is told.
+/// In a folder of a model, the file that represents the whole model: an index rather than one of
+/// its shards. The order of names depends on the file system, so the alphabetically first candidate
+/// is chosen.
 std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   constexpr auto kOfModels =
       std::to_array<std::string_view>({"model.safetensors.index.json", "model.safetensors",
@@ -130,7 +130,7 @@ std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   return best;
 }
 
-/// The same for a folder.
+/// Describes a folder of unknown format.
 std::string describe_folder(const formats::FileHead& head) {
   const std::vector<std::string> names = head.folder().list(kMostNames);
   const bool is_distributed =
@@ -145,7 +145,7 @@ std::string describe_folder(const formats::FileHead& head) {
   return found;
 }
 
-/// True for what was a memmap folder before it lost its meta.json.
+/// True for a memory-mapped folder that has lost its meta.json.
 bool is_damaged_folder(const os::Directory& folder) {
   if (folder.entry_info("%checksums") || folder.entry_info("%notes.json")) return true;
   const std::vector<std::string> names = folder.list(kMostNames);
@@ -153,9 +153,9 @@ bool is_damaged_folder(const os::Directory& folder) {
                      [](const std::string& name) { return name.ends_with(".memmap"); });
 }
 
-/// True if the file may be what its suffix says, damaged. A pickle is no file of torch.save unless
-/// it begins as those before torch 1.6 do, and many programs call what they write ".bin": there
-/// the first bytes must say what it is.
+/// True if the file may be a damaged file of the format of its suffix. A pickle is a file of
+/// torch.save only if it starts like those before torch 1.6. Many programs use ".bin" for other
+/// files, so their first bytes must match.
 bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   if (&format != &formats::torch_file::kFormat) return true;
   const std::string_view text = head.head().substr(0, 3);
@@ -163,7 +163,8 @@ bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   return text.starts_with("PK") || !head.path().filename().string().ends_with(".bin");
 }
 
-/// What a download left instead of the data, and how to get that; nothing for other files.
+/// Describes a download that left something else than the data, and how to get the data; empty for
+/// other files.
 std::optional<std::string> mistaken_download(const formats::FileHead& head) {
   std::string text(head.head().substr(0, 64));
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {
@@ -179,7 +180,7 @@ std::optional<std::string> mistaken_download(const formats::FileHead& head) {
   return std::nullopt;
 }
 
-/// Each name once: where it has several rows, that of its last one.
+/// Each name once, at its last row.
 std::string known_names() {
   std::string text;
   for (auto row = kFormats.begin(); row != kFormats.end(); ++row) {
@@ -217,7 +218,7 @@ std::span<const formats::Format* const> formats() noexcept { return kFormats; }
 
 const formats::Format& format_by_name(std::string_view name) {
   require_known(name);
-  // The last row of a name is its plain form: one file rather than an index.
+  // The last row with a name is its single-file form rather than an index.
   const auto row =
       std::find_if(kFormats.rbegin(), kFormats.rend(),
                    [&](const formats::Format* format) { return format->name == name; });
@@ -265,8 +266,8 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
       unsupported(path, kUnknownFormat, kReadable, *mistake);
     }
   }
-  // The content fits nothing. If name or suffix says what it was meant to be, that format tells
-  // best what is wrong with it.
+  // The content matches no format. If name or suffix determine one, its error message is the most
+  // helpful.
   if (!name.empty()) return found(format_for_saving(path, name));
   if (head.is_folder()) {
     if (is_damaged_folder(head.folder())) return found(formats::folder::kFormat);

@@ -7,16 +7,16 @@
 
 namespace tenfold {
 
-/// Every format, in the order in which content is probed.
+/// All formats, in the order of detection.
 std::span<const detail::formats::Format* const> formats() noexcept;
 
-/// The format of that name. Throws Error(invalid_argument) listing the names.
+/// The format with that name. Throws Error(invalid_argument) listing the names.
 const detail::formats::Format& format_by_name(std::string_view name);
 
-/// By the suffix of `path`; none or unknown: the memmap folder.
+/// By the suffix of `path`; without a known suffix, the memory-mapped folder.
 const detail::formats::Format& format_for_saving(const Path& path, std::string_view name);
 
-/// What is at a path, and the format that it is of.
+/// The content of a path, and its format.
 struct FoundFormat {
   detail::formats::FileHead head;
   const detail::formats::Format* format = nullptr;

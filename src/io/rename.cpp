@@ -38,8 +38,8 @@ struct Renamer {
   const RenameFunction& rename;
   bool flat;
   std::map<KeyPath, NodeInfo> infos;         ///< of the source's nodes
-  std::map<KeyPath, std::string> taken;      ///< new path of an entry -> its source's name
-  std::map<std::string, std::string> names;  ///< the same by its dotted name
+  std::map<KeyPath, std::string> taken;      ///< new path of an entry -> name of its source
+  std::map<std::string, std::string> names;  ///< the same, keyed by dotted name
   std::map<KeyPath, std::string> entered;    ///< new path of a node -> a source below it
   TensorDict root;
 
@@ -52,7 +52,7 @@ struct Renamer {
         .expected("a new name for each");
   }
 
-  /// `name` becomes what `other` would lie in, or lies in what `other` becomes.
+  /// Throws because `name` would be an ancestor or a descendant of `other`'s new path.
   [[noreturn]] static void clash_below(const std::string& name, const KeyPath& target,
                                        const std::string& other, const std::string& how) {
     throw base::invalid_argument()
@@ -62,7 +62,7 @@ struct Renamer {
         .expected("a name that is free");
   }
 
-  /// The node at `path` (less its last key), made if it is not there.
+  /// The node at `path` (without its last key), created if it is missing.
   TensorDict parent_of(const KeyPath& path, const std::string& source) {
     TensorDict node = root;
     KeyPath at;
@@ -79,7 +79,7 @@ struct Renamer {
     return node;
   }
 
-  /// What a node at `path` is: as the source's there, else as its root.
+  /// The kind of a node at `path`: that of the source's node there, else that of its root.
   NodeInfo info_for(const KeyPath& path) const {
     if (const auto known = infos.find(path); known != infos.end()) return known->second;
     const NodeInfo& top = root.info();
@@ -147,7 +147,7 @@ void fix_kinds(TensorDict node) {
 
 KeyPath renamed_path(const KeyPath& path, const std::string& new_name, bool flat) {
   if (flat) return {new_name};
-  // Keys at either end that did not change stay as they are, dots and all.
+  // Unchanged keys at the start and end are kept, even if they contain dots.
   std::string_view middle = new_name;
   std::size_t head = 0;
   while (head + 1 < path.size() && middle.size() > path[head].size() + 1 &&
@@ -165,7 +165,7 @@ KeyPath renamed_path(const KeyPath& path, const std::string& new_name, bool flat
   }
   KeyPath renamed(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(head));
   if (!middle.empty() && tail == head + 1) {
-    renamed.emplace_back(middle);  // one key before, one key after
+    renamed.emplace_back(middle);  // one key replaced by one key
   } else if (!middle.empty()) {
     append_split(middle, renamed);
   }

@@ -19,7 +19,7 @@ class Pruner {
  public:
   Pruner(Selector& keys, Selector& exclude) : keys_(keys), exclude_(exclude) {}
 
-  /// What is left of `node`; `inside` means that a key named it or a node above it.
+  /// The selected part of `node`; `inside`: a key names it or an ancestor.
   TensorDict prune(const TensorDict& node, bool inside) {
     TensorDict kept = inside || node.info().kind != NodeKind::opaque ? empty_like(node) : dict();
     for (const std::string& key : node.keys()) {
@@ -32,7 +32,7 @@ class Pruner {
   }
 
  private:
-  /// What is taken out of an object that is not read is no object any more.
+  /// A part of an opaque node is no longer that object, so it becomes a dict.
   static TensorDict dict() {
     NodeInfo info;
     info.kind = NodeKind::dict;
@@ -52,7 +52,7 @@ class Pruner {
       return;
     }
     TensorDict pruned = prune(*child, wanted);
-    // A node that was empty before was asked for; one that became empty was not.
+    // Keep a node that was empty before, if it was requested, but not one that became empty.
     if (!pruned.empty() || (wanted && child->empty())) kept.set(key, std::move(pruned));
   }
 
@@ -61,7 +61,7 @@ class Pruner {
   KeyPath path_;
 };
 
-/// A key names nothing in a value without a name.
+/// Throws, because a bare root has no key.
 void refuse_bare(const TensorDict& tree, const std::string& found) {
   if (!is_bare(tree)) return;
   throw base::key_not_found(tree.where())
@@ -96,7 +96,7 @@ TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude)
   TensorDict kept = Pruner(selector, excluder).prune(tree, !keys.given());
   selector.require_all_hit(tree);
   if (!excluder.all_hit()) {
-    // What is not among the keys was not looked at, nor what is below another excluded entry.
+    // Entries outside of the keys, and below another excluded entry, were not visited yet.
     visit_names(tree, {}, excluder);
     excluder.require_all_hit(tree);
   }

@@ -34,7 +34,8 @@ bool Selector::names(const KeyPath& path, const std::string& name) {
   bool found = false;
   if (const auto exact = by_name_.find(name); exact != by_name_.end()) {
     for (const std::size_t i : exact->second) {
-      // One string may stand for any way to cut the dotted name into keys; a path may not.
+      // A string matches any way to split the dotted name into keys; a path with several keys must
+      // match exactly.
       if (keys_[i].size() == 1 || keys_[i] == path) found = hit_[i] = true;
     }
   }

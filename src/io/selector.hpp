@@ -9,8 +9,8 @@
 
 namespace tenfold {
 
-/// Decides which paths a list of keys (as select() takes them) names, and remembers which keys
-/// named something. Thousands of keys cost no more than one, globs excepted. Refers to `keys`.
+/// Determines which paths a list of keys (as in select()) names, and records which keys matched.
+/// Thousands of keys cost no more than one, except for globs. Refers to `keys`.
 class Selector {
  public:
   explicit Selector(const std::vector<KeyPath>& keys);
@@ -18,15 +18,16 @@ class Selector {
   /// True if a key names the entry or node at `path` itself; `name` is dotted(path).
   bool names(const KeyPath& path, const std::string& name);
 
-  /// True if a key names the entry at `path` or a node above it.
+  /// True if a key names the entry at `path` or an ancestor.
   bool names_or_holds(const KeyPath& path);
 
-  /// True if a key may name something below the node of that dotted name.
+  /// True if a key may name a descendant of the node with that dotted name.
   bool may_name_below(const std::string& name) const;
 
-  /// Throws Error(key_not_found), with near matches in `tree`, for the first key that named
-  /// nothing.
+  /// True if every key matched.
   bool all_hit() const;
+  /// Throws Error(key_not_found), with near matches in `tree`, for the first key that did not
+  /// match.
   void require_all_hit(const TensorDict& tree) const;
 
  private:

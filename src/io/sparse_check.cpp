@@ -18,7 +18,7 @@ void check(const TensorDict& tree, const std::string& where, KeyPath& path) {
   }
   Node& node = *node_of(tree);
   for (std::size_t i = 0; i < node.entries.size(); ++i) {
-    if (node.leaf_at(i) != nullptr) continue;  // most entries: not copied to be looked at
+    if (node.leaf_at(i) != nullptr) continue;  // skips most entries without copying them
     const TensorDict::Item item = node.item(i);
     const auto* child = std::get_if<TensorDict>(&item);
     if (child == nullptr) continue;

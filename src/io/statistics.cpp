@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::uint64_t kStatElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kStatElementsPerRead = std::uint64_t{1} << 16;
-/// Elements held as double at a time: they stay in the first-level cache.
+/// Elements converted to double at a time: they stay in L1.
 constexpr std::uint64_t kElementsPerDescription = 2048;
 
-/// Welford's figures of a run of values, which merge exactly enough (Chan et al. 1979).
+/// Welford's statistics of a run of values, which can be merged accurately (Chan et al. 1979).
 struct Partial {
   std::uint64_t count = 0;
   double min = std::numeric_limits<double>::infinity();

@@ -61,7 +61,7 @@ TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Lea
     TensorDict::Item item = from.item(i);
     if (auto* node = std::get_if<TensorDict>(&item)) {
       entries.push_back({key, map_leaves(*node, change)});
-    } else if (const auto* leaf = std::get_if<Leaf>(&item)) {  // that was a LazyItem
+    } else if (const auto* leaf = std::get_if<Leaf>(&item)) {  // it was a LazyItem
       entries.push_back({key, change(*leaf)});
     } else {
       entries.push_back({key, std::get<NonTensor>(std::move(item))});

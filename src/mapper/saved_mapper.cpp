@@ -66,9 +66,10 @@ TensorDict tensors_of(const MapperHead& head, const TensorDict& tree) {
   return node_of(head, tree, kTensors);
 }
 
-/// The text of a file that begins as a JSON object, but for the index of safetensors' shards.
+/// The content of a file that starts like a JSON object, unless it is the index of safetensors
+/// shards.
 std::optional<std::string> json_text_of(const Path& path) {
-  std::error_code none;  // what cannot be looked at cannot be opened, which says why
+  std::error_code none;  // ignored: opening the file later reports the error
   if (path.string().ends_with(".safetensors.index.json") ||
       !std::filesystem::is_regular_file(path, none)) {
     return std::nullopt;

@@ -12,15 +12,15 @@
 
 namespace tenfold {
 
-/// What the head of a saved mapper says.
+/// The header of a saved mapper.
 struct MapperHead {
   std::string class_name;
   Value config;
   base::Where where;  ///< for messages
 
-  /// The member of `config`, or null.
+  /// A member of `config`, or null.
   const Value* find(std::string_view key) const;
-  /// A text of `config`. Throws Error(corrupt) if there is none.
+  /// A string in `config`. Throws Error(corrupt) if it is missing.
   const std::string& text(std::string_view key) const;
   Error corrupt(std::string_view part) const { return base::corrupt(where).part(part); }
 };
@@ -39,8 +39,8 @@ struct SavedMapper {
   MapperHead head;
   MapperKind kind;
   TensorDict tensors;
-  std::string factory;  ///< of a module
-  Value arguments;      ///< of a module
+  std::string factory;  ///< module mappers only
+  Value arguments;      ///< module mappers only
   std::vector<std::string> mapper_paths;
   std::vector<StateMapper> mappers;
 };
@@ -51,18 +51,17 @@ using detail::SavedMapper;
 
 std::shared_ptr<const SavedMapper> saved_sparse(MapperHead head, TensorDict tensors);
 std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors);
-/// Of the text of a JSON file.
+/// Parses a hierarchy stored as JSON.
 std::shared_ptr<const SavedMapper> json_hierarchy(std::string_view text, const std::string& where);
 
-/// A state for messages: "room/door", (3, 4).
+/// Formats a state for messages: "room/door", (3, 4).
 std::string shown_state(const Value& state);
 
-/// Throws Error(corrupt) naming the part if `tensors` lacks it.
+/// The node `key` of `tensors`. Throws Error(corrupt) naming it if it is missing.
 TensorDict node_of(const MapperHead& head, const TensorDict& tensors, std::string_view key);
 Tensor tensor_of(const MapperHead& head, const TensorDict& tensors, std::string_view key);
 
-/// The rows of `values` at `rows`, copied: [rows.size(), *shape]. Throws Error(corrupt) for a row
-/// that is not there.
+/// Copies rows of `values`: [rows.size(), *shape]. Throws Error(corrupt) if a row is out of range.
 Tensor take_rows(const MapperHead& head, const Tensor& values, std::span<const std::int64_t> rows);
 
 }  // namespace tenfold

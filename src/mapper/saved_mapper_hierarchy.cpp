@@ -17,7 +17,8 @@
 namespace tenfold {
 namespace {
 
-/// What a state says: the path as far as keys can be, and what follows, for a mapper.
+/// A state as a path: the prefix that can be looked up, and the rest, which a nested mapper
+/// interprets.
 struct PathParts {
   std::string text;
   std::vector<Value> parts;
@@ -77,7 +78,7 @@ PathParts parts_of(const Value& state) {
   return made;
 }
 
-/// JSON texts one after the other.
+/// A list of JSON strings, stored contiguously.
 class Texts {
  public:
   Texts() = default;
@@ -114,11 +115,11 @@ class Texts {
   Tensor ends_ = Tensor::zeros(DType::int64, {0});
 };
 
-/// Rows of one table or mapper, and where in the batch they belong.
+/// Rows of one table, or states of one mapper, and their positions in the batch.
 struct Group {
   std::vector<std::size_t> places;
   std::vector<std::int64_t> rows;
-  std::vector<Value> states;  ///< what a mapper is asked for
+  std::vector<Value> states;  ///< the states to pass to a mapper
 };
 
 /// Values by path.
@@ -190,7 +191,7 @@ struct SavedHierarchy final : SavedMapper {
                 (level.empty() ? "the root" : base::quote(level)));
   }
 
-  /// What a path says below a mapper, or below the level whose default that is.
+  /// The part of a path below a mapper, or below the level whose default is the mapper.
   Value rest_of(const Value& state, const PathParts& path, std::int64_t number) const {
     const std::vector<Value> above = split(mapper_paths[static_cast<std::size_t>(number)]);
     const auto is_above = [&] {
@@ -314,7 +315,7 @@ struct SavedHierarchy final : SavedMapper {
             .select(0));
   }
 
-  /// Numbers as JSON: a tensor of 0-d is a number, others are lists.
+  /// Converts to JSON: a 0-d tensor is a number, others are nested lists.
   Value to_value(const Tensor& tensor) const {
     if (tensor.ndim() > 0) {
       Value::List list;

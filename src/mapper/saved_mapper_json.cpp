@@ -1,5 +1,5 @@
-// A hierarchy in one JSON file, laid flat as a tree is (python/tenfold/mappers/_hierarchy_json.py
-// says what such a file looks like).
+// A hierarchy in one JSON file, flattened in the same way as a tree.
+// python/tenfold/mappers/_hierarchy_json.py documents the format.
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ namespace {
 constexpr std::string_view kJsonHead = "%state_mapper";
 constexpr std::string_view kTensor = "%tensor";
 
-/// Numbers in row-major order, as JSON has them.
+/// Numbers of a JSON value in row-major order.
 struct Numbers {
   DType dtype = DType::bool_;  ///< bool_, int64 or float64
   Shape shape;
@@ -35,7 +35,7 @@ struct Numbers {
   std::vector<double> floats;
 };
 
-/// One number; false if it is none, or of another kind than those before.
+/// Appends one number. Returns false if `value` is no number, or of another kind than the others.
 bool add_number(const Value& value, Numbers& numbers, bool is_first) {
   if (const auto* truth = value.get_if<bool>()) {
     if (!is_first && numbers.dtype != DType::bool_) return false;
@@ -58,7 +58,7 @@ bool add_number(const Value& value, Numbers& numbers, bool is_first) {
   return true;
 }
 
-/// A number, or lists of them of equal lengths; nothing for other JSON.
+/// Converts a number, or nested lists of equal lengths; empty for other JSON.
 std::optional<Numbers> numbers_of(const Value& value) {
   Numbers numbers;
   std::vector<const Value*> flat = {&value};
@@ -79,9 +79,9 @@ std::optional<Numbers> numbers_of(const Value& value) {
   return numbers;
 }
 
-/// Rows of one dtype and shape.
+/// Rows with the same dtype and shape.
 struct Rows {
-  std::int64_t number = 0;  ///< of the table
+  std::int64_t number = 0;  ///< number of the table
   std::int64_t count = 0;
   std::vector<std::byte> bytes;
 };
@@ -98,7 +98,7 @@ class Flattener {
   Flattener(std::string where, std::string default_key, bool is_escaped)
       : where_(std::move(where)), default_key_(std::move(default_key)), is_escaped_(is_escaped) {}
 
-  /// Levels before what is in them; `from_json` bounds the depth.
+  /// Visits levels before their entries. `from_json` limits the depth.
   void walk(const Value::Object& level, std::size_t node, const std::string& prefix) {
     std::vector<std::tuple<const Value::Object*, std::size_t, std::string>> below;
     for (const auto& [said, value] : level.members) {
@@ -197,7 +197,7 @@ class Flattener {
       shape.push_back(*number);
     }
     const std::optional<Numbers> numbers = numbers_of(*values);
-    // Lists say nothing of the dimensions behind one of length 0.
+    // The nested lists do not show the dimensions after one of length 0.
     const bool is_empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
     if (!numbers || (is_empty ? !numbers->floats.empty() : numbers->shape != shape)) {
       throw fail(path)
@@ -234,7 +234,7 @@ class Flattener {
     return {rows.number, rows.count++};
   }
 
-  /// Levels without a default have that of the level above, which comes before them.
+  /// Levels without a default inherit that of the level above, which precedes them.
   void inherit() {
     for (std::size_t node = 0; node < paths_.size(); ++node) {
       if (levels_[node] == 0) continue;
@@ -272,14 +272,14 @@ class Flattener {
   std::vector<std::int64_t> rows_;
   std::vector<std::uint8_t> levels_;
   std::vector<std::size_t> parents_;
-  std::map<std::size_t, std::size_t> defaults_;  ///< level -> the node of its own default
+  std::map<std::size_t, std::size_t> defaults_;  ///< level -> node of its own default
   std::map<Group, Rows> groups_;
   std::vector<Group> order_;
   std::string texts_;
   std::vector<std::int64_t> text_ends_;
 };
 
-/// What the head of the file says; nothing if it has none.
+/// The default key that the header of the file names; empty if it has no header.
 std::optional<std::string> default_key_of(const Value::Object& root, const std::string& where) {
   const Value* head = root.find(kJsonHead);
   if (head == nullptr) return std::nullopt;

@@ -104,7 +104,7 @@ struct SavedSparse final : SavedMapper {
   StateKeyKind key_kind;
   MappedDict keys;
   SparseMatrix matrix;
-  Tensor numbers;  ///< the row in the matrix of each row of `keys`
+  Tensor numbers;  ///< row of the matrix for each row of `keys`
   bool has_numbers = false;
   Tensor fallback;
   bool has_fallback = false;

@@ -51,7 +51,7 @@ Value document_of(const Schema& schema) {
   return document;
 }
 
-/// The bytes of texts, and where each ends.
+/// Concatenates strings: their bytes and end offsets.
 std::pair<Tensor, Tensor> joined(std::span<const std::string_view> texts) {
   std::uint64_t total_bytes = 0;
   for (const std::string_view text : texts) total_bytes += text.size();
@@ -148,7 +148,7 @@ MappedDict open_state_index(TensorDict node, DictKeyType type,
   try {
     return MappedDict(std::move(node));
   } catch (const Error& error) {
-    // That it is a dictionary is what the file promises.
+    // A node that is no dictionary is an error of the file, not of the caller.
     if (error.code() != ErrorCode::invalid_argument) throw;
     throw Error(error).code(ErrorCode::corrupt);
   }

@@ -8,23 +8,23 @@
 
 namespace tenfold {
 
-/// A MappedDict as a part of a larger tree: the keys of a state mapper. What a dictionary's schema
-/// says follows from the kind of its keys and the names of its columns, so nothing else is stored.
+/// A MappedDict inside a larger tree, for the keys of a state mapper. The schema of the dictionary
+/// follows from the kind of its keys and the names of its columns, so it is not stored.
 struct StateIndexColumn {
   std::string name;
   Tensor values;  ///< [number of keys]
 };
 
-/// The node of a dictionary in memory. Throws Error(invalid_argument) naming a key that comes
-/// twice.
+/// Builds the node of a dictionary in memory. Throws Error(invalid_argument) naming a duplicate
+/// key.
 TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
                             const std::vector<StateIndexColumn>& columns);
 
-/// The same keys under the same rows, without the values. Throws Error(unsupported) if some rows
-/// are no keys' any more: compact() it first.
+/// The node with the same keys in the same rows, without the values. Throws Error(unsupported) if
+/// there are superseded rows: compact() first.
 TensorDict state_index_of(const MappedDict& dict);
 
-/// The dictionary of such a node. Throws Error(corrupt) if it is none, or its columns are others.
+/// Opens the dictionary in such a node. Throws Error(corrupt) if it is none, or has other columns.
 MappedDict open_state_index(TensorDict node, DictKeyType type,
                             const std::vector<std::pair<std::string, DType>>& columns);
 

@@ -20,7 +20,7 @@ constexpr double kTwoTo63 = 9223372036854775808.0;
       .found(found);
 }
 
-/// As Python sees it: numbers that are equal are one key.
+/// Normalises numbers as Python compares keys: equal numbers are one key.
 Value plain(const Value& state) {
   if (const auto* truth = state.get_if<bool>()) return std::int64_t{*truth ? 1 : 0};
   if (const auto* number = state.get_if<double>()) {

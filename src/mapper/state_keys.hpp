@@ -12,21 +12,21 @@
 
 namespace tenfold {
 
-/// How states are keys of a dictionary.
+/// How states are represented as keys of a dictionary.
 enum class StateKeyKind : std::uint8_t {
   int64,  ///< "int": integers
-  text,   ///< "str": texts
-  bytes,  ///< "bytes": texts, as bytes
-  json,   ///< "json": their JSON, `[3, 4]` for a tuple, as state_text() writes it
+  text,   ///< "str": strings
+  bytes,  ///< "bytes": stored as strings
+  json,   ///< "json": JSON as state_text() formats it, `[3, 4]` for a tuple
 };
 std::optional<StateKeyKind> state_key_kind_from_name(std::string_view name) noexcept;
 DictKeyType key_type_of(StateKeyKind kind) noexcept;
 
-/// The JSON of a state, one text for states that are equal in Python: True and 1.0 are 1. Throws
-/// Error(invalid_argument) for what is no state, such as a list, an object or NaN.
+/// The JSON of a state. States that are equal in Python have the same JSON: True and 1.0 become 1.
+/// Throws Error(invalid_argument) for an invalid state, such as a list, an object or NaN.
 std::string state_text(const Value& state);
 
-/// The rows of states in `dict`, -1 for those that are not there.
+/// The rows of states in `dict`, -1 for missing states.
 std::vector<std::int64_t> rows_of_states(const MappedDict& dict, StateKeyKind kind,
                                          std::span<const Value> states);
 

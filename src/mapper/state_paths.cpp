@@ -34,7 +34,8 @@ void require_path(std::string_view path) {
       .expected("a path of components that are not empty, without \"/\"");
 }
 
-/// No hierarchy is deeper, and to look for each part of a path takes as long as the path is.
+/// Truncates `path` to the maximum depth of a hierarchy. Looking up each prefix takes time
+/// proportional to the length of the path.
 std::string_view known_depth(std::string_view path) {
   std::size_t end = 0;
   for (std::size_t depth = 0; depth < kMaxDepth; ++depth) {
@@ -112,7 +113,7 @@ StatePlace StatePaths::find_below(std::string_view path) const {
   return place;
 }
 
-/// Level by level upwards, all paths side by side.
+/// Searches upwards level by level, for all paths at once.
 void StatePaths::climb(std::vector<Search> searches, std::span<StatePlace> places) const {
   std::vector<std::string_view> parts;
   while (!searches.empty()) {
@@ -124,13 +125,13 @@ void StatePaths::climb(std::vector<Search> searches, std::span<StatePlace> place
       Search search = searches[i];
       if (found[i] >= 0) {
         const StatePlace place = place_at(found[i]);
-        // Below a value there is nothing, but a mapper knows what follows.
+        // A value has no entries below it, but a mapper interprets the rest of the path.
         if (is_level(found[i]) || place.table == kMapperTable) {
           places[search.position] = place;
           continue;
         }
       }
-      // The root is there; a file that another process cuts meanwhile may lose it.
+      // make() guarantees a root, but a file that another process truncates may lose it.
       if (search.part.empty()) {
         places[search.position] = {kNoTable, 0};
         continue;

@@ -12,40 +12,41 @@
 
 namespace tenfold {
 
-/// Where a value of a hierarchy is: a row of a table.
+/// The location of a value in a hierarchy: a row of a table.
 struct StatePlace {
-  std::int64_t table = 0;  ///< or one of the numbers below
+  std::int64_t table = 0;  ///< number of the table, or one of the constants below
   std::int64_t row = 0;
 };
 inline constexpr std::int64_t kNoTable = -1;      ///< a level without a default
-inline constexpr std::int64_t kTextTable = -2;    ///< JSON that is no number: a row of the texts
-inline constexpr std::int64_t kMapperTable = -3;  ///< another mapper: its number
+inline constexpr std::int64_t kTextTable = -2;    ///< JSON that is no number: a row of the JSON
+                                                  ///< strings
+inline constexpr std::int64_t kMapperTable = -3;  ///< another mapper: the row is its number
 
-/// The nodes of a hierarchy, levels and values, by their paths ("level/value"; the root is ""): a
-/// dictionary of path to table, row and whether it is a level. The place of a level is that of the
-/// default that holds in it, so that the deepest node of a path that is there tells all: at most as
-/// many look-ups as the path has components and one.
+/// The nodes of a hierarchy, levels and values, by path ("level/value"; the root is ""): a
+/// dictionary from path to table, row, and whether it is a level. A level has the location of its
+/// default, including an inherited one, so finding the deepest existing prefix of a path is enough.
+/// That takes at most one lookup more than the path has components.
 ///
 /// Thread safety: all members may be called from any thread.
 class StatePaths {
  public:
-  /// Throws Error(corrupt) if the node is no such dictionary, or has no root.
+  /// Throws Error(corrupt) if the node is no such dictionary, or lacks the root.
   explicit StatePaths(TensorDict node);
 
-  /// Such a node: the root first, with the path "". Throws Error(invalid_argument) for paths that
-  /// come twice, and unless all have as many.
+  /// Builds the node. The first path is the root, "". Throws Error(invalid_argument) for duplicate
+  /// paths and different lengths.
   static TensorDict make(std::span<const std::string_view> paths,
                          std::span<const std::int64_t> tables, std::span<const std::int64_t> rows,
                          std::span<const std::uint8_t> is_level);
 
   std::int64_t size() const { return dict_.size(); }
 
-  /// The place of each path's value. Throws Error(invalid_argument) for a path that has an empty
-  /// component and is not there.
+  /// The location of each path's value. Throws Error(invalid_argument) if a path is missing and has
+  /// an empty component.
   std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
-  /// The place of a path of which `path` is the part that keys can be.
+  /// The location of a path, of which `path` is the prefix that can be looked up.
   StatePlace find_below(std::string_view path) const;
-  /// The deepest level that `path` goes through; "" for the root.
+  /// The deepest existing level on `path`; "" for the root.
   std::string nearest_level(std::string_view path) const;
 
   struct Node {
@@ -53,11 +54,11 @@ class StatePaths {
     StatePlace place;
     bool is_level;
   };
-  /// Calls `use` for all nodes but the root, levels before what is in them.
+  /// Calls `use` for all nodes but the root, and for levels before their entries.
   void for_each(const std::function<void(const Node&)>& use) const;
 
  private:
-  /// A path of which nothing is known yet, and the part of it that is looked for next.
+  /// A path that is still searched, and the prefix to look up next.
   struct Search {
     std::size_t position;
     std::string_view part;

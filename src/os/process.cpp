@@ -19,7 +19,7 @@
 namespace tenfold::os {
 namespace {
 
-/// The hexadecimal digits of "b4d2c9e0-7f0d-4a53-9d3e-6f3a2d1c0b9a".
+/// Parses the hexadecimal digits of "b4d2c9e0-7f0d-4a53-9d3e-6f3a2d1c0b9a".
 BootId read_boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string text;
@@ -36,12 +36,12 @@ BootId read_boot_id() {
   return id;
 }
 
-/// The system's own, read once by each process.
+/// The real boot ID, read once per process.
 struct OwnBootId {
   const BootId id = read_boot_id();
 };
 
-/// Null: the system's own.
+/// Null: use the real boot ID.
 std::atomic<const BootId*> id_for_tests{nullptr};
 
 }  // namespace
@@ -52,7 +52,7 @@ BootId boot_id() {
 }
 
 std::optional<BootId> set_boot_id(std::optional<BootId> id) {
-  // Kept for ever: others may be reading them.
+  // Never freed, because other threads may be reading it.
   static std::mutex mutex;
   static std::deque<BootId> kept;
   const std::lock_guard lock(mutex);
@@ -79,7 +79,7 @@ std::string host_name() {
 
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
-  // Never less than asked for, of so few bytes.
+  // getrandom never returns fewer bytes than requested for such a small size.
   static_cast<void>(::getrandom(&number, sizeof number, 0));
   return number;
 }

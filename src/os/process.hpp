@@ -8,28 +8,28 @@
 
 namespace tenfold::os {
 
-/// What tells this run of the system from every other one. Whoever writes it into a file can tell
-/// later whether the system has stopped since, and with it what was not on the device.
+/// The boot ID of Linux. Stored in a file, it tells later readers whether the system has restarted
+/// since, and may have lost data that was not durable.
 using BootId = std::array<std::byte, 16>;
 
-/// Of this run; zeros where the system does not say.
+/// The boot ID; zeros if the system does not report it.
 BootId boot_id();
 
-/// Makes boot_id() give `id` (nothing: the system's own again). For tests of what is found after
-/// the power was lost; returns what was set before.
+/// Overrides boot_id() with `id` (empty: the real one again), to test recovery after a power
+/// failure. Returns the previous override.
 std::optional<BootId> set_boot_id(std::optional<BootId> id);
 
-/// How many files one operation may keep open: a quarter of what the process may open (`ulimit
-/// -n`), 4096 at most.
+/// Number of files that one operation may keep open: a quarter of the limit of the process (`ulimit
+/// -n`), at most 4096.
 std::size_t num_files_to_keep_open() noexcept;
 
-/// The number of this process, which its forks do not share.
+/// The process ID; differs in a forked child.
 std::uint64_t process_id() noexcept;
 
 /// The name of this host, for messages; "unknown" if it has none.
 std::string host_name();
 
-/// A number that nobody else draws, of the system's generator.
+/// A random number from the system's generator.
 std::uint64_t random_number() noexcept;
 
 }  // namespace tenfold::os

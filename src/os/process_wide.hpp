@@ -7,15 +7,16 @@
 
 namespace tenfold::os {
 
-/// The one T of the process, made at first use and never destroyed, as its threads may be at it
-/// when the process ends. In the child of a fork, where those threads do not exist and what they
-/// held stays locked, there is a new one.
+/// A process-wide singleton of T, created at first use. It is never destroyed, because threads may
+/// still use it when the process exits. A forked child gets a new one: the threads do not exist
+/// there, and locks that they held would never be released.
 template <class T>
 class ProcessWide {
  public:
-  /// Without a lock, which a fork could leave held.
+  /// Takes no lock, because a fork could leave it locked in the child.
   static T& get() {
-    static_cast<void>(&fork_handler_);  // made when the program is loaded, as it is named here
+    static_cast<void>(&fork_handler_);  // naming it here makes the compiler initialise it at load
+                                        // time
     T* current = the_one_.load(std::memory_order_acquire);
     if (current != nullptr) return *current;
     auto made = std::make_unique<T>();

@@ -58,7 +58,8 @@ void unlock(Descriptor& descriptor) noexcept {
 
 namespace {
 
-/// Known when the program is loaded: a fork while a local static is made hangs the child.
+/// Initialised at load time: a fork during the initialisation of a local static makes the child
+/// hang.
 const auto kSystemPageBytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
 }  // namespace
@@ -105,11 +106,12 @@ void apply_permissions(int descriptor, const FileInfo& like, const std::string& 
   if (::fstat(descriptor, &now) != 0) throw_system_error(errno, display, "cannot be examined");
   std::uint32_t mode = like.mode;
   if (now.st_uid != like.user || now.st_gid != like.group) {
-    // One at a time: a member of the group may give the file to the group, but not to the user.
+    // Group and user separately: a member of the group may change the group but not the user.
     const bool group_given = ::fchown(descriptor, static_cast<uid_t>(-1), like.group) == 0;
     const bool user_given = ::fchown(descriptor, like.user, static_cast<gid_t>(-1)) == 0;
     if (!group_given || !user_given) mode &= ~static_cast<std::uint32_t>(S_ISUID | S_ISGID);
-    // The members of another group get no more than everybody has, nor those of the old one.
+    // If the group cannot be set, its permission bits shrink to those of everybody, so that neither
+    // the old nor the new group gains access.
     if (!group_given) {
       mode &= ~static_cast<std::uint32_t>(S_IRWXG) | (mode & S_IRWXO) << 3U;
       mode &= ~static_cast<std::uint32_t>(S_IRWXO) | (mode & S_IRWXG) >> 3U;

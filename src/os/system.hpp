@@ -11,7 +11,7 @@
 
 namespace tenfold::os {
 
-/// Calls a system call again while a signal interrupts it.
+/// Repeats a system call while it fails with EINTR.
 template <class Call>
 auto retry_interrupted(const Call& call) noexcept(noexcept(call())) {
   auto result = call();
@@ -19,12 +19,12 @@ auto retry_interrupted(const Call& call) noexcept(noexcept(call())) {
   return result;
 }
 
-/// `display: action: <the system's words>`, as Error(file_not_found) for ENOENT, otherwise
-/// Error(io). A full disk names the space that is free, if `descriptor` lies on that file system.
+/// Throws `display: action: <strerror>`, as Error(file_not_found) for ENOENT, otherwise Error(io).
+/// For a full disk, the message includes the free space if `descriptor` is on that file system.
 [[noreturn]] void throw_system_error(int system_errno, const std::string& display,
                                      std::string_view action, int descriptor = -1);
 
-/// As LockResult File::try_lock_exclusive() and so on say.
+/// Implement the functions of File with the same names.
 LockResult try_lock_exclusive(Descriptor& descriptor) noexcept;
 LockResult try_lock_shared(Descriptor& descriptor) noexcept;
 void unlock(Descriptor& descriptor) noexcept;
@@ -37,12 +37,12 @@ FileInfo to_info(const struct stat& status) noexcept;
 /// "a directory", "a symbolic link", "a FIFO", ...
 std::string_view kind_name(mode_t mode) noexcept;
 
-/// Throws Error(invalid_argument) unless `name` is one component of a path: not empty, ".", "..",
-/// and without '/' and NUL.
+/// Throws Error(invalid_argument) unless `name` is one path component: not empty, "." or "..", and
+/// without '/' and NUL.
 void require_component(const std::string& name, const std::string& display);
 
 /// fchown and fchmod of `descriptor` to owner and permission bits of `like`, as far as this process
-/// may: where the owner cannot be given away, set-id bits are dropped.
+/// may. Set-id bits are dropped if the owner cannot be changed.
 void apply_permissions(int descriptor, const FileInfo& like, const std::string& display);
 
 }  // namespace tenfold::os

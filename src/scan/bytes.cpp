@@ -18,11 +18,11 @@
 namespace tenfold {
 namespace {
 
-// Which globals are what. A module stands for all that is in it and below it.
+// Classification of globals. A module's name includes everything in and below the module.
 
 using NameSpan = std::span<const std::string_view>;
 
-/// Modules that run code or processes, import, read or write files, speak to the network, or reach
+/// Modules that run code or processes, import, read or write files, use the network, or can reach
 /// any of these by name.
 constexpr auto kDangerousModules = std::to_array<std::string_view>({"os",
                                                                     "posix",
@@ -176,7 +176,7 @@ constexpr auto kDangerousModules = std::to_array<std::string_view>({"os",
                                                                     "numexpr",
                                                                     "fsspec"});
 
-/// Within packages of which most is harmless.
+/// Dangerous parts of packages that are otherwise harmless.
 constexpr auto kDangerousParts = std::to_array<std::string_view>({
     "torch.hub",
     "torch.load",
@@ -216,8 +216,8 @@ constexpr auto kDangerousParts = std::to_array<std::string_view>({
     "torch.from_file",
 });
 
-/// Python's own functions and classes that only make plain values. `type` and `object` are not
-/// among them: from them one reaches every class there is.
+/// Python built-ins that only make plain values. `type` and `object` are not among them, because
+/// every class can be reached from them.
 constexpr auto kPlainBuiltins = std::to_array<std::string_view>(
     {"bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range",
      "set", "slice", "str", "tuple", "unicode", "long", "NoneType"});
@@ -258,7 +258,7 @@ constexpr auto kSafe = std::to_array<std::string_view>({
     "numpy._core.multiarray.scalar",
     "numpy._core.numeric._frombuffer",
     "numpy.core.numeric._frombuffer",
-    // The plain records of torch.distributed.checkpoint's metadata.
+    // Plain records in the metadata of torch.distributed.checkpoint.
     "torch.distributed.checkpoint.metadata.Metadata",
     "torch.distributed.checkpoint.metadata.MetadataIndex",
     "torch.distributed.checkpoint.metadata.StorageMeta",
@@ -277,7 +277,7 @@ bool among(NameSpan names, std::string_view wanted) {
   return std::find(names.begin(), names.end(), wanted) != names.end();
 }
 
-/// True if `global` is one of `names`, or lies in one.
+/// True if `global` is one of `names`, or inside one.
 bool lies_in(NameSpan names, std::string_view global) {
   return std::any_of(names.begin(), names.end(), [&](std::string_view outer) {
     return global.starts_with(outer) &&
@@ -296,7 +296,7 @@ bool is_typed_class(std::string_view module, std::string_view name) {
          });
 }
 
-/// What unpickling may do that finds the global `module`.`name`.
+/// The risk of unpickling the global `module`.`name`.
 ScanRisk risk_of_global(std::string_view module, std::string_view name) {
   const std::string global = std::string(module) + "." + std::string(name);
   if (module == "builtins" || module == "__builtin__" || module == "__builtins__") {
@@ -309,9 +309,9 @@ ScanRisk risk_of_global(std::string_view module, std::string_view name) {
   if (lies_in(kDangerousModules, global) || lies_in(kDangerousParts, global)) {
     return ScanRisk::dangerous;
   }
-  // Of numpy, what makes arrays is safe, and much of the rest opens files or compiles.
+  // numpy's array constructors are safe; much of the rest opens files or compiles.
   if (module == "numpy" || module.starts_with("numpy.")) return ScanRisk::dangerous;
-  // A dotted name reaches through a module into what it imported: `collections._sys.modules`.
+  // A dotted name reaches through a module to its imports: `collections._sys.modules`.
   if (name.find('.') != std::string_view::npos || name.starts_with("__")) {
     return ScanRisk::dangerous;
   }
@@ -322,15 +322,15 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kZipEnd = "PK\x05\x06";
 constexpr std::string_view kNotLookedInto = ", which is not looked into";
-/// Archives in archives, which are inflated into memory: how deep, and how much of them.
+/// Limits for nested archives, which are inflated into memory: depth and total size.
 constexpr int kMaxArchiveDepth = 8;
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
-/// What is deflated to more than that is not inflated.
+/// Deflated records that are larger than this are not inflated.
 constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30U;
-/// How often archives() looks whether bytes are an archive: bytes can look like many.
+/// Limit of attempts by archives() to parse bytes as an archive: hostile bytes can resemble many.
 constexpr std::uint64_t kMaxArchiveTries = 10'000;
 
-/// What others pack files with. None of it is unpacked here.
+/// Archive formats that are recognised but not unpacked.
 struct Packed {
   std::string_view magic;
   std::string_view name;
@@ -346,12 +346,12 @@ constexpr auto kPacked = std::to_array<Packed>({{"\x1f\x8b\x08", "gzip"},
                                                 {"Rar!\x1a\x07", "rar"},
                                                 {"\x1f\x9d", "compress (.Z)"}});
 
-/// PROTO 0 to 5, which every pickle of protocol 2 and later begins with.
+/// True for PROTO 0 to 5, the first opcode of every pickle of protocol 2 and later.
 bool begins_as_pickle(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == '\x80' && static_cast<unsigned char>(bytes[1]) <= 5;
 }
 
-/// The number that the first pickle of a file of torch before 1.6 is. Four more follow, and then
+/// The magic number in the first pickle of a torch file before 1.6. Four more pickles follow, then
 /// the bytes of storages.
 constexpr std::string_view kOldTorchNumber = "119547037146038801333356";
 constexpr int kOldTorchPickles = 5;
@@ -361,7 +361,7 @@ bool is_old_torch_number(const codecs::PickleGraph& graph) {
   return root.kind == codecs::PickleKind::big_integer && root.text == kOldTorchNumber;
 }
 
-/// A header of tar, of which torch.load asks nothing but that its checksum is right.
+/// True for a tar header. As in torch.load, a correct checksum is sufficient.
 bool begins_as_tar(std::string_view bytes) {
   constexpr std::size_t kHeaderBytes = 512;
   constexpr std::size_t kSumAt = 148;
@@ -389,8 +389,8 @@ bool begins_as_tar(std::string_view bytes) {
   return written == as_unsigned || written == as_signed;
 }
 
-/// True for the header of a .npy file of which numpy might unpickle the values: the type is "O",
-/// "object" or "T" somewhere in Python's literals, which can write the same in many ways.
+/// True if a .npy header may declare values that numpy would unpickle: the type "O", "object" or
+/// "T" appears anywhere in the header. It is a Python literal, so there are many ways to write it.
 bool may_hold_objects(std::string_view header) {
   if (header.find_first_of("\\#") != std::string_view::npos) return true;
   if (header.find("object") != std::string_view::npos) return true;
@@ -398,8 +398,9 @@ bool may_hold_objects(std::string_view header) {
     const char c = i < header.size() ? header[i] : ' ';
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   };
-  bool ended = false;  // a text, after which another one would be a part of it
-  char quote = '\0';   // of the text that this is in
+  bool ended = false;  // a string literal has ended; another one right after it would be
+                       // concatenated
+  char quote = '\0';   // the quote of the current string literal
   for (std::size_t i = 0; i < header.size(); ++i) {
     const char c = header[i];
     if ((c == 'O' || c == 'T') && !is_letter(i + 1) && (i == 0 || !is_letter(i - 1))) return true;
@@ -416,7 +417,7 @@ bool may_hold_objects(std::string_view header) {
   return false;
 }
 
-/// Where the pickle in a .npy file that may be one of objects begins; nothing for another.
+/// Offset of the pickle in a .npy file that may contain objects; empty otherwise.
 std::optional<std::size_t> npy_objects(std::string_view bytes) {
   if (!bytes.starts_with(kNpyMagic) || bytes.size() < 12) return std::nullopt;
   const auto at = [&](std::size_t i) {
@@ -438,8 +439,8 @@ bool has_global(const codecs::PickleGraph& graph) {
   });
 }
 
-/// `archive/data/17` beside `archive/data.pkl`: of a storage's bytes torch.load makes nothing but
-/// numbers.
+/// True for `archive/data/17` next to `archive/data.pkl`: torch.load only converts the bytes of a
+/// storage to numbers.
 bool is_storage(const codecs::ZipDirectory& directory, std::string_view name) {
   const std::size_t slash = name.rfind('/');
   if (slash == std::string_view::npos) return false;
@@ -508,7 +509,7 @@ void ByteScanner::globals(const codecs::PickleGraph& graph, const std::string& w
   }
 }
 
-/// The pickles that `bytes` begin with, one after the other. `surely` says that the first is one.
+/// Scans the consecutive pickles at the start of `bytes`. `surely`: the first is known to be one.
 void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool surely) {
   bool is_old_torch = false;
   std::uint64_t at = 0;
@@ -535,14 +536,15 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
   }
 }
 
-/// Bytes that neither begin nor are named as a pickle: pickles of protocols 0 and 1 have no mark.
-/// They count if unpickling them might come to import something, also where it would then fail.
+/// Scans bytes that neither start like a pickle nor are named as one, because pickles of protocols
+/// 0 and 1 have no magic number. They count if unpickling could import something, even if it would
+/// fail later.
 void ByteScanner::guess(std::string_view bytes, const std::string& where) {
   if (codecs::may_import(bytes)) pickles(bytes, where, true);
 }
 
-/// True if that was an archive. A pickle can have the mark of a tar archive in a text of its own:
-/// that one is scanned all the same.
+/// True if the bytes are an archive. A pickle can contain the magic of a tar archive in a string,
+/// so bytes with that magic are also scanned as a pickle.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;
@@ -560,7 +562,7 @@ bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanH
         ScanRisk::suspicious, where, 0);
     return true;
   }
-  // joblib and others write zlib's streams, whose two first bytes are a weak mark.
+  // joblib and others write zlib streams, whose first two bytes are a weak magic number.
   const bool is_zlib =
       bytes.size() > 2 && bytes[0] == '\x78' &&
       (static_cast<unsigned char>(bytes[0]) * 256U + static_cast<unsigned char>(bytes[1])) % 31U ==
@@ -575,7 +577,7 @@ void ByteScanner::any(std::string_view bytes, const std::string& where, ScanHint
   if (is_zip && hint != ScanHint::storage) {
     zip(bytes, where);
   } else if (packed(bytes, where, hint)) {
-    guess(bytes, where);  // a pickle can be made that begins so, too
+    guess(bytes, where);  // a pickle can be crafted to start with the magic of an archive
   } else if (const auto objects = npy_objects(bytes)) {
     pickles(bytes.substr(*objects), where, true);
   } else if (hint == ScanHint::storage) {
@@ -619,7 +621,7 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
             ScanRisk::suspicious, place, 0);
         break;
       }
-      // Damage does not keep a program from unpickling: what is there is looked at.
+      // A program may unpickle a damaged record, so scan what can be inflated.
       const std::vector<std::byte> inflated = codecs::read_zip_entry_unchecked(input, entry);
       any({reinterpret_cast<const char*>(inflated.data()), inflated.size()}, place, hint);
     } catch (const Error& error) {
@@ -629,7 +631,7 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
   --depth_;
 }
 
-/// How long the archive is that `bytes` begin with, whatever follows it; 0 if there is none.
+/// Size of the archive at the start of `bytes`, whatever follows it; 0 if there is none.
 std::uint64_t ByteScanner::archive_bytes(std::string_view bytes, const std::string& where) {
   constexpr int kMaxEnds = 64;
   constexpr std::size_t kEndBytes = 22;
@@ -645,7 +647,7 @@ std::uint64_t ByteScanner::archive_bytes(std::string_view bytes, const std::stri
         return size;
       }
     } catch (const Error& error) {
-      // Data of the archive can look like its end: the next one may be it.
+      // Data of the archive can contain the end-of-archive signature: try the next one.
       if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
     }
     end = bytes.find(kZipEnd, end + 1);
@@ -662,7 +664,7 @@ void ByteScanner::no_archive(std::string_view bytes, const std::string& where, s
 
 bool ByteScanner::archives(std::string_view bytes, const std::string& where) {
   bool found = false;
-  std::size_t other = 0;  // where what is no archive began
+  std::size_t other = 0;  // start of the bytes that are in no archive
   std::size_t at = 0;
   while (at < bytes.size()) {
     const std::string place = inside(where, "archive at byte " + std::to_string(at));

@@ -13,41 +13,41 @@
 
 namespace tenfold {
 
-/// What is known of bytes before they are looked at.
+/// What the context reveals about bytes before they are scanned.
 enum class ScanHint : std::uint8_t {
   none,
-  pickle,   ///< named as one
-  tensor,   ///< a file of numbers, which may begin with the mark of anything: a pickle counts only
-            ///< if it imports something
-  storage,  ///< a record of numbers, which nobody opens as a file: archives do not count either
+  pickle,   ///< named as a pickle
+  tensor,   ///< a file of numbers, which may start with any magic number by chance: a pickle counts
+            ///< only if it imports something
+  storage,  ///< a record of numbers, which is never opened as a file: archives do not count either
 };
 
-/// Of a file's or record's name.
+/// The hint for a file or record of that name.
 ScanHint hint_of_name(std::string_view name);
 
-/// Finds the pickles in bytes and in what is packed in them, and says so of what it does not look
-/// into. `where` begins the place of each finding.
+/// Finds the pickles in bytes and in archives inside them, and reports what it does not scan.
+/// `where` is the prefix of each finding's location.
 class ByteScanner {
  public:
-  /// What is looked at from here on is in the file at `path`; places begin with `shown`, "" for the
-  /// only file.
+  /// Starts the file at `path`. Locations begin with `shown`, which is "" if there is only one
+  /// file.
   void enter(std::string path, std::string shown);
 
-  /// A pickle, an archive of any depth, a .npy file of objects, or none of these. Throws
-  /// Error(corrupt) and Error(unsupported) for an archive that cannot be read; those in it are
-  /// findings.
+  /// Scans a pickle, an archive of any depth, a .npy file of objects, or other bytes. Throws
+  /// Error(corrupt) and Error(unsupported) for an unreadable archive; unreadable archives inside
+  /// one are findings.
   void any(std::string_view bytes, const std::string& where, ScanHint hint);
 
-  /// Archives one after the other, with nothing that tells where each begins. What is none is
-  /// looked at as a pickle and named. False, and nothing found, if there is no archive.
+  /// Scans consecutive archives whose offsets are not known. Bytes between them are scanned as a
+  /// pickle and reported. Returns false, without findings, if there is no archive.
   bool archives(std::string_view bytes, const std::string& where);
 
-  /// A pickle of any protocol, if reading it might come to import something.
+  /// Scans bytes as a pickle of any protocol, if unpickling them could import something.
   void guess(std::string_view bytes, const std::string& where);
 
   void add(std::string what, ScanRisk risk, const std::string& where, std::uint64_t at);
 
-  /// An archive that cannot be read. Throws on what says nothing of the bytes.
+  /// Adds an unreadable archive as a finding. Rethrows errors that are not about its bytes.
   void add(const Error& error, const std::string& where);
 
   ScanReport take() { return std::move(report_); }
@@ -65,9 +65,9 @@ class ByteScanner {
   ScanReport report_;
   std::string path_;
   std::string shown_;
-  int depth_ = 0;                     ///< of the archive that is looked into
-  std::uint64_t inflated_bytes_ = 0;  ///< of archives in archives, all together
-  std::uint64_t num_tries_ = 0;       ///< of archive_bytes()
+  int depth_ = 0;                     ///< nesting depth of the current archive
+  std::uint64_t inflated_bytes_ = 0;  ///< total of all nested archives
+  std::uint64_t num_tries_ = 0;       ///< number of attempts by archive_bytes()
 };
 
 }  // namespace tenfold

@@ -25,18 +25,18 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// A run of bytes of a file of torch.distributed.checkpoint, and the key it belongs to.
+/// A byte range in a file of torch.distributed.checkpoint, and its key.
 struct ScanItem {
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
   std::string key;
 };
-/// No archive is shorter.
+/// Minimum size of an archive.
 constexpr std::uint64_t kArchiveBytes = 22;
 using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
 
-/// Where the metadata of a checkpoint says that items lie. Metadata that cannot be read says
-/// nothing: its files are looked through for archives.
+/// Adds the locations of items from the metadata of a checkpoint. If the metadata cannot be read,
+/// its files are searched for archives instead.
 void add_items(ScanItems& items, const os::Path& metadata) {
   try {
     const os::File file = os::File::open_read(metadata);
@@ -59,7 +59,8 @@ void add_items(ScanItems& items, const os::Path& metadata) {
   }
 }
 
-/// What no item covers is looked at, too: the metadata may hide it from us, but not from others.
+/// Scans bytes that no item covers: metadata may hide them from tenfold, but not from other
+/// programs.
 void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t begin) {
   const std::string where = "bytes from " + std::to_string(begin) + " on, which no key names";
   if (bytes.empty() || scanner.archives(bytes, where)) return;
@@ -69,7 +70,8 @@ void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t be
 
 void scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
   std::ranges::sort(items, {}, &ScanItem::begin);
-  // Others open the file without its metadata, whose items may cut what it begins with in pieces.
+  // Other programs may open the file without its metadata, whose items may split a pickle at its
+  // start.
   scanner.guess(bytes, "");
   if (bytes.starts_with("PK") && !items.empty() && items.front().size_bytes < kArchiveBytes) {
     scanner.add("archive that the metadata cuts in pieces", ScanRisk::suspicious, "", 0);
@@ -105,7 +107,7 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
   try {
     scanner.any(bytes, "", hint_of_name(path.string()));
   } catch (const Error& error) {
-    // Without its metadata, a file of torch.distributed.checkpoint is archives end to end.
+    // Without its metadata, a file of torch.distributed.checkpoint is a sequence of archives.
     if (error.code() != ErrorCode::corrupt || !scanner.archives(bytes, "")) throw;
     return;
   }
@@ -115,15 +117,16 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
   }
 }
 
-/// What lies under a folder, by name.
+/// The content of a folder, by name.
 struct ScanFolder {
   std::vector<os::Path> files;
-  std::vector<std::pair<os::Path, std::error_code>> unlisted;  ///< folders, and why
+  std::vector<std::pair<os::Path, std::error_code>> unlisted;  ///< folders that could not be
+                                                               ///< listed, and why
 };
 
-/// The regular files under a folder. A link to a file counts, one to a folder does not: it could
-/// lead back. A folder in it that cannot be listed hides nothing of the others. Throws Error(io) if
-/// `root` cannot be listed.
+/// The regular files below a folder. Links to files are included, links to folders are not, because
+/// they may form a cycle. If a sub-folder cannot be listed, the others still are. Throws Error(io)
+/// if `root` cannot be listed.
 ScanFolder files_in(const os::Path& root) {
   ScanFolder found;
   std::vector<os::Path> folders = {root};
@@ -155,7 +158,7 @@ ScanFolder files_in(const os::Path& root) {
   return found;
 }
 
-/// A file or folder that cannot be read is a finding: the others are scanned all the same.
+/// Scans all files. A file or folder that cannot be read is a finding, and does not stop the scan.
 void scan_folder(ByteScanner& scanner, const os::Path& folder) {
   const auto [files, unlisted] = files_in(folder);
   for (const auto& [path, failure] : unlisted) {

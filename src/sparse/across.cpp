@@ -1,5 +1,5 @@
-// Takes columns of what is stored by row, and rows of what is stored by column: all indices are
-// read, and memory is needed for the entries that are found.
+// Selects columns of a matrix stored by row, and rows of one stored by column. Reads all indices,
+// and needs memory for the selected entries.
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@
 namespace tenfold {
 namespace {
 
-/// The places that are wanted, each perhaps several times.
+/// The requested minor indices, each of which may be requested several times.
 class Wanted {
  public:
   explicit Wanted(std::span<const std::int64_t> places) {
@@ -30,10 +30,10 @@ class Wanted {
     std::sort(sorted_.begin(), sorted_.end());
   }
 
-  /// Calls use(position) for each position at which `place` is wanted.
+  /// Calls use(position) for each position at which `place` was requested.
   template <class Use>
   void for_each(std::int64_t place, const Use& use) const {
-    // Most are not: that is found out in the first-level cache.
+    // A small filter in L1 rejects most indices, which were not requested.
     if (!may_be_[slot(place)]) return;
     const auto lowest = std::pair(place, std::int64_t{0});
     for (auto found = std::lower_bound(sorted_.begin(), sorted_.end(), lowest);
@@ -45,11 +45,11 @@ class Wanted {
  private:
   static constexpr std::size_t kSlots = 1 << 14;
   static std::size_t slot(std::int64_t place) { return static_cast<std::size_t>(place) % kSlots; }
-  std::vector<std::pair<std::int64_t, std::int64_t>> sorted_;  ///< place, position
+  std::vector<std::pair<std::int64_t, std::int64_t>> sorted_;  ///< minor index, position
   std::array<bool, kSlots> may_be_{};
 };
 
-/// Calls use(line, place, entry) for every entry, in order.
+/// Calls use(line, place, entry) for every entry, in storage order.
 template <class Ends, class Places, class Use>
 void visit_lines(const SparseState& state, const Ends* ends, const Places* places, const Use& use) {
   const std::int64_t length = state.line_length();
@@ -140,7 +140,7 @@ void copy_values(const SparseState& state, const std::vector<PlacedEntry>& entri
   }
 }
 
-/// Narrow where the matrix's own indices are.
+/// Writes indices as int32 or int64, like the matrix's own.
 class IndexWriter {
  public:
   IndexWriter(DType dtype, Shape shape) : tensor_(Tensor::zeros(dtype, std::move(shape))) {}
@@ -246,7 +246,7 @@ SparseRows gather_across(const SparseState& state, std::span<const std::int64_t>
   const Wanted places(wanted);
   const auto count = static_cast<std::int64_t>(wanted.size());
   if (layout == RowsLayout::dense) return scatter_across(state, places, count, as_rows);
-  // What is asked for are the lines of a padded batch, be they columns.
+  // In a padded batch the requested indices are always the rows of the result.
   const bool by_wanted = as_rows || layout == RowsLayout::padded;
   std::vector<PlacedEntry> entries;
   visit(state, [&](std::int64_t line, std::int64_t place, std::int64_t entry) {

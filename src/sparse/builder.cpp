@@ -40,7 +40,7 @@ void add(const std::byte* from, std::byte* into) {
   std::memcpy(into, &a, sizeof(T));
 }
 
-/// Sums of unsigned numbers wrap, and have the bits of those of signed ones.
+/// Adds as unsigned numbers, which wrap and give the same bits as signed addition.
 template <class T>
 void add_wrapping(const std::byte* from, std::byte* into) {
   add<std::make_unsigned_t<T>>(from, into);
@@ -55,7 +55,7 @@ void add_as_float(DType dtype, const std::byte* from, std::byte* into) {
   cast_elements(DType::float32, reinterpret_cast<const std::byte*>(&a), dtype, into, 1);
 }
 
-/// True if add_element() knows the dtype: not float8, float4 and complex32.
+/// True if add_element() supports the dtype: all but float8, float4 and complex32.
 bool can_add(DType dtype) noexcept {
   switch (dtype) {
     case DType::complex32:
@@ -111,10 +111,10 @@ namespace {
 
 constexpr std::size_t kMaxValueBytes = 16;
 constexpr std::uint64_t kMinMemoryBytes = 4096;
-/// Of each run that is merged, so much is read at once; fewer where there are many runs.
+/// Read buffer of each run during the merge; smaller if there are many runs.
 constexpr std::uint64_t kMaxRunBytes = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinRunBytes = std::uint64_t{16} << 10U;
-/// Of each part of the result, kept in memory before it goes to a file.
+/// Write buffer of each component of the result, before it is written to a file.
 constexpr std::size_t kPartBytes = std::size_t{64} << 20U;
 constexpr std::uint64_t kPollEntries = std::uint64_t{1} << 16U;
 
@@ -131,7 +131,7 @@ struct Entry {
   }
 };
 
-/// A sorted run on its way back from the file.
+/// A sorted run that is read back from the spill file.
 class Run {
  public:
   Run(const Spool& spool, std::uint64_t begin, std::uint64_t end, std::size_t value_bytes,
@@ -142,7 +142,7 @@ class Run {
         value_bytes_(value_bytes),
         buffer_entries_(std::max<std::size_t>(1, buffer_bytes / entry_bytes())) {}
 
-  /// Takes the next entry; false at the end.
+  /// Reads the next entry; false at the end.
   bool next(Entry& entry) {
     if (next_ == buffer_.size()) {
       const auto count = std::min<std::uint64_t>(buffer_entries_ * entry_bytes(), end_ - at_);
@@ -217,7 +217,7 @@ struct SparseBuilder::State {
   std::size_t max_entries;
   std::vector<Entry> entries;
   Spool runs;
-  std::vector<std::uint64_t> run_ends;  ///< in bytes
+  std::vector<std::uint64_t> run_ends;  ///< end offset of each run, in bytes
   std::uint64_t num_entries = 0;
   std::int64_t lines_needed = 0;
   std::int64_t places_needed = 0;
@@ -252,7 +252,7 @@ void SparseBuilder::State::spill() {
   entries.clear();
 }
 
-/// Hands out all entries in order, those of the same coordinate in the order they came in.
+/// Passes all entries to `emit` in order. Entries with the same coordinate keep their input order.
 void SparseBuilder::State::merge(const std::function<void(const Entry&)>& emit) {
   if (run_ends.empty()) {
     sort_run();
@@ -285,7 +285,7 @@ void SparseBuilder::State::merge(const std::function<void(const Entry&)>& emit) 
 
 namespace {
 
-/// The parts of the result, which grow entry by entry.
+/// The component tensors of the result, appended entry by entry.
 class Parts {
  public:
   Parts(SparseLayout layout, const Path& folder, std::int64_t num_lines, std::size_t value_bytes,
@@ -298,7 +298,7 @@ class Parts {
         places_(std::make_shared<Spool>(folder, kPartBytes)),
         values_(std::make_shared<Spool>(folder, kPartBytes)) {
     if (layout_ == SparseLayout::coo) return;
-    // One for each line, whatever the number of entries.
+    // One offset for each line, whatever the number of entries.
     lines_->require_space(static_cast<std::uint64_t>(num_lines) + 1, itemsize(index_dtype));
     put(*lines_, 0);
   }
@@ -356,7 +356,7 @@ class Parts {
   std::int64_t num_lines_;
   std::size_t value_bytes_;
   DType index_dtype_;
-  std::shared_ptr<Spool> lines_;  ///< where lines end; of coo the line of each entry
+  std::shared_ptr<Spool> lines_;  ///< csr, csc: end offsets of lines; coo: the row of each entry
   std::shared_ptr<Spool> places_;
   std::shared_ptr<Spool> values_;
   std::int64_t count_ = 0;

@@ -28,7 +28,8 @@ namespace {
 
 Error refuse(const Path& path) { return base::unsupported(path); }
 
-/// The files of the parts, the ends last: what they count is there before they do.
+/// The files of the components, with the offsets last, so that the entries that they count are
+/// written first.
 std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& state) {
   const auto names = sparse_parts(state.tree.info().layout);
   std::vector<folder::GrowingLeaf> leaves;
@@ -55,7 +56,7 @@ std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& 
   return leaves;
 }
 
-/// The same numbers as `dtype`, `base` more.
+/// Converts numbers[begin:] to `dtype` and adds `base`.
 Tensor counted_on(const Tensor& numbers, DType dtype, std::int64_t base, std::int64_t begin) {
   const std::int64_t count = numbers.numel() - begin;
   Tensor made = Tensor::zeros(dtype, {count});
@@ -118,7 +119,7 @@ SparseGrowth::SparseGrowth(const Path& path, Mode mode)
   current();
 }
 
-/// Rows are added, and never written in place: what is read is mapped privately.
+/// Rows are appended, never written in place, so reading uses private mappings.
 const std::shared_ptr<const SparseState>& SparseGrowth::current() {
   if (state_) return state_;
   const Mode mode = mode_ == Mode::write_through ? Mode::read : mode_;
@@ -151,7 +152,7 @@ void SparseGrowth::require_writable(const char* what) const {
   if (closed_) throw refuse(path_).part(what).problem("it was closed").remedy("open it again");
 }
 
-/// Takes the lock and everything that appending needs; once.
+/// Takes the lock and prepares appending; once.
 void SparseGrowth::start() {
   if (writer_) return;
   if (!lock_.folder.valid()) {
@@ -167,7 +168,7 @@ void SparseGrowth::start() {
         .expected("csr")
         .remedy("to_layout(\"csr\") first");
   }
-  // First the lock: from then on nobody else adds rows to those that are found.
+  // Take the lock first: from then on no other process can append rows.
   folder::CommitFile commit(path_, lock_.folder);
   state_ = nullptr;
   const auto state = current();
@@ -188,7 +189,7 @@ void SparseGrowth::append(const SparseMatrix& added) {
     require_writable("append_rows");
     start();
   }
-  // Not under the lock: they may be the rows of this matrix.
+  // Not under the lock, because `added` may be this very matrix.
   const SparseMatrix sorted = by_row(added);
   sorted.check();
   const auto rows = state_of(sorted);
@@ -219,7 +220,7 @@ void SparseGrowth::close() {
   if (writer_) writer_->close();
   writer_ = nullptr;
   closed_ = true;
-  // What is read from now on is what it was closed with, and others may replace it.
+  // Reopen on the next read: another process may append or replace the matrix from now on.
   state_ = nullptr;
   current();
   lock_.release();

@@ -18,7 +18,7 @@ namespace detail {
 /// A matrix that was opened from a path: it gets more rows when this process or, after refresh(),
 /// another one appends.
 ///
-/// Thread safety: all members may be called from any thread; each append is one.
+/// Thread safety: all members may be called from any thread; each append is atomic.
 class SparseGrowth {
  public:
   SparseGrowth(const Path& path, Mode mode);
@@ -38,9 +38,10 @@ class SparseGrowth {
 
   const Path path_;
   const Mode mode_;
-  detail::formats::folder::WriteThroughLock lock_;  ///< of a folder, until close()
-  std::mutex mutex_;                                ///< guards what follows
-  std::shared_ptr<const SparseState> state_;        ///< null: rows were added since
+  detail::formats::folder::WriteThroughLock lock_;  ///< lock of a folder, held until close()
+  std::mutex mutex_;                                ///< guards the members below
+  std::shared_ptr<const SparseState> state_;        ///< null if rows were appended since the last
+                                                    ///< read
   std::unique_ptr<detail::formats::folder::GrowingFolder> writer_;
   bool closed_ = false;
 };

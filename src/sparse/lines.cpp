@@ -23,18 +23,18 @@ namespace tenfold {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
-/// To wake another thread takes as long as copying some hundred KiB.
+/// Waking another thread takes as long as copying some hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinDenseBytesAThread = std::uint64_t{4} << 20U;
-/// Zeros that are gone from the caches before anybody reads them.
+/// Larger buffers are zeroed with non-temporal stores: the zeros would be evicted before use.
 constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
-/// Lines whose entries are asked for before their turn comes.
+/// How many lines ahead entries are prefetched.
 constexpr std::size_t kAheadLines = 8;
 constexpr std::size_t kAheadEnds = 32;
-/// Smaller matrices are brought into memory by faults, faster than by asking.
+/// Smaller matrices are not prefetched: page faults read them faster.
 constexpr std::uint64_t kMinAskedBytes = std::uint64_t{1} << 20U;
 
-/// Calls use(T{}) with the type of the indices.
+/// Calls use(T{}) with the index type.
 template <class Use>
 auto with_index_type(DType dtype, const Use& use) {
   if (dtype == DType::int32) return use(std::int32_t{});
@@ -78,7 +78,7 @@ std::vector<LineExtent> extents_in_coordinates(const SparseState& state,
     const Index* first = std::lower_bound(rows, end, lines[i], below);
     const Index* last = std::upper_bound(first, end, lines[i], above);
     extents[i] = {first - rows, last - rows};
-    // Found by halves: in a file whose rows are in no order, others may stand between.
+    // Binary search assumes sorted rows; in an unsorted file, entries of other rows may be between.
     const auto is_other = [&](Index row) { return row != lines[i]; };
     if (const Index* other = std::find_if(first, last, is_other); other != last) {
       throw fail(state, lines[i])
@@ -98,7 +98,7 @@ std::uint64_t total_of(const std::vector<LineExtent>& extents) {
   return total;
 }
 
-/// Numbers of several tensors in one block of memory.
+/// One allocation for the numbers of several tensors.
 class Block {
  public:
   std::size_t reserve(std::uint64_t size_bytes) {
@@ -121,11 +121,11 @@ class Block {
   Buffer buffer_;
 };
 
-/// The first place that is in no line of that length, or `count`.
+/// Position of the first minor index that is out of range, or `count`.
 template <class Index>
 std::size_t first_outside(const Index* places, std::size_t count, std::int64_t length) {
   using Unsigned = std::make_unsigned_t<Index>;
-  // Negative numbers are large ones: one comparison, of which many fit one instruction.
+  // As unsigned numbers, negative ones are large: a single comparison, which vectorises.
   Unsigned greatest = 0;
   for (std::size_t i = 0; i < count; ++i) {
     greatest = std::max(greatest, static_cast<Unsigned>(places[i]));
@@ -137,7 +137,7 @@ std::size_t first_outside(const Index* places, std::size_t count, std::int64_t l
   return static_cast<std::size_t>(std::find_if(places, places + count, is_outside) - places);
 }
 
-/// Calls work(begin, end) for parts of [0, count) that are worth a thread of their own.
+/// Calls work(begin, end) for parts of [0, count), each large enough for a thread of its own.
 template <class Work>
 void in_parts(std::size_t count, std::uint64_t size_bytes, std::uint64_t min_bytes,
               const Work& work) {
@@ -150,7 +150,7 @@ void in_parts(std::size_t count, std::uint64_t size_bytes, std::uint64_t min_byt
   });
 }
 
-/// Copies the elements of lines [first, last) one after the other; `out` of the first of them.
+/// Copies the elements of lines [first, last) consecutively; `out` is the destination of the first.
 void copy_lines(const Tensor& elements, const std::vector<LineExtent>& extents, std::size_t first,
                 std::size_t last, std::byte* out) {
   const auto size = static_cast<std::uint64_t>(elements.itemsize());
@@ -279,7 +279,7 @@ PaddedLines pad_typed(const SparseState& state, std::span<const std::int64_t> li
   return made;
 }
 
-/// Writes the elements of a line to where their places are: `stride` elements from each other.
+/// Writes the elements of a line to the positions of their minor indices, `stride` elements apart.
 template <class Index, class Element>
 void scatter_line(const SparseState& state, std::int64_t line, const LineExtent& extent,
                   Element* out, std::int64_t stride) {

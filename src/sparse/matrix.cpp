@@ -31,7 +31,7 @@ void require_inside(const SparseState& state, const char* what,
   for (const std::int64_t index : indices) require_inside(state, what, index, length);
 }
 
-/// Lines as rows of the batch.
+/// Lines become rows of the batch.
 SparseRows lines_as_rows(const SparseState& state, std::span<const std::int64_t> lines,
                          RowsLayout layout) {
   SparseRows made;
@@ -54,7 +54,7 @@ SparseRows lines_as_rows(const SparseState& state, std::span<const std::int64_t>
   return made;
 }
 
-/// Lines as columns of the batch.
+/// Lines become columns of the batch.
 SparseRows lines_as_columns(const SparseState& state, std::span<const std::int64_t> lines,
                             RowsLayout layout) {
   SparseRows made;
@@ -131,7 +131,7 @@ SparseMatrix SparseMatrix::of_parts(SparseLayout layout, std::int64_t num_rows,
     made.check();
     return made;
   } catch (const Error& error) {
-    // Of a caller's parts nobody says that they are corrupt.
+    // Components passed by the caller are not corrupt but invalid arguments.
     if (error.code() != ErrorCode::corrupt) throw;
     throw Error(error).code(ErrorCode::invalid_argument);
   }

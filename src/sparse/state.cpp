@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 3> kLayoutNames = {"csr", "csc", "coo"};
 constexpr std::array<std::string_view, 4> kRowsLayoutNames = {"dense", "csr", "coo", "padded"};
 constexpr std::string_view kTorchPrefix = "sparse_";
 
-/// Looks at a node's parts by their metadata.
+/// Checks the component tensors of a node by their metadata.
 class SparseReader {
  public:
   SparseReader(const TensorDict& node, const base::Where& where) : node_(node), where_(where) {}
@@ -88,7 +88,7 @@ class SparseReader {
   const base::Where& where_;
 };
 
-/// The last number of a vector of indices, without mapping it.
+/// The last element of a vector of indices, without mapping it.
 std::int64_t last_of(const Leaf& leaf) {
   const auto size = static_cast<std::uint64_t>(itemsize(leaf.dtype()));
   const auto count = static_cast<std::uint64_t>(leaf.shape()[0]);
@@ -114,7 +114,7 @@ void read_lines(const SparseReader& reader, SparseState& state) {
   const Leaf places = reader.indices(parts[1]);
   const Leaf values = reader.leaf(parts[2], 1);
   state.nnz = places.shape()[0];
-  // Not lines + 1: a shape can be as long as a number is.
+  // Not `num_lines + 1`, which could overflow.
   if (ends.shape()[0] - 1 != state.num_lines()) {
     reader.fail(
         parts[0],

@@ -47,7 +47,7 @@ void check_columns(const Table& table, std::vector<Problem>& problems) {
     const std::string& where = table.where();
     check_ends(where, column, "ends", stored.ends, counted.shape()[0], problems);
     if (!has_items || stored.ends.numel() == 0 || !problems.empty()) continue;
-    // Behind the last row may lie what an append that failed has left.
+    // A failed append may have left elements after the last row.
     const std::int64_t num_items = stored.ends.span<std::int64_t>().back();
     check_ends(where, column, "ends of items", stored.item_ends.narrow(0, num_items),
                stored.values.shape()[0], problems);
@@ -60,9 +60,9 @@ std::vector<Problem> check_columns(const DatasetState& state) {
   return problems;
 }
 
-/// What is wrong with a tree as rows, though its bytes are as they were written: ends of rows of
-/// unequal length that do not rise, or an index of keys that does not find them. Nothing for a tree
-/// without a schema. verify() asks it, so that one call checks all there is.
+/// Checks the rows of a tree whose bytes may still be as they were written: end offsets of ragged
+/// rows must be nondecreasing, and an index of keys must find its keys. Does nothing for a tree
+/// without a schema. verify() calls this too, so that one call checks everything.
 std::vector<Problem> check_rows_of(const TensorDict& tree) {
   if (!tree.info().schema) return {};
   try {
@@ -83,8 +83,8 @@ std::vector<Problem> check_rows_of(const TensorDict& tree) {
 using namespace detail;
 namespace {
 
-/// Bytes can be as they were written and still be no sparse tensor (indices beyond its shape), or
-/// no dictionary.
+/// Bytes can match their checksums and still be no valid sparse tensor (indices out of range) or
+/// dictionary.
 void check_tree(const formats::Format& format, const Path& path, VerifyReport& report) {
   try {
     const TensorDict tree = format.open(path, {});

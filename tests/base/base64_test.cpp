@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::string_literals;
 
-TEST(Base64, IsThatOfRfc4648) {
+TEST(Base64, MatchesRfc4648) {
   EXPECT_EQ(base64(""), "");
   EXPECT_EQ(base64("f"), "Zg==");
   EXPECT_EQ(base64("fo"), "Zm8=");
@@ -19,7 +19,7 @@ TEST(Base64, IsThatOfRfc4648) {
   EXPECT_EQ(base64("\0\xff\xfe"s), "AP/+");
 }
 
-TEST(Base64, GivesEveryByteBack) {
+TEST(Base64, RoundTripsEveryByte) {
   std::string bytes;
   for (int byte = 0; byte < 256; ++byte) {
     bytes += static_cast<char>(byte);
@@ -27,7 +27,7 @@ TEST(Base64, GivesEveryByteBack) {
   }
 }
 
-TEST(Base64, RefusesWhatItDoesNotWrite) {
+TEST(Base64, RefusesNonCanonicalInput) {
   for (const char* text : {"Z", "Zg", "Zg=", "Zh==", "Zm9=", "Z===", "====", "Zm9v\n", "Zm-v"}) {
     EXPECT_EQ(from_base64(text), std::nullopt) << text;
   }

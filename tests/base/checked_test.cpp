@@ -19,7 +19,7 @@ TEST(Checked, RangesThatWouldWrapDoNotFit) {
   EXPECT_FALSE(range_fits(2, kMax, 8));
 }
 
-TEST(Checked, ProductsAndSumsAreNothingPast64Bits) {
+TEST(Checked, ProductsAndSumsAreEmptyOnOverflow) {
   EXPECT_EQ(checked_mul(1ULL << 32, (1ULL << 32) - 1), ((1ULL << 32) - 1) << 32);
   EXPECT_EQ(checked_mul(1ULL << 32, 1ULL << 32), std::nullopt);
   EXPECT_EQ(checked_mul(0, kMax), 0U);

@@ -13,7 +13,7 @@ namespace {
 TEST(Claims, EachItemIsDoneOnceAndIsDoneWhenEnsureReturns) {
   constexpr std::size_t kItems = 1000;
   Claims claims(kItems);
-  std::vector<int> times(kItems, 0);  // plain: whoever reads it after ensure() sees the write
+  std::vector<int> times(kItems, 0);  // not atomic: a reader after ensure() must see the write
   const auto come_by = [&](bool waits) {
     for (std::size_t i = 0; i < kItems; ++i) {
       const auto work = [&] { ++times[i]; };

@@ -23,7 +23,7 @@ TEST(Error, IoNamesThePathAndTheSystemsReason) {
   EXPECT_STREQ(error.what(), "run/a.memmap: cannot write: no space left on device");
 }
 
-TEST(Error, IoSaysNothingTwice) {
+TEST(Error, IoRepeatsNothing) {
   EXPECT_STREQ(Error::io(EACCES, "run", "run: cannot open: permission denied").what(),
                "run: cannot open: permission denied");
   EXPECT_STREQ(Error::io(ENOSPC, "out", "out: cannot write: No space left on device").what(),

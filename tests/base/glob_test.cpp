@@ -44,14 +44,14 @@ TEST(Glob, ManyStarsTakeNoExponentialTime) {
   EXPECT_FALSE(glob_match(pattern + "b", std::string(5000, 'a')));
 }
 
-TEST(Glob, TellsGlobsFromPlainText) {
+TEST(Glob, DistinguishesGlobsFromPlainNames) {
   EXPECT_TRUE(is_glob("a*"));
   EXPECT_TRUE(is_glob("a?"));
   EXPECT_TRUE(is_glob("[a"));
   EXPECT_FALSE(is_glob("model.encoder.weight"));
 }
 
-TEST(Glob, KnowsUnderWhichPrefixNothingCanMatch) {
+TEST(Glob, KnowsPrefixesBelowWhichNothingMatches) {
   EXPECT_TRUE(glob_may_match_below("model.*", "model."));
   EXPECT_TRUE(glob_may_match_below("model.*", ""));
   EXPECT_TRUE(glob_may_match_below("mod*", "model.encoder."));

@@ -10,13 +10,13 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using namespace std::string_view_literals;
 
-TEST(Quote, LeavesPlainTextAndUtf8AsTheyAre) {
+TEST(Quote, KeepsPlainTextAndUtf8) {
   EXPECT_EQ(quote("encoder.weight"), "\"encoder.weight\"");
   EXPECT_EQ(quote("\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"),
             "\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\"");
 }
 
-TEST(Quote, EscapesWhatATerminalOrAReaderCouldMistake) {
+TEST(Quote, EscapesCharactersThatTerminalsOrReadersMisinterpret) {
   EXPECT_EQ(quote("a\"b\\c\n\0\x1b[0m\x7f"sv), R"("a\x22b\x5cc\x0a\x00\x1b[0m\x7f")");
   EXPECT_EQ(quote("\xC2\x9B"), R"("\xc2\x9b")");
 }
@@ -33,7 +33,7 @@ TEST(Quote, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(quote("abcd", 4), "\"abcd\"");
 }
 
-TEST(Utf8, RefusesOverlongFormsSurrogatesAndWhatIsCutOff) {
+TEST(Utf8, RefusesOverlongFormsSurrogatesAndTruncation) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8("\xF4\x8F\xBF\xBF"));
   EXPECT_FALSE(is_utf8("\xC0\x80"));
@@ -45,7 +45,7 @@ TEST(Utf8, RefusesOverlongFormsSurrogatesAndWhatIsCutOff) {
   EXPECT_FALSE(is_utf8("a\xE2\x82"));
 }
 
-TEST(ListText, IsPythonsList) {
+TEST(ListText, FormatsLikeAPythonList) {
   EXPECT_EQ(list_text({}), "[]");
   const std::vector<std::int64_t> values = {3, -4};
   EXPECT_EQ(list_text(values), "[3, -4]");
@@ -57,13 +57,13 @@ TEST(NearMatches, PutsTheNearestFirst) {
   EXPECT_THAT(near_matches("weight", keys, 1), ElementsAre("weights"));
 }
 
-TEST(NearMatches, TakesCaseAndDottedTailsForSimilar) {
+TEST(NearMatches, CaseAndDottedSuffixesAreSimilar) {
   const std::vector<std::string> keys = {"Weight", "encoder.bias", "x"};
   EXPECT_THAT(near_matches("weight", keys), ElementsAre("Weight"));
   EXPECT_THAT(near_matches("bias", keys), ElementsAre("encoder.bias"));
 }
 
-TEST(NearMatches, FindsNothingWhereNothingIsSimilar) {
+TEST(NearMatches, FindsNothingIfNothingIsSimilar) {
   const std::vector<std::string> keys = {"alpha", "beta"};
   EXPECT_THAT(near_matches("optimizer", keys), IsEmpty());
   EXPECT_THAT(near_matches("", keys), IsEmpty());

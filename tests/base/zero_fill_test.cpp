@@ -10,7 +10,7 @@
 namespace tenfold::base {
 namespace {
 
-TEST(ZeroFill, WritesAllItsBytesAndNoOthers) {
+TEST(ZeroFill, ZeroesItsBytesAndNoOthers) {
   for (const std::size_t begin : {0U, 1U, 15U, 63U, 64U}) {
     for (const std::size_t size : {0U, 1U, 16U, 63U, 64U, 65U, 1000U, 4096U}) {
       std::vector<std::byte> bytes(8192, std::byte{7});

@@ -1,5 +1,5 @@
-// A training's saves, killed at every call, refused every call, and robbed of their power at every
-// moment: there is always a step that is whole, and it is the right one.
+// Crash tests of checkpoints: a SIGKILL at every call, an error of every call, and power failures
+// at every moment. There must always be a complete step, and it must be the right one.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ void save_new(const fs::path& path, bool durable) {
   manager.close();
 }
 
-/// What a restart finds.
+/// The result of a restart.
 Found which(const fs::path& path) {
   CheckpointManager manager(path);
   if (!manager.latest_step()) return Found::absent;
@@ -119,15 +119,15 @@ TEST(CheckpointCrash, AKillAtEveryChangeLeavesAWholeStep) {
   expect_survives_kill_at_every_change(crash_case(), true, true);
 }
 
-TEST(CheckpointCrash, AKillOfTheFirstSaveLeavesNothingOrIt) {
+TEST(CheckpointCrash, ACrashOfTheFirstSaveLeavesNothingOrTheSave) {
   expect_survives_kill_at_every_change(crash_case(), false, false);
 }
 
-TEST(CheckpointCrash, AFullDiskAtEveryChangeLeavesAWholeStep) {
+TEST(CheckpointCrash, AFullDiskAtEveryChangeLeavesACompleteStep) {
   expect_survives_failure_of_every_change(crash_case(), true, true, ENOSPC);
 }
 
-TEST(CheckpointCrash, APowerLossAtEveryMomentLeavesAWholeStep) {
+TEST(CheckpointCrash, APowerFailureAtEveryMomentLeavesACompleteStep) {
   expect_survives_power_loss(crash_case(), true, 4, 20261);
 }
 

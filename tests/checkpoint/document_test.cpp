@@ -40,7 +40,7 @@ CheckpointInfo sample() {
   return info;
 }
 
-TEST(CheckpointDocument, GivesBackWhatWasWritten) {
+TEST(CheckpointDocument, RoundTripsItsEntries) {
   const std::string text = write_document(sample());
   const CheckpointInfo found = parse_document(text, "c");
   EXPECT_EQ(write_document(found), text);
@@ -50,7 +50,7 @@ TEST(CheckpointDocument, GivesBackWhatWasWritten) {
   EXPECT_NO_THROW(require_checksum(text, "x.json"));
 }
 
-TEST(CheckpointDocument, EntriesOfARankLieInItsFolder) {
+TEST(CheckpointDocument, EntriesOfARankAreInItsFolder) {
   CheckpointInfo info = sample();
   info.world_size = 3;
   for (const std::int64_t rank : {0, 2}) {
@@ -85,7 +85,7 @@ TEST(CheckpointDocument, EntriesOfARankLieInItsFolder) {
   EXPECT_THAT(error_with(0, "ranks/0/other"), HasSubstr("each name and path once"));
 }
 
-TEST(CheckpointDocument, IgnoresMembersThatItDoesNotKnow) {
+TEST(CheckpointDocument, IgnoresUnknownMembers) {
   std::string text = write_document(sample());
   text.insert(2, "\"later\": [1, {}],\n");
   EXPECT_EQ(parse_document(text, "c").step, 500);
@@ -135,7 +135,7 @@ TEST(CheckpointDocument, HostileDocumentsAreErrorsThatNameThem) {
   EXPECT_GE(count, 20U);
 }
 
-TEST(CheckpointDocument, EntriesLieInTheStepsFolder) {
+TEST(CheckpointDocument, EntriesAreInTheStepsFolder) {
   for (const std::string path :
        {"", ".", "..", "a/b", "/etc/passwd", ".hidden", "checkpoint.json"}) {
     EXPECT_FALSE(is_entry_path(path)) << path;

@@ -1,4 +1,4 @@
-// A step's folder opened by itself.
+// Opening the folder of a step.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,8 @@ class StepFolder : public testing::Test {
 
 TEST_F(StepFolder, IsTheTreeOfItsEntries) {
   EXPECT_EQ(probe(path_), "bundle");
-  test::write_bytes(path_ / "stray.json", "1");  // the document says what belongs to the step
+  test::write_bytes(path_ / "stray.json", "1");  // only the document determines what belongs to the
+                                                 // step
   const TensorDict tree = open(path_);
   EXPECT_EQ(difference(tree, manager_.restore().state), "");
   EXPECT_THAT(tree.keys(), ElementsAre("model", "optimizer", "epoch", "scale"));

@@ -60,14 +60,14 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Changes one byte at the end of a file, where tensors lie.
+/// Changes one byte at the end of a file, which belongs to a tensor.
 void damage(const fs::path& file) {
   std::string bytes = read_bytes(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_bytes(file, bytes);
 }
 
-TEST(CheckpointManager, AStepHoldsAFileForEachEntry) {
+TEST(CheckpointManager, AStepHasAFileForEachEntry) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder / "run");
   EXPECT_EQ(manager.save(500, state_at(500)), folder / "run/step_00000500");
@@ -79,7 +79,7 @@ TEST(CheckpointManager, AStepHoldsAFileForEachEntry) {
             500);
 }
 
-TEST(CheckpointManager, RestoreGivesBackTheNewestStep) {
+TEST(CheckpointManager, RestoreReturnsTheNewestStep) {
   const TemporaryFolder folder;
   CheckpointManager(folder.path()).save(1, state_at(1));
   CheckpointManager manager(folder.path());
@@ -107,7 +107,7 @@ TEST(CheckpointManager, StepsOfThePythonPackageAreRead) {
   EXPECT_EQ(manager.latest_step(), 4);
 }
 
-TEST(CheckpointManager, ValuesThatJsonLacksKeepTheirTypes) {
+TEST(CheckpointManager, ExtendedScalarsKeepTheirTypes) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   TensorDict state = state_at(1);
@@ -158,7 +158,7 @@ TEST(CheckpointManager, WhatCannotBeStoredIsRefusedBeforeAnythingIsWritten) {
   EXPECT_THAT(names_in(folder.path()), IsEmpty());
 }
 
-TEST(CheckpointManager, ADamagedStepIsPassedOver) {
+TEST(CheckpointManager, ADamagedStepIsSkipped) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save_steps(manager, {1, 2, 3});
@@ -191,7 +191,7 @@ TEST(CheckpointManager, VerifyFindsAnyChangeOfAStep) {
     fs::rename(before, folder / "step_00000001");
     EXPECT_TRUE(manager.verify(1).ok());
   };
-  // A file that is whole, and of another step.
+  // A valid file of another step.
   expect_found([&] {
     fs::copy_file(folder / "step_00000002/model.safetensors",
                   folder / "step_00000001/model.safetensors", fs::copy_options::overwrite_existing);
@@ -223,7 +223,7 @@ TEST(CheckpointManager, AStepThatIsSavedAgainIsReplacedWithAWarning) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 2));
 }
 
-TEST(CheckpointManager, AReturnToAnEarlierStepLeavesTheLaterOnesOffTheLine) {
+TEST(CheckpointManager, AReturnToAnEarlierStepRemovesLaterOnesFromTheLineage) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save_steps(manager, {100, 200, 300});
@@ -264,7 +264,7 @@ TEST(CheckpointManager, DiscardLaterRemovesTheStepsBehind) {
               UnorderedElementsAre("step_00000001", ".writer.tenfold-lease"));
 }
 
-TEST(CheckpointManager, OfTheLineTheNewestAreKept) {
+TEST(CheckpointManager, TheNewestStepsOfTheLineageAreKept) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.max_to_keep = 2, .keep_every = 4});
   save_steps(manager, {1, 2, 3, 4, 5, 6, 7, 8, 9});
@@ -275,7 +275,7 @@ TEST(CheckpointManager, OfTheLineTheNewestAreKept) {
                                    ".writer.tenfold-lease"));
 }
 
-TEST(CheckpointManager, ARestartGoesOnKeepingWhatTheRunBeforeKept) {
+TEST(CheckpointManager, ARestartContinuesRetentionOfThePreviousRun) {
   const TemporaryFolder folder;
   const CheckpointManagerOptions options = {.max_to_keep = 2, .best = "loss"};
   {
@@ -303,7 +303,7 @@ TEST(CheckpointManager, AStepWithoutAFiniteMetricIsNeverTheBest) {
   EXPECT_EQ(manager.best_step(), 1);
   EXPECT_TRUE(std::isnan(manager.metadata(2).metrics.at("acc")));
   manager.set_metrics(4, {{"acc", 0.5}});
-  EXPECT_EQ(manager.best_step(), 4);  // of equal ones the newer
+  EXPECT_EQ(manager.best_step(), 4);  // among equal metrics the newer step
   EXPECT_TRUE(manager.verify(4).ok());
 }
 
@@ -394,7 +394,7 @@ TEST(CheckpointManager, WhatIsNoStepIsNamedAndLeftAlone) {
   EXPECT_TRUE(fs::exists(folder / "step_00000009"));
 }
 
-/// Allows this process `num_files` more open files than it has, until the end of the scope.
+/// Limits this process to `num_files` more open files during its lifetime.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t num_files) {
@@ -413,7 +413,7 @@ class FileLimit {
   rlimit old_{};
 };
 
-TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotTakeStepsForAbsent) {
+TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsMissing) {
   const TemporaryFolder folder;
   CheckpointManager(folder.path()).save(7, state_at(7));
   bool has_failed = false;
@@ -442,7 +442,7 @@ TEST(CheckpointManager, CopiesAndNamesOfAnyWidthAreSteps) {
   EXPECT_TRUE(is_state_of(copy.restore().state, 5));
   copy.save(5, state_at(6));
   EXPECT_EQ(copy.path(5), folder / "b/step_5");
-  // Two folders for one number: the later save counts.
+  // Two folders with the same number: the later save is used.
   fs::copy(folder / "a/step_00000005", folder / "b/step_00000005", fs::copy_options::recursive);
   const Warnings warnings;
   EXPECT_EQ(copy.path(5), folder / "b/step_5");
@@ -461,7 +461,7 @@ TEST(CheckpointManager, OtherRunsAreRestoredByPath) {
   EXPECT_EQ(manager.metadata(1).lineage.size(), 1U);
 }
 
-TEST(CheckpointManager, ARunThatContinuesNothingIsWarnedOnce) {
+TEST(CheckpointManager, ARunThatContinuesNoStepWarnsOnce) {
   const TemporaryFolder folder;
   CheckpointManager(folder.path()).save(1, state_at(1));
   CheckpointManager manager(folder.path());
@@ -693,7 +693,7 @@ TEST(CheckpointManager, LinksNeitherTieNorUntieTensors) {
   for (const std::int64_t step : {1, 2, 3}) EXPECT_TRUE(manager.verify(step).ok());
 }
 
-TEST(CheckpointManager, ShouldSaveFollowsStepsThatWerePassed) {
+TEST(CheckpointManager, ShouldSaveHandlesSkippedStepNumbers) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.every_steps = 10});
   EXPECT_FALSE(manager.should_save(0));
@@ -711,7 +711,7 @@ TEST(CheckpointManager, ShouldSaveFollowsStepsThatWerePassed) {
   EXPECT_FALSE(patient.should_save(1000));
 }
 
-TEST(CheckpointManager, ReadersGoOnDuringASave) {
+TEST(CheckpointManager, ReadersContinueDuringASave) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.every_steps = 1});
   manager.save(1, state_at(1));
@@ -742,7 +742,7 @@ TEST(CheckpointManager, EstimateCountsSharedBytesOnce) {
   EXPECT_FALSE(fs::exists(folder / "none"));
 }
 
-TEST(CheckpointManager, StepsThatAreNotThereAreKeyErrorsThatListTheOthers) {
+TEST(CheckpointManager, MissingStepsAreKeyErrorsThatListTheOthers) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   EXPECT_EQ(error_of([&] { manager.restore(); }).code(), ErrorCode::file_not_found);
@@ -753,7 +753,7 @@ TEST(CheckpointManager, StepsThatAreNotThereAreKeyErrorsThatListTheOthers) {
   EXPECT_EQ(error_of([&] { manager.save(-1, state_at(1)); }).code(), ErrorCode::invalid_argument);
 }
 
-TEST(CheckpointManager, LeftoversOfAKilledRunAreRemovedByTheNextOne) {
+TEST(CheckpointManager, LeftoversOfACrashedRunAreRemovedByTheNextOne) {
   const TemporaryFolder folder;
   {
     CheckpointManager(folder.path()).save(1, state_at(1));

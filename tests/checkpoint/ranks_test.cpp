@@ -1,4 +1,4 @@
-// A step that several processes write: here one process plays all of them.
+// A step written by several processes, all simulated by one process here.
 
 #include "checkpoint/ranks.hpp"
 
@@ -75,7 +75,7 @@ void save(const CheckpointManager& manager, std::int64_t step, std::int64_t num_
   save.publish(write_all(manager, step, save.ranks_path(), num_ranks));
 }
 
-TEST(RankedSave, EntriesOfRanksLieInFoldersOfTheirOwn) {
+TEST(RankedSave, EntriesOfRanksAreInSeparateFolders) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save(manager, 5, 2);
@@ -86,7 +86,7 @@ TEST(RankedSave, EntriesOfRanksLieInFoldersOfTheirOwn) {
   EXPECT_THAT(names_in(step / "ranks/1"), UnorderedElementsAre("rng.safetensors"));
   EXPECT_EQ(manager.metadata(5).world_size, 2);
   EXPECT_TRUE(manager.verify(5).ok());
-  // One process takes what rank 0 has.
+  // One process restores the entries of rank 0.
   const RestoredCheckpoint restored = manager.restore();
   EXPECT_THAT(restored.state.keys(), ElementsAre("model", "optimizer", "epoch", "rng"));
   EXPECT_EQ(values<float>(restored.state.at("rng", "words"))[0], 0);
@@ -108,7 +108,7 @@ TEST(RankedSave, TheFolderOfAStepOpensWithTheEntriesOfEveryRank) {
   EXPECT_NO_THROW(load(step, {.keys = {{"ranks"}}, .verify = true}));
 }
 
-TEST(RankedSave, WithoutPublishingNothingIsLeft) {
+TEST(RankedSave, WithoutPublishNothingIsLeft) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save(manager, 1, 2);
@@ -122,7 +122,7 @@ TEST(RankedSave, WithoutPublishingNothingIsLeft) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre("step_00000001"));
 }
 
-TEST(RankedSave, WhatARankOfADeadJobWritesArrivesNowhere) {
+TEST(RankedSave, WritesOfARankOfADeadJobAreDiscarded) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   std::string old_path;
@@ -188,7 +188,7 @@ TEST(RankedSave, AWorldOfAnySizeVerifiesEveryEntry) {
   EXPECT_TRUE(opens(0, 3));
 }
 
-TEST(RankedSave, AnExportNamesWhatItLeavesOut) {
+TEST(RankedSave, AnExportReportsOmittedEntries) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save(manager, 1, 2);
@@ -199,7 +199,7 @@ TEST(RankedSave, AnExportNamesWhatItLeavesOut) {
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"rng\": that of rank 0 of 2 is taken")));
 }
 
-TEST(EntryDigests, TellStructureFromValues) {
+TEST(EntryDigests, DistinguishStructureFromValues) {
   const auto digests = [](const TensorDict& state) { return checkpoint::entry_digests(state); };
   const auto a = digests(state_at(1));
   const auto b = digests(state_at(2));

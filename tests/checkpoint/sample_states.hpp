@@ -12,7 +12,7 @@
 
 namespace tenfold::test {
 
-/// The state of a training at a step: every number in it depends on the step.
+/// The state of a training at a step: every number depends on the step.
 inline TensorDict state_at(std::int64_t step) {
   NodeInfo dict;
   dict.kind = NodeKind::dict;
@@ -33,7 +33,7 @@ inline TensorDict state_at(std::int64_t step) {
   return state;
 }
 
-/// True if every number is that of the step.
+/// True if every number belongs to that step.
 inline bool is_state_of(const TensorDict& state, std::int64_t step) {
   const auto is = [&](const char* entry, const char* key, float offset) {
     return values<float>(state.at(entry, key)) ==

@@ -52,7 +52,7 @@ TensorDict dict() {
   return TensorDict(info);
 }
 
-/// The tensors of a tree, as ShardBox counts them.
+/// The tensors of a tree in the order of ShardBox.
 std::vector<Tensor> tensors_of(const TensorDict& tree) {
   std::vector<Tensor> tensors;
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
@@ -67,7 +67,7 @@ struct Save {
   ShardedWriteOptions options{.durable = false};
 };
 
-/// What one rank does.
+/// Writes the part of one rank.
 std::string write_part(const ShardedWriter& writer, const Save& save, int rank) {
   const std::vector<Tensor> tensors = tensors_of(save.tree);
   std::vector<Tensor> parts;
@@ -86,7 +86,7 @@ void run(const Save& save, const Path& path, int num_ranks = 2) {
   writer.publish(receipts, save.tree);
 }
 
-/// Tensors of many kinds, cut in every way.
+/// Tensors of many kinds, split in every way.
 Save rich_save() {
   Save save{dict(), {}};
   TensorDict model = dict();
@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(ShardedWriter, EveryLayout, testing::Values("m.safetens
                                       : "safetensors";
                          });
 
-TEST_P(EveryLayout, HoldsTheTreeAsIfOneProcessHadWrittenIt) {
+TEST_P(EveryLayout, EqualsATreeWrittenByOneProcess) {
   const Save save = rich_save();
   run(save, path());
   const VerifyReport report = verify(path());
@@ -151,7 +151,7 @@ TEST_P(EveryLayout, HoldsTheTreeAsIfOneProcessHadWrittenIt) {
   EXPECT_TRUE(difference.same());
   EXPECT_EQ(open(path()).value("step"), Value(7));
   fs::remove_all(folder_ / "alone");
-  EXPECT_THAT(names(), ElementsAre(GetParam()));  // nothing is left
+  EXPECT_THAT(names(), ElementsAre(GetParam()));  // nothing else remains
 }
 
 TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsFound) {
@@ -180,7 +180,7 @@ TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsFound) {
   EXPECT_TRUE(verify(path()).ok());
 }
 
-TEST_P(EveryLayout, WithoutChecksumsAreNone) {
+TEST_P(EveryLayout, WithoutChecksumsHasNone) {
   Save save = rich_save();
   save.options.checksums = false;
   run(save, path());
@@ -188,7 +188,7 @@ TEST_P(EveryLayout, WithoutChecksumsAreNone) {
   EXPECT_TRUE(verify(path()).ok());
 }
 
-TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
+TEST_P(EveryLayout, ReplacesTheOldVersionOnlyOnPublish) {
   tenfold::save(rich_save().tree, path());
   Save save{dict(), {{0, {0}, {2}, 0}, {0, {2}, {2}, 1}}};
   save.tree.set("new", numbered(DType::int32, {4}));
@@ -205,16 +205,16 @@ TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
   EXPECT_THAT(open(path()).keys(), ElementsAre("new"));
 }
 
-TEST_P(EveryLayout, OfNothingIsAnEmptyTree) {
+TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
   run({dict(), {}}, path());
   EXPECT_TRUE(verify(path()).ok());
   EXPECT_TRUE(open(path()).empty());
 }
 
-TEST_P(EveryLayout, ValuesMayComeWhenItIsPublished) {
+TEST_P(EveryLayout, ValuesMayBeAddedOnPublish) {
   Save save = rich_save();
   TensorDict later = rich_save().tree;
-  later.set("step", Value(std::string(5000, 'x')));  // longer than what is kept for it
+  later.set("step", Value(std::string(5000, 'x')));  // longer than the space reserved for it
   for (const std::uint64_t room : {std::uint64_t{0}, std::uint64_t{6000}}) {
     save.options.value_bytes = room;
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -227,7 +227,7 @@ TEST_P(EveryLayout, ValuesMayComeWhenItIsPublished) {
   }
 }
 
-TEST_P(EveryLayout, OtherTensorsThanThoseLaidOutAreNotPublished) {
+TEST_P(EveryLayout, TensorsThatDifferFromTheLayoutAreNotPublished) {
   const Save save = rich_save();
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
   const std::vector<std::string> receipts = {write_part(writer, save, 0),
@@ -288,7 +288,7 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   EXPECT_FALSE(fs::exists(path()));
 }
 
-TEST_P(EveryLayout, LeftoversOfAKilledCoordinatorAreRemovedByTheNextSave) {
+TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
   const Save save = rich_save();
   EXPECT_EXIT(
       {
@@ -307,7 +307,7 @@ struct Refusal {
   const char* what;
 };
 
-TEST(ShardedWriterBoxes, ThatAreNoCoverAreRefusedByTensorAndRanks) {
+TEST(ShardedWriterBoxes, ThatDoNotCoverTheTensorAreRefusedByTensorAndRanks) {
   const TemporaryFolder folder;
   TensorDict tree = dict();
   tree.set("w", numbered(DType::float32, {4, 4}));
@@ -368,7 +368,7 @@ TEST(ShardedWriterBoxes, ThatDoNotFitAreNotWritten) {
   EXPECT_THROW(ShardWriter("nothing"), Error);
 }
 
-TEST(ShardedWriterLayouts, OthersAreRefusedByName) {
+TEST(ShardedWriterLayouts, UnsupportedFormatsAreRefusedByName) {
   const TemporaryFolder folder;
   for (const char* name : {"m.pt", "m.npz", "m.tdz", "m.safetensors.index.json"}) {
     try {
@@ -381,7 +381,7 @@ TEST(ShardedWriterLayouts, OthersAreRefusedByName) {
   }
 }
 
-TEST(ShardedWriterLayouts, WhatTheFormatCannotHoldIsRefusedByKey) {
+TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {
   const TemporaryFolder folder;
   TensorDict tree = dict();
   tree.set("z", numbered(DType::complex128, {1}));
@@ -395,8 +395,8 @@ TEST(ShardedWriterLayouts, WhatTheFormatCannotHoldIsRefusedByKey) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-/// A hostile or damaged text of box checksums is a problem, never a crash.
-TEST(ShardedWriterChecksums, OfAnyFormAreAProblemAndNoCrash) {
+/// A hostile or damaged list of box checksums is a problem, never a crash.
+TEST(ShardedWriterChecksums, OfAnyInvalidFormAreAProblemAndNoCrash) {
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0, 0}, {4, 2}, 0}, {0, {0, 2}, {4, 2}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 4}));
@@ -424,14 +424,14 @@ TEST(ShardedWriterChecksums, OfAnyFormAreAProblemAndNoCrash) {
         "0123456789abcdef box 4,16 0,0 4,0 w.memmap"}) {
     std::string body = text.substr(0, text.rfind("xxh3 "));
     body += std::string(line) + "\n";
-    // The last line vouches for the others, as whoever changes them on purpose would make it.
+    // The last line covers the others, as in a deliberate change.
     write_bytes(sums,
                 body + "xxh3 " + base::hex16(base::xxh3(std::as_bytes(std::span(body)))) + "\n");
     EXPECT_FALSE(verify(folder / "folder").ok()) << line;
   }
 }
 
-/// A save in which each rank writes whole rows: what goes through a mapping is not seen.
+/// A save in which each rank writes whole rows: the model does not see writes through mappings.
 Save save_of(int version) {
   Save save{dict(), {{0, {0, 0}, {2, 3}, 0}, {0, {2, 0}, {2, 3}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 3}, version));
@@ -468,28 +468,28 @@ INSTANTIATE_TEST_SUITE_P(ShardedWriter, Crash, testing::Values("m.safetensors", 
                                       : "safetensors";
                          });
 
-TEST_P(Crash, AKillAtEveryChangeLeavesAWholeVersion) {
+TEST_P(Crash, ACrashAtEveryChangeLeavesACompleteVersion) {
   expect_survives_kill_at_every_change(crash_case(GetParam()), false, true);
   expect_survives_kill_at_every_change(crash_case(GetParam()), true, true);
 }
 
-TEST_P(Crash, AKillOfTheFirstSaveLeavesNothingOrIt) {
+TEST_P(Crash, ACrashOfTheFirstSaveLeavesNothingOrTheSave) {
   expect_survives_kill_at_every_change(crash_case(GetParam()), false, false);
 }
 
-TEST_P(Crash, AFullDiskAtEveryChangeLeavesAWholeVersion) {
+TEST_P(Crash, AFullDiskAtEveryChangeLeavesACompleteVersion) {
   expect_survives_failure_of_every_change(crash_case(GetParam()), true, true, ENOSPC);
 }
 
-TEST_P(Crash, AFailureOfEveryCloseLeavesAWholeVersion) {
+TEST_P(Crash, AnErrorOfEveryCloseLeavesACompleteVersion) {
   expect_survives_failure_of_every_close(crash_case(GetParam()), true, true);
 }
 
-TEST_P(Crash, APowerLossAtEveryMomentLeavesAWholeVersion) {
+TEST_P(Crash, APowerFailureAtEveryMomentLeavesACompleteVersion) {
   expect_survives_power_loss(crash_case(GetParam()), true, 4, 20262);
 }
 
-TEST_P(Crash, WhatIsPrivateStaysPrivate) { expect_stays_private(crash_case(GetParam())); }
+TEST_P(Crash, PrivateFilesStayPrivate) { expect_stays_private(crash_case(GetParam())); }
 
 TEST_P(Crash, EachFileIsSyncedByTheDescriptorThatWroteIt) {
   expect_syncs_by_the_descriptor_that_wrote(crash_case(GetParam()));

@@ -41,7 +41,7 @@ struct Result {
   std::string err;
 };
 
-/// Runs the program's code in this process, with its output caught.
+/// Runs the program in this process, and captures its output.
 Result tenfold_run(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "tenfold");
   std::vector<char*> argv;
@@ -56,7 +56,8 @@ Result tenfold_run(std::vector<std::string> arguments) {
   return result;
 }
 
-/// Runs it in a child whose standard output is a terminal of that width; returns what it shows.
+/// Runs the program in a child whose standard output is a terminal of that width; returns what it
+/// shows.
 std::string shown_on_terminal(int columns, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "tenfold");
   std::vector<char*> argv;
@@ -343,7 +344,7 @@ TEST_F(Cli, CutsNothingWhereTheOutputIsNoTerminal) {
   EXPECT_THAT(tenfold_run({"head", a, "wide"}).out, AllOf(HasSubstr("599"), Not(HasSubstr("…"))));
 }
 
-/// Two rows that are complete, one of nulls.
+/// Two complete rows, and one with nulls.
 std::string sample_dataset(const test::TemporaryFolder& folder) {
   const std::string source = folder / "rows.jsonl";
   std::ofstream(source)
@@ -612,7 +613,7 @@ TEST_F(Cli, EscapesKeysThatCouldFoolATerminal) {
   EXPECT_THAT(tenfold_run({"ls", path, "x\x1b[31m"}).err, Not(HasSubstr("\x1b")));
 }
 
-/// The exit status of a shell command line with $tenfold in it.
+/// The exit status of a shell command in which $tenfold is the program.
 int shell(const std::string& command_line) {
   const std::string line = "tenfold='" TENFOLD_PROGRAM "'; " + command_line;
   const int status = std::system(line.c_str());

@@ -55,7 +55,7 @@ TEST(NpyHeader, ReadsWhatItWrote) {
   }
 }
 
-TEST(NpyHeader, WritesVersion2WhereVersion1HasNoRoom) {
+TEST(NpyHeader, WritesVersion2IfVersion1IsTooSmall) {
   NpyHeader header;
   header.descr = "<f4";
   header.shape.assign(30000, 1);
@@ -74,7 +74,7 @@ TEST(NpyHeader, KeepsAStructuredDtypeAsItIsWritten) {
   EXPECT_EQ(header.descr, "[('x', '<f4'), (('a b', 'y'), '<i8', (2, 2))]");
 }
 
-TEST(NpyHeader, SaysWhereItIsNoLiteral) {
+TEST(NpyHeader, ReportsTheOffsetOfASyntaxError) {
   EXPECT_EQ(error_of("{'descr' '<f4'}"),
             "x.npy: header: not a literal of NumPy: expected \":\", found \"'\" at byte 19");
   EXPECT_EQ(error_of("{'descr': '<f4"),
@@ -82,7 +82,7 @@ TEST(NpyHeader, SaysWhereItIsNoLiteral) {
             "at byte 24");
 }
 
-TEST(NpyHeader, TakesNoNulForTheEnd) {
+TEST(NpyHeader, DoesNotTreatANulAsTheEnd) {
   const std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': ()}";
   EXPECT_EQ(error_of(text + std::string(1, '\0')),
             "x.npy: header: not a literal of NumPy: expected only spaces after the dict, found "

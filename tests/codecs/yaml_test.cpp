@@ -28,7 +28,7 @@ std::string refusal(std::string_view yaml) {
   }
 }
 
-// The texts are what PyYAML's dump() makes.
+// The documents are output of PyYAML's dump().
 
 TEST(Yaml, ReadsNestedBlocks) {
   EXPECT_EQ(
@@ -37,21 +37,21 @@ TEST(Yaml, ReadsNestedBlocks) {
   EXPECT_EQ(json_of("- a\n-\n- b: {}\n  c: []\n"), R"(["a", null, {"b": {}, "c": []}])");
 }
 
-TEST(Yaml, ReadsPlainValuesAsPythonMeantThem) {
+TEST(Yaml, ReadsPlainScalarsLikePyYaml) {
   EXPECT_EQ(json_of("- true\n- false\n- null\n- ~\n- -12\n- 0.5\n- 1.0e+20\n- .inf\n- 007\n- a b\n"
                     "- 123456789012345678901234567890\n"),
             R"([true, false, null, null, -12, 0.5, 1e+20, Infinity, "007", "a b", )"
             "123456789012345678901234567890]");
 }
 
-TEST(Yaml, ReadsQuotedTextOverSeveralLines) {
+TEST(Yaml, ReadsQuotedStringsOverSeveralLines) {
   EXPECT_EQ(json_of("a: 'it''s\n\n  two lines'\n"), R"({"a": "it's\ntwo lines"})");
   EXPECT_EQ(json_of("a: \"x\\\n  \\ y\\u00e9\\U0001F600\\n\"\nb: 'one\n  line'\n"),
             R"({"a": "x y\u00e9\ud83d\ude00\n", "b": "one line"})");
   EXPECT_EQ(json_of("'': 1\n'a: b': 2\n\"\\x00\": 3\n"), R"({"": 1, "a: b": 2, "\u0000": 3})");
 }
 
-TEST(Yaml, ReadsLongKeysAndLongPlainText) {
+TEST(Yaml, ReadsLongKeysAndLongPlainScalars) {
   EXPECT_EQ(json_of("? key\n: value\n? other\n:\n- 1\n"), R"({"key": "value", "other": [1]})");
   EXPECT_EQ(json_of("a: one\n  two\n  three\nb: 1\n"), R"({"a": "one two three", "b": 1})");
 }
@@ -61,14 +61,14 @@ TEST(Yaml, ReadsFlowOnOneLine) {
             R"({"a": [0, 24, "x, y", {"b": null, "c": []}]})");
 }
 
-TEST(Yaml, RefusesWhatMakesMuchOutOfLittle) {
+TEST(Yaml, RefusesAnchorsAndAliases) {
   EXPECT_THAT(refusal("a: &x [1]\nb: *x\n"), HasSubstr("without anchor, alias"));
   EXPECT_THAT(refusal("b: *x\n"), HasSubstr("at line 1"));
   EXPECT_THAT(refusal("a: !!python/object:os.system x\n"), HasSubstr("without anchor"));
   EXPECT_THAT(refusal("a: |\n  text\n"), HasSubstr("without anchor"));
 }
 
-TEST(Yaml, RefusesWhatIsNotWellFormed) {
+TEST(Yaml, RefusesMalformedDocuments) {
   for (const char* text : {"", "\n \n", "a: 'x\n", "a: \"\\q\"\n", "a: \"\\ud800\"\n", "a: b: c\n",
                            "a: 1\n  b: 2\n", "- a\nb: 1\n", "a: [1\n", "a: [1, 2]x\n", "a: 1 # c\n",
                            "? a\nb\n", "a: {b}\n", "\xFF: 1\n", "a: 1\n- b\n"}) {
@@ -77,7 +77,7 @@ TEST(Yaml, RefusesWhatIsNotWellFormed) {
   EXPECT_THAT(refusal("a: 1\na: 2\n"), HasSubstr("\"a\""));
 }
 
-TEST(Yaml, HasALimitOfNesting) {
+TEST(Yaml, LimitsNesting) {
   EXPECT_THAT(refusal("a: " + std::string(1000, '[')), HasSubstr("at most 100 levels"));
   std::string dashes;
   for (int i = 0; i < 1000; ++i) dashes += "- ";

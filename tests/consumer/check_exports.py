@@ -27,7 +27,7 @@ DECLARED_MEMBER = re.compile(r"^  [^={}\n]*\)(?: const| noexcept|&| )*;$", re.MU
 
 
 def public_api(folder: Path) -> tuple[set[str], dict[str, str], list[str]]:
-    """The marked functions, the marked classes with their bodies, and what lacks a mark."""
+    """The marked functions, marked classes with their bodies, and unmarked declarations."""
     functions: set[str] = set()
     classes: dict[str, str] = {}
     problems = []

@@ -1,5 +1,5 @@
-// A program that knows tenfold by its installed package alone: saves, opens, loads, verifies and
-// converts, and fails if anything differs from what was saved.
+// A program that uses only the installed package: saves, opens, loads, verifies and converts, and
+// fails if anything differs from what was saved.
 
 #include <tenfold/tenfold.hpp>
 
@@ -67,7 +67,7 @@ void check_format(const std::filesystem::path& path, const std::string& format) 
       format + ": statistics");
 }
 
-// Stops the call that it watches.
+// Cancels the call that it monitors.
 class Stop final : public tenfold::Monitor {
  public:
   void report(std::uint64_t /*done*/, std::uint64_t /*total*/, std::string_view /*what*/) override {

@@ -7,7 +7,7 @@
 namespace tenfold {
 namespace {
 
-TEST(Version, MacrosAndLibrarySayTheSame) {
+TEST(Version, MacrosAndLibraryAgree) {
   const std::string numbers = std::to_string(TENFOLD_VERSION_MAJOR) + "." +
                               std::to_string(TENFOLD_VERSION_MINOR) + "." +
                               std::to_string(TENFOLD_VERSION_PATCH);

@@ -21,7 +21,7 @@ std::vector<double> weights_of(const Window& window) {
   return weights;
 }
 
-TEST(Accumulate, WeighsEachBatchByItsPartOfTheWindowTheLastOnesIncluded) {
+TEST(Accumulate, WeighsEachBatchByItsShareOfTheWindowIncludingTheLastOne) {
   BatchLoader loader(Dataset(test::numbers(23)), {.batch_size = 5});
   std::vector<std::vector<double>> weights;
   std::vector<std::int64_t> rows;
@@ -62,7 +62,7 @@ TEST(Accumulate, GivesRanksWeightsWhoseMeanIsOne) {
                   ElementsAre(DoubleEq(10.0 / 21), DoubleEq(10.0 / 21), DoubleEq(2.0 / 21))));
 }
 
-TEST(Accumulate, GoesOnWhereTheLoaderDoes) {
+TEST(Accumulate, ContinuesAtTheLoadersPosition) {
   BatchLoader loader(Dataset(test::numbers(20)), {.batch_size = 5});
   loader.load_state_dict(R"({"seed":0,"epoch":3,"position":15})");
   std::vector<std::int64_t> rows;
@@ -71,7 +71,7 @@ TEST(Accumulate, GoesOnWhereTheLoaderDoes) {
   EXPECT_EQ(loader.epoch(), 4);
 }
 
-TEST(Accumulate, TakesALoaderThatNobodyElseHolds) {
+TEST(Accumulate, TakesOwnershipOfALoader) {
   std::int64_t rows = 0;
   for (auto& window :
        accumulate(BatchLoader(Dataset(test::numbers(20)), {.batch_size = 5, .prefetch = 3}), 2)) {

@@ -25,7 +25,7 @@ using test::numbers_at;
 using test::schema_of;
 using testing::ElementsAre;
 
-TEST(Create, MakesZerosThatAreWrittenInPlace) {
+TEST(Create, CreatesZerosThatAreWrittenInPlace) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows", {.num_rows = 8});
   EXPECT_EQ(ds.size(), 8);
@@ -37,7 +37,7 @@ TEST(Create, MakesZerosThatAreWrittenInPlace) {
   EXPECT_EQ(ds.append(test::numbers(1, 50)), 9);
 }
 
-/// A hole on a full disk is SIGBUS when it is written through a map.
+/// Writing through a mapping to a hole on a full disk raises SIGBUS.
 TEST(Create, ReservesTheSpaceOfItsRows) {
   const test::TemporaryFolder folder;
   numbers_at(folder / "rows", {.num_rows = 100'000});
@@ -58,7 +58,7 @@ TEST(Create, StoresColumnsOfAnyName) {
     column.dtype = DType::int64;
     columns.push_back(column);
   }
-  columns[5].kind = ColumnKind::string;  // its ends would like to be called as another column
+  columns[5].kind = ColumnKind::string;  // its end offsets would have the name of another column
   columns[5].dtype = DType::uint8;
   columns[5].nullable = true;
   Dataset ds = create(folder / "rows", Schema(columns));
@@ -85,7 +85,7 @@ TEST(Create, StoresColumnsOfAnyName) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
-TEST(Create, RefusesWhatCannotBe) {
+TEST(Create, RefusesInvalidArguments) {
   const test::TemporaryFolder folder;
   numbers_at(folder / "rows");
   expect_error(ErrorCode::io, "expected nothing there", [&] { numbers_at(folder / "rows"); });

@@ -31,7 +31,7 @@ std::vector<std::int64_t> ids_of(const Dataset& ds) {
   return values_of(batch.at("id"));
 }
 
-TEST(Dataset, GathersRowsOfEveryColumnInTheOrderAsked) {
+TEST(Dataset, GathersRowsOfEveryColumnInTheRequestedOrder) {
   const Dataset ds(test::numbers(10));
   const Batch batch = ds.rows(std::array<std::int64_t, 4>{7, 0, 7, 9});
   EXPECT_EQ(batch.num_rows(), 4);
@@ -41,7 +41,7 @@ TEST(Dataset, GathersRowsOfEveryColumnInTheOrderAsked) {
   EXPECT_EQ(batch.at("x").shape(), (Shape{4, 3}));
 }
 
-TEST(Dataset, GathersRowsOfEverySizeAlike) {
+TEST(Dataset, GathersRowsOfEverySize) {
   for (const std::int64_t width : {1, 2, 3, 4, 8, 15, 16, 31, 32, 64, 65, 300, 5000}) {
     constexpr std::int64_t kRows = 97;
     NodeInfo info;
@@ -65,7 +65,7 @@ TEST(Dataset, GathersRowsOfEverySizeAlike) {
   }
 }
 
-TEST(Dataset, GathersOnSeveralThreadsWhatItGathersOnOne) {
+TEST(Dataset, GathersTheSameOnSeveralThreads) {
   const Dataset ds(test::numbers(60'000));
   std::vector<std::int64_t> rows(60'000);
   Permutation(60'000, 1).fill(0, rows);
@@ -76,7 +76,7 @@ TEST(Dataset, GathersOnSeveralThreadsWhatItGathersOnOne) {
   EXPECT_EQ(several.at("x").span<float>()[3], static_cast<float>(rows[1] * 10));
 }
 
-TEST(Dataset, ReadsRowsOfUnequalLength) {
+TEST(Dataset, ReadsRaggedRows) {
   const Dataset ds(test::ragged());
   const Batch batch = ds.rows(std::array<std::int64_t, 3>{2, 1, 0});
   const auto tokens = batch.at("tokens").span<std::int32_t>();
@@ -92,7 +92,7 @@ TEST(Dataset, ReadsRowsOfUnequalLength) {
   EXPECT_EQ(batch.column("age").valid.raw_data()[2], std::byte{1});
 }
 
-TEST(Dataset, TellsRaggedFloatsThatAreMissingFromEmptyOnes) {
+TEST(Dataset, DistinguishesMissingRaggedRowsFromEmptyOnes) {
   const test::TemporaryFolder folder;
   Column column;
   column.path = {"v"};
@@ -112,7 +112,7 @@ TEST(Dataset, TellsRaggedFloatsThatAreMissingFromEmptyOnes) {
   EXPECT_EQ(valid.raw_data()[1], std::byte{1});
 }
 
-TEST(Dataset, TakesNaNForAMissingFloatOfAnyWidth) {
+TEST(Dataset, NaNMarksAMissingFloatOfAnyWidth) {
   const test::TemporaryFolder folder;
   for (const DType dtype :
        {DType::float16, DType::bfloat16, DType::float32, DType::float64, DType::float8_e5m2}) {
@@ -133,7 +133,7 @@ TEST(Dataset, TakesNaNForAMissingFloatOfAnyWidth) {
   }
 }
 
-TEST(Dataset, ShowsWhereAColumnHasValuesAsAColumnOfBools) {
+TEST(Dataset, ShowsValidityAsABoolColumn) {
   const Dataset ds(test::ragged());
   const auto bits = [](const Tensor& tensor) {
     EXPECT_EQ(tensor.dtype(), DType::bool_);
@@ -178,7 +178,7 @@ TEST(Dataset, PadsToTheLongestRowOfTheBatch) {
   EXPECT_THROW(ds.rows(0, 4, options), Error) << "int32 does not hold it";
 }
 
-TEST(Dataset, RefusesEndsThatMakeNoSense) {
+TEST(Dataset, RefusesInvalidEndOffsets) {
   for (const std::vector<std::int64_t>& ends :
        {std::vector<std::int64_t>{2, 1, 5, 6}, {-1, 2, 5, 6}, {2, 2, 5, 7}, {2, 2, INT64_MAX, 6}}) {
     TensorDict tree = test::ragged();
@@ -215,7 +215,7 @@ TEST(Dataset, TakesAnyNumberOfRowsInAnyOrder) {
   EXPECT_EQ(ids_of(taken), positions);
 }
 
-TEST(Dataset, SplitsIntoPartsThatHoldEveryRowOnce) {
+TEST(Dataset, SplitsIntoPartsThatContainEveryRowOnce) {
   const Dataset ds(test::numbers(100));
   for (const std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>{}, {3}}) {
     std::vector<std::int64_t> all;
@@ -252,7 +252,7 @@ TEST(Dataset, JoinsDataSetsWithoutACopy) {
   EXPECT_THAT(ids_of(Dataset::concat(twice).range(7, 10)), ElementsAre(103, 0, 1));
 }
 
-TEST(Dataset, HasEachTableOnceHoweverOftenItIsJoined) {
+TEST(Dataset, ContainsEachTableOnceAfterRepeatedJoins) {
   const std::array<Dataset, 2> parts = {Dataset(test::numbers(2)), Dataset(test::numbers(2, 4))};
   Dataset joined = Dataset::concat(parts);
   for (int i = 0; i < 40; ++i) {
@@ -265,12 +265,12 @@ TEST(Dataset, HasEachTableOnceHoweverOftenItIsJoined) {
   EXPECT_THAT(ids_of(Dataset::concat(mixed)), ElementsAre(4, 5, 0, 1, 4, 5, 0, 1));
 }
 
-TEST(Dataset, JoinsRangesThatFollowEachOtherToARange) {
+TEST(Dataset, JoinsConsecutiveRangesToARange) {
   const Dataset ds(test::numbers(10));
   const Dataset around[] = {ds.range(2, 5), ds.range(7, 7), ds.range(5, 9), ds.range(0, 0)};
   const Dataset joined = Dataset::concat(around);
   EXPECT_THAT(ids_of(joined), ElementsAre(2, 3, 4, 5, 6, 7, 8));
-  // Which is a view of the column, as of a range.
+  // It is a view of the column, like that of a range.
   EXPECT_EQ(joined.column("id").raw_data(), ds.range(2, 9).column("id").raw_data());
   const Dataset turned[] = {ds.range(5, 9), ds.range(2, 5)};
   EXPECT_THAT(ids_of(Dataset::concat(turned)), ElementsAre(5, 6, 7, 8, 2, 3, 4));
@@ -282,7 +282,7 @@ TEST(Dataset, JoinsRangesThatFollowEachOtherToARange) {
               ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
 }
 
-TEST(Dataset, JoinsOnlyWhatHasTheSameColumns) {
+TEST(Dataset, JoinsOnlyDataSetsWithTheSameColumns) {
   TensorDict other = test::numbers(3);
   other.set("id", Tensor::zeros(DType::int32, {3}));
   const std::array<Dataset, 2> parts = {Dataset(test::numbers(3)), Dataset(other)};
@@ -295,7 +295,7 @@ TEST(Dataset, JoinsOnlyWhatHasTheSameColumns) {
   }
 }
 
-TEST(Dataset, MixesSourcesInTurnUntilOneIsExhausted) {
+TEST(Dataset, InterleavesSourcesUntilOneIsExhausted) {
   const std::array<Dataset, 2> sources = {Dataset(test::numbers(100)),
                                           Dataset(test::numbers(3, 100))};
   const Dataset mixed = Dataset::mix(sources, std::array<double, 2>{0.75, 0.25});
@@ -323,7 +323,7 @@ TEST(Dataset, ReadsWhatWasSavedInAnyFormat) {
   EXPECT_EQ(Dataset(folder / "ragged").rows(0, 4).text("name", 3), "Zo\xC3\xAB");
 }
 
-TEST(Dataset, SaysWhichRowOrColumnIsNotThere) {
+TEST(Dataset, NamesAMissingRowOrColumn) {
   const Dataset ds(test::numbers(10));
   EXPECT_THROW(ds.rows(std::array<std::int64_t, 1>{10}), Error);
   EXPECT_THROW(ds.rows(std::array<std::int64_t, 1>{-1}), Error);
@@ -340,7 +340,7 @@ TEST(Dataset, SaysWhichRowOrColumnIsNotThere) {
   EXPECT_THROW(Dataset(test::ragged()).column("tokens"), Error);
 }
 
-/// Of the same data set twice, of others, of what is joined itself, in any order.
+/// Joins the same data set twice, others, and joined ones, in any order.
 TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
   const Dataset a(test::numbers(50));
   const Dataset b(test::numbers(30, 1000));

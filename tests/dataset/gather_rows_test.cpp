@@ -16,7 +16,7 @@
 namespace tenfold {
 namespace {
 
-/// Bytes that tell where they came from.
+/// Bytes that identify their position.
 std::vector<std::byte> numbered(std::size_t size_bytes) {
   std::vector<std::byte> bytes(size_bytes);
   for (std::size_t i = 0; i < size_bytes; ++i) {
@@ -39,7 +39,7 @@ void expect_equal_to_one_by_one(std::size_t row_bytes, std::size_t stride_bytes,
                                 const std::vector<std::int64_t>& rows) {
   constexpr std::size_t kNumRows = 50;
   constexpr auto kUntouched = std::byte{0xA5};
-  // Not aligned, as in a safetensors file.
+  // Unaligned, as in a safetensors file.
   const std::vector<std::byte> from = numbered(1 + kNumRows * stride_bytes);
   std::vector<std::byte> out(rows.size() * row_bytes + 1, kUntouched);
   gather_rows({from.data() + 1, stride_bytes}, row_bytes, rows, out.data());
@@ -103,7 +103,7 @@ TEST(GatherRows, CopiesRowsOfSeveralParts) {
 TEST(GatherRows, CopiesColumnsOfAnyWidthsTogether) {
   constexpr std::size_t kNumRows = 6;
   const std::vector<std::byte> from = numbered(kNumRows * 10'000);
-  // Words, odd rows, lines, rows too wide for a block, and a column without bytes.
+  // Words, odd sizes, cache lines, rows too wide for a block, and a column without bytes.
   const std::size_t widths[] = {8, 0, 336, 1, 5000, 100, 4096, 13, 64, 9000};
   for (const std::size_t num_rows : {0U, 1U, 7U, 8U, 9U, 300U, 513U}) {
     std::vector<std::int64_t> rows;
@@ -129,7 +129,7 @@ TEST(GatherRows, CopiesColumnsOfAnyWidthsTogether) {
   }
 }
 
-TEST(CopyLines, OfEveryProcessorCopyAnyNumberOfBytesFromALineOn) {
+TEST(CopyLines, OfEveryCpuCopyAnyNumberOfBytesFromOneLine) {
   const std::vector<std::byte> from = numbered(10'000);
   const LineCopiers plain = plain_line_copiers();
   for (const CopyLines copy : {plain.from_memory, plain.from_cache, line_copiers().from_memory,
@@ -145,13 +145,13 @@ TEST(CopyLines, OfEveryProcessorCopyAnyNumberOfBytesFromALineOn) {
   }
 }
 
-TEST(CopyLines, OfEveryProcessorCopyTwoRowsAtOnce) {
+TEST(CopyLines, OfEveryCpuCopyTwoRowsAtOnce) {
   constexpr std::size_t kApart = 512;
   const std::vector<std::byte> from = numbered(10'000);
   const TwoPlaces rows{from.data() + 7, from.data() + 3001};
   const TwoPlaces coming{from.data() + 9000, from.data() + 5};
   const auto copied = [&](CopyTwoLines copy, std::size_t size) {
-    // Lines of memory are whole for those that write past the caches.
+    // Non-temporal stores need whole cache lines.
     alignas(kCacheLineBytes) static std::array<std::byte, 2 * kApart> out;
     out.fill(std::byte{0xA5});
     copy(coming, rows, size, out.data(), kApart);
@@ -171,7 +171,7 @@ TEST(CopyLines, OfEveryProcessorCopyTwoRowsAtOnce) {
   }
 }
 
-TEST(GatherRows, CopiesRowsThatAreWrittenPastTheCaches) {
+TEST(GatherRows, CopiesRowsWithNonTemporalStores) {
   constexpr std::size_t kRowBytes = 8192;
   const std::vector<std::byte> from = numbered(9 * kRowBytes + 1);
   for (const std::size_t num_rows : {600U, 601U}) {
@@ -190,7 +190,7 @@ TEST(GatherRows, CopiesRowsThatAreWrittenPastTheCaches) {
   }
 }
 
-TEST(CopyAskingFor, CopiesAnyNumberOfBytes) {
+TEST(CopyWithPrefetch, CopiesAnyNumberOfBytes) {
   const std::vector<std::byte> from = numbered(10'000);
   for (std::size_t size = 0; size <= 300; ++size) {
     std::vector<std::byte> out(size + 1);

@@ -24,7 +24,7 @@ inline std::vector<std::int64_t> ids_of(const Dataset& ds) {
 
 inline Schema schema_of(const TensorDict& tree) { return Schema::of(tree); }
 
-/// An empty data set of x, id and flag, opened to be written.
+/// An empty data set with x, id and flag, open for writing.
 inline Dataset numbers_at(const Path& path, const CreateOptions& options = {}) {
   return create(path, schema_of(numbers(1)), options);
 }
@@ -40,7 +40,7 @@ void expect_error(ErrorCode code, const std::string& text, const Call& call) {
   }
 }
 
-/// As if the power had been lost and was back.
+/// Simulates a reboot after a power failure.
 class NextBoot {
  public:
   NextBoot() { os::set_boot_id(os::BootId{std::byte{7}}); }

@@ -1,5 +1,5 @@
-// Data sets that grow, killed at every change, refused every change, and robbed of their power at
-// every moment: the rows of one commit or of the next, and no row in parts.
+// Crash tests of growing data sets: a SIGKILL at every change, an error of every change, and power
+// failures at every moment. The rows must be those of one commit or of the next, and no row torn.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@
 namespace tenfold::test {
 namespace {
 
-/// Row i: id i, x [i, i + 1/2], text of i letters.
+/// Row i: id i, x [i, i + 1/2], a string of i letters.
 Batch rows_of(std::int64_t begin, std::int64_t end, bool with_text) {
   NodeInfo info;
   info.batch_size = {end - begin};
@@ -52,7 +52,7 @@ Batch rows_of(std::int64_t begin, std::int64_t end, bool with_text) {
   return Dataset(tree).rows(0, end - begin);
 }
 
-/// The ids of all rows, or {-1} if one is in parts.
+/// The ids of all rows, or {-1} if one is torn.
 std::vector<std::int64_t> whole_ids(const Path& path, bool with_text) {
   if (!verify(path).ok()) return {-1};
   const Dataset ds(path);
@@ -89,7 +89,7 @@ CrashCase append_case(bool attached_before) {
     for (const BatchColumn& column : rows.columns()) columns.push_back(column.column);
     Dataset ds = create(path, Schema(columns));
     ds.append(rows);
-    // Flushed only: the page of a writer that was killed afterwards is there.
+    // Only flushed: leaves the commit page, as after a crash of the writer.
     attached_before ? ds.flush() : ds.close();
   };
   crash.make_new = [](const Path& path, bool durable) {
@@ -102,7 +102,7 @@ CrashCase append_case(bool attached_before) {
   return crash;
 }
 
-/// Row i: id i, camera.gain i / 2, camera.lens.n i * i; as they are saved, a folder for each node.
+/// Row i: id i, camera.gain i / 2, camera.lens.n i * i; saved with a folder for each node.
 TensorDict nested_rows(std::int64_t begin, std::int64_t end) {
   NodeInfo info;
   info.batch_size = {end - begin};
@@ -172,7 +172,7 @@ Found which_in_ring(const Path& path) {
   Ids ids = whole_ids(path, false);
   set_warning_handler(nullptr);
   std::sort(ids.begin(), ids.end());
-  // What was about to be written over may be gone: never in parts.
+  // Rows that were about to be overwritten may be lost, but never torn.
   if (ids == Ids{2, 3, 4, 5} || ids == Ids{5}) return Found::old_version;
   return ids == Ids{5, 6, 7, 8} ? Found::new_version : Found::neither;
 }
@@ -198,7 +198,7 @@ CrashCase ring_case() {
   return crash;
 }
 
-/// The same, looked at when the system runs again.
+/// The same crash, checked after a reboot.
 CrashCase after_a_boot(CrashCase crash) {
   const auto which = crash.which;
   crash.which = [which](const Path& path) {
@@ -215,7 +215,7 @@ class GrowthCrash : public ::testing::Test {
 
 constexpr int kTrials = 48;
 
-TEST_F(GrowthCrash, AppendSurvivesAKillAtEveryChange) {
+TEST_F(GrowthCrash, AppendSurvivesACrashAtEveryChange) {
   for (const bool attached : {false, true}) {
     for (const bool durable : {false, true}) {
       expect_survives_kill_at_every_change(append_case(attached), durable, true);
@@ -223,18 +223,18 @@ TEST_F(GrowthCrash, AppendSurvivesAKillAtEveryChange) {
   }
 }
 
-TEST_F(GrowthCrash, AppendSurvivesTheFailureOfEveryChange) {
+TEST_F(GrowthCrash, AppendSurvivesAnErrorOfEveryChange) {
   for (const int system_errno : {ENOSPC, EIO}) {
     expect_survives_failure_of_every_change(append_case(false), true, true, system_errno);
     expect_survives_failure_of_every_change(append_case(true), false, true, system_errno);
   }
 }
 
-TEST_F(GrowthCrash, FlushSurvivesAPowerLossAtEveryMoment) {
+TEST_F(GrowthCrash, FlushSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(append_case(false)), true, kTrials, 2026);
 }
 
-TEST_F(GrowthCrash, AppendToNestedNodesSurvivesAKillAtEveryChange) {
+TEST_F(GrowthCrash, AppendToNestedNodesSurvivesACrashAtEveryChange) {
   for (const bool attached : {false, true}) {
     for (const bool durable : {false, true}) {
       expect_survives_kill_at_every_change(nested_case(attached), durable, true);
@@ -242,26 +242,26 @@ TEST_F(GrowthCrash, AppendToNestedNodesSurvivesAKillAtEveryChange) {
   }
 }
 
-TEST_F(GrowthCrash, AppendToNestedNodesSurvivesTheFailureOfEveryChange) {
+TEST_F(GrowthCrash, AppendToNestedNodesSurvivesAnErrorOfEveryChange) {
   expect_survives_failure_of_every_change(nested_case(false), true, true, ENOSPC);
   expect_survives_failure_of_every_change(nested_case(true), false, true, EIO);
 }
 
-TEST_F(GrowthCrash, FlushOfNestedNodesSurvivesAPowerLossAtEveryMoment) {
+TEST_F(GrowthCrash, FlushOfNestedNodesSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(nested_case(false)), true, kTrials, 2027);
 }
 
-TEST_F(GrowthCrash, RingSurvivesAKillAtEveryChange) {
+TEST_F(GrowthCrash, CircularBufferSurvivesACrashAtEveryChange) {
   expect_survives_kill_at_every_change(ring_case(), false, true);
   expect_survives_kill_at_every_change(ring_case(), true, true);
 }
 
-TEST_F(GrowthCrash, RingSurvivesTheFailureOfEveryChange) {
+TEST_F(GrowthCrash, CircularBufferSurvivesAnErrorOfEveryChange) {
   expect_survives_failure_of_every_change(ring_case(), true, true, ENOSPC);
   expect_survives_failure_of_every_change(ring_case(), false, true, EIO);
 }
 
-TEST_F(GrowthCrash, RingSurvivesAPowerLossAtEveryMoment) {
+TEST_F(GrowthCrash, CircularBufferSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(ring_case()), true, kTrials, 11);
 }
 

@@ -54,7 +54,7 @@ void flip_a_bit(const Path& file, std::streamoff offset) {
   stream.put(static_cast<char>(byte ^ 4));
 }
 
-/// Every write after so many fails, as on a full disk.
+/// Every write after the first `num_writes` fails, as on a full disk.
 test::WatchChanges::Before full_after(std::size_t num_writes) {
   return [num_writes](const os::Change& change) mutable {
     if (change.kind != os::Change::Kind::write) return;
@@ -71,7 +71,7 @@ std::uint64_t bytes_below(const Path& folder) {
   return bytes;
 }
 
-TEST(Growth, AFailedAppendGivesBackWhatItTook) {
+TEST(Growth, AFailedAppendReleasesItsDiskSpace) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
   ds.append(test::numbers(5));
@@ -86,7 +86,7 @@ TEST(Growth, AFailedAppendGivesBackWhatItTook) {
   EXPECT_EQ(ds.append(test::numbers(5)), 10);
 }
 
-TEST(Growth, AFailedAppendOfAFolderGivesBackWhatItTook) {
+TEST(Growth, AFailedAppendOfAFolderReleasesItsDiskSpace) {
   const test::TemporaryFolder folder;
   write_memmap(test::numbers(5), folder / "rows");
   const std::uint64_t before = bytes_below(folder.path());
@@ -125,7 +125,7 @@ TEST(Growth, AppendsRowsOfEveryKindOfColumn) {
   EXPECT_EQ(open_memmap(folder / "rows", Mode::read).batch_size(), Shape{8});
 }
 
-TEST(Growth, AppendsToWhatWasSaved) {
+TEST(Growth, AppendsToASavedDataSet) {
   const test::TemporaryFolder folder;
   save(test::ragged(), folder / "text");
   save(test::numbers(10), folder / "numbers");
@@ -138,7 +138,7 @@ TEST(Growth, AppendsToWhatWasSaved) {
   EXPECT_EQ(ids_of(Dataset(folder / "numbers")).back(), 14);
 }
 
-TEST(Growth, IsSeenByWhoOpensOrRefreshesAndLeavesOpenReadersAsTheyAre) {
+TEST(Growth, IsVisibleAfterOpenOrRefreshAndDoesNotChangeOpenReaders) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
   ds.append(test::numbers(3));
@@ -158,7 +158,7 @@ TEST(Growth, IsSeenByWhoOpensOrRefreshesAndLeavesOpenReadersAsTheyAre) {
   EXPECT_EQ(open(folder / "rows").batch_size(), Shape{100'003});
 }
 
-/// A folder of the system, of whose root something is done before meta.json is read first.
+/// A folder that runs an action before the root's meta.json is read for the first time.
 class FolderWithPause final : public detail::formats::folder::Folder {
  public:
   FolderWithPause(std::shared_ptr<Folder> folder, std::function<void()> pause)
@@ -189,7 +189,7 @@ class FolderWithPause final : public detail::formats::folder::Folder {
   bool was_replaced() override { return folder_->was_replaced(); }
   [[noreturn]] void throw_replaced() const override {
     folder_->throw_replaced();
-    std::abort();  // the compiler does not know of virtual functions that they never return
+    std::abort();  // the compiler does not know that these virtual functions never return
   }
 
  private:
@@ -197,7 +197,7 @@ class FolderWithPause final : public detail::formats::folder::Folder {
   std::function<void()> pause_;
 };
 
-TEST(Growth, ShowsAllRowsToWhoeverOpensItWhileTheyAreFlushedOrItIsClosed) {
+TEST(Growth, OpeningDuringAFlushOrCloseShowsAllRows) {
   for (const bool closes : {false, true}) {
     const test::TemporaryFolder folder;
     Dataset ds = create(folder / "rows", schema_of(test::ragged()));
@@ -218,7 +218,7 @@ TEST(Growth, ShowsAllRowsToWhoeverOpensItWhileTheyAreFlushedOrItIsClosed) {
   }
 }
 
-TEST(Growth, OfUnflushedRowsSurvivesTheProcessAndNotThePower) {
+TEST(Growth, UnflushedRowsSurviveACrashButNotAPowerFailure) {
   const test::TemporaryFolder folder;
   {
     Dataset ds = numbers_at(folder / "rows");
@@ -237,7 +237,7 @@ TEST(Growth, OfUnflushedRowsSurvivesTheProcessAndNotThePower) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
-TEST(Growth, SaysWhatOfMetaJsonAnotherToolHasTakenAway) {
+TEST(Growth, ReportsMembersOfMetaJsonThatAnotherToolRemoved) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   struct Change {
@@ -277,21 +277,21 @@ TEST(Growth, SaysWhatOfMetaJsonAnotherToolHasTakenAway) {
   }
 }
 
-/// One of the ends of rows of unequal length.
+/// Sets one end offset of ragged rows.
 void set_end(const Path& file, std::int64_t row, std::int64_t end) {
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
   stream.seekp(row * 8);
   stream.write(reinterpret_cast<const char*>(&end), 8);
 }
 
-TEST(Growth, RefusesALastEndThatIsDamagedAndVerifyFindsIt) {
+TEST(Growth, RefusesADamagedLastEndOffsetAndVerifyFindsIt) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   struct Damage {
     const char* file;
     std::int64_t row;
     std::int64_t end;
-    bool is_order;  ///< one that can be seen in the ends alone
+    bool is_order;  ///< can be detected from the end offsets alone
   };
   for (const Damage& damage :
        {Damage{"tags.end.memmap", 3, std::int64_t{1} << 36, true},
@@ -321,13 +321,13 @@ TEST(Growth, RefusesALastEndThatIsDamagedAndVerifyFindsIt) {
   }
 }
 
-TEST(Growth, LeavesChecksumsThatFindAFlippedBit) {
+TEST(Growth, WritesChecksumsThatFindAFlippedBit) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   NodeInfo info;
   info.batch_size = {5};
   TensorDict rows(info);
-  // 5 MiB a commit: blocks of 16 MiB end within them.
+  // 5 MiB per commit: blocks of 16 MiB end inside commits.
   rows.set("x", Tensor::zeros(DType::uint8, {5, 1 << 20}));
   Dataset ds = create(path, schema_of(rows));
   const std::uint64_t at_first = verify(path).num_checksums;
@@ -339,8 +339,8 @@ TEST(Growth, LeavesChecksumsThatFindAFlippedBit) {
   ds.close();
   const VerifyReport report = verify(path);
   EXPECT_TRUE(report.ok());
-  EXPECT_EQ(report.num_checksums, at_first + 3);  // of 45 MiB
-  // Opened again, and rows added: the checksums of those before stay.
+  EXPECT_EQ(report.num_checksums, at_first + 3);  // for 45 MiB
+  // Opened again, and rows appended: the previous checksums stay.
   Dataset again(path, Mode::write_through);
   again.append(rows);
   again.close();
@@ -414,7 +414,7 @@ TEST(Growth, HasOneWriterAtATime) {
   EXPECT_EQ(ds.size(), 1);
 }
 
-TEST(Growth, WritesNothingIntoAFolderThatTookItsPlace) {
+TEST(Growth, WritesNothingToAFolderThatReplacedIt) {
   const test::TemporaryFolder folder;
   const auto moves = [&](const std::string& name, bool with_another) {
     Dataset ds = numbers_at(folder / name);
@@ -439,7 +439,7 @@ TEST(Growth, WritesNothingIntoAFolderThatTookItsPlace) {
   moves("b", true);
 }
 
-TEST(Growth, IsRefusedOfViewsAndOfWhatWasOpenedToRead) {
+TEST(Growth, IsRefusedForViewsAndReadOnlyHandles) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
   ds.append(test::numbers(5));
@@ -468,7 +468,7 @@ TensorDict nested_numbers(std::int64_t n, std::int64_t first = 0) {
   return tree;
 }
 
-/// The ids of all three nodes, which are alike.
+/// The ids of all three nodes, which must be equal.
 std::vector<std::int64_t> nested_ids_of(const Dataset& ds) {
   const Batch batch = ds.rows(0, ds.size());
   for (const char* name : {"camera.id", "camera.lens.id"}) {
@@ -491,7 +491,7 @@ TEST(Growth, AppendsToTheNodesOfANestedDataSet) {
   EXPECT_TRUE(verify(folder / "rows").ok());
   ds.flush();
   ds.append(nested_numbers(1, 5));
-  // What tensordict sees, and what is there after a power loss.
+  // The state that tensordict sees, which is also the one after a power failure.
   {
     const NextBoot boot;
     EXPECT_THAT(nested_ids_of(Dataset(folder / "rows")), ElementsAre(0, 1, 2, 3, 4));
@@ -519,7 +519,7 @@ TEST(Growth, RefusesNodesThatDoNotGrowWithTheRows) {
   EXPECT_EQ(Dataset(folder / "rows").size(), 3);
 }
 
-TEST(Growth, WithADamagedPageIsAnErrorThatNamesTheWayOut) {
+TEST(Growth, ADamagedPageIsAnErrorWithARemedy) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   {

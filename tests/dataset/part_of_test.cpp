@@ -14,13 +14,13 @@ using testing::ElementsAre;
 TEST(PartOfEach, IsTheLastThatBeginsAtOrBefore) {
   const std::vector<std::int64_t> begins = {0, 10, 10, 30};
   const std::vector<std::int64_t> numbers = {0, 9, 10, 29, 30, 1000, 3};
-  // An empty part has no number: the next one begins where it does.
+  // An empty part contains no number: the next one has the same begin.
   EXPECT_THAT(part_of_each(begins, numbers), ElementsAre(0, 0, 2, 2, 3, 3, 0));
   EXPECT_THAT(part_of_each(std::vector<std::int64_t>{0}, numbers),
               ElementsAre(0, 0, 0, 0, 0, 0, 0));
 }
 
-TEST(PartOfEach, IsTheSameOfFewPartsAndOfMany) {
+TEST(PartOfEach, IsTheSameForFewPartsAndMany) {
   for (const std::int64_t count : {1, 2, 7, 8, 9, 50}) {
     std::vector<std::int64_t> begins;
     for (std::int64_t i = 0; i < count; ++i) begins.push_back(i * i);

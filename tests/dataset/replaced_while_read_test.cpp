@@ -1,5 +1,5 @@
-// Whoever opens a path gets the version that a save replaces or the new one, whole, whatever of the
-// old one is removed in the meantime.
+// A reader that opens a path during a save gets the complete old version or the complete new one,
+// even while files of the old one are removed.
 
 #include <gtest/gtest.h>
 
@@ -31,12 +31,12 @@
 namespace tenfold::test {
 namespace {
 
-/// What is saved, and read back by one call.
+/// What is saved, and the call that reads it.
 struct Kept {
   const char* name;
   const char* file;
   std::function<void(const Path&, std::int64_t version)> save;
-  /// The version, or -1 for what is no version whole.
+  /// The version, or -1 if it is no complete version.
   std::function<std::int64_t(const Path&)> read;
 };
 
@@ -104,7 +104,7 @@ std::int64_t version_of_flat(const TensorDict& root) {
   return version_of(root.at("c")) == version_of(root.at("a")) ? version_of(root.at("a")) : -1;
 }
 
-/// A column of numbers, and one of text whose bytes lie in a sub-folder.
+/// A column of numbers, and a string column whose bytes are in a sub-folder.
 TensorDict table(std::int64_t version) {
   NodeInfo info;
   info.batch_size = {2};
@@ -189,7 +189,7 @@ std::vector<Kept> all_kept() {
   };
 }
 
-/// In memory where that is possible: these tests save some thousand times.
+/// In memory if possible: these tests save some thousand times.
 Path fast_root() {
   const Path memory = "/dev/shm";
   return std::filesystem::is_directory(memory) ? memory : Path();
@@ -197,8 +197,8 @@ Path fast_root() {
 
 constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
-/// Calls `action` once, before the read of that number on the thread that made this. Of the old
-/// version that the action's save removes, only `num_removed` entries go.
+/// Calls `action` once, before the read with that number on the thread that created this object.
+/// While the action's save removes the old version, only `num_removed` entries are removed.
 class AtRead : public os::ChangeObserver {
  public:
   AtRead(std::size_t at, std::size_t num_removed, std::function<void()> action)
@@ -228,7 +228,7 @@ class AtRead : public os::ChangeObserver {
   void after(const os::Change&, std::uint64_t) override {}
 
   std::size_t num_reads() const { return num_reads_; }
-  /// All that the save wanted to remove is removed.
+  /// True if the save removed everything that it wanted to remove.
   bool removed_all() const { return num_left_ > 0; }
 
  private:
@@ -238,12 +238,12 @@ class AtRead : public os::ChangeObserver {
   os::ChangeObserver* previous_;
   std::thread::id thread_ = std::this_thread::get_id();
   std::size_t num_reads_ = 0;
-  std::atomic<bool> is_acting_{false};  // what follows is also read by the threads of a save
+  std::atomic<bool> is_acting_{false};  // the members below are also read by the threads of a save
   std::atomic<bool> is_published_{false};
 };
 
-TEST(ReplacedWhileRead, GivesOneVersionWholeWhateverIsRemovedMeanwhile) {
-  const Warnings warnings;  // of what the saves had to leave
+TEST(ReplacedWhileRead, ReturnsOneCompleteVersionDuringRemoval) {
+  const Warnings warnings;  // about entries that the saves could not remove
   for (const Kept& kept : all_kept()) {
     const TemporaryFolder folder(fast_root());
     const Path path = folder / kept.file;
@@ -276,7 +276,7 @@ TEST(ReplacedWhileRead, GivesOneVersionWholeWhateverIsRemovedMeanwhile) {
   }
 }
 
-TEST(ReplacedWhileRead, ASaveThatAnotherOneOvertakesSavesOrFindsTheFolderInUse) {
+TEST(ReplacedWhileRead, AnOvertakenSaveSucceedsOrReportsThatTheFolderIsInUse) {
   for (const Kept& kept : all_kept()) {
     const TemporaryFolder folder(fast_root());
     const Path path = folder / kept.file;
@@ -343,7 +343,7 @@ TEST(ReplacedWhileRead, ManyReadersNeverFailWhileWritersReplace) {
   }
 }
 
-TEST(ReplacedWhileRead, WhatIsReadLazilyAfterwardsIsStaleAndSaysSo) {
+TEST(ReplacedWhileRead, LaterLazyReadsReportThatTheyAreStale) {
   const TemporaryFolder folder;
   save_quickly(nested_tree(1), folder / "tree");
   const TensorDict opened = open(folder / "tree");

@@ -32,7 +32,7 @@ using test::numbers_at;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(Ring, HoldsTheLastRowsInTheOrderOfItsSlots) {
+TEST(CircularBuffer, ContainsTheLastRowsInTheOrderOfItsSlots) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "ring", {.capacity = 5});
   EXPECT_EQ(ds.size(), 0);
@@ -43,7 +43,7 @@ TEST(Ring, HoldsTheLastRowsInTheOrderOfItsSlots) {
   EXPECT_EQ(ds.cursor(), 2);
   EXPECT_THAT(ids_of(ds), ElementsAre(5, 6, 2, 3, 4));
   EXPECT_THAT(ids_of(Dataset(folder / "ring")), ElementsAre(5, 6, 2, 3, 4));
-  EXPECT_EQ(ds.append(test::numbers(12, 7)), 5);  // 14 to 18 are left of them
+  EXPECT_EQ(ds.append(test::numbers(12, 7)), 5);  // 14 to 18 remain
   EXPECT_THAT(ids_of(ds), ElementsAre(15, 16, 17, 18, 14));
   EXPECT_EQ(ds.cursor(), 4);
   EXPECT_EQ(open_memmap(folder / "ring", Mode::read).batch_size(), Shape{5});
@@ -54,7 +54,7 @@ TEST(Ring, HoldsTheLastRowsInTheOrderOfItsSlots) {
   EXPECT_TRUE(verify(folder / "ring").ok());
 }
 
-TEST(Ring, OfSmallLeavesShowsWhatIsWrittenOverWithoutARefresh) {
+TEST(CircularBuffer, OfSmallLeavesShowsOverwritesWithoutARefresh) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "ring", {.capacity = 4});
   ds.append(test::numbers(4));
@@ -63,14 +63,15 @@ TEST(Ring, OfSmallLeavesShowsWhatIsWrittenOverWithoutARefresh) {
   EXPECT_THAT(ids_of(reader), ElementsAre(4, 1, 2, 3));
 }
 
-TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
+TEST(CircularBuffer, HidesTornRowsUntilTheyAreOverwritten) {
   const test::TemporaryFolder folder;
   const Path path = folder / "ring";
   {
     Dataset ds = numbers_at(path, {.capacity = 6});
     ds.append(test::numbers(6));
-    ds.append(test::numbers(1, 6));                         // the durable mark is made
-    const test::AtChange refuse(2, [](const os::Change&) {  // busy, one column, and then no more
+    ds.append(test::numbers(1, 6));                         // writes the durable mark
+    const test::AtChange refuse(2, [](const os::Change&) {  // marks rows as busy, writes one
+                                                            // column, and then fails
       throw Error::io(ENOSPC, "injected", "injected: no space");
     });
     EXPECT_THROW(ds.append(test::numbers(2, 7)), Error);
@@ -90,14 +91,15 @@ TEST(Ring, LeavesOutRowsThatWereHalfWrittenUntilTheyAreWrittenAgain) {
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 21, 22, 4, 5));
 }
 
-TEST(Ring, ReadersGiveUpOnRowsWhoseLivingWriterDoesNotFinish) {
+TEST(CircularBuffer, ReadersGiveUpOnRowsWhoseLiveWriterDoesNotFinish) {
   const test::TemporaryFolder folder;
   const Path path = folder / "ring";
   Dataset ds = numbers_at(path, {.capacity = 6});
   ds.append(test::numbers(6));
-  ds.append(test::numbers(1, 6));  // the durable mark is made
+  ds.append(test::numbers(1, 6));  // writes the durable mark
   const Dataset reader(path);
-  const test::AtChange stopped(2, [&](const os::Change&) {  // busy, and one column is written
+  const test::AtChange stopped(2, [&](const os::Change&) {  // marks rows as busy, and writes one
+                                                            // column
     const int before = set_ring_patience(100);
     for (const auto& read :
          std::vector<std::function<void()>>{[&] { reader.rows(0, 6); }, [&] { Dataset{path}; }}) {
@@ -112,7 +114,7 @@ TEST(Ring, ReadersGiveUpOnRowsWhoseLivingWriterDoesNotFinish) {
   EXPECT_THAT(ids_of(reader), ElementsAre(6, 7, 8, 3, 4, 5));
 }
 
-TEST(Ring, ALivingWriterIsSeenWithLocksAndWithout) {
+TEST(CircularBuffer, ALiveWriterIsDetectedWithAndWithoutLocks) {
   for (const int lock_errno : {0, EBADF, ENOSYS, ENOLCK}) {
     SCOPED_TRACE("flock fails with " + std::to_string(lock_errno));
     const test::FailLocks fail(lock_errno);
@@ -131,7 +133,7 @@ TEST(Ring, ALivingWriterIsSeenWithLocksAndWithout) {
   }
 }
 
-TEST(Ring, AfterAPowerLossHasTheRowsOfTheLastFlushThatWereNotWrittenOver) {
+TEST(CircularBuffer, AfterAPowerFailureHasTheFlushedRowsThatWereNotOverwritten) {
   const test::TemporaryFolder folder;
   const Path path = folder / "ring";
   Dataset ds = numbers_at(path, {.capacity = 32});
@@ -142,7 +144,7 @@ TEST(Ring, AfterAPowerLossHasTheRowsOfTheLastFlushThatWereNotWrittenOver) {
     const NextBoot boot;
     test::Warnings warnings;
     const Dataset reader(path);
-    // Four were written over, and two more were marked as about to be.
+    // Four were overwritten, and two more were marked for it.
     EXPECT_EQ(reader.size(), 26);
     EXPECT_EQ(ids_of(reader).front(), 6);
     EXPECT_EQ(ids_of(reader).back(), 31);

@@ -24,7 +24,7 @@ std::string message_of(const auto& call, ErrorCode code) {
   return {};
 }
 
-TEST(Schema, MakesAColumnOfEachTensorWhereNothingElseIsSaid) {
+TEST(Schema, MakesAColumnForEachTensorByDefault) {
   TensorDict tree = test::numbers(4);
   NodeInfo info;
   info.batch_size = {4};
@@ -39,7 +39,7 @@ TEST(Schema, MakesAColumnOfEachTensorWhereNothingElseIsSaid) {
   EXPECT_EQ(schema.find("camera"), nullptr);
 }
 
-TEST(Schema, SurvivesItsDocument) {
+TEST(Schema, RoundTripsThroughItsDocument) {
   const std::string text =
       R"({"columns": {"x": {"dtype": "float32", "shape": [3]}, )"
       R"("name": {"dtype": "string", "nullable": true}, )"
@@ -52,7 +52,7 @@ TEST(Schema, SurvivesItsDocument) {
   EXPECT_EQ(schema.find("camera.gain")->leaf, KeyPath{"camera.gain"});
 }
 
-TEST(Schema, RefusesDocumentsThatAreNone) {
+TEST(Schema, RefusesInvalidDocuments) {
   for (const char* text :
        {"[]", "{}", R"({"columns": []})", R"({"columns": {"x": 1}})", R"({"columns": {"x": {}}})",
         R"({"columns": {"x": {"dtype": "float31"}}})", R"({"columns": {"x": {"dtype": 3}}})",
@@ -70,7 +70,7 @@ TEST(Schema, RefusesDocumentsThatAreNone) {
       HasSubstr(R"(s: schema: column "x": member "dtype": expected a dtype of torch)"));
 }
 
-TEST(Schema, RefusesAColumnThatIsARecordToo) {
+TEST(Schema, RefusesAColumnThatIsAlsoARecord) {
   const auto column = [](KeyPath path) {
     Column made;
     made.path = std::move(path);
@@ -78,7 +78,7 @@ TEST(Schema, RefusesAColumnThatIsARecordToo) {
   };
   EXPECT_THROW(Schema({column({"a", "b"}), column({"a"})}), Error);
   EXPECT_THROW(Schema({column({"a"}), column({"a", "b", "c"})}), Error);
-  EXPECT_EQ(Schema({column({"a.b"}), column({"a", "b"})}).size(), 2U);  // names of their own
+  EXPECT_EQ(Schema({column({"a.b"}), column({"a", "b"})}).size(), 2U);  // distinct names
 }
 
 TEST(Schema, RefusesTreesThatAreNoTables) {

@@ -45,8 +45,7 @@ inline Tensor ints(const std::vector<std::int64_t>& values) {
   return Tensor::from(std::span<const std::int64_t>(values));
 }
 
-/// Rows of unequal length: tokens int32, ragged; name, a string; tags, a list of strings; age
-/// int64 that may be missing.
+/// Ragged rows: tokens int32, ragged; name, a string; tags, a list of strings; age int64, nullable.
 inline TensorDict ragged() {
   NodeInfo info;
   info.batch_size = {4};

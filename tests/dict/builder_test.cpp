@@ -46,7 +46,7 @@ std::optional<std::uint64_t> row_of(const DictIndex& index, const StoredKeys& ke
   return std::nullopt;
 }
 
-TEST(DictBuilder, FindsEveryKeyHoweverFewOfThemFitIntoMemory) {
+TEST(DictBuilder, FindsEveryKeyIfFewFitIntoMemory) {
   const test::TemporaryFolder folder;
   os::Directory spill = os::Directory::open(folder.path());
   std::vector<std::int64_t> numbers(20'000);
@@ -66,7 +66,7 @@ TEST(DictBuilder, FindsEveryKeyHoweverFewOfThemFitIntoMemory) {
   }
 }
 
-TEST(DictBuilder, NamesAKeyThatComesTwice) {
+TEST(DictBuilder, NamesADuplicateKey) {
   const test::TemporaryFolder folder;
   os::Directory spill = os::Directory::open(folder.path());
   std::vector<std::int64_t> numbers(1000);

@@ -26,7 +26,7 @@ struct Words {
   std::vector<std::string_view> views;
 };
 
-/// The one column "value", float32 [2].
+/// A single column "value", float32 [2].
 inline Schema pair_schema() {
   return Schema::from_json(R"({"columns": {"value": {"dtype": "float32", "shape": [2]}}})", "test");
 }
@@ -51,7 +51,7 @@ inline void build_pairs(const Path& path, std::int64_t n, bool durable = true) {
   builder.commit();
 }
 
-/// The number that is the value of a key; -1 if its two parts do not fit.
+/// The number stored as the value of a key; -1 if its two parts contradict each other.
 inline std::int64_t pair_at(const MappedDict& dict, std::string_view key) {
   const Batch value = dict.at(key);
   const auto x = test::values<float>(value.at("value"));

@@ -56,18 +56,19 @@ TEST(DictIndex, MatchesSlotsAtOnceAsOneByOne) {
 }
 #endif
 
-/// One writer assigns the keys of a full bucket new rows, and gives two keys by turns one slot,
-/// while others look them up: by what this build compiles, which is not what TSan does.
-TEST(DictIndex, FindsKeysWhoseSlotsAreWrittenMeanwhile) {
+/// One writer assigns new rows to the keys of a full bucket, and gives one slot alternately to two
+/// keys, while others look them up. Uses the implementation of this build, which differs under
+/// TSan.
+TEST(DictIndex, FindsKeysWhoseSlotsAreWrittenConcurrently) {
   static constexpr std::uint64_t kKeys = 7;
   constexpr std::uint64_t kStores = 300'000;
   DictIndex index = empty_index(1);
-  // All are at home in the one bucket. The last two share its last slot.
+  // All have the same home bucket. The last two share its last slot.
   const auto hash_of = [](std::uint64_t key) { return 0x123456 + key * 0x0101; };
   for (std::uint64_t key = 0; key <= kKeys; ++key) index.store(key, dict_slot(hash_of(key), key));
   std::atomic<bool> is_done{false};
   std::atomic<std::uint64_t> num_wrong{0};
-  // Row r is one of key r % 16.
+  // Row r belongs to key r % 16.
   const auto read = [&] {
     for (std::uint64_t i = 0; !is_done.load(std::memory_order_relaxed); ++i) {
       const std::uint64_t key = i % (kKeys + 2);

@@ -12,7 +12,7 @@
 namespace tenfold {
 namespace {
 
-TEST(DictKeys, AreTheSameTextOnlyIfEveryByteIs) {
+TEST(DictKeys, AreEqualStringsOnlyIfEveryByteIs) {
   for (std::size_t size = 0; size < 70; ++size) {
     std::string key;
     for (std::size_t i = 0; i < size; ++i) key += static_cast<char>('a' + i % 26);
@@ -27,7 +27,7 @@ TEST(DictKeys, AreTheSameTextOnlyIfEveryByteIs) {
   }
 }
 
-TEST(DictKeys, ComeAgainUnlessTheyAreTheLastOnes) {
+TEST(DictKeys, OccurAgainUnlessTheyAreTheLastOnes) {
   std::mt19937 random(0);
   for (const std::int64_t different : {1, 3, 50, 100'000}) {
     std::vector<std::int64_t> keys(1000);

@@ -1,5 +1,5 @@
-// Dictionaries that are changed, killed at every change of the file system, refused every change,
-// and robbed of their power at every moment: every key has its value from before or the new one.
+// Crash tests of dictionaries: a SIGKILL at every change of the file system, an error of every
+// change, and power failures at every moment. Every key must have its old or its new value.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::int64_t kOld = 8;
 
-/// Old: key<i> is i for i < 8. New: key3 is 33, and there are keys up to `num_new`. The disk of
-/// power losses knows nothing of what is written through mappings, and so no checksums of it.
+/// Old: key<i> is i for i < 8. New: key3 is 33, and there are keys up to `num_new`. The model of
+/// power failures does not see writes through mappings, so their checksums are not compared.
 Found which(const Path& path, std::int64_t num_new, bool with_checksums) {
   set_warning_handler([](const std::string&) {});
   const MappedDict dict(path);
@@ -65,7 +65,7 @@ CrashCase writing(std::int64_t num_new, bool with_checksums = true) {
   return crash;
 }
 
-/// The same, looked at when the system runs again.
+/// The same crash, checked after a reboot.
 CrashCase after_a_boot(CrashCase crash) {
   const auto before = crash.which;
   crash.which = [before](const Path& path) {
@@ -83,23 +83,23 @@ class MappedDictCrash : public ::testing::TestWithParam<std::int64_t> {
   }
 };
 
-TEST_P(MappedDictCrash, SurvivesAKillAtEveryChange) {
+TEST_P(MappedDictCrash, SurvivesACrashAtEveryChange) {
   expect_survives_kill_at_every_change(writing(GetParam()), true, true);
   expect_survives_kill_at_every_change(writing(GetParam()), false, true);
 }
 
-TEST_P(MappedDictCrash, SurvivesTheFailureOfEveryChange) {
+TEST_P(MappedDictCrash, SurvivesAnErrorOfEveryChange) {
   expect_survives_failure_of_every_change(writing(GetParam()), true, true, ENOSPC);
   expect_survives_failure_of_every_change(writing(GetParam()), false, true, EIO);
 }
 
-TEST_P(MappedDictCrash, SurvivesAPowerLossAtEveryMoment) {
+TEST_P(MappedDictCrash, SurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(writing(GetParam(), false)), true, 24, 7);
 }
 
-/// A writer that gave the index more room is killed, and so is the one that mends what it left: its
-/// index is smaller again.
-TEST(MappedDictMending, SurvivesAKillAtEveryChange) {
+/// A writer that enlarged the index crashes, and so does the one that repairs it, whose index is
+/// smaller again.
+TEST(MappedDictRepair, SurvivesACrashAtEveryChange) {
   constexpr std::int64_t kNew = kOld + 40;
   CrashCase crash = writing(kNew);
   crash.make_old = [](const Path& path) {
@@ -124,7 +124,7 @@ TEST(MappedDictMending, SurvivesAKillAtEveryChange) {
   expect_survives_kill_at_every_change(crash, true, true);
 }
 
-// The index has room for some keys more, and for many it is made anew.
+// A few keys fit the index; for many it is rebuilt.
 INSTANTIATE_TEST_SUITE_P(Keys, MappedDictCrash, ::testing::Values(kOld + 1, kOld + 40));
 
 }  // namespace

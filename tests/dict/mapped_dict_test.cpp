@@ -97,7 +97,7 @@ TEST(MappedDict, FindsEveryKeyAndNoOther) {
   EXPECT_TRUE(verify(folder / "d").ok());
 }
 
-TEST(MappedDict, GivesTheValuesOfAKey) {
+TEST(MappedDict, ReturnsTheValuesOfAKey) {
   const TemporaryFolder folder;
   build(folder / "d", 100);
   const MappedDict dict(folder / "d");
@@ -109,7 +109,7 @@ TEST(MappedDict, GivesTheValuesOfAKey) {
   expect_error(ErrorCode::key_not_found, "no key \"nobody\"", [&] { dict.at("nobody"); });
 }
 
-TEST(MappedDict, GivesZerosAndNothingForMissingKeys) {
+TEST(MappedDict, ReturnsZerosOrNothingForMissingKeys) {
   const TemporaryFolder folder;
   build(folder / "d", 100);
   const MappedDict dict(folder / "d");
@@ -151,8 +151,7 @@ TEST(MappedDict, FindsTheSameOnSeveralThreads) {
   }
 }
 
-/// get_many() of a dictionary of pairs: keys that are there alone, and in runs beside ones that are
-/// not.
+/// get_many() of a dictionary of pairs: existing keys alone, and in runs among missing ones.
 void expect_pairs(const MappedDict& dict, std::int64_t size, std::size_t num_asked) {
   const Words words(size + 5);
   std::vector<std::string_view> keys;
@@ -173,7 +172,7 @@ void expect_pairs(const MappedDict& dict, std::int64_t size, std::size_t num_ask
   }
 }
 
-TEST(MappedDict, GivesShortValuesInBatchesOfAnySizeThatFollowEachOther) {
+TEST(MappedDict, ReturnsShortValuesInConsecutiveBatchesOfAnySize) {
   const TemporaryFolder folder;
   for (const std::int64_t size : {3, 2000}) {
     const Path path = folder / std::to_string(size);
@@ -188,7 +187,7 @@ TEST(MappedDict, GivesShortValuesInBatchesOfAnySizeThatFollowEachOther) {
   }
 }
 
-TEST(MappedDict, GivesValuesToManyThreadsAtOnce) {
+TEST(MappedDict, ReturnsValuesToConcurrentThreads) {
   const TemporaryFolder folder;
   test::build_pairs(folder / "d", 1000);
   const MappedDict dict(folder / "d");
@@ -201,7 +200,7 @@ TEST(MappedDict, GivesValuesToManyThreadsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(MappedDict, GivesShortValuesThatMayBeMissing) {
+TEST(MappedDict, ReturnsNullableShortValues) {
   const TemporaryFolder folder;
   const Schema schema = Schema::from_json(
       R"({"columns": {"n": {"dtype": "int32", "nullable": true}, "x": {"dtype": "float64"}}})",
@@ -259,7 +258,7 @@ TEST(MappedDict, TakesIntegersAndBytes) {
   EXPECT_FALSE(raw.contains(std::string_view("\0", 1)));
 }
 
-TEST(MappedDict, HoldsNothing) {
+TEST(MappedDict, MayBeEmpty) {
   const TemporaryFolder folder;
   build(folder / "d", 0);
   const MappedDict dict(folder / "d");
@@ -269,7 +268,7 @@ TEST(MappedDict, HoldsNothing) {
   EXPECT_TRUE(dict.check().empty());
 }
 
-TEST(MappedDict, RefusesKeysThatComeTwice) {
+TEST(MappedDict, RefusesDuplicateKeys) {
   const TemporaryFolder folder;
   MappedDictBuilder builder(folder / "d", DictKeyType::string, test::pair_schema());
   builder.append(Words(5).keys(), test::pairs(0, 5));
@@ -298,7 +297,7 @@ TEST(MappedDict, KeepsTheLastValueOfAKey) {
   EXPECT_TRUE(dict.check().empty());
 }
 
-TEST(MappedDict, IsMadeOfADataSet) {
+TEST(MappedDict, IsBuiltFromADataSet) {
   const TemporaryFolder folder;
   save(test::numbers(1000), folder / "t");
   build_mapped_dict(folder / "d", Dataset(folder / "t").shard(1, 2), "id");
@@ -348,7 +347,7 @@ void write_words(const Path& file, const std::vector<std::uint64_t>& words) {
              static_cast<std::streamsize>(words.size() * 8));
 }
 
-TEST(MappedDict, NeverGivesAnotherKeysRowHoweverItsIndexIsDamaged) {
+TEST(MappedDict, NeverReturnsAnotherKeysRowWithADamagedIndex) {
   const TemporaryFolder folder;
   constexpr std::int64_t kSize = 500;
   build(folder / "d", kSize);
@@ -363,7 +362,7 @@ TEST(MappedDict, NeverGivesAnotherKeysRowHoweverItsIndexIsDamaged) {
       } else if (round % 4 == 1) {
         bad[i] = (bad[i] & ~std::uint64_t{0xFFFF}) | (random() % 1000);
       } else if (round % 4 == 2) {
-        bad[i] |= (std::uint64_t{1} << 40U) - 1;  // far too large a row
+        bad[i] |= (std::uint64_t{1} << 40U) - 1;  // a row that is far too large
       } else if (random() % 2 == 0) {
         std::swap(bad[i], bad[random() % (bad.size() - 8)]);
       }
@@ -379,7 +378,7 @@ TEST(MappedDict, NeverGivesAnotherKeysRowHoweverItsIndexIsDamaged) {
   }
 }
 
-TEST(MappedDict, RefusesAnIndexThatCannotBelongToIt) {
+TEST(MappedDict, RefusesAnIndexThatDoesNotMatch) {
   const TemporaryFolder folder;
   build(folder / "d", 500);
   const Path file = index_file(folder / "d");
@@ -404,7 +403,7 @@ TEST(MappedDict, RefusesAnIndexThatCannotBelongToIt) {
   refuses({}, "");
 }
 
-TEST(MappedDict, SaysWhereTheEndsOfItsKeysMakeNoSense) {
+TEST(MappedDict, ReportsInvalidEndOffsetsOfItsKeys) {
   const TemporaryFolder folder;
   build(folder / "d", 500);
   const Path file = folder / "d" / "key.end.memmap";
@@ -419,7 +418,7 @@ TEST(MappedDict, SaysWhereTheEndsOfItsKeysMakeNoSense) {
   }
 }
 
-TEST(MappedDict, ReadsANoteThatLiesAsAnError) {
+TEST(MappedDict, AnInvalidNoteIsAnError) {
   const TemporaryFolder folder;
   const auto opened = [&](const char* member) {
     TensorDict tree = test::numbers(3);

@@ -73,7 +73,7 @@ TEST(MappedDictWrite, ChangesTheValueOfAKey) {
   EXPECT_EQ(MappedDict(folder / "d").size(), 100);
 }
 
-TEST(MappedDictWrite, AddsKeysAllAtOnce) {
+TEST(MappedDictWrite, AddsKeysAtomically) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   MappedDict reader(folder / "d");
@@ -91,7 +91,7 @@ TEST(MappedDictWrite, AddsKeysAllAtOnce) {
   expect_whole(folder / "d");
 }
 
-/// Counts what is examined or opened while it lives.
+/// Counts entries that are examined or opened during its lifetime.
 class CountedReads : public os::ChangeObserver {
  public:
   CountedReads() : previous_(os::set_change_observer(this)) {}
@@ -109,11 +109,11 @@ class CountedReads : public os::ChangeObserver {
   os::ChangeObserver* previous_;
 };
 
-TEST(MappedDictWrite, TellsKeyTypeAndFormWithoutOpeningAFile) {
+TEST(MappedDictWrite, ReportsKeyTypeAndFormWithoutOpeningAFile) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   MappedDict dict(folder / "d", Mode::write_through);
-  dict.extend(Words(1, 10).keys(), pairs(10, 1));  // the next state is still to be opened
+  dict.extend(Words(1, 10).keys(), pairs(10, 1));  // the next state is not open yet
   const CountedReads reads;
   EXPECT_EQ(dict.key_type(), DictKeyType::string);
   EXPECT_EQ(dict.value_form(), DictValueForm::tensor);
@@ -122,7 +122,7 @@ TEST(MappedDictWrite, TellsKeyTypeAndFormWithoutOpeningAFile) {
   EXPECT_GT(reads.count(), 0) << "what size() opens is counted";
 }
 
-TEST(MappedDictWrite, GrowsFromNothing) {
+TEST(MappedDictWrite, GrowsFromEmpty) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 0);
   MappedDict dict(folder / "d", Mode::write_through);
@@ -132,7 +132,7 @@ TEST(MappedDictWrite, GrowsFromNothing) {
   EXPECT_EQ(MappedDict(folder / "d").size(), 300);
 }
 
-TEST(MappedDictWrite, RefusesWhatDoesNotFitAndChangesNothing) {
+TEST(MappedDictWrite, RefusesInvalidInputAndChangesNothing) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   MappedDict dict(folder / "d", Mode::write_through);
@@ -179,7 +179,7 @@ TEST(MappedDictWrite, TakesTheLastOfRepeatedKeys) {
   expect_whole(folder / "d");
 }
 
-TEST(MappedDictWrite, CompactsAwayRowsThatAreNotUsed) {
+TEST(MappedDictWrite, CompactRemovesSupersededRows) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 100);
   const MappedDict before(folder / "d");
@@ -200,7 +200,7 @@ TEST(MappedDictWrite, CompactsAwayRowsThatAreNotUsed) {
   EXPECT_EQ(pair_at(before, "key77"), 77);
 }
 
-TEST(MappedDictWrite, AReaderSeesWhatAWriterThatIsDoneHasWritten) {
+TEST(MappedDictWrite, AReaderSeesTheWritesOfAClosedWriter) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 100);
   const MappedDict reader(folder / "d");
@@ -212,7 +212,7 @@ TEST(MappedDictWrite, AReaderSeesWhatAWriterThatIsDoneHasWritten) {
   EXPECT_EQ(pair_at(reader, "key100"), 100);
 }
 
-TEST(MappedDictWrite, AReaderSeesWhatWasAssignedBeforeItWasCompacted) {
+TEST(MappedDictWrite, AReaderSeesAssignmentsFromBeforeACompact) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 100);
   const MappedDict reader(folder / "d");
@@ -239,13 +239,13 @@ TEST(MappedDictWrite, HasOneWriter) {
   expect_whole(folder / "d");
 }
 
-TEST(MappedDictWrite, MendsWhatAKilledWriterLeft) {
+TEST(MappedDictWrite, RepairsWhatACrashedWriterLeft) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   {
     MappedDict dict(folder / "d", Mode::write_through);
     dict.extend(Words(5, 10).keys(), pairs(10, 5));
-    // Not closed, as if it had been killed.
+    // Not closed, as after a crash.
   }
   EXPECT_EQ(MappedDict(folder / "d").size(), 15);
   MappedDict next(folder / "d", Mode::write_through);
@@ -271,14 +271,14 @@ class Boot : public ::testing::Test {
   }
 };
 
-TEST_F(Boot, TrustsTheRowsAloneAfterASystemThatStopped) {
+TEST_F(Boot, IgnoresTheIndexAfterASystemCrash) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   {
     MappedDict dict(folder / "d", Mode::write_through);
     dict.assign(Words(1).keys(), pairs(77, 1));
     dict.flush();
-    // These reach no device.
+    // These writes do not become durable.
     dict.assign(Words(1, 1).keys(), pairs(88, 1));
     dict.extend(Words(1, 50).keys(), pairs(50, 1));
   }
@@ -302,7 +302,7 @@ TEST_F(Boot, TrustsTheRowsAloneAfterASystemThatStopped) {
   EXPECT_TRUE(warnings().empty());
 }
 
-TEST_F(Boot, FindsRowsThatWereAddedAsToADataSet) {
+TEST_F(Boot, FindsRowsThatWereAppendedAsToADataSet) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   {
@@ -317,7 +317,7 @@ TEST_F(Boot, FindsRowsThatWereAddedAsToADataSet) {
   MappedDict(folder / "d", Mode::write_through).close();
 }
 
-TEST(MappedDictWrite, ReadersOfAnIndexThatWasReplacedSeeTheNewOne) {
+TEST(MappedDictWrite, ReadersOfAReplacedIndexSeeTheNewOne) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 100);
   const MappedDict reader(folder / "d");
@@ -328,7 +328,7 @@ TEST(MappedDictWrite, ReadersOfAnIndexThatWasReplacedSeeTheNewOne) {
   EXPECT_EQ(pair_at(reader, "key1099"), 1099);
 }
 
-TEST(MappedDictWrite, ReadersThatOpenItWhileKeysAreAssignedFindEachOnce) {
+TEST(MappedDictWrite, ReadersThatOpenItDuringAssignmentsFindEachKeyOnce) {
   constexpr std::int64_t kSize = 100;
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
@@ -353,7 +353,7 @@ TEST(MappedDictWrite, ReadersThatOpenItWhileKeysAreAssignedFindEachOnce) {
   expect_whole(folder / "d");
 }
 
-TEST(MappedDictWrite, VerifyFindsNothingWrongWhileKeysAreAssignedAndAdded) {
+TEST(MappedDictWrite, VerifyFindsNoProblemDuringWrites) {
   constexpr std::int64_t kSize = 500;
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);

@@ -37,8 +37,8 @@ DictWalk walk_of(const MappedDict& dict) {
   return {handle->newest(), [handle](const DictKeys& keys) { return handle->find_many(keys); }};
 }
 
-/// Calls between(walked keys) before each block, and expects key0, key1, ... each with the value
-/// that it has by then.
+/// Calls between(walked keys) before each block, and expects key0, key1, ... each with its current
+/// value.
 template <class Between>
 void expect_all_in_order(const MappedDict& dict, const Between& between) {
   DictWalk walk = walk_of(dict);
@@ -59,7 +59,7 @@ void expect_all_in_order(const MappedDict& dict, const Between& between) {
   EXPECT_EQ(next, kSize);
 }
 
-TEST(DictWalk, GivesKeysThatWereAssignedAtTheirPlaces) {
+TEST(DictWalk, AssignedKeysKeepTheirPositions) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict dict(folder / "d", Mode::write_through);
@@ -74,20 +74,20 @@ TEST(DictWalk, GivesKeysThatWereAssignedAtTheirPlaces) {
   expect_all_in_order(MappedDict(folder / "d"), nothing);
 }
 
-TEST(DictWalk, GivesEachKeyOnceWhileAnotherHandleAssigns) {
+TEST(DictWalk, ReturnsEachKeyOnceDuringAssignments) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict writer(folder / "d", Mode::write_through);
   const MappedDict reader(folder / "d");
   writer.assign(Words(2000, 500).keys(), pairs(500, 2000));
   writer.assign(Words(1000, 0).keys(), pairs(0, 1000));
-  // All keys, so that rows that were the last ones of theirs become earlier ones.
+  // All keys, so that rows that were current become superseded.
   expect_all_in_order(reader,
                       [&](std::int64_t) { writer.assign(Words(kSize).keys(), pairs(0, kSize)); });
 }
 
-/// The index as it was between two steps of its writer: key `word`, whose row is `row` now, was
-/// assigned just before, and its slot names `row_before`.
+/// The index between two steps of its writer: key `word` was just assigned the row `row`, but its
+/// slot still points to `row_before`.
 class UnsettledIndex {
  public:
   UnsettledIndex(const DictState& state, std::string_view word, std::uint64_t row_before,
@@ -109,7 +109,7 @@ class UnsettledIndex {
     put(position_, dict_slot(hash_, row_before));
     put(other_, num_rows_ - 1);
   }
-  /// Takes the writer's last steps.
+  /// Executes the writer's remaining steps.
   void settle() {
     put(position_, dict_slot(hash_, row_));
     put(other_, kDictNever);
@@ -129,7 +129,7 @@ class UnsettledIndex {
   std::uint64_t other_ = 0;
 };
 
-TEST(DictWalk, GivesAKeyOnceWhoseSlotChangesAfterItsRowWasCommitted) {
+TEST(DictWalk, ReturnsAKeyOnceIfItsSlotChangesAfterItsCommit) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict writer(folder / "d", Mode::write_through);
@@ -145,7 +145,7 @@ TEST(DictWalk, GivesAKeyOnceWhoseSlotChangesAfterItsRowWasCommitted) {
   }
 }
 
-TEST(DictWalk, GivesEveryKeyOfAWriterThatWasKilledBeforeItChangedTheirSlots) {
+TEST(DictWalk, ReturnsEveryKeyAfterACrashBeforeTheSlotsChanged) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict writer(folder / "d", Mode::write_through);
@@ -155,7 +155,7 @@ TEST(DictWalk, GivesEveryKeyOfAWriterThatWasKilledBeforeItChangedTheirSlots) {
   expect_all_in_order(reader, [](std::int64_t) {});
 }
 
-TEST(DictWalk, LeavesOutKeysThatAreAddedMeanwhile) {
+TEST(DictWalk, ExcludesKeysThatAreAddedConcurrently) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", kSize);
   MappedDict dict(folder / "d", Mode::write_through);

@@ -1,5 +1,5 @@
-// Every writer of the library, killed at every call, refused every call, and robbed of its power at
-// every moment. A new writer joins by one row.
+// Crash tests of every writer of the library: a SIGKILL at every system call, an error of every
+// call, and power failures at every moment. Add a new writer as one row.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 
 using Files = std::map<std::string, std::string>;
 
-/// The versions share some names, so that a mixture of both would look whole to a careless eye.
+/// The versions share some file names, so that a superficial check would accept a mixture of both.
 Files files_of(char version) {
   Files files = {{"a", content(version)}, {"sub/b", content(version, 700)}};
   files[version == 'o' ? "sub/old" : "sub/new"] = content(version, 90);
@@ -73,7 +73,8 @@ Found which_folder(const fs::path& path) {
   return Found::neither;
 }
 
-/// Version 'n' has other tensors, so that one version's header never fits the other's data.
+/// Version 'n' has other tensors, so that the header of one version never matches the data of the
+/// other.
 TensorDict tree_of(char version) {
   const auto values = [](std::vector<float> list) {
     const auto size = static_cast<std::int64_t>(list.size());
@@ -141,7 +142,7 @@ Found which_memmap_folder(const fs::path& path) {
 
 fs::path index_in(const fs::path& folder) { return folder / "m.safetensors.index.json"; }
 
-/// Shards and their index lie in a folder of their own.
+/// Shards and their index are in a separate folder.
 void save_shards(const fs::path& folder, char version, bool durable) {
   save_tree(safetensors::kShardedFormat, index_in(folder), version, durable);
 }
@@ -181,7 +182,7 @@ Found which_npy(const Format& format, const fs::path& path) {
   return all('o') ? Found::old_version : all('n') ? Found::new_version : Found::neither;
 }
 
-/// A data set of a fixed, a nullable and a text column, written in two appends.
+/// A data set with a fixed, a nullable and a string column, written in two appends.
 void ingest_rows(const fs::path& path, char version, bool durable) {
   Column number;
   number.path = {"n"};
@@ -218,7 +219,7 @@ Found which_ingested(const fs::path& path) {
   return is('o') ? Found::old_version : is('n') ? Found::new_version : Found::neither;
 }
 
-/// The diagonal of a matrix, of as many rows as the character's code.
+/// A diagonal matrix with as many rows as the character's code.
 void save_matrix(const fs::path& path, char version, bool durable) {
   const std::int64_t length = version;
   SparseBuilder builder(length, length, DType::int64, {.temporary_folder = path.parent_path()});
@@ -243,7 +244,7 @@ Found which_matrix(const fs::path& path) {
                                : Found::neither;
 }
 
-/// As on a file system that cannot exchange two names.
+/// Simulates a file system without exchange.
 class WithoutExchange {
  public:
   WithoutExchange() : before_(os::set_exchange_supported(false)) {}
@@ -255,7 +256,7 @@ class WithoutExchange {
   bool before_;
 };
 
-/// Version 'n' has a key more, and other values.
+/// Version 'n' has one more key, and other values.
 void build_dict(const fs::path& path, char version, bool durable) {
   std::vector<std::string_view> keys = {"a", "b"};
   if (version == 'n') keys.emplace_back("c");
@@ -283,7 +284,7 @@ std::shared_ptr<void> open_tree_r_plus(const Format& format, const fs::path& pat
   return std::make_shared<TensorDict>(format.open(path, {.mode = Mode::write_through}));
 }
 
-/// Which of them are opened "r+", and which refuse to replace foreign files.
+/// Marks the cases that are opened "r+", and those that refuse to replace foreign files.
 std::vector<CrashCase> with_handles(std::vector<CrashCase> cases) {
   for (CrashCase& crash : cases) {
     const std::string& name = crash.name;
@@ -381,7 +382,7 @@ std::vector<CrashCase> crash_cases() {
 
 class EveryWriter : public ::testing::TestWithParam<CrashCase> {};
 
-TEST_P(EveryWriter, SurvivesAKillAtEveryChange) {
+TEST_P(EveryWriter, SurvivesACrashAtEveryChange) {
   for (const bool durable : {true, false}) {
     for (const bool with_old : {true, false}) {
       SCOPED_TRACE(::testing::Message() << "durable " << durable << ", with old " << with_old);
@@ -401,7 +402,7 @@ TEST_P(EveryWriter, SurvivesAFailingDiskAtEveryChange) {
   expect_survives_failure_of_every_change(GetParam(), false, true, EIO);
 }
 
-TEST_P(EveryWriter, SurvivesAPowerLossAtEveryMoment) {
+TEST_P(EveryWriter, SurvivesAPowerFailureAtEveryMoment) {
   for (const bool with_old : {true, false}) {
     expect_survives_power_loss(GetParam(), with_old, kCrashTrials, 20260);
   }
@@ -427,12 +428,12 @@ TEST_P(EveryWriter, SurvivesASecondWriterAtEveryChange) {
   }
 }
 
-TEST_P(EveryWriter, SurvivesAKillWhereThereAreNoLocks) {
+TEST_P(EveryWriter, SurvivesACrashWithoutFileLocks) {
   const FailLocks fail(ENOLCK);
   expect_survives_kill_at_every_change(GetParam(), false, true);
 }
 
-TEST_P(EveryWriter, SavesOrRefusesWhereAllLocksAreHeld) {
+TEST_P(EveryWriter, SavesOrRefusesIfAllLocksAreHeld) {
   const TemporaryFolder folder;
   const fs::path path = folder / GetParam().file_name;
   GetParam().make_old(path);
@@ -452,13 +453,13 @@ TEST_P(EveryWriter, SavesOrRefusesWhereAllLocksAreHeld) {
   EXPECT_EQ(GetParam().which(path), saved ? Found::new_version : Found::old_version);
 }
 
-TEST_P(EveryWriter, IsNotHeldUpByAForkAtAnyChange) {
+TEST_P(EveryWriter, IsNotBlockedByAForkAtAnyChange) {
   for (const bool with_old : {true, false}) {
     expect_survives_fork_at_every_change(GetParam(), with_old);
   }
 }
 
-TEST_P(EveryWriter, KeepsPrivateWhatWasPrivate) { expect_stays_private(GetParam()); }
+TEST_P(EveryWriter, KeepsPrivateFilesPrivate) { expect_stays_private(GetParam()); }
 
 TEST_P(EveryWriter, SyncsByTheDescriptorThatWrote) {
   expect_syncs_by_the_descriptor_that_wrote(GetParam());
@@ -472,11 +473,11 @@ TEST_P(WritersOfWhatIsWrittenThrough, NeverReplaceIt) {
 
 class WritersOfNamedFiles : public EveryWriter {};
 
-TEST_P(WritersOfNamedFiles, KeepAFileThatArrivesAtAnyChange) {
+TEST_P(WritersOfNamedFiles, KeepAForeignFileThatArrivesAtAnyChange) {
   expect_keeps_foreign_files(GetParam());
 }
 
-/// Both writers of a small save stop once, at any of their changes.
+/// Both writers of a small save stop once, at each of their changes.
 class SmallWriters : public EveryWriter {};
 
 TEST_P(SmallWriters, SurviveEveryInterleavingOfTwo) {
@@ -516,9 +517,8 @@ Found which_rows(const fs::path& path) {
   return count == 3 ? Found::new_version : Found::neither;
 }
 
-/// Appending is made for rows that come one after the other: it promises whole rows after a kill,
-/// not after a power loss.
-TEST(AppendMemmap, SurvivesAKillAndAFailureAtEveryChange) {
+/// Append is atomic with respect to crashes, but not to power failures.
+TEST(AppendMemmap, SurvivesACrashAndAnErrorAtEveryChange) {
   const CrashCase append = {"Append", "data",
                             [](const Path& path) { write_memmap(rows_of(0, 2), path); },
                             [](const Path& path, bool) {

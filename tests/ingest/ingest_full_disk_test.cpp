@@ -20,7 +20,7 @@
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"
 
-// How much an ingest will write is not known before: the disk may fill at any moment of it.
+// The size that an ingest writes is not known in advance: the disk may become full at any moment.
 
 namespace tenfold {
 namespace {
@@ -32,7 +32,7 @@ using test::Found;
 
 constexpr std::int64_t kRows = 5;
 
-/// The old version has rows of x alone, the new one of x and s.
+/// The old version only has column x, the new one x and s.
 Found found_at(const Path& path) {
   if (!std::filesystem::exists(path)) return Found::absent;
   const Dataset ds(path);
@@ -117,15 +117,15 @@ class IngestOnAFullDisk : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(IngestOnAFullDisk, OfTextLeavesTheOldDataSetWhole) {
+TEST_F(IngestOnAFullDisk, OfTextLeavesTheOldDataSetIntact) {
   expect_old_or_new([this](const Path& path, bool durable) {
     ingest_text(folder_ / "new.jsonl", path, durable);
   });
 }
 
-TEST_F(IngestOnAFullDisk, OfRowsLeavesTheOldDataSetWhole) { expect_old_or_new(ingest_table); }
+TEST_F(IngestOnAFullDisk, OfRowsLeavesTheOldDataSetIntact) { expect_old_or_new(ingest_table); }
 
-TEST_F(IngestOnAFullDisk, OfArrowLeavesTheOldDataSetWhole) { expect_old_or_new(ingest_stream); }
+TEST_F(IngestOnAFullDisk, OfArrowLeavesTheOldDataSetIntact) { expect_old_or_new(ingest_stream); }
 
 }  // namespace
 }  // namespace tenfold

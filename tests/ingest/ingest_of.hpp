@@ -14,7 +14,7 @@
 
 namespace tenfold::test {
 
-/// Texts written as files, and what ingesting them makes.
+/// Text files, and the result of ingesting them.
 class IngestOf {
  public:
   Path write(const std::string& name, const std::string& text) {
@@ -31,7 +31,7 @@ class IngestOf {
     report = ingest(sources, target(), options);
     return Dataset(target());
   }
-  /// The message of the error that it is, of that kind; nothing is at the target then.
+  /// The message of the error, which must have that code; no target may exist then.
   std::string error(const std::string& name, const std::string& text, ErrorCode code,
                     IngestOptions options = {}) {
     try {
@@ -54,7 +54,7 @@ class IngestOf {
   TemporaryFolder folder_;
 };
 
-/// "int64", "float64[3]?", "string[*]": a column as people read it.
+/// A column's type as text: "int64", "float64[3]?", "string[*]".
 inline std::string type_of(const Dataset& ds, const std::string& name) {
   const Column* column = ds.schema().find(name);
   if (column == nullptr) return "none";

@@ -12,7 +12,7 @@
 namespace tenfold {
 namespace {
 
-/// With what may be read behind it.
+/// With the bytes that may be read after the end.
 std::string padded(const std::string& text) { return text + std::string(kNumberSlackBytes, '\0'); }
 
 std::uint64_t bits_of(const std::string& text) {
@@ -23,7 +23,7 @@ std::uint64_t bits_of(const std::string& text) {
   return std::bit_cast<std::uint64_t>(to_double(number));
 }
 
-/// The C library rounds as Python's float() does.
+/// The C library rounds like Python's float().
 std::uint64_t expected_bits(const std::string& text) {
   return std::bit_cast<std::uint64_t>(std::strtod(text.c_str(), nullptr));
 }
@@ -96,10 +96,10 @@ TEST(NumberText, IsTheNearestDoubleOfAllQuotientsByAPowerOfTen) {
   }
 }
 
-TEST(NumberText, RoundsToEvenInTheMiddleOfTwoDoubles) {
+TEST(NumberText, RoundsTiesToEven) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 100'000; ++i) {
-    // 54 bits, of which the last is set, times 5^k / 10^k: halves, quarters, ...
+    // 54 bits, the last of which is set, times 5^k / 10^k: halves, quarters, ...
     const int power = 1 + i % 4;
     std::uint64_t digits = (random() >> 10) | (std::uint64_t{1} << 53) | 1;
     for (int k = 0; k < power; ++k) digits *= 5;
@@ -119,7 +119,7 @@ TEST(NumberText, IsInfiniteOrZeroBeyondTheRange) {
   EXPECT_EQ(bits_of("0." + std::string(400, '0') + "1"), std::bit_cast<std::uint64_t>(0.0));
 }
 
-TEST(NumberText, IsWhatTheFormatSays) {
+TEST(NumberText, FollowsTheFormatsSyntax) {
   NumberText number;
   for (const char* text :
        {"", "-", "+1", ".5", "1.", "1.e5", "01", "-01", "1e", "1e+", "x", "--1"}) {
@@ -140,7 +140,7 @@ TEST(NumberText, IsWhatTheFormatSays) {
   EXPECT_EQ(number.text(), "12");
 }
 
-TEST(NumberText, TellsIntegersOf64BitsFromLarger) {
+TEST(NumberText, DistinguishesIntegersOf64BitsFromLarger) {
   const auto integer = [](const char* text, std::uint64_t& value) {
     NumberText number;
     const std::string memory = padded(text);
@@ -163,7 +163,7 @@ TEST(NumberText, TellsIntegersOf64BitsFromLarger) {
   EXPECT_EQ(integer("99999999999999999999999999", value), IntegerSize::huge);
 }
 
-TEST(NumberText, TellsWhichIntegersADoubleHolds) {
+TEST(NumberText, KnowsWhichIntegersADoubleRepresents) {
   const auto exact = [](const char* text) {
     NumberText number;
     const std::string memory = padded(text);

@@ -26,7 +26,7 @@ const std::vector<std::string> kOfValues = {"m", "m.tdz", "m.safetensors", "m.pt
 
 Tensor tensor_in(const TensorDict::Item& item) { return std::get<Leaf>(item).tensor(); }
 
-TEST(Bare, ATensorComesBackByItself) {
+TEST(Bare, ATensorRoundTrips) {
   const test::TemporaryFolder folder;
   for (const std::string& name : kOfTensors) {
     save_value(Leaf(counting({2, 3})), folder / name);
@@ -40,7 +40,7 @@ TEST(Bare, ATensorComesBackByItself) {
   }
 }
 
-TEST(Bare, AJsonValueComesBackByItself) {
+TEST(Bare, AJsonValueRoundTrips) {
   const test::TemporaryFolder folder;
   for (const std::string& name : kOfValues) {
     for (const Value& value : {Value(7), Value("text"), Value(), Value(0.5), Value(true)}) {
@@ -106,7 +106,7 @@ TEST(Bare, HasNoKeysToSelect) {
             ErrorCode::key_not_found);
 }
 
-TEST(Bare, TwoAreComparedAsOneValueWhateverTheirKeys) {
+TEST(Bare, TwoAreComparedRegardlessOfTheirKeys) {
   const test::TemporaryFolder folder;
   save_value(Leaf(counting({2})), folder / "a.npy");
   save_value(Leaf(counting({2})), folder / "b.npz");
@@ -123,7 +123,7 @@ TEST(Bare, TwoAreComparedAsOneValueWhateverTheirKeys) {
   EXPECT_EQ(other.changed[0].a, "a value without a name");
 }
 
-TEST(Bare, IsLoadedIntoOne) {
+TEST(Bare, LoadsIntoABareRoot) {
   const test::TemporaryFolder folder;
   save_value(Leaf(counting({2}, 5)), folder / "b.npz");
   const Tensor target = Tensor::zeros(DType::float32, {2});
@@ -131,7 +131,7 @@ TEST(Bare, IsLoadedIntoOne) {
   EXPECT_EQ(bytes_of(target), bytes_of(counting({2}, 5)));
 }
 
-TEST(Bare, IsConvertedAsItIs) {
+TEST(Bare, IsConvertedAsABareRoot) {
   const test::TemporaryFolder folder;
   Path from = save_value(Leaf(counting({2, 2})), folder / "first.npy");
   for (const std::string& name : kOfTensors) {
@@ -171,7 +171,7 @@ TEST(Bare, IsNamedByItsFile) {
   EXPECT_THAT(named_by_file(in_memory).keys(), ElementsAre("value"));
   EXPECT_FALSE(in_memory.contains(""));
   TensorDict tree = open(folder / "m.npz");
-  tree.set("m", counting({3}));  // a new entry: only reading takes the name of the file
+  tree.set("m", counting({3}));  // a new entry: the name of the file works for reading only
   EXPECT_THAT(tree.keys(), ElementsAre("arr_0", "m"));
 }
 

@@ -37,13 +37,13 @@ TEST(Bench, MeasuresEveryFormatAgainstItsFiles) {
     EXPECT_EQ(report.gather.num_bytes, 4096U * 80) << name;
     for (const BenchPart& part : {report.read, report.gather}) {
       EXPECT_TRUE(is_speed(part.speed.warm) && is_speed(part.limit.warm)) << name;
-      // Not every file system lets go of its pages.
+      // Not every file system can drop its pages.
       EXPECT_TRUE(std::isnan(part.speed.cold) || is_speed(part.speed.cold)) << name;
     }
   }
 }
 
-TEST(Bench, ReadsNoMoreThanItIsAsked) {
+TEST(Bench, ReadsNoMoreThanTheLimit) {
   const test::TemporaryFolder folder;
   save(table(), folder / "t");
   const BenchReport report = bench(folder / "t", {.max_bytes = 1000});
@@ -51,7 +51,7 @@ TEST(Bench, ReadsNoMoreThanItIsAsked) {
   EXPECT_EQ(report.gather.num_bytes, 12U * 80);
 }
 
-TEST(Bench, MeasuresNothingWhereThereIsNone) {
+TEST(Bench, MeasuresNothingWithoutTensors) {
   const test::TemporaryFolder folder;
   TensorDict tree = node_of(NodeKind::dict);
   tree.set("step", Value(3));
@@ -70,7 +70,7 @@ TEST(Bench, LeavesTheDataAsItIs) {
   EXPECT_TRUE(diff(open(folder / "t"), table()).same());
 }
 
-TEST(Bench, SaysThatThereIsNothing) {
+TEST(Bench, ReportsAMissingPath) {
   try {
     bench("/nowhere/at/all");
     FAIL();

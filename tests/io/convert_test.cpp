@@ -32,7 +32,7 @@ std::string file_bytes(const Path& path) {
   return text.str();
 }
 
-TEST(Convert, GoesThroughEveryFormatAndBack) {
+TEST(Convert, RoundTripsThroughEveryFormat) {
   const test::TemporaryFolder folder;
   const Path first = save(sample_checkpoint(), folder / "a.safetensors");
   convert(first, folder / "b");
@@ -47,7 +47,7 @@ TEST(Convert, GoesThroughEveryFormatAndBack) {
   EXPECT_EQ(file_bytes(first), file_bytes(folder / "d.safetensors"));
 }
 
-TEST(Convert, KeepsTiedTensorsTied) {
+TEST(Convert, KeepsSharedStorage) {
   const test::TemporaryFolder folder;
   save(sample_checkpoint(), folder / "a.safetensors");
   convert(folder / "a.safetensors", folder / "b");
@@ -56,7 +56,7 @@ TEST(Convert, KeepsTiedTensorsTied) {
             tree.at("model", "head.weight").raw_data());
 }
 
-TEST(Convert, KeepsTiedTensorsTiedThroughACast) {
+TEST(Convert, KeepsSharedStorageThroughACast) {
   const test::TemporaryFolder folder;
   save(sample_checkpoint(), folder / "a");
   ConvertOptions options;
@@ -108,7 +108,7 @@ TEST(Convert, TakesKeysAndExcludesOthers) {
   EXPECT_THAT(load(folder / "b")["model"].keys(), ElementsAre("embed.weight", "head.weight"));
 }
 
-TEST(Convert, RenamesAndNamesBothSourcesOfAClash) {
+TEST(Convert, RenamingReportsBothSourcesOfAClash) {
   const test::TemporaryFolder folder;
   save(sample_state_dict(), folder / "a");
   ConvertOptions options;
@@ -149,7 +149,7 @@ TEST(RenamedPath, KeepsKeysThatDidNotChange) {
   EXPECT_THAT(renamed_path({"a", "b"}, "p.q.r", false), ElementsAre("p", "q", "r"));
 }
 
-TEST(RenameLeaves, KeepsWhatNodesAre) {
+TEST(RenameLeaves, KeepsKindsOfNodes) {
   const TensorDict renamed = rename_leaves(sample_checkpoint(), [](const std::string& name) {
     return name == "model.head.bias" ? std::string("model.bias") : name;
   });
@@ -159,7 +159,7 @@ TEST(RenameLeaves, KeepsWhatNodesAre) {
   EXPECT_EQ(renamed.value("epoch"), Value(3));
 }
 
-TEST(RenameLeaves, RefusesATensorWhereANodeIs) {
+TEST(RenameLeaves, RefusesATensorAtThePathOfANode) {
   const auto thrown = thrown_by([] {
     rename_leaves(sample_checkpoint(), [](const std::string& name) {
       return name == "epoch" ? std::string("model") : name;
@@ -171,7 +171,7 @@ TEST(RenameLeaves, RefusesATensorWhereANodeIs) {
                         "\"model."));
 }
 
-/// What comes of giving the tensor "a" or "n.x" of one tree the name `to`.
+/// The error of renaming the tensor "a" or "n.x" of a tree to `to`.
 auto thrown_by_renaming(const std::string& from, const std::string& to) {
   TensorDict node;
   node.set("x", counting({2}));
@@ -183,13 +183,13 @@ auto thrown_by_renaming(const std::string& from, const std::string& to) {
   });
 }
 
-TEST(RenameLeaves, RefusesANodeWhereATensorIs) {
+TEST(RenameLeaves, RefusesANodeAtThePathOfATensor) {
   const auto thrown = thrown_by_renaming("n.x", "a.x");
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
   EXPECT_THAT(thrown.message, HasSubstr("\"n.x\" becomes \"a.x\", but \"a\" holds no other"));
 }
 
-TEST(RenameLeaves, RefusesTwoEntriesOfOneDottedName) {
+TEST(RenameLeaves, RefusesTwoEntriesWithOneDottedName) {
   const auto thrown = thrown_by_renaming("a", "n.x");
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
   EXPECT_THAT(thrown.message, HasSubstr("\"a\" and \"n.x\" both become \"n.x\""));

@@ -43,7 +43,7 @@ std::vector<std::string> names_of(const FlatSafetensors& flat) {
   return names;
 }
 
-TEST(FlatSafetensors, NamesAndMetadataComeBackAsTheyStand) {
+TEST(FlatSafetensors, NamesAndMetadataRoundTrip) {
   const test::TemporaryFolder folder;
   const Path path = folder / "m.safetensors";
   save_flat_safetensors(two_tensors(), {{"k", "v"}, {"format", "np"}}, path, {});
@@ -92,7 +92,7 @@ TEST(FlatSafetensors, EveryTruncationOfBytesIsCorrupt) {
   }
 }
 
-TEST(FlatSafetensors, WhatTheFormatCannotHoldIsRefusedByKeyAndNothingIsWritten) {
+TEST(FlatSafetensors, UnsupportedEntriesAreRefusedByKeyAndNothingIsWritten) {
   const test::TemporaryFolder folder;
   const Path path = folder / "m.safetensors";
   for (const char* key : {"z", "__metadata__"}) {

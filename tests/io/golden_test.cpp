@@ -1,6 +1,6 @@
-// Golden files open, verify and load unchanged for ever: tests/data/golden/<version>. What they
-// hold is described by their expected.json in the words of tests/data/golden/golden.py. This test
-// includes public headers only, so that no change of the engine's layout touches it.
+// Golden files must open, verify and load unchanged for ever: tests/data/golden/<version>.
+// expected.json describes their content in the notation of tests/data/golden/golden.py. This test
+// includes only public headers, so that changes of the engine's layout do not affect it.
 
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ Value described(const Items& items) {
   return list(std::move(made));
 }
 
-/// A key: the text, unless the program had something else.
+/// A key: a string, unless the program had another type.
 Value describe_key(const std::string& key, bool int_keys, const TypedKeys& typed) {
   if (int_keys) return tagged("int", key);
   for (const auto& [text, value] : typed) {
@@ -277,7 +277,7 @@ class Golden : public testing::TestWithParam<fs::path> {
   Value expected_ = from_json(text_of(kData / GetParam() / "expected.json"), "expected.json");
 };
 
-/// Reads a copy without permission to write, which must be the same afterwards.
+/// Reads a write-protected copy, which must be unchanged afterwards.
 class GoldenFiles : public Golden {
  protected:
   GoldenFiles() {
@@ -304,7 +304,7 @@ class GoldenFiles : public Golden {
   std::map<std::string, std::pair<std::string, fs::file_time_type>> before_;
 };
 
-/// A hierarchy in a JSON file, which is read by StateMapper alone.
+/// A hierarchy in a JSON file, which only StateMapper reads.
 bool is_hierarchy_text(const fs::path& path) {
   return path.extension() == ".json" && !path.string().ends_with(".index.json");
 }
@@ -323,9 +323,9 @@ TEST_P(GoldenFiles, FilesVerify) {
   }
 }
 
-TEST_P(GoldenFiles, TreesLoadAsTheyWere) {
+TEST_P(GoldenFiles, TreesLoadUnchanged) {
   for (const Value& entry : entries("trees")) {
-    // Files of one array are described by the name of the file.
+    // The description of a file with one array uses the name of the file.
     const TensorDict tree = named_by_file(load(path_of(entry)));
     const Value& expected = member(entry, "tree");
     EXPECT_EQ(to_json(describe(tree)), to_json(expected)) << path_of(entry);
@@ -344,7 +344,7 @@ TEST_P(GoldenFiles, TreesLoadAsTheyWere) {
   }
 }
 
-/// Columns as golden.py describes them: as one tensor, or row by row.
+/// Columns in the notation of golden.py: as one tensor, or row by row.
 Value describe_column(const Batch& batch, const std::string& name, const Value& expected) {
   const std::string suffix = ".valid";
   const bool is_valid = name.ends_with(suffix);
@@ -378,7 +378,7 @@ Value describe_column(const Batch& batch, const std::string& name, const Value& 
   return tagged("rows", list(std::move(rows)));
 }
 
-TEST_P(GoldenFiles, DataSetsGiveTheirRows) {
+TEST_P(GoldenFiles, DataSetsReturnTheirRows) {
   for (const Value& entry : entries("datasets")) {
     const Dataset ds(path_of(entry));
     ASSERT_EQ(ds.size(), integer(member(entry, "rows"))) << path_of(entry);
@@ -396,7 +396,7 @@ TEST_P(GoldenFiles, DataSetsGiveTheirRows) {
   }
 }
 
-/// The value of one key, in the words of Python: a tensor, a scalar, a dict of columns.
+/// The value of one key in Python's notation: a tensor, a scalar, a dict of columns.
 Value describe_value(const Batch& batch, DictValueForm form) {
   const auto described = [&](const BatchColumn& column) -> Value {
     const Tensor& values = column.values;
@@ -424,7 +424,7 @@ Value describe_value(const Batch& batch, DictValueForm form) {
   return tagged("dict", list(std::move(members)));
 }
 
-TEST_P(GoldenFiles, DictionariesGiveTheirValues) {
+TEST_P(GoldenFiles, DictionariesReturnTheirValues) {
   for (const Value& entry : entries("mapped_dicts")) {
     const MappedDict dict(path_of(entry));
     const Items& pairs = items_of(member(entry, "items"));
@@ -454,7 +454,7 @@ TEST_P(GoldenFiles, DictionariesGiveTheirValues) {
   }
 }
 
-TEST_P(GoldenFiles, SparseMatricesGiveTheirRows) {
+TEST_P(GoldenFiles, SparseMatricesReturnTheirRows) {
   for (const Value& entry : entries("sparse")) {
     const SparseMatrix matrix(path_of(entry));
     EXPECT_EQ(to_string(matrix.layout()), text(member(entry, "layout")));
@@ -479,7 +479,7 @@ TEST_P(GoldenFiles, StateMappersAnswerAsTheyDid) {
       const Value& row = items_of(answer)[1];
       SCOPED_TRACE(path_of(entry).string() + ": " + to_json(state));
       if (!is_stored || to_json(state).find("net") != std::string::npos) {
-        EXPECT_THROW(mapper.at(state), Error);  // a program makes the row
+        EXPECT_THROW(mapper.at(state), Error);  // rows of modules are made by a program
       } else if (row.is_null()) {
         EXPECT_THROW(mapper.at(state), Error);
       } else if (row.is<Value::List>() && text(items_of(row)[0]) == "tensor") {
@@ -571,7 +571,7 @@ std::vector<std::int64_t> handed_out(BatchLoader& loader) {
   return order;
 }
 
-TEST_P(Golden, LoadersGoOnWhereAnOldStateSays) {
+TEST_P(Golden, LoadersContinueFromAnOldState) {
   for (const Value& entry : orders("loader")) {
     const Items& parts = items_of(entry);
     BatchLoaderOptions options;

@@ -25,7 +25,7 @@ using test::thrown_by;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// One form of file that a tree is saved under.
+/// A file format for saving a tree.
 struct Form {
   std::string label;
   std::string file_name;
@@ -55,14 +55,14 @@ TEST_P(EveryFormat, RoundTripsAStateDict) {
 TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
   TensorDict tree = node_of(NodeKind::dict);
   for (const DType dtype : all_dtypes()) {
-    // safetensors has no word for these two, and counts pairs of float4 along a dimension.
+    // safetensors has no name for these two, and counts pairs of float4 along a dimension.
     const bool narrow = GetParam().format == "safetensors";
     if (narrow && (dtype == DType::complex32 || dtype == DType::complex128)) continue;
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{5, 3}}) {
       if (narrow && dtype == DType::float4_e2m1fn_x2 && shape.empty()) continue;
       Tensor tensor = Tensor::zeros(dtype, shape);
       for (std::uint64_t i = 0; i < tensor.nbytes(); ++i) {
-        // Any pattern of bits but for bool, whose bytes are 0 and 1.
+        // Arbitrary bits, except for bool, whose bytes are 0 and 1.
         const auto byte = static_cast<unsigned char>(i * 37 + 11);
         tensor.raw_data()[i] =
             std::byte{dtype == DType::bool_ ? static_cast<unsigned char>(byte & 1) : byte};
@@ -75,7 +75,7 @@ TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
   EXPECT_EQ(difference(tree, load(saved(tree))), "");
 }
 
-TEST_P(EveryFormat, KeepsTiedTensorsTied) {
+TEST_P(EveryFormat, KeepsSharedStorage) {
   const Path path = saved(sample_checkpoint());
   const TensorDict tied = load(path);
   EXPECT_EQ(tied.at("model", "embed.weight").raw_data(),
@@ -86,7 +86,7 @@ TEST_P(EveryFormat, KeepsTiedTensorsTied) {
   EXPECT_EQ(difference(tied, untied), "");
 }
 
-TEST_P(EveryFormat, LoadsOnlyTheKeysAskedFor) {
+TEST_P(EveryFormat, LoadsOnlyTheRequestedKeys) {
   const Path path = saved(sample_checkpoint());
   const TensorDict some = load(path, {.keys = {{"model.*.weight"}, {"optimizer", "lr"}}});
   EXPECT_THAT(some.keys(), ElementsAre("model", "optimizer"));
@@ -96,7 +96,7 @@ TEST_P(EveryFormat, LoadsOnlyTheKeysAskedFor) {
   EXPECT_EQ(some["model"].kind(), NodeKind::ordered_dict);
 }
 
-TEST_P(EveryFormat, NamesNearMatchesOfAKeyThatIsNotThere) {
+TEST_P(EveryFormat, NamesNearMatchesOfAMissingKey) {
   const Path path = saved(sample_checkpoint());
   const auto thrown = thrown_by([&] { load(path, {.keys = {{"model.head.wieght"}}}); });
   EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
@@ -127,7 +127,7 @@ TEST_P(EveryFormat, WritesThroughInModeRPlusOrRefuses) {
   EXPECT_EQ(load(path).at("encoder.bias").data<float>()[1], -1);
 }
 
-TEST_P(EveryFormat, RefusesToOverwriteIfAskedTo) {
+TEST_P(EveryFormat, RefusesToOverwriteOnRequest) {
   const Path path = saved(sample_state_dict());
   const auto thrown = thrown_by([&] { save(sample_checkpoint(), path, {.overwrite = false}); });
   EXPECT_EQ(thrown.code, ErrorCode::io);
@@ -135,7 +135,7 @@ TEST_P(EveryFormat, RefusesToOverwriteIfAskedTo) {
   EXPECT_EQ(difference(sample_state_dict(), load(path)), "");
 }
 
-TEST_P(EveryFormat, ReplacesWhatWasThereWhileReadersKeepIt) {
+TEST_P(EveryFormat, ReplacesAFileWhileReadersKeepTheOldOne) {
   const Path path = saved(sample_state_dict());
   const Tensor old = open(path).at("encoder.weight");
   TensorDict changed = node_of(NodeKind::dict);
@@ -153,7 +153,7 @@ TEST_P(EveryFormat, VerifiesWhatItSaved) {
   EXPECT_GT(report.num_bytes, 0U);
 }
 
-TEST_P(EveryFormat, LoadsWithVerifyWhatIsWhole) {
+TEST_P(EveryFormat, LoadsAnUndamagedFileWithVerify) {
   EXPECT_EQ(difference(sample_checkpoint(), load(saved(sample_checkpoint()), {.verify = true})),
             "");
 }
@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Form{"Sharded", "tree.safetensors.index.json", "safetensors"}),
     [](const auto& form) { return form.param.label; });
 
-/// Changes one byte in the middle of the file.
+/// Changes one byte of the file.
 void damage(const Path& file, std::uint64_t offset_bytes) {
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
   stream.seekg(static_cast<std::streamoff>(offset_bytes));
@@ -199,12 +199,12 @@ TEST(Verify, ReportsDamageAndDoesNotThrow) {
   EXPECT_FALSE(verify(tree).ok());
 }
 
-TEST(Verify, ThrowsWhereNothingIs) {
+TEST(Verify, ThrowsForAMissingPath) {
   const auto thrown = thrown_by([] { verify("/nowhere/at/all"); });
   EXPECT_EQ(thrown.code, ErrorCode::file_not_found);
 }
 
-TEST(Memmap, WritesThroughWhatItReturns) {
+TEST(Memmap, ReturnsTensorsThatWriteThrough) {
   const test::TemporaryFolder folder;
   TensorDict tree;
   tree.set("x", counting({3, 4}));
@@ -215,7 +215,7 @@ TEST(Memmap, WritesThroughWhatItReturns) {
   EXPECT_EQ(verify(folder / "buffer").num_checksums, 0U);
 }
 
-TEST(MemmapLike, MakesZerosOfTheSameTypes) {
+TEST(MemmapLike, CreatesZerosOfTheSameTypes) {
   const test::TemporaryFolder folder;
   TensorDict tree;
   tree.set("x", counting({3, 4}));
@@ -226,7 +226,7 @@ TEST(MemmapLike, MakesZerosOfTheSameTypes) {
   EXPECT_EQ(load(folder / "buffer").at("x").data<float>()[11], 1);
 }
 
-TEST(Load, RefusesCopiesThatCouldNotBeWrittenThrough) {
+TEST(Load, RefusesCopiesInModeWriteThrough) {
   const test::TemporaryFolder folder;
   const Path path = save(sample_state_dict(), folder / "tree");
   const auto thrown =

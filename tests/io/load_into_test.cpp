@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-/// Tensors of the same names and shapes, filled with -1.
+/// Tensors with the same names and shapes, filled with -1.
 TensorDict blank_like(const TensorDict& tree, const std::string& prefix = "") {
   TensorDict blank = node_of(NodeKind::dict);
   for (const std::string& key : tree.keys()) {
@@ -160,7 +160,7 @@ TEST_P(LoadInto, WithKeysMissesOnlyWhatTheyName) {
 
 TEST_P(LoadInto, SplitsLargeTensorsAmongThreads) {
   TensorDict source = node_of(NodeKind::dict);
-  source.set("w", counting({3000, 3001}));  // three tasks, the last one short
+  source.set("w", counting({3000, 3001}));  // three tasks, the last one shorter
   TensorDict target = node_of(NodeKind::dict);
   target.set("w", Tensor::zeros(DType::float32, {3000, 3001}));
   load_into(target, saved(source), {.num_threads = 2});
@@ -172,27 +172,27 @@ INSTANTIATE_TEST_SUITE_P(Formats, LoadInto, testing::Values("tree", "tree.safete
                            return std::string(file.param == "tree" ? "Memmap" : "Safetensors");
                          });
 
-/// Two names of a target over the same memory, and two of a source with numbers of their own.
+/// A target with two names for the same memory, and a source with different numbers for them.
 struct Tied {
   Tied() {
     for (const char* name : {"first", "second"}) target.set(name, memory);
     source.set("second", counting({kRows}, 2));
     source.set("first", counting({kRows}, 1));
   }
-  // Several tasks for several threads, were they all to be copied.
+  // Large enough for several tasks if both were copied.
   static constexpr std::int64_t kRows = 9 << 20;
   Tensor memory = Tensor::zeros(DType::float32, {kRows});
   TensorDict target, source;
 };
 
-TEST(LoadIntoTree, OfTwoNamesOverOneMemoryTheLastInTheTargetStays) {
+TEST(LoadIntoTree, TheLastOfTwoNamesForTheSameMemoryWins) {
   const Tied tied;
   const LoadReport report = load_into(tied.target, tied.source, {.num_threads = 4});
   EXPECT_THAT(report.loaded, UnorderedElementsAre("first", "second"));
   EXPECT_EQ(bytes_of(tied.memory), bytes_of(tied.source.at("second")));
 }
 
-TEST(LoadIntoTree, OverlappingTargetsAreWrittenOneAfterTheOther) {
+TEST(LoadIntoTree, OverlappingTargetsAreWrittenSequentially) {
   const Tensor memory = Tensor::zeros(DType::float32, {6});
   TensorDict target, source;
   target.set("middle", memory.narrow(1, 5));
@@ -205,7 +205,7 @@ TEST(LoadIntoTree, OverlappingTargetsAreWrittenOneAfterTheOther) {
   EXPECT_THAT(memory.span<float>(), ElementsAre(20, 11, 21, 13, 22, 15));
 }
 
-TEST(LoadIntoTree, CountsTiedMemoryOnceInProgress) {
+TEST(LoadIntoTree, CountsSharedMemoryOnceInProgress) {
   struct Last : Monitor {
     void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view) override {
       done = done_bytes;
@@ -221,7 +221,7 @@ TEST(LoadIntoTree, CountsTiedMemoryOnceInProgress) {
   EXPECT_EQ(last.done, last.total);
 }
 
-TEST(LoadIntoTree, RefusesATargetWhoseElementsAreOne) {
+TEST(LoadIntoTree, RefusesATargetWithOverlappingElements) {
   const Tensor one = Tensor::zeros(DType::float32, {1});
   TensorDict target, source;
   target.set("x", Tensor(DType::float32, {4}, {0}, one.buffer(), 0));
@@ -265,14 +265,14 @@ TEST(LoadIntoTree, RefusesReadOnlyTargets) {
   EXPECT_THAT(thrown.message, HasSubstr("read-only"));
 }
 
-TEST(LoadIntoTree, WritesThroughIntoAMappedFolder) {
+TEST(LoadIntoTree, WritesThroughToAMappedFolder) {
   const test::TemporaryFolder folder;
   const Path path = save(blank_like(sample_state_dict()), folder / "target");
   load_into(open(path, {.mode = Mode::write_through}), sample_state_dict());
   EXPECT_EQ(difference(load(path), sample_state_dict()), "");
 }
 
-TEST(LoadIntoTree, CapsTheNamesItLists) {
+TEST(LoadIntoTree, LimitsTheNamesItLists) {
   TensorDict target;
   for (int i = 0; i < 100; ++i) target.set("t" + std::to_string(i), counting({1}));
   const auto thrown = thrown_by([&] { load_into(target, TensorDict()); });

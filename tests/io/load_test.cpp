@@ -12,7 +12,7 @@
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
 
-// What load() checks: the checksums of what is loaded, and of nothing else.
+// load() checks the checksums of what it loads, and nothing else.
 
 namespace tenfold {
 namespace {
@@ -28,10 +28,10 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Changes the last of the bytes of `tensor` in the one file at or below `path` that has them.
+/// Changes the last byte of `tensor` in the only file at or below `path` that contains it.
 void damage(const fs::path& path, const Tensor& tensor) {
   std::vector<fs::path> files = {path};
-  // The shards lie beside their index.
+  // The shards are in the folder of their index.
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   for (const auto& entry : fs::recursive_directory_iterator(folder)) files.push_back(entry.path());
   const std::string bytes = test::bytes_of(tensor);
@@ -77,7 +77,7 @@ class LoadVerified : public testing::TestWithParam<Form> {
   Path path_;
 };
 
-TEST_P(LoadVerified, ChecksWhatIsLoaded) {
+TEST_P(LoadVerified, ChecksTheLoadedParts) {
   EXPECT_EQ(loading({}).message, "nothing was thrown");
   damage(path_, damaged_);
   EXPECT_EQ(loading({}).code, ErrorCode::corrupt);
@@ -85,7 +85,7 @@ TEST_P(LoadVerified, ChecksWhatIsLoaded) {
   EXPECT_EQ(loading({{"*d"}}).code, ErrorCode::corrupt);
 }
 
-TEST_P(LoadVerified, DamageElsewhereIsNoReasonToRefuse) {
+TEST_P(LoadVerified, DamageElsewhereDoesNotMatter) {
   damage(path_, damaged_);
   EXPECT_EQ(loading({{"good"}}).message, "nothing was thrown");
   EXPECT_EQ(loading({{"good"}, {"better"}}).message, "nothing was thrown");
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, LoadVerified,
                          [](const auto& form) { return form.param.label; });
 
 // A snapshot packs small tensors into one file, which is checked if one of them is loaded.
-TEST(LoadVerifiedSnapshot, ChecksTheFilesOfWhatIsLoaded) {
+TEST(LoadVerifiedSnapshot, ChecksTheFilesOfTheLoadedParts) {
   const test::TemporaryFolder folder;
   const Tensor large = counting({3'000'000});
   TensorDict state = node_of(NodeKind::dict);
@@ -130,7 +130,7 @@ TensorDict sparse_node(std::vector<std::int64_t> indices) {
   return node;
 }
 
-TEST(Convert, RefusesSparseTensorsWhoseOffsetsFall) {
+TEST(Convert, RefusesSparseTensorsWithDecreasingOffsets) {
   const test::TemporaryFolder folder;
   TensorDict node = node_of(NodeKind::sparse);
   node.info().layout = "sparse_csr";
@@ -163,13 +163,13 @@ class SparseLeaves : public testing::TestWithParam<const char*> {
   test::TemporaryFolder folder_;
 };
 
-TEST_P(SparseLeaves, AreLoadedWhereTheIndicesLieWithinTheShape) {
+TEST_P(SparseLeaves, AreLoadedIfTheIndicesAreInRange) {
   const Path path = saved({0, 2});
   EXPECT_EQ(load(path)["a"]["s"].kind(), NodeKind::sparse);
   EXPECT_TRUE(verify(path).ok());
 }
 
-TEST_P(SparseLeaves, AreRefusedByKeyWhereAnIndexLiesBeyondTheShape) {
+TEST_P(SparseLeaves, AreRefusedByKeyIfAnIndexIsOutOfRange) {
   const Path path = saved({0, 3});
   const test::Thrown thrown = thrown_by([&] { load(path); });
   EXPECT_EQ(thrown.code, ErrorCode::corrupt);
@@ -179,12 +179,12 @@ TEST_P(SparseLeaves, AreRefusedByKeyWhereAnIndexLiesBeyondTheShape) {
   ASSERT_EQ(report.problems.size(), 1U);
   EXPECT_EQ(report.problems[0].part, "key \"a.s\"");
   EXPECT_EQ(report.problems[0].what, "sparse tensor: indices: expected 0 to 2, found 3");
-  // The parts alone, and everything else, can be had.
+  // The components alone, and everything else, can be loaded.
   EXPECT_EQ(load(path, {.keys = {{"a.s.indices"}}})["a"]["s"].at("indices").shape()[1], 2);
   EXPECT_TRUE(load(path, {.keys = {{"x"}}}).contains("x"));
 }
 
-TEST_P(SparseLeaves, AreNotConvertedWhereAnIndexLiesBeyondTheShape) {
+TEST_P(SparseLeaves, AreNotConvertedIfAnIndexIsOutOfRange) {
   const Path path = saved({0, 3});
   for (const char* name : {"to.pt", "to.tdz", "to"}) {
     const Path target = folder_ / name;

@@ -49,7 +49,7 @@ class Memmap : public testing::Test {
   Path path_ = folder_ / "p";
 };
 
-TEST_F(Memmap, ReplacesAFolderWhole) {
+TEST_F(Memmap, ReplacesAWholeFolder) {
   write_memmap(sample(), path_);
   TensorDict other;
   other.set("z", counting({2}));
@@ -58,7 +58,7 @@ TEST_F(Memmap, ReplacesAFolderWhole) {
   EXPECT_FALSE(fs::exists(path_ / "a.memmap"));
 }
 
-TEST_F(Memmap, KeepsFilesThatAreMappedThereAndRemovesWhatIsNoLongerNamed) {
+TEST_F(Memmap, KeepsMappedFilesAndRemovesUnnamedOnes) {
   write_memmap(sample(), path_);
   const auto inode = inode_of(path_ / "a.memmap");
   TensorDict changed;
@@ -71,7 +71,7 @@ TEST_F(Memmap, KeepsFilesThatAreMappedThereAndRemovesWhatIsNoLongerNamed) {
   EXPECT_THAT(foreign_entries(path_), IsEmpty());
 }
 
-TEST_F(Memmap, WritesInPlaceIntoTheFilesThatAreThere) {
+TEST_F(Memmap, WritesInPlaceToExistingFiles) {
   write_memmap(sample(), path_);
   const TensorDict old = open_memmap(path_);
   const auto inode = inode_of(path_ / "a.memmap");
@@ -95,7 +95,7 @@ TEST_F(Memmap, NeverShrinksAFileInPlace) {
   EXPECT_EQ(open(path_).at("x").shape(), Shape{3});
 }
 
-TEST_F(Memmap, RefusesToReplaceWhatNoMetadataNames) {
+TEST_F(Memmap, RefusesToReplaceForeignFiles) {
   write_memmap(sample(), path_);
   std::ofstream(path_ / "b/mine") << "kept";
   const auto thrown = thrown_by([&] { write_memmap(sample(), path_); });
@@ -120,7 +120,7 @@ TEST_F(Memmap, RefusesExistingFilesOnRequest) {
             EEXIST);
 }
 
-TEST_F(Memmap, KeepsKeysThatNeedNotesAndNoTies) {
+TEST_F(Memmap, KeepsKeysThatNeedNotesButNotSharedStorage) {
   const Tensor tied = counting({3});
   TensorDict tree;
   tree.set("shape", tied);
@@ -139,7 +139,7 @@ TEST_F(Memmap, OpensWithoutALockSoThatTheFolderMayBeReplaced) {
   EXPECT_EQ(thrown_by([&] { open_memmap(folder_.path()); }).code, ErrorCode::file_not_found);
 }
 
-TEST_F(Memmap, PutsATreeIntoOneFile) {
+TEST_F(Memmap, WritesATreeToOneFile) {
   std::ofstream(folder_ / "shared") << "";
   TensorDict tree = sample();
   tree.set("none", Tensor::zeros(DType::int8, {0, 3}));
@@ -153,7 +153,7 @@ TEST_F(Memmap, PutsATreeIntoOneFile) {
   EXPECT_EQ(found, -1);
 }
 
-TEST_F(Memmap, AddsATensorAndANodeToASavedOne) {
+TEST_F(Memmap, AddsATensorAndANodeToASavedTree) {
   write_memmap(sample(), path_);
   const Path node = add_memmap_node(path_, "n/1", {4});
   EXPECT_EQ(node, path_ / "n%2F1");
@@ -167,7 +167,7 @@ TEST_F(Memmap, AddsATensorAndANodeToASavedOne) {
   EXPECT_EQ(tree.at("n/1", "new").shape(), (Shape{4, 2}));
 }
 
-TEST_F(Memmap, RefusesToAddWhatIsThereOrCannotBe) {
+TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
   write_memmap(sample(), path_);
   std::ofstream(path_ / "stray.memmap") << "mine";
   const auto code_of = [&](const std::string& key) {
@@ -202,7 +202,7 @@ TEST_F(Memmap, AppendsRowsToEveryTensor) {
   EXPECT_EQ(tree["b"].batch_size(), Shape{6});
 }
 
-TEST_F(Memmap, AppendsNothingOfRowsThatDoNotFit) {
+TEST_F(Memmap, AppendsNothingIfRowsDoNotFit) {
   write_memmap(sample(), path_);
   TensorDict rows = sample();
   rows.set("a", counting({4, 1}));

@@ -55,7 +55,7 @@ class ReadAheadTest : public ::testing::TestWithParam<const char*> {
   test::TemporaryFolder folder_;
 };
 
-TEST_P(ReadAheadTest, LoadBringsIntoMemoryWhatNobodyTouches) {
+TEST_P(ReadAheadTest, LoadPrefetchesWithoutAccesses) {
   const Path path = folder_ / GetParam();
   save(large_tree(), path);
   forget_cached(folder_.path());
@@ -67,7 +67,7 @@ TEST_P(ReadAheadTest, LoadBringsIntoMemoryWhatNobodyTouches) {
   }
 }
 
-TEST_P(ReadAheadTest, ATreeMayGoWhileItIsRead) {
+TEST_P(ReadAheadTest, ATreeMayBeDestroyedDuringPrefetch) {
   const Path path = folder_ / GetParam();
   save(large_tree(), path);
   for (int i = 0; i < 20; ++i) {
@@ -76,7 +76,7 @@ TEST_P(ReadAheadTest, ATreeMayGoWhileItIsRead) {
   }
 }
 
-TEST_P(ReadAheadTest, AFileMayShrinkWhileItIsRead) {
+TEST_P(ReadAheadTest, AFileMayBeTruncatedDuringPrefetch) {
   const Path path = folder_ / GetParam();
   save(large_tree(), path);
   forget_cached(folder_.path());
@@ -90,7 +90,7 @@ TEST_P(ReadAheadTest, AFileMayShrinkWhileItIsRead) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, ReadAheadTest, testing::Values("folder", "one.safetensors"));
 
-TEST(ReadAhead, IsForMuchDataThatFitsIntoMemoryAndIsNotWrittenThrough) {
+TEST(ReadAhead, IsForLargeReadOnlyDataThatFitsIntoMemory) {
   const std::uint64_t much = std::uint64_t{64} << 20;
   EXPECT_TRUE(ReadAhead::is_worthwhile(much, Mode::read));
   EXPECT_TRUE(ReadAhead::is_worthwhile(much, Mode::copy_on_write));

@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// float32 [rows, columns] that counts.
+/// float32 [rows, columns] with consecutive numbers.
 Tensor counting(std::int64_t rows, std::int64_t columns) {
   std::vector<float> values(static_cast<std::size_t>(rows * columns));
   std::iota(values.begin(), values.end(), 0.0F);
@@ -80,7 +80,7 @@ TEST_P(ReadBoxes, GivesLongRunsOfManyRows) {
   }
 }
 
-TEST_P(ReadBoxes, RefusesWhatDoesNotFitBeforeItReads) {
+TEST_P(ReadBoxes, RefusesInvalidBoxesBeforeReading) {
   const Leaf leaf = saved(counting(3, 4));
   const Tensor good = Tensor::zeros(DType::float32, {3, 4});
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
@@ -105,7 +105,7 @@ TEST_P(ReadBoxes, RefusesWhatDoesNotFitBeforeItReads) {
   EXPECT_EQ(good.span<float>()[5], 0.0F);
 }
 
-TEST_P(ReadBoxes, OfAFileThatWasCutIsAnError) {
+TEST_P(ReadBoxes, OfATruncatedFileIsAnError) {
   const Leaf leaf = saved(counting(500, 1000));
   if (std::string(GetParam()) != "m.safetensors") return;
   std::filesystem::resize_file(folder_ / GetParam(), 1000);

@@ -31,7 +31,7 @@ void write_file(const Path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// How often one file was opened since this was made.
+/// Counts how often one file was opened since construction.
 class OpenCounter {
  public:
   explicit OpenCounter(const Path& path) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -41,8 +41,7 @@ class OpenCounter {
   OpenCounter(const OpenCounter&) = delete;
   OpenCounter& operator=(const OpenCounter&) = delete;
 
-  /// The kernel reports equal events in a row as one, so what lies between two opens is watched
-  /// too.
+  /// The kernel merges consecutive equal events, so events between two opens are watched too.
   int count() {
     int opens = 0;
     inotify_event event{};
@@ -76,14 +75,14 @@ TEST(Registry, ChoosesTheFormatBySuffix) {
   EXPECT_EQ(&format_for_saving("a/.safetensors", ""), &folder::kFormat);
 }
 
-TEST(Registry, LetsANameOverruleTheSuffix) {
+TEST(Registry, ANameOverridesTheSuffix) {
   EXPECT_EQ(&format_for_saving("m.safetensors", "memmap"), &folder::kFormat);
   EXPECT_EQ(&format_for_saving("m", "safetensors"), &safetensors::kFormat);
   EXPECT_EQ(&format_for_saving("m.safetensors.index.json", "safetensors"),
             &safetensors::kShardedFormat);
 }
 
-TEST(Registry, NamesTheFormatItLacksBeforeAnythingIsWritten) {
+TEST(Registry, NamesAnUnsupportedFormatBeforeWriting) {
   const test::TemporaryFolder folder;
   for (const char* suffix : {".pkl"}) {
     const Path path = folder / (std::string("m") + suffix);
@@ -95,7 +94,7 @@ TEST(Registry, NamesTheFormatItLacksBeforeAnythingIsWritten) {
   }
 }
 
-TEST(Registry, TellsWhatAForeignFileSeemsToBe) {
+TEST(Registry, DescribesAForeignFile) {
   const test::TemporaryFolder folder;
   write_file(folder / "zip", "PK\x03\x04....");
   write_file(folder / "pickle", "\x80\x02}q");
@@ -112,7 +111,7 @@ TEST(Registry, TellsWhatAForeignFileSeemsToBe) {
   }
 }
 
-TEST(Registry, PointsIntoAFolderThatHoldsAFileItCouldRead) {
+TEST(Registry, SuggestsAReadableFileInAFolder) {
   const test::TemporaryFolder folder;
   std::filesystem::create_directory(folder / "repository");
   write_file(folder / "repository/model.safetensors", "");
@@ -122,7 +121,7 @@ TEST(Registry, PointsIntoAFolderThatHoldsAFileItCouldRead) {
   EXPECT_THAT(thrown.message, HasSubstr("repository/model.safetensors"));
 }
 
-TEST(Registry, PointsAtAllOfAModelRatherThanAtOneShard) {
+TEST(Registry, SuggestsTheIndexRatherThanOneShard) {
   const test::TemporaryFolder folder;
   const std::pair<const char*, const char*> cases[] = {
       {"model.safetensors.index.json", "model-00001-of-00002.safetensors"},
@@ -140,14 +139,14 @@ TEST(Registry, PointsAtAllOfAModelRatherThanAtOneShard) {
   }
 }
 
-TEST(Registry, SaysThatADistributedCheckpointIsIncomplete) {
+TEST(Registry, ReportsAnIncompleteDistributedCheckpoint) {
   const test::TemporaryFolder folder;
   write_file(folder / "__0_0.distcp", "");
   EXPECT_THAT(thrown_by([&] { open(Path(folder.path())); }).message,
               AllOf(HasSubstr("no \".metadata\""), HasSubstr("incomplete")));
 }
 
-TEST(Registry, KnowsWhatADownloadLeavesInsteadOfAFile) {
+TEST(Registry, DescribesFailedDownloads) {
   const test::TemporaryFolder folder;
   for (const char* name : {"m.pt", "m.safetensors", "m.bin", "m"}) {
     write_file(folder / name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
@@ -165,14 +164,14 @@ TEST(Registry, OpensByContentWhateverTheSuffix) {
   EXPECT_EQ(difference(test::sample_state_dict(), load(folder / "weights.dat")), "");
 }
 
-TEST(Registry, SaysWhatIsWrongWithAFileOfAKnownSuffix) {
+TEST(Registry, ReportsTheErrorOfTheSuffixsFormat) {
   const test::TemporaryFolder folder;
   write_file(folder / "m.safetensors", "");
   const auto thrown = thrown_by([&] { open(folder / "m.safetensors"); });
   EXPECT_EQ(thrown.code, ErrorCode::corrupt);
 }
 
-TEST(Registry, KnowsThatManyProgramsCallTheirFilesBin) {
+TEST(Registry, DoesNotAssumeThatBinFilesAreTorchFiles) {
   const test::TemporaryFolder folder;
   for (const char* text : {"", "hello\n",
                            "\x7f"
@@ -201,7 +200,7 @@ TEST(Registry, CallsAPickleAPickleWhateverItsSuffix) {
 
 std::vector<std::string> warned;
 
-TEST(Registry, WarnsOfASuffixThatResemblesThatOfAFormat) {
+TEST(Registry, WarnsAboutAMisspelledSuffix) {
   WarningHandler before =
       set_warning_handler([](const std::string& message) { warned.push_back(message); });
   for (const auto& [file_name, intended] :
@@ -250,7 +249,7 @@ TEST(Registry, OpensAFileTwiceAtMostAndReadsItsDirectoryOnce) {
     const TensorDict opened = open(path);
     const std::uint64_t read = bytes_read() - before;
     EXPECT_LE(opens.count(), 2) << name;
-    // Another time the directory of the archive would make it half as much again.
+    // Reading the archive's directory again would add half as much.
     EXPECT_LT(read, std::filesystem::file_size(path) * 5 / 4) << name;
   }
 }

@@ -25,7 +25,7 @@ inline TensorDict node_of(NodeKind kind, bool int_keys = false) {
   return TensorDict(info);
 }
 
-/// A model with a tied weight, an optimizer with int keys, JSON values: what people save.
+/// A typical checkpoint: a model with a tied weight, an optimizer with int keys, JSON values.
 inline TensorDict sample_checkpoint() {
   const Tensor embedding = counting({4, 3});
   TensorDict model = node_of(NodeKind::ordered_dict);
@@ -46,7 +46,7 @@ inline TensorDict sample_checkpoint() {
   return root;
 }
 
-/// Only tensors, under names with dots, as a state_dict.
+/// A state_dict: only tensors, with dotted names.
 inline TensorDict sample_state_dict() {
   TensorDict flat = node_of(NodeKind::dict);
   flat.set("encoder.weight", counting({3, 4}));
@@ -61,7 +61,7 @@ inline std::string bytes_of(const Tensor& tensor) {
           static_cast<std::size_t>(whole.nbytes())};
 }
 
-/// What differs between two trees, or "" if nothing does: order, kinds, batch sizes, values, bytes.
+/// The first difference of two trees, or "": order, kinds, batch sizes, values, bytes.
 inline std::string difference(const TensorDict& a, const TensorDict& b,
                               const std::string& at = "") {
   if (a.kind() != b.kind())
@@ -88,7 +88,7 @@ inline std::string difference(const TensorDict& a, const TensorDict& b,
   return {};
 }
 
-/// The message of the Error that `call` throws, and its code; fails the test if it throws none.
+/// The message and code of the Error that `call` throws; fails the test if it throws none.
 struct Thrown {
   ErrorCode code = ErrorCode::io;
   int system_errno = 0;

@@ -23,12 +23,12 @@ std::vector<std::string> names(const TensorDict& tree) {
   return result;
 }
 
-TEST(Select, GivesTheTreeItselfForNoKeys) {
+TEST(Select, ReturnsTheTreeItselfWithoutKeys) {
   const TensorDict tree = sample_checkpoint();
   EXPECT_TRUE(select(tree, {}).same_node(tree));
 }
 
-TEST(Select, TakesEverythingBelowANode) {
+TEST(Select, SelectsEverythingBelowANode) {
   EXPECT_THAT(names(select(sample_checkpoint(), {{"model"}})),
               ElementsAre("model.embed.weight", "model.head.weight", "model.head.bias"));
 }
@@ -52,7 +52,7 @@ TEST(Select, MatchesGlobsOverDottedNames) {
               ElementsAre("optimizer.state.0.exp_avg"));
 }
 
-TEST(Select, LeavesOutWhatIsExcluded) {
+TEST(Select, OmitsExcludedEntries) {
   EXPECT_THAT(names(select(sample_checkpoint(), {}, {{"optimizer"}, {"*.bias"}})),
               ElementsAre("model.embed.weight", "model.head.weight", "epoch"));
 }
@@ -63,7 +63,7 @@ TEST(Select, KeepsKindAndOrder) {
   EXPECT_TRUE(some["optimizer"]["state"].info().int_keys);
 }
 
-TEST(Select, MakesADictOfAListThatLostAnItem) {
+TEST(Select, AListThatLostAnItemBecomesADict) {
   TensorDict list = node_of(NodeKind::list);
   for (const char* key : {"0", "1", "2"}) list.set(key, test::counting({2}));
   TensorDict tree;
@@ -81,7 +81,7 @@ TEST(Select, ReportsAGlobThatMatchesNothing) {
   EXPECT_THAT(thrown.message, HasSubstr("no key matches \"decoder.*\""));
 }
 
-TEST(Select, TakesThousandsOfKeysAtOnce) {
+TEST(Select, SupportsThousandsOfKeys) {
   TensorDict tree;
   std::vector<KeyPath> keys;
   for (int i = 0; i < 20000; ++i) {

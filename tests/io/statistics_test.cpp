@@ -21,7 +21,7 @@ Leaf leaf_of(const std::vector<T>& values) {
   return Tensor::from(std::span<const T>(values));
 }
 
-/// float32 values in another dtype.
+/// float32 values, cast to another dtype.
 Leaf cast_leaf(const std::vector<float>& values, DType dtype) {
   Tensor tensor = Tensor::zeros(dtype, {static_cast<std::int64_t>(values.size())});
   cast_elements(DType::float32, reinterpret_cast<const std::byte*>(values.data()), dtype,
@@ -32,7 +32,7 @@ Leaf cast_leaf(const std::vector<float>& values, DType dtype) {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-TEST(Statistics, LeavesNanAndInfinitiesOut) {
+TEST(Statistics, ExcludeNanAndInfinities) {
   const Statistics figures = statistics(leaf_of<float>({1, kNan, 3, kInf, 0, -kInf, -2}));
   EXPECT_EQ(figures.count, 4U);
   EXPECT_EQ(figures.min, -2);
@@ -50,7 +50,7 @@ TEST(Statistics, AreNanForNoValues) {
   EXPECT_TRUE(std::isnan(figures.min) && std::isnan(figures.mean) && std::isnan(figures.std));
 }
 
-TEST(Statistics, KnowEveryDtype) {
+TEST(Statistics, SupportEveryDtype) {
   for (const DType dtype : all_dtypes()) {
     if (dtype == DType::float4_e2m1fn_x2 || dtype == DType::float8_e8m0fnu) continue;
     const bool is_bool = dtype == DType::bool_;

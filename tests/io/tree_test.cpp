@@ -28,7 +28,7 @@ std::int32_t first_of(const Leaf& leaf) { return leaf.tensor().data<std::int32_t
 
 Leaf ten_more(const Leaf& leaf) { return numbers(first_of(leaf) + 10); }
 
-/// Makes its item when it is asked for.
+/// Creates its item at the first access.
 class Later final : public LazyItem {
  public:
   explicit Later(TensorDict::Item item) : item_(std::move(item)) {}
@@ -38,7 +38,7 @@ class Later final : public LazyItem {
   TensorDict::Item item_;
 };
 
-TEST(MapLeaves, ChangesATreeOfOneOwnerInPlace) {
+TEST(MapLeaves, ChangesATreeWithOneOwnerInPlace) {
   TensorDict tree = dict();
   tree.set("a", numbers(1));
   TensorDict child = dict();
@@ -51,7 +51,7 @@ TEST(MapLeaves, ChangesATreeOfOneOwnerInPlace) {
   EXPECT_EQ(mapped.at("child", "b").data<std::int32_t>()[0], 12);
 }
 
-TEST(MapLeaves, LeavesNodesOfOthersAsTheyWere) {
+TEST(MapLeaves, DoesNotChangeNodesWithOtherOwners) {
   TensorDict shared = dict();
   shared.set("b", numbers(2));
   TensorDict tree = dict();
@@ -69,7 +69,7 @@ TEST(MapLeaves, LeavesNodesOfOthersAsTheyWere) {
   EXPECT_EQ(shared.at("b").data<std::int32_t>()[0], 2);
 }
 
-TEST(MapLeaves, ReachesWhatIsReadLater) {
+TEST(MapLeaves, IncludesLazyEntries) {
   TensorDict child = dict();
   child.set("b", numbers(2));
   TensorDict tree = dict();

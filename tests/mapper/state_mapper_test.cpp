@@ -35,7 +35,7 @@ std::string text_of(const Path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// JSON has no tuples: lists are states that are tuples.
+/// JSON has no tuples: lists represent states that are tuples.
 Value state_from(const Value& json) {
   const auto* list = json.get_if<Value::List>();
   if (list == nullptr) return json;
@@ -62,8 +62,8 @@ std::vector<double> doubles_of(const Value& json) {
   return values;
 }
 
-/// generate.py beside the files asked Python's mappers.
-TEST(StateMapper, GivesTheRowsThatPythonGives) {
+/// generate.py recorded the results of Python's mappers.
+TEST(StateMapper, ReturnsTheSameRowsAsPython) {
   const Value expected = from_json(text_of(kData / "expected.json"), "expected.json");
   std::size_t num_rows = 0;
   for (const auto& [name, answers] : expected.get_if<Value::Object>()->members) {
@@ -87,7 +87,7 @@ TEST(StateMapper, GivesTheRowsThatPythonGives) {
   EXPECT_GT(num_rows, 20U);
 }
 
-TEST(StateMapper, GivesABatchAsItsRows) {
+TEST(StateMapper, ReturnsABatchAsItsRows) {
   const StateMapper mapper = StateMapper::open(kData / "tuples.tdz");
   ASSERT_EQ(mapper.kind(), MapperKind::sparse);
   const std::vector<Value> states = {Value::Tuple{{3, 4}}, Value::Tuple{{9, 9}}, "a",
@@ -101,7 +101,7 @@ TEST(StateMapper, GivesABatchAsItsRows) {
   EXPECT_EQ(mapper.rows({}).shape(), (Shape{0, 6}));
 }
 
-TEST(StateMapper, JoinsValuesOfAHierarchyInTheDtypeThatHoldsThem) {
+TEST(StateMapper, PromotesTheValuesOfAHierarchy) {
   const StateMapper mapper = StateMapper::open(kData / "levels.tdz");
   ASSERT_EQ(mapper.kind(), MapperKind::hierarchical);
   const std::vector<Value> states = {"a/low/x", Value::Tuple{{"b", "y"}}, Value::Tuple{{"b", 1}},
@@ -111,7 +111,7 @@ TEST(StateMapper, JoinsValuesOfAHierarchyInTheDtypeThatHoldsThem) {
   EXPECT_EQ(doubles_of(rows), (std::vector<double>{3, 4, 9, 10, 7.5, 8, 5, 6}));
 }
 
-TEST(StateMapper, GivesOtherJsonByValue) {
+TEST(StateMapper, ReturnsOtherJsonAsValues) {
   const StateMapper mapper = StateMapper::open(kData / "levels.tdz");
   EXPECT_EQ(mapper.value("word"), Value("text"));
   EXPECT_EQ(to_json(mapper.value("mixed")), "[1, null]");
@@ -120,7 +120,7 @@ TEST(StateMapper, GivesOtherJsonByValue) {
   EXPECT_EQ(StateMapper::open(kData / "plain.json").value("word"), Value("text"));
 }
 
-TEST(StateMapper, GivesTheFactoryAndParametersOfAModule) {
+TEST(StateMapper, ReturnsTheFactoryAndParametersOfAModule) {
   const StateMapper mapper = StateMapper::open(kData / "module.safetensors");
   EXPECT_EQ(mapper.kind(), MapperKind::module);
   EXPECT_EQ(mapper.factory(), "golden.linear");
@@ -156,7 +156,7 @@ TEST(StateMapper, NamesAnUnknownStateAndTheNearestLevel) {
   message_of([&] { mapper.at(1.5); }, ErrorCode::invalid_argument);
 }
 
-TEST(StateMapper, AnswersForAPathOfAMillionComponents) {
+TEST(StateMapper, SupportsAPathOfAMillionComponents) {
   const StateMapper mapper = StateMapper::open(kData / "levels.tdz");
   std::string path = "a";
   for (int i = 0; i < 1'000'000; ++i) path += "/b";

@@ -1,5 +1,5 @@
-// Matrices that rows are added to: seen whole by readers, killed at every change, refused every
-// change, and robbed of their power at every moment.
+// Matrices to which rows are appended: consistent for readers, and crash tests with a SIGKILL at
+// every change, an error of every change, and power failures at every moment.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kColumns = 9;
 
-/// Row i of i % 4 entries: column k holds 100 * i + k.
+/// Row i has i % 4 entries: column k contains 100 * i + k.
 SparseMatrix rows_of(std::int64_t begin, std::int64_t end, DType index_dtype = DType::int64,
                      SparseLayout layout = SparseLayout::csr) {
   SparseBuilder builder(end - begin, kColumns, DType::float32,
@@ -44,7 +44,7 @@ SparseMatrix rows_of(std::int64_t begin, std::int64_t end, DType index_dtype = D
   return builder.finish();
 }
 
-/// How many of those rows `m` has, or -1 if it has anything else.
+/// The number of these rows in `m`, or -1 if it contains anything else.
 std::int64_t whole_rows(const SparseMatrix& m) {
   m.check();
   if (m.num_cols() != kColumns) return -1;
@@ -75,7 +75,7 @@ std::string complaint(ErrorCode code, const Call& call) {
   return "";
 }
 
-TEST(SparseGrowth, ReadersSeeWholeRowsWhenTheyRefresh) {
+TEST(SparseGrowth, ReadersSeeCompleteRowsAfterARefresh) {
   for (const DType index_dtype : {DType::int32, DType::int64}) {
     const TemporaryFolder folder;
     const Path path = folder / "m";
@@ -112,7 +112,7 @@ TEST(SparseGrowth, AMatrixWithoutRowsGrows) {
   EXPECT_EQ(whole_rows_at(folder / "m"), 7);
 }
 
-TEST(SparseGrowth, AMatrixTakesItsOwnRowsAgain) {
+TEST(SparseGrowth, AMatrixCanAppendItsOwnRows) {
   const TemporaryFolder folder;
   rows_of(0, 5).save(folder / "m");
   SparseMatrix m(folder / "m", Mode::write_through);
@@ -127,7 +127,7 @@ TEST(SparseGrowth, AMatrixTakesItsOwnRowsAgain) {
   EXPECT_TRUE(verify(folder / "m").ok());
 }
 
-TEST(SparseGrowth, WhatCannotBeAppendedIsRefused) {
+TEST(SparseGrowth, InvalidRowsAreRefused) {
   const TemporaryFolder folder;
   rows_of(0, 5).save(folder / "m");
   SparseMatrix reader(folder / "m");
@@ -165,7 +165,7 @@ CrashCase append_case(bool attached_before) {
     rows_of(0, 2).save(path);
     SparseMatrix m(path, Mode::write_through);
     m.append_rows(rows_of(2, 5));
-    // Flushed only: the page of a writer that was killed afterwards is there.
+    // Only flushed: leaves the commit page, as after a crash of the writer.
     attached_before ? m.flush() : m.close();
   };
   crash.make_new = [](const Path& path, bool durable) {
@@ -183,7 +183,7 @@ class SparseGrowthCrash : public ::testing::Test {
   void TearDown() override { os::set_boot_id(std::nullopt); }
 };
 
-TEST_F(SparseGrowthCrash, AppendSurvivesAKillAtEveryChange) {
+TEST_F(SparseGrowthCrash, AppendSurvivesACrashAtEveryChange) {
   for (const bool attached : {false, true}) {
     for (const bool durable : {false, true}) {
       expect_survives_kill_at_every_change(append_case(attached), durable, true);
@@ -191,14 +191,14 @@ TEST_F(SparseGrowthCrash, AppendSurvivesAKillAtEveryChange) {
   }
 }
 
-TEST_F(SparseGrowthCrash, AppendSurvivesTheFailureOfEveryChange) {
+TEST_F(SparseGrowthCrash, AppendSurvivesAnErrorOfEveryChange) {
   for (const int system_errno : {ENOSPC, EIO}) {
     expect_survives_failure_of_every_change(append_case(false), true, true, system_errno);
     expect_survives_failure_of_every_change(append_case(true), false, true, system_errno);
   }
 }
 
-TEST_F(SparseGrowthCrash, FlushSurvivesAPowerLossAtEveryMoment) {
+TEST_F(SparseGrowthCrash, FlushSurvivesAPowerFailureAtEveryMoment) {
   CrashCase crash = append_case(false);
   crash.which = [](const Path& path) {
     os::set_boot_id(kNextBoot);

@@ -44,7 +44,7 @@ SparseMatrix example(SparseLayout layout) {
   return builder.finish();
 }
 
-TEST(SparseTransposed, RowsAreColumnsOverTheSameMemory) {
+TEST(SparseTransposed, RowsBecomeColumnsOverTheSameMemory) {
   for (const SparseLayout layout : {SparseLayout::csr, SparseLayout::csc, SparseLayout::coo}) {
     const SparseMatrix matrix = example(layout);
     const SparseMatrix transposed = matrix.transposed();
@@ -62,7 +62,7 @@ TEST(SparseTransposed, RowsAreColumnsOverTheSameMemory) {
   }
 }
 
-/// A csr node that says what it likes.
+/// A csr node with arbitrary, possibly invalid, components.
 TensorDict csr_node(const std::vector<std::int64_t>& ends, const std::vector<std::int64_t>& columns,
                     Shape shape = {3, 4}) {
   NodeInfo info;
@@ -89,7 +89,7 @@ std::string complaint(ErrorCode code, const Call& call) {
 
 class EveryLayout : public ::testing::TestWithParam<SparseLayout> {};
 
-TEST_P(EveryLayout, OpensWhatWasSavedAndGivesElementsRowsAndColumns) {
+TEST_P(EveryLayout, OpensWhatWasSavedAndReturnsElementsRowsAndColumns) {
   const TemporaryFolder folder;
   example(GetParam()).save(folder.path() / "m");
   EXPECT_TRUE(verify(folder.path() / "m").ok());
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(SparseMatrix, EveryLayout,
                          ::testing::Values(SparseLayout::csr, SparseLayout::csc, SparseLayout::coo),
                          [](const auto& row) { return to_string(row.param); });
 
-TEST(SparseMatrix, PartsThatContradictEachOtherAreNotOpened) {
+TEST(SparseMatrix, InconsistentComponentsAreNotOpened) {
   const auto refused = [](TensorDict node) {
     return complaint(ErrorCode::corrupt, [&] { SparseMatrix m(node); });
   };
@@ -145,7 +145,7 @@ TEST(SparseMatrix, PartsThatContradictEachOtherAreNotOpened) {
   EXPECT_THAT(refused(floats_as_ends), HasSubstr("expected int32 or int64, found float32"));
 }
 
-TEST(SparseMatrix, DamagedIndicesAreToldByWhoeverUsesThem) {
+TEST(SparseMatrix, DamagedIndicesAreReportedOnUse) {
   const std::array<std::int64_t, 3> all = {0, 1, 2};
   const auto told = [&](const TensorDict& node) {
     const SparseMatrix m(node);
@@ -171,7 +171,7 @@ TEST(SparseMatrix, DamagedIndicesAreToldByWhoeverUsesThem) {
   EXPECT_THAT(told(csr_node({-1, 2, 2, 3}, {1, 3, 0})), HasSubstr("found [-1, 2)"));
 }
 
-TEST(SparseMatrix, ACutFileIsAnErrorNotASignal) {
+TEST(SparseMatrix, ATruncatedFileIsAnErrorNotASignal) {
   const TemporaryFolder folder;
   SparseBuilder builder(100'000, 10, DType::float64);
   for (std::int64_t row = 0; row < 100'000; row += 2) {
@@ -183,7 +183,7 @@ TEST(SparseMatrix, ACutFileIsAnErrorNotASignal) {
               HasSubstr("the file is too short"));
 }
 
-TEST(SparseBuilder, RefusesMoreLinesThanTheDiskHasRoomFor) {
+TEST(SparseBuilder, RefusesMoreRowsThanTheDiskHasSpaceFor) {
   const auto finish = [](std::int64_t length, SparseLayout layout) {
     SparseBuilder builder(length, length, DType::float32, {.layout = layout});
     builder.add(longs({1}), longs({length - 1}), Tensor::zeros(DType::float32, {1}));
@@ -240,7 +240,7 @@ TEST(SparseBuilder, RunsOnDiskAreMergedIntoTheSameMatrix) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(SparseBuilder, TwinsAreSummedOrRefused) {
+TEST(SparseBuilder, DuplicatesAreSummedOrRefused) {
   SparseBuilder sums(2, 2, DType::float32);
   sums.add(longs({1, 0, 1}), longs({1, 0, 1}), floats({1, 2, 3}));
   const SparseMatrix m = sums.finish();

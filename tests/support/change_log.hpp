@@ -10,7 +10,7 @@
 
 namespace tenfold::test {
 
-/// A Change with bytes of its own.
+/// A Change with its own copy of the bytes.
 struct LoggedChange {
   os::Change::Kind kind;
   std::uint64_t inode = 0;
@@ -20,11 +20,11 @@ struct LoggedChange {
   std::uint64_t other_directory = 0;
   std::uint64_t offset_bytes = 0;
   std::string bytes;
-  /// sync_*: the first so many changes of the log had returned when the sync was called.
+  /// For sync_*: the number of changes in the log that had returned when the sync was called.
   std::size_t covers = 0;
 };
 
-/// Installs itself as the observer and writes down every change that succeeds.
+/// Installs itself as the observer, and logs every change that succeeds.
 class ChangeLog : public os::ChangeObserver {
  public:
   ChangeLog();

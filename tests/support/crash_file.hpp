@@ -8,12 +8,12 @@
 
 namespace tenfold::test {
 
-/// Losses tried at each moment.
+/// Number of simulated losses at each moment.
 inline constexpr int kCrashTrials = 48;
 
-/// A file of one version and the other: three sectors and a bit, each unlike the next.
+/// The content of a file in the given version: three and a half sectors, all different.
 std::string content(char version, std::size_t size = 1700);
-/// In two writes, the later part first.
+/// Writes in two parts, the later part first.
 void write_all(os::File& file, const std::string& bytes);
 std::string read_file(const std::filesystem::path& path);
 void save_file(const std::filesystem::path& path, char version, bool durable);

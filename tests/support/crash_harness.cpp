@@ -34,15 +34,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Memory where there is such a file system: the kernel keeps our promises about processes there
-/// too, and what is lost with the power is the model's business. TENFOLD_TEST_FOLDER names another.
+/// A file system in memory, if there is one: the kernel gives the same guarantees to processes
+/// there, and power failures are simulated by the model. TENFOLD_TEST_FOLDER overrides it.
 fs::path fast_root() {
   if (const char* folder = std::getenv("TENFOLD_TEST_FOLDER")) return folder;
   const fs::path memory = "/dev/shm";
   return ::access(memory.c_str(), W_OK) == 0 ? memory : fs::temp_directory_path();
 }
 
-/// A folder that holds the old version, or nothing, under the case's file name.
+/// A folder with the old version, or nothing, under the case's file name.
 class Scene {
  public:
   Scene(const CrashCase& crash, bool with_old) : parent_(fast_root()) {
@@ -79,7 +79,7 @@ std::string text_of(Found found) {
   return "?";
 }
 
-/// The old version (absent if there was none) or the new one.
+/// Accepts the old version (nothing if there was none) or the new one.
 ::testing::AssertionResult is_whole(Found found, bool with_old) {
   const Found before = with_old ? Found::old_version : Found::absent;
   if (found == before || found == Found::new_version) return ::testing::AssertionSuccess();
@@ -96,7 +96,7 @@ void expect_next_save_cleans_up(const CrashCase& crash, const fs::path& parent) 
   }
 }
 
-/// Adds to a count of the running test, which --gtest_output=json writes down.
+/// Adds to a counter of the running test, which --gtest_output=json records.
 void add_to(const std::string& name, std::size_t number) {
   static std::map<std::pair<const ::testing::TestInfo*, std::string>, std::size_t> counts;
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
@@ -107,7 +107,7 @@ void add_to(const std::string& name, std::size_t number) {
 
 constexpr int kKilled = 77;
 
-/// Ends the process; half-way through the change if that is wanted and it is a write.
+/// Kills the process; optionally half-way through the change if it is a write.
 [[noreturn]] void kill_here(const os::Change& change, bool half_way) {
   if (half_way && change.kind == os::Change::Kind::write) {
     const auto half = change.bytes.first(change.bytes.size() / 2);
@@ -117,7 +117,7 @@ constexpr int kKilled = 77;
   ::_exit(kKilled);
 }
 
-/// True if the child was killed; false if its save came to the end.
+/// Returns true if the child was killed; false if its save finished.
 bool save_in_child_killed_at(const CrashCase& crash, const fs::path& path, bool durable,
                              std::size_t at, bool half_way) {
   const pid_t child = ::fork();
@@ -137,7 +137,7 @@ bool save_in_child_killed_at(const CrashCase& crash, const fs::path& path, bool 
   return code == kKilled;
 }
 
-/// The leases of before are those of another system, and long untouched.
+/// Simulates a reboot: existing leases have another boot ID, and are old.
 class AfterABoot {
  public:
   AfterABoot()
@@ -156,7 +156,7 @@ class AfterABoot {
 };
 
 ModelDisk::Survival survival_of_trial(int trial, std::mt19937_64& random) {
-  // First the corners, where orders that are assumed but not asked for show, then anything.
+  // First the corner cases, which reveal assumptions about the order, then random ones.
   static constexpr std::array<ModelDisk::Survival, 4> kCorners = {
       {{0, 0}, {0, 1}, {1, 0}, {0.5, 1}}};
   if (trial < static_cast<int>(kCorners.size())) return kCorners[static_cast<std::size_t>(trial)];
@@ -231,7 +231,7 @@ void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_ol
       EXPECT_EQ(text_of(found), text_of(Found::new_version));
     }
     std::set<std::string> entries = entries_of(scene.parent());
-    // The lease is not an error's business: it is dead.
+    // An error need not remove the lease: it is dead.
     std::erase_if(entries, [](const std::string& name) { return name.ends_with(".lease"); });
     EXPECT_TRUE(found == Found::new_version || entries.empty() ||
                 entries == std::set<std::string>{crash.file_name});
@@ -300,7 +300,7 @@ Ended ended(int status) {
                                     : Ended::crashed;
 }
 
-/// A child that saves, and stops before the change of a number until it is told to go on.
+/// A child that saves, and stops before the change with a given number until it is resumed.
 class StoppingWriter {
  public:
   static constexpr std::size_t kNever = ~std::size_t{0};
@@ -435,7 +435,7 @@ void expect_never_replaces_what_is_written_through(const CrashCase& crash) {
         handle = crash.write_through(path);
         written_through = os::file_info(path);
       } catch (const Error& error) {
-        // Absent for a moment where names cannot be exchanged.
+        // Missing for a moment if names cannot be exchanged.
         EXPECT_TRUE(error.system_errno() == EBUSY || error.code() == ErrorCode::file_not_found)
             << error.what();
         ++num_refused;
@@ -472,7 +472,7 @@ void expect_keeps_foreign_files(const CrashCase& crash) {
     bool written = false;
     const AtChange interrupter(at, [&](const os::Change&) {
       std::ofstream file(path / "foreign.txt");
-      written = file.is_open();  // not where the folder is away for a moment
+      written = file.is_open();  // not where the folder is missing for a moment
       file << foreign;
     });
     EXPECT_NO_THROW(crash.make_new(path, false));
@@ -483,7 +483,7 @@ void expect_keeps_foreign_files(const CrashCase& crash) {
       if (entry.path().filename() != "foreign.txt") continue;
       std::ifstream file(entry.path());
       EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), foreign);
-      // Not where the next save cleans up.
+      // Not if the next save cleans up.
       EXPECT_FALSE(entry.path().lexically_relative(scene.parent()).string().starts_with("."));
       ++num_found;
     }
@@ -494,7 +494,7 @@ void expect_keeps_foreign_files(const CrashCase& crash) {
 
 namespace {
 
-/// Files below `folder` that others may read, but for those in private folders.
+/// Files below `folder` that other users can read, except in private folders.
 std::string readable_by_others(const fs::path& folder) {
   std::string names;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -507,7 +507,7 @@ std::string readable_by_others(const fs::path& folder) {
   return names;
 }
 
-/// Of a folder that is replaced whole its own mode counts; otherwise those of its files.
+/// For a folder that is replaced as a whole, its own mode; otherwise the modes of its files.
 void make_private(const CrashCase& crash, const fs::path& path) {
   if (!fs::is_directory(path) || !crash.litter_in) {
     return fs::permissions(path, fs::perms::group_all | fs::perms::others_all,

@@ -13,7 +13,7 @@
 namespace tenfold::test {
 namespace {
 
-/// Writers that forget one step each: the proof is worth something only if it finds them.
+/// Writers that omit one step each: the harness must find each of them.
 os::File create_new(os::Directory& parent) {
   parent.remove_tree("new");
   os::File file = os::File::create_at(parent, "new");
@@ -68,13 +68,13 @@ void use_a_new_name_each_time(const Path& path) {
 struct BrokenWriter {
   const char* name;
   void (*save)(const Path& path);
-  bool by_kill;       ///< found by a kill, otherwise by a power loss
-  const char* found;  ///< what the report says
+  bool by_kill;       ///< found by a kill, otherwise by a power failure
+  const char* found;  ///< part of the report
 };
 
 class TheProof : public ::testing::TestWithParam<BrokenWriter> {};
 
-TEST_P(TheProof, FindsAWriterThatForgetsAStep) {
+TEST_P(TheProof, FindsAWriterThatOmitsAStep) {
   const BrokenWriter& writer = GetParam();
   const CrashCase broken = {"Broken", "data.bin",
                             [](const Path& path) { save_file(path, 'o', false); },
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenWriter{"RenameWithoutSync", rename_without_sync, false, "neither version"},
         BrokenWriter{"SyncAfterTheRename", sync_after_the_rename, false, "neither version"},
         BrokenWriter{"ForgetTheParent", forget_the_parent, false, "though the save had returned"},
-        BrokenWriter{"WriteInPlaceAtAPowerLoss", write_in_place, false, "neither version"},
+        BrokenWriter{"WriteInPlaceAtAPowerFailure", write_in_place, false, "neither version"},
         BrokenWriter{"WriteInPlaceAtAKill", write_in_place, true, "neither version"},
         BrokenWriter{"LeaveTheOldNameEmpty", leave_the_old_name_empty, true, "found absent"},
         BrokenWriter{"UseANewNameEachTime", use_a_new_name_each_time, true, "one more save"}),

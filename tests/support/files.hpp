@@ -8,8 +8,8 @@
 
 namespace tenfold::test {
 
-/// All bytes of a file. In one call: some files have tens of megabytes, and tests are compiled
-/// without optimisation, where an iterator takes 30 ns a byte.
+/// All bytes of a file, in one call: some files have tens of megabytes, and tests are compiled
+/// without optimisation, where an iterator takes 30 ns per byte.
 inline std::string read_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error("cannot open " + path.string());
@@ -20,8 +20,9 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return bytes;
 }
 
-/// Makes a new file of that name. Not one that is truncated: ext4 writes such a file to the device
-/// when it is closed, and who opens it again waits for that, some milliseconds each time.
+/// Creates a new file of that name instead of truncating an existing one: ext4 writes a truncated
+/// file to the device when it is closed, and the next open waits for that, some milliseconds each
+/// time.
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary)

@@ -13,25 +13,25 @@
 
 namespace tenfold::test {
 
-/// A disk that promises what POSIX does and nothing more: bytes of a file are safe after a sync of
-/// the file, entries of a folder after a sync of the folder. What is not safe may be there after a
-/// power loss, or not, each write and each entry for itself and in any order.
+/// A model of a disk with only the guarantees of POSIX: bytes of a file are durable after a sync of
+/// the file, entries of a folder after a sync of the folder. Other writes and entries may survive a
+/// power failure or not, each independently and in any order.
 ///
-/// Stricter than any journal: nothing is ever made safe on the side.
+/// Stricter than any journal: nothing becomes durable as a side effect.
 class ModelDisk {
  public:
-  /// What is in `root` now is safe.
+  /// The content of `root` is durable.
   explicit ModelDisk(const std::filesystem::path& root);
 
-  /// The change has happened; `index` is its place in the log.
+  /// Applies a change; `index` is its position in the log.
   void apply(const LoggedChange& change, std::size_t index);
 
-  /// How much of what is not safe survives, from 0 (nothing) to 1 (everything).
+  /// The fraction of non-durable changes that survives, from 0 (none) to 1 (all).
   struct Survival {
     double writes = 0;
     double entries = 0;
   };
-  /// Makes in `target` (which does not exist) what is found after a power loss now.
+  /// Creates `target`, which must not exist, with the state after a power failure now.
   void lose_power(const Survival& survival, std::mt19937_64& random,
                   const std::filesystem::path& target) const;
 
@@ -43,7 +43,7 @@ class ModelDisk {
     std::uint64_t offset_bytes = 0;
     std::string bytes;
   };
-  /// Entries that appear or, without an id, go: together or not at all.
+  /// Entries that are added or, without an id, removed: all together or not at all.
   struct PendingEntries {
     std::size_t index = 0;
     std::vector<std::pair<std::string, std::optional<Id>>> entries;
@@ -51,11 +51,11 @@ class ModelDisk {
   using Entries = std::map<std::string, Id>;
   struct Object {
     bool is_directory = false;
-    std::string link;     // the text of a symbolic link
-    std::string content;  // safe
+    std::string link;     // the target of a symbolic link
+    std::string content;  // durable
     std::vector<PendingWrite> writes;
-    Entries live;     // as a running program sees them
-    Entries entries;  // safe
+    Entries live;     // as running programs see them
+    Entries entries;  // durable
     std::vector<PendingEntries> changes;
   };
 

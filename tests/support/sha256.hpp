@@ -10,7 +10,7 @@
 
 namespace tenfold::test {
 
-/// The SHA-256 of `data` (FIPS 180-4) as hexadecimal digits, as Python's hashlib gives it.
+/// The SHA-256 of `data` (FIPS 180-4) in hexadecimal, like Python's hashlib.
 inline std::string sha256(std::span<const std::byte> data) {
   static constexpr std::array<std::uint32_t, 64> kRound = {
       0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4,

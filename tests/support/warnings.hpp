@@ -8,7 +8,7 @@
 
 namespace tenfold::test {
 
-/// Collects the warnings given while it lives. One at a time.
+/// Collects warnings during its lifetime. One instance at a time.
 class Warnings {
  public:
   Warnings() {

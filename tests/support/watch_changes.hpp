@@ -10,9 +10,8 @@
 
 namespace tenfold::test {
 
-/// While it lives, calls `before` before every change of the file system; it may throw, or end the
-/// process. One that was installed before is left alone meanwhile, but for what it does to calls of
-/// flock and close.
+/// During its lifetime, calls `before` before every change of the file system; it may throw, or end
+/// the process. An observer that was installed before gets only calls of flock and close.
 class WatchChanges : public os::ChangeObserver {
  public:
   using Before = std::function<void(const os::Change&)>;
@@ -35,8 +34,8 @@ class WatchChanges : public os::ChangeObserver {
   os::ChangeObserver* previous_;
 };
 
-/// Calls `action` once, before the change of that number, on the thread that makes it. Changes that
-/// the action makes itself are not counted.
+/// Calls `action` once, before the change with that number, on the thread that makes it. Changes by
+/// the action itself are not counted.
 class AtChange : public WatchChanges {
  public:
   AtChange(std::size_t at, Before action)
@@ -55,8 +54,8 @@ class AtChange : public WatchChanges {
   std::atomic<bool> was_reached_{false};
 };
 
-/// While it lives, flock fails with `system_errno`: EBADF, ENOSYS, ENOLCK as on a file system
-/// without locks, EWOULDBLOCK as where somebody else has them all; 0: it does not fail.
+/// During its lifetime, flock fails with `system_errno`: EBADF, ENOSYS, ENOLCK as on a file system
+/// without locks, EWOULDBLOCK as if another process held all locks; 0: it does not fail.
 class FailLocks : public WatchChanges {
  public:
   explicit FailLocks(int system_errno) : WatchChanges(nullptr), system_errno_(system_errno) {}
@@ -66,7 +65,8 @@ class FailLocks : public WatchChanges {
   int system_errno_;
 };
 
-/// While it lives, the close of a file that was written fails with what `next` gives, 0 for not.
+/// During its lifetime, closing a written file fails with the errno that `next` returns; 0: it does
+/// not fail.
 class FailCloses : public WatchChanges {
  public:
   explicit FailCloses(std::function<int()> next) : WatchChanges(nullptr), next_(std::move(next)) {}

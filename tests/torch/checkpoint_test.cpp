@@ -44,7 +44,7 @@ struct Training {
   TrainingState state;
 };
 
-TEST(TrainingState, ATrainingGoesOnWhereItWasSaved) {
+TEST(TrainingState, ATrainingResumesWhereItWasSaved) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   torch::manual_seed(3);
@@ -64,7 +64,7 @@ TEST(TrainingState, ATrainingGoesOnWhereItWasSaved) {
   EXPECT_EQ((std::vector<double>{second.step(), second.step(), second.step()}), expected);
 }
 
-TEST(TrainingState, ATrainingOfPythonGoesOn) {
+TEST(TrainingState, ATrainingOfPythonResumes) {
   const std::string run = std::string(TENFOLD_TEST_DATA) + "/checkpoint/python";
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
@@ -78,7 +78,7 @@ TEST(TrainingState, ATrainingOfPythonGoesOn) {
   EXPECT_EQ(training.epoch, Value(3));
   EXPECT_EQ(pair, Value(Value::Tuple{{Value(1), Value("a")}}));
 
-  // What only Python has goes along.
+  // Entries that only Python uses are kept.
   manager.save(4, training.state.state());
   const TensorDict saved = manager.restore().state;
   EXPECT_EQ(saved["rng"].keys(), (std::vector<std::string>{"python", "numpy", "torch"}));
@@ -90,7 +90,7 @@ TEST(TrainingState, ATrainingOfPythonGoesOn) {
   }
 }
 
-TEST(TrainingState, NothingChangesIfAnEntryDoesNotFit) {
+TEST(TrainingState, AMismatchedEntryChangesNothing) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   Training saved;

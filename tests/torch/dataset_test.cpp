@@ -57,7 +57,7 @@ TEST(TorchBatch, HasTheTensorsOfABatchByNameWithoutACopy) {
   EXPECT_THROW(there["y"], Error);
 }
 
-TEST(TorchBatch, SaysWhereRowsOfUnequalLengthBeginAndWhichValuesAreThere) {
+TEST(TorchBatch, HasOffsetsOfRaggedRowsAndValidity) {
   const Dataset dataset(test::ragged());
   const TorchBatch there = to_torch(dataset.rows(0, 4));
   EXPECT_THAT(names_of(there),
@@ -73,7 +73,7 @@ TEST(TorchBatch, SaysWhereRowsOfUnequalLengthBeginAndWhichValuesAreThere) {
                 at::tensor({1, 2, -1, -1, -1, -1, 3, 4, 5, 6, -1, -1}, at::kInt).view({4, 3})));
 }
 
-TEST(TorchDataset, IsWhatALoaderOfTorchTakes) {
+TEST(TorchDataset, WorksWithTorchsDataLoader) {
   for (const std::size_t workers : {0U, 2U}) {
     auto in_order = torch::data::make_data_loader<torch::data::samplers::SequentialSampler>(
         torch_dataset(Dataset(test::numbers(103))),
@@ -88,7 +88,7 @@ TEST(TorchDataset, IsWhatALoaderOfTorchTakes) {
   }
 }
 
-TEST(TorchDataset, IsMappedAsOthersAre) {
+TEST(TorchDataset, SupportsTorchsMap) {
   auto doubled = torch_dataset(Dataset(test::numbers(8)))
                      .map(torch::data::transforms::BatchLambda<TorchBatch, at::Tensor>(
                          [](TorchBatch batch) { return batch["id"] * 2; }));
@@ -96,7 +96,7 @@ TEST(TorchDataset, IsMappedAsOthersAre) {
   EXPECT_TRUE(at::equal(doubled.get_batch(rows), at::tensor({6, 2}, at::kLong)));
 }
 
-TEST(TorchBatches, ComeInTheLoadersOrderEpochAfterEpoch) {
+TEST(TorchBatches, AreInTheLoadersOrderInEveryEpoch) {
   auto loader = torch::data::make_data_loader(torch_dataset(
       BatchLoader(Dataset(test::numbers(103)), {.batch_size = 10, .shuffle = true, .seed = 4})));
   for (const std::uint64_t epoch : {0U, 1U}) {
@@ -104,7 +104,7 @@ TEST(TorchBatches, ComeInTheLoadersOrderEpochAfterEpoch) {
   }
 }
 
-TEST(TorchBatches, GoOnWhereTheyWereSaved) {
+TEST(TorchBatches, ContinueFromASavedState) {
   const BatchLoaderOptions options = {.batch_size = 10, .shuffle = true, .seed = 4};
   TorchBatches first = torch_dataset(BatchLoader(Dataset(test::numbers(103)), options));
   std::vector<std::int64_t> seen;
@@ -119,7 +119,7 @@ TEST(TorchBatches, GoOnWhereTheyWereSaved) {
   EXPECT_EQ(seen, order_of(103, 4, 0));
 }
 
-TEST(TorchBatches, AreDealtOutOnceWhateverTheNumberOfWorkers) {
+TEST(TorchBatches, AreReturnedOnceWithAnyNumberOfWorkers) {
   auto loader = torch::data::make_data_loader(
       torch_dataset(BatchLoader(Dataset(test::numbers(103)), {.batch_size = 10, .shuffle = true})),
       torch::data::DataLoaderOptions().workers(3));

@@ -13,7 +13,7 @@
 #include "io/sample_trees.hpp"
 #include "torch/optimizers.hpp"
 
-// The one state of LBFGS, which lies with the first parameter and speaks of all.
+// The state of LBFGS, which is stored with the first parameter and concerns all of them.
 
 namespace tenfold {
 namespace {
@@ -88,7 +88,7 @@ TensorDict with_option(const std::string& key, const Value& value) {
   return tree;
 }
 
-/// The message with which a file is refused, which changes nothing.
+/// The message with which a file is refused, without changing anything.
 std::string refusal(const TensorDict& source) {
   LBFGS target(parameters(), options());
   step(target);
@@ -133,7 +133,7 @@ TEST(Lbfgs, AfterOneIterationThereIsAScaleAndNoHistory) {
   EXPECT_EQ(to_json(state.value("H_diag")), "1");
   EXPECT_EQ(to_json(state.value("old_dirs")), "[]");
   LBFGS loaded(parameters(), options());
-  step(loaded);  // whose histories must go
+  step(loaded);  // whose history must be cleared
   EXPECT_TRUE(load_into(loaded, tree).ok());
   EXPECT_EQ(test::difference(state_dict(loaded), tree), "");
 }
@@ -150,7 +150,7 @@ TEST(Lbfgs, BeforeTheFirstIterationThereAreOnlyCounters) {
   step(loaded);
 }
 
-TEST(Lbfgs, LoadsWhatPythonHasSaved) {
+TEST(Lbfgs, LoadsStateSavedByPython) {
   LBFGS optimizer(parameters());
   const LoadReport report = load_into(optimizer, lbfgs_state());
   EXPECT_TRUE(report.ok());

@@ -82,7 +82,7 @@ struct Untouched {
     before = state_dict(adam)["state"].at("0", "exp_avg").contiguous();
     values = to_torch(before).clone();
   }
-  /// The message with which `source` is refused, having changed nothing.
+  /// The message with which `source` is refused, without changing anything.
   std::string refusal(const TensorDict& source) {
     const auto error = thrown_by([&] { load_into(adam, source); });
     EXPECT_EQ(error.code, ErrorCode::invalid_argument);
@@ -97,7 +97,7 @@ struct Untouched {
   at::Tensor values;
 };
 
-TEST(LoadIntoOptimizer, ReportsWhatOnlyPythonHasAndLoadsTheRest) {
+TEST(LoadIntoOptimizer, ReportsStateThatOnlyPythonHasAndLoadsTheRest) {
   Untouched target;
   const LoadReport report = load_into(target.adam, python_state());
   EXPECT_TRUE(report.ok());
@@ -115,7 +115,7 @@ TEST(LoadIntoOptimizer, ReportsWhatOnlyPythonHasAndLoadsTheRest) {
   EXPECT_EQ(options.betas(), std::make_tuple(0.5, 0.75));
 }
 
-TEST(LoadIntoOptimizer, RefusesWhatLibTorchCannotFollow) {
+TEST(LoadIntoOptimizer, RefusesStateThatLibTorchDoesNotSupport) {
   Untouched target;
   EXPECT_THAT(target.refusal(python_state(python_group("maximize", true))),
               EndsWith("\"param_groups.0.maximize\": expected false, which is all that LibTorch "
@@ -138,7 +138,7 @@ TEST(LoadIntoOptimizer, RefusesOptionsOfOtherTypes) {
               HasSubstr("expected integers, found \"a\""));
 }
 
-TEST(LoadIntoOptimizer, TakesALearningRateThatIsATensor) {
+TEST(LoadIntoOptimizer, AcceptsATensorAsLearningRate) {
   TensorDict source = python_state();
   TensorDict groups = test::node_of(NodeKind::list);
   TensorDict group = source["param_groups"]["0"];
@@ -150,7 +150,7 @@ TEST(LoadIntoOptimizer, TakesALearningRateThatIsATensor) {
   EXPECT_EQ(target.adam.param_groups()[0].options().get_lr(), 4);
 }
 
-TEST(LoadIntoOptimizer, TakesStepsAsPythonHasWrittenThem) {
+TEST(LoadIntoOptimizer, AcceptsStepCountsInPythonsForm) {
   const std::int64_t five = 5;
   for (const TensorDict::Item& steps : std::vector<TensorDict::Item>{
            TensorDict::Item(NonTensor{Value(5)}),
@@ -169,7 +169,7 @@ TEST(LoadIntoOptimizer, TakesStepsAsPythonHasWrittenThem) {
   }
 }
 
-TEST(LoadIntoOptimizer, ListsEveryDifferenceBeforeAnythingIsChanged) {
+TEST(LoadIntoOptimizer, ListsEveryDifferenceBeforeChangingAnything) {
   TensorDict source = python_state();
   source["state"]["0"].set("exp_avg", counting({3, 2}));
   source["state"]["0"].set("exp_avg_sq", Tensor::zeros(DType::float64, {2, 3}));
@@ -201,7 +201,7 @@ TEST(LoadIntoOptimizer, IfNotStrictLoadsTheStateOfAParameterWholeOrNotAtAll) {
   EXPECT_EQ(state.at("1", "exp_avg").data<float>()[1], 2);
 }
 
-TEST(LoadIntoOptimizer, MissesWhatTheNextStepNeeds) {
+TEST(LoadIntoOptimizer, ReportsMissingStateThatTheNextStepNeeds) {
   TensorDict source = python_state(python_group("amsgrad", true));
   EXPECT_THAT(Untouched().refusal(source),
               HasSubstr("missing from the source (2): \"state.0.max_exp_avg_sq\", "
@@ -232,7 +232,7 @@ TEST(LoadIntoOptimizer, TwoParametersNeverShareTheStateOfOne) {
               HasSubstr("\"state.1\": expected state of its own, found that of state.0"));
 }
 
-TEST(LoadIntoOptimizer, RefusesWhatIsNoOptimizerState) {
+TEST(LoadIntoOptimizer, RefusesOtherTreesThanOptimizerState) {
   TensorDict source;
   source.set("model", counting({1}));
   EXPECT_THAT(Untouched().refusal(source),
@@ -254,7 +254,7 @@ TEST(LoadIntoOptimizer, ADryRunComparesOnly) {
   EXPECT_EQ(target.adam.param_groups()[0].options().get_lr(), 0.125);
 }
 
-TEST(LoadIntoOptimizer, TakesASgdWhoseMomentumHasNotBegun) {
+TEST(LoadIntoOptimizer, AcceptsSgdBeforeItsFirstMomentum) {
   SGD sgd(parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   step(sgd);
   TensorDict source = state_dict(sgd);

@@ -27,7 +27,7 @@ using testing::IsSupersetOf;
 using torch::optim::Adam;
 using torch::optim::OptimizerParamGroup;
 
-/// Two layers, whose parameters an optimizer gets in an order of its own.
+/// Two layers, whose parameters an optimizer gets in another order.
 struct Layers : torch::nn::Module {
   Layers()
       : first(register_module("first", torch::nn::Linear(3, 2))),
@@ -41,7 +41,7 @@ Params picked(const Layers& layers, bool reversed) {
   return params;
 }
 
-TEST(OptimizerNames, StateFindsItsParameterWhateverTheOrder) {
+TEST(OptimizerNames, StateFindsItsParameterInAnyOrder) {
   Layers layers;
   Adam adam(picked(layers, false), 0.1);
   step(adam, 2);
@@ -57,11 +57,11 @@ TEST(OptimizerNames, StateFindsItsParameterWhateverTheOrder) {
     EXPECT_EQ(test::bytes_of(state.at(to, "exp_avg")),
               test::bytes_of(saved["state"].at(from, "exp_avg")));
   }
-  // By order the shapes would not fit.
+  // Matched by order, the shapes would not fit.
   EXPECT_THAT(thrown_by([&] { load_into(reversed, saved); }).message, HasSubstr("mismatched"));
 }
 
-TEST(OptimizerNames, NamesAreRenamedAndWhatDiffersIsListed) {
+TEST(OptimizerNames, NamesAreRenamedAndDifferencesAreListed) {
   Layers layers;
   Adam adam(picked(layers, false), 0.1);
   step(adam);

@@ -34,7 +34,7 @@ using torch::optim::OptimizerParamGroup;
 using torch::optim::RMSprop;
 using torch::optim::SGD;
 
-/// One way to make an optimizer, for all of its kinds.
+/// Creates an optimizer, for each kind.
 struct Make {
   std::string name;
   std::unique_ptr<torch::optim::Optimizer> (*make)(Params params);
@@ -102,7 +102,7 @@ void expect_same(const Params& a, const Params& b) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << a[i] << b[i];
 }
 
-TEST_P(EveryOptimizer, GoesOnAsIfItHadNotStopped) {
+TEST_P(EveryOptimizer, ContinuesAsIfItHadNotStopped) {
   for (const char* file : {"state", "state.safetensors"}) {
     const Params params = parameters();
     const auto optimizer = GetParam().make(params);
@@ -121,7 +121,7 @@ TEST_P(EveryOptimizer, GoesOnAsIfItHadNotStopped) {
   }
 }
 
-TEST_P(EveryOptimizer, FillsTensorsThatExistInPlace) {
+TEST_P(EveryOptimizer, FillsExistingTensorsInPlace) {
   const auto optimizer = GetParam().make(parameters());
   step(*optimizer, 3);
   const auto loaded = GetParam().make(parameters());
@@ -136,7 +136,7 @@ TEST_P(EveryOptimizer, FillsTensorsThatExistInPlace) {
   });
 }
 
-TEST_P(EveryOptimizer, StartsAnewFromAStateBeforeTheFirstStep) {
+TEST_P(EveryOptimizer, RestartsFromAStateBeforeTheFirstStep) {
   const auto fresh = GetParam().make(parameters());
   const auto stepped = GetParam().make(parameters());
   step(*stepped, 3);
@@ -173,7 +173,7 @@ TEST(OptimizerState, HasPythonsLayout) {
   EXPECT_TRUE(tree["param_groups"]["0"].value("betas").is<Value::Tuple>());
 }
 
-TEST(OptimizerState, CountsMoreStepsThanAFloatCan) {
+TEST(OptimizerState, SupportsMoreStepsThanAFloat) {
   const Params params = parameters();
   SGD sgd(params, 0.1);
   Adam optimizer(params, 0.1);
@@ -188,7 +188,7 @@ TEST(OptimizerState, CountsMoreStepsThanAFloatCan) {
   EXPECT_EQ(*state_dict(loaded)["state"].at("0", "step").data<double>(), kSteps);
 }
 
-/// An optimizer of a program's own.
+/// A user-defined optimizer.
 struct OwnOptions : torch::optim::OptimizerCloneableOptions<OwnOptions> {
   double get_lr() const override { return 0; }
   void set_lr(double /*lr*/) override {}
@@ -199,7 +199,7 @@ struct OwnOptimizer : torch::optim::Optimizer {
   at::Tensor step(LossClosure /*closure*/) override { return {}; }
 };
 
-TEST(OptimizerState, RefusesOptimizersThatItDoesNotKnow) {
+TEST(OptimizerState, RefusesUnknownOptimizers) {
   OwnOptimizer optimizer(parameters());
   const auto error = thrown_by([&] { state_dict(optimizer); });
   EXPECT_EQ(error.code, ErrorCode::unsupported);

@@ -20,7 +20,7 @@ inline Params parameters() {
   return {at::ones({2, 3}).requires_grad_(), at::full({4}, 2.0).requires_grad_()};
 }
 
-/// Steps with gradients that differ from step to step and from number to number.
+/// Steps with gradients that differ between steps and between elements.
 inline void step(torch::optim::Optimizer& optimizer, int steps = 1) {
   for (int i = 1; i <= steps; ++i) {
     optimizer.step([&] {

@@ -112,7 +112,7 @@ TEST(FromTorch, SharesStridedViewsWithTheirStorage) {
   EXPECT_EQ(expanded.strides(), (Shape{0, 1}));
 }
 
-TEST(FromTorch, KeepsTheStorageAliveWhenTheTensorIsGone) {
+TEST(FromTorch, KeepsTheStorageAliveAfterTheTensor) {
   bool freed = false;
   std::vector<float> memory(4, 3);
   Tensor shared = from_torch(at::from_blob(memory.data(), {4}, [&](void*) { freed = true; })[1]);
@@ -122,21 +122,21 @@ TEST(FromTorch, KeepsTheStorageAliveWhenTheTensorIsGone) {
   EXPECT_TRUE(freed);
 }
 
-TEST(FromTorch, LetsTheGraphBehindTheTensorGo) {
+TEST(FromTorch, ReleasesTheTensorsGraph) {
   bool graph_freed = false;
   std::vector<float> memory(4, 3);
   Tensor shared;
   {
     const at::Tensor leaf =
         at::from_blob(memory.data(), {4}, [&](void*) { graph_freed = true; }).requires_grad_();
-    const at::Tensor square = leaf * leaf;  // its backward holds leaf
+    const at::Tensor square = leaf * leaf;  // its backward needs leaf
     shared = from_torch(square);
   }
   EXPECT_TRUE(graph_freed);
   EXPECT_THAT(shared.span<float>(), ElementsAre(9, 9, 9, 9));
 }
 
-TEST(FromTorch, RefusesWhatIsNotShapeStridesAndBytes) {
+TEST(FromTorch, RefusesTensorsWithoutShapeStridesAndBytes) {
   const at::Tensor complex = at::ones({2}, at::kComplexFloat);
   const at::Tensor floats = at::ones({2, 2});
   const at::Tensor released = at::ones({4});
@@ -165,7 +165,7 @@ TEST(FromTorch, RefusesWhatIsNotShapeStridesAndBytes) {
 
 // --- modules ---
 
-/// Two levels, parameters and buffers of its own, a tied weight, a layer without bias.
+/// Two levels, with their own parameters and buffers, a tied weight, a layer without bias.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     scale = register_buffer("scale", at::full({}, 0.5));
@@ -188,7 +188,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// What `list(model.state_dict())` says in Python of the same model.
+/// The result of `list(model.state_dict())` in Python for the same model.
 const std::vector<std::string> kNetNames = {"gain",
                                             "scale",
                                             "embed.weight",
@@ -241,7 +241,7 @@ TEST(StateDict, HasPythonsNamesInPythonsOrderOverTheModulesMemory) {
   EXPECT_EQ(state.at("body.1.num_batches_tracked").ndim(), 0);
 }
 
-TEST(StateDict, CopiesViewsThatStandForOtherNumbersAndKeepsThemTied) {
+TEST(StateDict, CopiesLazyViewsAndKeepsSharedStorage) {
   struct Holder : torch::nn::Module {};
   Holder holder;
   const at::Tensor negative = at::_neg_view(at::ones({3}));
@@ -263,7 +263,7 @@ TEST(StateDict, NamesATensorThatCannotBeSaved) {
             "layout Sparse");
 }
 
-TEST(StateDict, TakesAnythingWithNamedParametersAndBuffers) {
+TEST(StateDict, AcceptsAnyTypeWithNamedParametersAndBuffers) {
   struct Plain {
     using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
     Tensors named_parameters() const { return {{"w", w}}; }
@@ -334,7 +334,7 @@ TEST_P(ModuleFile, FindsAModelInsideACheckpoint) {
   expect_same(*renamed, *trained);
 }
 
-TEST_P(ModuleFile, ListsEveryDifferenceBeforeAnythingIsChanged) {
+TEST_P(ModuleFile, ListsEveryDifferenceBeforeChangingAnything) {
   Net trained = trained_net();
   TensorDict tree = copy_of(state_dict(*trained));
   TensorDict source;
@@ -392,7 +392,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ModuleFile, testing::Values("model", "model.sa
                            return format.param == "model" ? "folder" : "safetensors";
                          });
 
-TEST(LoadIntoModule, ReadsTheLastOfTiedNames) {
+TEST(LoadIntoModule, UsesTheLastOfSharedNames) {
   Net trained = trained_net();
   const TensorDict source = copy_of(state_dict(*trained));
   std::memset(source.at("embed.weight").raw_data(), 0, source.at("embed.weight").nbytes());
@@ -408,7 +408,7 @@ TEST(LoadIntoModule, ReadsTheLastOfTiedNames) {
 
 TEST(LoadIntoModule, MakesABackwardOverOldValuesAnError) {
   torch::nn::Linear layer(3, 3);
-  const at::Tensor loss = layer(layer(at::ones({1, 3}))).sum();  // needs the weight as it was
+  const at::Tensor loss = layer(layer(at::ones({1, 3}))).sum();  // needs the original weight
   load_into(*layer, copy_of(state_dict(*layer)));
   EXPECT_THROW(loss.backward(), c10::Error);
   EXPECT_NO_THROW(layer(layer(at::ones({1, 3}))).sum().backward());

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeGuard
 
 
-# Every dtype of the engine, as torch names it.
+# Every dtype of the engine, with torch's name.
 DTYPES = frozenset(
     [
         "bool",
@@ -53,7 +53,7 @@ _ML_DTYPES = frozenset(
 )
 
 _torch: Any = False  # False: not tried yet
-_waiting: list[Callable[[Any], None]] = []  # what is called with torch once it is imported
+_waiting: list[Callable[[Any], None]] = []  # functions to call with torch once it is imported
 
 
 def on_torch(call: Callable[[Any], None]) -> None:
@@ -70,7 +70,7 @@ def torch_or_none() -> Any:
     `frameworks` decides; where it decides for torch and torch cannot be imported, None.
     """
     if _torch and _torch.compiler.is_compiling():
-        return _torch  # dynamo cannot trace the engine, which is asked below
+        return _torch  # dynamo cannot trace the engine, which is called below
     return import_torch() if decided() == "torch" else None
 
 
@@ -292,12 +292,12 @@ def make_array(value: Any) -> Any:
             return torch.from_dlpack(value)
         try:
             return torch.tensor(value)
-        except RuntimeError as error:  # of what is no number
+        except RuntimeError as error:  # not a number
             raise TypeError(f"expected numbers: {error}") from None
     import numpy as np
 
     array = np.asarray(value)
-    # As torch, whose default for Python floats this is.
+    # Same as torch, whose default for Python floats is float32.
     return array.astype(np.float32) if array.dtype == np.float64 and not is_array(value) else array
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Framework = Literal["torch", "pt", "numpy", "np"] | None
 
 _NAMES: dict[str, Name] = {"torch": "torch", "pt": "torch", "numpy": "numpy", "np": "numpy"}
-# As the engine's binding numbers them (python/src/torch_api.hpp).
+# The numbers in the engine's binding (python/src/torch_api.hpp).
 _CODES = {None: 0, "torch": 1, "numpy": 2}
 _SCOPED: tuple[Name | None, ...] = (None, "torch", "numpy")
 
@@ -96,7 +96,7 @@ def code_of(framework: Name | None) -> int:
 
 
 def _is_imported(name: str) -> bool:
-    return sys.modules.get(name) is not None  # None: a program forbids to import it
+    return sys.modules.get(name) is not None  # None: the program prevents its import
 
 
 @functools.cache

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-#: What tells the trees of tenfold.tensordict, set when that is imported: there are none before.
+#: Recognises trees of tenfold.tensordict. Set when that module is imported: there are none before.
 _simplified_tree: Callable[[Any], tuple[Any, ...] | None] | None = None
 
 
@@ -130,7 +130,7 @@ def _torch_tensor(torch: Any, tensor: Any, where: str, memo: dict[Any, Any]) -> 
     if tensor.is_meta:
         raise _refused_tensor(where, "a tensor on the meta device", "it has no bytes")
     plain_dispatch = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
-    if type(tensor).__torch_dispatch__ not in plain_dispatch:  # it stands for other tensors
+    if type(tensor).__torch_dispatch__ not in plain_dispatch:  # it represents other tensors
         cls = type(tensor)
         raise _refused_tensor(where, f"a {cls.__module__}.{cls.__qualname__}", "store its parts")
     name = arrays.dtype_name(tensor.dtype)
@@ -156,7 +156,7 @@ def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
         plain = tensor.as_subclass(torch.Tensor).detach()
         if plain.device.type == "cpu" and not plain.is_conj() and not plain.is_neg():
             return plain.clone() if plain._is_zerotensor() else plain
-        # Tied tensors are copied once, and so stay tied.
+        # Copy shared tensors once, so that the copies are shared too.
         bits = (plain.is_conj(), plain.is_neg())
         shape = (plain.dtype, plain.shape, plain.stride())
         key = (str(plain.device), plain.data_ptr(), shape, bits)
@@ -228,7 +228,7 @@ def _dlpack_array(obj: Any, where: str) -> tuple[Any, ...]:
     return ("capsule", capsule)
 
 
-# By class: torch.Size is a tuple and a Counter is a dict, so the exact class is asked for.
+# By exact class: torch.Size is a tuple and a Counter is a dict.
 _OF_CLASS = {
     bytes: "bytes",
     bytearray: "bytearray",
@@ -257,9 +257,9 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
     if name == "torch.device":
         try:
             return torch.device(text)
-        except RuntimeError:  # of another version of torch
+        except RuntimeError:  # the dtype of another version of torch
             return text
-    # Not getattr: torch imports modules by name for an attribute that it lacks.
+    # Not getattr: torch imports modules by name for a missing attribute.
     found = vars(torch).get(text.removeprefix("torch."))
     wanted = getattr(torch, name.removeprefix("torch."))  # dtype, layout or qscheme
     return found if isinstance(found, wanted) else text
@@ -352,7 +352,7 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
     by_row = layout in ("sparse_csr", "sparse_bsr")
     compressed = parts["crow_indices" if by_row else "ccol_indices"]
     plain = parts["col_indices" if by_row else "row_indices"]
-    # torch wants indices of one dtype, which can count the shape.
+    # torch requires indices of one dtype, which must be able to represent the shape.
     if compressed.dtype != plain.dtype or max(shape) > torch.iinfo(torch.int32).max:
         compressed, plain = compressed.long(), plain.long()
     return torch.sparse_compressed_tensor(
@@ -369,7 +369,7 @@ def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any
     """Layout, shape, is_coalesced and parts of a sparse or jagged tensor of torch."""
     layout = str(tensor.layout).removeprefix("torch.")
     if layout == "jagged":
-        # Of its shape the length that differs is no number.
+        # The ragged length in its shape is not a number.
         shape = (tensor.offsets().numel() - 1, *tensor.values().shape)
         ragged = tensor._ragged_idx
         parts = {"values": tensor.values(), "offsets": tensor.offsets()}
@@ -378,7 +378,7 @@ def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any
         return layout, (*shape[:ragged], -1, *shape[ragged + 1 :]), False, parts
     shape = tuple(int(length) for length in tensor.shape)
     if layout == "sparse_coo":
-        # Not indices(): that demands a coalesced tensor, and coalescing would change it.
+        # Not indices(): that requires a coalesced tensor, and coalescing would change it.
         parts = {"indices": tensor._indices(), "values": tensor._values()}
         return layout, shape, bool(tensor.is_coalesced()), parts
     by_row = layout in ("sparse_csr", "sparse_bsr")

@@ -181,7 +181,7 @@ def load(
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
     excluded = key_paths(exclude)
-    # Opening the file again would not give a selection or a copy.
+    # Opening the file again would not give the selection or the copy.
     opened.changed = paths is not None or bool(excluded) or place is not None or not aliases
     with Shown(progress) as callback:
         node = _core.load(

@@ -194,7 +194,7 @@ class _Plan:
         group = {**options, "params": []}
         try:
             probe.__setstate__({"defaults": {}, "state": {}, "param_groups": [group]})
-        except Exception:  # a user-defined class that requires more of a state
+        except Exception:  # a user-defined class that requires more state
             return set()
         return group.keys() - options.keys()
 
@@ -206,7 +206,7 @@ class _Plan:
             if key.lstrip("-").isdigit() or any(isinstance(i, str) for i in pairing.ids.values()):
                 self.unexpected.append(f"state.{key}")
             else:
-                self._global_state[key] = value  # of no parameter; torch takes it as it is
+                self._global_state[key] = value  # of no parameter; torch accepts it unchanged
         tied: dict[Any, Any] = {}
         first: dict[int, int] = {}
         for position, number in pairing.ids.items():
@@ -248,7 +248,7 @@ class _Plan:
 
 
 class Group(NamedTuple):
-    # Positions in the target. Ids in the source: int, or names in torch.distributed.checkpoint.
+    # Positions in the target, or IDs in the source: int, or names in torch.distributed.checkpoint.
     params: list[Any]
     names: list[str] | None
     options: dict[str, Any]
@@ -351,7 +351,7 @@ def _groups_text(counts: list[int]) -> str:
     return f"{groups} of {', '.join(map(str, counts))} parameters"
 
 
-# What torch's optimizers keep in tensors like the parameter itself.
+# State that torch's optimizers keep in tensors with the parameter's dtype and device.
 _LIKE_THE_PARAMETER = frozenset(
     [
         "acc_delta",
@@ -441,7 +441,7 @@ class ParameterState:
         return made
 
     def _new(self, saved: Any, dtype: Any, device: Any) -> Any:
-        # What was one tensor when it was saved is one again.
+        # Restore sharing: one tensor in the source becomes one tensor in the target.
         same = (saved.data_ptr(), saved.shape, saved.stride(), saved.dtype, dtype, device)
         if saved.numel() == 0:
             return self._torch.empty(saved.shape, dtype=dtype, device=device)

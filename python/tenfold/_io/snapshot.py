@@ -264,7 +264,7 @@ class Snapshot:
         _, node = self._rank_node(int(rank))
         for piece in pieces[:-1]:
             node = node.describe(_key_of(node, piece))[1]
-            if not hasattr(node, "keys"):  # a JSON value: what holds no tensor
+            if not hasattr(node, "keys"):  # a JSON value: it contains no tensor
                 return _within(node, pieces[pieces.index(piece) + 1 :])
         key = _key_of(node, pieces[-1])
         described = node.describe(key)
@@ -299,7 +299,7 @@ class Snapshot:
         document = self._metadata()
         return SnapshotMetadata(document["version"], document["world_size"], self.get_manifest())
 
-    # --- how ---
+    # --- options ---
 
     def _metadata(self) -> dict[str, Any]:
         if self._document is None:
@@ -332,7 +332,8 @@ class Snapshot:
         if torch is not None and isinstance(stateful, torch.nn.Module):
             stateful.load_state_dict(state, strict=strict)
             return
-        # What tensordict keeps beside the entries, and needs to tell "a.b" from ("a", "b").
+        # tensordict stores this next to the entries, and needs it to distinguish "a.b" from ("a",
+        # "b").
         metadata = getattr(current, "_metadata", None)
         if metadata is not None and type(state) is OrderedDict:
             state._metadata = metadata  # type: ignore[attr-defined]
@@ -366,7 +367,7 @@ class PendingSnapshot:
         except BaseException as error:
             self._error = error
         finally:
-            self._work = None  # the copies are needed no more
+            self._work = None  # the copies are no longer needed
 
     def wait(self) -> Snapshot:
         """Waits until it is written.
@@ -484,7 +485,7 @@ def _plain(state: Any) -> Any:
         for key, value in state.items()
     )
     if type(state) is OrderedDict and _is_json(getattr(state, "_metadata", None)):
-        # The versions of a module's layers.
+        # Versions of the module's layers.
         made._metadata = state._metadata  # type: ignore[attr-defined]
     return made
 
@@ -574,7 +575,7 @@ def _is_contiguous(tensor: Any) -> bool:
     return bool(tensor.flags.c_contiguous)
 
 
-# Host memory for tensors of another device at a time, unless a budget says less.
+# Host memory for tensors of another device at a time, unless the budget is smaller.
 _GROUP_BYTES = 64 << 20
 
 

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from tenfold._io.files import Mode
     from tenfold.dataset._schema import Column, Schema
 
-    # (place in the schema, values, offsets, valid), as `_core.Dataset.append` takes it.
+    # (index in the schema, values, offsets, valid), as `_core.Dataset.append` takes it.
     Stored = tuple[int, Any, Any, Any]
 
 
-# Rows that `extend` commits at once, and about how many bytes: their columns are made of copies.
+# Maximum rows, and approximate bytes, that `extend` commits at once: their columns are copies.
 _ROWS_AT_ONCE = 4096
 _BYTES_AT_ONCE = 8 << 20
 
@@ -331,7 +331,7 @@ class Columns:
             depth = _depth(value, column)
             base = _row_depth(column)
             if base > 0 and _is_empty(value):
-                continue  # a row without elements, or no rows: the other columns know
+                continue  # a row without elements, or no rows: the other columns determine which
             if depth == base:
                 rows.append(name)
             elif depth == base + 1:
@@ -359,7 +359,7 @@ class Columns:
 
     def _shown_valid(self, rows: Any, keys: tuple[str, ...]) -> Any:
         shown = (*keys[:-1], keys[-1] + ".valid")
-        # A column of that name is one like others.
+        # A column of that name is an ordinary column.
         return _MISSING if shown in self._names else _value(rows, shown)
 
     def _check_names(self, rows: Any, inside: tuple[str, ...], where: str) -> None:
@@ -460,7 +460,7 @@ def _one(value: Any) -> Any:
     return [value]
 
 
-# --- values as they are stored ---
+# --- conversion to stored values ---
 
 
 def _stored(name: str, column: Column, values: Any, valid: Any) -> tuple[Any, Any, Any]:
@@ -603,7 +603,7 @@ def _array(name: str, values: Any, dtype: str, inner: tuple[int, ...], torch: An
         if array.dtype.kind == "O":
             found = _object_text(array)
         raise ValueError(f'column "{name}": expected {dtype}, found {found}')
-    # numpy has two names of one type, of which torch knows one.
+    # numpy has two names for one type, of which torch supports one.
     return array.astype(array.dtype.name) if array.dtype.char in "qQ" else array
 
 
@@ -614,7 +614,7 @@ def _object_text(array: Any) -> str:
 
 
 def _as_tensor(value: Any, torch: Any) -> Any:
-    # torch makes float32 of Python's floats.
+    # torch converts Python floats to float32.
     return torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
@@ -654,7 +654,7 @@ _OF_NUMPY = frozenset(
     ["bool", "float16", "float32", "float64", "complex64", "complex128"]
     + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
-# What a dtype can be cast to: floats are rounded, as torch rounds them; whole numbers stay.
+# Possible casts: floats are rounded as in torch; integers must be exact.
 _KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2, "bfloat": 2, "complex": 3}
 
 
@@ -687,7 +687,7 @@ def _cast(name: str, array: Any, found: str, dtype: str, torch: Any) -> Any:
 
 def _is_finite(array: Any, torch: Any) -> Any:
     if torch is not None and isinstance(array, torch.Tensor):
-        # Small floats have no isfinite().
+        # Small floats do not support isfinite().
         return array.to(torch.complex128 if array.is_complex() else torch.float64).isfinite()
     np = numpy_module()
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Transform = Callable[[Row], Any]
 
 
-# That a filter looks at together.
+# Rows that a filter processes at a time.
 _FILTER_ROWS = 65_536
 
 
@@ -48,7 +48,8 @@ class _Map:
         self.function = function
         self.batched = batched
 
-    # Parts of a joined data set that were sent to another process share functions, not maps.
+    # Parts of a joined data set that were sent to another process share functions, but not
+    # mappings.
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Map) and self._key() == other._key()
@@ -126,7 +127,7 @@ class Dataset(Growing):
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
-        # The views that were made of what was opened, and the rows that it had then.
+        # The views applied to the opened data set, and the number of rows it had then.
         self._steps: tuple[tuple[str, Any], ...] = ()
         self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
@@ -142,7 +143,7 @@ class Dataset(Growing):
         made._framework = decided()
         return made
 
-    # --- what it holds ---
+    # --- properties ---
 
     @property
     def schema(self) -> Schema:
@@ -180,7 +181,7 @@ class Dataset(Growing):
     def _title(self) -> str:
         where = f"{self._path!r}, " if self._path else ""
         rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
-        # The functions may be slow or fail: the table shows what they are called with.
+        # The functions may be slow or fail, so the table shows their inputs.
         maps = f", before {len(self._maps)} map()" if self._maps else ""
         return f"Dataset({where}{rows}{maps})"
 
@@ -214,7 +215,7 @@ class Dataset(Growing):
         if any(not step.batched for step in self._maps):
             return Samples(self._samples(batch, len(indices)), self._ragged)
         batch = self._mapped(batch, len(indices))
-        # torch's collate takes a list of tensors only.
+        # torch's collate accepts only a list of tensors.
         rows = Rows(batch, len(indices))
         return rows if isinstance(batch, dict) else list(rows)
 
@@ -272,7 +273,7 @@ class Dataset(Growing):
                 rows = [step.function(row) for row in samples_of(batch, size)]
                 batch = stacked(rows, self._ragged)
             elif len(self) > 0:
-                # What the function makes is seen from a row only.
+                # Only an actual row shows what the function returns.
                 row = self._row(0, self._maps[: number + 1])
                 batch = none_of(stacked([row], self._ragged))
         return batch
@@ -298,7 +299,7 @@ class Dataset(Growing):
         try:
             return _entry(batch, name)
         except KeyError:
-            # Batches leave the validity of floats that are not ragged to their NaN.
+            # In batches, NaN marks missing floats, except in ragged columns.
             of = name.removesuffix(".valid")
             column = dict(self.schema._leaves()).get(of)
             if of == name or column is None or not column.nullable:
@@ -491,7 +492,7 @@ class Dataset(Growing):
         view._maps = (*self._maps, _Map(function, batched))
         return view
 
-    # --- elsewhere ---
+    # --- conversions ---
 
     def save(
         self,
@@ -539,7 +540,7 @@ class Dataset(Growing):
             progress=progress,
         )
 
-    _save_rows = save  # what `tenfold.save` calls
+    _save_rows = save  # called by `tenfold.save`
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Exports the rows to a consumer of Arrow's C stream interface.
@@ -633,7 +634,7 @@ def reopened(
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()
-    # Device numbers and inodes mean nothing to another host.
+    # Device and inode numbers cannot be compared on another host.
     is_comparable = identity is not None and found is not None and identity[0] == found[0]
     if is_comparable and identity != found:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
@@ -731,7 +732,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
     joined._rows = None
     joined._framework = parts.datasets[0]._framework
     (joined._maps,) = maps
-    # Rows that are appended to a part from now on are none of the joined data set's.
+    # Rows that are appended to a part later are not included in the joined data set.
     fixed = {id(dataset): _fixed(dataset) for dataset in parts.datasets}
     datasets = tuple(fixed[id(dataset)] for dataset in parts.datasets)
     joined._joined = _Joined(datasets, parts.weights)

@@ -147,7 +147,7 @@ class BatchLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if self._on_device is not None and not self._on_device.is_at_end:
-            # It took one batch more than it returned, perhaps the last of the epoch.
+            # It took one batch more than it returned, possibly the last of the epoch.
             self._native.set_epoch(self.epoch)
         self._on_device = None
         self._transform_seconds = self._last_transform_seconds = 0.0
@@ -234,7 +234,7 @@ class BatchLoader:
             last three) and, if shuffled in blocks, ``shuffle_quality`` (the rows of a window).
         """
         stats = self._native.stats()
-        # The engine's clock stands still since it gave the last batch.
+        # The engine's clock stops when it returns the last batch.
         elapsed = stats.pop("elapsed_seconds") + self._last_transform_seconds
         stats["rows_per_second"] = stats["rows"] / elapsed if elapsed > 0 else 0.0
         stats["transform_seconds"] = self._transform_seconds
@@ -277,7 +277,7 @@ class _OneByOne:
 
     def __init__(self, items: Iterator[Any]) -> None:
         self._items = items
-        # A transform that asks for another item gets Python's own error, not a deadlock.
+        # Reentrant: a transform that requests another item gets Python's own error, not a deadlock.
         self._lock = threading.RLock()
 
     def __iter__(self) -> Iterator[Any]:
@@ -366,7 +366,7 @@ class PinnedMemory:
 
     def __init__(self, native: Any) -> None:
         self._native = native
-        # By address. The engine holds those that wait, then the batch's tensors do.
+        # By address. The engine holds blocks until they are used, then the batch's tensors do.
         self._blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def bound(self, batch: Any) -> Any:
@@ -448,7 +448,7 @@ class DeviceBatches:
         if self._cuda is not None:
             current = self._cuda.current_stream(self._device)
             current.wait_event(copied)
-            # Its memory is not used again before what the caller's stream does with it.
+            # Its memory must not be reused before the caller's stream has finished with it.
             _with_tensors(batch, lambda tensor: tensor.record_stream(current))
         return batch
 
@@ -459,7 +459,7 @@ class DeviceBatches:
         except StopIteration:
             return
         except Exception as error:
-            # It belongs to the call that asks for that batch.
+            # Raised by the call that requests that batch.
             self._failure = error
             return
         if self._cuda is None:

@@ -19,7 +19,7 @@ _NUM_ELEMENTS = 4
 _MAX_CELL_CHARACTERS = 30
 _MAX_LINE_CHARACTERS = 100
 _MAX_COLUMNS_HTML = 30
-# The elements of a row are read if they have at most this size.
+# Elements of a row are read only up to this size.
 _MAX_VALUE_ELEMENTS = 65_536
 
 
@@ -69,7 +69,7 @@ def _values(native: Any, name: str, column: Column, count: int) -> list[str]:
         view = native.select([name])
         return [_cell(view.row(position), name) for position in range(count)]
     except (ValueError, OSError) as error:
-        # A damaged column must not hide the others from a debugger or a notebook.
+        # A damaged column must not hide the others in a debugger or a notebook.
         return [_shortened(f"({type(error).__name__}: {error})")] * count
 
 

@@ -147,7 +147,7 @@ def check_rows(batch: Any, size: int, name: str = "") -> None:
     elif isinstance(batch, list):
         found = len(batch)
     else:
-        # A tensor without dimensions says nothing of rows.
+        # A tensor without dimensions has no number of rows.
         shape: Any = getattr(batch, "shape", ())
         found = int(shape[0]) if len(shape) else size
     if found != size:
@@ -196,5 +196,5 @@ def sample_of(batch: Any, index: int) -> Any:
 
 
 def _item(column: Any, index: int) -> Any:
-    # numpy gives arrays without a dimension only so, and numbers of its own otherwise.
+    # With [..., ] numpy returns 0-d arrays, otherwise numpy scalars.
     return column[index, ...] if type(column).__module__ == "numpy" else column[index]

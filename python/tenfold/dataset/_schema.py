@@ -161,7 +161,7 @@ PYTHON_TYPES: dict[type, str] = {
     str: "string",
     bytes: "bytes",
 }
-# What torch and numpy call these dtypes besides; "float" and "int" are Python's and numpy's.
+# Other names of torch and numpy for these dtypes; "float" and "int" are Python's and numpy's.
 _OF_TORCH = {
     "float": "float32",
     "double": "float64",
@@ -187,7 +187,7 @@ def as_schema(given: Any) -> Schema:
     if isinstance(given, Schema):
         return given
     if isinstance(given, (str, os.PathLike)):
-        # Bytes that are no UTF-8 are for the engine to report.
+        # The engine reports bytes that are not UTF-8.
         with open(given, encoding="utf-8", errors="surrogateescape") as file:
             return Schema._from_json(file.read(), os.fsdecode(given))
     if not isinstance(given, Mapping):

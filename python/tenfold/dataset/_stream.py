@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tenfold.dataset._ingest.text import OnError
 
 
-# A DataLoader tells it by its class, so a NumPy program that uses it imports torch.
+# A DataLoader recognises it by its class, so a numpy program that uses one imports torch.
 if TYPE_CHECKING:
     from torch.utils.data import IterableDataset as _TorchDataset
 
@@ -47,9 +47,9 @@ else:
 
 # Rows of a data set that are gathered at a time.
 _CHUNK_ROWS = 256
-# Of text files that are to be shuffled.
+# Shuffle buffer for text files.
 _DEFAULT_BUFFER = 1024
-# As the engine has it.
+# Same as in the engine.
 _LAST_EPOCH = 2**62
 
 
@@ -172,14 +172,15 @@ class IterableDataset(_Base):
         self._epoch = 0
         self._deal = Deal.fresh(1, 1)
         self._resumes = False
-        # Of the newest iteration in this process: how many rows it was given, from `_deal` on.
+        # Of the newest iteration in this process: the number of rows it was given, counted from
+        # `_deal`.
         self._newest: object = None
         self._handed_out = 0
-        # Counted, so that workers see what has changed since they were started.
+        # A counter, so that workers detect changes since they were started.
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
-        # In a worker: epoch and number of the row handed out last, and of those not to come again.
+        # In a worker: epoch and number of the last row returned, and of the last row to skip.
         self._in_worker_at = 0, 0
         self._skipped: tuple[int, int] | None = None
         self._begin_generation()
@@ -222,7 +223,7 @@ class IterableDataset(_Base):
     def _in_worker(self, worker: int, workers: int, rank: int, world_size: int) -> Iterator[Any]:
         generation, loads, epoch, is_first = self._workers.begin(worker)
         if loads != self._loads:
-            # Raised for the first batch, because a DataLoader tells of errors in batches only.
+            # Raised with the first batch, because a DataLoader reports errors only in batches.
             return iter(_refuse, None)
         resumes = self._resumes and is_first and generation == self._generation
         deal = self._deal if resumes else Deal.fresh(world_size, workers)
@@ -284,7 +285,7 @@ class IterableDataset(_Base):
 
         return lambda n: n - n % buffer + order_of(n // buffer)[n % buffer]
 
-    # --- where it stands ---
+    # --- position ---
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration makes this epoch, from its first row.
@@ -376,10 +377,10 @@ class IterableDataset(_Base):
         self._skipped = epoch, size
 
     def __getstate__(self) -> dict[str, Any]:
-        # The ranks are those of the process that sends it: a worker has no process group.
+        # The ranks are those of the sending process: a worker has no process group.
         rank, world_size = self._ranks()
         state = self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
-        # Without their classes, which pickles do not name.
+        # Without their classes, which pickles must not name.
         source = self._source
         state["_source"] = source.state() if isinstance(source, TextStream) else source
         state["_deal"] = tuple(self._deal)
@@ -675,8 +676,8 @@ class Workers:
     def __init__(self) -> None:
         torch = import_torch()
         self._header: Any = None
-        # Of each worker: the generation it has begun, whether at the epoch's first row, how many
-        # rows it had when it came to its end, and how many records there were.
+        # For each worker: the generation it has started, whether it is at the epoch's first row,
+        # how many rows it had at its end, and how many records there were.
         self._cells: Any = None
         if torch is not None:
             self._header = torch.zeros(3, dtype=torch.int64).share_memory_()

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     Pair = tuple[Any, Any]
 
-# Items that are made columns at once: as many as are so many Python objects, or this memory. With
-# 700 objects more than before Python looks for cycles, and now and then in all there are: a list of
-# 20 million keys that the items come from takes longer to look through than to store.
+# Items converted to columns at a time: limited by the number of Python objects, or by memory. After
+# 700 new objects Python's garbage collector runs, and sometimes traverses all objects: for a source
+# list of 20 million keys, that takes longer than storing them.
 _OBJECTS_AT_ONCE = 512
 _BYTES_AT_ONCE = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
@@ -124,14 +124,14 @@ class Items:
 
 def items_at_once(value: Any) -> int:
     """How many items with values like this one are taken together."""
-    num_objects = 1 + _objects_of(value)  # with the pair
+    num_objects = 1 + _objects_of(value)  # including the pair
     num_bytes = max(bytes_of(value), 1)
     return max(1, min(_OBJECTS_AT_ONCE // num_objects, _BYTES_AT_ONCE // num_bytes))
 
 
 def _objects_of(value: Any) -> int:
     if isinstance(value, Mapping):
-        return 2 + sum(map(_objects_of, value.values()))  # with the row that is made of it
+        return 2 + sum(map(_objects_of, value.values()))  # including the row made from it
     return 0 if isinstance(value, (bool, int, float, str, bytes)) else 1
 
 
@@ -238,7 +238,7 @@ class Forms:
         """Lengths may differ in the first dimension; nothing else may."""
         try:
             shapes = list(map(_shape_of, values))
-        except AttributeError:  # what is no tensor, such as a list of numbers
+        except AttributeError:  # no tensor, such as a list of numbers
             return
         if self._shape is None:
             self._shape = tuple(shapes[0])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tenfold._io.files import Mode, PathLike
     from tenfold._progress import Callback
 
-    # At run time it is registered as one: the engine's classes have no other bases.
+    # Registered as a Mapping at run time: the engine's classes cannot have other bases.
     class _Native(_core.MappedDict, Mapping[Any, Any]): ...
 else:
     _Native = _core.MappedDict
@@ -153,14 +153,14 @@ class MappedDict(_Native):
         `rows` counts in it as long as every row is the value of a key.
         """
         num_keys = len(self)
-        # Before the data set, which then has these rows and perhaps newer ones.
+        # Read this before the data set, which then has these rows and possibly newer ones.
         rows = None if self._is_dense() else self._ordered_rows()
         if self._mode == "r+":  # whose columns would write through to the file
             dataset = Dataset(self._path, framework=self._framework)
         else:
             dataset = Dataset._of_native(self._dataset(), self._path, self._mode)
             dataset = dataset._with_framework(self._framework)
-        if rows is None and len(dataset) == num_keys:  # no rows that were added just now
+        if rows is None and len(dataset) == num_keys:  # no rows were added since
             return dataset
         return dataset.take(self._ordered_rows() if rows is None else rows)
 
@@ -213,7 +213,7 @@ class MappedDict(_Native):
         return all(_is_same(value, other.get(key, absent)) for key, value in self.items())
 
     __hash__ = None  # type: ignore[assignment]
-    __reversed__ = None  # as of any Mapping
+    __reversed__ = None  # same as any Mapping
 
     def _blocks(self, with_values: bool) -> Iterator[tuple[list[Any], Any]]:
         walk = self._walk()
@@ -295,7 +295,7 @@ class MappedDict(_Native):
         if following is None:
             self._write(*first, kind)
             return
-        spool = self._spool()  # nobody else writes while these are gathered
+        spool = self._spool()  # excludes other writers while these are gathered
         for block in chain([first, following], blocks):
             self._spool_items(spool, *block)
         self._write_spool(spool, kind)
@@ -453,5 +453,5 @@ class _Items(ItemsView[Any, Any]):
         return _is_same(self._mapping[item[0]], item[1])
 
 
-# The stubs of Python say nothing of its metaclass, ABCMeta.
+# Python's stubs do not declare its metaclass, ABCMeta.
 Mapping.register(MappedDict)  # pyright: ignore[reportAttributeAccessIssue]

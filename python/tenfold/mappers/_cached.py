@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-# Rows are kept in one tensor, which grows from here: a row each would take more to find than to
-# copy.
+# Rows are in one tensor, which grows from this size: with a tensor per row, lookups would cost more
+# than copying.
 _FIRST_ROWS = 64
 
 
@@ -77,7 +77,7 @@ class CachedStateMapper(StateMapper):
 
     def generate(self, states: list[Any]) -> Any:
         if self._process != os.getpid():
-            # A fork's child: another thread of the parent may have held the lock.
+            # In a forked child, a thread of the parent may have held the lock.
             self._begin()
         keys = [self.mapper.key(state) for state in states]
         with self._lock:
@@ -90,13 +90,14 @@ class CachedStateMapper(StateMapper):
         if is_tensor:
             made = _rows.detached(made)
             with self._lock:
-                # Rows of parameters that were trained in between are returned, not kept.
+                # Rows generated from parameters that were trained since are returned, but not
+                # cached.
                 if stamp == self._stamp == self.mapper.stamp() and self._fits(made):
                     self._keep(made, list(missing))
         if len(missing) == len(keys):
             return made
         if places and not (is_tensor and _rows.same_kind(made, kept)):
-            # The mapper knows what rows of several kinds are together.
+            # The mapper determines how rows of several kinds are combined.
             return self.mapper.generate(states)
         return self._joined(kept, places, made, missing, keys)
 
@@ -173,7 +174,7 @@ class CachedStateMapper(StateMapper):
             _rows.put(rows, places, kept)
         return rows
 
-    # --- as the mapper behind it ---
+    # --- delegation to the mapper ---
 
     def config(self) -> dict[str, Any]:
         return self.mapper.config()

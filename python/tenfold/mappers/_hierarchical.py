@@ -142,7 +142,7 @@ class HierarchicalStateMapper(StateMapper):
             texts[position] = text
         goes_on = [position for position, (_, others_follow) in known.items() if others_follow]
         for position in goes_on:
-            texts[position] = "_"  # looked for below
+            texts[position] = "_"  # looked up below
         tables, rows, one = self._flat.paths.find(texts)  # type: ignore[arg-type]
         if not goes_on:
             return tables, rows, one
@@ -220,7 +220,7 @@ class HierarchicalStateMapper(StateMapper):
 
     def _rest(self, state: Any, number: int) -> Any:
         """The rest of a path below a mapper, or below the level whose default it is."""
-        self._mapper(number)  # which must be there
+        self._mapper(number)  # which must exist
         parts = parts_of(state)
         above = self._flat.mapper_paths[number].split("/")
         if [str(part) for part in parts[: len(above)]] != above:

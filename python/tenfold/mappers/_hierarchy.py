@@ -41,12 +41,12 @@ if TYPE_CHECKING:
             ...
 
 
-# In place of a table's number.
+# Used instead of a table's number.
 NONE = -1  # a level without a default
-TEXT = -2  # JSON that is no number: a row of the texts
-MAPPER = -3  # another mapper: its number
+TEXT = -2  # JSON that is no number: a row of the JSON strings
+MAPPER = -3  # another mapper: the row is its number
 
-# The deepest tree that is walked; see kMaxDepth.
+# Maximum depth of a tree; see kMaxDepth.
 MAX_DEPTH = 512
 
 
@@ -124,7 +124,7 @@ class _Builder:
         self.mapper_paths: list[str] = []
 
     def walk(self, levels: dict[Any, Any]) -> None:
-        # (node, prefix, depth, what is left of the level): no recursion, for a depth of 512.
+        # (node, prefix, depth, remaining entries of the level): no recursion, for a depth of 512.
         open_levels = [(0, "", 1, iter(levels.items()), set[str]())]
         while open_levels:
             node, prefix, depth, items, seen = open_levels[-1]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HEAD = "%state_mapper"
 TENSOR = "%tensor"
 VERSION = 1
-# More than this is no longer to be read by people.
+# A larger file is no longer human-readable.
 MAX_NUMBERS = 65_536
 _NOT_NUMBERS = ("complex", "float4")
 
@@ -208,7 +208,7 @@ def _tensor_from(members: dict[str, Any], where: str) -> Any:
     try:
         tensor = _rows.made_as(values, dtype)
         if 0 in shape and min(shape) == 0 and tensor.shape and 0 in tensor.shape:
-            # Lists say nothing of the dimensions behind one of length 0.
+            # The nested lists do not show the dimensions after one of length 0.
             return tensor.reshape(shape)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise CorruptFileError(f"{where}: values: expected {dtype}, found {error}") from None

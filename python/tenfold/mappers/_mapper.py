@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Thing = TypeVar("Thing", bound=Callable[..., Any])
 
-# --- the names that files say ---
+# --- names in files ---
 
 _things: dict[str, Any] = {}
 _names: dict[Any, str] = {}
@@ -314,7 +314,7 @@ def shown(state: Any) -> str:
     return text if len(text) <= 80 else f"{text[:60]}...{text[-16:]}"
 
 
-# --- how it is saved ---
+# --- representation in files ---
 
 VERSION = 1
 HEAD = "state_mapper"

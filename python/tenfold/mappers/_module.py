@@ -89,7 +89,7 @@ class ModuleStateMapper(StateMapper):
 
     def stamp(self) -> Any:
         return tuple(
-            # Inference tensors count no changes; they are not trained either.
+            # Inference tensors have no version counter; they are not trained either.
             (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
             for tensor in (*self.module.parameters(), *self.module.buffers())
         )

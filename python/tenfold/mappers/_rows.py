@@ -155,7 +155,7 @@ def made_as(values: Any, dtype: str) -> Any:
     if dtype.startswith("uint"):
         np = numpy_module()
 
-        # torch takes no Python number beyond int64.
+        # torch does not accept Python ints beyond int64.
         return torch.from_numpy(np.array(values, dtype))
     return torch.tensor(values, dtype=getattr(torch, dtype))
 
@@ -184,9 +184,9 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     if refused := arrays.without_elements(value):
         raise TypeError(f"default: expected numbers, found {refused}")
     try:
-        # torch makes float32 of Python's floats.
+        # torch converts Python floats to float32.
         given = torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
-    except (OverflowError, RuntimeError, TypeError, ValueError) as error:  # of what is no number
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:  # not a number
         raise TypeError(f"default: expected numbers: {error}") from None
     given = given.detach().cpu()
     row = _held_by(given, getattr(torch, arrays.dtype_name(dtype)), torch)

@@ -114,7 +114,7 @@ class SparseStateMapper(StateMapper):
         try:
             return self.matrix.rows(rows, layout="dense")
         except IndexError as error:
-            # What a file says; those of a program were looked at.
+            # From a file; arguments of the program were checked before.
             raise CorruptFileError(
                 f"{self._path or 'state mapper'}: rows: expected rows of a matrix of "
                 f"{self.matrix.shape[0]:,}, found others: {error}"

@@ -64,7 +64,7 @@ class StatesInMemory:
         get = self._rows.get
         try:
             rows = [get(state, -1) for state in states]
-        except TypeError:  # an array of no dimensions, or what is no state
+        except TypeError:  # a 0-d array, or no valid state
             rows = [-1] * len(states)
         if -1 in rows:
             for i, state in enumerate(states):
@@ -120,7 +120,7 @@ class StatesOnDisk:
         if self._kind == "json":
             return self._native.rows_of_texts([text_of(state) for state in states])
         look_up = self._native.rows_of_ints if self._kind == "int" else self._native.rows_of_texts
-        # Those of another type than the keys are not there.
+        # States of another type than the keys are missing.
         if self._kind in ("int", "str"):
             states = [plain(state) for state in states]
         else:
@@ -161,7 +161,7 @@ def plain(state: Any) -> Any:
             raise ValueError(
                 f"state {shown(state)}: expected a number, found NaN: equal to nothing"
             )
-        # As the engine does: up to 2^63 every whole float is an integer.
+        # Same as the engine: up to 2^63, every whole float is an integer.
         return int(number) if number.is_integer() and abs(number) < 2.0**63 else number
     with contextlib.suppress(TypeError):  # a tensor of several elements, or of floats
         return operator.index(state)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     PathLike = str | os.PathLike[str]
 
-# What `except SafetensorError` of a program that changes its import catches: damaged files, names
-# that are not there, frameworks that are not supported.
+# For `except SafetensorError` in programs that change their import: damaged files, missing names,
+# unsupported frameworks.
 SafetensorError = Error
 
 _FRAMEWORKS = {
@@ -90,7 +90,7 @@ class safe_open:  # noqa: N801 - safetensors' name
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Tensors that were handed out keep the file mapped.
+        # Returned tensors keep the file mapped.
         self._node = self._tied = None
 
     def keys(self) -> list[str]:

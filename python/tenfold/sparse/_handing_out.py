@@ -60,7 +60,7 @@ def torch_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool)
     _silence(torch)
     if layout == "coo":
         indices, values = parts
-        # torch has coordinates of int64 only.
+        # torch supports only int64 coordinates.
         return torch.sparse_coo_tensor(
             indices.long(), values, shape, is_coalesced=coalesced or None, check_invariants=False
         )
@@ -88,7 +88,7 @@ def scipy_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool 
         made = cls((values, (indices[0], indices[1])), shape=shape, copy=False)
         made.has_canonical_format = coalesced
         return made
-    # Not through the constructor, which would look at all indices and perhaps copy them.
+    # Not through the constructor, which would check all indices and possibly copy them.
     ends, indices, values = parts
     made = cls(shape, dtype=values.dtype)
     made.indptr, made.indices, made.data = ends, indices, values

@@ -213,7 +213,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
             f'sparse matrix: batches: expected layout csr, found {matrix.layout}; to_layout("csr")'
         )
     ends, indices, values = matrix._arrays()
-    # Where rows end is counted in int64 there; the first end is 0.
+    # End offsets must be int64, without the leading 0.
     ends = ends.long()[1:] if hasattr(ends, "long") else ends.astype("int64")[1:]
     rows = TensorDict({"indices.end": ends, "values.end": ends}, batch_size=[len(matrix)])
     rows["indices"], rows["values"] = UnbatchedTensor(indices), UnbatchedTensor(values)

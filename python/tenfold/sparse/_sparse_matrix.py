@@ -104,7 +104,7 @@ class SparseMatrix(Rows, Growing):
         self._index_dtype_name: str = index_dtype
         self._where: str = where
 
-    # --- making one ---
+    # --- constructors ---
 
     @classmethod
     def from_scipy(cls, x: Any) -> SparseMatrix:
@@ -251,7 +251,7 @@ class SparseMatrix(Rows, Growing):
             progress=progress,
         )
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def layout(self) -> Layout:
@@ -300,7 +300,7 @@ class SparseMatrix(Rows, Growing):
         )
         return table(("SparseMatrix", ""), cells)
 
-    # --- as others have it ---
+    # --- conversions ---
 
     def _arrays(self) -> tuple[Any, ...]:
         with using(self._framework):
@@ -454,7 +454,7 @@ class SparseMatrix(Rows, Growing):
     def _is_sorted(self) -> bool:
         return self._layout != "coo" or self._is_coalesced()
 
-    # --- elsewhere ---
+    # --- other ---
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._path is not None:

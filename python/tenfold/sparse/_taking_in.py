@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 LAYOUTS = ("csr", "csc", "coo")
-# Entries of rows that are gathered before the engine gets them.
+# Entries of rows that are buffered before they are passed to the engine.
 _ROW_ENTRIES = 1 << 16
 _WHAT = "sparse matrix"
 
@@ -40,14 +40,14 @@ def of_scipy(x: Any) -> Any:
         raise ValueError(f"{_WHAT}: expected two dimensions, found shape {x.shape}")
     if layout == "coo":
         return _sorted(x.row, x.col, x.data, x.shape)
-    # scipy's own loops trust the parts; the check may shorten them, which `x` must not see.
+    # scipy's own loops trust the arrays; its check may shorten them, which must not change `x`.
     x = copy.copy(x)
     try:
         x.check_format(full_check=True)
     except (ValueError, IndexError) as error:
         raise ValueError(f"{_WHAT}: {error}") from None
     if not x.has_canonical_format:
-        # Also of rows in no order, which are sorted on the way.
+        # Also for unsorted rows, which are sorted on the way.
         x = x.copy()
         x.sum_duplicates()
     ends, indices = x.indptr, x.indices
@@ -249,7 +249,7 @@ def _is_int(value: Any) -> bool:
         return True
     try:
         operator.index(value)
-    except TypeError:  # a tensor of floats has the method
+    except TypeError:  # a float tensor has the method too
         return False
     return True
 
@@ -336,7 +336,7 @@ def _array(values: Any) -> Any:
 
 
 def _indices(values: Any) -> Any:
-    # A list without numbers says nothing of their type.
+    # A list without numbers has no dtype.
     return _array(values) if hasattr(values, "dtype") or values else _array([0])[:0]
 
 

@@ -1233,9 +1233,9 @@ class TensorDictBase(TensorLike):
         return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
 
     # --- memory-mapped files ---------------------------------------------------------------------
-    # The results of memmap*() and load_memmap() hold MemoryMappedTensors: writing into them writes
-    # into the files, in every process that maps them. `tenfold.open` and `tenfold.load` return
-    # plain tensors, which never change a file.
+    # The results of memmap*() and load_memmap() contain MemoryMappedTensors: writing to them writes
+    # to the files, and is visible to every process that maps them. `tenfold.open` and
+    # `tenfold.load` return plain tensors, which never change a file.
 
     def memmap_(
         self, prefix: PathLike | None = None, copy_existing: bool = False, *,
@@ -1731,7 +1731,7 @@ class TensorDictBase(TensorLike):
     ) -> Any:
         return torch_functions.call(func, args, kwargs)
 
-    # --- steps that a lazy stack takes member by member, and overrides ---------------------------
+    # --- hooks that a lazy stack overrides, member by member -------------------------------------
 
     def _rows(self, index: Any) -> Self:
         """The TensorDict of an index of the batch dimensions."""

@@ -125,7 +125,7 @@ def share_memory_(td: T) -> T:
     return td.lock_()
 
 
-#: Under this key `from_pytree` keeps which container a node was.
+#: `from_pytree` stores the type of a node's container under this key.
 PYTREE_TYPE = "_pytree_type"
 
 
@@ -493,7 +493,7 @@ def _flatten(td: Any) -> tuple[list[Any], Any]:
     kept = {key: entry for key, entry in entries.items() if _is_value(entry)}
     keys = [key for key in entries if key not in kept]
     values = [entries[key] for key in keys]
-    # torch puts other things than tensors into a tree, to say what becomes of each.
+    # torch puts objects other than tensors into a tree, to describe what happens to each.
     shapes = _Shapes(tuple(getattr(value, "shape", ())) for value in values)
     return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
 
@@ -534,7 +534,7 @@ def _less(shape: tuple[int, ...], at: int) -> tuple[int, ...]:
     return (*shape[:at], *shape[at + 1 :])
 
 
-# --- what is said about a root -------------------------------------------------------------------
+# --- properties of a root -----------------------------------------------------------------------
 
 
 def schema(td: Any) -> dict[str, Any] | None:

@@ -475,7 +475,7 @@ class TensorDict(TensorDictBase):
     def _simplified(self) -> tuple[Any, ...]:
         disk = self._disk
         if disk is not None and not disk.changed:
-            # What Python holds of it already may have been written into.
+            # Entries that Python holds already may have been written to.
             held = self._items.items()
             return (
                 "native",
@@ -543,7 +543,7 @@ def reopen(
         node = node_of(node)
         members = getattr(node, "tensordicts", None)
         node = node._entry(key) if members is None else members[int(key)]
-    return node_of(node)  # a tensorclass is made by what it was pickled as
+    return node_of(node)  # a tensorclass is created by the function named in its pickle
 
 
 register_classes(dense=TensorDict)

@@ -29,7 +29,7 @@ class Nothing(enum.Enum):
         return "<nothing>"
 
 
-#: Stands for "not given" where None means something.
+#: Means "not given" where None has a meaning.
 NOTHING: Any = Nothing.NOTHING
 
 
@@ -115,16 +115,16 @@ class Keys(list[Any]):
 _KEY_VIEWS = frozenset([type({}.keys()), Keys])
 
 
-#: Kinds of entries, by their class: a tensor or array; an object of a class in `WRAPPED`; a
-#: TensorDict or a stack of them; a tensorclass, which has one in its `_tensordict`; a node of the
-#: tensordict package, which becomes one of ours.
+#: Kinds of entries, by class: a tensor or array; an object of a class in `WRAPPED`; a TensorDict or
+#: a stack of them; a tensorclass, which has one in its `_tensordict`; a node of the tensordict
+#: package, which is converted.
 LEAF, VALUE, NODE, TENSORCLASS, FOREIGN = range(5)
 
-#: Classes of entries that stand for what ``td[key]`` gives: their ``_unwrapped()``.
+#: Wrapper classes of entries: ``td[key]`` returns their ``_unwrapped()``.
 WRAPPED = frozenset([NonTensorData, NonTensorStack, UnbatchedTensor])
 
 
-#: Classes of plain tensors, which fit wherever their shape does; filled when one is first seen.
+#: Classes of plain tensors, which fit wherever their shape does; added when first seen.
 TENSORS: set[type] = set()
 
 
@@ -149,7 +149,7 @@ def _is_foreign(cls: type) -> bool:
     if hasattr(cls, "untyped_storage") and not hasattr(cls, "_base_tensor"):
         return False
     if getattr(cls, "_is_tensorclass", False) and not hasattr(cls, "_simplified"):
-        return True  # a class of the user's that tensordict made a tensorclass of its own
+        return True  # a user's class that tensordict has made a tensorclass of its own
     return any(base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__)
 
 
@@ -297,7 +297,7 @@ def _holds_text(values: list[Any]) -> bool:
 def _array(value: Any) -> Any:
     """A tensor of `value`, or None if it is to stay a plain value."""
     if arrays.torch_of(value) is not None:
-        torch = arrays.import_torch()  # now: what it registers, torch.compile cannot trace
+        torch = arrays.import_torch()  # now, because torch.compile cannot trace what it registers
         if type(value) in (torch.Tensor, torch.nn.Parameter):
             TENSORS.add(type(value))
         return value

@@ -112,7 +112,7 @@ def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
             dim += 1
         elif kind is slice:
             if part.step is not None and part.step <= 0:
-                break  # torch says what is wrong with it
+                break  # torch reports the error
             left.append(len(range(*part.indices(batch_size[dim]))))
             dim += 1
         elif part is None:
@@ -153,8 +153,8 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
         return None
     left: list[str | None] = []
     arrays: list[tuple[Any, str | None]] = []
-    place = None  # where the arrays' dimensions go
-    apart = False  # something lies between two arrays: their dimensions go to the front
+    place = None  # position of the arrays' dimensions
+    apart = False  # arrays are not adjacent: their dimensions go to the front
     last_array = 0
     dim = 0
     for position, part in enumerate(index):

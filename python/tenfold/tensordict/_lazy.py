@@ -204,7 +204,7 @@ class LazyStackedTensorDict(TensorDictBase):
         check_unlocked(self)
         self._mark_changed()
 
-    # --- what TensorDict has in slots ------------------------------------------------------------
+    # --- attributes that are slots in TensorDict -----------------------------------------------
 
     @property
     def _batch_size(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -432,7 +432,7 @@ class LazyStackedTensorDict(TensorDictBase):
         for node in self._nodes():
             node._replace_arrays(replace)
 
-    # --- methods that every member takes part in -------------------------------------------------
+    # --- methods that involve every member -------------------------------------------------------
 
     def get(self, key: Any, default: Any = None, **how: Any) -> Any:
         """The entries of the members, stacked; `default` where a member has none.
@@ -540,7 +540,7 @@ class LazyStackedTensorDict(TensorDictBase):
             return super().rename_key_(old_key, new_key, safe)
         check_unlocked(self)
         self._mark_changed()
-        # A TensorDict may be several members: stack[[0, 0]].
+        # One TensorDict may be several members: stack[[0, 0]].
         for node in {id(node): node for node in self._nodes()}.values():
             node.rename_key_(old_key, new_key, safe)
         return self

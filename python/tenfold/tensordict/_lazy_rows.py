@@ -120,7 +120,7 @@ def rows(stack: Any, index: Any) -> Any:
     if not parts:
         return restacked(stack, list(stack.tensordicts), stack.stack_dim)
     if -1 not in stack._batch_size:
-        indexed_shape(batch_size, parts)  # raises what torch raises
+        indexed_shape(batch_size, parts)  # raises the same error as torch
     return _rows_of(stack, without_masks(parts))
 
 
@@ -137,7 +137,7 @@ def _rows_of(stack: Any, parts: tuple[Any, ...]) -> Any:
         if plan.inner:
             members = [member[plan.inner] for member in members]
         return restacked(stack, members, plan.place) if members else stack._dense()._rows(parts)
-    # Arrays reach over the stack dimension: each place of theirs is a member of the result.
+    # Arrays cover the stack dimension: each of their elements is a member of the result.
     found = [_rows_of(stack, one) for one in plan.each_place()]
     if not found:
         return stack._dense()._rows(parts)
@@ -149,7 +149,7 @@ def assign(stack: Any, key: Any, value: Any) -> None:
         indexing.assign(stack, key, value)
         return
     parts = normalized(key, len(stack._batch_size))
-    shape = indexed_shape(stack._batch_size, parts)  # raises what torch raises
+    shape = indexed_shape(stack._batch_size, parts)  # raises the same error as torch
     parts = without_masks(parts)
     plan = IndexPlan(parts, stack.stack_dim)
     node = node_of(value)

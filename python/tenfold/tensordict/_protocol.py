@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tenfold.tensordict._node import NodeKind, Opened
     from tenfold.tensordict._tensor_like import TensorLike
 
-    #: The tree that a function of `_ops` is given, and one of the same class that it returns.
+    #: The tree passed to a function of `_ops`, and the result of the same class.
     T = TypeVar("T", bound=TensorDictBase)
     #: The same for functions of TensorLike's methods.
     Like = TypeVar("Like", bound=TensorLike)
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     IndexPart: TypeAlias = (
         int | slice | EllipsisType | Sequence[int] | Sequence[bool] | SupportsArray | None
     )
-    #: What selects rows: as for torch.Tensor.
+    #: An index, as for torch.Tensor.
     Index: TypeAlias = IndexPart | tuple[IndexPart, ...]
 
 _classes: dict[str, Any] = {}
@@ -66,7 +66,7 @@ class Primitives:
     functions of `_ops` build on these operations, and TensorDictBase on the functions.
     """
 
-    if not TYPE_CHECKING:  # the classes have slots, or properties, for what is annotated below
+    if not TYPE_CHECKING:  # the classes have slots or properties for the annotations below
         __slots__ = ()
 
     if TYPE_CHECKING:
@@ -78,12 +78,12 @@ class Primitives:
         _device: str | None
         #: False, True, a mark of mapped trees, or weak references to locked parents.
         _locked: Any
-        #: The engine's node of a tree that was opened.
+        #: The engine's node of an opened tree.
         _disk: Any
         _kind: NodeKind
         #: What the end of a ``with`` statement calls: a method's name, arguments and options.
         _undo: Any
-        #: The block that `consolidate` made; unset if there is none.
+        #: The block made by `consolidate`; not set if there is none.
         _consolidated: Any
 
         @property

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tenfold.tensordict._base import TensorDictBase
     from tenfold.tensordict._lazy import LazyStackedTensorDict
 
-    # An entry's text, or (prefix, entries) of a node.
+    # An entry's string, or (prefix, entries) for a node.
     Entry = str | tuple[str, list[tuple[str, Any]]]
 
 _WIDTH = 80

@@ -600,7 +600,7 @@ class TensorLike(Primitives):
 
     # --- arithmetic ------------------------------------------------------------------------------
     # A number or a tensor of at most the batch dimensions is applied to every tensor, a TensorDict
-    # by key. `default` stands for keys that one of two TensorDicts lacks: a number, or
+    # by key. `default` is used for keys missing in one of two TensorDicts: a number, or
     # "intersection" to drop them; by default different keys are a KeyError.
 
     def add(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
@@ -1390,7 +1390,7 @@ class TensorLike(Primitives):
         """
         return casts.to_padded_tensor(self, padding)
 
-    # --- steps that a lazy stack takes member by member, and overrides ---------------------------
+    # --- hooks that a lazy stack overrides, member by member -------------------------------------
 
     def _check_batch_size(self, new: tuple[int, ...]) -> None:
         _shape.check_batch_size(self, new)
@@ -1437,7 +1437,7 @@ class TensorLike(Primitives):
         return pointwise.ternary(self, op, first, second)
 
     # --- casts -----------------------------------------------------------------------------------
-    # They come last: in the class, their names hide those of the built-in types.
+    # They are last, because in the class their names hide those of the built-in types.
 
     def bfloat16(self, *, cast_filter: CastFilter | None = None) -> Self:
         """Casts every tensor to bfloat16; `cast_filter` as for `type`."""

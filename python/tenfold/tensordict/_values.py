@@ -83,7 +83,8 @@ class ValueRows:
             if type(plan.at_stack) is slice:
                 made.append(plan.place)
             elif type(plan.at_stack) is not int and plan.place not in made:
-                # The dimensions that arrays make together: once, whatever they go along.
+                # The dimensions that arrays produce together: once, however many dimensions they
+                # index.
                 made.extend(range(plan.place, plan.place + plan.arrays_ndim))
         return tuple(made)
 
@@ -198,8 +199,8 @@ def _regrouped(
     found = flattened_dims(new, old)
     if found is not None:
         first, last = found
-        # Cut along each of the dimensions but the last, and stacked along it. Dimensions of length
-        # 1 may as well have gone.
+        # Split along each of the dimensions except the last, and stack along that. Dimensions of
+        # length 1 may be dropped.
         count = last - first if last >= first else len(new) - len(old)
         stacked = tuple(dim for dim in stacked if not first <= dim < first - count)
         kept = [dim if dim < first else dim + count for dim in stacked]
@@ -604,7 +605,7 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if func in (torch.unbind, torch.unsqueeze, torch.clone):
         return getattr(args[0], func.__name__)(*args[1:], **kwargs)
     if func.__name__.endswith("_like") and hasattr(args[0], "clone"):
-        return args[0].clone()  # zeros_like, ...: a value has no other values to fill it with
+        return args[0].clone()  # zeros_like, ...: there is no other value to fill it with
     return NotImplemented
 
 
@@ -749,7 +750,7 @@ def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
         length = sum(part._batch_size[dim] for part in parts)
         return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
     if all(type(part) is NonTensorStack and dim not in part._stacked for part in parts):
-        # Values that stacks along other dimensions hold are joined in each of those.
+        # Values in stacks along other dimensions are joined in each of those stacks.
         at = parts[0].stack_dim
         inner = dim - (dim > at)
         groups = zip(*[part.unbind(at) for part in parts], strict=True)

@@ -25,8 +25,9 @@ const Xxh3Kernel& choose_kernel() noexcept {
   return kXxh3Baseline;
 }
 
-/// Null until the first call: may be called before this file's statics are made. Not a local
-/// static, as a fork while one is made hangs the child.
+/// Null until the first call, because checksums may be computed before this file's statics are
+/// initialised. Not a function-local static: a fork during its initialisation would make the child
+/// hang.
 std::atomic<const Xxh3Kernel*> chosen_kernel{nullptr};
 
 const Xxh3Kernel& kernel() noexcept {
@@ -56,7 +57,7 @@ std::uint64_t hash_seed() noexcept {
     std::random_device device;
     made = std::uint64_t{device()} << 32U | device();
   } catch (const std::exception&) {
-    // No random numbers to be had: the address of a stack is random, too.
+    // No random numbers available: use a stack address, which is randomised as well.
   }
   std::uint64_t first = 0;
   made |= 1U;
@@ -64,7 +65,8 @@ std::uint64_t hash_seed() noexcept {
 }
 
 struct Xxh3Stream::State {
-  XXH3_state_t xxh;  // declared with the alignment of the widest vectors, which new honours
+  XXH3_state_t xxh;  // XXH3_state_t is declared with the alignment of the widest vectors, which
+                     // `new` honours
 };
 
 Xxh3Stream::Xxh3Stream() : state_(std::make_unique<State>()) { reset(); }
@@ -75,7 +77,7 @@ Xxh3Stream& Xxh3Stream::operator=(Xxh3Stream&&) noexcept = default;
 void Xxh3Stream::reset() noexcept { XXH3_64bits_reset(&state_->xxh); }
 
 void Xxh3Stream::update(std::span<const std::byte> bytes) noexcept {
-  // An empty span may have a null pointer, which xxHash reports as an error.
+  // An empty span may have a null data pointer, which xxHash reports as an error.
   if (!bytes.empty()) kernel().update(&state_->xxh, bytes.data(), bytes.size());
 }
 

@@ -8,16 +8,17 @@
 
 namespace tenfold::base {
 
-/// XXH3, 64 bits, seed 0 (https://github.com/Cyan4973/xxHash), by the widest vectors of this CPU.
+/// XXH3, 64 bits, seed 0 (https://github.com/Cyan4973/xxHash), with the widest vector instructions
+/// of this CPU.
 std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept;
 
-/// XXH3 with a seed, for hash tables over short keys: without vectors chosen at run time.
+/// XXH3 with a seed, for hash tables over short keys. Does not dispatch on the CPU's vectors.
 std::uint64_t xxh3_seeded(std::span<const std::byte> bytes, std::uint64_t seed) noexcept;
 
-/// A number that nobody outside of this process knows, for hash tables of keys from files.
+/// A random seed, private to this process, for hash tables whose keys come from files.
 std::uint64_t hash_seed() noexcept;
 
-/// XXH3 of bytes that arrive in pieces: equal to xxh3() of their concatenation.
+/// Streaming XXH3: equals xxh3() of the concatenated pieces.
 class Xxh3Stream {
  public:
   Xxh3Stream();
@@ -37,7 +38,7 @@ class Xxh3Stream {
 /// 16 lower-case hexadecimal digits.
 std::string hex16(std::uint64_t value);
 
-/// Bytes covered by one stored checksum, in every format: the last block may be shorter.
+/// Bytes covered by one stored checksum, in every format. The last block may be shorter.
 inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
 
 }  // namespace tenfold::base

@@ -1,8 +1,8 @@
 #pragma once
 
 // The body of one Xxh3Kernel, included once by each file that is compiled for an instruction set.
-// Nothing but C headers may come in here: an inline function of the standard library compiled
-// with -mavx512f could be the copy that the linker keeps for the whole program.
+// Include only C headers here: an inline function of the standard library that was compiled with
+// -mavx512f could be the copy that the linker keeps for the whole program.
 
 #ifndef XXH_INLINE_ALL
 #define XXH_INLINE_ALL

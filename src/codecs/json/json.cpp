@@ -16,9 +16,9 @@
 #include "base/text.hpp"
 #include "codecs/json/utf8.hpp"
 
-// Written by hand because no library at hand gives Python's language: lone surrogate escapes kept,
-// 1e999 as infinity, integers of any size, "Inf" refused. It hands out strings without a copy where
-// they hold no escapes, which also makes it several times as fast as a general SAX reader.
+// Hand-written because no available library accepts Python's dialect: lone surrogate escapes kept,
+// 1e999 as infinity, integers of any size, "Inf" refused. Strings without escapes are passed on
+// without a copy, which also makes it several times as fast as a general SAX reader.
 
 namespace tenfold::codecs {
 namespace {
@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint64_t kOnes = 0x0101010101010101;
 constexpr std::uint64_t kHighs = 0x8080808080808080;
 
-/// The high bit of each byte that equals `byte`; exact up to the first one.
+/// Sets the high bit of each byte that equals `byte`; exact up to the first match.
 constexpr std::uint64_t equal_bytes(std::uint64_t word, unsigned char byte) noexcept {
   const std::uint64_t difference = word ^ (kOnes * byte);
   return (difference - kOnes) & ~difference & kHighs;
@@ -37,8 +37,8 @@ constexpr bool is_plain(char c) noexcept {
   return byte >= 0x20 && byte < 0x80 && c != '"' && c != '\\';
 }
 
-/// The first byte in [p, end) that needs a look: a quote, a backslash, a control character, or a
-/// byte that is not ASCII.
+/// The first byte in [p, end) that needs processing: a quote, a backslash, a control character, or
+/// a non-ASCII byte.
 const char* skip_plain(const char* p, const char* end) noexcept {
   while (end - p >= 8) {
     std::uint64_t word = 0;
@@ -59,8 +59,8 @@ const char* skip_plain(const char* p, const char* end) noexcept {
 
 using base::is_digit;
 
-/// The value of a number that from_chars finds out of range: an infinity if it is large, a zero
-/// if it is small, as Python has it.
+/// The value of a number for which from_chars reports out of range: infinity if it is large, zero
+/// if it is small, as in Python.
 double out_of_range_value(std::string_view number) noexcept {
   const bool negative = number.front() == '-';
   if (negative) number.remove_prefix(1);
@@ -78,7 +78,7 @@ double out_of_range_value(std::string_view number) noexcept {
     }
     if (exponent_negative) exponent = -exponent;
   }
-  // How many digits stand before the point, counted from the first that is not zero.
+  // Number of digits before the decimal point, not counting leading zeros.
   const std::size_t point = std::min(mantissa.find('.'), mantissa.size());
   const std::size_t first = mantissa.find_first_of("123456789");
   if (first == std::string_view::npos) return negative ? -0.0 : 0.0;
@@ -87,7 +87,7 @@ double out_of_range_value(std::string_view number) noexcept {
   return negative ? -value : value;
 }
 
-/// One parse. Nesting is kept on a stack of its own, so depth costs no C++ stack.
+/// One parse. Keeps nesting on an explicit stack, so that depth uses no C++ stack.
 class Parser {
  public:
   Parser(std::string_view text, const base::Where& where, JsonHandler& handler)
@@ -121,7 +121,7 @@ class Parser {
     while (p_ != end_ && (*p_ == ' ' || *p_ == '\n' || *p_ == '\r' || *p_ == '\t')) ++p_;
   }
 
-  // Python guesses UTF-16 and UTF-32; every file we read is UTF-8 by its format's definition.
+  // Python guesses UTF-16 and UTF-32; every file read here is UTF-8 by its format's definition.
   void check_encoding() {
     const std::string_view text(begin_, static_cast<std::size_t>(end_ - begin_));
     const bool is_wide = text.starts_with("\xFE\xFF") || text.starts_with("\xFF\xFE") ||
@@ -130,7 +130,8 @@ class Parser {
     if (text.starts_with("\xEF\xBB\xBF")) p_ += 3;
   }
 
-  /// Parses a scalar or an empty container, or enters a container; true if a value comes next.
+  /// Parses a scalar or an empty container, or enters a container. Returns true if a value comes
+  /// next.
   bool value() {
     skip_whitespace();
     switch (peek()) {
@@ -156,7 +157,8 @@ class Parser {
     }
   }
 
-  /// After an item of a container: true if another one follows, false if the container ended.
+  /// After an item of a container: returns true if another one follows, false if the container
+  /// ended.
   bool after_item() {
     const bool in_object = stack_[depth_ - 1] == Container::object;
     if (peek() == ',') {
@@ -218,11 +220,11 @@ class Parser {
     if (negative) ++p_;
     std::uint64_t magnitude = 0;
     const char* const digits = p_;
-    // A leading zero ends the integer part: "01" is a number and then garbage.
+    // A leading zero ends the integer part: "01" is a number followed by garbage.
     if (*p_ == '0') {
       ++p_;
     } else {
-      // 19 digits cannot wrap 64 bits; longer ones are looked at again below.
+      // 19 digits cannot overflow 64 bits; longer numbers are parsed again below.
       for (; p_ != end_ && is_digit(*p_); ++p_) {
         magnitude = magnitude * 10 + static_cast<std::uint64_t>(*p_ - '0');
       }
@@ -237,7 +239,7 @@ class Parser {
     }
   }
 
-  /// Skips ".5" and "e+10"; false if neither is there.
+  /// Skips ".5" and "e+10"; returns false if there is neither.
   bool fraction_or_exponent() {
     const char* const start = p_;
     if (peek() == '.') digits_after_mark();
@@ -305,7 +307,7 @@ class Parser {
     if (peek() != 'u') fail("an escape such as \\n or \\u0041");
     ++p_;
     std::uint32_t value = hex4();
-    // A high half joins the low half right behind it; any other half stays alone.
+    // A high surrogate combines with a low one right after it; any other surrogate is kept as is.
     if (value >= 0xD800 && value < 0xDC00 && end_ - p_ >= 2 && p_[0] == '\\' && p_[1] == 'u') {
       const char* const second = p_;
       p_ += 2;
@@ -330,7 +332,7 @@ class Parser {
     return value;
   }
 
-  /// What stands at p_, for a message: a whole word, or one character.
+  /// The input at p_, for a message: a whole word, or one character.
   std::string found() const {
     if (p_ == end_) return "the end of the text";
     constexpr std::ptrdiff_t kMaxBytes = 20;

@@ -10,20 +10,20 @@
 
 namespace tenfold::codecs {
 
-/// Nesting beyond this is refused, in every document we read.
+/// Maximum nesting of any JSON document.
 inline constexpr std::size_t kMaxJsonDepth = 512;
 
-/// Receives a document in order. Text is decoded UTF-8 and lives until the call returns. Throwing
-/// ends the parse.
+/// Receives the events of a document in order. Strings are decoded UTF-8 and valid until the call
+/// returns. Throwing ends the parse.
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;
   virtual void null() = 0;
   virtual void boolean(bool value) = 0;
   virtual void integer(std::int64_t value) = 0;
-  /// An integer beyond int64, as written.
+  /// An integer beyond int64, as in the input.
   virtual void big_integer(std::string_view digits) = 0;
-  /// Anything with a fraction or exponent, NaN, Infinity, -Infinity. 1e999 is infinity, as in
+  /// A number with a fraction or exponent, NaN, Infinity, -Infinity. 1e999 is infinity, as in
   /// Python.
   virtual void number(double value) = 0;
   virtual void string(std::string_view value) = 0;
@@ -39,14 +39,14 @@ class JsonHandler {
 /// handler's business. Lone surrogate escapes are kept as their three-byte (WTF-8) form.
 void parse_json(std::string_view text, const base::Where& where, JsonHandler& handler);
 
-/// How text is laid out.
+/// Layout of the output.
 enum class JsonStyle : std::uint8_t {
   python,          ///< json.dumps(x): ", " and ": ", ASCII escapes
   python_compact,  ///< json.dumps(x, separators=(",", ":")): ASCII escapes
   utf8_compact,    ///< json.dumps(x, separators=(",", ":"), ensure_ascii=False)
 };
 
-/// Writes a document piece by piece; the caller keeps begin/end and key/value balanced. Doubles
+/// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
 /// are written as Python's repr (shortest that round-trips; NaN, Infinity, -Infinity).
 class JsonWriter {
  public:

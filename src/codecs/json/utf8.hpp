@@ -12,13 +12,14 @@ struct CodePoint {
   std::size_t size_bytes = 0;
 };
 
-/// True for the halves of UTF-16 pairs, which UTF-8 excludes and WTF-8 writes in three bytes.
+/// True for surrogates, the halves of UTF-16 pairs. UTF-8 excludes them; WTF-8 encodes them in
+/// three bytes.
 constexpr bool is_surrogate(std::uint32_t code_point) noexcept {
   return code_point >= 0xD800 && code_point <= 0xDFFF;
 }
 
-/// Decodes the code point at `text` < `end`: WTF-8, that is UTF-8 or a surrogate. Overlong forms,
-/// values past U+10FFFF and cut sequences give size 0.
+/// Decodes the code point at `text` < `end` as WTF-8, that is UTF-8 or a surrogate. Overlong forms,
+/// values past U+10FFFF and truncated sequences give size 0.
 inline CodePoint decode_wtf8(const char* text, const char* end) noexcept {
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::uint32_t lead = byte(0);

@@ -106,7 +106,7 @@ void append_string(std::string& text, std::string_view value, bool ascii) {
           .expected("utf-8")
           .found(base::quote({p, 1}), " at byte ", p - value.data());
     }
-    // A lone surrogate has no UTF-8: it is escaped in every style.
+    // A lone surrogate cannot be encoded in UTF-8, so it is escaped in every style.
     if (ascii || decoded.value < 0x20 || is_surrogate(decoded.value)) {
       append_ascii(text, decoded.value);
     } else {

@@ -14,8 +14,8 @@ namespace tenfold::codecs {
 
 namespace {
 
-/// The longest way from the root. An edge back to a node on the way there (something lies in
-/// itself) does not count.
+/// Computes the length of the longest path from the root. An edge back to a node on the current
+/// path (an object that contains itself) does not count.
 class Depth {
  public:
   Depth(const PickleGraph& graph, const base::Where& where, const PickleLimits& limits)
@@ -37,8 +37,8 @@ class Depth {
   using Ids = std::vector<std::uint32_t>;
   struct Visit {
     std::uint32_t id;
-    std::size_t next;     ///< of its items, then of `more`
-    std::uint32_t below;  ///< the highest of those seen
+    std::size_t next;     ///< index of the next child: its items, then `more`
+    std::uint32_t below;  ///< maximum height of the children visited so far
     const Ids* more;
   };
 
@@ -50,7 +50,8 @@ class Depth {
     return found == changed_.end() ? nullptr : &found->second;
   }
 
-  /// Most nodes were made of earlier ones and never changed: they need no walk.
+  /// Computes heights in order of creation. Most nodes consist of earlier ones and never changed,
+  /// so they need no traversal.
   void measure_in_order() {
     for (std::uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       std::uint32_t most = 0;
@@ -69,7 +70,7 @@ class Depth {
     return {id, 0, 0, changes_of(id)};
   }
 
-  /// Keeps its own stack: the depth is what is not known yet.
+  /// Depth-first traversal with an explicit stack, because the depth is not bounded yet.
   void walk() {
     std::vector<Visit> path = {enter(graph_.root)};
     while (!path.empty()) {
@@ -106,7 +107,7 @@ class Depth {
   const PickleGraph& graph_;
   const base::Where& where_;
   const PickleLimits& limits_;
-  Ids height_;  ///< 0: not seen, else 1 for a node without items, and so on
+  Ids height_;  ///< 0: not visited; 1 for a node without items, and so on
   std::unordered_map<std::uint32_t, Ids> changed_;
 };
 

@@ -10,24 +10,24 @@
 
 namespace tenfold::codecs {
 
-/// Lists of numbers that are made once and die together: a graph of a million nodes has a million
-/// lists, and an allocation for each would be most of the work of reading it.
+/// Arena for lists of numbers that are freed together. A graph of a million nodes has a million
+/// lists, and allocating each would take most of the time of reading it.
 class IdArena {
  public:
-  /// A list that stays as it is.
+  /// Copies a list that will not grow.
   std::span<const std::uint32_t> fixed(std::span<const std::uint32_t> ids) {
     std::uint32_t* const list = room(ids.size());
     std::copy(ids.begin(), ids.end(), list);
     return {list, ids.size()};
   }
 
-  /// `list` with `ids` after it. `list` is empty or came from appended(): those have room for the
-  /// next power of two.
+  /// Returns `list` with `ids` appended. `list` is empty or was returned by appended(), which
+  /// reserves space up to the next power of two.
   std::span<const std::uint32_t> appended(std::span<const std::uint32_t> list,
                                           std::span<const std::uint32_t> ids) {
     const std::size_t size = list.size() + ids.size();
     if (size == list.size()) return list;
-    // The arena's own memory, which only readers see as const.
+    // The arena's own memory, which is const for readers only.
     auto* data = const_cast<std::uint32_t*>(list.data());
     if (list.empty() || size > std::bit_ceil(list.size())) {
       data = room(std::bit_ceil(size));

@@ -12,14 +12,14 @@
 namespace tenfold::codecs {
 namespace {
 
-/// What follows an opcode.
+/// The argument that follows an opcode.
 enum class Argument : std::uint8_t {
   nothing,
   byte,
   two_bytes,
   four_bytes,
   eight_bytes,
-  sized_by_1,  ///< a size of so many bytes, and as many bytes as it says
+  sized_by_1,  ///< a size in so many bytes, followed by that many bytes
   sized_by_4,
   sized_by_8,
   line,
@@ -29,13 +29,13 @@ enum class Argument : std::uint8_t {
 struct Opcode {
   unsigned char code = 0;
   Argument argument = Argument::nothing;
-  bool to_mark = false;   ///< takes all values down to the innermost mark, and the mark
-  std::uint8_t pops = 0;  ///< values that it takes, after those down to the mark
+  bool to_mark = false;   ///< pops all values down to the innermost mark, and the mark
+  std::uint8_t pops = 0;  ///< number of values popped after those down to the mark
   std::uint8_t pushes = 0;
 };
 
-/// All that Python's unpickler goes on after, but for STOP, MARK and POP. NEXT_BUFFER is not among
-/// them: without buffers it fails.
+/// All opcodes after which Python's unpickler continues, except STOP, MARK and POP. NEXT_BUFFER is
+/// not among them, because it fails without buffers.
 constexpr auto kOpcodes = [] {
   using enum Argument;
   return std::to_array<Opcode>({
@@ -106,7 +106,7 @@ constexpr auto kOpcodes = [] {
   });
 }();
 
-/// The place in kOpcodes of every opcode, and its length of the others.
+/// Index of every opcode in kOpcodes; the length of kOpcodes for invalid opcodes.
 constexpr auto kPlaces = [] {
   std::array<std::uint8_t, 256> places{};
   places.fill(static_cast<std::uint8_t>(kOpcodes.size()));
@@ -116,8 +116,8 @@ constexpr auto kPlaces = [] {
   return places;
 }();
 
-/// Python would look for a module of that name: text that happens to begin with a `c` has blanks
-/// and commas in its first line.
+/// False if the name cannot be a module: the first line of prose that starts with a `c` contains
+/// blanks and commas.
 bool is_module(std::string_view name) {
   return !name.empty() && base::is_utf8(name) && std::ranges::all_of(name, [](char c) {
     return base::is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
@@ -142,10 +142,10 @@ class ImportWalk {
   }
 
  private:
-  /// False where Python fails.
+  /// Returns false where Python's unpickler fails.
   bool step(unsigned char code) {
     switch (code) {
-      case '.':  // the next pickle begins with an empty stack
+      case '.':  // the next pickle starts with an empty stack
         if (height() == 0) return false;
         stack_ = 0;
         marks_.clear();
@@ -153,7 +153,7 @@ class ImportWalk {
       case '(':
         marks_.push_back(stack_);
         return true;
-      case '0':  // takes a mark that is on top
+      case '0':  // also pops a mark on top of the stack
         if (height() == 0 && !marks_.empty()) {
           marks_.pop_back();
           return true;
@@ -193,7 +193,7 @@ class ImportWalk {
     return taken;
   }
 
-  /// The last one may have no end.
+  /// Takes an argument up to the next newline, or to the end of the bytes.
   std::string_view take_line() {
     const std::string_view text = rest_.substr(0, rest_.find('\n'));
     rest_.remove_prefix(std::min(text.size() + 1, rest_.size()));
@@ -242,7 +242,7 @@ class ImportWalk {
 
   std::string_view rest_;
   std::size_t stack_ = 0;
-  std::vector<std::size_t> marks_;  ///< how high the stack was
+  std::vector<std::size_t> marks_;  ///< stack heights at the marks
 };
 
 }  // namespace

@@ -4,10 +4,9 @@
 
 namespace tenfold::codecs {
 
-/// True if Python's unpickler, made to read the pickles that `bytes` begin with one after the
-/// other, might come to import something. Looks at nothing but where opcodes begin and how many
-/// values are on the stack, so that it goes on wherever Python does; most bytes that are no pickle
-/// end after an opcode or two.
+/// True if Python's unpickler could import something when it reads the consecutive pickles at the
+/// start of `bytes`. Only tracks opcode boundaries and the number of values on the stack, so that
+/// it continues wherever Python does. Most bytes that are no pickle fail after an opcode or two.
 bool may_import(std::string_view bytes);
 
 }  // namespace tenfold::codecs

@@ -12,15 +12,15 @@
 
 namespace tenfold::codecs {
 
-/// The machine of Python's pickletools, of which every opcode only ever builds nodes. What it
-/// accepts is what Python's unpickler accepts, less what no pickler writes: more than one value at
-/// STOP, items in what cannot hold them. pickle.cpp has the stack and the memo, pickle_scalar.cpp
-/// numbers and texts, pickle_object.cpp containers, globals and calls.
+/// The pickle machine, as Python's pickletools documents it, but each opcode only creates nodes. It
+/// accepts what Python's unpickler accepts, except for some input that no pickler writes: several
+/// values at STOP, items in objects that cannot hold them. pickle.cpp has the stack and the memo,
+/// scalar.cpp numbers and strings, object.cpp containers, globals and calls.
 class PickleMachine : private PickleState {
  public:
   using PickleState::PickleState;
 
-  /// What was made so far.
+  /// Returns the nodes created so far.
   PickleGraph take_prefix() {
     graph_.size_bytes = at_;
     return std::move(graph_);

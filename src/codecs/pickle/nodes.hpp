@@ -9,44 +9,44 @@
 
 namespace tenfold::codecs {
 
-/// What a pickle says, protocols 0 to 5, as data. Nothing is imported and nothing is called: where
-/// Python would call, there is a node that says what with.
+/// The kinds of nodes of a pickle, protocols 0 to 5. Nothing is imported and nothing is called: a
+/// call becomes a node with the callable and the arguments.
 enum class PickleKind : std::uint8_t {
   none,
   boolean,      ///< integer: 0 or 1
   integer,      ///< integer
-  big_integer,  ///< text: decimal digits of what int64 cannot hold
+  big_integer,  ///< text: decimal digits of an integer that int64 cannot hold
   number,       ///< number
   text,         ///< text: UTF-8; lone surrogates in three bytes, as Python writes them
-  old_string,   ///< text: a Python 2 str, bytes of an encoding that the pickle does not tell
+  old_string,   ///< text: a Python 2 str, bytes of an unknown encoding
   bytes,        ///< text
   bytearray,    ///< text
   list,         ///< items
   tuple,        ///< items
-  dict,         ///< items: key, value, key, value; a key that comes again replaces the first
-  set,          ///< items, which may repeat
-  frozenset,    ///< items, which may repeat
+  dict,         ///< items: key, value, key, value; a later duplicate key replaces the earlier one
+  set,          ///< items, possibly with duplicates
+  frozenset,    ///< items, possibly with duplicates
   global,       ///< text: module, name: qualified name
   extension,    ///< integer: a code of Python's extension registry
-  reduce,       ///< items: callable, arguments; what a call would give
+  reduce,       ///< items: callable, arguments; the result of a call
   newobj,       ///< items: class, arguments[, keyword arguments]; cls.__new__(cls, *arguments)
   instance,     ///< items: class, arguments (a tuple); an instance of Python 2 (INST, OBJ)
   persistent,   ///< items: the persistent id
 };
 
-/// One node, as readers see it: what its kind does not have is empty.
+/// A node as readers see it. Members that its kind does not have are empty.
 struct PickleNode {
   PickleKind kind = PickleKind::none;
-  std::uint64_t offset = 0;  ///< of the opcode that made it
+  std::uint64_t offset = 0;  ///< of the opcode that created it
   std::int64_t integer = 0;
   double number = 0;
   std::string_view text;
   std::string_view name;
-  std::span<const std::uint32_t> items;  ///< positions in PickleGraph::nodes
+  std::span<const std::uint32_t> items;  ///< indices in PickleGraph::nodes
 };
 
-/// The nodes of a graph, each in 24 bytes: a checkpoint of 10,000 tensors has 120,000 of them, and
-/// pages that are taken from the system are most of what reading it costs.
+/// The nodes of a graph, 24 bytes each. A checkpoint of 10,000 tensors has 120,000 of them, and
+/// page faults take most of the time of reading it.
 class PickleNodes {
  public:
   std::size_t size() const noexcept { return packed_.size(); }
@@ -106,7 +106,7 @@ class PickleNodes {
   Iterator begin() const { return {*this, 0}; }
   Iterator end() const { return {*this, static_cast<std::uint32_t>(packed_.size())}; }
 
-  // What is added must fit the kind. Texts and items are pointed to.
+  // Added data must match the kind. Strings and items are referenced, not copied.
   void add_integer(PickleKind kind, std::uint64_t offset, std::int64_t value) {
     add(kind, offset).integer = value;
   }

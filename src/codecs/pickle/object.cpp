@@ -7,7 +7,7 @@
 #include "codecs/pickle/machine.hpp"
 #include "codecs/pickle/text.hpp"
 
-// The opcodes of containers, globals and calls.
+// The opcodes for containers, globals and calls.
 
 namespace tenfold::codecs {
 
@@ -181,7 +181,8 @@ void PickleMachine::push_stack_global() {
   push_global(graph_.nodes[parts[0]].text, graph_.nodes[parts[1]].text);
 }
 
-/// A call: of what may be called, with a tuple of arguments and, for three, a dict of named ones.
+/// Creates a call node from a callable, a tuple of arguments and, with three items, a dict of
+/// keyword arguments.
 void PickleMachine::push_object(PickleKind kind, std::span<const std::uint32_t> items) {
   if (graph_.nodes.kind(items[1]) != tuple) wrong("arguments of a call", "a tuple", items[1]);
   if (items.size() > 2 && graph_.nodes.kind(items[2]) != dict) {

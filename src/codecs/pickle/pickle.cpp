@@ -9,7 +9,7 @@ namespace tenfold::codecs {
 
 using enum PickleKind;
 
-/// One opcode. False at STOP.
+/// Executes one opcode. Returns false at STOP.
 bool PickleMachine::step() {
   opcode_at_ = at_;
   const auto opcode = static_cast<unsigned char>(take(1).front());
@@ -21,7 +21,7 @@ bool PickleMachine::step() {
   return true;
 }
 
-/// What nearly all of a checkpoint consists of.
+/// Executes the opcodes that make up nearly all of a checkpoint.
 bool PickleMachine::step_frequent(unsigned char opcode) {
   switch (opcode) {
     case '(':
@@ -81,7 +81,7 @@ bool PickleMachine::step_stack(unsigned char opcode) {
         unsupported("unknown protocol", "at most 5", fmt::format("{}", protocol));
       }
       return true;
-    case 0x95:  // FRAME: only tells how much to read at once
+    case 0x95:  // FRAME: only a hint for buffered readers
       if (const std::uint64_t size = unsigned_of(8); size > bytes_.size() - at_) {
         corrupt("a frame is cut", fmt::format("{} bytes", size),
                 fmt::format("{}", bytes_.size() - at_));

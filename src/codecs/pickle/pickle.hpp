@@ -13,18 +13,18 @@
 
 namespace tenfold::codecs {
 
-/// What was done to a reduce, newobj or instance node after it was made, in order.
+/// A change of a reduce, newobj or instance node after its creation; changes are in order.
 struct PickleChange {
   enum class Kind : std::uint8_t { append, set_item, add, state };
   Kind kind = Kind::state;
-  std::uint32_t object = 0;  ///< the node that it was done to
+  std::uint32_t object = 0;  ///< the changed node
   std::uint32_t key = 0;     ///< set_item only
   std::uint32_t value = 0;
 };
 
-/// A graph, not a tree: what the pickle shares is one node, and lists, dicts and objects may lie in
-/// themselves. Text points into the bytes that were read, which must outlive the graph. None, True,
-/// False and the small integers are one node each, however often they come.
+/// A graph, not a tree: a shared object is one node, and lists, dicts and objects may contain
+/// themselves. Strings point into the bytes that were read, which must outlive the graph. None,
+/// True, False and the small integers are one node each, however often they occur.
 struct PickleGraph {
   PickleGraph() = default;
   PickleGraph(PickleGraph&&) = default;
@@ -36,20 +36,21 @@ struct PickleGraph {
   PickleNodes nodes;
   std::vector<PickleChange> changes;
   std::uint32_t root = 0;
-  std::uint64_t size_bytes = 0;   ///< up to and with STOP; another pickle may follow
-  std::deque<std::string> owned;  ///< text that had to be decoded
+  std::uint64_t size_bytes = 0;   ///< up to and including STOP; another pickle may follow
+  std::deque<std::string> owned;  ///< strings that had to be decoded
   IdArena ids;                    ///< the items of all nodes
   PickleNode at(std::uint32_t id) const { return nodes[id]; }
 };
 
 struct PickleLimits {
-  std::size_t max_nodes = 20'000'000;  ///< nodes, and entries of the memo
-  /// Of nodes in nodes, and of what is begun and not ended. A node that lies in itself counts once.
+  std::size_t max_nodes = 20'000'000;  ///< limits both the nodes and the entries of the memo
+  /// Limits nesting of nodes, and of unfinished containers. A node that contains itself counts
+  /// once.
   std::size_t max_depth = 1000;
-  std::size_t max_integer_bytes = 1024;  ///< of one integer
+  std::size_t max_integer_bytes = 1024;  ///< of a single integer
 };
 
-/// Reads the pickle that `bytes` start with. `where` names it. Never recurses. Throws
+/// Reads the pickle at the start of `bytes`. `where` names it. Never recurses. Throws
 /// Error(corrupt) "<where>: <what>: expected ..., found ... at byte N", and Error(unsupported) for
 /// a protocol above 5, for buffers kept outside the pickle, for BUILD of what is no object, and
 /// beyond `limits`.

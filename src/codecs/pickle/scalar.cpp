@@ -7,7 +7,7 @@
 #include "codecs/pickle/machine.hpp"
 #include "codecs/pickle/text.hpp"
 
-// The opcodes of numbers and texts.
+// The opcodes for numbers and strings.
 
 namespace tenfold::codecs {
 

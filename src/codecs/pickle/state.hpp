@@ -27,18 +27,19 @@ namespace tenfold::codecs {
 void require_pickle_depth(const PickleGraph& graph, const base::Where& where,
                           const PickleLimits& limits);
 
-/// What the machine has: the bytes, the stack with its marks, the memo and the nodes made so far.
+/// The state of the machine: the bytes, the stack with its marks, the memo and the nodes created so
+/// far.
 class PickleState {
  public:
   PickleState(std::string_view bytes, const base::Where& where, const PickleLimits& limits)
       : bytes_(bytes), where_(where), limits_(limits) {
-    // Of what torch.save writes: a node for every 13 bytes.
+    // torch.save writes one node per 13 bytes.
     graph_.nodes.reserve(std::min({bytes.size() / 12 + 16, limits.max_nodes, kMostReserved}));
     small_integers_.fill(kNone);
   }
 
  protected:
-  // What goes wrong.
+  // Errors.
   [[noreturn]] void fail(ErrorCode code, std::string_view what, std::string_view expected,
                          std::string_view found) const {
     throw base::fail(code, where_)
@@ -60,7 +61,7 @@ class PickleState {
             fmt::format("{}", bytes_.size() - at_));
   }
 
-  // The bytes.
+  // Input bytes.
   std::string_view take(std::uint64_t size) {
     if (size > bytes_.size() - at_) [[unlikely]] {
       refuse_cut(size);
@@ -77,7 +78,7 @@ class PickleState {
     }
     return value;
   }
-  /// A size that Python reads as signed.
+  /// Reads a size, which is a signed integer in Python.
   std::uint64_t size_of_int32() {
     const std::uint64_t size = unsigned_of(4);
     if (size > 0x7fffffff) corrupt("a size is negative", "a size from 0", "one below");
@@ -91,8 +92,8 @@ class PickleState {
     return text;
   }
 
-  // The nodes.
-  /// Pushes the node that is added next.
+  // Nodes.
+  /// Pushes the id of the node that is added next.
   void push_next() {
     if (graph_.nodes.size() >= limits_.max_nodes) {
       unsupported("too many values", fmt::format("at most {}", limits_.max_nodes), "more");
@@ -148,7 +149,7 @@ class PickleState {
     known = stack_.back();
   }
 
-  // The stack. What lies below the innermost mark cannot be reached.
+  // Stack. Values below the innermost mark cannot be reached.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   void push(std::uint32_t id) { stack_.push_back(id); }
   void require(std::size_t count) const {
@@ -166,7 +167,7 @@ class PickleState {
     stack_.pop_back();
     return id;
   }
-  /// What is popped stays readable until the next push.
+  /// The popped values stay valid until the next push.
   std::span<const std::uint32_t> pop(std::size_t count) {
     require(count);
     const std::size_t left = stack_.size() - count;
@@ -186,7 +187,7 @@ class PickleState {
     }
     marks_.push_back(stack_.size());
   }
-  /// A node whose items stay as they are / to which more may be appended.
+  /// Pushes a node with fixed items / with items to which more may be appended.
   void push_fixed(PickleKind kind, std::span<const std::uint32_t> items) {
     push_items(kind, graph_.ids.fixed(items));
   }
@@ -194,7 +195,7 @@ class PickleState {
     push_items(kind, graph_.ids.appended({}, items));
   }
 
-  // The memo. Slots come in order from nearly every pickler.
+  // Memo. Nearly every pickler uses consecutive slots.
   std::size_t memo_size() const { return memo_.size() + far_memo_.size(); }
   void put(std::uint64_t slot) {
     if (memo_size() >= limits_.max_nodes) {

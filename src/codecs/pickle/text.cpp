@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kBillion = 1'000'000'000;
 
-/// Decimal digits of a magnitude in little-endian words of 32 bits, which are used up.
+/// Decimal digits of a magnitude in little-endian 32-bit words. Overwrites the words.
 std::string decimal(std::vector<std::uint32_t> words) {
   std::string digits;
   while (!words.empty()) {
@@ -49,7 +49,7 @@ void append_utf8(std::string& text, std::uint32_t code) {
   add(0x80U | (code & 0x3FU));
 }
 
-/// `count` hexadecimal digits at the start of `text`.
+/// Parses `count` hexadecimal digits at the start of `text`.
 std::optional<std::uint32_t> hexadecimal(std::string_view text, std::size_t count) {
   if (text.size() < count) return std::nullopt;
   std::uint32_t value = 0;
@@ -58,7 +58,8 @@ std::optional<std::uint32_t> hexadecimal(std::string_view text, std::size_t coun
   return value;
 }
 
-/// Appends what the escape at the start of `rest` (after its backslash) means, and removes it.
+/// Decodes the escape at the start of `rest` (after its backslash), appends the result and removes
+/// it from `rest`.
 bool unescape(std::string_view& rest, std::string& into) {
   constexpr std::string_view kLetters = "\\'\"abfnrtv";
   constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
@@ -82,7 +83,7 @@ bool unescape(std::string_view& rest, std::string& into) {
   }
   const std::size_t at = kLetters.find(letter);
   if (at == std::string_view::npos) {
-    into += '\\';  // Python keeps what it does not know
+    into += '\\';  // Python keeps unknown escapes as they are
     into += letter;
   } else {
     into += kMeanings[at];
@@ -102,7 +103,7 @@ PickleInteger pickle_integer(std::string_view bytes) {
     }
     return {static_cast<std::int64_t>(value), {}};
   }
-  // The magnitude of a negative number: every bit turned, plus one.
+  // The magnitude of a negative number: the two's complement.
   std::vector<std::uint32_t> words((bytes.size() + 3) / 4);
   std::uint32_t carry = negative ? 1 : 0;
   for (std::size_t i = 0; i < words.size() * 4; ++i) {
@@ -169,7 +170,7 @@ std::optional<std::string> pickle_raw_unicode(std::string_view text) {
   while (!text.empty()) {
     const bool escape = text.size() > 1 && text[0] == '\\' && (text[1] == 'u' || text[1] == 'U');
     if (!escape) {
-      // A backslash that begins no escape stands for itself, and so does the one after it.
+      // A backslash that starts no escape is literal, and so is a second one after it.
       const std::size_t count = text.starts_with("\\\\") ? 2 : 1;
       for (std::size_t i = 0; i < count; ++i) {
         append_utf8(value, static_cast<unsigned char>(text[i]));
@@ -187,8 +188,8 @@ std::optional<std::string> pickle_raw_unicode(std::string_view text) {
 }
 
 bool is_pickle_text(std::string_view text) noexcept {
-  // Between surrogates (ED A0..BF 80..BF) it must be UTF-8; no other character has ED after which
-  // A0 or more comes.
+  // The parts between surrogates (ED A0..BF 80..BF) must be valid UTF-8. No other character has a
+  // byte of A0 or above after ED.
   std::size_t begin = 0;
   for (std::size_t at = text.find('\xED'); at != std::string_view::npos;
        at = text.find('\xED', at + 1)) {

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kMaxLongBytes = 255;
 
-/// Little-endian two's complement of decimal digits, as short as it can be; nothing if that is
-/// longer than LONG1 can say.
+/// Encodes decimal digits as the shortest little-endian two's complement; empty if it exceeds the
+/// maximum size of LONG1.
 std::optional<std::string> long_bytes(std::string_view digits) {
   const bool negative = digits.starts_with('-');
   if (negative) digits.remove_prefix(1);
@@ -26,7 +26,7 @@ std::optional<std::string> long_bytes(std::string_view digits) {
     if (carry != 0) bytes += static_cast<char>(carry);
     if (bytes.size() > kMaxLongBytes) return std::nullopt;
   }
-  bytes += '\0';  // room for the sign
+  bytes += '\0';  // room for the sign bit
   if (negative) {
     bool carry = true;
     for (char& byte : bytes) {

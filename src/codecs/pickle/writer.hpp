@@ -8,9 +8,9 @@
 
 namespace tenfold::codecs {
 
-/// Writes a pickle of protocol 2, and of its opcodes only those that torch.load(weights_only=True)
-/// knows. Values are pushed on the machine's stack, containers begin before their items and end
-/// after them; that the calls make one value is the caller's business.
+/// Writes a pickle of protocol 2, using only opcodes that torch.load(weights_only=True) accepts.
+/// Calls push values on the machine's stack; containers begin before their items and end after
+/// them. The caller must make sure that the calls form one value.
 class PickleWriter {
  public:
   PickleWriter();
@@ -18,40 +18,40 @@ class PickleWriter {
   void none() { put('N'); }
   void boolean(bool value) { put(value ? '\x88' : '\x89'); }
   void integer(std::int64_t value);
-  /// Decimal digits with an optional '-'. False, with nothing written, beyond 255 bytes: torch
-  /// knows no opcode for more.
+  /// Writes decimal digits with an optional '-'. Returns false, and writes nothing, beyond 255
+  /// bytes: torch accepts no opcode for more.
   bool big_integer(std::string_view digits);
   void number(double value);
-  /// WTF-8 of less than 4 GiB: lone surrogates are written as Python writes them.
+  /// Writes WTF-8 of less than 4 GiB: lone surrogates are written as Python writes them.
   void text(std::string_view value);
-  /// Text that comes often: written once.
+  /// Writes a frequent string once; repetitions refer to it by the memo.
   void known_text(std::string_view value);
 
   void begin_list() { put("](", 2); }
   void end_list() { put('e'); }
   void begin_tuple() { put('('); }
   void end_tuple() { put('t'); }
-  /// Then keys and values in turn.
+  /// Then write keys and values alternately.
   void begin_dict() { put("}(", 2); }
   void end_dict() { put('u'); }
   void begin_ordered_dict();
   void end_ordered_dict() { put('u'); }
 
-  /// A class or function by name. Written once.
+  /// Writes a class or function by name; repetitions refer to it by the memo.
   void global(std::string_view module, std::string_view name);
-  /// Calls what is under the topmost tuple with it.
+  /// Calls the value below the topmost tuple with that tuple as arguments.
   void call() { put('R'); }
-  /// Gives the object under the topmost dict its attributes.
+  /// Sets the attributes of the object below the topmost dict to that dict.
   void set_attributes() { put('b'); }
-  /// Makes the topmost value the id of something outside the pickle.
+  /// Makes the topmost value the persistent ID of something outside the pickle.
   void persistent() { put('Q'); }
 
-  /// Names the topmost value; push() puts it on the stack again, the same object.
+  /// Stores the topmost value in the memo. push() pushes the same object again.
   std::uint32_t remember();
   void push(std::uint32_t remembered);
 
   std::size_t size_bytes() const noexcept { return bytes_.size(); }
-  /// The pickle; the writer is then spent.
+  /// Returns the pickle. The writer cannot be used afterwards.
   std::string take();
 
  private:
@@ -61,7 +61,7 @@ class PickleWriter {
 
   std::string bytes_;
   std::uint32_t remembered_ = 0;
-  std::unordered_map<std::string, std::uint32_t> known_;  ///< globals and texts
+  std::unordered_map<std::string, std::uint32_t> known_;  ///< memo slots of globals and strings
 };
 
 }  // namespace tenfold::codecs

@@ -6,8 +6,8 @@
 
 namespace tenfold::codecs {
 
-/// What check_zip_entry() throws if `found` is not the entry's CRC-32: for those who have computed
-/// it themselves, of parts.
+/// Throws the error of check_zip_entry() if `found` is not the entry's CRC-32. For callers that
+/// computed it themselves, in parts.
 void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t found);
 
 }  // namespace tenfold::codecs

@@ -8,8 +8,8 @@
 namespace tenfold::codecs {
 namespace {
 
-// A CRC-32 is a polynomial over the field of two elements, modulo one of degree 32, its highest
-// power in the lowest bit. To put n zero bytes after what it was taken of multiplies it by x^(8n).
+// A CRC-32 is a polynomial over GF(2), modulo a polynomial of degree 32, with its highest power in
+// the lowest bit. Appending n zero bytes multiplies it by x^(8n).
 
 constexpr std::uint32_t kModulus = 0xedb88320;
 constexpr std::uint32_t kOne = 0x80000000;      // x^0
@@ -24,7 +24,7 @@ constexpr std::uint32_t times(std::uint32_t a, std::uint32_t b) noexcept {
   return product;
 }
 
-/// x^(8 * 2^i): what 2^i bytes multiply by.
+/// x^(8 * 2^i): the factor for appending 2^i bytes.
 constexpr std::array<std::uint32_t, 64> kBytesToThePowerOfTwo = [] {
   std::array<std::uint32_t, 64> powers{kOneByte};
   for (std::size_t i = 1; i < powers.size(); ++i) powers[i] = times(powers[i - 1], powers[i - 1]);
@@ -35,7 +35,7 @@ constexpr std::array<std::uint32_t, 64> kBytesToThePowerOfTwo = [] {
 
 std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
                             std::uint64_t second_bytes) noexcept {
-  if (first == 0) return second;  // of nothing, mostly: what comes before a tensor in an archive
+  if (first == 0) return second;  // usually nothing: in an archive, the bytes before a tensor
   for (std::uint64_t rest = second_bytes; rest != 0; rest &= rest - 1) {
     first = times(kBytesToThePowerOfTwo[static_cast<std::size_t>(std::countr_zero(rest))], first);
   }
@@ -44,7 +44,7 @@ std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
 
 std::uint32_t crc32_of_zeros(std::uint64_t size_bytes) noexcept {
   const std::byte zero{};
-  std::uint32_t run = crc32({&zero, 1});  // of 2^i zeros
+  std::uint32_t run = crc32({&zero, 1});  // CRC-32 of 2^i zeros
   std::uint32_t crc = 0;
   for (std::uint64_t bit = 1; bit != 0 && bit <= size_bytes; bit <<= 1U) {
     if ((size_bytes & bit) != 0) crc = crc32_combine(crc, run, bit);

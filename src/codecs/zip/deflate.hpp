@@ -14,8 +14,8 @@ struct Deflated {
 
 inline constexpr int kMaxDeflateLevel = 12;
 
-/// `bytes` deflated (RFC 1951) at a level of 1 to kMaxDeflateLevel, or nothing (size_bytes 0) if
-/// they would not become smaller. Takes as much memory as it makes.
+/// Deflates `bytes` (RFC 1951) at a level of 1 to kMaxDeflateLevel. Returns nothing (size_bytes 0)
+/// if they would not become smaller. Allocates as much memory as the result.
 Deflated deflate(std::span<const std::byte> bytes, int level);
 
 }  // namespace tenfold::codecs

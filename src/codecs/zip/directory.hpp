@@ -14,17 +14,17 @@
 #include "base/text.hpp"
 #include "codecs/zip/zip.hpp"
 
-// Within the codec: the reader of a directory, whose three parts are zip_end.cpp (the end records),
-// zip.cpp (the central headers) and zip_local.cpp (the local ones).
+// Internal to the codec: the reader of a directory. Its three parts are end.cpp (the end records),
+// zip.cpp (the central headers) and local.cpp (the local ones).
 
 namespace tenfold::codecs {
 
-/// Where the central headers lie.
+/// Location of the central headers.
 struct ZipEnd {
   std::uint64_t entries = 0;
   std::uint64_t directory_bytes = 0;
   std::uint64_t directory_offset = 0;
-  std::uint64_t directory_end = 0;  ///< where the first end record starts
+  std::uint64_t directory_end = 0;  ///< offset of the first end record
   std::string comment;
 };
 
@@ -77,10 +77,10 @@ class ZipDirectoryReader {
   const ZipInput& input_;
   const ZipLimits& limits_;
 
-  // Of local headers.
+  // Used to read local headers.
   std::uint64_t limit_ = 0;       ///< the end of all entries
   std::vector<ZipEntry*> order_;  ///< by header_offset
-  std::size_t next_ = 0;          ///< in `order_`: the first header beyond the window
+  std::size_t next_ = 0;          ///< index in `order_` of the first header beyond the window
   std::uint64_t window_at_ = 0;
   std::string_view window_;  ///< the part of window_memory_ that was read
   std::unique_ptr<char[]> window_memory_;

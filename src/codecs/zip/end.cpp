@@ -7,7 +7,8 @@
 #include "codecs/zip/directory.hpp"
 #include "codecs/zip/records.hpp"
 
-// The end of a zip archive: the end record and zip64's. They tell where the central headers lie.
+// The end of a zip archive: the end record and the zip64 end record, which locate the central
+// headers.
 
 namespace tenfold::codecs {
 
@@ -58,7 +59,7 @@ ZipEnd ZipDirectoryReader::read_end() const {
                   " bytes")
         .found(end.entries, " in ", end.directory_bytes);
   }
-  // Nothing may lie before the archive or between its parts: offsets then mean one thing only.
+  // No bytes may precede the archive or lie between its parts, so that offsets are unambiguous.
   if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
       end.directory_offset + end.directory_bytes != end.directory_end) {
     throw corrupt()
@@ -74,7 +75,8 @@ void ZipDirectoryReader::read_zip64_end(ZipEnd& end, std::uint64_t record_at) co
   const std::string locator = record_at < kZip64LocatorBytes
                                   ? std::string()
                                   : bytes_at(record_at - kZip64LocatorBytes, kZip64LocatorBytes);
-  // Without one, 65,535 are 65,535; an offset that is none does not fit the file.
+  // Without a zip64 locator, 65,535 entries is the true number, and an offset of 0xffffffff does
+  // not fit the file.
   if (locator.empty() || little(locator, 0, 4) != kZip64LocatorSignature) return;
   const std::uint64_t at = little(locator, 8, 8);
   if (little(locator, 4, 4) != 0 || little(locator, 16, 4) > 1) {

@@ -16,7 +16,7 @@
 #include "codecs/zip/start.hpp"
 #include "codecs/zip/zip.hpp"
 
-// The bytes of one entry: read, inflated, compared with their CRC-32.
+// The bytes of one entry: read, inflated, and compared with their CRC-32.
 
 namespace tenfold::codecs {
 namespace {
@@ -32,7 +32,7 @@ void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::
   const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> machine(
       libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
   if (machine == nullptr) throw std::bad_alloc();
-  // A null pointer would ask libdeflate for nothing at all.
+  // With a null pointer, libdeflate would not decompress at all.
   std::byte none{};
   std::size_t used = 0;
   std::size_t made = 0;
@@ -75,7 +75,7 @@ void read_unchecked(const ZipInput& input, const ZipEntry& entry, std::span<std:
   }
 }
 
-/// Inflates piece by piece: a small file can hold more than fits memory.
+/// Inflates in chunks, because a small file can expand to more than memory.
 void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
   const auto decoder = deflate_decoder(input.where.at("entry " + base::quote(entry.name)));
   std::vector<std::byte> deflated(kChunkBytes);
@@ -149,9 +149,9 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
     if (wanted > 0) input.read(entry.data_offset, start);
     return start;
   }
-  // libdeflate fills what it is given before it says that there is more, but a run that does not
-  // fit it leaves out: at most 65,535 bytes. Deflated bytes are no longer than what they hold and
-  // some bytes for each of its runs.
+  // libdeflate fills the output before it reports that there is more, except that it omits a stored
+  // block that does not fit: at most 65,535 bytes. Deflated data is no longer than its content plus
+  // some bytes for each stored block.
   constexpr std::size_t kLongestRun = 65'535;
   const std::size_t room = wanted + kLongestRun;
   std::vector<std::byte> deflated(static_cast<std::size_t>(
@@ -188,7 +188,7 @@ void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t f
 }
 
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
-  // Inflating all at once is twice as fast.
+  // Inflating in one call is twice as fast.
   constexpr std::uint64_t kMostAtOnce = std::uint64_t{64} << 20U;
   if (entry.method == ZipMethod::deflated) {
     if (entry.size_bytes > kMostAtOnce) return check_inflating(input, entry, use);

@@ -11,16 +11,17 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Headers that lie closer than this are read at once: small entries cost no call each, large ones
-/// are not read.
+/// Headers that are closer than this are read together: small entries need no call each, and large
+/// ones are not read.
 constexpr std::uint64_t kMaxGapBytes = 4096;
 constexpr std::uint64_t kWindowBytes = 65536;
-/// Extra fields that come with most entries: zip64's, and filler up to a multiple of 64.
+/// Extra fields that most entries have: zip64's, and padding to a multiple of 64.
 constexpr std::uint64_t kUsualExtraBytes = 96;
 
 }  // namespace
 
-/// In the order of the file: what follows one entry and what precedes the next lie together.
+/// Processes entries in file order, because the end of one entry and the start of the next are
+/// adjacent.
 void ZipDirectoryReader::read_local_headers(ZipDirectory& directory) {
   limit_ = directory.offset;
   order_.reserve(directory.entries.size());
@@ -43,7 +44,7 @@ void ZipDirectoryReader::read_local_header(ZipEntry& entry, std::uint64_t limit)
   read_local(entry);
 }
 
-/// The bytes [offset, offset + size), which end within the limit. Valid until the next call.
+/// The bytes [offset, offset + size), which must end within the limit. Valid until the next call.
 std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::size_t size) {
   const bool inside =
       offset >= window_at_ && base::range_fits(offset - window_at_, size, window_.size());
@@ -61,7 +62,8 @@ std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::siz
   return window_.substr(static_cast<std::size_t>(offset - window_at_), size);
 }
 
-/// Into memory that is used again and not zeroed before: most of a file of small entries comes by.
+/// Reads into memory that is reused and not zeroed first: most of a file of small entries passes
+/// through it.
 void ZipDirectoryReader::read_window(std::uint64_t offset, std::size_t size) {
   if (size > window_capacity_) {
     window_capacity_ = std::max<std::size_t>(size, kWindowBytes + kMaxGapBytes);
@@ -80,7 +82,7 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
         .expected("an offset below ", limit_)
         .found(entry.header_offset);
   }
-  // The name is nearly always that of the directory: one read for both.
+  // The name nearly always equals that of the directory, so read both at once.
   const std::uint64_t wanted =
       std::min<std::uint64_t>(kLocalBytes + entry.name.size(), limit_ - entry.header_offset);
   const std::string_view local =
@@ -102,7 +104,8 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
   const std::uint64_t told = little(local, 6, 2);
   const std::uint64_t method = entry.method == ZipMethod::stored ? 0 : 8;
   std::uint64_t telling = kEncryptedFlags | kDescriptorFlag | kPatchFlag;
-  // Of a name in ASCII the flag says nothing; another one's bytes would be two names.
+  // The UTF-8 flag has no effect on ASCII names; for other names, a different flag would give a
+  // different name.
   if (std::ranges::any_of(entry.name, [](char c) { return (c & 0x80) != 0; })) telling |= kUtf8Flag;
   if (little(local, 8, 2) != method || ((told ^ entry.flags) & telling) != 0) {
     throw corrupt(entry)
@@ -137,7 +140,7 @@ void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_
       rest.remove_prefix(8);
     }
   }
-  // Before a data descriptor the writer knew neither and wrote zeros, or it went back and did.
+  // With a data descriptor, the writer either wrote zeros here, or filled in the true values later.
   const bool later = (entry.flags & kDescriptorFlag) != 0;
   const auto agree = [&](const char* what, std::uint64_t expected, std::uint64_t found) {
     if (found == expected || (later && found == 0)) return;
@@ -151,8 +154,8 @@ void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_
   agree("size", entry.size_bytes, size);
 }
 
-/// The size of the descriptor after the entry's bytes: with or without a signature, with sizes of
-/// 32 or 64 bits; the format does not say which.
+/// Size of the data descriptor after the entry's bytes. It has an optional signature, and sizes of
+/// 32 or 64 bits; the format does not declare which.
 std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::uint64_t next) {
   const std::uint64_t offset = entry.data_offset + entry.stored_bytes;
   const std::string_view text =

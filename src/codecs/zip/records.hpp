@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-// Within the codec: the records of a zip archive (PKWARE's APPNOTE 6.3), for reader and writer.
+// Internal to the codec: the records of a zip archive (PKWARE's APPNOTE 6.3), for reader and
+// writer.
 
 namespace tenfold::codecs {
 
@@ -16,21 +17,21 @@ inline constexpr std::uint32_t kZip64LocatorSignature = 0x07064b50;
 inline constexpr std::uint32_t kDescriptorSignature = 0x08074b50;
 inline constexpr std::size_t kLocalBytes = 30;
 inline constexpr std::size_t kCentralBytes = 46;
-inline constexpr std::size_t kLocalCrcAt = 14;    // where its CRC-32 stands in a local header
-inline constexpr std::size_t kCentralCrcAt = 16;  // and in a central one
+inline constexpr std::size_t kLocalCrcAt = 14;    // offset of the CRC-32 in a local header
+inline constexpr std::size_t kCentralCrcAt = 16;  // and in a central header
 inline constexpr std::size_t kCrcBytes = 4;
 inline constexpr std::size_t kEndBytes = 22;
 inline constexpr std::size_t kZip64EndBytes = 56;
 inline constexpr std::size_t kZip64LocatorBytes = 20;
-inline constexpr std::uint64_t kFull16 = 0xffff;      // "see zip64"
-inline constexpr std::uint64_t kFull32 = 0xffffffff;  // "see zip64"
+inline constexpr std::uint64_t kFull16 = 0xffff;      // the value is in the zip64 record
+inline constexpr std::uint64_t kFull32 = 0xffffffff;  // the value is in the zip64 record
 inline constexpr std::uint64_t kEncryptedFlags = 0x2041;
 inline constexpr std::uint64_t kDescriptorFlag = 0x0008;
 inline constexpr std::uint64_t kPatchFlag = 0x0020;
 inline constexpr std::uint64_t kUtf8Flag = 0x0800;
 inline constexpr std::uint16_t kZip64Extra = 1;
 
-/// Little-endian integers out of bytes that the caller has made sure of.
+/// Reads a little-endian integer. The caller has checked that the bytes exist.
 inline std::uint64_t little(std::string_view bytes, std::size_t at, std::size_t size) {
   std::uint64_t value = 0;
   for (std::size_t i = size; i > 0; --i) {

@@ -20,12 +20,12 @@ namespace {
 
 constexpr std::string_view kFirstWord = "tenfold_xxh3 ";
 
-/// Bytes of an archive, hashed with its CRC-32s as zeros.
+/// Hash of an archive's bytes in which the CRC-32s are replaced by zeros.
 class StructureHash {
  public:
   explicit StructureHash(const ZipInput& input) : input_(input) {}
 
-  /// The bytes [begin, end). `crcs` are the offsets of CRC-32s in them, ascending.
+  /// Adds the bytes [begin, end). `crcs` are the offsets of CRC-32s in them, ascending.
   void add(std::uint64_t begin, std::uint64_t end, std::span<const std::uint64_t> crcs) {
     while (begin < end) {
       const auto count =

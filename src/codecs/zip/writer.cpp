@@ -20,17 +20,18 @@ namespace {
 
 constexpr std::uint64_t kVersionPlain = 20;  // deflate, folders
 constexpr std::uint64_t kVersionZip64 = 45;
-constexpr std::uint64_t kUnix = 3U << 8U;  // who made it: says what the attributes mean
+constexpr std::uint64_t kUnix = 3U << 8U;  // the system that created it, which defines the
+                                           // attributes
 constexpr std::uint64_t kReadableFile = 0100644U << 16U;
-constexpr std::uint64_t kFirstDate = 0x0021;  // 1980-01-01; there is no zero
+constexpr std::uint64_t kFirstDate = 0x0021;  // 1980-01-01; the earliest date of the format
 constexpr std::size_t kExtraHeadBytes = 4;
 constexpr std::size_t kLocalZip64Bytes = kExtraHeadBytes + 16;
-constexpr std::string_view kFillerId = "FB";  // torch's, whose loader knows it
+constexpr std::string_view kFillerId = "FB";  // the ID that torch uses, and its loader accepts
 
 class Record {
  public:
   explicit Record(std::size_t size = 0) { bytes_.reserve(size); }
-  /// The first bytes of `value`: numbers of a zip archive are little-endian, as the machine's are.
+  /// Appends the low `size` bytes of `value`: zip archives are little-endian, like the machine.
   Record& put(std::uint64_t value, std::size_t size) {
     static_assert(std::endian::native == std::endian::little);
     bytes_.append(reinterpret_cast<const char*>(&value), size);
@@ -54,7 +55,7 @@ bool needs_wide_sizes(const ZipItem& item) {
   return item.size_bytes >= kFull32 || item.stored_bytes >= kFull32;
 }
 
-/// The size of a local header without filler.
+/// The size of a local header without padding.
 std::uint64_t bare_header_bytes(const ZipItem& item) {
   return kLocalBytes + item.name.size() + (needs_wide_sizes(item) ? kLocalZip64Bytes : 0);
 }
@@ -88,7 +89,7 @@ void require_valid(const ZipItem& item) {
   }
 }
 
-/// Without its CRC-32, which is 0.
+/// A central header with 0 as its CRC-32.
 std::string central_header(const ZipItem& item, std::uint64_t header_offset) {
   Record zip64;
   const bool wide = needs_wide_sizes(item);
@@ -124,7 +125,7 @@ std::string central_header(const ZipItem& item, std::uint64_t header_offset) {
       .take();
 }
 
-/// What comes after a directory of so many bytes at `offset`, but for the archive comment.
+/// The records after a directory of `bytes` bytes at `offset`, without the archive comment.
 std::string end_records(std::uint64_t entries, std::uint64_t bytes, std::uint64_t offset) {
   Record record;
   const bool wide = entries >= kFull16 || bytes >= kFull32 || offset >= kFull32;
@@ -212,7 +213,7 @@ std::string ZipLayout::local_header(std::size_t item, std::uint32_t crc32) const
 }
 
 std::string ZipLayout::directory(std::span<const std::uint32_t> crc32s) const {
-  // As zip_structure_checksum() reads it: CRC-32s are zeros until the rest is hashed.
+  // Hash it as zip_structure_checksum() does: CRC-32s are filled in after the hash.
   base::Xxh3Stream structure;
   std::string bytes;
   std::vector<std::size_t> headers;

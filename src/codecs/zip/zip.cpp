@@ -15,19 +15,18 @@
 #include "codecs/zip/directory.hpp"
 #include "codecs/zip/records.hpp"
 
-// The directory of a zip archive: the central headers, and what is refused for all entries
-// together. zip_end.cpp reads what comes after, zip_local.cpp what comes before, zip_entry.cpp the
-// entries.
+// The directory of a zip archive: the central headers, and the checks of all entries together.
+// end.cpp reads the end records, local.cpp the local headers, entry.cpp the entries.
 
 namespace tenfold::codecs {
 namespace {
 
-/// Names come from files: without a seed, a hostile file could make them all collide.
+/// Names come from files: without a seed, a hostile file could make all of them collide.
 std::uint64_t hash_of(std::string_view name) {
   return base::xxh3_seeded(std::as_bytes(std::span(name)), base::hash_seed());
 }
 
-/// What the table keeps of a hash: the bits that do not tell the slot.
+/// The part of a hash that the table stores: bits that do not determine the slot.
 std::uint32_t tag_of(std::uint64_t hash) noexcept {
   return static_cast<std::uint32_t>(hash >> 32U);
 }
@@ -61,7 +60,7 @@ ZipDirectory ZipDirectoryReader::read_central_headers() {
 }
 
 std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
-  // A header takes 46 bytes at least, so the count cannot ask for more memory than the file has.
+  // A header takes at least 46 bytes, so this limits the allocation by the size of the file.
   if (end.entries > end.directory_bytes / kCentralBytes) {
     throw corrupt()
         .part("directory")
@@ -214,7 +213,7 @@ void ZipDirectoryReader::require_safe_name(const ZipEntry& entry) const {
       .found(base::quote(entry.name));
 }
 
-/// Refuses a name that is there twice.
+/// Builds the table of names. Throws for a duplicate name.
 ZipNames ZipDirectoryReader::index_names(const std::vector<ZipEntry>& entries) const {
   ZipNames names(std::bit_ceil(2 * entries.size() + 1), {0, ZipDirectory::kNone});
   for (std::uint32_t i = 0; i < entries.size(); ++i) {

@@ -17,7 +17,7 @@
 namespace tenfold {
 namespace {
 
-/// True for an integer as Python's str(int) writes it.
+/// True if `key` is an integer in the form of Python's str(int).
 bool is_int_key(std::string_view key) noexcept {
   if (key.starts_with('-')) {
     key.remove_prefix(1);
@@ -31,13 +31,13 @@ bool is_position_key(std::string_view key, std::size_t position) {
   return key == std::to_string(position);
 }
 
-/// True if the format itself says that a node is of this kind.
+/// True if formats store this kind of node without a note.
 bool is_native(NodeKind kind) noexcept {
   return kind == NodeKind::tensordict || kind == NodeKind::tensorclass ||
          kind == NodeKind::lazy_stack;
 }
 
-/// `node` at a path other than "" is part of a tree.
+/// The note of a node. A node at a path other than "" is part of a tree.
 Notes::NodeNote note_of(const TensorDict& node, std::string_view path) {
   const NodeInfo& info = node.info();
   Notes::NodeNote note;
@@ -64,7 +64,7 @@ class Collector {
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const auto* leaf = std::get_if<Leaf>(&item);
       if (leaf != nullptr && !of_leaves_) return;
-      // An empty key at the root is "%", so a child's path is never that of the root.
+      // An empty key at the root becomes "%", so a child's path is never the root's path "".
       const std::string child = note_path_child(path, key);
       if (leaf != nullptr) {
         this->leaf(*leaf, child);
@@ -93,8 +93,8 @@ class Collector {
   std::vector<std::string> paths_;
 };
 
-/// Calls `visit(pointer, value)` for `value` and everything in it, with its JSON pointer. A Counter
-/// and the object that it is have the same.
+/// Calls `visit(pointer, value)` for `value` and all nested values, with their JSON pointers. A
+/// Counter and the object inside it have the same pointer.
 template <class AnyValue, class Visit>
 void for_each_value(AnyValue& value, std::string& pointer, const Visit& visit) {
   visit(std::as_const(pointer), value);
@@ -133,7 +133,7 @@ void for_each_value(AnyValue& value, std::string& pointer, const Visit& visit) {
   }
 }
 
-/// What a value note asks of one place in the value.
+/// What a value note records about one location in the value.
 struct Marks {
   bool tuple = false;
   bool int_keys = false;
@@ -178,8 +178,8 @@ void apply_marks(const Marks& marks, Value& value) {
   if (marks.type) value = *special_from_json(*marks.type, value);
 }
 
-/// Applies the marks from the leaves up: a special value is a copy of what it was made of.
-/// False if they make what Python cannot have.
+/// Applies the marks bottom-up: an extended scalar is a copy of the value it is made from. Returns
+/// false if the result has no counterpart in Python.
 bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     apply_marks(*place->first, *place->second);
@@ -196,7 +196,7 @@ void warn_stale_node(std::string_view path, NodeKind noted, std::string_view exp
        "; another tool may have changed the tree");
 }
 
-/// True if the keys are what a node of that kind has.
+/// True if a node of that kind can have these keys.
 bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
   if (note.kind == NodeKind::list || note.kind == NodeKind::tuple) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -330,7 +330,7 @@ bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
   for (const auto& [pointer, type] : found->second.types) marks[pointer].type = type;
   for (const auto& [pointer, keys] : found->second.typed_keys) marks[pointer].typed_keys = &keys;
 
-  // All or nothing: what fits is found first, and changed in a copy.
+  // All or nothing: check everything first, and change a copy.
   Value changed = value;
   std::vector<std::pair<const Marks*, Value*>> places;
   bool fits = true;

@@ -14,7 +14,8 @@
 
 namespace tenfold {
 
-/// What a format cannot say natively, as one small JSON document beside or inside it:
+/// The notes document: what a format cannot express, as a small JSON document in a sidecar or
+/// inside the file:
 ///
 ///   {"version": 1,
 ///    "nodes":   {"": {"kind": "dict"}, "optimizer/state": {"kind": "dict", "int_keys": true},
@@ -22,7 +23,7 @@ namespace tenfold {
 ///                "adjacency": {"kind": "sparse", "layout": "sparse_coo", "shape": [3, 4],
 ///                              "coalesced": true},
 ///                "model": {"kind": "ordered_dict", "versions": {"": {"version": 1}}}},
-///                (of a value by itself: "": {"kind": "dict", "bare": true})
+///                (for a bare root: "": {"kind": "dict", "bare": true})
 ///    "values":  {"optimizer/param_groups": {"tuples": ["/0/betas"], "int_keys": [...],
 ///                                           "keys": {"/1": {"(1, 2)": [1, 2]}},
 ///                                           "ordered": [...], "types": {"/0/seen": "set"}}},
@@ -34,23 +35,22 @@ namespace tenfold {
 ///    "metadata": {"author": "me"}}
 ///
 /// Paths are keys joined by "/", each key with "%" and "/" written as %25 and %2F, an empty key as
-/// "%"; the root is "". Members that say nothing are omitted, and an empty document is not
-/// written. A member that does not fit the tree is ignored with a warning: another tool may have
-/// changed the tree.
+/// "%"; the root is "". Empty members are omitted, and an empty document is not written. A member
+/// that does not match the tree is ignored with a warning: another tool may have changed the tree.
 struct Notes {
   struct NodeNote {
     NodeKind kind = NodeKind::tensordict;
     bool int_keys = false;
     TypedKeys typed_keys{};
-    std::string layout{};  ///< this and the next two: of a sparse tensor, as in NodeInfo
+    std::string layout{};  ///< this and the next two describe a sparse tensor, as in NodeInfo
     Shape dense_shape{};
     bool is_coalesced = false;
     std::optional<Value> module_versions{};
-    bool is_bare = false;  ///< of the root, as in NodeInfo
+    bool is_bare = false;  ///< for the root only, as in NodeInfo
     bool operator==(const NodeNote&) const = default;
   };
-  /// JSON pointers (RFC 6901) into a JSON value: which arrays are tuples, which objects had int
-  /// or other keys, which were OrderedDicts, and which values are a Special.
+  /// JSON pointers (RFC 6901) into a JSON value: the arrays that are tuples, the objects with int
+  /// or other non-string keys, the OrderedDicts, and the extended scalars (Value::Special).
   struct ValueNote {
     std::vector<std::string> tuples;
     std::vector<std::string> int_keys;
@@ -71,17 +71,19 @@ struct Notes {
 
   std::map<std::string, NodeNote, std::less<>> nodes;
   std::map<std::string, ValueNote, std::less<>> values;
-  std::map<std::string, std::string, std::less<>> aliases;  ///< path -> path that holds the bytes
-  std::map<std::string, LeafNote, std::less<>> leaves;      ///< entries that the format would lose
+  std::map<std::string, std::string, std::less<>> aliases;  ///< path -> path of the leaf that is
+                                                            ///< stored
+  std::map<std::string, LeafNote, std::less<>> leaves;      ///< entries that the format cannot
+                                                            ///< represent
   std::map<std::string, std::string, std::less<>> files;    ///< path -> file or folder name
   std::vector<std::string> unbatched;
   std::optional<Value> schema;
-  std::map<std::string, std::string> metadata;  ///< of the root, as NodeInfo::metadata
+  std::map<std::string, std::string> metadata;  ///< for the root only, as NodeInfo::metadata
 
   bool operator==(const Notes&) const = default;
 
   bool empty() const;
-  /// One line of JSON.
+  /// The document as one line of JSON.
   std::string to_json() const;
   /// Afterwards every path is well formed, every file name is one plain path component (it leads
   /// out of no folder), every shape has a size that fits 63 bits, and no alias has an alias as its
@@ -90,33 +92,34 @@ struct Notes {
   static Notes from_json(std::string_view text, const base::Where& where);
 };
 
-/// "model/encoder.weight": the path as the notes write it.
+/// Joins the keys as notes do: "model/encoder.weight".
 std::string note_path(const KeyPath& path);
 std::string note_path_child(std::string_view parent, std::string_view key);
-/// The keys of a path of the notes; nothing if it is not well formed.
+/// Splits a path of the notes into its keys; empty if it is not well formed.
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
-/// Kinds, value marks, aliases and unbatched leaves of a whole tree (not leaves, files, schema).
-/// Of leaves over the same bytes the first in for_each_leaf order holds them. Reads no tensor.
-/// Without `of_leaves`, for formats that say these themselves: no aliases, no unbatched leaves.
+/// Collects kinds, value notes, aliases and unbatched leaves of a whole tree, but not leaves, files
+/// and schema. Among leaves over the same bytes, the first in for_each_leaf order is the alias
+/// target. Reads no tensor. With `of_leaves` false, for formats that store them natively, aliases
+/// and unbatched leaves are omitted.
 Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 
-/// Adds what the notes say of a JSON value at `path`: where its tuples, int-keyed and ordered
-/// objects and its special values are.
+/// Adds the note of a JSON value at `path`: the locations of its tuples, int-keyed and ordered
+/// objects, and extended scalars.
 void collect_value_note(std::string_view path, const Value& value, Notes& notes);
 
-/// Sets what `notes` says of the node at `path` (kind, keys), if it fits what is there; otherwise
-/// it warns. With `keys`, those of the node, a list or tuple must have the keys "0", "1", ...,
-/// int_keys must be integers as Python writes them, and typed_keys be there.
+/// Applies the note of the node at `path` (kind, keys) to `info`; warns and does nothing if it does
+/// not fit. If `keys`, the keys of the node, is given, checks that a list or tuple has the keys
+/// "0", "1", ..., that int_keys are integers in Python's notation, and that typed_keys exist.
 void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
                      NodeInfo& info);
 
-/// Makes tuples, int-keyed and ordered objects and special values of a JSON value again. False,
-/// with a warning and the value untouched, if the note is stale.
+/// Restores tuples, int-keyed and ordered objects, and extended scalars in a JSON value. Returns
+/// false with a warning, and leaves the value unchanged, if the note is stale.
 bool apply_value_note(const Notes& notes, std::string_view path, Value& value);
 
-/// Hands a warning to the handler. Thread safety: may be called from any thread.
+/// Passes a warning to the handler. Thread safety: may be called from any thread.
 void warn(const std::string& message);
 
 }  // namespace tenfold

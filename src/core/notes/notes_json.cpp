@@ -20,7 +20,7 @@ constexpr std::int64_t kVersion = 1;
 
 using Object = Value::Object;
 
-/// Reads the members of one document, naming each in its messages.
+/// Parses the members of one document; messages name the member.
 class NotesReader {
  public:
   explicit NotesReader(const base::Where& where) : where_(where) {}
@@ -57,7 +57,7 @@ class NotesReader {
     fail_type(part, "str", value);
   }
 
-  /// "node \"a/b\"", after a check of the path.
+  /// Checks the path and returns a label for messages: "node \"a/b\"".
   std::string part_of(const char* what, const std::string& path) const {
     std::string part = std::string(what) + " " + base::quote(path);
     if (!keys_of_note_path(path).has_value()) {
@@ -186,7 +186,7 @@ class NotesReader {
     return note;
   }
 
-  /// False where there is none.
+  /// A missing flag is false.
   bool flag(const std::string& part, const Object& members, std::string_view name) const {
     const Value* value = members.find(name);
     if (value == nullptr) return false;
@@ -195,7 +195,7 @@ class NotesReader {
     return *found;
   }
 
-  /// {"0.5": 0.5, "(1, 'a')": [1, "a"]}
+  /// Parses typed keys: {"0.5": 0.5, "(1, 'a')": [1, "a"]}
   TypedKeys typed_keys(const std::string& part, const Value& value) const {
     TypedKeys keys;
     for (const auto& [text, key] : object(value, part).members) {
@@ -245,7 +245,7 @@ class NotesReader {
     note.is_coalesced = flag(part, members, "coalesced");
   }
 
-  /// With -1 for a dimension whose lengths differ; require_sound_sparse() says more.
+  /// Parses a shape with -1 for the ragged dimension. require_sound_sparse() checks more.
   Shape ragged_shape(const std::string& part, const Value& value) const {
     Shape lengths;
     for (const Value& item : list(value, part)) {
@@ -268,7 +268,7 @@ class NotesReader {
     if (const Value* types = members.find("types")) {
       for (const auto& [pointer, said] : object(*types, part).members) {
         const auto type = special_type_from_name(text(said, part));
-        // A newer tenfold may know more of them.
+        // A newer tenfold may write more types.
         if (!type) warn_unknown_type(part, text(said, part));
         if (type) note.types.emplace(pointer, *type);
       }
@@ -302,7 +302,7 @@ class NotesReader {
     return text(value, part);
   }
 
-  /// A reader opens what it names, so it must be one plain component of a path.
+  /// Readers open the file of this name, so it must be one plain path component.
   std::string file_name(const std::string& path, const Value& value) const {
     const std::string part = part_of("file of", path);
     const std::string& file = text(value, part);
@@ -390,7 +390,7 @@ void write_texts(codecs::JsonWriter& writer, std::string_view key,
   writer.end_array();
 }
 
-/// A member whose value is an object of path -> whatever `write` writes; nothing if empty.
+/// Writes a member whose value is an object of path -> the output of `write`; omitted if empty.
 template <class Map, class Write>
 void write_map(codecs::JsonWriter& writer, std::string_view key, const Map& map,
                const Write& write) {

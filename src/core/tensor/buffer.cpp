@@ -26,8 +26,8 @@ Buffer::Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner, bo
 
 Buffer Buffer::allocate(std::size_t size_bytes) {
   if (size_bytes == 0) return {};
-  // calloc hands out pages that the system has zeroed already; aligned_alloc would have them
-  // all written here.
+  // calloc returns pages that the kernel has zeroed already; aligned_alloc needs a memset of all
+  // bytes.
   const auto padded = base::checked_add(size_bytes, kAlignmentBytes);
   if (!padded) throw std::bad_alloc();
   void* block = std::calloc(1, *padded);

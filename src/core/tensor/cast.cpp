@@ -16,8 +16,8 @@
 namespace tenfold {
 namespace {
 
-// Narrow floats go through float, as in torch, so that only the eleven types that the processor
-// knows are converted pairwise. Pieces of this many elements stay in the first-level cache.
+// Narrow floats are converted through float, as in torch, so that only the eleven types with
+// hardware conversions are converted pairwise. A chunk of this many elements stays in L1.
 constexpr std::size_t kPieceElements = 1024;
 
 template <class T>
@@ -32,15 +32,16 @@ void store(std::byte* at, T value) noexcept {
   std::memcpy(at, &value, sizeof(T));
 }
 
-/// A stored bool: any byte but 0 is true (a `bool` object must not hold other bytes).
+/// A stored bool: any byte but 0 is true. (Reading such a byte as a `bool` object would be
+/// undefined behaviour.)
 enum class StoredBool : std::uint8_t {};
 
-/// What the processor's conversion gives: the lowest number for NaN and what does not fit.
+/// Converts as x86's cvtt instructions do: the lowest integer for NaN and for values out of range.
 template <class Int, class Float>
 Int truncated(Float value) noexcept {
   constexpr auto kLimit = static_cast<Float>(std::uint64_t{1} << (sizeof(Int) * 8 - 1));
-  // Compared as the next power of two, which every float type holds exactly. Between -limit - 1
-  // and -limit a float64 still truncates to the lowest number, so nothing is lost there.
+  // The bounds are powers of two, which every float type represents exactly. A float64 between
+  // -limit - 1 and -limit also truncates to the lowest integer, so rejecting it changes nothing.
   const bool fits = value >= -kLimit && value < kLimit;
   return fits ? static_cast<Int>(value) : std::numeric_limits<Int>::min();
 }
@@ -115,11 +116,11 @@ using Table = Natives<StoredBool, std::uint8_t, std::uint16_t, std::uint32_t, st
 
 constexpr int kFloat32 = 9;
 
-/// Where a dtype stands in Table; a narrow float stands where float32 does.
+/// The row of a dtype in Table; a narrow float uses the row of float32.
 struct Real {
   int native = kFloat32;
-  Convert widen = nullptr;   ///< to float, of a narrow float
-  Convert narrow = nullptr;  ///< from float
+  Convert widen = nullptr;   ///< from a narrow float to float
+  Convert narrow = nullptr;  ///< from float to a narrow float
 };
 
 template <class Small>
@@ -174,7 +175,7 @@ Real real_of(DType dtype) noexcept {
   return {-1};
 }
 
-/// The dtype of the real and the imaginary part.
+/// The dtype of the real and imaginary parts of a complex dtype.
 DType part_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::complex32:

@@ -6,16 +6,17 @@
 
 namespace tenfold {
 
-/// True if cast_elements() knows the pair: a dtype to itself, real to real, real to complex,
-/// complex to complex. Not: complex to real, and float4_e2m1fn_x2 to or from anything else.
+/// True if cast_elements() supports the pair: a dtype to itself, real to real, real to complex,
+/// complex to complex. Not supported: complex to real, and float4_e2m1fn_x2 to or from anything
+/// else.
 bool can_cast(DType from, DType to) noexcept;
 
-/// Converts `count` contiguous elements as torch's `.to(dtype)` does: to nearest, ties to even;
-/// beyond the range of a float type to infinity, in float8_e4m3fn to 448, in the fnuz types and
-/// float8_e8m0fnu to NaN; floats to integers toward zero; to bool "is not zero". NaN and floats
-/// beyond an integer's range, which torch leaves undefined, give the same number every time.
-/// The ranges do not overlap and need no alignment.
-/// Throws Error(unsupported) unless can_cast().
+/// Converts `count` contiguous elements as torch's `.to(dtype)` does. Rounds to nearest, ties to
+/// even. Values beyond the range of a float type become infinity, in float8_e4m3fn 448, in the fnuz
+/// types and float8_e8m0fnu NaN. Floats are truncated to integers; bool is "not zero". NaN and
+/// floats beyond an integer's range, for which torch's result is undefined, always give the same
+/// integer. The ranges do not overlap and need no alignment. Throws Error(unsupported) unless
+/// can_cast().
 void cast_elements(DType from, const std::byte* source, DType to, std::byte* target,
                    std::size_t count);
 

@@ -61,7 +61,7 @@ std::size_t SharedBytesHash::operator()(const SharedBytes& key) const noexcept {
 }
 
 SharedBytes shared_bytes(const Leaf& leaf) {
-  // Two nested tensors may share their values and still differ in their sizes.
+  // Two nested tensors may share their values but have different sizes.
   if (leaf.is_nested()) return {};
   if (!leaf.in_memory()) {
     if (std::ranges::find(leaf.shape(), 0) != leaf.shape().end()) return {};

@@ -22,7 +22,7 @@ bool is_float(DType dtype) { return dtype >= DType::float16 && dtype <= DType::f
       .found(to_string(left), " and ", to_string(right));
 }
 
-/// The dtype of one part of a complex number; others as they are.
+/// The dtype of the parts of a complex number; other dtypes are returned unchanged.
 DType real(DType dtype) {
   switch (dtype) {
     case DType::complex32:

@@ -4,9 +4,8 @@
 
 namespace tenfold {
 
-/// The dtype that holds the values of both, as `torch.promote_types` chooses it. Throws
-/// Error(unsupported) where torch has none: float8 and float4, and uint16 to uint64 with other
-/// integers.
+/// The common dtype of both, as `torch.promote_types` returns it. Throws Error(unsupported) where
+/// torch has none: float8 and float4, and uint16 to uint64 with other integers.
 DType promoted(DType left, DType right);
 
 }  // namespace tenfold

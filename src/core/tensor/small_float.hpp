@@ -6,10 +6,10 @@
 namespace tenfold {
 
 /// The float formats narrower than 32 bits, converted without branches, so that loops over them
-/// become vector code. Each has Bits, to_float(Bits) and from_float(float).
+/// vectorise. Each has Bits, to_float(Bits) and from_float(float).
 namespace small_float {
 
-/// A sign, kExponentBits and kMantissaBits, as IEEE 754 lays them out, with subnormals.
+/// A sign, kExponentBits and kMantissaBits, in the IEEE 754 layout, with subnormals.
 template <class BitsType, int kExponentBits, int kMantissaBits, int kBias>
 struct Layout {
   using Bits = BitsType;
@@ -17,10 +17,10 @@ struct Layout {
   static constexpr std::uint32_t kSign = 1U << (kExponentBits + kMantissaBits);
   static constexpr std::uint32_t kLeastNormal = static_cast<std::uint32_t>(128 - kBias) << 23;
 
-  /// The magnitude of `value` (the bits of a positive float), to nearest, ties to even. Exact
-  /// for all that do not exceed the range; a carry goes into the exponent, as it should.
+  /// Rounds the magnitude `value` (the bits of a positive float) to nearest, ties to even. Exact
+  /// for everything in range; a carry increments the exponent, as it should.
   static constexpr std::uint32_t round(std::uint32_t value) noexcept {
-    // Adding this power of two shifts a subnormal's bits into place and lets the processor round.
+    // Adding this power of two shifts a subnormal's bits into place and lets the CPU round.
     constexpr auto kMagic = static_cast<std::uint32_t>(127 - kBias + kShift + 1) << 23;
     const std::uint32_t subnormal =
         std::bit_cast<std::uint32_t>(std::bit_cast<float>(value) + std::bit_cast<float>(kMagic)) -
@@ -31,7 +31,7 @@ struct Layout {
     return value < kLeastNormal ? subnormal : normal;
   }
 
-  /// The bits of the float of a magnitude, whatever the highest exponent means.
+  /// The float bits of a magnitude. Does not treat the highest exponent specially.
   static constexpr std::uint32_t widen(std::uint32_t magnitude) noexcept {
     const std::uint32_t normal =
         (magnitude << kShift) + (static_cast<std::uint32_t>(127 - kBias) << 23);
@@ -49,7 +49,7 @@ struct Layout {
   }
 };
 
-/// float16 and float8_e5m2: infinities and NaNs under the highest exponent.
+/// float16 and float8_e5m2: the highest exponent encodes infinity and NaN.
 template <class BitsType, int kExponentBits, int kMantissaBits, int kBias>
 struct Ieee : Layout<BitsType, kExponentBits, kMantissaBits, kBias> {
   using Base = Layout<BitsType, kExponentBits, kMantissaBits, kBias>;
@@ -69,21 +69,21 @@ struct Ieee : Layout<BitsType, kExponentBits, kMantissaBits, kBias> {
     const std::uint32_t magnitude = bits & (Base::kSign - 1);
     std::uint32_t out = Base::widen(magnitude);
     out = magnitude >= kInfinity ? 0x7F800000U | (magnitude << Base::kShift) : out;
-    out = magnitude > kInfinity ? out | 0x00400000U : out;  // quiet, as the processor makes it
+    out = magnitude > kInfinity ? out | 0x00400000U : out;  // quiet NaN, as hardware produces
     return std::bit_cast<float>(out | Base::sign_of(bits));
   }
 };
 using Float16 = Ieee<std::uint16_t, 5, 10, 15>;
 using Float8E5m2 = Ieee<std::uint8_t, 5, 2, 15>;
 
-/// float8_e4m3fn: no infinities; NaN is all ones. What exceeds 448 becomes 448, as in torch 2.13
-/// (older versions make it NaN).
+/// float8_e4m3fn: no infinities; NaN is all ones. Values above 448 become 448, as in torch 2.13
+/// (older versions convert them to NaN).
 struct Float8E4m3fn : Layout<std::uint8_t, 4, 3, 7> {
   static std::uint8_t from_float(float value) noexcept {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
     std::uint32_t out = magnitude >= (1087U << 20) ? 0x7EU : round(magnitude);
-    out = out > 0x7EU ? 0x7EU : out;  // 465 to 479 round to where 480 would be
+    out = out > 0x7EU ? 0x7EU : out;  // 465 to 479 round to the code after 448, which is NaN: clamp
     out = magnitude > 0x7F800000U ? 0x7FU : out;
     return static_cast<std::uint8_t>(out | sign_from(bits));
   }
@@ -94,7 +94,7 @@ struct Float8E4m3fn : Layout<std::uint8_t, 4, 3, 7> {
   }
 };
 
-/// float8_e4m3fnuz, float8_e5m2fnuz: no infinities, no negative zero; NaN takes its place.
+/// float8_e4m3fnuz, float8_e5m2fnuz: no infinities; the code of negative zero is NaN.
 template <int kExponentBits, int kMantissaBits, int kBias>
 struct Fnuz : Layout<std::uint8_t, kExponentBits, kMantissaBits, kBias> {
   using Base = Layout<std::uint8_t, kExponentBits, kMantissaBits, kBias>;
@@ -105,7 +105,7 @@ struct Fnuz : Layout<std::uint8_t, kExponentBits, kMantissaBits, kBias> {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
     const std::uint32_t rounded = Base::round(magnitude);
-    // A carry past the largest number sets the sign bit of a zero, which is NaN: as torch has it.
+    // A carry past the largest number gives the code of negative zero, which is NaN, as in torch.
     std::uint32_t out = rounded == 0 ? 0U : rounded | Base::sign_from(bits);
     out = magnitude >= kTooLarge ? 0x80U : out;
     return static_cast<std::uint8_t>(out);
@@ -124,7 +124,7 @@ struct Float8E8m0fnu {
   static std::uint8_t from_float(float value) noexcept {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU;
     const std::uint32_t exponent = bits >> 23;
-    // Halfway goes up, except among the subnormals, whose implied bit is 0 (even).
+    // Ties round up, except among the subnormals, whose implied bit is 0 (even).
     const std::uint32_t half = exponent > 0 ? 0x400000U : 0x400001U;
     const std::uint32_t rounded = exponent + ((bits & 0x7FFFFFU) >= half ? 1U : 0U);
     return static_cast<std::uint8_t>(exponent == 255 ? 255U : rounded);
@@ -137,7 +137,7 @@ struct Float8E8m0fnu {
   }
 };
 
-/// bfloat16: the upper half of a float.
+/// bfloat16: the upper half of a float32.
 struct Bfloat16 {
   using Bits = std::uint16_t;
   static std::uint16_t from_float(float value) noexcept {

@@ -13,7 +13,7 @@ namespace {
 
 enum class Direction { gather, scatter };
 
-/// A rectangle of elements: `rows` x `cols` of them in the tensor, contiguous row by row outside.
+/// A block of `rows` x `cols` elements: strided in the tensor, row-major in the packed buffer.
 struct Block {
   std::byte* strided;
   std::byte* packed;
@@ -23,7 +23,7 @@ struct Block {
   std::int64_t col_stride;
 };
 
-/// Copies `count` elements one by one. Addresses may be unaligned, hence memcpy.
+/// Copies `count` elements one by one. Uses memcpy because addresses may be unaligned.
 template <std::size_t kItemBytes, Direction kDirection>
 void copy_run(std::byte* strided, std::byte* packed, std::int64_t count, std::int64_t stride) {
   const std::ptrdiff_t step = stride * static_cast<std::ptrdiff_t>(kItemBytes);
@@ -54,8 +54,8 @@ void copy_block(const Block& block) {
     }
     return;
   }
-  // Of a transposed matrix each column is contiguous: a tile of 32 x 32 uses every cache line
-  // that it touches on either side before it goes.
+  // In a transposed matrix each column is contiguous. With tiles of 32 x 32, every cache line is
+  // fully used on both sides before it is evicted.
   constexpr std::int64_t kTile = 32;
   for (std::int64_t r0 = 0; r0 < block.rows; r0 += kTile) {
     const std::int64_t r1 = std::min(r0 + kTile, block.rows);
@@ -86,7 +86,7 @@ void copy_block_of(std::size_t item_bytes, const Block& block) {
   }
 }
 
-/// The same elements in the same order by as few dimensions as possible, at least two.
+/// The same elements in the same order with as few dimensions as possible, at least two.
 struct Layout {
   Shape shape;
   Shape strides;
@@ -167,7 +167,7 @@ void copy_from_contiguous(const std::byte* from, const Tensor& to, std::int64_t 
   if (!to.buffer().writable()) {
     throw base::invalid_argument().problem("tensor is read-only");
   }
-  // Direction::scatter only reads what it is given here.
+  // The const_cast is safe: Direction::scatter only reads the packed bytes.
   copy<Direction::scatter>(to, begin, end, const_cast<std::byte*>(from));
 }
 

@@ -22,8 +22,8 @@ constexpr auto kMaxInt64 = static_cast<std::uint64_t>(std::numeric_limits<std::i
 
 Error fail() { return base::invalid_argument().part("tensor"); }
 
-/// The product of the lengths with 0 counted as 1: what the strides are made of, so that a shape
-/// whose product is 0 cannot hide an overflow.
+/// The product of the lengths with 0 counted as 1. Strides are computed from it, so a shape with 0
+/// elements must not hide an overflow.
 std::uint64_t checked_extent(const Shape& shape) {
   std::uint64_t extent = 1;
   for (const std::int64_t length : shape) {
@@ -82,7 +82,7 @@ bool has_zero(const Shape& shape) noexcept {
   return false;
 }
 
-/// The bytes from the first element to the end of the last; 0 if there is no element.
+/// Bytes from the first element to the end of the last; 0 if there are no elements.
 std::uint64_t spanned_bytes(DType dtype, const Shape& shape, const Shape& strides) {
   if (strides.size() != shape.size()) {
     throw fail()
@@ -260,7 +260,7 @@ Tensor Tensor::narrow(std::int64_t begin, std::int64_t end) const {
   if (is_default()) return rows;
   rows.shape_[0] = end - begin;
   rows.numel_ = numel_of(rows.shape_);
-  // Without elements the offset means nothing, and it must not leave the buffer.
+  // Without elements the offset has no meaning, and must not point outside the buffer.
   if (rows.numel_ > 0) {
     rows.offset_bytes_ +=
         static_cast<std::uint64_t>(begin) * static_cast<std::uint64_t>(strides_[0]) * itemsize();

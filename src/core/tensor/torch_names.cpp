@@ -9,7 +9,7 @@
 namespace tenfold {
 namespace {
 
-/// Those of torch 2.13 without a DType.
+/// The dtypes of torch 2.13 that have no DType.
 constexpr auto kOtherDTypes = std::to_array<std::string_view>({
     "bits16", "bits1x8", "bits2x4", "bits4x2", "bits8",  "int1",  "int2",     "int3",
     "int4",   "int5",    "int6",    "int7",    "qint32", "qint8", "quint2x4", "quint4x2",
@@ -61,7 +61,7 @@ bool is_torch_device(std::string_view text) noexcept {
   if (colon == text.size()) return true;
   const std::string_view index = text.substr(colon + 1);
   constexpr std::size_t kMostDigits = 3;
-  constexpr int kLastIndex = 127;  // torch counts devices in 8 bits
+  constexpr int kLastIndex = 127;  // torch stores device indices in 8 bits
   if (index.empty() || index.size() > kMostDigits || !std::ranges::all_of(index, is_digit) ||
       (index.size() > 1 && index.front() == '0')) {
     return false;

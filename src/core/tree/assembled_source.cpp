@@ -17,14 +17,15 @@
 namespace tenfold {
 namespace {
 
-/// Runs shorter than this are read together with their neighbours and put in their places.
+/// Shorter runs are read together with their neighbours, and then copied to their destinations.
 constexpr std::uint64_t kDirectBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kScratchBytes = std::uint64_t{1} << 20;
-/// What one thread copies at a time when all is brought into memory.
+/// Bytes that one task copies when the whole tensor is read into memory.
 constexpr std::uint64_t kBytesPerTask = std::uint64_t{16} << 20;
-/// A piece has 2^n corners in n cut dimensions.
+/// Limits the corners of a piece, 2^n for n cut dimensions.
 constexpr std::size_t kMaxCutDims = 8;
-/// No cluster has so many pieces; a file may claim more than can be compared in time.
+/// No cluster has that many pieces. Without a limit, a hostile file could make the comparison take
+/// arbitrarily long.
 constexpr std::size_t kMaxCorners = std::size_t{1} << 22;
 
 std::string box_text(const TensorPiece& piece) {
@@ -53,7 +54,7 @@ void check_piece(const TensorPiece& piece, DType dtype, const Shape& shape,
   }
 }
 
-/// The dimensions in which some piece is less than the whole.
+/// The dimensions in which at least one piece does not span the whole tensor.
 std::vector<std::size_t> cut_dims(const std::vector<TensorPiece>& pieces, const Shape& shape) {
   std::vector<std::size_t> cut;
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -65,7 +66,7 @@ std::vector<std::size_t> cut_dims(const std::vector<TensorPiece>& pieces, const 
 
 using Corner = std::array<std::int64_t, kMaxCutDims>;
 
-/// Adds the corners of a box, those with an odd number of upper sides counted as minus one.
+/// Adds the signed corners of a box: the weight is negated for an odd number of upper bounds.
 void add_corners(std::map<Corner, std::int64_t>& corners, const std::vector<std::size_t>& cut,
                  const Shape& offsets, const Shape& sizes, std::int64_t weight) {
   for (std::size_t which = 0; which < (std::size_t{1} << cut.size()); ++which) {
@@ -82,8 +83,8 @@ void add_corners(std::map<Corner, std::int64_t>& corners, const std::vector<std:
   }
 }
 
-/// How often each element is covered is known from the signed corners of all boxes: they cover
-/// each once exactly if their corners cancel out but for those of the whole.
+/// Checks that every element is covered exactly once: this holds if the signed corners of all boxes
+/// sum to those of the whole tensor.
 void check_cover(const std::vector<TensorPiece>& pieces, const Shape& shape,
                  const base::Where& where) {
   const std::vector<std::size_t> cut = cut_dims(pieces, shape);
@@ -158,7 +159,7 @@ std::uint64_t AssembledSource::run_begin(const Placed& placed, std::uint64_t run
   return byte;
 }
 
-/// The first run that ends after `byte`.
+/// Index of the first run that ends after `byte`.
 std::uint64_t AssembledSource::first_run_after(const Placed& placed, std::uint64_t byte) const {
   std::uint64_t low = 0;
   std::uint64_t high = placed.num_runs;
@@ -173,7 +174,7 @@ std::uint64_t AssembledSource::first_run_after(const Placed& placed, std::uint64
   return low;
 }
 
-/// Copies what the piece has of the bytes from `begin` of the whole tensor.
+/// Copies the piece's part of the bytes from `begin` of the whole tensor.
 void AssembledSource::read_piece(const Placed& placed, std::uint64_t begin,
                                  std::span<std::byte> into) const {
   const std::uint64_t end = begin + into.size();
@@ -190,7 +191,7 @@ void AssembledSource::read_piece(const Placed& placed, std::uint64_t begin,
       ++run;
       continue;
     }
-    // Whole short runs: as many as the scratch holds, which follow one another in the piece.
+    // Whole short runs are contiguous in the piece: read as many at once as fit the scratch buffer.
     std::uint64_t count = std::min(kScratchBytes / placed.run_bytes, placed.num_runs - run);
     while (count > 1 && run_begin(placed, run + count - 1) + placed.run_bytes > end) {
       count = (count + 1) / 2;
@@ -213,7 +214,7 @@ void AssembledSource::read(const Leaf&, std::uint64_t offset_bytes, std::span<st
 Buffer AssembledSource::map(const Leaf& leaf) {
   const std::lock_guard lock(mutex_);
   if (copy_.size_bytes() != 0) return copy_;
-  // A file can claim any size. Its last byte, which must be there, bounds what is allocated.
+  // A file can declare any size. Reading each piece's last byte first bounds the allocation.
   for (const Placed& placed : pieces_) {
     std::byte last{};
     placed.piece.leaf.read(placed.piece.leaf.nbytes() - 1, {&last, 1});
@@ -255,7 +256,8 @@ std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
   return leaves;
 }
 
-/// Two are the same if their pieces are. Pieces that share with nobody make a whole that does not.
+/// Two assembled tensors are the same if their pieces are. If a piece shares its storage with no
+/// other leaf, neither does the whole.
 LeafSource::Identity AssembledSource::identity(const Leaf&) {
   Identity whole;
   whole.pieces.reserve(2 * pieces_.size());
@@ -263,7 +265,7 @@ LeafSource::Identity AssembledSource::identity(const Leaf&) {
     Identity piece = shared_bytes(placed.piece.leaf);
     if (piece == Identity{}) return {};
     whole.pieces.push_back(std::move(piece));
-    whole.pieces.push_back({.offset_bytes = placed.first_byte});  // in the whole
+    whole.pieces.push_back({.offset_bytes = placed.first_byte});  // offset in the whole tensor
   }
   return whole;
 }

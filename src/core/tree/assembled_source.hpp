@@ -13,21 +13,22 @@
 
 namespace tenfold {
 
-/// A box of a tensor and the leaf that holds it, of the box's shape.
+/// A box of a tensor, and the leaf of the same shape that stores it.
 struct TensorPiece {
-  Shape offsets;  ///< of the box's first element, one a dimension
+  Shape offsets;  ///< of the box's first element, for each dimension
   Leaf leaf;
 };
 
-/// Leaves that are stored in pieces: chunks of a large tensor, shards of one that several processes
-/// held. Reading a range touches only the pieces that it meets. Mapping copies all of them into
-/// memory, at the first call.
+/// The source of leaves that are stored in pieces: chunks of a large tensor, shards written by
+/// several processes. Reading a range reads only the pieces that overlap it. The first call of
+/// map() copies all of them into memory.
 class AssembledSource final : public LeafSource {
  public:
-  /// The leaf of `pieces`, which must cover `shape` exactly, each element once; pieces without
-  /// elements are left out. `where` names it for messages. A single piece that is everything is
-  /// returned as it is. Throws Error(corrupt) if a piece has another dtype or rank or does not fit,
-  /// or if they leave a gap or overlap; Error(unsupported) if they cut more than 8 dimensions.
+  /// Builds the leaf from `pieces`, which must cover each element of `shape` exactly once; pieces
+  /// without elements are dropped. `where` names it in messages. A single piece that covers
+  /// everything is returned unchanged. Throws Error(corrupt) if a piece has another dtype or rank
+  /// or does not fit, or if pieces leave a gap or overlap; Error(unsupported) if more than 8
+  /// dimensions are cut.
   static Leaf assemble(DType dtype, Shape shape, std::vector<TensorPiece> pieces,
                        base::Where where);
 
@@ -41,13 +42,13 @@ class AssembledSource final : public LeafSource {
   Identity identity(const Leaf& leaf) override;
 
  private:
-  /// A piece as runs of elements that follow one another in the whole tensor.
+  /// A piece as runs of elements that are contiguous in the whole tensor.
   struct Placed {
     TensorPiece piece;
-    std::size_t run_dim = 0;  ///< the outermost dimension within a run
+    std::size_t run_dim = 0;  ///< the outermost dimension that is part of a run
     std::uint64_t run_bytes = 0;
     std::uint64_t num_runs = 0;
-    std::uint64_t first_byte = 0;  ///< of the first run, in the whole tensor
+    std::uint64_t first_byte = 0;  ///< offset of the first run in the whole tensor
   };
   explicit AssembledSource(base::Where where) : where_(std::move(where)) {}
 

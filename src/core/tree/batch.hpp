@@ -13,9 +13,9 @@ namespace tenfold {
 /// True if `shape` starts with the lengths of `batch`.
 bool starts_with(const Shape& shape, const Shape& batch);
 
-/// The number of batch dimensions of an entry of a lazy stack: of a TensorDict, of a tensorclass,
-/// or of a lazy stack, whose first entry is loaded. Nothing for other entries and for a stack
-/// without entries.
+/// The number of batch dimensions of an entry of a lazy stack: a TensorDict, a tensorclass, or a
+/// lazy stack, whose first entry is loaded. Empty for other entries and for a stack without
+/// entries.
 std::optional<std::size_t> num_batch_dims(const TensorDict::Item& item);
 
 /// What is wrong with `stack_dim`: an entry, of that key, has fewer batch dimensions. Names no

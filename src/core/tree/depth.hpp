@@ -10,8 +10,8 @@
 
 namespace tenfold {
 
-/// One level of a walk through a tree: counted as long as it lives. Throws Error(invalid_argument)
-/// below kMaxDepth levels, so that a tree that contains itself ends no stack.
+/// Counts one level of recursion during its lifetime. Throws Error(invalid_argument) beyond
+/// kMaxDepth levels, so that a tree that contains itself cannot overflow the stack.
 class Depth {
  public:
   explicit Depth(std::size_t& levels) : levels_(levels) {

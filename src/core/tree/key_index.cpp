@@ -8,7 +8,7 @@
 namespace tenfold {
 
 std::uint64_t KeyIndex::hash_of(std::string_view key) noexcept {
-  // Keys come from files: without a seed, a hostile file could make them all collide.
+  // Keys come from files: without a seed, a hostile file could make all of them collide.
   return base::xxh3_seeded(std::as_bytes(std::span(key.data(), key.size())), base::hash_seed());
 }
 

@@ -7,8 +7,8 @@
 
 namespace tenfold {
 
-/// An open-addressing table from key to position in a list that the caller holds. Keys are
-/// compared through `key_at(position)`, so the table stores no text.
+/// An open-addressing hash table from a key to its position in a list of the caller. Keys are
+/// compared through `key_at(position)`, so the table stores no strings.
 class KeyIndex {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
@@ -33,7 +33,7 @@ class KeyIndex {
     }
   }
 
-  /// Adds `key` at `position`; returns kNone, or the position that holds the same key already.
+  /// Adds `key` at `position`. Returns kNone, or the position of an equal key.
   template <class KeyAt>
   std::uint32_t insert(std::string_view key, std::uint32_t position, const KeyAt& key_at) {
     if ((size_ + 1) * 2 > slots_.size()) grow();

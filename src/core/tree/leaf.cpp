@@ -32,7 +32,7 @@ std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const base
     const Shape shape(row, row + width);
     try {
       const auto sum = base::checked_add(total, static_cast<std::uint64_t>(numel_of(shape)));
-      // Once more, so that the sum is a length that a tensor may have.
+      // numel_of() checks that the sum is a valid length of a tensor.
       total = static_cast<std::uint64_t>(
           numel_of({static_cast<std::int64_t>(sum.value_or(~std::uint64_t{0}))}));
     } catch (const Error& error) {
@@ -42,7 +42,7 @@ std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const base
   return static_cast<std::int64_t>(total);
 }
 
-/// As Leaf::read, of a strided tensor in memory: the range may begin or end within an element.
+/// Leaf::read for a strided tensor in memory. The range may begin or end inside an element.
 void read_strided(const Tensor& tensor, std::uint64_t offset_bytes, std::span<std::byte> into) {
   const std::uint64_t item_bytes = tensor.itemsize();
   while (!into.empty()) {

@@ -26,40 +26,40 @@ class LeafSource {
  public:
   virtual ~LeafSource() = default;
 
-  /// The bytes of the contiguous tensor of `leaf`, mapped (or read, if small) as the open's mode
-  /// says; cached by the source, so that two calls give the same bytes, and leaves over the same
-  /// (device, inode, range) one Buffer. Checks the file's size first.
+  /// The bytes of the contiguous tensor of `leaf`, mapped (or read, if small) in the mode of the
+  /// open call. The source caches them: two calls return the same bytes, and leaves over the same
+  /// (device, inode, range) share one Buffer. Checks the file's size first.
   virtual Buffer map(const Leaf& leaf) = 0;
 
-  /// pread of [offset_bytes, offset_bytes + into.size()) of the contiguous tensor.
+  /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor with pread.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
   /// int64 [n, k] of a nested leaf; only folders have them.
   virtual Tensor nested_sizes(const Leaf& leaf);
 
-  /// Asks for the bytes to be read ahead; a hint.
+  /// Prefetches the bytes. A hint.
   virtual void will_need(const Leaf& leaf) { static_cast<void>(leaf); }
 
-  /// As map(), of a leaf that is a part of a storage of torch: all of that storage, and where in it
-  /// the leaf begins.
+  /// Like map(), for a leaf that is part of a torch storage: the whole storage, and the offset of
+  /// the leaf in it.
   struct Part {
     Buffer storage;
     std::uint64_t offset_bytes = 0;
   };
   virtual Part map_storage(const Leaf& leaf) { return {map(leaf), 0}; }
 
-  /// True if all leaves come from one mapping: mapping them on several threads gains nothing.
+  /// True if all leaves are in one mapping: mapping them from several threads is no faster.
   virtual bool is_one_mapping() const noexcept { return false; }
 
-  /// Tells stored bytes from all others: equal for leaves over the same ones (aliases on disk). It
-  /// is compared whole. Without any value: the leaf shares with nobody.
+  /// Identity of stored bytes: equal for leaves over the same bytes (aliases on disk). Compared as
+  /// a whole. Without a value, the leaf shares its storage with no other leaf.
   struct Identity {
-    std::uint64_t device = 0;  ///< of the file; or kThisProcess
-    std::uint64_t inode = 0;   ///< of the file; in this process the address of an object
-    std::uint64_t part = 0;    ///< of the file or object, if it has some that overlap
+    std::uint64_t device = 0;  ///< device of the file, or kThisProcess
+    std::uint64_t inode = 0;   ///< inode of the file, or the address of an object in this process
+    std::uint64_t part = 0;    ///< distinguishes overlapping parts of the file or object
     std::uint64_t offset_bytes = 0;
     std::uint64_t size_bytes = 0;
-    std::vector<Identity> pieces{};  ///< of what is made of others
+    std::vector<Identity> pieces{};  ///< identities of the pieces of an assembled leaf
 
     bool operator==(const Identity& other) const;
   };
@@ -69,10 +69,11 @@ class LeafSource {
   /// Where the leaf's bytes lie: the file, and in a file of several tensors the part `tensor "w"`.
   virtual base::Where where(const Leaf& leaf) const = 0;
 
-  /// The leaves that this one is made of, if it is made of others; none if its bytes are stored.
+  /// The leaves that this one is assembled from; empty if its bytes are stored.
   virtual std::vector<Leaf> parts(const Leaf& leaf) const;
 
-  /// fdatasync of what was written through; nothing for other modes. The monitor may be null.
+  /// Makes writes through shared mappings durable (fdatasync); does nothing in other modes. The
+  /// monitor may be null.
   virtual void flush(Monitor* /*monitor*/) {}
 };
 

@@ -8,7 +8,7 @@
 namespace tenfold {
 namespace {
 
-/// A Slot as an Item; nothing for a LazyItem.
+/// Converts a Slot to an Item; empty for a LazyItem.
 std::optional<TensorDict::Item> item_of(const Node::Slot& slot) {
   return std::visit(
       [](const auto& held) -> std::optional<TensorDict::Item> {
@@ -24,7 +24,7 @@ std::optional<TensorDict::Item> item_of(const Node::Slot& slot) {
 }  // namespace
 
 std::size_t Node::find(std::string_view key) const {
-  // Below this a search from the front is faster than hashing, and most nodes are small.
+  // Below this size, linear search is faster than hashing, and most nodes are small.
   constexpr std::size_t kFewEntries = 8;
   if (entries.size() <= kFewEntries) {
     for (std::size_t i = 0; i < entries.size(); ++i) {

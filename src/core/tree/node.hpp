@@ -17,19 +17,19 @@
 
 namespace tenfold {
 
-/// An entry whose metadata is read when it is first asked for (a sub-folder, an object).
+/// An entry whose metadata is read at its first access (a sub-folder, an object).
 class LazyItem {
  public:
   virtual ~LazyItem() = default;
-  /// Reads it. Called at most once if it succeeds.
+  /// Reads the entry. Called at most once if it succeeds.
   virtual TensorDict::Item load() = 0;
 };
 
-/// The deepest tree that is walked. No program nests like that, but a file can say so, and a
-/// node that was put into itself has no end.
+/// Maximum depth of a tree. No program nests that deep, but a file may, and a node that contains
+/// itself has no end.
 inline constexpr std::size_t kMaxDepth = 512;
 
-/// The largest dimension that a lazy stack of torch, whose tensors have 64, can be along.
+/// The largest stack_dim of a lazy stack: tensors of torch have at most 64 dimensions.
 inline constexpr std::int64_t kMaxStackDim = 63;
 
 namespace detail {
@@ -43,23 +43,23 @@ struct Node {
   };
 
   NodeInfo info;
-  std::string where;  ///< for messages: the path of the file or folder, and of the node within
+  std::string where;  ///< for messages: the path of the file or folder, and of the node in it
   std::vector<Entry> entries;
-  mutable std::mutex mutex;    ///< guards the replacing of a LazyItem, and `index`
-  mutable KeyIndex index;      ///< made at the first look-up by key
-  std::shared_ptr<void> keep;  ///< whatever must live as long as the node: a lock, a source
+  mutable std::mutex mutex;    ///< guards replacing a LazyItem, and `index`
+  mutable KeyIndex index;      ///< built at the first lookup by key
+  std::shared_ptr<void> keep;  ///< keeps a lock or a source alive as long as the node
 
   /// The position of `key`, or npos.
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
   std::size_t find(std::string_view key) const;
-  /// The same; the stem of the file's name is the entry of a bare root, too.
+  /// Like find(), but the stem of the file's name also finds the entry of a bare root.
   std::size_t find_or_stem(std::string_view key) const;
-  /// The tensor at `position`, in place, or null if another kind of entry is there. The pointer
-  /// stays good until the entry is set anew.
+  /// The tensor at `position`, or null if the entry is of another kind. The pointer is valid until
+  /// the entry is replaced.
   const Leaf* leaf_at(std::size_t position) const;
-  /// The entry as an Item, loading a LazyItem.
+  /// The entry as an Item. Loads a LazyItem.
   TensorDict::Item item(std::size_t position);
-  /// As item(), but nothing if it would have to be loaded.
+  /// Like item(), but empty if the entry is not loaded yet.
   std::optional<TensorDict::Item> loaded_item(std::size_t position) const;
 };
 

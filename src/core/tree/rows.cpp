@@ -1,4 +1,4 @@
-// TensorDict::select_row and narrow_rows: rows of the first batch dimension, through a whole tree.
+// TensorDict::select_row and narrow_rows: select rows of the first batch dimension in a whole tree.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace {
 
 using Item = TensorDict::Item;
 
-/// What is asked of each entry: one row, whose dimension goes, or the rows [begin, end).
+/// The selection: one row, whose dimension is removed, or the rows [begin, end).
 struct Rows {
   bool single;
   std::int64_t begin;
   std::int64_t end;
-  std::int64_t count;  ///< rows there are
+  std::int64_t count;  ///< total number of rows
 };
 
 Error fail(const TensorDict& node, const KeyPath& path) {
@@ -32,7 +32,7 @@ Error fail(const TensorDict& node, const KeyPath& path) {
   return path.empty() ? error : Error(error).part("entry ", base::quote(dotted(path)));
 }
 
-/// Rows that a node says it has: nothing if it has no batch dimension of its own.
+/// Number of rows of a node; empty if it has no batch dimension of its own.
 std::optional<std::int64_t> num_rows(const TensorDict& node, std::size_t depth = 0) {
   if (node.kind() == NodeKind::lazy_stack) {
     if (node.info().stack_dim == 0) return static_cast<std::int64_t>(node.size());
@@ -49,7 +49,7 @@ Tensor rows_of(const Tensor& tensor, const Rows& rows) {
   return rows.single ? tensor.select(rows.begin) : tensor.narrow(rows.begin, rows.end);
 }
 
-/// Component `row` of a nested tensor becomes a tensor; a range of them stays nested.
+/// Component `row` of a nested tensor as a tensor, or a range of components as a nested tensor.
 Leaf rows_of_nested(const Leaf& leaf, const Rows& rows) {
   const Tensor values = leaf.tensor();
   const Tensor sizes = leaf.sizes().contiguous();
@@ -81,7 +81,7 @@ Item rows_of_leaf(const TensorDict& root, const KeyPath& path, const Leaf& leaf,
   return Leaf(rows_of(leaf.tensor(), rows));
 }
 
-/// The items of a NonTensorStack along dimension 0; other JSON values belong to every row.
+/// Selects items of a NonTensorStack along dimension 0. Other JSON values belong to every row.
 Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor& json,
                    const Rows& rows, std::size_t batch_dims) {
   const auto* list = json.value.get_if<Value::List>();
@@ -94,7 +94,7 @@ Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor&
   }
   if (rows.single) {
     const Value& item = list->items[static_cast<std::size_t>(rows.begin)];
-    // Where batch dimensions remain, the items of this row are a stack again.
+    // If batch dimensions remain, the items of this row form a stack again.
     const bool is_stack = batch_dims > 1 && item.is<Value::List>();
     return NonTensor{item, is_stack, 0};
   }
@@ -114,7 +114,7 @@ Item rows_of_item(const TensorDict& root, KeyPath& path, const Item& item, const
   return rows_of_node(root, path, std::get<TensorDict>(item), rows, batch_dims);
 }
 
-/// A lazy stack along dimension 0: its elements are the rows.
+/// Selects elements of a lazy stack along dimension 0, which are its rows.
 Item rows_of_stack(const TensorDict& stack, const Rows& rows) {
   if (rows.single) return node_of(stack)->item(static_cast<std::size_t>(rows.begin));
   TensorDict part(stack.info());

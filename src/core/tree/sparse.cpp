@@ -22,7 +22,7 @@ constexpr Parts kByColumn = {"ccol_indices", "row_indices", "values"};
 bool is_block(std::string_view layout) { return layout == "sparse_bsr" || layout == "sparse_bsc"; }
 bool is_by_row(std::string_view layout) { return layout == "sparse_csr" || layout == "sparse_bsr"; }
 
-/// Integers of int32 or int64.
+/// A tensor of int32 or int64 indices.
 class Indices {
  public:
   explicit Indices(const Tensor& tensor) : tensor_(tensor.contiguous()) {
@@ -84,7 +84,7 @@ class Checker {
 
   static std::string number(std::int64_t value) { return std::to_string(value); }
 
-  /// indices [d, n], values [n, ...], d of the dense lengths sparse.
+  /// Checks the COO layout: indices [d, n], values [n, ...]; the first d dimensions are sparse.
   void check_coo() const {
     const Tensor indices = this->indices("indices");
     const Tensor values = tensor("values");
@@ -109,7 +109,7 @@ class Checker {
     if (info_.is_coalesced) require_rising(at, depth, count);
   }
 
-  /// Coalesced: each coordinate once, by the first dimension, then the second, ...
+  /// Coalesced: coordinates are unique and in lexicographic order.
   void require_rising(const Indices& at, std::int64_t depth, std::int64_t count) const {
     for (std::int64_t i = 1; i < count; ++i) {
       std::int64_t d = 0;
@@ -119,7 +119,8 @@ class Checker {
     }
   }
 
-  /// offsets [rows + 1] into the lengths of values that differ, rising or with lengths [rows].
+  /// Checks the jagged layout: offsets [rows + 1] into the ragged dimension of values,
+  /// nondecreasing unless there are lengths [rows].
   void check_jagged() const {
     const Tensor values = tensor("values");
     const Tensor offsets = indices("offsets");
@@ -129,7 +130,7 @@ class Checker {
         ragged != shape.end() && ragged != shape.begin() &&
         std::count_if(shape.begin(), shape.end(), [](auto n) { return n < 0; }) == 1;
     if (!has_ragged) fail("shape", "-1 for one dimension after the first", base::list_text(shape));
-    const auto dim = static_cast<std::size_t>(ragged - shape.begin()) - 1;  // of values
+    const auto dim = static_cast<std::size_t>(ragged - shape.begin()) - 1;  // dimension of values
     Shape expected(shape.begin() + 1, shape.end());
     if (values.shape().size() == expected.size()) expected[dim] = values.shape()[dim];
     if (values.shape() != expected) {
@@ -168,7 +169,8 @@ class Checker {
     if (index < 0 || index >= length) fail(part, "0 to " + number(length - 1), number(index));
   }
 
-  /// Batches of: compressed [rows + 1] from 0 to n, not falling; plain [n], rising within a row.
+  /// Checks CSR and CSC and their batches: compressed indices [rows + 1] from 0 to n,
+  /// nondecreasing; plain indices [n], increasing within a row.
   void check_compressed() const {
     const bool by_row = is_by_row(info_.layout);
     const Parts& parts = by_row ? kByRow : kByColumn;
@@ -205,7 +207,7 @@ class Checker {
       batches *= length;
     }
     const std::int64_t lines = by_row ? rows : columns;
-    // Not lines + 1: a shape can be as long as a number is.
+    // Not `lines + 1`, which could overflow.
     if (compressed.shape().back() - 1 != lines) {
       fail(parts[0], "one entry more than " + number(lines) + " lines",
            number(compressed.shape().back()));

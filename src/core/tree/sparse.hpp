@@ -11,17 +11,17 @@
 
 namespace tenfold {
 
-/// The tensors of a sparse tensor of that layout, as torch names them: {"indices", "values"} of
-/// "sparse_coo"; none of what is no sparse layout.
+/// Names of the component tensors of a sparse layout, as in torch: {"indices", "values"} for
+/// "sparse_coo"; empty for other layouts.
 ///
-/// Torch's jagged nested tensors are made of parts, too, and are nodes of the same kind: of the
-/// layout "jagged", with the parts "values", "offsets" and where they have them "lengths". Their
-/// dense_shape has -1 where the lengths differ: [3, -1, 2] of values [6, 2].
+/// Jagged nested tensors of torch have components too, and use the same kind of node, with the
+/// layout "jagged" and the components "values", "offsets" and optionally "lengths". Their
+/// dense_shape has -1 for the ragged dimension: [3, -1, 2] for values of shape [6, 2].
 std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept;
 
 inline constexpr std::string_view kJagged = "jagged";
 
-/// True if the keys of a node are the parts of that layout, in any order.
+/// True if the keys of a node are the components of that layout, in any order.
 bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout);
 
 /// Puts the parts of a sparse tensor in torch's order. A file may name them in another one.

@@ -52,7 +52,7 @@ std::string_view what_it_is(const TensorDict::Item& item) {
       .found(what_it_is(item));
 }
 
-/// An entry, and how to speak of the node that holds it.
+/// An entry, and the message prefix of the node that contains it.
 struct Found {
   TensorDict::Item item;
   base::Where place;
@@ -68,14 +68,14 @@ TensorDict::Item asked_for(Node& node, std::size_t position) {
   return item;
 }
 
-/// Follows `path` from `root`; a missing or wrong part is named with the node that lacks it.
+/// Follows `path` from `root`. Errors name the missing or wrong key and the node that lacks it.
 Found follow(const TensorDict& root, std::span<const std::string> path) {
   if (path.empty()) {
     throw base::invalid_argument(root.where()).problem("the path has no keys");
   }
   TensorDict node = root;
   std::string where = root.where();
-  std::size_t named = 0;  // keys that `where` covers
+  std::size_t named = 0;  // number of keys that `where` includes
   for (std::size_t i = 0;; ++i) {
     const base::Where here = place(where, path.subspan(named, i - named));
     const std::size_t position = node_of(node)->find_or_stem(path[i]);
@@ -157,7 +157,7 @@ void collect_sources(const Node& node, std::unordered_set<const Node*>& seen,
   if (!seen.insert(&node).second) return;
   for (std::size_t i = 0; i < node.entries.size(); ++i) {
     const auto item = node.loaded_item(i);
-    if (!item) continue;  // never reached, so never written to
+    if (!item) continue;  // never loaded, so never written to
     if (const auto* leaf = std::get_if<Leaf>(&*item)) {
       if (source_of(*leaf)) sources.insert(source_of(*leaf));
     } else if (const auto* child = std::get_if<TensorDict>(&*item)) {
@@ -170,7 +170,7 @@ void set_items(TensorDict& node, const std::vector<Value>& items) {
   for (std::size_t i = 0; i < items.size(); ++i) node.set(std::to_string(i), items[i]);
 }
 
-/// The entries of a JSON object or array as a node; nothing for a scalar.
+/// The entries of a JSON object or array as a node; empty for a scalar.
 std::optional<TensorDict> node_of_value(const Value& value) {
   TensorDict node;
   if (const auto* object = value.get_if<Value::Object>()) {

@@ -9,7 +9,7 @@
 namespace tenfold {
 namespace {
 
-/// As Python's repr() where nothing has to be escaped but quotes and backslashes.
+/// Python's repr() of a string. Escapes only quotes and backslashes.
 std::string quoted_text(const std::string& text) {
   std::string made = "'";
   for (const char c : text) {
@@ -33,12 +33,13 @@ std::string part_text(const Value& part) {
   return key_text(part);
 }
 
-/// One text for all keys that are equal in Python. NaN equals nothing, but its text is one key's.
+/// The same string for all keys that are equal in Python. NaN equals nothing, and is the string of
+/// one key only.
 std::string equality_text(const Value& key) {
   if (const auto* flag = key.get_if<bool>()) return *flag ? "1" : "0";
   if (const auto* text = key.get_if<std::string>()) return quoted_text(*text);
   if (const auto* tuple = key.get_if<Value::Tuple>()) return tuple_text(*tuple, equality_text);
-  constexpr double kMostExact = 9007199254740992.0;  // above, the text of a float says enough
+  constexpr double kMostExact = 9007199254740992.0;  // above, the string of a float is unique
   const auto* number = key.get_if<double>();
   if (number == nullptr || std::abs(*number) > kMostExact || *number != std::trunc(*number)) {
     return key_text(key);

@@ -12,45 +12,46 @@
 
 namespace tenfold {
 
-// Keys of a Python dict that are no text. A tree knows each by its text, str(key); what it was is
-// kept beside (TypedKeys), or, where all of a dict's keys are int, by one flag.
+// Keys of a Python dict that are not strings. A tree identifies each by str(key). The original key
+// is stored in TypedKeys or, if all keys of a dict are ints, by one flag.
 
-/// True for None, bool, int, float, and tuples of these and of text.
+/// True for None, bool, int, float, and tuples of these and of strings.
 bool is_typed_key(const Value& key) noexcept;
 
-/// True for NaN and tuples that hold it: Python takes each for another key.
+/// True for NaN and tuples that contain it: in Python no two of them are equal.
 bool has_nan(const Value& key) noexcept;
 
-/// What Python's str() writes: "None", "True", "1", "0.5", "(1, 'a')".
+/// Python's str(): "None", "True", "1", "0.5", "(1, 'a')".
 std::string key_text(const Value& key);
 
-/// The integer of that text.
+/// Parses an integer key.
 Value int_key(std::string_view digits);
 
-/// Null if the key of that text is text.
+/// The typed key whose str() is `text`; null if the key is a string.
 const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept;
 
-/// True if they are sorted, each has its own text, and no two are equal in Python, in which
-/// 1 == 1.0 == True.
+/// True if they are sorted, have distinct strings, and no two are equal in Python, where 1 == 1.0
+/// == True.
 bool are_sound(const TypedKeys& keys);
 
-/// True if every one of `keys` stands for one of those texts.
+/// True if the string of every key is in `texts`.
 bool are_all_among(const TypedKeys& keys, std::span<const std::string> texts);
 
-/// Collects what the keys of one dict are, in the order of its entries.
+/// Collects the types of the keys of one dict, in the order of its entries.
 class KeyTypes {
  public:
   void add_text() { kinds_.push_back(Kind::text); }
   void add_int() { kinds_.push_back(Kind::integer); }
-  /// One that is neither text nor int.
+  /// Adds a key that is neither a string nor an int.
   void add(std::string text, Value key);
 
   bool empty() const noexcept { return kinds_.empty(); }
-  /// Two keys that are no text are one if their texts are; text is never one with them.
+  /// Two typed keys are the same key if their strings are equal; a string key never equals a typed
+  /// one.
   bool is_text(std::size_t position) const noexcept { return kinds_[position] == Kind::text; }
 
-  /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object. `text_at(i)`: of entry i.
-  /// False, and nothing is set, if two keys are equal in Python.
+  /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object. `text_at(i)` is the string
+  /// of entry i. Returns false, and sets nothing, if two keys are equal in Python.
   template <class Info, class TextAt>
   [[nodiscard]] bool finish(Info& info, const TextAt& text_at) && {
     if (kinds_.empty()) return true;

@@ -35,7 +35,7 @@ std::vector<const Member*> sorted_by_key(const std::vector<Member>& members) {
   return sorted;
 }
 
-/// The first key that occurs twice, or null.
+/// The first duplicate key, or null.
 const std::string* duplicate_key(const std::vector<Member>& members) {
   constexpr std::size_t kFew = 8;
   if (members.size() <= kFew) {
@@ -105,13 +105,13 @@ bool Value::Object::operator==(const Object& other) const {
   if (int_keys != other.int_keys || ordered != other.ordered) return false;
   if (typed_keys != other.typed_keys) return false;
   if (members.size() != other.members.size()) return false;
-  // Each member is compared once: a second try after a failed one would double the work at every
-  // level of nesting.
+  // Compare each member once: comparing again after a mismatch would double the work at every level
+  // of nesting.
   const bool same_order =
       std::equal(members.begin(), members.end(), other.members.begin(),
                  [](const Member& a, const Member& b) { return a.first == b.first; });
   if (same_order) return members == other.members;
-  // Order counts between two OrderedDicts alone, as in Python.
+  // As in Python, order matters only between two OrderedDicts.
   if (ordered) return false;
   const auto mine = sorted_by_key(members);
   const auto theirs = sorted_by_key(other.members);

@@ -12,9 +12,9 @@
 
 namespace tenfold {
 
-/// The text of a value in one of Python's layouts. A tuple is written as an array, a
-/// Special as its comment says.
-/// Throws Error(invalid_argument) if a string is not UTF-8.
+/// Formats a value as JSON in one of Python's layouts. A tuple becomes an array, an extended scalar
+/// is written as documented at Value::Special. Throws Error(invalid_argument) if a string is not
+/// UTF-8.
 std::string to_json(const Value& value, codecs::JsonStyle style);
 
 /// As from_json(), of a document that is a part of a file.
@@ -23,15 +23,15 @@ Value parse_value(std::string_view text, const base::Where& where);
 /// Writes a value as the next item of a document.
 void write_json(const Value& value, codecs::JsonWriter& writer);
 
-/// Collects the events of one JSON document (or of one item of a document) as a Value. Duplicate
+/// Builds a Value from the events of one JSON document (or of one item of a document). Duplicate
 /// keys are Error(corrupt), naming `where` and the key.
 class ValueBuilder final : public codecs::JsonHandler {
  public:
   explicit ValueBuilder(base::Where where) : where_(std::move(where)) {}
 
-  /// True once a whole value has arrived.
+  /// True once the value is complete.
   bool done() const noexcept { return done_; }
-  /// The value; the builder is then ready for another one.
+  /// Returns the value. The builder can then be used for another one.
   Value take();
 
   void null() override { add(Value()); }

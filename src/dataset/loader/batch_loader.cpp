@@ -19,10 +19,10 @@ namespace {
 
 Error fail_loader() { return base::invalid_argument().part("batch loader"); }
 
-/// Each pass advances the epoch; after the last one comes the first, so that every state can be
+/// Each pass increments the epoch. It wraps to 0 after this value, so that every state can be
 /// loaded.
 constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 62U;
-/// Rows times ranks must not be too many.
+/// Limit, so that rows times ranks cannot overflow.
 constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
 
 void check(const BatchLoaderOptions& options) {
@@ -59,7 +59,7 @@ std::int64_t member(const Value::Object& object, const char* key) {
   return *number;
 }
 
-/// Up to 2^64 - 1, which JSON's int64 does not hold.
+/// Up to 2^64 - 1, which exceeds JSON's int64.
 std::uint64_t seed_of(const Value::Object& object) {
   const Value* value = object.find("seed");
   const auto* large = value == nullptr ? nullptr : value->get_if<Value::BigInt>();
@@ -90,9 +90,9 @@ struct BatchLoader::State {
   Dataset dataset;
   BatchLoaderOptions options;
   std::atomic<std::int64_t> epoch{0};
-  os::ForkSafeLock lock;      ///< guards what follows
+  os::ForkSafeLock lock;      ///< guards the members below
   std::int64_t position = 0;  ///< of the newest stream
-  bool resume = false;        ///< the next start goes on at `position`
+  bool resume = false;        ///< the next iteration resumes at `position`
   std::weak_ptr<BatchStream> newest;
   LoaderStats stats;
   std::shared_ptr<SuppliedMemory> supplied = std::make_shared<SuppliedMemory>();
@@ -108,7 +108,7 @@ struct BatchLoader::State {
   }
 };
 
-/// Where the loader stands, which threads that share an iterator change.
+/// The position of the loader, which threads that share an iterator change.
 class BatchLoader::StateLock {
  public:
   explicit StateLock(State& state) : state_(state) {
@@ -221,7 +221,7 @@ std::optional<Batch> BatchLoader::next(BatchStream& stream) {
   const BatchStream::Turn turn(stream);
   std::optional<Batch> batch = stream.next();
   const StateLock lock(*state_);
-  // An older stream goes on, and says nothing of where the loader stands.
+  // An older stream continues, without changing the loader's position.
   if (state_->newest.lock().get() != &stream) return batch;
   state_->stats = stream.stats();
   state_->position = stream.position();

@@ -16,9 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Rows whose pages are under way at a time: enough for any device to be busy.
+/// Rows that are prefetched at a time: enough to keep any device busy.
 constexpr std::int64_t kRowsAsked = 1024;
-/// Of so many batches one is watched for pages that it waits for.
+/// Every 16th batch is checked for major page faults.
 constexpr std::int64_t kWatchedBatches = 16;
 
 double seconds_since(Clock::time_point begin) {
@@ -83,7 +83,7 @@ std::int64_t BatchStream::end_of(std::int64_t batch) const {
 std::vector<std::int64_t> BatchStream::rows_of(std::int64_t batch) const {
   const std::int64_t begin = start_ + batch * options_.batch_size;
   const std::int64_t size = end_of(batch) - begin;
-  // size * rank / world_size: the product may be too large.
+  // Computes size * rank / world_size without overflow.
   const auto until = [&](std::int64_t rank) {
     const std::int64_t each = size / options_.world_size;
     return each * rank + size % options_.world_size * rank / options_.world_size;
@@ -99,7 +99,7 @@ std::vector<std::int64_t> BatchStream::rows_of(std::int64_t batch) const {
 Batch BatchStream::make(std::int64_t batch) {
   BatchOptions options = options_.batch;
   options.num_threads = threads_a_batch_;
-  // What is in memory at first may be taken back in the middle of an epoch.
+  // Cached data may be evicted in the middle of an epoch.
   const bool is_watched = batch % kWatchedBatches == 0 && !residency_.is_needed();
   const std::uint64_t before = is_watched ? os::num_pages_waited_for() : 0;
   Batch made = gather(*state_of(dataset_), rows_of(batch), options);
@@ -109,7 +109,7 @@ Batch BatchStream::make(std::int64_t batch) {
 
 void BatchStream::look_ahead(std::int64_t batch, Lock& lock) {
   if (!residency_.is_needed()) {
-    // The first batch does not wait for more than the look there was.
+    // The first batch does not wait for more samples than the constructor took.
     if (batch == 0 || !looks_closer_) return;
     looks_closer_ = false;
     lock.unlock();
@@ -119,7 +119,7 @@ void BatchStream::look_ahead(std::int64_t batch, Lock& lock) {
     if (!residency_.is_needed()) return;
   }
   const std::int64_t ahead = std::max<std::int64_t>(kRowsAsked / options_.batch_size, 2);
-  // The first stage is the furthest ahead: the next ones read what it asked for.
+  // The first stage is the furthest ahead, because later stages read what it prefetched.
   for (int stage = 0; stage < residency_.num_stages(); ++stage) {
     std::int64_t& asked_to = asked_[static_cast<std::size_t>(stage)];
     const std::int64_t end =
@@ -147,7 +147,7 @@ void BatchStream::work() {
     if (stop_) return;
     const std::int64_t batch = claimed_++;
     lock.unlock();
-    // Nor may the child of a fork find a batch half handed over.
+    // A forked child must not find a batch half delivered.
     const os::NoFork no_fork;
     lock.lock();
     Slot made;

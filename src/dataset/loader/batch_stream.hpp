@@ -19,8 +19,8 @@
 
 namespace tenfold {
 
-/// One pass through an epoch. Some batches are made ahead by threads of its own; a caller that is
-/// faster than they are makes its batch itself rather than wait.
+/// One pass through an epoch. Threads of the stream make some batches ahead; a caller that is
+/// faster makes its batch itself instead of waiting.
 class BatchStream {
  public:
   BatchStream(Dataset dataset, const BatchLoaderOptions& options, EpochOrder order,
@@ -29,9 +29,9 @@ class BatchStream {
   BatchStream& operator=(const BatchStream&) = delete;
   ~BatchStream();
 
-  /// What threads that share the stream do one by one: they take a batch, and note what it was.
-  /// Throws Error(unsupported) in the child of a fork whose threads, or one that had the turn,
-  /// stayed in the parent.
+  /// Serialises threads that share the stream: taking a batch, and recording its position. Throws
+  /// Error(unsupported) in a forked child, if the stream's threads, or the thread that held the
+  /// turn, exist only in the parent.
   class Turn {
    public:
     explicit Turn(BatchStream& stream);
@@ -43,12 +43,12 @@ class BatchStream {
     BatchStream& stream_;
   };
 
-  // By the thread whose turn it is.
+  // Only for the thread that holds the turn.
 
-  /// The next batch, or nothing. Rethrows what went wrong in making it.
+  /// The next batch, or nothing at the end. Rethrows an error of making it.
   std::optional<Batch> next();
   bool is_at_end() const noexcept { return next_ == num_batches_; }
-  /// Rows of all ranks handed out, and skipped at the start.
+  /// Rows of all ranks that were returned, or skipped at the start.
   std::int64_t position() const noexcept { return position_; }
   const LoaderStats& stats() const noexcept { return stats_; }
 
@@ -61,10 +61,10 @@ class BatchStream {
   using Lock = std::unique_lock<std::mutex>;
 
   std::int64_t end_of(std::int64_t batch) const;
-  /// The rows of this rank in that batch, of all parts numbered through.
+  /// The rows of this rank in that batch, numbered across all parts.
   std::vector<std::int64_t> rows_of(std::int64_t batch) const;
   Batch make(std::int64_t batch);
-  /// Asks for the pages of the batches that come after the one about to be made.
+  /// Prefetches pages of the batches after the one that is made next.
   void look_ahead(std::int64_t batch, Lock& lock);
   void work();
   Batch take(std::int64_t batch, Lock& lock);
@@ -83,8 +83,8 @@ class BatchStream {
   std::optional<std::chrono::steady_clock::time_point> began_;
   int threads_a_batch_ = 1;
 
-  /// In the child of a fork nobody waits at these any more, and to destroy them would wait for
-  /// those who do in the parent: so they are not destroyed there.
+  /// Not destroyed in a forked child: destruction would wait for threads that wait on them in the
+  /// parent.
   struct Signals {
     std::condition_variable ready;
     std::condition_variable wanted;
@@ -93,13 +93,13 @@ class BatchStream {
 
   os::ForkSafeLock turn_;
 
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< guards the members below
   std::vector<Slot> slots_;
-  std::int64_t next_ = 0;     ///< to be handed out; changed by the consumer only
-  std::int64_t claimed_ = 0;  ///< made, or being made, up to here
-  /// Of the residency in each stage, up to here.
+  std::int64_t next_ = 0;     ///< next batch to return; changed by the consumer only
+  std::int64_t claimed_ = 0;  ///< batches before this one are made or being made
+  /// In each stage, batches before this one were prefetched.
   std::array<std::int64_t, Residency::kMaxStages> asked_{};
-  bool looks_closer_ = true;  ///< there is more to look at, and nobody is looking
+  bool looks_closer_ = true;  ///< more samples are possible, and no thread is sampling
   bool consumer_waits_ = false;
   int idle_workers_ = 0;
   bool stop_ = false;

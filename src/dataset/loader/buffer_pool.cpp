@@ -13,10 +13,10 @@
 namespace tenfold {
 namespace {
 
-/// Up to here a block comes from the heap: pages of its own would cost more than what they hold
-/// whenever a program keeps its batches, and the pool has none that came back.
+/// Blocks up to this size come from the heap: if a program keeps its batches, so that no block is
+/// returned, pages of their own would cost more than their content.
 constexpr std::size_t kMostHeapBytes = std::size_t{64} << 10U;
-/// More than a loader holds at a time: those before go first.
+/// More blocks than a loader uses at a time; beyond this the oldest are freed.
 constexpr std::size_t kMaxFreeLarge = 16;
 constexpr std::size_t kMaxFreeSmall = 64;
 constexpr std::size_t kPageBytes = 4096;
@@ -36,13 +36,14 @@ std::shared_ptr<std::byte> allocate_on_heap(std::size_t size_bytes) {
 
 struct BufferPool::Blocks {
   std::mutex mutex;
-  /// Apart, so that many small ones do not drive out a large one, whose pages are dear.
+  /// Separate lists, so that many small blocks do not evict a large one, whose page faults are
+  /// expensive.
   std::vector<Block> free_small, free_large;
 
   static bool is_small(std::size_t size_bytes) { return size_bytes <= kMostHeapBytes; }
 
-  /// A process that was forked while another thread held the mutex finds it locked for ever: so
-  /// nobody waits for it for long, and does without.
+  /// Locks the mutex, or gives up after a short time: in a child that was forked while another
+  /// thread held it, it is locked for ever. The caller then does without the pool.
   std::unique_lock<std::mutex> lock_soon() {
     std::unique_lock lock(mutex, std::try_to_lock);
     for (int i = 0; i < 1000 && !lock.owns_lock(); ++i) {
@@ -55,7 +56,8 @@ struct BufferPool::Blocks {
   Block take(std::size_t size_bytes) {
     if (const auto lock = lock_soon()) {
       std::vector<Block>& free = is_small(size_bytes) ? free_small : free_large;
-      // The last that came back is the warmest. One that is much too large stays for its kind.
+      // The block that was returned last is the warmest. A block that is much too large is kept for
+      // large requests.
       const auto found = std::find_if(free.rbegin(), free.rend(), [&](const Block& block) {
         return block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
       });

@@ -9,19 +9,19 @@
 
 namespace tenfold {
 
-/// Memory for batches that comes back when the last tensor over it dies, so that an epoch's batches
-/// live in a few warm blocks. What is lent is never lent twice.
+/// Memory for batches. A block returns to the pool when the last tensor over it is destroyed, so
+/// that an epoch's batches use a few warm blocks. A block is never in use twice.
 ///
 /// Thread safety: all members may be called from any thread; buffers may outlive the pool.
 class BufferPool {
  public:
-  /// `supplied`: has blocks that are used rather than memory of its own, each once.
+  /// `supplied`: blocks to use, once each, before memory of the pool.
   explicit BufferPool(std::shared_ptr<SuppliedMemory> supplied = nullptr);
 
-  /// `size_bytes` of uninitialised memory, aligned to 64.
+  /// Returns `size_bytes` of uninitialised memory, aligned to 64.
   Buffer take(std::size_t size_bytes) const;
 
-  /// Bytes of the blocks that wait to be used again.
+  /// Total size of the free blocks.
   std::size_t free_bytes() const;
 
  private:

@@ -7,7 +7,7 @@
 namespace tenfold {
 namespace {
 
-/// So that the rows of a window are not shuffled as the blocks are.
+/// So that rows in a window are shuffled independently of the blocks.
 constexpr std::uint64_t kWindowSalt = 0xA0761D6478BD642F;
 
 }  // namespace
@@ -23,7 +23,7 @@ EpochOrder EpochOrder::shuffled(std::int64_t size, std::uint64_t seed, std::uint
 EpochOrder EpochOrder::shuffled_in_blocks(std::int64_t size, std::uint64_t seed,
                                           std::uint64_t epoch, std::int64_t block_rows) {
   EpochOrder order(size);
-  // One block of all rows is shuffled as a larger one would be.
+  // A single block of all rows gives the same order as a larger one.
   order.block_rows_ = std::clamp<std::int64_t>(size, 1, block_rows);
   order.num_blocks_ = size / order.block_rows_;
   order.seed_ = seed;
@@ -45,7 +45,7 @@ void EpochOrder::fill(std::int64_t begin, std::span<std::int64_t> positions) con
   const std::int64_t whole_rows = num_blocks_ * block_rows_;
   for (std::size_t done = 0; done < positions.size();) {
     const std::int64_t at = begin + static_cast<std::int64_t>(done);
-    // Rows after the last whole block are a window of their own.
+    // Rows after the last whole block are a separate window.
     const std::int64_t window =
         at < whole_rows ? at / window_rows : (whole_rows + window_rows - 1) / window_rows;
     const std::int64_t first = at < whole_rows ? window * window_rows : whole_rows;

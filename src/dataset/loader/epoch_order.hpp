@@ -8,13 +8,13 @@
 
 namespace tenfold {
 
-/// In which order an epoch goes through the positions [0, size) of a data set.
+/// The order of an epoch over the positions [0, size) of a data set.
 ///
-/// Shuffled by blocks: the blocks of `block_rows` rows come in a shuffled order, and within each
-/// window of kWindowBlocks of them every row may come anywhere; rows after the last whole block
-/// come last, shuffled among themselves.
+/// Shuffling by blocks: the blocks of `block_rows` rows are shuffled, and the rows within each
+/// window of kWindowBlocks blocks are shuffled. Rows after the last whole block come last, shuffled
+/// among themselves.
 ///
-/// Thread safety: as of a const object.
+/// Thread safety: like a const object.
 class EpochOrder {
  public:
   static constexpr std::int64_t kWindowBlocks = 64;
@@ -25,7 +25,7 @@ class EpochOrder {
                                        std::int64_t block_rows);
 
   std::int64_t size() const noexcept { return size_; }
-  /// The positions that come as the begin-th, ...; the range lies inside [0, size()).
+  /// Writes positions begin, begin + 1, ... of the order; the range must be inside [0, size()).
   void fill(std::int64_t begin, std::span<std::int64_t> positions) const;
 
  private:
@@ -35,7 +35,7 @@ class EpochOrder {
 
   std::int64_t size_;
   std::int64_t block_rows_ = 0;
-  std::int64_t num_blocks_ = 0;  ///< whole ones
+  std::int64_t num_blocks_ = 0;  ///< number of whole blocks
   std::uint64_t seed_ = 0;
   std::uint64_t epoch_ = 0;
   std::optional<Permutation> permutation_;  ///< of rows, or of blocks

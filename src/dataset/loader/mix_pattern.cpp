@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMaxPeriod = 65'536;
 
-/// The denominator of the simplest fraction that is `value` up to rounding, or 0 if it is above
+/// The denominator of the simplest fraction that equals `value` up to rounding, or 0 if it exceeds
 /// kMaxPeriod: by continued fractions.
 std::int64_t denominator_of(double value) {
   std::int64_t before = 0;
@@ -42,7 +42,7 @@ std::int64_t period_of(std::span<const double> shares) {
   return period;
 }
 
-/// How many rows of a period each source gives; they sum to the period.
+/// Number of rows of each source in a period; the sum is the period.
 std::vector<std::int64_t> counts_of(std::span<const double> shares, std::int64_t period) {
   std::vector<std::int64_t> counts;
   double sum = 0;
@@ -80,15 +80,15 @@ std::vector<std::uint32_t> mix_pattern(std::span<const double> weights) {
   const std::int64_t period = period_of(shares);
   const std::vector<std::int64_t> counts = counts_of(shares, period);
 
-  // Of the sources that may give the k-th row without running ahead of their share, the one whose
-  // next row is due first (R. Tijdeman, "The chairman assignment problem", 1980).
+  // Among the sources that may provide the k-th row without exceeding their share, choose the one
+  // with the earliest deadline (R. Tijdeman, "The chairman assignment problem", 1980).
   std::vector<std::uint32_t> pattern;
   std::vector<std::int64_t> given(counts.size());
   for (std::int64_t k = 0; k < period; ++k) {
     std::size_t best = counts.size();
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (given[i] * period >= counts[i] * (k + 1)) continue;
-      // The row must come at (given + 1) / count of the period at the latest.
+      // The deadline of the next row is (given + 1) / count of the period.
       if (best == counts.size() || (given[i] + 1) * counts[best] < (given[best] + 1) * counts[i]) {
         best = i;
       }

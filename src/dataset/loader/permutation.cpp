@@ -16,12 +16,12 @@ namespace tenfold {
 namespace {
 
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 62U;
-/// A network over fewer bits reaches too few of the orders there are.
+/// A Feistel network over fewer bits reaches too few permutations.
 constexpr unsigned kMinBits = 10;
 /// SplitMix64's increment.
 constexpr std::uint64_t kKeyStep = 0x9E3779B97F4A7C15;
-/// So many positions at a time: what falls outside is gathered and walked on together, and no
-/// branch depends on chance.
+/// Positions processed at a time: values out of range are collected and encrypted again together,
+/// so that there are no unpredictable branches.
 constexpr std::size_t kBlock = 512;
 
 /// SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators",
@@ -39,7 +39,8 @@ PermutationKernel choose_kernel() noexcept {
   return encrypt_baseline;
 }
 
-/// Known when the program is loaded: a fork while a local static is made hangs the child.
+/// Initialised at load time: a fork during the initialisation of a local static makes the child
+/// hang.
 const PermutationKernel kPermutationKernel = choose_kernel();
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 /// Halves have at most 31 bits, so eight values are two vectors: their low and their high halves.
 constexpr std::size_t kLanes = 8;
 
-/// The network, each of its numbers in all lanes.
+/// The network, with each constant in all lanes.
 class Lanes {
  public:
   explicit Lanes(const PermutationNetwork& network) noexcept
@@ -59,7 +59,7 @@ class Lanes {
     return _mm256_mullo_epi32(_mm256_xor_si256(mixed, _mm256_srli_epi32(mixed, 15)), factor2);
   }
 
-  /// Four values of their halves.
+  /// Joins the halves of four values.
   __m256i joined(__m256i low, __m256i high) const noexcept {
     const __m256i made = _mm256_or_si256(_mm256_sll_epi64(high, low_bits_), low);
     const __m256i is_swapped = _mm256_cmpgt_epi64(_mm256_set1_epi64x(2), made);
@@ -69,7 +69,7 @@ class Lanes {
   __m256i low_mask_;
   __m256i swap_;
   __m128i low_bits_;
-  __m128i above_low_;  ///< bits of a product above those that are taken
+  __m128i above_low_;  ///< bits of a product above the ones that are used
   __m128i above_high_;
   __m256i keys1_[PermutationNetwork::kRounds];
   __m256i keys2_[PermutationNetwork::kRounds];
@@ -83,7 +83,7 @@ void encrypt_avx2(const PermutationNetwork& network, std::uint64_t* values,
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) lanes.encrypt(values + i);
   if (i == count) return;
-  // One by one, the rest would take longer than all lanes: the values that are walked on are few.
+  // Few values must be encrypted again; one by one is faster than whole vectors.
   std::array<std::uint64_t, kLanes> rest{};
   std::copy(values + i, values + count, rest.begin());
   lanes.encrypt(rest.data());

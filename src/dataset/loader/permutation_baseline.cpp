@@ -4,7 +4,7 @@ namespace tenfold {
 
 void encrypt_baseline(const PermutationNetwork& network, std::uint64_t* values,
                       std::size_t count) noexcept {
-  const PermutationNetwork local = network;  // the values cannot lie over it
+  const PermutationNetwork local = network;  // a local copy, which cannot alias the values
   for (std::size_t i = 0; i < count; ++i) values[i] = encrypt(local, values[i]);
 }
 

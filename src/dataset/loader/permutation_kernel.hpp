@@ -13,12 +13,12 @@ using detail::PermutationNetwork;
 constexpr std::uint32_t kRoundFactor1 = 0x7FEB352D;
 constexpr std::uint32_t kRoundFactor2 = 0x846CA68B;
 
-/// Sends one value through the network. Always inline: it is compiled for several instruction
-/// sets, and the linker keeps one of what is not.
+/// Encrypts one value with the network. Always inline, because it is compiled for several
+/// instruction sets, and the linker would keep only one copy of a function that is not inlined.
 [[gnu::always_inline]] inline std::uint64_t encrypt(const PermutationNetwork& network,
                                                     std::uint64_t value) noexcept {
-  // A finaliser of 32 bits, with a key before each product. The upper bits of a product depend on
-  // all bits of its factors, so those are taken.
+  // A 32-bit finaliser with a key before each product. The upper bits of a product depend on all
+  // bits of its factors, so these are used.
   const auto round_of = [](std::uint32_t half, std::uint64_t key, unsigned width) {
     std::uint32_t mixed = half ^ static_cast<std::uint32_t>(key);
     mixed = mixed * kRoundFactor1 ^ static_cast<std::uint32_t>(key >> 32U);
@@ -37,8 +37,8 @@ constexpr std::uint32_t kRoundFactor2 = 0x846CA68B;
   return made < 2 ? made ^ network.swap : made;
 }
 
-/// Sends each of `count` values, which are below 2^62, through the network; compiled for one
-/// instruction set. All give the same.
+/// Encrypts each of `count` values, which are below 2^62; compiled for one instruction set. All
+/// kernels give the same result.
 using PermutationKernel = void (*)(const PermutationNetwork& network, std::uint64_t* values,
                                    std::size_t count) noexcept;
 

@@ -16,16 +16,16 @@
 namespace tenfold {
 namespace {
 
-/// Rows of each column looked at before the first batch, which waits for that, then before each
-/// batch, and in all: if one page in a hundred is missing, half of all looks find it.
+/// Rows sampled in each column: before the first batch, which waits for it, then before each batch,
+/// and in total. If one page in a hundred is missing, half of all samples find it.
 constexpr std::int64_t kRowsAtATime = 4;
 constexpr std::int64_t kRowsInAll = 64;
-/// Smaller data is brought into memory by its first epoch, faster than by asking.
+/// Smaller data is not prefetched: its first epoch reads it faster.
 constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
 constexpr std::size_t kRangesAtATime = 1024;
-/// Asking pays if one page in so many is missing.
+/// Prefetching pays off if at least one page in 256 is missing.
 constexpr std::int64_t kPagesAMissingOne = 256;
-/// Places looked at of each batch that is asked for, and in all before asking is given up.
+/// Samples taken from each prefetched batch, and in total before prefetching stops.
 constexpr std::size_t kLooksABatch = 8;
 constexpr std::int64_t kLooks = 512;
 constexpr const char* kVariable = "TENFOLD_RESIDENCY";
@@ -92,12 +92,14 @@ void Residency::end_asking() {
   if (!is_needed()) return;
   needed_.store(false, std::memory_order_release);
   if (!random_ || way_ == Way::none) return;
-  // The few that are missing bring their neighbours, which may be missing too.
+  // Few pages are missing: let readahead fetch their neighbours, which may be missing too.
   for (const Source& source : sources_) os::expect_random_access(source.bytes, false);
 }
 
 void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
-  if (sources_.empty()) return;  // all in memory: it was for something else
+  if (sources_.empty())
+    return;  // nothing was large enough to be sampled, so the faults have
+             // another cause
   const auto num_places = num_rows * static_cast<std::int64_t>(sources_.size());
   if (static_cast<std::int64_t>(num_pages) * kPagesAMissingOne > num_places) begin_asking();
 }
@@ -105,7 +107,7 @@ void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
 void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
   if (way_ == Way::none || sources_.empty()) return;
   const std::size_t step = std::max<std::size_t>(rows.size() / kLooksABatch, 1);
-  // Each row in one source, and the next batch's in others.
+  // Sample each row in one source, and the next batch's rows in others.
   auto turn = static_cast<std::size_t>(num_turns_++);
   std::int64_t looks = 0;
   std::int64_t missing = 0;
@@ -228,7 +230,7 @@ void Residency::for_each_piece(std::span<const std::int64_t> rows, int stage,
 
 bool Residency::holds(std::span<const std::int64_t> rows) const {
   bool holds = true;
-  // A later stage is found by what an earlier one holds.
+  // A later stage reads end offsets that an earlier stage must have in memory.
   for (int stage = 0; holds && stage < num_stages_; ++stage) {
     for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
       const auto bytes = source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),

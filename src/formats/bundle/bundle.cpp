@@ -1,9 +1,8 @@
-// A folder that a trainer left, as one tree: transformers' Trainer, accelerate, DeepSpeed,
-// torch_checkpointing. Each file or folder in it is an entry, in whatever format it is. It is read
-// only. What is where:
-//   folder    which folders these are, their entries and keys
-//   entry     an entry, read when it is asked for
-//   raw_file  the bytes of files in no known format
+// A folder that a trainer wrote, opened read-only as one tree: transformers' Trainer, accelerate,
+// DeepSpeed, torch_checkpointing. Each file or folder in it is an entry, in any format. The parts:
+//   folder    recognises these folders, and lists their entries and keys
+//   entry     an entry, read at its first access
+//   raw_file  the bytes of files in unknown formats
 
 #include <cstddef>
 #include <memory>

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{1} << 30;
 
-/// What is wrong in `path`, which the entry names itself.
+/// An error message without its leading path.
 std::string problem_in(const Error& error, const Path& path) {
   return error.path() == path.string() ? Error(error).path("").what() : error.what();
 }
@@ -50,7 +50,7 @@ bool begins_as_pickle(const os::File& file) {
   return file.read_some_at(0, first) == 1 && first[0] == std::byte{0x80};
 }
 
-/// What is in no known format: why, and the bytes of a file.
+/// The node for a file of unknown format: the reason, and the file's bytes.
 TensorDict refused_node(const std::shared_ptr<const Folder>& folder, const std::string& name,
                         std::string problem) {
   NodeInfo info;

@@ -12,7 +12,7 @@
 
 namespace tenfold::detail::formats::bundle {
 
-/// Folders of trainers lie in folders of trainers (DeepSpeed's in transformers'), to this depth.
+/// Maximum nesting of trainers' folders (DeepSpeed's are inside transformers').
 inline constexpr std::size_t kMostLevels = 3;
 
 /// How an entry can be read.
@@ -20,18 +20,19 @@ struct Reading {
   enum class Way : std::uint8_t { format, json, pickle, refused };
   Way way = Way::refused;
   const Format* format = nullptr;
-  std::string problem{};  ///< refused: why, "<what>: expected ..., found ..."
+  std::string problem{};  ///< if refused, the reason: "<what>: expected ..., found ..."
 };
 
-/// Looks at the first bytes of the entry. Throws Error(file_not_found) if it has vanished.
+/// Determines the format from the first bytes of the entry. Throws Error(file_not_found) if it was
+/// removed.
 Reading reading_of(const Folder& folder, const std::string& name);
 
-/// The tree of the folder, `level` folders of bundles below the one that was opened.
+/// Opens the folder as a tree. `level`: its nesting depth in bundles below the one that was opened.
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level);
 
-/// Reads an entry: a file or folder of a format, a JSON file, a pickle, which is not executed. What
-/// is none of them is a node of kind opaque, NodeInfo::is_refused(). Throws Error(corrupt) for what
-/// is damaged.
+/// Reads an entry: a file or folder of a known format, a JSON file, or a pickle, which is not
+/// executed. Anything else is a node of kind opaque, NodeInfo::is_refused(). Throws Error(corrupt)
+/// for damaged data.
 TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const std::string& name,
                             const Reading& reading, const OpenRequest& request, std::size_t level);
 

@@ -32,7 +32,7 @@ bool has_ends(std::string_view name, std::string_view start, std::string_view en
   return name.size() > start.size() + end.size() && name.starts_with(start) && name.ends_with(end);
 }
 
-/// "<item>_<rank>.pt"
+/// True for "<item>_<rank>.pt".
 bool is_of_rank(std::string_view name) {
   constexpr std::string_view kSuffix = ".pt";
   if (!name.ends_with(kSuffix)) return false;
@@ -43,7 +43,7 @@ bool is_of_rank(std::string_view name) {
   return !rank.empty() && std::ranges::all_of(rank, base::is_digit);
 }
 
-/// Names of files that nobody but a trainer writes: of accelerate, and of DeepSpeed.
+/// True for names of files that only a trainer writes: accelerate's and DeepSpeed's.
 bool is_marker(std::string_view name) {
   if (has_ends(name, "random_states_", ".pkl")) return true;
   constexpr auto kOfDeepSpeed = std::to_array<std::string_view>(
@@ -52,7 +52,7 @@ bool is_marker(std::string_view name) {
                              [&](std::string_view start) { return has_ends(name, start, ".pt"); });
 }
 
-/// How many bytes of a name are the suffix of a format.
+/// Length of the format's suffix at the end of a name.
 std::size_t suffix_bytes(std::string_view name) {
   std::size_t most = 0;
   const auto count = [&](std::string_view suffix) {
@@ -64,7 +64,8 @@ std::size_t suffix_bytes(std::string_view name) {
   return most;
 }
 
-/// The files that the indices among `names` name. They are entries if the index cannot be read.
+/// The shards listed by index files among `names`. If an index cannot be read, its shards are
+/// entries.
 std::unordered_set<std::string> shards_in(const os::Directory& folder,
                                           const std::vector<std::string>& names) {
   std::unordered_set<std::string> shards;
@@ -82,7 +83,7 @@ std::unordered_set<std::string> shards_in(const os::Directory& folder,
   return shards;
 }
 
-/// A name of the file system as a key, which is Unicode.
+/// Converts a file name to a key, which must be Unicode.
 std::string key_text(std::string_view name) {
   if (base::is_utf8(name)) return std::string(name);
   const std::string quoted = base::quote(name, 4 * name.size());
@@ -133,7 +134,7 @@ std::vector<Entry> list_entries(const os::Directory& folder) {
   const std::unordered_set<std::string> shards = shards_in(folder, names);
   std::erase_if(names, [&](const std::string& name) { return shards.contains(name); });
 
-  // How many entries have that stem or that name.
+  // Number of entries with each stem or name.
   std::unordered_map<std::string, std::size_t> uses;
   std::vector<std::string> stems;
   for (const std::string& name : names) {
@@ -145,7 +146,7 @@ std::vector<Entry> list_entries(const os::Directory& folder) {
   std::unordered_set<std::string> keys;
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::string key = key_text(uses[stems[i]] == 1 ? stems[i] : names[i]);
-    while (!keys.insert(key).second) key += '_';  // what is no Unicode, and looks like another name
+    while (!keys.insert(key).second) key += '_';  // names that are not Unicode may become equal
     entries.push_back({std::move(key), std::move(names[i])});
   }
   return entries;

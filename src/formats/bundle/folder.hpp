@@ -9,15 +9,16 @@
 
 namespace tenfold::detail::formats::bundle {
 
-/// The folder of a bundle, held open so that it is not taken for one that replaced it. Its entries
-/// are opened by path, later. Thread-safe.
+/// The folder of a bundle, held open to detect its replacement. Its entries are opened later, by
+/// path. Thread-safe.
 class Folder {
  public:
   explicit Folder(const os::Path& path);
 
   const os::Directory& directory() const noexcept { return directory_; }
-  /// The path of the user, which messages name; an absolute one if the process has changed its
-  /// folder meanwhile. Throws Error(io) (ESTALE) if another folder has replaced this one.
+  /// Path of an entry for opening and for messages, as the user gave it; absolute if the process
+  /// has changed its working directory since. Throws Error(io) (ESTALE) if another folder has
+  /// replaced this one.
   os::Path path_of(const std::string& name) const;
 
  private:
@@ -27,18 +28,18 @@ class Folder {
   os::Directory directory_;
 };
 
-/// An entry of the tree, and the file or folder that it is.
+/// An entry of the tree: its key, and its file or folder.
 struct Entry {
   std::string key;
   std::string name;
 };
 
-/// True if a trainer left the folder: one of the files that only trainers write is there.
+/// True if the folder contains a file that only trainers write.
 bool is_bundle(const os::Directory& folder);
 
-/// The entries by name. A key is the name without the suffix of its format, or the whole name where
-/// that would be no other entry's alone. Hidden files and the shards that an index names are none.
-/// Throws Error(unsupported) beyond kMostEntries.
+/// Lists the entries by name. The key is the name without the suffix of its format, or the whole
+/// name if the stem would not be unique. Hidden files, and shards listed by an index, are no
+/// entries. Throws Error(unsupported) beyond kMostEntries.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
 inline constexpr std::size_t kMostEntries = std::size_t{1} << 18;

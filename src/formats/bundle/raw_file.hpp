@@ -11,10 +11,10 @@
 
 namespace tenfold::detail::formats::bundle {
 
-/// The bytes of a file that is in no known format. It is open only while it is read. Thread-safe.
+/// The bytes of a file in an unknown format. The file is open only during reads. Thread-safe.
 class RawFile final : public LeafSource {
  public:
-  /// A leaf uint8 [size_bytes].
+  /// A leaf: uint8 [size_bytes].
   static Leaf leaf(std::shared_ptr<const Folder> folder, std::string name,
                    std::uint64_t size_bytes);
 

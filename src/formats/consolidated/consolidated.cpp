@@ -1,9 +1,8 @@
 // The file that tensordict's `consolidate(filename)` writes: the bytes of all tensors, a JSON
-// document that tells where each lies (consolidated_tree), and the document's length in 8 bytes.
-// What is where:
-//   consolidated_tree   the document to a tree of lazy leaves
-//   consolidated_plan   a tree to places and the document
-//   consolidated_extra  what tenfold adds to it, where tensordict reads over it
+// document with their locations, and the length of the document in 8 bytes. This file plans and
+// writes it. The other parts:
+//   tree   parses the document to a tree of lazy leaves
+//   extra  additions of tenfold in a member that tensordict ignores
 
 #include <algorithm>
 #include <array>
@@ -46,29 +45,30 @@
 namespace tenfold::detail::formats::consolidated {
 namespace {
 
-/// Longer documents are neither written nor read.
+/// Maximum size of a document that is written or read.
 inline constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{256} << 20;
 
-/// What a tree becomes in a consolidated file.
+/// The content of a consolidated file for a tree.
 struct Plan {
   struct Tensor {
     Leaf leaf;
     std::uint64_t begin = 0;
     std::uint64_t size_bytes = 0;
-    std::uint64_t stop = 0;  ///< where the next one may begin: a multiple of 8
+    std::uint64_t stop = 0;  ///< end of the data so far: a multiple of 8
   };
 
-  std::vector<Tensor> tensors;  ///< each that is stored, in the order of its bytes
+  std::vector<Tensor> tensors;  ///< stored tensors, in the order of their bytes
   std::uint64_t data_bytes = 0;
-  std::string document;  ///< with blank checksums, if asked for
+  std::string document;  ///< with placeholders for checksums, if requested
 };
 
 struct PlanOptions {
-  /// Notes, order and ties. False: what tensordict's `consolidate` writes, byte for byte, but for a
-  /// gap before a tensor that it would place where it cannot look at it.
+  /// Include notes, order and shared storage. If false: what tensordict's `consolidate` writes,
+  /// byte for byte, except for a gap before a tensor that it would place at an address that torch
+  /// cannot view.
   bool notes = true;
   bool checksums = true;
-  bool locked = false;  ///< what the file says of every node
+  bool locked = false;  ///< `is_locked` of every node in the file
 };
 
 constexpr std::uint64_t kPadding = 8;
@@ -83,11 +83,11 @@ Error refuse(const std::string& path) {
       .remedy("save as a folder, which holds it");
 }
 
-/// tensordict's table of dtypes ends before the eight-bit floats.
+/// tensordict's table of dtypes does not include the eight-bit floats.
 bool is_readable(DType dtype) { return dtype < DType::float8_e4m3fn; }
 
-/// A list of values is a stack of stacks where all items are lists of one length, as tensordict
-/// tells it when it loads a folder.
+/// The items of a list of values that tensordict would load as a stack of stacks, because all of
+/// them are lists of one length; null otherwise.
 const Value::List* stacked_items(const Value& value) {
   const auto* list = value.get_if<Value::List>();
   if (list == nullptr || list->items.empty()) return nullptr;
@@ -100,7 +100,7 @@ const Value::List* stacked_items(const Value& value) {
   return alike ? list : nullptr;
 }
 
-/// How many containers lie in each other, `value` included.
+/// Nesting depth of containers, including `value`.
 std::size_t depth_of(const Value& value) {
   std::size_t deepest = 0;
   const auto below = [&](const Value& item) { deepest = std::max(deepest, depth_of(item)); };
@@ -116,28 +116,28 @@ std::size_t depth_of(const Value& value) {
   return deepest + 1;
 }
 
-/// Where a tensor was placed.
+/// The location of a tensor.
 struct Placed {
   std::string key;
-  std::size_t tensor = 0;  ///< of ConsolidatedPlan::tensors
+  std::size_t tensor = 0;  ///< index in Plan::tensors
   DType dtype = DType::float32;
   Shape shape;
-  std::int64_t ragged_dim = 0;  ///< of the offsets of a jagged tensor
+  std::int64_t ragged_dim = 0;  ///< only for the offsets of a jagged tensor
 };
 
 struct Level;
 using Child = std::variant<Level, NonTensor>;
 
-/// A node, its entries in the three groups of the document.
+/// A node, with its entries in the three groups of the document.
 struct Level {
   const NodeInfo* info = nullptr;
-  TensorDict node;  ///< keeps `info`
+  TensorDict node;  ///< keeps `info` alive
   std::vector<std::pair<std::string, Value>> values;
   std::vector<Placed> leaves;
   std::vector<std::pair<std::string, Child>> nodes;
 };
 
-/// Places the tensors of a tree, depth first, in the order of its keys.
+/// Assigns locations to the tensors of a tree, depth first, in the order of its keys.
 class Placer {
  public:
   Placer(bool notes, Plan& plan, Extra& extra) : notes_(notes), plan_(plan), extra_(extra) {}
@@ -178,7 +178,7 @@ class Placer {
   }
 
  private:
-  /// The document is deeper than the tree: an entry of a node is a list in an object in its own.
+  /// The document nests deeper than the tree: an entry of a node is a list in its own object.
   static void check_depth(const std::string& path, std::size_t depth, std::size_t value_depth) {
     constexpr std::size_t kMost = codecs::kMaxJsonDepth - 4;
     if (depth + value_depth <= kMost) return;
@@ -199,7 +199,7 @@ class Placer {
     }
   }
 
-  /// The group of the document that the entry is in.
+  /// Adds an entry, and returns its group in the document.
   int add(Level& level, const std::string& key, const TensorDict::Item& item,
           const std::string& path, std::size_t depth) {
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
@@ -336,7 +336,7 @@ class Placer {
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> stored_;
 };
 
-/// Writes the document of placed tensors.
+/// Writes the document, once all tensors have locations.
 class DocumentWriter {
  public:
   DocumentWriter(const Plan& plan, const PlanOptions& options)
@@ -390,7 +390,7 @@ class DocumentWriter {
     return info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
   }
 
-  /// tensordict forgets the class of a root.
+  /// tensordict does not store the class of the root.
   std::string_view class_of(const NodeInfo& info, bool is_root) const {
     if (info.kind == NodeKind::lazy_stack) return "LazyStackedTensorDict";
     const bool kept = info.kind == NodeKind::tensorclass && (options_.notes || !is_root);
@@ -449,7 +449,7 @@ class DocumentWriter {
     json_.end_array();
   }
 
-  /// A NonTensorStack: a node whose entries are values, or stacks of them.
+  /// Writes a NonTensorStack: a node whose entries are values, or stacks of values.
   void value_stack(const Value& stack, std::int64_t dim, const Shape& batch, const NodeInfo& node) {
     const Shape inner = batch.empty() ? Shape{} : Shape(batch.begin() + 1, batch.end());
     const Value::List* stacks = stacked_items(stack);
@@ -495,7 +495,7 @@ class DocumentWriter {
   codecs::JsonWriter json_;
 };
 
-/// What tensordict's own file would lose without a word.
+/// Throws for what tensordict's own file would silently lose.
 void refuse_what_notes_hold(const NodeInfo& root) {
   if (root.schema) {
     throw refuse("")
@@ -511,15 +511,15 @@ void refuse_what_notes_hold(const NodeInfo& root) {
   }
 }
 
-/// Plans a file. Throws Error(unsupported) naming the key for what tensordict could not read back,
-/// Error(invalid_argument) for a tree that nests too deep or contains itself.
+/// Plans a file. Throws Error(unsupported) naming the key for entries that tensordict could not
+/// read back, Error(invalid_argument) for a tree that nests too deep or contains itself.
 Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
   Plan plan;
   Extra extra;
   const Level root = Placer(options.notes, plan, extra).level(tree, "", 0);
   if (options.notes) {
     extra.notes = collect_notes(tree);
-    extra.notes.aliases.clear();  // tied tensors have one place in the file
+    extra.notes.aliases.clear();  // aliases have the same location in the file
     std::erase_if(extra.notes.nodes,
                   [](const auto& entry) { return entry.second.layout == kJagged; });
     extra.notes.schema = tree.info().schema;
@@ -543,16 +543,16 @@ Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
 }
 
 constexpr std::uint64_t kLengthBytes = 8;
-/// Of padding to a multiple of 8, and of a gap before a tensor of 16 bytes an element.
+/// Maximum gap: padding to a multiple of 8, and alignment of a dtype with 16 bytes per element.
 constexpr std::size_t kMaxGapBytes = 16;
 
-/// Where the document lies, by the length at the end of the file.
+/// The location of the document, from the length at the end of the file.
 struct Document {
   std::uint64_t offset_bytes = 0;
   std::uint64_t size_bytes = 0;
 };
 
-/// Nothing if no document of that length fits the file.
+/// Empty if a document of that length does not fit the file.
 std::optional<Document> find_document(const os::File& file, std::uint64_t file_bytes,
                                       std::uint64_t& length) {
   std::array<std::byte, kLengthBytes> digits{};
@@ -572,7 +572,7 @@ class ConsolidatedSource final : public Leaves {
   Buffer map(const Leaf& leaf) override {
     const StoredRange& range = range_of(leaf);
     if (range.size_bytes == 0) return Buffer();
-    // The file begins where a page does, so an odd start is an odd address.
+    // The file is mapped at a page boundary, so an unaligned offset gives an unaligned address.
     if (range.begin % itemsize(range.dtype) != 0) return aligned_copy(range);
     std::call_once(mapped_, [this] {
       mapping_ = os::map_file(file_, 0, data_bytes_, os::MapKind::private_copy);
@@ -620,7 +620,7 @@ class ConsolidatedSource final : public Leaves {
   std::once_flag mapped_;
   Buffer mapping_;
   std::mutex copies_mutex_;
-  std::unordered_map<std::uint64_t, Buffer> copies_;  ///< of tensors at odd addresses
+  std::unordered_map<std::uint64_t, Buffer> copies_;  ///< of unaligned tensors
 };
 
 struct OpenedFile {
@@ -684,7 +684,7 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
 
 void check(const TensorDict& tree) { make_plan(tree, {}); }
 
-/// Zeros between the tensors, so that all of the file is written in runs.
+/// Fills gaps between tensors with zeros, so that the file is written sequentially.
 void add_gap(std::vector<LeafWrite>& writes, os::File& file, const Leaf& zeros, std::uint64_t begin,
              std::uint64_t end) {
   if (begin == end) return;
@@ -695,7 +695,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_tree(tree, path, request, false);
 }
 
-/// The blocks of all tensors, each once, in the order of the file.
+/// The blocks of all tensors, without duplicates, in file order.
 std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
   std::vector<const StoredRange*> ranges;
   for (const StoredRange& range : source.ranges) {
@@ -741,7 +741,8 @@ void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyReque
   progress.finish();
 }
 
-/// tensordict writes no checksums: then what can be checked is that the document fits the file.
+/// tensordict writes no checksums. In its files, verify only checks that the document matches the
+/// file.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {

@@ -14,13 +14,14 @@
 
 namespace tenfold::detail::formats::consolidated {
 
-/// What tenfold adds to the document of a consolidated file, in the root's member "size", which
-/// tensordict reads over:
+/// Additions of tenfold to the document of a consolidated file, in the root's member "size", which
+/// tensordict ignores:
 ///
 ///   "size": ["tenfold", {"notes": "{...}", "order": {"a/b": [2, 0, 1]}, "tenfold_xxh3": "..."}]
 ///
-/// The document lists the values of a node, then its tensors, then its nodes; `order` tells, where
-/// it is another one, which of them comes first, second, ... Members that say nothing are omitted.
+/// The document lists the values of a node, then its tensors, then its nodes. If the original order
+/// was different, `order` has the index of the first entry, the second, ... Empty members are
+/// omitted.
 struct Extra {
   Notes notes;
   std::map<std::string, std::vector<std::size_t>, std::less<>> order;  ///< by path of the notes
@@ -32,12 +33,12 @@ struct Extra {
 /// Writes the member's value.
 void write_extra(const Extra& extra, codecs::JsonWriter& json);
 
-/// What the root's "size" says; nothing if another tool put something else there. What does not
-/// have the right type is ignored with a warning. Throws as Notes::from_json.
+/// Parses the root's "size"; empty if another tool wrote something else there. Members of the wrong
+/// type are ignored with a warning. Throws like Notes::from_json.
 Extra read_extra(const Value& size, const std::string& where);
 
-/// Puts the entries of a node into the order that was saved, and sets its kind, its values and its
-/// unbatched leaves as the notes say. What does not fit the node is ignored with a warning.
+/// Restores the saved order of a node's entries, and applies the notes: kind, values and unbatched
+/// leaves. Members that do not match the node are ignored with a warning.
 void apply_extra(const Extra& extra, std::string_view path, Node& node);
 
 }  // namespace tenfold::detail::formats::consolidated

@@ -49,7 +49,7 @@ class TreeBuilder {
   Extra take_extra() { return std::move(extra_); }
   bool locked() const noexcept { return locked_; }
 
-  /// Ranges may be one, as those of tied tensors are, or apart.
+  /// Throws if two ranges overlap, unless they are equal (shared storage).
   void check_overlaps() const {
     std::vector<const StoredRange*> order;
     for (const StoredRange& range : leaves_->ranges) {
@@ -112,7 +112,7 @@ class TreeBuilder {
     return lengths;
   }
 
-  /// A name that may be null.
+  /// A string that may be null.
   std::optional<std::string> optional_text(const Object& object, const std::string& path,
                                            const std::string& key) const {
     const Value* value = object.find(key);
@@ -192,7 +192,7 @@ class TreeBuilder {
           .expected(info.batch_size.size(), " names")
           .found(info.names.size());
     }
-    if (!named) info.names.clear();  // all None is what no names are
+    if (!named) info.names.clear();  // all None means that there are no names
   }
 
   void add(Node& node, const std::string& path, const std::string& key, Node::Slot slot) const {
@@ -207,7 +207,7 @@ class TreeBuilder {
     }
   }
 
-  /// The items of "non_tensors", each the first of three.
+  /// The first of the three items of a member of "non_tensors".
   const Value& data_of(const Value& item, const std::string& path) const {
     const List& list = as<List>(item, path, "its item", "an array");
     if (list.items.size() != 3) {
@@ -227,7 +227,7 @@ class TreeBuilder {
   }
 
   void add_leaves(const Object& object, const std::string& path, Node& node) {
-    std::optional<Jagged> jagged;  // whose offsets are still to come
+    std::optional<Jagged> jagged;  // its offsets are still to come
     for (const auto& [key, item] : member<Object>(object, path, "leaves", "an object").members) {
       const std::string inner = note_path_child(path, key);
       if (key.starts_with("<NJT")) {
@@ -247,7 +247,7 @@ class TreeBuilder {
     if (jagged) fail_incomplete(*jagged, path);
   }
 
-  /// The parts of a jagged tensor, as they come.
+  /// The components of a jagged tensor, collected in order.
   struct Jagged {
     std::string key;
     Leaf values;
@@ -284,7 +284,7 @@ class TreeBuilder {
     }
   }
 
-  /// A node of the kind that core/tree/sparse.hpp describes.
+  /// Builds a node as core/tree/sparse.hpp describes it.
   TensorDict jagged_node(const Jagged& jagged, const std::string& path, const Shape& batch_size) {
     const Shape& values = jagged.values.shape();
     const Shape& offsets = jagged.offsets->shape();
@@ -415,7 +415,7 @@ class TreeBuilder {
         .found(base::quote(key));
   }
 
-  /// The items of a NonTensorStack: values, then stacks of values.
+  /// The items of a NonTensorStack: first values, then stacks of values.
   Value stacked_values(const Object& object, const std::string& path) const {
     List items;
     for (const auto& [key, item] :

@@ -25,9 +25,9 @@
 #include "os/fs/file.hpp"
 #include "os/thread/thread_pool.hpp"
 
-// Folders of torch.distributed.checkpoint: `.metadata`, a pickle that is read as data
-// (dcp_metadata), and `__<rank>_<n>.distcp`, in which files of torch.save lie end to end
-// (dcp_source). This version reads them.
+// Folders of torch.distributed.checkpoint: `.metadata`, a pickle that is parsed as data
+// (metadata.hpp), and `__<rank>_<n>.distcp`, in which files of torch.save are concatenated
+// (source.hpp). They can only be read.
 
 namespace tenfold::detail::formats::dcp {
 namespace {
@@ -36,7 +36,7 @@ constexpr std::array<std::string_view, 0> kSuffixes = {};
 constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 constexpr const char* kMetadata = ".metadata";
 
-/// The rank that `__<rank>.metadata` is of.
+/// The rank in `__<rank>.metadata`.
 std::optional<std::uint64_t> rank_of(std::string_view name) {
   if (!name.starts_with("__") || !name.ends_with(kMetadata)) return std::nullopt;
   const std::string_view digits = name.substr(2, name.size() - 2 - std::string(kMetadata).size());
@@ -53,7 +53,7 @@ Metadata metadata_in(const os::Directory& folder, const std::string& name) {
   return parse_metadata(pickle, file.display());
 }
 
-/// `.metadata`, else what each rank wrote for itself.
+/// Reads `.metadata`, or merges the metadata of all ranks if it is missing.
 Metadata metadata_of(const os::Directory& folder) {
   if (folder.entry_info(kMetadata)) return metadata_in(folder, kMetadata);
   std::vector<std::pair<std::uint64_t, std::string>> ranks;
@@ -109,7 +109,7 @@ std::vector<NamedItem> items_of(const Metadata& metadata) {
   return items;
 }
 
-/// Compares the CRC-32 of each record of the item. Returns how many there were.
+/// Compares the CRC-32 of each record of the item. Returns the number of records.
 std::uint64_t check_item(Files& files, const Item& item) {
   const Files::Place place = files.place(item);
   const std::shared_ptr<const os::File> file = place.file();
@@ -124,7 +124,7 @@ std::uint64_t check_item(Files& files, const Item& item) {
   return directory.entries.size();
 }
 
-/// Looks at every tensor and object: that they are there and are what the metadata says.
+/// Checks that every tensor and object exists and matches the metadata.
 void check_tree(const TensorDict& tree, VerifyReport& report) {
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);

@@ -22,18 +22,18 @@ using codecs::PickleNode;
 
 namespace {
 
-/// Where the classes were defined, by the versions of torch.
+/// Modules of the classes, in different versions of torch.
 constexpr std::array<std::string_view, 5> kModules = {
     "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem",
     "torch.distributed._shard.checkpoint.metadata",
     "torch.distributed._shard.checkpoint.filesystem",
     "torch.distributed._shard.sharded_tensor.metadata"};
 
-/// What an object that is compressed may hold.
+/// Maximum size of a compressed object.
 constexpr std::uint64_t kMaxObjectBytes = std::uint64_t{1} << 30;
-/// What a compressed tensor may hold beside its bytes: the pickle and the headers around it.
+/// Maximum size of a compressed item beyond the tensor's bytes: the pickle and the headers.
 constexpr std::uint64_t kMaxAroundBytes = std::uint64_t{1} << 20;
-/// Zstandard cannot do better: 4 bytes are a block of 128 KiB that repeats one byte.
+/// Maximum ratio of Zstandard: a block of 4 bytes can repeat one byte for 128 KiB.
 constexpr std::uint64_t kMaxZstdRatio = 32'768;
 
 std::string index_text(std::string_view name, const Shape& offsets) {
@@ -104,7 +104,7 @@ class MetadataReader {
            std::ranges::find(kModules, type.text) != kModules.end();
   }
 
-  /// The value of an attribute; nothing if the object has none of that name.
+  /// The value of an attribute; empty if the object does not have it.
   std::optional<std::uint32_t> optional_field(std::uint32_t object, std::string_view name) const {
     const auto state = state_of_.find(object);
     if (state == state_of_.end()) return std::nullopt;
@@ -157,9 +157,9 @@ class MetadataReader {
     return static_cast<std::uint64_t>(node.integer);
   }
 
-  /// A torch.Size, tuple or list.
+  /// Parses a torch.Size, tuple or list.
   Shape lengths(std::uint32_t id, const std::string& subject) const {
-    constexpr std::size_t kMaxDimensions = 64;  // of torch
+    constexpr std::size_t kMaxDimensions = 64;  // limit of torch
     PickleNode node = at(id);
     if (node.kind == PickleKind::reduce) {
       const PickleNode type = at(node.items[0]);
@@ -186,9 +186,9 @@ class MetadataReader {
     return lengths;
   }
 
-  // --- what it says ---
+  // --- content ---
 
-  /// Where items lie, by MetadataIndex.
+  /// Reads the locations of items, by MetadataIndex.
   void read_storage(std::uint32_t id) {
     for_each_pair(id, "storage_data", [&](std::uint32_t key, std::uint32_t value) {
       name_.clear();
@@ -230,7 +230,7 @@ class MetadataReader {
     return item;
   }
 
-  /// torch's ZStandard alone, of any version 1.
+  /// True for torch's ZStandard, any version 1; other compressions are not supported.
   bool is_zstd(std::uint32_t id) const {
     const PickleNode list = at(id);
     if (list.items.size() != 1 || at(list.items[0]).kind != PickleKind::text) return false;
@@ -261,7 +261,7 @@ class MetadataReader {
     return found->second;
   }
 
-  /// The paths that flattened names stand for. Without them names are keys.
+  /// Reads the paths of flattened names. Without them, names are keys.
   void read_planner(std::optional<std::uint32_t> id) {
     if (!id || at(*id).kind != PickleKind::dict) return;
     for_each_pair(*id, "planner_data", [&](std::uint32_t key, std::uint32_t value) {
@@ -417,7 +417,7 @@ class MetadataReader {
   std::unordered_map<std::string_view, std::uint32_t> paths_;
   std::unordered_map<std::string, std::uint32_t> files_;
   Metadata metadata_;
-  std::string name_;  ///< of the entry that is read
+  std::string name_;  ///< of the current entry
 };
 
 [[noreturn]] void disagree(const std::string& where, const std::string& name) {

@@ -22,29 +22,29 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// The data files of a folder, each opened when it is first asked for. The last few stay open, so
-/// that a checkpoint of any number of ranks gets by with few descriptors. A file that is opened
-/// again is the same one as before, or it is an error. Thread-safe.
+/// The data files of a folder, opened at their first use. Only the most recent ones stay open, so
+/// that a checkpoint of any number of ranks needs few descriptors. A file that is reopened must
+/// still be the same one. Thread-safe.
 class Files : public std::enable_shared_from_this<Files> {
  public:
   static constexpr std::size_t kMaxOpen = 64;
-  /// Items that stay in memory after they were read, so that each is not decompressed for each of
-  /// its pieces.
+  /// Decompressed items that are cached, so that an item is not decompressed for each of its
+  /// pieces.
   static constexpr std::size_t kMaxDecompressed = 8;
 
   Files(os::Directory folder, std::vector<std::string> names);
 
-  /// The file, known to hold the item as it is stored. Throws Error(corrupt) if it is missing or
-  /// too short.
+  /// Opens the file of an item, and checks that it contains the item. Throws Error(corrupt) if it
+  /// is missing or too short.
   std::shared_ptr<const os::File> open(const Item& item);
 
-  /// Where an item can be read: in its file, or decompressed in memory.
+  /// The readable bytes of an item: in its file, or decompressed in memory.
   struct Place {
     FileOpener file;
     std::uint64_t begin = 0;
     std::uint64_t size_bytes = 0;
   };
-  /// Throws as open(), and Error(corrupt) for a stream that is damaged or holds too much.
+  /// Throws like open(), and Error(corrupt) for a stream that is damaged or too large.
   Place place(const Item& item);
   /// "ckpt/__0_0.distcp: item at byte 43".
   base::Where where(const Item& item) const;
@@ -53,13 +53,13 @@ class Files : public std::enable_shared_from_this<Files> {
   struct File {
     std::mutex mutex;
     std::weak_ptr<const os::File> file;
-    std::optional<os::FileInfo> info;  ///< when it was first opened
+    std::optional<os::FileInfo> info;  ///< at its first opening
   };
   std::shared_ptr<const os::File> opened(std::uint32_t number);
   std::shared_ptr<const os::File> decompressed(const Item& item);
   os::File decompress(const Item& item);
 
-  /// The last few files that were asked for.
+  /// The most recently used open files.
   class Recent {
    public:
     explicit Recent(std::size_t most) : most_(most) {}
@@ -68,7 +68,7 @@ class Files : public std::enable_shared_from_this<Files> {
    private:
     const std::size_t most_;
     std::mutex mutex_;
-    std::vector<std::shared_ptr<const os::File>> files_;  ///< a ring: the oldest goes first
+    std::vector<std::shared_ptr<const os::File>> files_;  ///< a circular buffer, oldest first
     std::size_t next_ = 0;
   };
 
@@ -77,17 +77,17 @@ class Files : public std::enable_shared_from_this<Files> {
   std::vector<File> files_;
   Recent recent_{kMaxOpen};
   std::mutex streams_mutex_;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, File> streams_;  ///< by file and begin
+  std::map<std::pair<std::uint32_t, std::uint64_t>, File> streams_;  ///< by file and offset
   Recent recent_streams_{kMaxDecompressed};
 };
 
-/// The tensors of one folder, each in an item of its own: where in the item its bytes lie is learnt
-/// when it is first touched.
+/// The tensors of one folder, each in its own item. The location of the bytes in the item is read
+/// at the first access.
 class Source final : public LeafSource {
  public:
   explicit Source(std::shared_ptr<Files> files) : files_(std::move(files)) {}
 
-  /// The leaf of an item; `name` is for messages. Those of one item share their bytes. To be called
+  /// Adds the leaf of an item; `name` is for messages. Leaves of one item share storage. Call
   /// before any leaf is used.
   static Leaf add(const std::shared_ptr<Source>& source, DType dtype, Shape shape, const Item& item,
                   const std::string& name);
@@ -103,8 +103,8 @@ class Source final : public LeafSource {
     Item item;
     std::string name;
     std::once_flag looked;
-    std::optional<Leaf> leaf;  ///< in the item; nothing if it holds no tensor
-    std::string found;         ///< what it holds instead
+    std::optional<Leaf> leaf;  ///< in the item; empty if it contains no tensor
+    std::string found;         ///< what it contains instead
     std::mutex mutex;
     Buffer copy;
   };
@@ -115,7 +115,8 @@ class Source final : public LeafSource {
 
   std::shared_ptr<Files> files_;
   std::vector<std::unique_ptr<Stored>> stored_;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> positions_;  ///< by file and begin
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> positions_;  ///< by file and
+                                                                              ///< offset
 };
 
 }  // namespace tenfold::detail::formats::dcp

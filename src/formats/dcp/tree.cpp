@@ -20,31 +20,31 @@
 namespace tenfold::detail::formats::dcp {
 namespace {
 
-/// Items that a list may lack: a path can claim any position.
+/// Maximum number of missing items in a list: a path can contain any index.
 constexpr std::uint64_t kMaxHoles = 65'536;
 
 Error corrupt(const std::string& where, const std::string& key) {
   return base::corrupt(where).part("key ", base::quote(key));
 }
 
-/// A place in the tree: an entry, or what holds others.
+/// A location in the tree: an entry, or a container.
 struct Branch {
   std::string key;
   std::string where = {};  ///< for messages
   const Entry* entry = nullptr;
-  bool is_list = false;      ///< of what holds others
+  bool is_list = false;      ///< for containers
   bool has_tensors = false;  ///< here or below
   std::vector<std::uint32_t> children = {};
 };
 
-/// All places, and what their objects are read from. Parts that are read later share it.
+/// All locations, and the source of their objects. Shared by parts that are read later.
 class Plan : public std::enable_shared_from_this<Plan> {
  public:
   Plan(Metadata metadata, std::shared_ptr<Files> files, std::string where)
       : metadata_(std::move(metadata)), files_(std::move(files)) {
     source_ = std::make_shared<Source>(files_);
     branches_.push_back({"", std::move(where)});
-    branches_[0].has_tensors = true;  // the root is a node whatever it holds
+    branches_[0].has_tensors = true;  // the root is always a node
     for (const Entry& entry : metadata_.entries) place(entry);
     for (Branch& branch : branches_) {
       if (branch.is_list) sort(branch);
@@ -53,11 +53,11 @@ class Plan : public std::enable_shared_from_this<Plan> {
 
   TensorDict tree() { return node_of(0); }
 
-  /// What is below a place without tensors: a JSON value if all of it is.
+  /// Reads a subtree without tensors: a JSON value if all its objects are JSON.
   TensorDict::Item read(std::uint32_t id);
 
  private:
-  /// Enters the entry under its path.
+  /// Inserts the entry at its path.
   void place(const Entry& entry) {
     const bool is_tensor = std::holds_alternative<TensorEntry>(entry.what);
     std::uint32_t at = 0;
@@ -120,7 +120,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
     return info;
   }
 
-  /// Calls `use` with the key and place of each child, and with nothing for what a list lacks.
+  /// Calls `use` with the key and location of each child; the location is empty for missing items
+  /// of a list.
   template <class Use>
   void for_each_child(const Branch& branch, const Use& use) const {
     std::uint64_t next = 0;
@@ -154,7 +155,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
   std::map<std::pair<std::uint32_t, std::string>, std::uint32_t> positions_;
 };
 
-/// A part of the tree without tensors of its own, whose objects are still to be read.
+/// A subtree without tensors, whose objects are read at the first access.
 class ObjectsItem final : public LazyItem {
  public:
   ObjectsItem(std::shared_ptr<Plan> plan, std::uint32_t branch)

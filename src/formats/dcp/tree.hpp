@@ -10,11 +10,11 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// The tree that the metadata stands for: dicts and lists as their paths tell, tensors put together
-/// from their chunks, objects read when they are asked for. What has no tensor below is one JSON
-/// value where all its objects are. An item that a list lacks is null, as for torch. `where` names
-/// the folder. Throws Error(corrupt), naming the key, for chunks that do not make up their tensor
-/// and for paths that contradict each other.
+/// Builds the tree of the metadata: dicts and lists according to the paths, tensors assembled from
+/// their chunks, objects read at their first access. A subtree without tensors is one JSON value if
+/// all its objects are. A missing item of a list is null, as in torch. `where` names the folder.
+/// Throws Error(corrupt), naming the key, for chunks that do not cover their tensor and for paths
+/// that contradict each other.
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
 

@@ -9,7 +9,7 @@ namespace tenfold::detail::formats::folder {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-// The first block is small, so that opening a handful of leaves touches little memory.
+// The first block is small, so that opening a few leaves touches little memory.
 constexpr std::size_t kFirstBlockBytes = std::size_t{16} << 10;
 constexpr std::size_t kLastBlockBytes = std::size_t{1} << 20;
 

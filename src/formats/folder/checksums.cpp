@@ -25,7 +25,7 @@ namespace {
 constexpr int kMaxEditAttempts = 10'000;
 constexpr std::chrono::milliseconds kPause{1};
 
-/// Removes the lines of the tensors whose path begins with `prefix` from the folder's file.
+/// Removes the lines of tensors whose path starts with `prefix` from the folder's file.
 void drop_lines(const os::Directory& folder, const os::Path& path, const std::string& prefix) {
   ChecksumsEdit edit(folder, path);
   if (!edit.is_whole()) return;
@@ -45,7 +45,7 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
   for (int attempt = 0; attempt < kMaxEditAttempts; ++attempt) {
     os::File file = os::File::try_open_read_at(folder, name);
     if (!file.valid()) return;
-    // Whoever had it locked may have replaced it meanwhile.
+    // The previous holder of the lock may have replaced the file.
     auto lock = os::WriterLock::try_acquire(folder, name, file);
     const auto now = folder.entry_info(name);
     if (!lock || !now || !now->same_file(file.info())) {
@@ -74,7 +74,7 @@ void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
   refuse_shared_files(folder);
   announce_writes_in_place(folder);
   drop_lines(folder, path, "");
-  // A node below the root of what was saved: the root's file vouches for it, too.
+  // For a node below the root of a saved tree, the root's file has checksums too.
   os::Path node = std::filesystem::canonical(path);
   std::string prefix;
   while (node.has_relative_path()) {

@@ -10,17 +10,17 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The `%checksums` of a folder, locked against others who change it.
+/// The `%checksums` of a folder, locked against other writers.
 class ChecksumsEdit {
  public:
-  /// Throws Error(io) (EBUSY) if somebody holds it for long.
+  /// Throws Error(io) (EBUSY) if another process holds the lock for long.
   ChecksumsEdit(const os::Directory& folder, const os::Path& path);
 
-  /// False if there is none, or a damaged one: nothing in it vouches for anything, and verify
+  /// False if the file is missing or damaged. A damaged file has no valid checksums, and verify()
   /// reports it.
   bool is_whole() const noexcept { return file_.valid(); }
   const std::vector<ChecksumLine>& lines() const noexcept { return lines_; }
-  /// Replaces it in one step, durably.
+  /// Replaces the file atomically and durably.
   void publish(const std::vector<ChecksumLine>& lines);
   void close() noexcept {
     lock_.reset();
@@ -35,9 +35,9 @@ class ChecksumsEdit {
 };
 
 /// Removes the lines of all tensors of the folder at `path` from its `%checksums`, and from those
-/// of the saved trees it is a node of: their files are about to be written through. Each file is
-/// replaced in one step, durably. Throws Error(io) (EACCES), with all files as they were, if a file
-/// is one of another tree, too.
+/// of the enclosing saved trees, because their files are about to be written through mappings. Each
+/// file is replaced atomically and durably. Throws Error(io) (EACCES), with all files unchanged, if
+/// a file also belongs to another tree.
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

@@ -15,22 +15,22 @@
 
 namespace tenfold::detail::formats::folder {
 
-// Where the files of a saved tree come from: a folder of the system (memmap_handle.hpp) or an
-// archive (memmap_archive_reader.hpp). Whoever reads a tree sees these two classes only.
+// The storage of a saved tree: a folder of the file system (handle.hpp) or an archive
+// (archive/folder.hpp). Readers of trees use only the two classes below.
 
-/// What tells stored bytes from others, and how many they are.
+/// Identity and size of stored bytes.
 struct StoredInfo {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
-  std::uint64_t offset_bytes = 0;  ///< within that file of the system
-  std::uint64_t num_links = 1;     ///< names that these bytes have
+  std::uint64_t offset_bytes = 0;  ///< offset within the file of the file system
+  std::uint64_t num_links = 1;     ///< number of hard links
   std::uint64_t size_bytes = 0;
   bool same_bytes(const StoredInfo& o) const noexcept {
     return device == o.device && inode == o.inode && offset_bytes == o.offset_bytes;
   }
 };
 
-/// One file of a saved tree, open.
+/// An open file of a saved tree.
 class StoredFile {
  public:
   StoredFile() = default;
@@ -40,37 +40,39 @@ class StoredFile {
 
   /// The path as the user knows it.
   virtual const std::string& display() const noexcept = 0;
-  /// As it was when the file was opened.
+  /// As of the time when the file was opened.
   virtual const StoredInfo& info() const noexcept = 0;
-  /// Its size by now: somebody may have cut it.
+  /// The current size: another process may have truncated the file.
   virtual std::uint64_t size_bytes_now() const = 0;
 
-  /// Fills `into` from `offset_bytes`, or as much as there is; returns the bytes read.
+  /// Fills `into` from `offset_bytes`, or up to the end of the file; returns the number of bytes
+  /// read.
   virtual std::size_t read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const = 0;
   /// Fills `into`, or throws Error(corrupt).
   virtual void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const = 0;
 
-  /// Throws Error(unsupported) where reading the first `size_bytes` bytes takes much more memory.
+  /// Throws Error(unsupported) if reading the first `size_bytes` bytes would take much more memory
+  /// than that.
   virtual void check_cost(std::uint64_t /*size_bytes*/) const {}
 
-  /// The first `size_bytes` bytes (there are as many): mapped as `mode` says, or in memory, small
-  /// ones in `arena`. Throws Error(unsupported) where write_through cannot reach the file.
+  /// The first `size_bytes` bytes, which must exist: mapped according to `mode`, or in memory,
+  /// small ones in `arena`. Throws Error(unsupported) if the file does not support write_through.
   virtual Buffer map(std::uint64_t size_bytes, Mode mode, Arena& arena) const = 0;
 
-  /// Asks for the first `size_bytes` bytes to be read ahead; a hint.
+  /// Prefetches the first `size_bytes` bytes. A hint.
   virtual void will_need(std::uint64_t size_bytes) const = 0;
 };
 
-/// What of a file is mapped, and how messages name the file.
+/// A mapped range of a file, and the file's name for messages.
 struct MappedPart {
   Buffer bytes;
   std::string display;
 };
 
-/// One folder of an opened tree, which stays the one that was opened. Thread-safe.
+/// A folder of an opened tree. Replacing the path does not affect it. Thread-safe.
 class Folder {
  public:
-  /// Nodes deeper than this are refused.
+  /// Maximum nesting of nodes.
   static constexpr std::size_t kMaxDepth = 512;
 
   Folder() = default;
@@ -85,28 +87,28 @@ class Folder {
   virtual std::shared_ptr<Folder> try_child(const std::string& name) = 0;
   virtual bool has_child(const std::string& name) = 0;
 
-  /// The file of that name, or null if there is none. `for_writing`: map() will be asked for
+  /// The file of that name, or null if there is none. `for_writing`: map() will be called with
   /// write_through.
   virtual std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) = 0;
-  /// The same without opening it.
+  /// The same, without opening the file.
   virtual std::optional<StoredInfo> file_info(const std::string& name) = 0;
-  /// The text of a small file, or nothing if there is none. Throws Error(corrupt) beyond
+  /// The content of a small file; empty if there is none. Throws Error(corrupt) beyond
   /// `limit_bytes`, before anything is allocated.
   virtual std::optional<std::string> read_text(const std::string& name,
                                                std::uint64_t limit_bytes) = 0;
 
-  /// True for the root of a tree whose rows a `%commit` beside them may count.
+  /// True for the root of a tree that may have a `%commit`.
   virtual bool may_grow() const noexcept { return false; }
 
-  /// True if all files of the tree come from one mapping.
+  /// True if all files of the tree are in one mapping.
   virtual bool is_one_mapping() const noexcept { return false; }
 
-  /// Brings what was written through `mapped`, mapped from files of this folder, to the device.
+  /// Makes writes through `mapped`, mappings of files of this folder, durable.
   virtual void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) = 0;
 
-  /// True if the tree that was opened is no longer what its path names, or was removed.
+  /// True if the path no longer names the tree that was opened.
   virtual bool was_replaced() = 0;
-  /// Throws Error(io): replaced since it was opened.
+  /// Throws Error(io): the tree was replaced after it was opened.
   [[noreturn]] virtual void throw_replaced() const = 0;
 };
 

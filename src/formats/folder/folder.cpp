@@ -1,5 +1,6 @@
-// tensordict's memory-mapped folder: one meta.json a node, one file a tensor. See
-// https://pytorch.org/tensordict ("The on-disk format"); what it cannot say is in `%notes.json`.
+// tensordict's memory-mapped folder: one meta.json per node, one file per tensor. See
+// https://pytorch.org/tensordict ("The on-disk format"). What it cannot express is stored in
+// `%notes.json`.
 
 #include <string>
 #include <utility>

@@ -11,25 +11,25 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// A folder of the system. The root stays open; those below are opened relative to it when
-/// they are needed and closed again when too many are open, so that a tree of any number of nodes
-/// gets by with a few hundred descriptors. A folder that is opened again is the same one (device
-/// and inode) as before, or it is an error. Thread-safe.
+/// A folder of the file system. The root stays open. Folders below it are opened relative to it on
+/// demand, and closed again when too many are open, so that a tree of any size needs only a few
+/// hundred descriptors. A reopened folder must still be the same one (device and inode).
+/// Thread-safe.
 class FolderHandle final : public Folder, public std::enable_shared_from_this<FolderHandle> {
  public:
-  /// Folders below the root that are kept open at once.
+  /// Maximum number of open folders below the root.
   static constexpr std::size_t kMaxOpen = 64;
 
-  /// `locks`: what is to be held as long as anything of the tree is.
+  /// `locks`: held as long as any part of the tree is alive.
   static std::shared_ptr<FolderHandle> root(os::Directory directory, const os::Path& path,
                                             std::vector<os::Directory> locks = {});
 
   std::shared_ptr<const os::Directory> directory();
-  /// Names of folders from the root on, "camera/lens"; empty of the root.
+  /// Names of folders from the root, "camera/lens"; empty for the root.
   std::string path_below_root() const;
 
   const std::string& display() const noexcept override { return display_; }
-  /// A file or a symlink is none.
+  /// Returns null for a file or a symlink.
   std::shared_ptr<Folder> try_child(const std::string& name) override;
   bool has_child(const std::string& name) override;
   std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) override;
@@ -43,7 +43,7 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
  private:
   struct Pool {
     std::mutex mutex;
-    std::vector<std::shared_ptr<const os::Directory>> open;  ///< a ring: the oldest goes first
+    std::vector<std::shared_ptr<const os::Directory>> open;  ///< a circular buffer, oldest first
     std::size_t next = 0;
     std::shared_ptr<const os::Directory> root;
     os::Path root_path;
@@ -55,7 +55,7 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
   void remember(std::shared_ptr<const os::Directory> directory);
 
   std::shared_ptr<Pool> pool_;
-  std::shared_ptr<FolderHandle> parent_;  ///< null: the root
+  std::shared_ptr<FolderHandle> parent_;  ///< null for the root
   std::string name_;
   std::string display_;
   std::size_t depth_ = 0;

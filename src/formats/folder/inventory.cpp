@@ -28,7 +28,7 @@ bool is_leftover(std::string_view name) {
 
 namespace {
 
-/// The names that a node's own metadata gives to the entries of its folder.
+/// The names of the folder's entries according to the node's metadata.
 struct Named {
   std::unordered_set<std::string> files;
   std::unordered_set<std::string> folders;
@@ -40,14 +40,14 @@ bool is_number(std::string_view name) {
          std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Of tenfold, which no key can be encoded to.
+/// True for tenfold's own names, which no encoded key equals.
 bool is_own(std::string_view name) {
   return name == kNotesName || name == kChecksumsName || name == kValuesName ||
          name == kCommitName || name == kPartsName || is_clash_name(name);
 }
 
 void name_entry(const MetaEntry& entry, Named& named) {
-  // Versions before 0.14 used keys as they are.
+  // Versions before 0.14 did not encode keys.
   for (const std::string& name : {encode_key(entry.key), entry.key}) {
     if (entry.is_node) {
       named.folders.insert(name);
@@ -64,7 +64,7 @@ Named names_of(const NodeMeta& meta) {
   named.folders = {std::string(kInnerName), "_source"};
   for (const MetaEntry& entry : meta.entries) name_entry(entry, named);
   for (const auto& [key, position] : meta.reserved) {
-    // The notes may say that there is an entry of this name.
+    // The notes may list an entry of this name.
     named.files.insert(std::string(key) + std::string(kLeafSuffix));
     named.folders.insert(std::string(key));
   }
@@ -185,7 +185,7 @@ void require_replaceable(const Path& path) {
   if (!os::exists(path)) return;
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  // Another save may replace the folder, and remove this one, while it is listed.
+  // A concurrent save may replace and remove this folder while it is listed.
   const auto [has_tree, names] = os::read_unreplaced(target, [&] {
     const os::Directory folder = os::Directory::open(target);
     return std::pair(is_tree(folder), foreign_in(folder));

@@ -10,26 +10,26 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// True for names that tenfold or tensordict leave for a moment, or after a crash.
+/// True for temporary names of tenfold or tensordict, which may remain after a crash.
 bool is_leftover(std::string_view name);
 
-/// Every entry of the folders of a saved tree, by its path within the tree.
+/// All files and folders of a saved tree, by relative path.
 struct Inventory {
-  std::vector<std::string> files;    ///< that metadata names, or that belong to it
-  std::vector<std::string> folders;  ///< the same, each before what is in it; not the root
-  std::vector<std::string> foreign;  ///< that no metadata names: somebody else's, sorted
+  std::vector<std::string> files;    ///< named by metadata, or metadata itself
+  std::vector<std::string> folders;  ///< the same for folders, parents first, without the root
+  std::vector<std::string> foreign;  ///< not named by any metadata, so not part of the tree; sorted
 };
 
-/// Lists a folder. What is under a foreign folder is not looked at; a folder whose meta.json is
-/// missing or damaged names nothing.
+/// Lists a folder. Foreign folders are not entered. A folder whose meta.json is missing or damaged
+/// names no entries.
 Inventory take_inventory(const os::Directory& root);
 
-/// What replacing the folder would remove though it is not of a saved tree: `foreign` of its
+/// What replacing the folder would remove although it is not part of a saved tree: `foreign` of its
 /// inventory, or everything if there is no meta.json. Sorted.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
-/// What no metadata of a saved tree names is somebody's who did not ask for its removal: throws
-/// Error(invalid_argument), naming it, if there is such a thing in the folder at `path`.
+/// Throws Error(invalid_argument) if the folder at `path` contains entries that are not part of a
+/// saved tree: replacing it would remove files of the user.
 void require_replaceable(const Path& path);
 
 }  // namespace tenfold::detail::formats::folder

@@ -8,7 +8,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The longest name of a folder's entry.
+/// Maximum length of an entry's name in a folder.
 inline constexpr std::size_t kMaxNameBytes = 255;
 
 inline constexpr std::string_view kLeafSuffix = ".memmap";
@@ -16,30 +16,30 @@ inline constexpr std::string_view kSizesSuffix = ".shape.memmap";
 inline constexpr std::string_view kMetaName = "meta.json";
 inline constexpr std::string_view kNotesName = "%notes.json";
 inline constexpr std::string_view kValuesName = "%values";
-/// In the root of a data set: what could not be ingested.
+/// In the root of a data set: rows that could not be ingested.
 inline constexpr std::string_view kBadRowsName = "bad_rows.jsonl";
 inline constexpr std::string_view kInnerName = "_tensordict";
 inline constexpr std::string_view kPickleName = "other.pickle";
 
-/// The folder's entry for a key, as tensordict names it: a node's folder as it is, a leaf's file
-/// with ".memmap" behind it. Always one path component, whatever the key.
+/// The file name for a key, as in tensordict: a node's folder has this name, a leaf's file has
+/// ".memmap" appended. Always one path component, whatever the key.
 std::string encode_key(std::string_view key);
 
-/// The key that encode_key() makes `component` of, or nothing if there is none.
+/// The inverse of encode_key(); empty if no key encodes to `component`.
 std::optional<std::string> decode_key(std::string_view component);
 
-/// True if a key may be tried as it stands as a name, as versions before 0.14 wrote them: it
-/// stays below its folder on every system.
+/// True if a key can be tried unencoded as a name, as versions before 0.14 wrote it: it cannot lead
+/// out of its folder on any system.
 bool is_safe_raw_leaf(std::string_view key) noexcept;
 bool is_safe_raw_node(std::string_view key) noexcept;
 
-/// "%clash-<n>": the name of an entry whose own name another entry has.
+/// "%clash-<n>": used if another entry already has the encoded name.
 std::string clash_name(std::uint64_t number);
 
-/// True for names that the notes may give to an entry: of the form of clash_name().
+/// True for the names that notes may assign to an entry: those of clash_name().
 bool is_clash_name(std::string_view name) noexcept;
 
-/// True for the path of a file below a saved tree that holds metadata rather than a tensor.
+/// True if `path` in a saved tree is a file of metadata rather than a tensor.
 bool is_metadata(std::string_view path) noexcept;
 
 }  // namespace tenfold::detail::formats::folder

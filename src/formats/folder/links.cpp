@@ -17,11 +17,11 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// A file with several names.
+/// A file with several hard links.
 struct LinkedFile {
   std::string display;
   std::uint64_t num_links = 0;
-  std::uint64_t num_found = 0;  ///< within the tree
+  std::uint64_t num_found = 0;  ///< links found in the tree
 };
 using LinkedFiles = std::map<std::pair<std::uint64_t, std::uint64_t>, LinkedFile>;
 
@@ -41,12 +41,13 @@ void find_links(const os::Directory& folder, std::size_t depth, LinkedFiles& fil
   }
 }
 
-/// As long as its parent is one: a node may share with other nodes of its tree.
+/// True if the parent folder is part of the same tree: a node may share files with other nodes of
+/// its tree.
 bool is_node_of_parent(const os::Directory& folder) {
   try {
     return folder.open_parent().entry_info(std::string(kMetaName)).has_value();
   } catch (const Error&) {
-    return false;  // No permission to look.
+    return false;  // No permission to open it.
   }
 }
 

@@ -14,14 +14,14 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// How often a folder that was replaced meanwhile is opened anew.
+/// Maximum number of retries when the folder is replaced concurrently.
 constexpr int kMaxLockAttempts = 100;
 
-/// The folder above, if it is a node of a tree, too, and may be opened.
+/// The parent folder, if it is a node of a tree and can be opened.
 std::optional<os::Directory> node_above(const os::Directory& folder) {
   try {
     os::Directory parent = folder.open_parent();
-    if (parent.info().same_file(folder.info())) return std::nullopt;  // the root of all
+    if (parent.info().same_file(folder.info())) return std::nullopt;  // the root of the file system
     const auto meta = parent.entry_info(std::string(kMetaName));
     if (meta && meta->is_regular) return parent;
   } catch (const Error& error) {
@@ -42,15 +42,15 @@ void WriteThroughLock::release() noexcept {
 WriteThroughLock lock_for_writing_through(const Path& path) {
   for (int attempt = 0; attempt < kMaxLockAttempts; ++attempt) {
     WriteThroughLock lock{os::Directory::open(path), {}};
-    // Where there are no locks, nobody else's can be seen.
+    // If the file system has no locks, a concurrent replacement cannot be detected.
     bool locked = lock.folder.try_lock_shared() != os::LockResult::held;
     for (auto node = node_above(lock.folder); locked && node; node = node_above(*node)) {
       locked = node->try_lock_shared() != os::LockResult::held;
       lock.above.push_back(node->duplicate());
     }
     if (!locked) break;
-    // Replaced between open and lock, or one above it: what we hold is the old folder, about to be
-    // removed.
+    // If it, or a parent, was replaced between open and lock, this is the old folder, which is
+    // about to be removed.
     if (os::exists(path) && os::file_info(path).same_file(lock.folder.info())) return lock;
   }
   throw Error::io(EBUSY, path.string())

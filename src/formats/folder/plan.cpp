@@ -21,7 +21,7 @@ bool is_float8_or_4(DType dtype) noexcept {
   return dtype >= DType::float8_e4m3fn && dtype <= DType::float4_e2m1fn_x2;
 }
 
-/// True for a dict whose keys are not all text, or one in it.
+/// True for a dict with keys that are not strings, and for values that contain one.
 bool has_other_keys(const Value& value) {
   const auto any = [](const auto& items) {
     return std::any_of(items.begin(), items.end(), has_other_keys);
@@ -37,8 +37,8 @@ bool has_other_keys(const Value& value) {
   return false;
 }
 
-/// A value in it that tensordict pickles; null if JSON says all of it. A torch.Size is a list
-/// there.
+/// A nested value that tensordict would pickle; null if JSON can express everything. A torch.Size
+/// becomes a list.
 const Value* pickled_value(const Value& value) {
   const auto first = [](const auto& items) -> const Value* {
     for (const Value& item : items) {
@@ -57,7 +57,7 @@ const Value* pickled_value(const Value& value) {
   return special != nullptr && special->type != Value::Special::Type::size ? &value : nullptr;
 }
 
-/// The class that all elements of a stack have, or "": tensordict stores such a stack as one
+/// The common class of all elements of a stack, or "": tensordict stores such a stack as one
 /// tensorclass around a lazy stack.
 std::string common_class(const TensorDict& stack) {
   std::string common;
@@ -72,7 +72,7 @@ std::string common_class(const TensorDict& stack) {
   return common;
 }
 
-/// Throws for a tree without end: a node that was put into itself.
+/// Throws for a tree that contains itself.
 void check_depth(const TensorDict& node, const std::string& path, std::size_t depth) {
   if (depth > FolderHandle::kMaxDepth) {
     throw base::invalid_argument()
@@ -88,7 +88,8 @@ void check_depth(const TensorDict& node, const std::string& path, std::size_t de
   });
 }
 
-/// tensordict makes a file of each tensor, tied or not, and lists of tuples.
+/// Keeps only the notes that tensordict's files need: tensordict writes a file for each alias, and
+/// lists for tuples.
 void keep_needed(Notes& notes) {
   notes.aliases.clear();
   std::erase_if(notes.values, [](const auto& entry) {
@@ -96,7 +97,7 @@ void keep_needed(Notes& notes) {
   });
 }
 
-/// Walks a tree and collects what it becomes.
+/// Walks a tree and collects its folders and files.
 class Planner {
  public:
   explicit Planner(const PlanOptions& options)
@@ -169,7 +170,7 @@ class Planner {
     file.is_sizes = is_sizes;
     file.leaf = leaf;
     file.size_bytes = leaf.nbytes();
-    if (file.size_bytes == 0) return;  // tensordict makes no empty files
+    if (file.size_bytes == 0) return;  // tensordict writes no empty files
     plan_.files.push_back(std::move(file));
   }
 
@@ -198,11 +199,11 @@ class Planner {
   Plan plan_;
   std::size_t depth_ = 0;
   std::uint64_t next_clash_ = 0;
-  std::unordered_map<std::string, std::size_t> leaf_files_;  ///< note path -> number of its file
+  std::unordered_map<std::string, std::size_t> leaf_files_;  ///< note path -> index of its file
 };
 
-/// `under_batch`: the node that holds it has batch dimensions, which tensordict gives its nodes,
-/// too.
+/// `under_batch`: the enclosing node has batch dimensions, which tensordict also gives to its
+/// nodes.
 void Planner::add_node(const TensorDict& node, std::size_t folder, const std::string& path,
                        bool under_batch) {
   const std::size_t depth = depth_;
@@ -217,7 +218,8 @@ void Planner::add_node(const TensorDict& node, std::size_t folder, const std::st
   } else if (kind == NodeKind::lazy_stack) {
     add_lazy_stack(node, folder, path);
   } else {
-    // The parts of a sparse tensor have lengths of their own, which tensordict would refuse there.
+    // The components of a sparse tensor have their own lengths, which tensordict would refuse
+    // there.
     add_tensordict(node, folder, path, under_batch && kind == NodeKind::sparse);
   }
   depth_ = depth;
@@ -263,8 +265,8 @@ void Planner::add_lazy_stack(const TensorDict& node, std::size_t folder, const s
 void Planner::add_value(const NonTensor& value, std::size_t folder, const std::string& path) {
   if (!with_notes_ && has_other_keys(value.value))
     refuse(key_part(path), "a dict whose keys are not all str");
-  // With all notes they say what it is. Otherwise the files are those that tensordict makes, which
-  // would hold a pickle.
+  // With all notes, the notes store its type. Otherwise the files must equal tensordict's, which
+  // would contain a pickle.
   const Value* pickled = options_.notes == NotesUse::all ? nullptr : pickled_value(value.value);
   if (pickled != nullptr) {
     refuse(key_part(path), "a value of type " + std::string(pickled->type_name()) + ", no JSON");
@@ -319,7 +321,7 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
     if (is_unbatched != unbatched) return;
     if (is_unbatched && !is_marked) notes_.unbatched.push_back(note_path_child(path, key));
     const auto* value = std::get_if<NonTensor>(&item);
-    // A field without a value is the absence of the field.
+    // A field whose value is None is omitted.
     if (is_class && value != nullptr && !value->is_stack && value->value.is_null()) return;
     if (is_unbatched && !with_notes_) {
       refuse(key_part(note_path_child(path, key)), "an unbatched tensor");
@@ -329,8 +331,8 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
   return entries;
 }
 
-/// Gives each entry its name. Where two would have one name, a nested tensor (which has two files)
-/// yields to all others, and a node to a tensor.
+/// Assigns a name to each entry. If names clash, a nested tensor (which has two files) gets another
+/// name before all others, and a node before a tensor.
 void Planner::name_entries(std::vector<Entry>& entries, const std::string& path) {
   std::unordered_set<std::string> taken = {std::string(kMetaName)};
   taken.reserve(2 * entries.size());
@@ -373,7 +375,7 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
   }
 }
 
-/// What the folder's meta.json cannot say of its entries goes to the notes, or is refused.
+/// Adds what meta.json cannot express about the entries to the notes, or throws.
 void Planner::note_names(const std::vector<Entry>& entries, const std::string& path) {
   for (const Entry& entry : entries) {
     const bool reserved = is_reserved_key(entry.key);

@@ -10,50 +10,50 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Every folder and file that a tree becomes, before any of them exists: what cannot be written is
-/// found out while nothing has happened yet.
+/// All folders and files for a tree, determined before any of them is created, so that errors are
+/// found before anything is written.
 struct Plan {
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
   struct Folder {
-    std::size_t parent = kNone;  ///< of a smaller number; kNone: the root, which is number 0
+    std::size_t parent = kNone;  ///< a smaller index; kNone for the root, which has index 0
     std::string name;
   };
-  /// A file whose bytes are here, or those of a leaf.
+  /// A file with its bytes, or with those of a leaf.
   struct File {
     std::size_t folder = 0;
     std::string name;
     bool is_leaf = false;
-    bool is_sizes = false;  ///< sizes of a nested tensor, written even where zeros are asked
+    bool is_sizes = false;  ///< sizes of a nested tensor, written even if zeros are requested
     std::string text;
     Leaf leaf = Leaf(Tensor());
     std::uint64_t size_bytes = 0;
-    std::size_t same_as = kNone;  ///< the number of the file that holds the same bytes already
+    std::size_t same_as = kNone;  ///< index of the file that already has the same bytes
   };
 
   std::vector<Folder> folders;         ///< parents before children, depth first
-  std::vector<File> files;             ///< a file's `same_as` is of a smaller number
-  std::uint64_t leaf_bytes = 0;        ///< that will be written
-  std::string unloadable_by_upstream;  ///< the path of a leaf of such a dtype; empty: none
+  std::vector<File> files;             ///< `same_as` is a smaller index
+  std::uint64_t leaf_bytes = 0;        ///< total to write
+  std::string unloadable_by_upstream;  ///< the path of a leaf with such a dtype; empty: none
 
-  /// "model/encoder.weight.memmap": the path within the tree, as checksums name it.
+  /// Path within the tree, as in checksums: "model/encoder.weight.memmap".
   std::string path_of(const File& file) const;
 };
 
-/// What goes to `%notes.json`.
+/// The content of `%notes.json`.
 enum class NotesUse : std::uint8_t {
-  all,     ///< whatever the folder cannot say, ties between tensors too
+  all,     ///< everything that the folder cannot express, including shared storage
   needed,  ///< only what tensordict's own files would lose: a key, a kind of node, integer keys
-  none,    ///< nothing: a tree that needs them is Error(unsupported)
+  none,    ///< nothing: a tree that needs notes is Error(unsupported)
 };
 
 struct PlanOptions {
   NotesUse notes = NotesUse::all;
-  bool robust_names = true;  ///< false: keys as they are, as tensordict before 0.14 wrote them
+  bool robust_names = true;  ///< false: unencoded keys, as tensordict before 0.14 wrote them
 };
 
-/// Plans a tree. Throws Error(invalid_argument) for keys that make no file name. Enters every node,
-/// reads no tensor.
+/// Plans a tree. Throws Error(invalid_argument) for keys that cannot be file names. Visits every
+/// node, reads no tensor.
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

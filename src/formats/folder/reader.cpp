@@ -26,7 +26,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// A sub-folder that is entered when it is asked for.
+/// A sub-folder that is read at its first access.
 class FolderItem final : public LazyItem {
  public:
   FolderItem(NodePlace parent, std::string key, std::string name, std::string class_name,
@@ -40,7 +40,7 @@ class FolderItem final : public LazyItem {
   TensorDict::Item load() override {
     NodePlace place{parent_.store, open(), note_path_child(parent_.note_path, key_)};
     TensorDict::Item item = read_node(place, class_name_);
-    if (stack_dim_ == 0) return item;  // fits any entry
+    if (stack_dim_ == 0) return item;  // valid for any entry
     if (const auto fault = stack_dim_fault(stack_dim_, key_, item)) {
       throw Error(*fault).part("stack_dim").path(meta_where(parent_));
     }
@@ -69,10 +69,10 @@ class FolderItem final : public LazyItem {
   std::string key_;
   std::string name_;
   std::string class_name_;
-  std::int64_t stack_dim_;  ///< of the lazy stack whose entry it is
+  std::int64_t stack_dim_;  ///< of the enclosing lazy stack
 };
 
-/// An entry that cannot be read: an error for whoever asks for it, and for nobody else.
+/// An entry that cannot be read: accessing it throws, without affecting other entries.
 class BadItem final : public LazyItem {
  public:
   explicit BadItem(Error error) : error_(std::move(error)) {}
@@ -82,7 +82,7 @@ class BadItem final : public LazyItem {
   Error error_;
 };
 
-/// Fills the entries of one node.
+/// Builds the entries of one node.
 class NodeBuilder {
  public:
   NodeBuilder(const NodePlace& place, Node& node)
@@ -96,7 +96,8 @@ class NodeBuilder {
 
   void add_all(NodeMeta& meta) {
     node_.entries.reserve(meta.entries.size());
-    // Keys that the members `shape`, `device`, `_type` hide stand where those members stand.
+    // A key that is hidden by a member `shape`, `device` or `_type` has the position of that
+    // member.
     for (std::size_t i = 0; i <= meta.entries.size(); ++i) {
       for (const auto& [key, position] : meta.reserved) {
         if (position == i) add_hidden(key);
@@ -145,7 +146,7 @@ class NodeBuilder {
     }
   }
 
-  /// The tensor of a key that meta.json cannot hold.
+  /// The tensor of a key that meta.json cannot store.
   std::optional<MetaEntry> hidden_leaf(std::string_view key) const {
     for (const auto& [name, leaf] : notes_->leaves) {
       if (name != key) continue;
@@ -199,8 +200,8 @@ class NodeBuilder {
     }
   }
 
-  /// Rows of unequal length that were appended since the folder's meta.json was written lie behind
-  /// what it counts; the rows' ends say how far.
+  /// Includes elements of ragged rows that were appended after the folder's meta.json was written;
+  /// their number follows from the end offsets.
   void take_whole_files(Folder& folder, NodeMeta& meta) const {
     for (MetaEntry& entry : meta.entries) {
       if (entry.is_node || entry.is_nested || entry.shape.empty() || entry.problem) continue;
@@ -237,15 +238,15 @@ void set_rows(NodeMeta& meta, std::int64_t rows) {
   }
 }
 
-/// A node has the rows of the root: those that were appended since its meta.json was written, and
-/// none of which the root does not know, because a flush was broken off.
+/// Gives a node the number of rows of the root: includes rows appended after its meta.json was
+/// written, and excludes rows that the root does not have, because a flush was interrupted.
 void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   const auto& rows = place.store->root_rows();
   if (!rows || meta.batch_size.empty()) return;
   if (place.store->live_rows() || meta.batch_size[0] > *rows) set_rows(meta, *rows);
 }
 
-/// False if meta.json counts more.
+/// Returns false if meta.json has more rows.
 bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows) {
   if (count_sparse_rows(meta, rows, *place.folder)) return true;
   if (meta.batch_size.empty() || meta.batch_size[0] > rows) return false;
@@ -253,12 +254,12 @@ bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows
   return true;
 }
 
-/// Rows that were appended since meta.json was written are there, too.
+/// Includes rows that were appended after meta.json was written.
 void take_live_rows(const NodePlace& place, NodeMeta& meta) {
   if (!place.note_path.empty()) return take_rows_of_root(place, meta);
   std::optional<std::int64_t> rows = place.store->live_rows();
   if (rows && !take_counted_rows(place, meta, *rows)) {
-    // Its writer may have flushed more rows since, or closed it.
+    // Its writer may have flushed more rows, or closed it, since then.
     rows = committed_rows(*place.folder);
     if (rows && !take_counted_rows(place, meta, *rows)) {
       if (place.folder->was_replaced()) place.folder->throw_replaced();
@@ -280,8 +281,8 @@ std::shared_ptr<Node> new_node(const NodePlace& place) {
   return node;
 }
 
-/// Lists are in order of their keys: a tool that wrote the folder again may have moved nodes
-/// behind tensors.
+/// Sorts the entries of a list by key: a tool that rewrote the folder may have moved nodes after
+/// tensors.
 void sort_positions(std::vector<Node::Entry>& entries) {
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
   for (const Node::Entry& entry : entries) {
@@ -299,7 +300,8 @@ void sort_positions(std::vector<Node::Entry>& entries) {
   entries = std::move(sorted);
 }
 
-/// Rows that were appended to a matrix are in the notes when its writer closes it.
+/// Includes rows that were appended to a matrix. Its notes are only updated when its writer closes
+/// it.
 void take_sparse_rows(Node& node) {
   if (node.info.layout != "sparse_csr" || node.info.dense_shape.size() != 2) return;
   const std::size_t ends = node.find(kRowEnds);
@@ -327,22 +329,23 @@ void apply_container(const NodePlace& place, Node& node) {
   if (place.note_path.empty() && place.store->grows()) take_sparse_rows(node);
   if (node.info.kind == NodeKind::sparse) {
     sort_sparse_parts(node);
-    // Under a batch size they lie where unbatched tensors do; a sparse tensor has no batch size.
+    // Under a batch size, the components are stored as unbatched tensors; a sparse tensor has no
+    // batch size.
     for (Node::Entry& entry : node.entries) {
       if (auto* leaf = std::get_if<Leaf>(&entry.slot)) leaf->mark_unbatched(false);
     }
   }
-  // The device is a TensorDict's own; a container has none.
+  // Only a TensorDict has a device; other containers do not.
   if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
 }
 
 bool fits_batch(const MetaEntry& entry, const Shape& batch) {
   if (!entry.is_nested) return starts_with(entry.shape, batch);
-  // The shape of a nested tensor is that of its sizes, of which the first is the first of all.
+  // The shape of a nested tensor is that of its sizes, so only its first length can be compared.
   return batch.empty() || starts_with(entry.shape, {batch.front()});
 }
 
-/// Refuses a batch size that is no tensor's. A single tensor may have another shape: tensordict up
+/// Refuses a batch size that no tensor has. A single tensor may have another shape: tensordict up
 /// to 0.14 saves an UnbatchedTensor like any other.
 void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   const MetaEntry* other = nullptr;
@@ -369,8 +372,8 @@ void require_device(const NodePlace& place, const std::string& device) {
       .found(base::quote(device));
 }
 
-/// The node that a meta.json of a TensorDict describes, with what the notes add: hidden entries,
-/// unbatched leaves, the container it was. `class_name` not empty: a tensorclass.
+/// Builds the node of a TensorDict's meta.json, with what the notes add: hidden entries, unbatched
+/// leaves, the original container. If `class_name` is not empty, a tensorclass.
 TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::string& class_name) {
   auto node = new_node(place);
   take_live_rows(place, meta);
@@ -389,8 +392,8 @@ TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::st
   return tensordict_of(std::move(node));
 }
 
-/// The stack of the folders "0", "1", ... until the first that is missing: their number is written
-/// nowhere.
+/// Builds the stack of the folders "0", "1", ... up to the first missing one: their number is not
+/// stored.
 TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
                             const std::string& class_name) {
   auto node = new_node(place);
@@ -403,9 +406,9 @@ TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
     node->entries.push_back(
         {name, std::make_shared<FolderItem>(place, name, name, class_name, meta.stack_dim)});
   }
-  // Its last members may have been removed already.
+  // A concurrent replacement may already have removed the last folders.
   if (place.folder->was_replaced()) place.folder->throw_replaced();
-  // So that a stack along more dimensions than there are is refused at once.
+  // Load the first entry now, so that a stack_dim that is too large is refused at once.
   if (meta.stack_dim > 0 && !node->entries.empty()) static_cast<void>(node->item(0));
   return tensordict_of(std::move(node));
 }
@@ -448,12 +451,12 @@ NonTensor read_non_tensor(const NodePlace& place, const std::string& text) {
     apply_value_note(place.store->notes(), place.note_path, result.value);
     return result;
   }
-  // Where `data` is in the JSON, as above, a pickle beside it holds nothing that is missed.
+  // If `data` is in the JSON, as checked above, a pickle in the folder has nothing that is needed.
   if (has_entry(place, kPickleName)) refuse_pickle(place, "value", kPickleName);
   return result;
 }
 
-/// The layout of versions before 0.4: the items are folders, as in a lazy stack.
+/// The layout before 0.4: the items are folders, as in a lazy stack.
 Value::List read_stack_folders(const NodePlace& place) {
   Value::List list;
   for (std::uint64_t i = 0;; ++i) {
@@ -498,8 +501,8 @@ NonTensor read_non_tensor_stack(const NodePlace& place, const std::string& text,
   return result;
 }
 
-/// A stack of a tensorclass is stored as one tensorclass around a lazy stack; here it is a lazy
-/// stack of nodes of that class.
+/// A stack of tensorclasses is stored as one tensorclass around a lazy stack. Returns a lazy stack
+/// of nodes of that class.
 TensorDict read_tensorclass(const NodePlace& place, const std::string& text, const NodeMeta& meta,
                             std::shared_ptr<Folder> inner_folder) {
   const NodePlace inner{place.store, std::move(inner_folder), place.note_path};
@@ -511,7 +514,7 @@ TensorDict read_tensorclass(const NodePlace& place, const std::string& text, con
   Node& target = *node_of(*node);
   target.where = place.folder->display();
   for (auto& [key, value] : parse_fields(text, meta_where(place)).members) {
-    // Fields without a value are no longer written at all; they mean the same.
+    // Fields whose value is None are no longer written, which has the same meaning.
     if (value.is_null() || key == "_format_version" || key == "_class") continue;
     if (target.find(key) != Node::npos) {
       throw fail(place)
@@ -583,7 +586,8 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
 
 namespace {
 
-/// Before meta.json is read: a writer that closes in between leaves meta.json with as many rows.
+/// Call before reading meta.json: if a writer closes in between, meta.json then has at least these
+/// rows.
 void find_live_rows(Folder& folder, Store& store) {
   if (!folder.may_grow()) return;
   const auto page = read_commit_page(folder);
@@ -592,7 +596,8 @@ void find_live_rows(Folder& folder, Store& store) {
   if (const CommitState* state = state_now(*page)) {
     store.set_live_rows(static_cast<std::int64_t>(state->num_rows));
   }
-  // Slots of a ring change while they are read; who reads them looks at the page again.
+  // Slots of a circular buffer may change during a read. Readers check the commit page again
+  // afterwards, so small leaves must be mapped too.
   if (page->capacity > 0) store.arena().close();
 }
 

@@ -12,7 +12,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// A node of an opened tree: its folder, and its path as the notes write it.
+/// A node of an opened tree: its folder, and its path in the notes.
 struct NodePlace {
   std::shared_ptr<Store> store;
   std::shared_ptr<Folder> folder;
@@ -22,19 +22,19 @@ struct NodePlace {
 /// The path of the node's meta.json, for messages.
 std::string meta_where(const NodePlace& place);
 
-/// Reads the meta.json of one folder: a node whose sub-folders are lazy, or a JSON value. No tensor
-/// byte is read and no folder is listed. `class_name` not empty: the node is an element of a stack
-/// of that tensorclass, whose folder says it once.
+/// Reads the meta.json of one folder: a node with lazy sub-folders, or a JSON value. Reads no
+/// tensor and lists no folder. If `class_name` is not empty, the node is an element of a stack of
+/// that tensorclass, whose folder stores the class once.
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
-/// Opens the tree whose root `folder` is: reads its meta.json and `%notes.json`. With `problems`
-/// what would be a warning is added to it, as long as the tree lives.
+/// Opens the tree with the root `folder`: reads its meta.json and `%notes.json`. If `problems` is
+/// given, warnings are added to it instead, during the lifetime of the tree.
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 
-/// Opens the folder at `path`, which stays the one that was opened whatever happens to the name.
-/// For write_through it stays locked against being replaced as long as any part of the tree lives,
-/// if `folder` holds that lock.
+/// Opens the folder at `path`; replacing the path does not affect it. In mode write_through, it
+/// stays locked against replacement as long as any part of the tree is alive, if `folder` holds
+/// that lock.
 TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 

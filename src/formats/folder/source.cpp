@@ -28,7 +28,8 @@ std::size_t piece_bytes(std::uint64_t left) {
   return static_cast<std::size_t>(std::min(kPieceBytes, left));
 }
 
-/// True if both files begin with the same `size_bytes` bytes; bounded memory. Throws as read_at.
+/// True if the first `size_bytes` bytes of both files are equal. Uses bounded memory. Throws like
+/// read_at().
 bool same_content(const StoredFile& a, const StoredFile& b, std::uint64_t size_bytes) {
   std::vector<std::byte> scratch(2 * piece_bytes(size_bytes));
   for (std::uint64_t done = 0; done < size_bytes;) {
@@ -42,7 +43,7 @@ bool same_content(const StoredFile& a, const StoredFile& b, std::uint64_t size_b
   return true;
 }
 
-/// True if the file begins with `bytes`.
+/// True if the file starts with `bytes`.
 bool same_content(const StoredFile& file, std::span<const std::byte> bytes) {
   std::vector<std::byte> scratch(piece_bytes(bytes.size()));
   for (std::uint64_t done = 0; done < bytes.size();) {
@@ -55,8 +56,8 @@ bool same_content(const StoredFile& file, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// The elements of a nested tensor of these sizes (int64 `[n, k]`): the sum of the rows' products;
-/// nothing if a length is negative or it does not fit 63 bits.
+/// Number of elements of a nested tensor with these sizes (int64 `[n, k]`): the sum of the rows'
+/// products. Empty if a length is negative or the sum does not fit 63 bits.
 std::optional<std::uint64_t> nested_numel(const Tensor& sizes) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
   const auto components = static_cast<std::uint64_t>(sizes.shape()[0]);
@@ -98,7 +99,7 @@ std::uint64_t FolderSource::add(const MetaEntry& entry, const std::string& file_
 std::string FolderSource::file_name(std::uint64_t position) const {
   const auto named = file_names_.find(position);
   if (named == file_names_.end()) return encode_key(records_[position].key);
-  // The notes name the whole file; the part before its suffix is what open_file() wants.
+  // The notes have the name with its suffix; open_file() takes the name without it.
   const std::string& name = named->second;
   return name.ends_with(kLeafSuffix) ? name.substr(0, name.size() - kLeafSuffix.size()) : name;
 }
@@ -131,7 +132,7 @@ std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
   return folder_->try_open(name, for_writing);
 }
 
-/// A file named as the raw key is this leaf's only if no other key encodes to that name.
+/// A file with the raw key as its name is this leaf's only if no other key encodes to that name.
 bool FolderSource::may_use_raw_name(const std::string& key) {
   if (!is_safe_raw_leaf(key)) return false;
   const auto other = decode_key(key);
@@ -152,7 +153,7 @@ std::unique_ptr<StoredFile> FolderSource::open_file(std::uint64_t position, std:
   if (!clashed || suffix != kLeafSuffix) name += suffix;
   auto file = try_open(name, for_writing);
   if (!file && base_name != key && !clashed && may_use_raw_name(key)) {
-    // Only older versions wrote raw names, and the sizes of the empty key under a longer one.
+    // Only older versions wrote raw names, and a longer name for the sizes of the empty key.
     std::string raw = key + std::string(suffix);
     if (key.empty() && suffix == kSizesSuffix) raw = std::string(kLeafSuffix) + raw;
     file = try_open(raw, for_writing);
@@ -242,7 +243,7 @@ Buffer FolderSource::map(const Leaf& leaf) {
   Buffer loaded = load(leaf, size_bytes);
   const std::lock_guard lock(mutex_);
   if (buffers_.empty()) buffers_.resize(records_.size());
-  // Another thread may have been faster: then its bytes are the leaf's.
+  // If another thread was faster, its bytes are used.
   Buffer& slot = buffers_[position];
   if (slot.size_bytes() == 0) slot = std::move(loaded);
   return slot;
@@ -267,8 +268,8 @@ Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
   return group.buffer.size_bytes() == size_bytes ? group.buffer : own();
 }
 
-/// True if the leaf's bytes are those of its group, whose mutex is held. The first to come speaks
-/// for the group. Files that are apart are compared once.
+/// True if the leaf's bytes equal those of its alias group, whose mutex must be held. The first
+/// leaf represents the group. Separate files are compared once.
 bool FolderSource::joins_group(Record& record, std::uint64_t position, const StoredFile& file,
                                std::uint64_t size_bytes) {
   AliasGroup& group = *record.group;
@@ -283,7 +284,7 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
     return record.in_group = true;
   }
   if (group.info.same_bytes(info)) return record.in_group = true;
-  // Two shared maps of two files cannot be one memory: a write would reach one of them only.
+  // Shared mappings of two files cannot be one memory: a write would reach only one of them.
   const bool apart = store_->mode() == Mode::write_through;
   bool equal = false;
   if (!apart && speaker) {
@@ -309,7 +310,7 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
         .found(into.size(), " at ", offset_bytes);
   }
   if (into.empty()) return;
-  // What the program wrote into its private copy is what the leaf holds for it.
+  // The leaf's content is the private copy, including the program's writes.
   if (store_->mode() == Mode::copy_on_write) {
     if (const Buffer buffer = cached(position_of(leaf)); buffer.size_bytes() > 0) {
       std::memcpy(into.data(), buffer.data() + offset_bytes, into.size());
@@ -342,7 +343,7 @@ LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
   const std::uint64_t position = position_of(leaf);
   Record& record = records_[position];
   if (record.group == nullptr) {
-    // Without opening: most leaves are files with one name, which share with nobody.
+    // Without opening the file: most leaves are files with one link, which are not shared.
     const std::string name = file_name(position) + std::string(kLeafSuffix);
     if (const auto found =
             name.size() > kMaxNameBytes ? std::optional<StoredInfo>() : folder_->file_info(name)) {

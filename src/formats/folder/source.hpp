@@ -17,14 +17,14 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The leaves of one folder, one file each; Leaf::position() is what add() returned. A leaf's file
-/// is opened, checked, read or mapped, and closed when it is first asked for. Thread-safe once all
+/// The leaves of one folder, one file each; Leaf::position() is the result of add(). At its first
+/// access, a leaf's file is opened, checked, read or mapped, and closed. Thread-safe once all
 /// leaves are added.
 class FolderSource final : public LeafSource, public std::enable_shared_from_this<FolderSource> {
  public:
   FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder, std::string note_path);
 
-  /// Adds a tensor; `file_name` empty: the name that its key gives it.
+  /// Adds a tensor. If `file_name` is empty, the name is derived from the key.
   std::uint64_t add(const MetaEntry& entry, const std::string& file_name);
 
   Buffer map(const Leaf& leaf) override;
@@ -36,20 +36,20 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   base::Where where(const Leaf& leaf) const override;
   void flush(Monitor* monitor) override;
 
-  /// Opens the leaf's file and checks its length, without mapping it: 0 bytes need no file.
-  /// Returns the bytes of the data. Throws as map().
+  /// Opens the leaf's file and checks its length without mapping it; 0 bytes need no file. Returns
+  /// the size of the data. Throws like map().
   std::uint64_t check(const Leaf& leaf);
 
   const std::shared_ptr<Folder>& folder() const noexcept { return folder_; }
-  /// The name of the leaf's file in its folder: the one that is there, else the one it would get.
+  /// The name of the leaf's file: the existing one, else the one it would get.
   std::string file_of(const Leaf& leaf);
 
  private:
   struct Record {
     std::string key;
-    std::uint64_t size_bytes = 0;  ///< of a nested leaf: of its sizes
+    std::uint64_t size_bytes = 0;  ///< for a nested leaf, of its sizes
     AliasGroup* group = nullptr;
-    bool in_group = false;    ///< compared with its group, and equal
+    bool in_group = false;    ///< compared with its alias group, and equal
     bool left_group = false;  ///< compared, and different
   };
   struct NestedSizes {
@@ -60,7 +60,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::string file_name(std::uint64_t position) const;
   std::string file_path(std::uint64_t position) const;
   std::string part(std::uint64_t position) const;
-  /// Opens the file of that suffix, under its name or its raw name of older versions.
+  /// Opens the file with that suffix, under its encoded name or the raw name of older versions.
   std::unique_ptr<StoredFile> open_file(std::uint64_t position, std::string_view suffix,
                                         bool for_writing);
   std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) const;
@@ -80,12 +80,13 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::shared_ptr<Folder> folder_;
   std::string note_path_;
   std::vector<Record> records_;
-  std::unordered_map<std::uint64_t, std::string> file_names_;  ///< those that the notes name
+  std::unordered_map<std::uint64_t, std::string> file_names_;  ///< names assigned by the notes
 
-  mutable std::mutex mutex_;  ///< guards what follows
+  mutable std::mutex mutex_;  ///< guards the members below
   std::vector<Buffer> buffers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<const NestedSizes>> nested_;
-  std::unordered_set<std::string_view> keys_;  ///< made when a raw name is first looked for
+  std::unordered_set<std::string_view> keys_;  ///< created when a raw name is tried for the first
+                                               ///< time
 };
 
 }  // namespace tenfold::detail::formats::folder

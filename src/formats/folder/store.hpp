@@ -23,25 +23,26 @@ namespace tenfold::detail::formats::folder {
 
 class FolderSource;
 
-/// What the notes say about the entries of one node.
+/// The notes about the entries of one node.
 struct NodeNotes {
   std::vector<std::pair<std::string, Notes::LeafNote>> leaves;  ///< key -> hidden tensor
   std::vector<std::pair<std::string, std::string>> files;       ///< key -> name of file or folder
-  std::vector<std::string> unbatched;                           ///< keys, in `%values`
+  std::vector<std::string> unbatched;                           ///< keys of tensors in `%values`
 };
 
-/// Leaves that the notes tie together. Where they are one file (hard links) nothing is asked; where
-/// a copy of the tree has them apart they share memory as long as their bytes are equal.
+/// Leaves that are aliases according to the notes. If they are hard links of one file, no
+/// comparison is needed. If a copy of the tree has separate files, they share memory if their bytes
+/// are equal.
 struct AliasGroup {
   std::mutex mutex;
   bool started = false;
-  StoredInfo info;  ///< of the file that speaks for the group
+  StoredInfo info;  ///< of the file that represents the group
   std::weak_ptr<FolderSource> source;
   std::uint64_t position = 0;
   Buffer buffer;  ///< its bytes, once mapped
 };
 
-/// What all nodes of one opened tree share. Immutable but for its caches; thread-safe.
+/// State shared by all nodes of one opened tree. Immutable except for its caches; thread-safe.
 class Store {
  public:
   Store(Mode mode, Notes notes, const std::string& notes_where);
@@ -50,29 +51,29 @@ class Store {
   const Notes& notes() const noexcept { return notes_; }
   Arena& arena() noexcept { return arena_; }
 
-  /// Rows that the root has now, if `%commit` says so rather than meta.json.
+  /// Current number of rows of the root, if `%commit` rather than meta.json has it.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
-  /// Rows that it has, once it is read; of a data set that grows its nodes have as many.
+  /// Number of rows of the root, once it is read. In a growing data set, all nodes have as many.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
-  /// Rows are being added to the root, or were when a writer died.
+  /// Rows are being added to the root, or its writer crashed.
   bool grows() const noexcept { return grows_; }
   void set_grows() noexcept { grows_ = true; }
 
   /// The notes of the node at that path, or null.
   const NodeNotes* node_notes(const std::string& path) const;
 
-  /// Something in the folder is not part of the tree that was read: a warning, or an entry of
-  /// `problems` if verify() gave a list.
+  /// Reports something in the folder that is not part of the tree: as a warning, or in `problems`
+  /// if verify() passed a list.
   void left_out(const std::string& path, const std::string& part, const std::string& what);
   void collect_problems(std::vector<Problem>* problems) noexcept { problems_ = problems; }
 
   bool has_aliases() const noexcept { return !groups_.empty(); }
-  /// The group of the leaf at that path, or null.
+  /// The alias group of the leaf at that path, or null.
   AliasGroup* alias_group(const std::string& path) const;
 
-  /// The bytes of a file with several names: `make` is called for the first of them only.
+  /// The bytes of a file with several links: `make` is called only for the first of them.
   template <class Make>
   Buffer linked(const StoredInfo& info, std::uint64_t size_bytes, const Make& make) {
     const std::lock_guard lock(links_mutex_);

@@ -26,7 +26,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Files that are open at once.
+/// Number of files open at once.
 constexpr std::size_t kOpenFiles = 64;
 
 [[noreturn]] void refuse_symlink(const std::string& display) {
@@ -47,7 +47,7 @@ void refuse_other(const os::FileInfo& found, bool want_directory, const std::str
       .remedy("remove it first");
 }
 
-/// The planned folders, each made if it is missing and opened when it is needed.
+/// The planned folders, created if missing, and opened on demand.
 class Folders {
  public:
   Folders(const Plan& plan, const Path& path) : plan_(plan) {
@@ -80,7 +80,7 @@ class Folders {
   os::Directory root_;
 };
 
-/// One file on its way: written where it is, or as a sibling that takes its place.
+/// A file being written: in place, or as a temporary file that replaces it.
 class Target {
  public:
   Target(const os::Directory& folder, const std::string& name, bool in_place) {
@@ -142,7 +142,7 @@ class Updater {
     for (std::size_t i = 0; i < leaves.size(); i += kOpenFiles) {
       write(std::span(leaves).subspan(i, std::min(kOpenFiles, leaves.size() - i)));
     }
-    // A parent's metadata names its children, so theirs comes first.
+    // A parent's metadata names its children, so write the metadata of children first.
     std::stable_sort(texts.begin(), texts.end(), [&](std::size_t a, std::size_t b) {
       return depth_of(plan_.files[a].folder) > depth_of(plan_.files[b].folder);
     });
@@ -158,7 +158,7 @@ class Updater {
     return depth;
   }
 
-  /// New files, written beside the old ones.
+  /// Throws unless there is space for the new files, in addition to the old ones.
   void require_free_space(std::span<const std::size_t> numbers) const {
     if (request_.in_place || request_.zeros) return;
     std::uint64_t new_bytes = 0;
@@ -198,14 +198,14 @@ class Updater {
         if (old.read_all(file.text.size() + 1) == file.text) return;
       }
     }
-    // Metadata is never half there, whatever was asked for the tensors.
+    // Metadata is always replaced atomically, even if tensors are written in place.
     Target target(folder, file.name, false);
     target.file().write_at(0, std::as_bytes(std::span(file.text)));
     target.finish(request_.durable);
   }
 
-  /// What the old metadata named and the new does not; the checksums of what was there; the notes,
-  /// if none are needed any more.
+  /// Removes files that only the old metadata names, stale checksums, and notes that are no longer
+  /// needed.
   void drop_stale() {
     std::unordered_set<std::string> planned;
     for (const Plan::File& file : plan_.files) planned.insert(plan_.path_of(file));
@@ -217,7 +217,7 @@ class Updater {
     for (std::size_t i = 1; i < plan_.folders.size(); ++i) planned.insert(path_of_folder(i));
     for (const auto* paths : {&before_.folders, &before_.files}) {
       for (const std::string& path : *paths) {
-        // Leftovers belong to their leases.
+        // Temporary files of other processes are protected by their leases.
         const bool is_left = is_leftover(path.substr(path.rfind('/') + 1));
         if (!is_left && !planned.contains(path)) remove(root, path);
       }
@@ -238,7 +238,7 @@ class Updater {
     for (std::size_t slash = path.find('/'); slash != std::string::npos;
          begin = slash + 1, slash = path.find('/', begin)) {
       folder = os::Directory::try_open_at(folder, path.substr(begin, slash - begin));
-      if (!folder.valid()) return;  // gone with the folder that held it
+      if (!folder.valid()) return;  // removed together with its folder
     }
     folder.remove_tree(path.substr(begin));
   }

@@ -10,25 +10,26 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// How a folder that exists is changed into the one that was planned.
+/// How an existing folder is changed into the planned one.
 struct UpdateRequest {
-  /// True: files are written over where they are, as tensordict does, and none is removed. False:
-  /// each file is replaced in one step, and those that only the old metadata named are removed.
+  /// If true, files are overwritten in place, as tensordict does, and none is removed. If false,
+  /// each file is replaced atomically, and files that only the old metadata names are removed.
   bool in_place = false;
-  bool zeros = false;  ///< sparse zeros instead of the leaves' bytes; existing files keep theirs
+  bool zeros = false;  ///< sparse zeros instead of the leaves' bytes; existing files keep their
+                       ///< content
   bool durable = false;
   int num_threads = 0;
   Monitor* monitor = nullptr;
-  /// True for a leaf whose bytes are in that file already, because it is mapped from there.
+  /// True for a leaf whose bytes are already in that file, because it is mapped from there.
   std::function<bool(const Plan::File& file, const std::string& path)> is_kept{};
 };
 
-/// Makes the folder at `path` what the plan says, tensors first and metadata last, so that a reader
-/// finds every tensor that metadata names. Makes missing folders; refuses to write through symlinks
-/// (Error(io), ELOOP).
+/// Changes the folder at `path` to the plan. Writes tensors first and metadata last, so that
+/// readers find every tensor that metadata names. Creates missing folders; refuses to write through
+/// symlinks (Error(io), ELOOP).
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request);
 
-/// The first file of a leaf that exists already at `path`, or "".
+/// The first file of a leaf that already exists at `path`, or "".
 std::string first_existing_leaf(const Plan& plan, const Path& path);
 
 }  // namespace tenfold::detail::formats::folder

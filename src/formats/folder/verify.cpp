@@ -37,7 +37,7 @@ class TreeVerifier {
 
  private:
   void add(const Error& error, const std::string& path) {
-    // The system's failure to read at all says nothing about the data, unless it is one file's.
+    // A failed read is a problem of the data only if it concerns a single file.
     if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
     report_.problems.push_back(problem_of(error, {path, "file"}));
   }

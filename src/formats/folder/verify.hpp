@@ -7,14 +7,14 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Enters every node below `root` and checks the size of every leaf's file. Adds what is wrong to
-/// `report`, and counts leaves and bytes.
+/// Visits every node below `root` and checks the size of every leaf's file. Adds problems, and the
+/// number of leaves and bytes, to `report`.
 void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, VerifyReport& report);
 
-/// The structure and every block that `%checksums` names; what is wrong is reported, not thrown.
+/// Checks the structure and every block in `%checksums`. Problems are reported, not thrown.
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
 
-/// The structure, the CRC-32 of every entry, and every block that `%checksums` names.
+/// Checks the structure, the CRC-32 of every entry, and every block in `%checksums`.
 VerifyReport verify_archive(const Path& path, const VerifyRequest& request);
 
 }  // namespace tenfold::detail::formats::folder

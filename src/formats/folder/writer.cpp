@@ -28,22 +28,21 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Larger files are cut into blocks that threads share; smaller ones are written by one thread,
-/// from their creation to their end.
+/// Larger files are split into blocks that threads share; a smaller one is written by one thread.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
 /// A small file is written by one call, which gives it the largest folios.
 constexpr std::size_t kScratchBytes = kSmallBytes;
-/// Small files that one thread takes at once: few enough to share the work evenly.
+/// Small files that one thread takes at a time: few enough to balance the load.
 constexpr std::size_t kRunFiles = 32;
-/// Threads that wait for the device at once: on many of them, many small files are synced far
-/// sooner than one after the other (docs/performance.md). They hardly use a core.
+/// Threads that sync files. With many threads, many small files are synced far sooner than
+/// sequentially (docs/performance.md); the threads hardly use a core.
 constexpr int kSyncThreads = 32;
 constexpr std::size_t kSyncRunFiles = 8;
-/// Large files that are open at once.
+/// Number of large files open at once.
 constexpr std::size_t kOpenLeaves = 64;
 
-/// Opens folders of the plan; those on the way from the root to the last one stay open, as files
-/// come folder by folder.
+/// Opens folders of the plan. The path from the root to the current one stays open, because files
+/// are ordered by folder.
 class FolderChain {
  public:
   FolderChain(const Plan& plan, os::Directory& root) : plan_(plan), root_(root) {}
@@ -199,7 +198,7 @@ class Writer {
     }
   }
 
-  /// Calls work(chain, number of file) for all files, in runs, on all threads.
+  /// Calls work(chain, file index) for all files, in runs, on all threads.
   template <class Work>
   void for_runs(std::size_t count, int num_threads, std::size_t run_length, const Work& work) {
     const std::size_t num_runs = (count + run_length - 1) / run_length;
@@ -228,7 +227,8 @@ class Writer {
     }
   }
 
-  /// The file is whole; if it is to be durable, the device begins with it while others are written.
+  /// Called when the file is complete. If it is to be durable, starts writeback while others are
+  /// written.
   void written(os::File& file) const {
     if (request_.durable) {
       file.start_writeback();
@@ -237,8 +237,8 @@ class Writer {
     }
   }
 
-  /// A file is synced by the descriptor that wrote it: the kernel reports an error of writing back
-  /// to those that were open when it happened.
+  /// A file must be synced through the descriptor that wrote it: the kernel reports writeback
+  /// errors only to descriptors that were open at the time.
   void keep_open(std::vector<os::File> files) {
     if (request_.durable) std::move(files.begin(), files.end(), std::back_inserter(open_));
   }
@@ -290,7 +290,7 @@ class Writer {
   }
 
   static std::span<std::byte> scratch_for(const Plan::File& file) {
-    // Leaves in memory are mostly handed out as they lie; the buffer is one a thread.
+    // Leaves in memory are usually passed on without a copy; the buffer is one per thread.
     thread_local std::vector<std::byte> scratch;
     const auto wanted =
         static_cast<std::size_t>(std::min<std::uint64_t>(file.size_bytes, kScratchBytes));
@@ -324,7 +324,7 @@ class Writer {
     keep_open(std::move(files));
   }
 
-  /// Tied tensors are one file with several names, or copies where there are no hard links.
+  /// Creates aliases as hard links of one file, or as copies where there are no hard links.
   void link_aliases() {
     for (const std::size_t number : aliases_) {
       const Plan::File& file = plan_.files[number];
@@ -353,8 +353,8 @@ class Writer {
     out.close_written();
   }
 
-  /// Files were handed to the device while others were still written; waiting for each comes last,
-  /// when most are there already and one commit of the file system covers all their inodes.
+  /// Syncs all files. Writeback was started while other files were written, so most data is on disk
+  /// already, and one commit of the file system covers all inodes.
   void sync_files() {
     for_runs(open_.size(), kSyncThreads, kSyncRunFiles, [&](FolderChain&, std::size_t i) {
       open_[i].sync();
@@ -371,7 +371,7 @@ class Writer {
         [&](std::size_t run) {
           FolderChain chain(plan_, root_);
           const std::size_t end = std::min(plan_.folders.size(), (run + 1) * kSyncRunFiles);
-          // Number 0 is the root, which its publisher syncs.
+          // Index 0 is the root, which is synced when it is published.
           for (std::size_t i = std::max<std::size_t>(1, run * kSyncRunFiles); i < end; ++i) {
             chain.at(i).sync();
           }
@@ -390,7 +390,7 @@ class Writer {
   std::vector<std::size_t> large_;
   std::vector<std::size_t> aliases_;
   std::size_t max_open_ = os::num_files_to_keep_open();
-  std::vector<os::File> open_;  ///< written and not yet synced
+  std::vector<os::File> open_;  ///< written but not synced
 };
 
 }  // namespace

@@ -8,15 +8,15 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Makes what the plan says in the empty folder `root`: sub-folders, files, and `%checksums` if
-/// they are asked for. With request.durable everything but `root` itself is on the device
-/// afterwards. Files are open only while they are written, so any number of leaves will do.
+/// Creates the planned sub-folders and files in the empty folder `root`, and `%checksums` if
+/// requested. With request.durable, everything except `root` itself is durable afterwards. Files
+/// are open only while they are written, so the number of leaves is not limited.
 void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& request);
 
-/// Warns, naming the tensor, if tensordict cannot load one of them from a folder.
+/// Warns, naming a tensor, if tensordict cannot load it from a folder.
 void warn_of_unloadable(const Plan& plan, const Path& path);
 
-/// The bytes of tensors that write_plan() writes or reserves: none of holes and of tied tensors.
+/// Size of the tensors that write_plan() writes or reserves, without holes and aliases.
 std::uint64_t written_bytes(const Plan& plan, const WriteRequest& request) noexcept;
 
 }  // namespace tenfold::detail::formats::folder

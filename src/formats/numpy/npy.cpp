@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::array<std::string_view, 1> kSuffixes = {".npy"};
 
-/// A file whose header was checked against its size.
+/// A file whose header matches its size.
 struct OpenedNpy {
   os::File file;
   NpyArray array;
@@ -47,14 +47,14 @@ OpenedNpy open_npy(os::File file) {
   return {std::move(file), std::move(array)};
 }
 
-/// The array of a file in C order. The file stays open, so that it is the one whose header was read
-/// whatever happens to its name.
+/// The array of a file in C order. The file stays open, so that replacing the path does not affect
+/// it.
 class NpySource final : public LeafSource {
  public:
   NpySource(OpenedNpy opened, Mode mode) : opened_(std::move(opened)), mode_(mode) {}
 
   Buffer map(const Leaf&) override { return bytes(); }
-  /// The bytes as they are stored: mapped, or read if the header has an odd length.
+  /// The stored bytes: mapped, or read if the header's length makes them unaligned.
   const Buffer& bytes() {
     std::call_once(mapped_, [this] {
       const NpyArray& array = opened_.array;
@@ -100,8 +100,8 @@ class NpySource final : public LeafSource {
   Buffer bytes_;
 };
 
-/// A leaf on disk is in C order by its nature. One in Fortran order is a strided view of the
-/// mapping, which is therefore made here; still no element is read.
+/// A leaf on disk is always in C order. An array in Fortran order becomes a strided view of the
+/// mapping, which is therefore created here; still no element is read.
 Leaf leaf_of(const std::shared_ptr<NpySource>& source) {
   const NpyArray& array = source->array();
   if (!array.fortran_order) return stored_leaf(array.dtype, array.shape, source, 0);
@@ -128,7 +128,7 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
   return tree;
 }
 
-/// The tensor that `tree` is, or Error(unsupported).
+/// The tensor of a bare root. Throws Error(unsupported) for other trees.
 Leaf only_leaf(const TensorDict& tree) {
   check_npy_root(tree.info());
   if (!is_bare(tree)) {
@@ -167,7 +167,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   progress.finish();
 }
 
-/// There are no checksums: what can be checked is the header and that the size fits it.
+/// There are no checksums. Checks the header, and that the size matches it.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, 0, path.filename().string());

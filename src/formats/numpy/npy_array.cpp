@@ -13,7 +13,7 @@
 namespace tenfold::detail::formats::numpy {
 namespace {
 
-constexpr std::size_t kMaxDimensions = 64;  // of NumPy and of torch
+constexpr std::size_t kMaxDimensions = 64;  // limit of NumPy and torch
 
 struct Name {
   DType dtype;

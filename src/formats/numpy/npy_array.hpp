@@ -13,35 +13,34 @@
 
 namespace tenfold::detail::formats::numpy {
 
-// NumPy's arrays as tensors: what files of one (.npy) and of several (.npz) share.
+// NumPy arrays as tensors: shared by files of one array (.npy) and of several (.npz).
 
-/// NumPy's name of a dtype in little-endian order ("<f4", "|b1"), or nothing where it has none.
+/// NumPy's name of a dtype in little-endian order ("<f4", "|b1"); empty if it has none.
 std::optional<std::string_view> npy_descr(DType dtype) noexcept;
 
-/// The dtype of such a name; one-byte elements may claim any byte order. Nothing for big-endian
-/// elements and for what torch has no dtype for.
+/// The dtype with that name; one-byte elements may have any byte order. Empty for big-endian
+/// elements, and for types without a torch dtype.
 std::optional<DType> dtype_of_npy_descr(std::string_view descr) noexcept;
 
-/// An array whose header was checked against the bytes that hold it.
+/// An array whose header matches the size of its bytes.
 struct NpyArray {
   DType dtype = DType::float32;
-  bool fortran_order = false;  ///< and it has more than one dimension, and elements
+  bool fortran_order = false;  ///< only if there are elements and more than one dimension
   Shape shape;
-  std::uint64_t data_offset_bytes = 0;  ///< of its elements, from the start of its header
+  std::uint64_t data_offset_bytes = 0;  ///< of its elements, from the start of the header
   std::uint64_t nbytes = 0;
 };
 
-/// Parses the start of `total_bytes` bytes that are one array; `head` holds at least its header.
-/// `where` names them. Throws Error(corrupt), and Error(unsupported) for what is no tensor:
-/// objects, structures, text, big-endian elements.
+/// Parses the header of an array of `total_bytes` bytes; `head` contains at least the header.
+/// `where` names it. Throws Error(corrupt), and Error(unsupported) for arrays that cannot be
+/// tensors: objects, structures, strings, big-endian elements.
 NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
                          const base::Where& where);
 
-/// Strides in elements of an array in Fortran order.
+/// Strides, in elements, of an array in Fortran order.
 Shape fortran_strides(const Shape& shape);
 
-/// The header that numpy.save writes before the elements of a tensor that npy_descr() has a name
-/// for.
+/// The header that numpy.save writes for a tensor. npy_descr() must support its dtype.
 std::string npy_head_of(const Leaf& leaf);
 
 /// Throws Error(unsupported), naming `subject` (`key "x"`), for a leaf that is no plain array of

@@ -1,7 +1,7 @@
-// Several NumPy files in one zip archive, as numpy.savez writes them: a dict of tensors, whose keys
-// are the members' names without ".npy", folders of the archive included ("a/b"). A tensor by
-// itself is the member "arr_0.npy", as numpy.savez has it, whose comment says so. What is written
-// is stored, not deflated, with its elements at multiples of 64 bytes, so that they are mapped.
+// Several NumPy files in one zip archive, as numpy.savez writes them: a dict of tensors. A key is a
+// member's name without ".npy", including folders of the archive ("a/b"). A bare root is the member
+// "arr_0.npy", as in numpy.savez, and is marked by its comment. Members are written stored, not
+// deflated, with their elements aligned to 64 bytes, so that they can be mapped.
 
 #include <algorithm>
 #include <array>
@@ -42,11 +42,10 @@
 namespace tenfold::detail::formats::numpy {
 namespace {
 
-/// An archive of NumPy files, over one mapping. A leaf's position is that of its member.
+/// An archive of NumPy files, through one mapping. A leaf's position is the index of its member.
 ///
-/// Members that are stored, at a place where their elements can be looked at, are mapped in place.
-/// Others are copied when they are first asked for: deflated ones, and nearly all that numpy.savez
-/// writes, because it aligns nothing.
+/// Stored members with aligned elements are mapped in place. Others are copied at their first
+/// access: deflated ones, and nearly everything that numpy.savez writes, because it aligns nothing.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
   /// Reads the directory. Throws Error(corrupt), and Error(unsupported) for members that are no
@@ -55,11 +54,11 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
 
   const codecs::ZipDirectory& directory() const noexcept { return directory_; }
   codecs::ZipInput input() const;
-  /// "a/b" of "a/b.npy".
+  /// The key of a member: "a/b" for "a/b.npy".
   static std::string key_of(const codecs::ZipEntry& entry);
 
-  /// What the tree holds for a member, whose header is read here: a tensor, or, for what is none,
-  /// an entry that throws Error(unsupported) when it is asked for. Throws Error(corrupt).
+  /// The entry for a member, whose header is read here: a tensor, or an entry that throws
+  /// Error(unsupported) when it is accessed. Throws Error(corrupt).
   Node::Slot slot(std::size_t member);
 
   Buffer map(const Leaf& leaf) override;
@@ -73,15 +72,15 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   struct Member {
     NpyArray array;
     bool in_place = false;  ///< mapped rather than copied
-    std::mutex mutex;       ///< guards what follows
-    Buffer copy;            ///< what map() gave
-    Buffer passing;         ///< made by read(), until its last byte is read
+    std::mutex mutex;       ///< guards the members below
+    Buffer copy;            ///< result of map()
+    Buffer passing;         ///< cache of read(), until the last byte is read
   };
 
   const codecs::ZipEntry& entry(std::size_t member) const { return directory_.entries[member]; }
   NpyArray read_array(std::size_t member) const;
   Buffer mapped(std::size_t member);
-  /// The elements in C order, in memory of their own.
+  /// A copy of the elements in C order.
   Buffer copied(std::size_t member) const;
 
   os::File file_;
@@ -96,7 +95,7 @@ constexpr std::string_view kSuffix = ".npy";
 /// Nearly all headers are shorter.
 constexpr std::size_t kUsualHeaderBytes = 256;
 
-/// A member that is no tensor: an error for whoever asks for it, and for nobody else.
+/// A member that is no tensor: accessing it throws, without affecting other entries.
 class RefusedMember final : public LazyItem {
  public:
   explicit RefusedMember(Error error) : error_(std::move(error)) {}
@@ -106,7 +105,7 @@ class RefusedMember final : public LazyItem {
   Error error_;
 };
 
-/// The elements of an array in Fortran order, in C order.
+/// Copies the elements of an array in Fortran order to C order.
 Buffer in_c_order(const NpyArray& array, Buffer bytes) {
   const Tensor tensor =
       Tensor(array.dtype, array.shape, fortran_strides(array.shape), std::move(bytes), 0)
@@ -179,7 +178,7 @@ Node::Slot NpzSource::slot(std::size_t position) {
   all_in_place_ = all_in_place_ && member.in_place;
   const NpyArray& array = member.array;
   if (member.in_place && array.fortran_order) {
-    // A leaf on disk is in C order by its nature; this one is a strided view of the mapping.
+    // A leaf on disk is always in C order, so this one is a strided view of the mapping.
     return Leaf(
         Tensor(array.dtype, array.shape, fortran_strides(array.shape), mapped(position), 0));
   }
@@ -204,7 +203,7 @@ Buffer NpzSource::copied(std::size_t position) const {
   } else {
     const Buffer inflated = read_entry_into_memory(
         input(), found, where(position), "unzip the archive, and open the .npy files in it");
-    // What was inflated to read the header was the start of this.
+    // Compare with the header that was read before, because the file may have changed.
     const NpyArray again =
         parse_npy_array({reinterpret_cast<const char*>(inflated.data()), inflated.size_bytes()},
                         inflated.size_bytes(), where(position));
@@ -241,7 +240,7 @@ void NpzSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std
     file_.read_at(found.data_offset + member.array.data_offset_bytes + offset_bytes, into);
     return;
   }
-  // Read in pieces, from the first to the last: it is inflated once, and let go then.
+  // Reads are sequential, so inflate once and free the buffer after the last byte.
   const std::lock_guard lock(member.mutex);
   Buffer bytes = member.copy;
   if (bytes.size_bytes() == 0 && member.array.nbytes > 0) {
@@ -261,13 +260,13 @@ constexpr std::array<std::string_view, 1> kNpzSuffixes = {".npz"};
 constexpr std::uint32_t kAlignment = 64;
 constexpr std::size_t kEndBytes = 22;
 constexpr std::size_t kMaxNameBytes = 65'535;
-/// Of the member of an archive that holds one array without a name.
+/// Comment of the member in the archive of a bare root.
 constexpr std::string_view kBareComment = "tenfold_bare";
 
-/// Known by its first member: a torch file begins with another one, an archive of a folder too.
+/// Checks the first member: torch files and archives of folders start with other members.
 bool probe_npz(const FileHead& head) {
   constexpr std::string_view kEmptyArchive = "PK\x05\x06";
-  // numpy.savez of nothing, or ours with a comment: an end record alone.
+  // An archive without members, written by numpy.savez or, with a comment, by tenfold.
   if (head.head().starts_with(kEmptyArchive)) {
     const std::uint64_t size_bytes = head.info().size_bytes;
     return size_bytes == kEndBytes || size_bytes == kEndBytes + codecs::kZipStructureCommentBytes;
@@ -343,7 +342,7 @@ ZipArchiveEntry bare_member(const TensorDict::Item& value) {
   return member;
 }
 
-/// The members of a tree, or Error(unsupported) naming the first key that does not fit.
+/// The members for a tree. Throws Error(unsupported) naming the first key that cannot be stored.
 std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
   check_root(tree.info());
   if (is_bare(tree)) return {bare_member(bare_value(tree))};
@@ -394,7 +393,7 @@ void add_problem(VerifyReport& report, const Error& error, const base::Where& wh
   report.problems.push_back(problem_of(error, where));
 }
 
-/// The archive's own CRC-32 of every member, and that its header fits it.
+/// Checks the CRC-32 of every member, and that its header matches its size.
 VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());

@@ -25,9 +25,9 @@
 #include "os/fs/directory.hpp"
 
 // Folders that torch.distributed.checkpoint's HuggingFaceStorageWriter writes with
-// save_distributed=True: `shard-<rank>-model-<i>-of-<n>.safetensors`, each with the boxes of
-// tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, where they belong:
-// `{"w": {"saved_offsets": [2, 0]}}`. There is no list of files: all of them are the checkpoint.
+// save_distributed=True: files `shard-<rank>-model-<i>-of-<n>.safetensors`. Each contains the boxes
+// of tensors of one rank, with their offsets in `__metadata__["DCP_SHARDING_INFO"]`: `{"w":
+// {"saved_offsets": [2, 0]}}`. There is no index: all files belong to the checkpoint.
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -63,7 +63,7 @@ std::vector<OpenedFile> open_shards(const Path& path) {
   return shards;
 }
 
-/// Where the boxes of one file belong.
+/// The offsets of the boxes in one file.
 class ShardingInfo {
  public:
   explicit ShardingInfo(const OpenedFile& shard) : where_(shard.source->file().display()) {
@@ -73,7 +73,7 @@ class ShardingInfo {
     }
   }
 
-  /// Of a file without such information every tensor is whole.
+  /// In a file without this information, every tensor is complete.
   Shape offsets(std::string_view name, std::size_t rank) const {
     if (value_.is_null()) return Shape(rank, 0);
     const auto* tensors = value_.get_if<Value::Object>();
@@ -105,7 +105,7 @@ class ShardingInfo {
 
 struct DividedTensor {
   DType dtype = DType::float32;
-  Shape shape;  ///< as far as its boxes reach
+  Shape shape;  ///< bounding shape of its boxes
   std::vector<TensorPiece> pieces;
   std::set<std::pair<Shape, Shape>> boxes;
 };
@@ -126,7 +126,7 @@ class Tensors {
       if (is_new) tensor.dtype = dtype;
       const Shape offsets = info.offsets(name, sizes.size());
       grow(tensor, offsets, sizes, shard.source->file().display(), name);
-      // A tensor that every rank held may be in several files.
+      // A replicated tensor may be in several files.
       if (!tensor.boxes.emplace(offsets, sizes).second) continue;
       tensor.pieces.push_back({offsets, stored_leaf(dtype, sizes, shard.source, i)});
     }
@@ -161,7 +161,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& whe
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
-  // Each file has an order of its own, and none of them is that of the program.
+  // Each file has its own order, and none is that of the program: sort by name.
   std::ranges::sort(all.tensors, {},
                     [](const auto& named) -> const std::string& { return named.first; });
   for (auto& [name, tensor] : all.tensors) {
@@ -184,7 +184,7 @@ VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
     num_tensors = tree_of(shards, path.string()).size();
     return shards;
   });
-  report.num_leaves = num_tensors;  // not their pieces
+  report.num_leaves = num_tensors;  // tensors, not their pieces
   return report;
 }
 

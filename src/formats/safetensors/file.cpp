@@ -79,7 +79,7 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
   }
   write_leaves(writes, xxh3_if(request.checksums), request.num_threads, progress, request.durable);
   if (request.checksums) {
-    // The header is known but for the digits, which take the places kept for them.
+    // The header is complete except for the digits, whose space is reserved.
     std::vector<std::uint64_t> blocks;
     for (const LeafWrite& write : writes) {
       blocks.insert(blocks.end(), write.block_checksums.begin(), write.block_checksums.end());
@@ -121,7 +121,7 @@ bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, P
 
 namespace {
 
-/// The header of a file with the member that holds its checksums.
+/// The document for checking the header, with the member that contains its checksums.
 ChecksummedDocument document_of(const OpenedFile& opened, std::string_view member,
                                 std::string_view text) {
   const os::File& file = opened.source->file();
@@ -140,7 +140,7 @@ base::Where place_of(const OpenedFile& opened, std::uint32_t entry) {
       stored_leaf(opened.header->entries[entry].dtype, {}, opened.source, entry));
 }
 
-/// The boxes of one tensor; nothing, with a problem reported, if they do not fit it.
+/// The boxes of one tensor. Reports a problem and returns nothing if they do not match it.
 std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint32_t number,
                                             const std::vector<StoredBox>& stored,
                                             VerifyReport& report) {
@@ -165,7 +165,7 @@ std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint3
   return boxes;
 }
 
-/// As plan_verification(), of a file with checksums of boxes.
+/// plan_verification() for a file with checksums of boxes.
 void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyRequest& request,
                 VerifyReport& report, std::vector<BoxedTensor>& tensors) {
   const Header& header = *opened.header;
@@ -195,8 +195,8 @@ void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyReq
   }
 }
 
-/// Reports a header that differs from its checksum. The checksums of all blocks in the order of the
-/// file; nothing if it has none.
+/// Reports a header that does not match its checksum. Returns the checksums of all blocks in file
+/// order; empty if the file has none.
 std::optional<std::vector<std::uint64_t>> checksums_of(const OpenedFile& opened,
                                                        VerifyReport& report) {
   const Header& header = *opened.header;
@@ -209,8 +209,8 @@ std::optional<std::vector<std::uint64_t>> checksums_of(const OpenedFile& opened,
   return check_document(document, report);
 }
 
-/// Counts the leaves, bytes and checksums of an opened file, reports a header that differs from
-/// its checksum, and adds what is to be checked of the data to `blocks` or `boxes`.
+/// Counts the leaves, bytes and checksums of an opened file, reports a header that does not match
+/// its checksum, and adds the data to check to `blocks` or `boxes`.
 void plan_verification(const OpenedFile& opened, const VerifyRequest& request, VerifyReport& report,
                        std::vector<BlockCheck>& blocks, std::vector<BoxedTensor>& boxes) {
   const Header& header = *opened.header;

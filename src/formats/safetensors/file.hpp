@@ -16,30 +16,30 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-// One file of tensors, written and verified: what the single file and the shards share.
+// Writing and verifying one file of tensors, for the single-file and the sharded format.
 
-/// What becomes one file.
+/// The content of one file.
 struct FilePlan {
   Plan plan;
-  std::vector<const Plan::Tensor*> tensors;  ///< in the order of the file
+  std::vector<const Plan::Tensor*> tensors;  ///< in file order
 };
-/// Throws Error(unsupported), naming the key, for what safetensors cannot hold.
+/// Throws Error(unsupported), naming the key, for what safetensors cannot store.
 FilePlan plan_file(const TensorDict& tree, bool notes);
 
-/// Writes a whole file: `tensors` in the reference's order with `metadata` before them. With
-/// checksums `metadata` gets one more member, "tenfold_xxh3" (json_checksums.hpp); the document
-/// that it speaks of is the whole header, its length included.
+/// Writes a whole file: a header with `metadata`, and `tensors` in the reference's order. With
+/// checksums, `metadata` gets the additional member "tenfold_xxh3" (json_checksums.hpp), whose
+/// document is the whole header including its length.
 void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors, Metadata metadata,
                 const WriteRequest& request, Progress& progress);
 
-/// The bytes that write_safetensors_file() would write before the data. Throws Error(unsupported)
-/// beyond the limit of 100,000,000 bytes.
+/// The bytes before the data in the file that write_file() writes. Throws Error(unsupported) beyond
+/// the limit of 100,000,000 bytes.
 std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Metadata& metadata);
 
-/// Makes a header that long, by spaces at its end.
+/// Pads a header with spaces to that size.
 void pad_header(std::string& header, std::uint64_t size_bytes);
 
-/// The text of "tenfold_xxh3" for those tensors, all digits zero.
+/// The text of "tenfold_xxh3" for these tensors, with zeros as digits.
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 
 /// True if `saved` is what write_file() would write, with checksums, by those that it has. Hashes
@@ -49,9 +49,9 @@ bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, P
 /// The checksums of a file's tensors; what its header lacks or contradicts is added to the report.
 ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 
-/// Verifies the files that `open` gives: counts their leaves, bytes and checksums, compares headers
-/// and blocks with their checksums. `open` adds what else it finds; what it throws as corrupt or
-/// unsupported becomes a problem of `path`.
+/// Verifies the files that `open` returns: counts their leaves, bytes and checksums, and compares
+/// headers and blocks with their checksums. `open` may add problems; Error(corrupt) and
+/// Error(unsupported) that it throws become problems of `path`.
 VerifyReport verify_file(const Path& path, const VerifyRequest& request,
                          const std::function<std::vector<OpenedFile>(VerifyReport&)>& open);
 

@@ -24,7 +24,7 @@ constexpr std::string_view kMetadata = "{\"__metadata__\":{";
 constexpr std::uint64_t kOnes = 0x0101010101010101;
 constexpr std::uint64_t kHighs = 0x8080808080808080;
 
-/// True if none of the eight bytes is a control character, a backslash, or beyond ASCII.
+/// True if none of the eight bytes is a control character, a backslash, or non-ASCII.
 bool is_plain_word(std::uint64_t word) noexcept {
   const std::uint64_t backslash = word ^ (kOnes * '\\');
   const std::uint64_t wrong =
@@ -54,7 +54,7 @@ class Cursor {
     return true;
   }
 
-  /// Decimal digits as JSON writes an integer, below 10^18.
+  /// Parses an integer in JSON's form, below 10^18.
   bool number(std::uint64_t& value) noexcept {
     constexpr std::size_t kMaxDigits = 18;
     std::size_t size = 0;
@@ -69,7 +69,7 @@ class Cursor {
     return true;
   }
 
-  /// A string of printable ASCII without escapes, after its opening quote.
+  /// Parses a string of printable ASCII without escapes, after its opening quote.
   std::optional<std::string_view> plain_string() noexcept {
     const std::size_t size = rest_.find('"');
     if (size == std::string_view::npos) return std::nullopt;
@@ -104,7 +104,7 @@ bool parse_entry(Cursor& cursor, Header& header) {
   const auto dtype_name = cursor.plain_string();
   if (!dtype_name || !cursor.literal(",\"shape\":[")) return false;
   const auto dtype = dtype_of_name(*dtype_name);
-  // 4-bit types are counted otherwise, and rare.
+  // 4-bit types have other units, and are rare.
   if (!dtype || *dtype == DType::float4_e2m1fn_x2) return false;
   Header::Entry entry;
   entry.dtype = *dtype;
@@ -124,8 +124,8 @@ bool parse_entry(Cursor& cursor, Header& header) {
   return header.index.insert(*name, position, name_of) == KeyIndex::kNone;
 }
 
-/// Where the tensors start in a header written as the reference writes it: after "{", or after the
-/// comma that follows a leading "__metadata__" object. npos if it begins in any other way.
+/// Offset of the tensors in a header in the reference's format: after "{", or after the comma that
+/// follows a leading "__metadata__" object. npos if the header starts in any other way.
 std::size_t compact_entries_at(std::string_view text) noexcept {
   if (!text.starts_with(kMetadata)) return text.starts_with("{\"") ? 1 : std::string_view::npos;
   bool in_string = false;
@@ -145,12 +145,12 @@ std::size_t compact_entries_at(std::string_view text) noexcept {
   return std::string_view::npos;
 }
 
-/// Appends the tensors of `text` to `header` if every one is written exactly as the reference
-/// writes it, `"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}` without a blank or an
-/// escape, and only blanks follow. False otherwise, and then `header` is to be thrown away: the
-/// general parser accepts more, and knows what to say about the rest.
+/// Appends the tensors of `text` to `header` if each is formatted exactly as the reference does,
+/// `"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}` without a blank or an escape, and only
+/// blanks follow. Otherwise returns false, and `header` must be discarded: the general parser
+/// accepts more, and reports errors.
 ///
-/// A quarter of the time that the general parser takes, for nearly every file there is.
+/// Takes a quarter of the time of the general parser, and applies to nearly every file.
 bool parse_compact_entries(std::string_view text, Header& header) {
   Cursor cursor(text);
   do {
@@ -180,7 +180,7 @@ std::vector<std::uint32_t> Header::file_order() const {
     const Entry& y = entries[b];
     return x.begin != y.begin ? x.begin < y.begin : x.end < y.end;
   };
-  // Writers list the tensors in the order of their bytes, so there is rarely anything to sort.
+  // Writers list the tensors in the order of their bytes, so sorting is rarely needed.
   if (!std::is_sorted(order.begin(), order.end(), before)) {
     std::stable_sort(order.begin(), order.end(), before);
   }
@@ -189,14 +189,14 @@ std::vector<std::uint32_t> Header::file_order() const {
 
 namespace {
 
-/// Fills a SafetensorsHeader from the events of its JSON text.
+/// Fills a Header from the events of its JSON text.
 class HeaderHandler final : public codecs::JsonHandler {
  public:
   HeaderHandler(Header& header, std::string_view where) : header_(header), where_(where) {}
 
   void null() override {
     if (state_ == State::metadata_value) {
-      state_ = State::names;  // the reference takes `"__metadata__": null` for none
+      state_ = State::names;  // like the reference, accept `"__metadata__": null`
       return;
     }
     scalar("null");
@@ -274,7 +274,7 @@ class HeaderHandler final : public codecs::JsonHandler {
         begin_field(value);
         break;
       default:
-        break;  // inside what is skipped
+        break;  // inside a skipped value
     }
   }
   void end_object() override {
@@ -320,8 +320,8 @@ class HeaderHandler final : public codecs::JsonHandler {
     start,
     names,           ///< in the outer object, before a name
     metadata_value,  ///< after "__metadata__"
-    metadata,        ///< in it, before a key
-    metadata_text,   ///< after a key of it
+    metadata,        ///< in the metadata, before a key
+    metadata_text,   ///< after one of its keys
     entry_value,     ///< after a tensor's name
     entry,           ///< in a tensor's object, before a field
     dtype,
@@ -329,7 +329,7 @@ class HeaderHandler final : public codecs::JsonHandler {
     shape,
     offsets_value,
     offsets,
-    skip,  ///< in the value of a field we do not know
+    skip,  ///< in the value of an unknown field
     end,
   };
 
@@ -353,7 +353,7 @@ class HeaderHandler final : public codecs::JsonHandler {
         .found(found);
   }
 
-  /// A value that is no container, where none of the handled ones belongs.
+  /// A scalar value where a container is required, or an unknown field.
   void scalar(std::string_view found) {
     if (state_ == State::skip) {
       if (skip_depth_ == 0) state_ = State::entry;
@@ -393,8 +393,8 @@ class HeaderHandler final : public codecs::JsonHandler {
       return;
     }
     name_ = value;
-    // The parser checked the text's own bytes; escapes can still make half a surrogate pair, whose
-    // first byte is 0xED.
+    // The parser has checked the raw text. Escapes can still produce a lone surrogate, whose first
+    // byte is 0xED.
     if (value.find('\xED') != std::string_view::npos && !base::is_utf8(value)) {
       fail("its name", "is not valid UTF-8", "UTF-8", "a lone surrogate");
     }
@@ -468,7 +468,7 @@ class HeaderHandler final : public codecs::JsonHandler {
     state_ = State::names;
   }
 
-  /// A 4-bit type counts single numbers; torch counts the bytes that hold two of them.
+  /// Halves the last dimension: a 4-bit type counts single numbers, torch counts bytes of two.
   void halve_last() {
     if (header_.shapes.size() == shape_at_ || header_.shapes.back() % 2 != 0) {
       const auto shape = std::span(header_.shapes).subspan(shape_at_);
@@ -498,8 +498,8 @@ Error fail_tensor(std::string_view where, std::string_view name) {
   return base::corrupt(where).part("tensor ", base::quote(name));
 }
 
-/// Nothing for a shape that is too large. Lengths of 0 count as 1 then: strides are made of the
-/// others.
+/// Size of a tensor; empty on overflow. Lengths of 0 count as 1, because strides are computed from
+/// the others.
 std::optional<std::uint64_t> size_of(DType dtype, std::span<const std::int64_t> shape) {
   std::uint64_t extent = 1;
   bool is_empty = false;
@@ -515,7 +515,7 @@ std::optional<std::uint64_t> size_of(DType dtype, std::span<const std::int64_t> 
   return is_empty ? 0 : base::checked_mul(extent, itemsize(dtype));
 }
 
-/// Checks what the format promises; afterwards every range may be used unchecked.
+/// Checks the invariants of the format. On success, every range can be used without checks.
 void validate(const Header& header, std::string_view where) {
   std::uint64_t expected_begin = 0;
   for (const std::uint32_t i : header.file_order()) {
@@ -546,7 +546,7 @@ void validate(const Header& header, std::string_view where) {
           .expected(*size_bytes, " bytes")
           .found(e.end - e.begin);
     }
-    // e.begin <= data_bytes holds: ranges are contiguous and the last one fitted.
+    // e.begin <= data_bytes holds, because ranges are contiguous and the previous one fitted.
     if (!base::range_fits(e.begin, *size_bytes, header.data_bytes)) {
       throw fail_tensor(where, header.name(i))
           .problem("data reaches past the end of the file")
@@ -569,7 +569,7 @@ Header empty_header(std::size_t text_bytes, std::uint64_t data_bytes) {
   Header header;
   header.data_offset = kLengthBytes + text_bytes;
   header.data_bytes = data_bytes;
-  // An entry takes about 80 characters: one allocation for nearly every file.
+  // An entry takes about 80 characters: one allocation is sufficient for nearly every file.
   const std::size_t expected_entries = text_bytes / 64 + 1;
   header.entries.reserve(expected_entries);
   header.shapes.reserve(expected_entries * 2);
@@ -641,7 +641,7 @@ std::string read_header_bytes(const os::File& file, std::uint64_t file_bytes) {
   }
   std::string bytes(kLengthBytes + length, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(bytes)));
-  // The length may have changed between the two reads: what was checked is what counts.
+  // The length may have changed between the two reads: use the one that was checked.
   std::memcpy(bytes.data(), length_bytes.data(), kLengthBytes);
   return bytes;
 }

@@ -15,15 +15,15 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-/// The header of a safetensors file: eight bytes of length, then JSON, then the tensors' bytes.
-/// After parse_safetensors_header() every range lies inside the file and may be used unchecked.
+/// The header of a safetensors file: eight bytes of length, then JSON, followed by the tensors'
+/// bytes. After parse_header() every range is inside the file and can be used without checks.
 ///
-/// The entries are one flat table, in the order in which the header names them; names and shapes
-/// lie end to end in two lists, because a file of 10,000 tensors is opened in a few milliseconds
-/// and every small allocation counts.
+/// The entries are one flat table, in the order of the header; names and shapes are contiguous in
+/// two arrays. A file of 10,000 tensors is opened in a few milliseconds, so every small allocation
+/// matters.
 struct Header {
   struct Entry {
-    std::uint64_t begin = 0;  ///< from the first data byte
+    std::uint64_t begin = 0;  ///< relative to the first data byte
     std::uint64_t end = 0;
     std::uint32_t name_at = 0;
     std::uint32_t name_size = 0;
@@ -34,10 +34,10 @@ struct Header {
 
   std::vector<Entry> entries;
   std::string names;
-  std::vector<std::int64_t> shapes;  ///< as torch counts: the last dimension of F4 is halved
+  std::vector<std::int64_t> shapes;  ///< in torch's units: the last dimension of F4 is halved
   std::map<std::string, std::string, std::less<>> metadata;
-  KeyIndex index;                 ///< of `entries`, by name
-  std::uint64_t data_offset = 0;  ///< of the first data byte in the file
+  KeyIndex index;                 ///< index of `entries` by name
+  std::uint64_t data_offset = 0;  ///< offset of the first data byte in the file
   std::uint64_t data_bytes = 0;
 
   std::string_view name(std::size_t i) const {
@@ -46,28 +46,28 @@ struct Header {
   std::span<const std::int64_t> shape(std::size_t i) const {
     return std::span(shapes).subspan(entries[i].shape_at, entries[i].rank);
   }
-  /// The entry of that name, or KeyIndex::kNone.
+  /// Index of the entry with that name, or KeyIndex::kNone.
   std::uint32_t find(std::string_view name) const;
   /// The value of a `__metadata__` member, or null.
   const std::string* metadata_value(std::string_view key) const;
-  /// Positions of `entries` in the order of their bytes.
+  /// Indices of `entries` in the order of their bytes.
   std::vector<std::uint32_t> file_order() const;
 };
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
-/// The name of safetensors for a dtype ("F32"), or nothing for one it does not have.
+/// safetensors' name for a dtype ("F32"); empty if it has none.
 std::optional<std::string_view> name_of_dtype(DType dtype) noexcept;
-/// The dtype of that name, or nothing.
+/// The dtype with that name; empty if unknown.
 std::optional<DType> dtype_of_name(std::string_view name) noexcept;
-/// Where a dtype comes when tensors are ordered, as the reference does it: widest first.
+/// The rank of a dtype in the order in which the reference writes tensors: widest first.
 int order_of_dtype(DType dtype) noexcept;
 
-/// Parses and validates the JSON `text` of a header that stands before `data_bytes` bytes of data.
-/// `where` names the file. Throws Error(corrupt); Error(unsupported) for a dtype torch lacks.
+/// Parses and validates the JSON `text` of a header for `data_bytes` bytes of data. `where` names
+/// the file. Throws Error(corrupt); Error(unsupported) for a dtype that torch does not have.
 Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string_view where);
 
-/// Reads the header's bytes, the eight of its length included, having checked the length.
+/// Reads the header including the eight bytes of its length, after checking the length.
 /// `file_bytes` is the size of the file.
 std::string read_header_bytes(const os::File& file, std::uint64_t file_bytes);
 
@@ -79,8 +79,8 @@ struct TensorEntry {
   std::uint64_t size_bytes = 0;
 };
 
-/// The bytes of a header, length included, padded with spaces so that data starts at a multiple of
-/// 64. The tensors lie end to end in the order given.
+/// Formats a header including its length, padded with spaces so that the data is aligned to 64.
+/// Tensors are contiguous, in the given order.
 std::string write_header(std::span<const TensorEntry> tensors,
                          const std::map<std::string, std::string, std::less<>>& metadata);
 

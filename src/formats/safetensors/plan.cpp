@@ -53,20 +53,20 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
   }
 }
 
-/// Which leaves are one stored tensor: those over the same bytes, seen alike.
+/// Finds leaves that are one stored tensor: the same bytes with the same dtype and shape.
 class TiedTensors {
  public:
   explicit TiedTensors(std::size_t expected = 0) { first_.reserve(expected); }
 
-  /// The number under which a leaf over the same bytes was added before; else adds this one as
-  /// `number` and returns it. `leaf_of(number)` is the leaf that was added so.
+  /// Returns the number of an earlier leaf that is the same tensor; otherwise adds this leaf as
+  /// `number` and returns that. `leaf_of(number)` returns an added leaf.
   template <class LeafOf>
   std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
     const SharedBytes bytes = shared_bytes(leaf);
     if (bytes == SharedBytes{}) return number;
     const auto [found, added] = first_.try_emplace(bytes, number);
     if (added) return number;
-    // The same bytes seen as another dtype or shape are another tensor.
+    // The same bytes with another dtype or shape are another tensor.
     auto& seen = others_[found->second];
     if (seen.empty()) seen.push_back(found->second);
     for (const std::size_t other : seen) {
@@ -79,11 +79,12 @@ class TiedTensors {
 
  private:
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> first_;
-  std::unordered_map<std::size_t, std::vector<std::size_t>> others_;  ///< of those in first_
+  std::unordered_map<std::size_t, std::vector<std::size_t>> others_;  ///< more tensors over the
+                                                                      ///< bytes of one in first_
 };
 
-/// For each leaf the one that is stored for it. Of tied names the first in sorted order is, as
-/// safetensors' save_model does.
+/// For each leaf, the one that is stored for it. Among aliases, the first in sorted order is
+/// stored, as in safetensors' save_model.
 std::vector<std::size_t> kept_of(const std::vector<std::string>& keys,
                                  const std::vector<Leaf>& leaves) {
   std::vector<std::size_t> order(leaves.size());
@@ -95,14 +96,14 @@ std::vector<std::size_t> kept_of(const std::vector<std::string>& keys,
     for (const std::size_t i : order) kept[i] = tied.add(leaves[i], i, leaf_of);
   };
   tie();
-  if (kept == order) return kept;  // nothing is tied, whatever the order
+  if (kept == order) return kept;  // without aliases, the order does not matter
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; });
   tie();
   return kept;
 }
 
-/// A flat dict of tensors as a plain file; nothing if the tree is anything else.
+/// Plans a flat dict of tensors as a plain file; empty if the tree is anything else.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
@@ -134,8 +135,8 @@ std::optional<Plan> plan_flat(const TensorDict& tree) {
   return plan;
 }
 
-/// True if upstream can hold these entries of a lazy stack as one level of stacked tensors, and
-/// nothing of them is lost by it.
+/// True if upstream can store these entries of a lazy stack as one level of stacked tensors without
+/// loss.
 bool can_be_stacked(const std::vector<TensorDict>& parts);
 
 bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
@@ -269,8 +270,8 @@ class StructurePlanner {
     json_.end_object();
   }
 
-  /// The entries of a lazy stack as one level. `stack` is null below the level of the stack itself:
-  /// upstream stacks what lies there, too.
+  /// Writes the entries of a lazy stack as one level. `stack` is null for nested levels, which
+  /// upstream stacks too.
   void stacked_level(const std::vector<TensorDict>& parts, std::int64_t dim, const NodeInfo* stack,
                      const std::string& prefix) {
     const NodeInfo& info = parts.front().info();
@@ -286,7 +287,7 @@ class StructurePlanner {
     write_batch(batch_size, names);
     json_.key("stack_dim");
     json_.integer(dim);
-    if (!info.device.empty()) {  // of each entry
+    if (!info.device.empty()) {  // the device of each entry
       json_.key("device");
       json_.string(info.device);
     }
@@ -356,7 +357,8 @@ class StructurePlanner {
     }
   }
 
-  /// The keys "a.b" and ("a", "b") have one dotted name: the second becomes "a.b~2".
+  /// A unique name. The keys "a.b" and ("a", "b") have the same dotted name: the second becomes
+  /// "a.b~2".
   std::string free_name(const std::string& wanted) {
     std::string name = wanted;
     for (int i = 2; name == "__metadata__" || !names_.insert(name).second; ++i) {
@@ -407,7 +409,7 @@ class StructurePlanner {
 
 }  // namespace
 
-/// What people put into `__metadata__`, unless the file says it already.
+/// Adds the user's `__metadata__`, except for members that the file already has.
 void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata) {
   std::unordered_set<std::string_view> names;
   for (const Plan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
@@ -433,7 +435,7 @@ Plan make_plan(const TensorDict& tree, bool notes) {
   plan.metadata.insert_or_assign(std::string(kFormatMember), "pt");
   add_metadata(plan, tree.info().metadata);
   if (!notes) return plan;
-  // The structure says itself what there is to say of leaves, and a plain file that it is a dict.
+  // The structure describes the leaves, and a plain file is a dict by default: omit these notes.
   Notes collected = collect_notes(tree, false);
   collected.schema = tree.info().schema;
   const auto root = collected.nodes.find("");

@@ -12,15 +12,14 @@
 #include "formats/safetensors/tree.hpp"
 #include "formats/shared/commit.hpp"
 
-// A safetensors file. What is where:
-//   safetensors_header     the header: parse, validate, write
-//   safetensors_structure  the document in __metadata__ that tells what the tree was
-//   safetensors_tree       header and structure to a tree of lazy leaves
-//   safetensors_plan       a tree to tensors, names and metadata
-//   safetensors_stack      lazy stacks, which are stored stacked
-//   safetensors_source     one mapping of the file's data
-//   safetensors_file       writing and verifying one file
-//   safetensors_sharded    several files and their index
+// The format of a single safetensors file. The parts of this folder:
+//   header     parse, validate and write the header
+//   plan       converts a tree to tensors, names and metadata
+//   tree       converts header and structure document to a tree of lazy leaves
+//   stack      lazy stacks, which are stored as stacked tensors
+//   source     one mapping of the file's data
+//   file       writing and verifying one file
+//   sharded    several files and their index
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -36,7 +35,7 @@ bool probe(const FileHead& head) {
   return first != std::string_view::npos && text[first] == '{';
 }
 
-/// Takes the index out of the header, which needs it no more.
+/// Builds the tree. Moves the index out of the header, which no longer needs it.
 TensorDict tree_of(const OpenedFile& opened) {
   TensorEntries tensors;
   tensors.files.push_back({opened.header, opened.source});
@@ -94,7 +93,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
   return verify_file(path, request, [&](VerifyReport&) {
     std::vector<OpenedFile> files;
     files.push_back(open_file(os::File::open_read(path)));
-    tree_of(files.front());  // checks the structure against the tensors
+    tree_of(files.front());  // checks that the structure matches the tensors
     return files;
   });
 }

@@ -33,23 +33,23 @@
 namespace tenfold::detail::formats::safetensors {
 namespace {
 
-/// Keeps the shards of one index file tidy while they are replaced.
+/// Manages the shards of one index file while they are replaced.
 ///
-/// The index is the commit point: a shard counts only once an index names it. New shards therefore
-/// get names that nothing in the folder has, and the old ones stay until the new index stands:
+/// The index is the commit point: a shard is only valid once an index names it. So new shards get
+/// unused names, and the old ones are kept until the new index is in place. The names are
 /// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
-/// keeps other writers from these names, otherwise, or if they are taken, names with a number of
-/// this save alone.
+/// excludes other writers from these names. Otherwise, or if they are taken, the names contain a
+/// number that is unique to this save.
 ///
-/// What a killed save leaves, shards of an index that never came or old ones not yet removed, is
-/// named by a list: `.<index>.tenfold-shards-<slot>-<number>`, one file name a line, written before
-/// the first shard. The holder of slot 0 removes what the lists of dead writers name and the index
-/// does not. Nothing else is ever removed.
+/// A crashed save may leave shards: new ones whose index was never written, or old ones that were
+/// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<number>`, one file name
+/// per line, written before the first shard. The holder of slot 0 removes what the lists of dead
+/// writers name and the index does not. Nothing else is ever removed.
 class ShardTransaction {
  public:
-  /// `folder` holds the index `index_name`, which `index` replaces. `present_shards` gives those
-  /// that it names now, none if there is no index, and throws if it cannot be read. Removes the
-  /// leavings of killed saves.
+  /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the
+  /// shards that it names now, none if there is no index, and throws if it cannot be read. Removes
+  /// what crashed saves left.
   ShardTransaction(os::Directory& folder, std::string index_name, const FileReplacement& index,
                    std::function<std::vector<std::string>()> present_shards);
   ShardTransaction(const ShardTransaction&) = delete;
@@ -57,19 +57,20 @@ class ShardTransaction {
   /// Removes the new shards, unless an index names them.
   ~ShardTransaction();
 
-  /// Names for that many shards, none of which exists. Call once.
+  /// Returns names for that many shards, none of which exists. Call once.
   std::vector<std::string> name_shards(std::size_t count, bool durable);
-  /// Makes one of them, readable by nobody who could not read the old index.
+  /// Creates a shard with the permissions of the old index.
   os::File create(const std::string& name, const std::optional<os::FileInfo>& old_index);
 
-  /// The index is now replaced. Should this fail, the next save finds out which index stands and
-  /// removes the shards of the other.
+  /// Call before the index is replaced. If that fails, the destructor determines which index is in
+  /// place.
   void about_to_commit() noexcept { committing_ = true; }
 
-  /// The index that was replaced named these: others than at the start if another save came first.
+  /// Sets the shards of the index that was replaced. They differ from those at the start if another
+  /// save was faster.
   void set_old_shards(std::vector<std::string> names) { old_shards_ = std::move(names); }
 
-  /// The new index stands: removes the old shards. What cannot be removed is a warning.
+  /// Call after the new index is in place: removes the old shards, and warns if that fails.
   void committed(bool durable);
 
  private:
@@ -84,7 +85,7 @@ class ShardTransaction {
   const FileReplacement& index_;
   std::function<std::vector<std::string>()> present_shards_;
   std::vector<std::string> old_shards_;
-  std::vector<std::string> new_shards_;  ///< made so far
+  std::vector<std::string> new_shards_;  ///< created so far
   std::string list_name_;
   bool has_list_ = false;
   bool committing_ = false;
@@ -94,12 +95,12 @@ constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::uint64_t kMaxListBytes = 16 << 20;
 
-/// What the lists of the writers in one slot begin with.
+/// Prefix of the lists of writers in one slot.
 std::string list_prefix(const std::string& index_name, int slot) {
   return hidden_name(index_name, "shards-" + std::to_string(slot) + "-");
 }
 
-/// Eight digits that tell this save from others.
+/// Eight digits that identify this save.
 std::string save_id() {
   static std::atomic<std::uint64_t> count{0};
   const std::uint64_t words[3] = {
@@ -118,7 +119,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) break;  // torn: a line counts when it is whole
+    if (end == std::string_view::npos) break;  // an incomplete line of a crashed save
     lines.emplace_back(text.substr(0, end));
     text.remove_prefix(end + 1);
   }
@@ -141,18 +142,18 @@ ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name
   try {
     old_shards_ = present_shards_();
   } catch (const Error&) {
-    // An index that cannot be read names nothing that may be removed.
+    // An index that cannot be read does not name any shards to remove.
   }
 }
 
 ShardTransaction::~ShardTransaction() {
   try {
-    // In a forked child they are its parent's.
+    // In a forked child, the shards belong to its parent.
     if (!index_.is_ours() || (committing_ && may_be_named())) return;
     remove_all(new_shards_);
     if (has_list_) folder_.remove_file(list_name_);
   } catch (...) {
-    // The list tells the next save.
+    // The next save removes the files in the list.
   }
 }
 
@@ -164,14 +165,15 @@ bool ShardTransaction::may_be_named() const {
   });
 }
 
-/// Litter that cannot be removed is no reason to fail a save; the next one meets it again.
+/// Removes what crashed saves left. Files that cannot be removed do not fail this save; the next
+/// one tries again.
 void ShardTransaction::clean_up_after_others() {
   for (const std::string& name : folder_.list()) {
     if (!name.starts_with(hidden_name(index_name_, "shards-"))) continue;
     try {
       for (int slot = 0; slot < kMaxSiblings; ++slot) {
         if (!name.starts_with(list_prefix(index_name_, slot))) continue;
-        // Held meanwhile: its writer is dead, and nobody else begins in its slot.
+        // Held during the removal: the writer is dead, and no other can start in its slot.
         std::optional<os::Lease> lease;
         const bool is_own = slot == index_.slot();
         if (!is_own) lease = try_lease_slot(folder_, index_name_, slot);
@@ -183,7 +185,7 @@ void ShardTransaction::clean_up_after_others() {
   }
 }
 
-/// With the lease of the list's writer held: no index can come to name what the list does.
+/// Requires the lease of the list's writer, so that no index can start to name these shards.
 void ShardTransaction::clean_up(const std::string& list_name) {
   const std::vector<std::string> present = present_shards_();
   const os::File list = os::File::try_open_read_at(folder_, list_name);
@@ -246,7 +248,7 @@ void ShardTransaction::committed(bool durable) {
   committing_ = false;
   try {
     remove_all(old_shards_);
-    // The list goes last: what a power loss brings back must be named.
+    // Remove the list last: shards that reappear after a power failure must be listed.
     if (durable && !old_shards_.empty()) folder_.sync();
     folder_.remove_file(list_name_);
   } catch (const Error& error) {
@@ -263,7 +265,7 @@ void ShardTransaction::remove_all(const std::vector<std::string>& names) {
 }
 
 constexpr std::array<std::string_view, 1> kShardedSuffixes = {".safetensors.index.json"};
-/// transformers' own limit: 5 GB, decimal.
+/// transformers' limit: 5 GB, decimal.
 constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
 
 bool probe_index(const FileHead& head) {
@@ -274,7 +276,7 @@ bool probe_index(const FileHead& head) {
   return head.file().read_all(kMaxHubIndexBytes).find("\"weight_map\"") != std::string::npos;
 }
 
-/// An index with all its shards open, so that they stay the files they were.
+/// An index with all its shards open, so that replacing them does not affect it.
 struct OpenedShards {
   os::File index_file;
   std::string index_text;
@@ -286,8 +288,8 @@ os::Directory folder_of(const Path& file) {
   return os::Directory::open(file.has_parent_path() ? file.parent_path() : Path("."));
 }
 
-/// A save through a link puts shards beside the file that it leads to. In the Hugging Face cache
-/// that is the folder of all blobs, and the shards are links beside the link.
+/// A save through a link writes shards to the folder of the link's target. In the Hugging Face
+/// cache that is the folder of all blobs, and the shards are links next to the link.
 os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   const Path target = os::resolve_link(path);
   if (target == path) return folder_of(path);
@@ -298,8 +300,8 @@ os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   return std::ranges::any_of(index.shards, is_there) ? std::move(folder) : folder_of(path);
 }
 
-/// A save may have removed the old shards since the index was opened: os::read_unreplaced() sees
-/// it.
+/// A save may have removed the old shards since the index was opened; os::read_unreplaced() detects
+/// that.
 OpenedShards open_indexed_shards(const Path& path) {
   OpenedShards opened;
   opened.index_file = os::File::open_read(path);
@@ -320,7 +322,7 @@ OpenedShards open_indexed_shards(const Path& path) {
   return opened;
 }
 
-/// The rows in the order of the weight map, which must name exactly the tensors of the shards.
+/// The tensors in the order of the weight map, which must name exactly those in the shards.
 TensorDict tree_of(const OpenedShards& opened) {
   const std::string& where = opened.index_file.display();
   TensorEntries tensors;
@@ -367,7 +369,7 @@ TensorDict open_index(const FileHead& head, const OpenRequest& /*request*/) {
 
 struct Shard {
   std::vector<Plan::Tensor> tensors;
-  std::vector<const Plan::Tensor*> ordered;  ///< of `tensors`, as in the file
+  std::vector<const Plan::Tensor*> ordered;  ///< `tensors` in file order
 };
 
 struct ShardedPlan {
@@ -377,7 +379,7 @@ struct ShardedPlan {
   std::uint64_t total_bytes = 0;
 };
 
-/// Fills shards in the order of the keys; one takes the next tensor unless it would grow too large.
+/// Fills shards in the order of the keys, each up to the size limit.
 ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_size_bytes) {
   const std::uint64_t limit = shard_size_bytes == 0 ? kDefaultShardBytes : shard_size_bytes;
   ShardedPlan result;
@@ -417,7 +419,7 @@ void check_plan(const TensorDict& tree) {
   for (const Shard& shard : plan.shards) header_of(shard.ordered, shard_metadata());
 }
 
-/// The text of the index, its own checksum included.
+/// The text of the index, including its own checksum.
 std::string index_text(const ShardedPlan& plan, bool checksums) {
   HubIndex index = plan.index;
   if (checksums) {
@@ -435,7 +437,7 @@ std::vector<std::string> shards_of_index(const os::File& file) {
   return parse_hub_index(file.read_all(kMaxHubIndexBytes), file.display()).shards;
 }
 
-/// None if there is no index.
+/// The shards of the existing index; empty if there is none.
 std::vector<std::string> shards_of_present_index(const Path& path) {
   return os::exists(path) ? shards_of_index(os::File::open_read(path)) : std::vector<std::string>();
 }
@@ -453,7 +455,8 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   ShardedPlan plan = plan_shards(tree, request.notes, request.shard_size_bytes);
   for (const Shard& shard : plan.shards) header_of(shard.ordered, shard_metadata());
 
-  // The index's own lock and sibling come first: two saves at once each use names of their own.
+  // Take the index's lock and sibling first, so that concurrent saves use different names for
+  // shards.
   FileReplacement index(target, plan.total_bytes);
   ShardTransaction shards(parent.directory, parent.name, index,
                           [&target] { return shards_of_present_index(target); });
@@ -465,13 +468,14 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
     if (request.durable) file.sync();
     file.close_written();
   }
-  // An index must never be on the device before the names of its shards are.
+  // The names of shards must be durable before the index is.
   if (request.durable) parent.directory.sync();
   const std::string text = index_text(plan, request.checksums);
   index.file().write_at(0, std::as_bytes(std::span(text)));
   shards.about_to_commit();
   index.publish(request.durable, [&](const os::File& old) {
-    // Another save may have come first; an index that cannot be read names nothing to remove.
+    // Another save may have replaced the index first. If that one cannot be read, no shards are
+    // removed.
     shards.set_old_shards({});
     shards.set_old_shards(shards_of_index(old));
   });

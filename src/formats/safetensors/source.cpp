@@ -16,7 +16,8 @@ Source::Source(os::File file, std::shared_ptr<const Header> header)
 
 const Buffer& Source::mapping() {
   std::call_once(mapped_, [this] {
-    // Also where nobody means to write: torch cannot be told not to, and must change its copy only.
+    // Private even for reading: torch cannot mark tensors read-only, and writes must only change
+    // the copy.
     mapping_ =
         os::map_file(file_, header_->data_offset, header_->data_bytes, os::MapKind::private_copy);
   });
@@ -32,7 +33,7 @@ Buffer Source::map(const Leaf& leaf) {
   return whole.slice(static_cast<std::size_t>(e.begin), static_cast<std::size_t>(e.end - e.begin));
 }
 
-// Writers before safetensors 0.3 did not pad the header, so their tensors may lie anywhere.
+// Writers before safetensors 0.3 did not pad the header, so their tensors may be unaligned.
 Buffer Source::aligned_copy(std::uint64_t position) {
   const std::lock_guard lock(copies_mutex_);
   Buffer& copy = copies_[position];

@@ -13,10 +13,10 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-/// The tensors of one safetensors file; a leaf's position is that of its header entry.
+/// The tensors of one safetensors file; a leaf's position is the index of its header entry.
 ///
-/// The file stays open (one descriptor a file), so that it is the file whose header was read
-/// whatever happens to its name. All its data is mapped at once, when a tensor is first asked for.
+/// The file stays open (one descriptor per file), so that replacing the path does not affect it.
+/// All its data is mapped together, at the first access to a tensor.
 class Source final : public LeafSource {
  public:
   Source(os::File file, std::shared_ptr<const Header> header);
@@ -43,10 +43,10 @@ class Source final : public LeafSource {
   std::once_flag mapped_;
   Buffer mapping_;
   std::mutex copies_mutex_;
-  std::unordered_map<std::uint64_t, Buffer> copies_;  ///< of tensors at odd addresses
+  std::unordered_map<std::uint64_t, Buffer> copies_;  ///< of unaligned tensors
 };
 
-/// A file that was opened and whose header was checked.
+/// An opened file with a validated header.
 struct OpenedFile {
   std::shared_ptr<Header> header;
   std::shared_ptr<Source> source;

@@ -15,7 +15,7 @@
 namespace tenfold::detail::formats::safetensors {
 namespace {
 
-/// Runs shorter than this are picked out of larger reads.
+/// Shorter runs are read together in larger reads, and then copied.
 constexpr std::uint64_t kDirectReadBytes = std::uint64_t{32} << 10;
 constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
 
@@ -50,7 +50,7 @@ class SliceSource final : public LeafSource {
   Buffer map(const Leaf& leaf) override {
     const std::uint64_t size = leaf.nbytes();
     if (size == 0) return Buffer();
-    if (size == run_bytes_) {  // one run: a part of the mapping, if that is aligned
+    if (size == run_bytes_) {  // a single run: part of the mapping, if it is aligned
       const Tensor whole = dense_.tensor();
       return whole.buffer().slice(static_cast<std::size_t>(whole.offset_bytes() + base_offset_),
                                   static_cast<std::size_t>(size));
@@ -141,7 +141,7 @@ class StackSource final : public LeafSource {
       }
       return;
     }
-    // Short runs: many of one part are read at once, then dealt out.
+    // Short runs: read many of one part at once, then copy them to their destinations.
     const std::uint64_t rows_at_once = std::max<std::uint64_t>(1, kWindowBytes / run_bytes_);
     std::vector<std::byte> runs;
     for (std::uint64_t row = offset_bytes / row_bytes; row * row_bytes < end; row += rows_at_once) {
@@ -161,7 +161,7 @@ class StackSource final : public LeafSource {
   std::vector<Leaf> parts(const Leaf&) const override { return parts_; }
 
  private:
-  /// Copies what of the run at `at` lies inside [begin, begin + into.size()).
+  /// Copies the part of the run at `at` that is inside [begin, begin + into.size()).
   void copy_run(const std::byte* run, std::uint64_t at, std::uint64_t begin,
                 std::span<std::byte> into) const {
     const std::uint64_t from = std::max(at, begin);

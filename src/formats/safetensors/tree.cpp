@@ -27,20 +27,21 @@
 namespace tenfold::detail::formats::safetensors {
 namespace {
 
-/// The document that tensordict's `to_safetensors` puts in `__metadata__["tensordict"]`:
+/// The structure document, which tensordict's `to_safetensors` stores in
+/// `__metadata__["tensordict"]`:
 ///
 ///   {"version": 1, "root": LEVEL}
 ///   LEVEL = {"batch_size": [...], "names": [...] or null, "stack_dim"?: int, "class"?: str,
 ///            "keys": {key: {"tensor": name, "unbatched"?: true} | {"non_tensor": json}
 ///                          | {"td": LEVEL}}}
 ///
-/// tensordict ignores members that it does not know, and we add three: "device" (of a level),
-/// "lazy_stack" {"stack_dim", "name"} (of a level whose keys "0", "1", ... are the entries of a
-/// lazy stack that tensordict cannot save), "stack_dim" (beside "non_tensor": a NonTensorStack).
+/// tensordict ignores unknown members. tenfold adds three: "device" (in a level), "lazy_stack"
+/// {"stack_dim", "name"} (in a level whose keys "0", "1", ... are the entries of a lazy stack that
+/// tensordict cannot save), "stack_dim" (next to "non_tensor": a NonTensorStack).
 struct StructureLevel {
   struct Entry {
     std::string key;
-    /// The tensor's name, a JSON value, or a level; monostate until one of them was read.
+    /// The tensor's name, a JSON value, or a level; monostate until one is parsed.
     std::variant<std::monostate, std::string, NonTensor, std::unique_ptr<StructureLevel>> what;
     bool unbatched = false;
     std::optional<std::int64_t> stack_dim;
@@ -50,7 +51,7 @@ struct StructureLevel {
   std::optional<std::int64_t> stack_dim;
   std::string class_name;
   std::string device;
-  bool is_lazy_stack = false;  ///< our own form: the entries are levels
+  bool is_lazy_stack = false;  ///< tenfold's member: the entries are levels
   std::int64_t lazy_stack_dim = 0;
   std::optional<std::string> lazy_stack_name;
   std::vector<Entry> entries;
@@ -60,7 +61,7 @@ struct StructureLevel {
 
 constexpr std::int64_t kVersion = 1;
 
-/// What the next value of the document is.
+/// The meaning of the next value in the document.
 enum class Target : std::uint8_t {
   document,
   version,
@@ -306,7 +307,7 @@ class StructureHandler final : public codecs::JsonHandler {
   StructureLevel& level() { return *levels_.back(); }
   StructureLevel::Entry& entry() { return level().entries.back(); }
 
-  /// Hands the event to the JSON value that is being read; false if there is none.
+  /// Passes the event to the JSON value that is being built; returns false if there is none.
   template <class Event>
   bool build(const Event& event) {
     if (target_ != Target::non_tensor) return false;
@@ -443,7 +444,7 @@ class StructureHandler final : public codecs::JsonHandler {
   base::Where where_;
   ValueBuilder builder_;
   Target target_ = Target::document;
-  std::vector<Target> containers_;  ///< td stands for every level, the root too
+  std::vector<Target> containers_;  ///< open containers; td for every level, including the root
   std::vector<StructureLevel*> levels_;
   std::unique_ptr<StructureLevel> root_;
   std::string key_;
@@ -481,7 +482,7 @@ Leaf TensorEntries::leaf(std::size_t row) const {
 
 namespace {
 
-/// A small file must not become a large tree: a stack of n entries is n nodes here.
+/// Limits the expansion of a small file to a large tree: a stack of n entries becomes n nodes.
 constexpr std::uint64_t kMaxStackItems = std::uint64_t{1} << 20;
 
 std::vector<std::string> keys_of(const Node& node) {
@@ -495,7 +496,7 @@ void apply_notes_to(const Notes& notes, std::string_view path, Node& node) {
   if (!notes.nodes.empty()) apply_node_note(notes, path, keys_of(node), node.info);
 }
 
-/// "2 0 1" as a permutation of [0, count), or nothing.
+/// Parses "2 0 1" as a permutation of [0, count); empty if it is none.
 std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::size_t count) {
   std::vector<std::size_t> order;
   std::vector<bool> seen(count);
@@ -514,7 +515,7 @@ std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::
   return order;
 }
 
-/// Without a structure: a dict with the names as they stand.
+/// Without a structure document: a flat dict with unchanged names.
 TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Notes& notes,
                       const std::string& where) {
   auto node = std::make_shared<Node>();
@@ -523,8 +524,8 @@ TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Not
   for (std::size_t row = 0; row < tensors.rows.size(); ++row) {
     node->entries.push_back({std::string(tensors.name(row)), tensors.leaf(row)});
   }
-  // A name that was dropped because its tensor is stored under another one (safetensors'
-  // save_model): the tensor has both names again.
+  // Restore a name that was dropped because its tensor is stored under another one (safetensors'
+  // save_model).
   for (const auto& [dropped, kept] : metadata) {
     if (is_reserved_member(dropped)) continue;
     const std::uint32_t row = tensors.find(kept);
@@ -555,7 +556,7 @@ TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Not
   return tensordict_of(std::move(node));
 }
 
-/// Builds nodes as a structure document says.
+/// Builds nodes according to a structure document.
 class TreeBuilder {
  public:
   TreeBuilder(const TensorEntries& tensors, const Notes& notes, const std::string& file,
@@ -572,7 +573,7 @@ class TreeBuilder {
   TensorDict node(StructureLevel& level, const std::string& path, const FixedDims& fixed) {
     if (level.stack_dim) {
       for (const auto& [dim, index] : fixed) {
-        // What is taken out of a stack along its own dimension is one of its entries.
+        // An index along the stack's own dimension selects one of its entries.
         if (dim == *level.stack_dim) return dense(level, path, fixed);
       }
       return stack(level, path, fixed);
@@ -663,7 +664,7 @@ class TreeBuilder {
       info.batch_size.erase(info.batch_size.begin() + item->first);
       if (!info.names.empty()) info.names.erase(info.names.begin() + item->first);
     }
-    // All None is what no names are.
+    // All None means that there are no names.
     bool named = false;
     for (const auto& name : info.names) named = named || name.has_value();
     if (!named) info.names.clear();
@@ -672,7 +673,7 @@ class TreeBuilder {
       info.kind = NodeKind::lazy_stack;
       info.stack_dim = level.lazy_stack_dim;
       info.stack_dim_name = level.lazy_stack_name;
-    } else if (!level.class_name.empty()) {  // of a stack: of each of its entries
+    } else if (!level.class_name.empty()) {  // for a stack, the class of each entry
       info.kind = NodeKind::tensorclass;
       info.class_name = level.class_name;
     }
@@ -737,7 +738,7 @@ class TreeBuilder {
     return slice_leaf(leaf, fixed);
   }
 
-  /// Tensors that another tool added to the file, but not to the structure.
+  /// Adds tensors that another tool added to the file, but not to the structure.
   void add_unused(Node& node) {
     for (std::size_t row = 0; row < used_.size(); ++row) {
       if (used_[row]) continue;

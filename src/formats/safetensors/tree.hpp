@@ -15,19 +15,19 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-/// The members of `__metadata__` that are ours or that everybody knows.
+/// Members of `__metadata__` that tenfold writes, or that are well known.
 inline constexpr std::string_view kStructureMember = "tensordict";
 inline constexpr std::string_view kNotesMember = "tenfold";
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
-/// In the place of "tenfold_xxh3" in a file that several processes wrote: formats/shared/boxes.hpp.
+/// Instead of "tenfold_xxh3" in a file written by several processes: see formats/shared/boxes.hpp.
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
-/// Of a flat file: the positions, in the order of the header and then of the dropped names, at
-/// which the keys of the saved dict stand. The file's own order is that of the reference.
+/// For a flat file: the positions of the keys in the saved dict, in the order of the header and
+/// then of the dropped names. The order in the file is that of the reference.
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";
 
-/// True for the members above: they say nothing of tied tensors.
+/// True for the members above, which are not dropped names.
 bool is_reserved_member(std::string_view key) noexcept;
 
 using Metadata = std::map<std::string, std::string, std::less<>>;
@@ -36,7 +36,7 @@ using Metadata = std::map<std::string, std::string, std::less<>>;
 struct TensorEntries {
   struct File {
     std::shared_ptr<const Header> header;
-    std::shared_ptr<LeafSource> source;  ///< positions are those of the header's entries
+    std::shared_ptr<LeafSource> source;  ///< positions are indices of the header's entries
   };
   struct Row {
     std::uint32_t file = 0;
@@ -44,7 +44,7 @@ struct TensorEntries {
   };
   std::vector<File> files;
   std::vector<Row> rows;
-  KeyIndex index;  ///< of `rows`, by name
+  KeyIndex index;  ///< index of `rows` by name
 
   const Header& header(std::size_t row) const { return *files[rows[row].file].header; }
   std::string_view name(std::size_t row) const { return header(row).name(rows[row].entry); }
@@ -52,30 +52,31 @@ struct TensorEntries {
   Leaf leaf(std::size_t row) const;
 };
 
-/// The tree of those tensors: as `metadata` describes it, or flat. `where` names the file.
-/// Throws Error(corrupt) if the description does not fit the tensors.
+/// Builds the tree of these tensors as `metadata` describes it, or flat. `where` names the file.
+/// Throws Error(corrupt) if the description does not match the tensors.
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
-/// A tree taken apart for writing.
+/// A tree converted for writing.
 struct Plan {
   struct Tensor {
     std::string name;
     Leaf leaf;
   };
-  std::vector<Tensor> tensors;  ///< each stored once, in the order of the tree
+  std::vector<Tensor> tensors;  ///< without aliases, in the order of the tree
   Metadata metadata;            ///< "format", structure, notes, dropped names
   bool flat = false;
   std::vector<std::string> keys;  ///< flat: all keys in the order of the tree
 };
 
-/// Throws Error(unsupported), naming the key, for what safetensors cannot hold.
-/// Without `notes` nothing that only this library reads is written.
+/// Throws Error(unsupported), naming the key, for what safetensors cannot store. Without `notes`,
+/// members that only tenfold reads are omitted.
 Plan make_plan(const TensorDict& tree, bool notes);
 
-/// The positions of `tensors` as the reference orders them: widest dtype first, then by name.
+/// Indices of `tensors` in the order of the reference: widest dtype first, then by name.
 std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors);
 
-/// Adds what gives a flat tree its order back, if tensors are listed as `stored_names` says.
+/// Adds the member that restores the order of a flat tree, if tensors are stored in the order of
+/// `stored_names`.
 void add_order(Plan& plan, const std::vector<std::string_view>& stored_names);
 
 }  // namespace tenfold::detail::formats::safetensors

@@ -18,13 +18,13 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// Smaller ones would make one task for each of many small tensors.
+/// Lower bound of a task, so that many small tensors do not become one task each.
 constexpr std::uint64_t kTaskBytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMaxTensorBytes = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kBoxDigits = 16;
-/// What is read at once while boxes are checked.
+/// Size of a read while boxes are checked.
 constexpr std::uint64_t kBandPieceBytes = std::uint64_t{1} << 20;
-/// Smaller boxes are kept whole until they can be hashed, in less memory than a hash state takes.
+/// Smaller boxes are buffered until they are complete, which needs less memory than a hash state.
 constexpr std::uint64_t kKeptBoxBytes = 256;
 
 std::vector<std::uint64_t> unsigned_of(std::span<const std::int64_t> values) {
@@ -74,8 +74,8 @@ std::optional<ByteBox> byte_box(const std::vector<std::uint64_t>& shape,
     }
     total = *product;
   }
-  // From the innermost dimension outwards: a dimension joins the one within it if that is taken
-  // whole, or if one index of it is taken.
+  // From the innermost dimension outwards: a dimension can be merged with the one inside it if that
+  // is complete, or if only one of its own indices is selected.
   ByteBox box{{shape.back()}, {offsets.back()}, {sizes.back()}};
   for (std::size_t d = shape.size() - 1; d-- > 0;) {
     std::uint64_t& inner = box.shape.back();
@@ -108,7 +108,7 @@ std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64
   std::vector<std::uint64_t> lengths = unsigned_of(shape);
   std::vector<std::uint64_t> offsets = unsigned_of(box.offsets);
   std::vector<std::uint64_t> sizes = unsigned_of(box.sizes);
-  // An element is a dimension of its bytes, which is always taken whole.
+  // The bytes of an element are an innermost dimension that is always complete.
   lengths.push_back(itemsize);
   offsets.push_back(0);
   sizes.push_back(itemsize);
@@ -138,7 +138,8 @@ std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t it
                            const Box& box) {
   if (std::ranges::find(box.sizes, 0) != box.sizes.end()) return {};
   if (shape.empty()) return {box};
-  // The outermost dimension whose rows fit a block; of those around it one index is taken each.
+  // The outermost dimension whose rows fit a block; one index is selected in each dimension around
+  // it.
   std::size_t cut = shape.size() - 1;
   std::uint64_t row_bytes = itemsize;
   while (cut > 0) {
@@ -172,7 +173,7 @@ std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t it
 
 namespace {
 
-/// A run of a tensor's bytes in which some boxes lie whole, and no other box begins.
+/// A byte range of a tensor in which some boxes are complete, and no other box starts.
 struct Band {
   const BoxedTensor* tensor = nullptr;
   std::uint64_t begin = 0;
@@ -180,7 +181,7 @@ struct Band {
   std::span<const BoxSum> boxes;
 };
 
-/// The bytes of one box as they come.
+/// The bytes of one box, hashed as they are read.
 class OpenBox {
  public:
   explicit OpenBox(const BoxSum& sum) : sum_(&sum), runs_(sum.box) {}
@@ -206,13 +207,13 @@ class OpenBox {
   std::unique_ptr<base::Xxh3Stream> stream_;
 };
 
-/// Reads a run of a file piece by piece.
+/// Reads a range of a file in pieces.
 class PieceReader {
  public:
   PieceReader(const os::File& file, std::uint64_t begin, std::uint64_t end, Progress& progress)
       : file_(file), next_(begin), end_(end), progress_(progress) {}
 
-  /// The next bytes, at most `limit` and at least one.
+  /// Returns the next bytes, at least one and at most `limit`.
   std::span<const std::byte> take(std::uint64_t limit) {
     if (left_.empty()) {
       const std::uint64_t size = std::min(kBandPieceBytes, end_ - next_);
@@ -242,7 +243,7 @@ std::string box_text(const ByteBox& box) {
          numbers_text(box.shape) + "]";
 }
 
-/// Merges the runs of the boxes, which must follow each other without a gap.
+/// Merges the runs of the boxes, which must be contiguous.
 std::optional<Problem> check_band(const Band& band, Progress& progress) {
   const BoxedTensor& tensor = *band.tensor;
   const base::Where where(tensor.file->display(), tensor.part);
@@ -251,10 +252,10 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
   };
   PieceReader reader(*tensor.file, tensor.offset_bytes + band.begin, tensor.offset_bytes + band.end,
                      progress);
-  std::vector<std::unique_ptr<OpenBox>> open;  // a heap: the box whose run comes next is first
+  std::vector<std::unique_ptr<OpenBox>> open;  // a heap with the box that has the next run on top
   auto next = band.boxes.begin();
   for (std::uint64_t at = band.begin; at < band.end;) {
-    // Boxes are opened as the reader comes to them.
+    // Open the boxes that start here.
     for (; next != band.boxes.end() && next->box.begin() <= at; ++next) {
       open.push_back(std::make_unique<OpenBox>(*next));
       std::ranges::push_heap(open, later);
@@ -292,7 +293,8 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
   return std::nullopt;
 }
 
-/// Sorts the boxes of a tensor and cuts it into bands; false if the boxes cannot cover it.
+/// Sorts the boxes of a tensor and splits it into bands. Returns false if the boxes cannot cover
+/// it.
 bool bands_of(BoxedTensor& tensor, std::vector<Band>& bands) {
   std::ranges::sort(tensor.boxes, {}, [](const BoxSum& sum) { return sum.box.begin(); });
   std::uint64_t covered = 0;
@@ -343,7 +345,7 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
     }
   }
   std::vector<std::optional<Problem>> of_bands(bands.size());
-  std::vector<std::size_t> tasks;  // where each begins
+  std::vector<std::size_t> tasks;  // index of the first band of each task
   for (std::size_t i = 0, bytes = 0; i < bands.size(); ++i) {
     if (tasks.empty() || bytes > kTaskBytes) {
       tasks.push_back(i);
@@ -419,7 +421,7 @@ std::string blank_boxes_text(const std::vector<std::vector<Box>>& tensors,
 
 namespace {
 
-/// What is before the next `separator`, which is taken off `text` with it.
+/// Returns the text before the next `separator`, and removes both from `text`.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = text.find(separator);
   const std::string_view taken = text.substr(0, at);
@@ -466,7 +468,7 @@ void fill_boxes(std::string& document, std::size_t text_at,
   std::size_t at = text_at + kBoxDigits;
   for (const std::uint64_t checksum : checksums) {
     // A box's digits follow the ";" of its tensor or the blank after another box; a tensor without
-    // boxes is a ";" before another one.
+    // boxes is a ";" followed by another ";".
     while (document[at + 1] == ';' || (document[at] != ';' && document[at] != ' ')) ++at;
     document.replace(at + 1, kBoxDigits, base::hex16(checksum));
     at += 1 + kBoxDigits;

@@ -15,19 +15,19 @@
 
 namespace tenfold::detail::formats {
 
-// Checksums of boxes. A tensor that several processes wrote has no 16 MiB blocks that one of them
-// saw whole: each checksum is that of a box, whose bytes are taken in row-major order. A box whose
-// bytes lie end to end in the file is a block as any other.
+// Checksums of boxes. When several processes write a tensor, none of them has complete 16 MiB
+// blocks. So each checksum covers a box, whose bytes are hashed in row-major order. A box whose
+// bytes are contiguous in the file is an ordinary block.
 
-/// A box of a tensor, in elements: `sizes` from `offsets`, one number for each dimension.
+/// A box of a tensor, in elements: `sizes` from `offsets`, one number per dimension.
 struct Box {
   Shape offsets;
   Shape sizes;
   bool operator==(const Box&) const = default;
 };
 
-/// The same in bytes, with as few dimensions as describe it: of an array of bytes of `shape`. What
-/// lies end to end has one dimension.
+/// A box of a byte array of `shape`, with as few dimensions as possible. A contiguous box has one
+/// dimension.
 struct ByteBox {
   std::vector<std::uint64_t> shape;
   std::vector<std::uint64_t> offsets;
@@ -35,24 +35,24 @@ struct ByteBox {
   bool operator==(const ByteBox&) const = default;
 
   bool is_contiguous() const noexcept { return shape.size() == 1; }
-  std::uint64_t volume() const noexcept;  ///< its bytes
-  std::uint64_t begin() const noexcept;   ///< its first byte in the tensor
-  std::uint64_t end() const noexcept;     ///< behind its last byte
+  std::uint64_t volume() const noexcept;  ///< size in bytes
+  std::uint64_t begin() const noexcept;   ///< offset of its first byte in the tensor
+  std::uint64_t end() const noexcept;     ///< offset after its last byte
 };
 
-/// Nothing if the box has other dimensions than the tensor, or reaches out of it, or the tensor is
-/// larger than 63 bits can say, or the box has no bytes.
+/// Empty if the box has another number of dimensions than the tensor or exceeds it, if the tensor
+/// does not fit 63 bits, or if the box is empty.
 std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                                 const Box& box);
-/// As byte_box(), of lengths that count bytes already.
+/// Like above, for lengths in bytes.
 std::optional<ByteBox> byte_box(const std::vector<std::uint64_t>& shape,
                                 const std::vector<std::uint64_t>& offsets,
                                 const std::vector<std::uint64_t>& sizes);
 
-/// The runs of bytes of a box that lie end to end, in the order of the file.
+/// Iterates over the contiguous runs of a box, in file order.
 class BoxRuns {
  public:
-  /// `box` must stay where it is.
+  /// `box` must outlive this object.
   explicit BoxRuns(const ByteBox& box);
 
   bool done() const noexcept { return done_; }
@@ -62,20 +62,19 @@ class BoxRuns {
 
  private:
   const ByteBox* box_;
-  std::vector<std::uint64_t> index_;    ///< in the box, of all dimensions but the last
-  std::vector<std::uint64_t> strides_;  ///< bytes
+  std::vector<std::uint64_t> index_;    ///< index in the box, for all dimensions but the last
+  std::vector<std::uint64_t> strides_;  ///< in bytes
   std::uint64_t begin_ = 0;
   bool done_ = false;
 };
 
-/// Cuts a box into those that have a checksum each: every one lies within a band of the tensor, a
-/// run of at most 16 MiB of the file, and the bands are the same for all boxes of the tensor, so
-/// that a reader who goes through the file has few of them open at a time. The box lies inside the
-/// tensor.
+/// Splits a box into boxes with one checksum each. Each of them is inside a band of the tensor, a
+/// range of at most 16 MiB of the file. The bands are the same for all boxes of the tensor, so that
+/// a sequential reader has few of them open at a time. The box must be inside the tensor.
 std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                            const Box& box);
 
-/// One box and the checksum that is stored of it.
+/// A box and its stored checksum.
 struct BoxSum {
   ByteBox box;
   std::uint64_t expected = 0;
@@ -90,17 +89,17 @@ struct BoxedTensor {
   std::vector<BoxSum> boxes;
 };
 
-/// Checks tensors in parallel. Each is read once, in the order of the file, in bounded memory: one
-/// hash state for each box that the reader is within. Boxes that overlap, or leave bytes out, are a
+/// Checks tensors in parallel. Each is read sequentially, once, with bounded memory: one hash state
+/// for each box at the current position. Boxes that overlap, or do not cover all bytes, are a
 /// problem of the tensor. Returns the problems, in order.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 
-// The text that holds them in a safetensors file's "tenfold_boxes": 16 hexadecimal digits of the
-// hash of the header (with these digits as zeros), then for each tensor in the order of the file a
-// ";" and its boxes with blanks between them, each "<16 digits>" if it is the whole tensor, else
-// "<16 digits>:<offsets>:<sizes>" in elements, with commas between the numbers. A tensor without
-// elements has none.
+// The text of "tenfold_boxes" in a safetensors file: 16 hexadecimal digits of the hash of the
+// header (with these digits as zeros), then for each tensor in file order a ";" and its boxes,
+// separated by blanks. A box is "<16 digits>" if it is the whole tensor, else "<16
+// digits>:<offsets>:<sizes>" in elements, with comma-separated numbers. A tensor without elements
+// has no boxes.
 
 /// The text with zeros as digits.
 std::string blank_boxes_text(const std::vector<std::vector<Box>>& tensors,
@@ -108,17 +107,17 @@ std::string blank_boxes_text(const std::vector<std::vector<Box>>& tensors,
 
 struct StoredBox {
   std::uint64_t checksum = 0;
-  std::optional<Box> box;  ///< nothing: the whole tensor
+  std::optional<Box> box;  ///< empty: the whole tensor
 };
-/// The boxes of each tensor; nothing if the text is not as blank_boxes_text() makes it.
+/// Parses the boxes of each tensor; empty unless the text has the form of blank_boxes_text().
 std::optional<std::vector<std::vector<StoredBox>>> parse_boxes_text(std::string_view text);
 
-/// Puts the checksums of all boxes, in order, into the digits of the text that begins at `text_at`
-/// of `document`, and then that of the document.
+/// Fills the checksums of all boxes, in order, into the digits of the text at `text_at` of
+/// `document`, and then the checksum of the document.
 void fill_boxes(std::string& document, std::size_t text_at,
                 std::span<const std::uint64_t> checksums);
 
-/// Numbers with commas between them, as in the texts above; nothing if it is anything else.
+/// Comma-separated numbers, as in the texts above; the parser returns nothing for anything else.
 std::string numbers_text(std::span<const std::uint64_t> numbers);
 std::optional<std::vector<std::uint64_t>> parse_numbers(std::string_view text);
 

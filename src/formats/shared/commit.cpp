@@ -27,13 +27,13 @@ std::string hidden_name(const std::string& name, const std::string& suffix) {
 
 namespace {
 
-/// How often a race with another writer is run again before it is reported.
+/// Number of retries after a race with another writer.
 constexpr int kMaxAttempts = 100;
-/// To free less takes no longer than to start a thread.
+/// Freeing less takes no longer than starting a thread.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
-/// While it is made, nobody else looks into what replaces a private file or folder.
+/// Mode during a replacement: other users cannot read what replaces a private file or folder.
 constexpr std::uint32_t kOwnerOnly = 0700;
-constexpr std::uint32_t kAnybody = 0777;  // less the umask
+constexpr std::uint32_t kAnybody = 0777;  // before the umask
 
 std::string sibling_name(const std::string& name, int slot) {
   return hidden_name(name, std::to_string(slot));
@@ -43,14 +43,15 @@ std::string lease_name(const std::string& hidden) { return hidden + ".lease"; }
 
 std::string set_aside_name(const std::string& name) { return hidden_name(name, "old"); }
 
-/// The name may have been given to another file between open and lock.
+/// False if the name was given to another file between open and lock.
 template <class Opened>
 bool still_named(const os::Directory& parent, const std::string& name, const Opened& opened) {
   const auto now = parent.entry_info(name);
   return now && now->same_file(opened.info());
 }
 
-/// Removes what a dead writer left; false if it is not ours to remove. By the holder of its lease.
+/// Removes what a dead writer left. Returns false if it belongs to another user. Requires the lease
+/// of that writer.
 bool remove_leftover(os::Directory& parent, const std::string& name) {
   const auto found = parent.entry_info(name);
   if (!found) return true;
@@ -65,8 +66,8 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
   return true;
 }
 
-/// What dead writers left beyond the slot that is in use. What cannot be removed, the next save
-/// meets again: no reason to fail this one.
+/// Removes what dead writers left in higher slots. Files that cannot be removed do not fail this
+/// save; the next one tries again.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
   constexpr int kMostEmpty = 2;
   int num_empty = 0;
@@ -103,7 +104,7 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
       .remedy("save again");
 }
 
-/// The folder at `name`, locked exclusively where there are locks; nothing if there is none.
+/// Locks the folder `name` exclusively, if the file system has locks; empty if there is none.
 std::optional<os::Directory> lock_folder(const os::Directory& parent, const std::string& name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const auto found = parent.entry_info(name);
@@ -125,8 +126,8 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
   throw_in_use(parent.display_of(name), "folder");
 }
 
-/// Removes the folder that was set aside. One that cannot be removed (FUSE and NFS keep the names
-/// of files that somebody has open) takes a slot, and is removed by a later save.
+/// Removes the folder that was renamed aside. If it cannot be removed (FUSE and NFS keep the names
+/// of open files), it moves to a slot, and a later save removes it.
 void make_way(os::Directory& parent, const std::string& aside, const std::string& name) {
   if (remove_leftover(parent, aside)) return;
   Sibling later = Sibling::take(parent, name);
@@ -134,13 +135,14 @@ void make_way(os::Directory& parent, const std::string& aside, const std::string
   later.keep();
 }
 
-/// Puts `.<name>.tenfold-old` back if `name` is missing, removes it if the replacement got through.
-/// True if it was put back.
+/// Renames `.<name>.tenfold-old` back if `name` is missing, or removes it if the replacement was
+/// completed. Returns true if it was renamed back.
 bool settle_set_aside(os::Directory& parent, const std::string& name) {
   const std::string aside = set_aside_name(name);
   const auto found = parent.entry_info(aside);
   if (!found || !found->is_directory) return false;
-  // Not to be had: its writer lives, and is between its two renames or removing it.
+  // If the lease is taken, its writer is alive, and is between its two renames or removing the
+  // folder.
   const auto lease = os::Lease::try_acquire(parent, lease_name(aside));
   if (!lease || !parent.entry_info(aside)) return false;
   if (parent.rename_if_absent(aside, name)) return true;
@@ -148,7 +150,7 @@ bool settle_set_aside(os::Directory& parent, const std::string& name) {
   return false;
 }
 
-/// The old version stays although the new one is in its place.
+/// A warning that the old version could not be removed.
 std::string not_removed(const std::string& display, const std::string& sibling,
                         std::string_view why) {
   return display + ": saved; the version before it, " + base::quote(sibling) +
@@ -179,7 +181,7 @@ void Sibling::release() noexcept {
   try {
     if (is_temporary_ && is_ours()) parent_->remove_tree(name_);
   } catch (...) {
-    // Left for the next save, which removes it.
+    // The next save removes it.
   }
   is_temporary_ = false;
   lease_.release();
@@ -201,7 +203,7 @@ Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
 
 FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file)
     : old_file_(old_file) {
-  // One old version at a time may still hold its space.
+  // Free the space of an earlier old version first.
   os::await_background_closes();
   const Path target = os::resolve_link(path);
   os::Parent parent = os::open_parent(target, true);
@@ -214,7 +216,7 @@ FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldF
   file_ = create_like(parent_, sibling_->name(), old_info_);
 }
 
-/// What is at the name, if anything.
+/// Information about the existing file, if any. Throws if it is no regular file.
 std::optional<os::FileInfo> FileReplacement::require_regular() const {
   const auto found = parent_.entry_info(name_);
   if (!found || found->is_regular) return found;
@@ -230,21 +232,21 @@ std::optional<os::FileInfo> FileReplacement::require_regular() const {
       .found("a special file");
 }
 
-/// Keeps the lock of the old file, if it is wanted, until the end of the save.
+/// Takes the lock of the old file, if requested, until the end of the save.
 void FileReplacement::lock_old() {
   if (old_file_ != OldFile::exclusive) return;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const auto found = parent_.entry_info(name_);
     if (!found || !found->is_regular) return;
     try {
-      // NFSv4 gives an exclusive lock only to who may write.
+      // NFSv4 grants an exclusive lock only to descriptors that are open for writing.
       old_ = os::File::open_read_write_at(parent_, name_);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::file_not_found) continue;
       try {
         old_ = os::File::try_open_read_at(parent_, name_);
       } catch (const Error&) {
-        return;  // Not to be opened by us, nor by anybody for us.
+        return;  // This user may not open it, so it has no writer of this user either.
       }
       if (!old_.valid()) continue;
     }
@@ -267,7 +269,7 @@ void FileReplacement::publish(bool durable, const LookAtOld& look_at_old) {
   }
   bool exchanged = false;
   if (parent_.entry_info(name_) || !parent_.rename_if_absent(sibling_->name(), name_)) {
-    // Another writer may have put the file there, or replaced it, since the save began.
+    // Another writer may have created or replaced the file since the save began.
     require_regular();
     if (!old_.valid() || !still_named(parent_, name_, old_)) lock_old();
     exchanged = parent_.exchange(sibling_->name(), name_);
@@ -276,8 +278,7 @@ void FileReplacement::publish(bool durable, const LookAtOld& look_at_old) {
       parent_.rename(sibling_->name(), name_);
     }
   }
-  // What is called as the sibling was, if anything, is the old file now: until the exchange is on
-  // the device it stays.
+  // The sibling's name now belongs to the old file, which is kept until the exchange is durable.
   sibling_->keep();
   if (durable) parent_.sync();
   std::string problem;
@@ -286,7 +287,7 @@ void FileReplacement::publish(bool durable, const LookAtOld& look_at_old) {
   if (!problem.empty()) warn(problem);
 }
 
-/// Invalid if it cannot be read by us.
+/// Invalid if this user may not read it.
 os::File FileReplacement::open_old(const std::string& name) const {
   try {
     return os::File::try_open_read_at(parent_, name);
@@ -299,11 +300,12 @@ void FileReplacement::look(const LookAtOld& look_at_old, const os::File& old) {
   try {
     if (look_at_old && old.valid()) look_at_old(old);
   } catch (const Error&) {
-    // Damaged: nothing is known of it.
+    // A damaged file: its content is unknown.
   }
 }
 
-/// What has the sibling's name after the exchange. Returns why it could not be removed.
+/// Removes the old file, which has the sibling's name after the exchange. Returns a warning if that
+/// failed.
 std::string FileReplacement::remove_old(const LookAtOld& look_at_old) {
   try {
     const auto there = parent_.entry_info(sibling_->name());
@@ -343,7 +345,7 @@ os::File open_write_through(const Path& path) {
           .found("a save under way", os::held_by(info))
           .remedy("open it again");
     }
-    // Replaced between open and lock: what is open has no name any more.
+    // Replaced between open and lock: the open file is no longer at the path.
     if (os::exists(path) && os::file_info(path).same_file(info)) return file;
   }
   throw_in_use(path.string(), "file");
@@ -384,15 +386,15 @@ void FolderReplacement::publish(bool durable) {
     sibling_->keep();
     if (durable) parent_.sync();
   } else {
-    // Another writer may have made one, or have replaced it where there are no locks.
+    // Another writer may have created it, or replaced it where there are no locks.
     if (!old_.valid() || !still_named(parent_, name_, old_)) {
       auto old = lock_folder(parent_, name_);
       if (!old) throw_in_use(parent_.display_of(name_), "folder");
       old_ = std::move(*old);
     }
     if (parent_.exchange(sibling_->name(), name_)) {
-      // What is called as the sibling was is the old tree now: until the exchange is on the device
-      // it stays.
+      // The sibling's name now belongs to the old tree, which is kept until the exchange is
+      // durable.
       sibling_->keep();
       if (durable) parent_.sync();
       problem = remove_old(sibling_->name());
@@ -409,15 +411,15 @@ std::string FolderReplacement::step_aside_and_move_in(bool durable) {
   const std::string aside = set_aside_name(name_);
   const auto lease = os::Lease::try_acquire(parent_, lease_name(aside));
   if (!lease) throw_in_use(parent_.display_of(name_), "folder");
-  // Of a writer that was killed after its second rename.
+  // Left by a writer that crashed after its second rename.
   make_way(parent_, aside, name_);
   parent_.rename(name_, aside);
   try {
-    // The two renames must reach the device in this order.
+    // The two renames must become durable in this order.
     if (durable) parent_.sync();
     parent_.rename(sibling_->name(), name_);
   } catch (...) {
-    // The lease is held, so nobody else put it back.
+    // The lease is held, so no other process has renamed it back.
     parent_.rename(aside, name_);
     throw;
   }
@@ -426,8 +428,8 @@ std::string FolderReplacement::step_aside_and_move_in(bool durable) {
   return remove_old(aside);
 }
 
-/// Removes the old tree, `name`, unless there is something in it that it does not answer for.
-/// Returns what was kept, or could not be removed.
+/// Removes the old tree `name`, unless it contains foreign files. Returns a warning about what was
+/// kept or could not be removed.
 std::string FolderReplacement::remove_old(const std::string& name) {
   const std::string display = parent_.display_of(name_);
   try {

@@ -14,12 +14,11 @@
 
 namespace tenfold::detail::formats {
 
-/// What is at a path, as the formats look at it to tell whether it is theirs. It is opened once,
-/// its first bytes and its zip directory are read once, and the format that takes it goes on with
-/// them. For one thread.
+/// The file or folder at a path, for detecting its format. It is opened once, its first bytes and
+/// its zip directory are read once, and the detected format reuses them. Not thread-safe.
 class FileHead {
  public:
-  /// First bytes that a format can look at.
+  /// Number of bytes available for detection.
   static constexpr std::size_t kHeadBytes = 4096;
 
   /// Throws Error(file_not_found), Error(io).
@@ -30,24 +29,23 @@ class FileHead {
   bool is_file() const noexcept { return info_.is_regular; }
   bool is_folder() const noexcept { return info_.is_directory; }
 
-  /// The file, opened for reading. Only if is_file().
+  /// The file, open for reading. Only if is_file().
   const os::File& file() const;
-  /// The same for the caller to keep. The next call of file() opens it anew.
+  /// Moves the file to the caller. The next call of file() opens it again.
   os::File take_file() const;
-  /// The folder, opened. Only if is_folder().
+  /// The open folder. Only if is_folder().
   const os::Directory& folder() const;
   os::Directory take_folder() const;
-  /// True if the folder has a regular file of that name; false if it is no folder.
+  /// True if the folder contains a regular file of that name; false for a file.
   bool has_file(std::string_view name) const;
 
-  /// The first bytes, kHeadBytes at most; empty for a folder.
+  /// The first bytes, at most kHeadBytes; empty for a folder.
   std::string_view head() const;
-  /// The name of the entry at the beginning of a zip archive; empty for other files.
+  /// The name of the first entry in a zip archive; empty for other files.
   std::string_view first_zip_name() const;
   /// The central headers of a zip archive; null for other files and damaged archives.
   const codecs::ZipDirectory* zip_directory() const;
-  /// The same for the caller to keep; nothing if zip_directory() has not been asked for, or is
-  /// null.
+  /// Moves the directory to the caller; empty unless zip_directory() returned one before.
   std::optional<codecs::ZipDirectory> take_zip_directory() const;
 
  private:

@@ -23,7 +23,7 @@ std::string last_line(std::string_view before) {
   return std::string(kLastWord) + base::hex16(base::xxh3(std::as_bytes(std::span(before)))) + "\n";
 }
 
-/// The word before the next blank, which is taken off `text`; empty if there is none.
+/// Returns the text before the next blank, and removes both from `text`; empty if there is none.
 std::string_view take_word(std::string_view& text) {
   const std::size_t blank = text.find(' ');
   if (blank == std::string_view::npos) return {};
@@ -37,7 +37,7 @@ bool parse_number(std::string_view word, int base, std::uint64_t& value) {
   return !word.empty() && parsed.ec == std::errc() && parsed.ptr == word.data() + word.size();
 }
 
-/// True for "a/b": no part is empty, "." or "..".
+/// True for "a/b": no component is empty, "." or "..".
 bool stays_below(std::string_view path) {
   while (true) {
     const std::size_t slash = path.find('/');
@@ -49,7 +49,7 @@ bool stays_below(std::string_view path) {
   }
 }
 
-/// What follows "box" in a line.
+/// Parses the rest of a line after "box".
 ChecksumLine parse_box_line(std::string_view checksum, std::string_view text,
                             const std::string& where, std::size_t number) {
   const auto shape = parse_numbers(take_word(text));
@@ -125,7 +125,7 @@ ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string&
 }
 
 std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::string& where) {
-  // The last line first: what it does not vouch for is not looked at.
+  // Check the last line first, because it covers all others.
   const std::size_t newline =
       text.size() < 2 ? std::string_view::npos : text.rfind('\n', text.size() - 2);
   const std::size_t body_size = newline == std::string_view::npos ? 0 : newline + 1;

@@ -15,22 +15,22 @@ namespace tenfold::detail::formats {
 
 inline constexpr std::string_view kChecksumsName = "%checksums";
 
-/// The file `%checksums` in the root of a saved tree. One line for each block of 16 MiB of each
-/// file, or of each tensor in it, the last block being shorter:
+/// The file `%checksums` in the root of a saved tree. It has one line for each block of 16 MiB of
+/// each file, or of each tensor in it; the last block may be shorter:
 ///
 ///   <XXH3 of the block, 16 hexadecimal digits> <offset> <length> <path>
 ///
-/// numbers in decimal, the path relative to the root with "/" between its parts and up to the end
-/// of the line. Of a tensor that several processes wrote, a line for each box (boxes.hpp) whose
-/// bytes do not lie end to end:
+/// Numbers are decimal. The path is relative to the root, separated by "/", and extends to the end
+/// of the line. A tensor that several processes wrote has a line for each box (boxes.hpp) whose
+/// bytes are not contiguous:
 ///
 ///   <XXH3 of the box> box <shape> <offsets> <sizes> <path>
 ///
-/// with commas between the numbers, all in bytes: the file is an array of bytes of that shape.
-///  The last line is `xxh3 <XXH3 of all bytes before this line>`. Tensors of a
-/// memmap folder that are opened "r+" lose their lines first; what may change is not vouched for.
-/// In an archive, where nothing can become shorter, `#` takes the place of such a line's first
-/// digit.
+/// Numbers are separated by commas, and in bytes: the file is an array of bytes of that shape.
+///
+/// The last line is `xxh3 <XXH3 of all bytes before this line>`. The lines of tensors are removed
+/// before their folder is opened "r+", because the tensors may change. In an archive, whose entries
+/// cannot shrink, `#` replaces the first digit of such a line.
 struct ChecksumLine {
   std::uint64_t checksum = 0;
   std::uint64_t offset_bytes = 0;
@@ -39,27 +39,27 @@ struct ChecksumLine {
   std::shared_ptr<const ByteBox> box = {};  ///< null for a block
 };
 
-/// A `%checksums` larger than this is refused before it is read.
+/// Maximum size of a `%checksums`; checked before reading it.
 inline constexpr std::uint64_t kMaxChecksumsBytes = std::uint64_t{1} << 30;
 
-/// The checksums of the blocks of each leaf, in their order; by LeafSource::where().
+/// The checksums of the blocks of each leaf, in order; keyed by LeafSource::where().
 using ChecksumsByLeaf = std::map<std::string, std::vector<std::uint64_t>>;
 
 std::string checksums_text(const std::vector<ChecksumLine>& lines);
 
-/// Appends a line for each block of a file of that size; `checksums` has one for each.
+/// Appends a line for each block of a file of that size; `checksums` has one element per block.
 void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
                   std::uint64_t size_bytes, std::span<const std::uint64_t> checksums);
 
-/// The line of a box of a file.
+/// The line for a box of a file.
 ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string& path);
 
 /// Throws Error(corrupt), naming `where` and the line, for damage and for paths that lead out of
 /// the folder.
 std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::string& where);
 
-/// Puts `#` before the lines of the paths that `concerns` names; the text keeps its length. False
-/// if there were none. Throws as parse_checksums().
+/// Disables the lines whose paths `concerns` accepts, by writing `#` at their start; the text keeps
+/// its length. Returns false if there were none. Throws like parse_checksums().
 bool silence_lines(std::string& text, const std::string& where,
                    const std::function<bool(std::string_view path)>& concerns);
 

@@ -51,7 +51,7 @@ class ChecksumVerifier {
   }
 
  private:
-  /// True if the check of the structure could not open the file either, and said so.
+  /// True if the check of the structure already reported that the file cannot be opened.
   bool is_reported(const std::string& path) const {
     return std::ranges::any_of(report_.problems,
                                [&](const Problem& problem) { return problem.path == path; });
@@ -62,7 +62,7 @@ class ChecksumVerifier {
     report_.problems.push_back(problem_of(error, {path, "file"}));
   }
 
-  /// Checks the lines from `begin` that belong to the next few files; returns where the rest is.
+  /// Checks the lines from `begin` that belong to the next few files; returns the index after them.
   std::size_t check_files(const std::vector<ChecksumLine>& lines, std::size_t begin,
                           Progress& progress) {
     std::vector<std::unique_ptr<os::File>> files;
@@ -99,7 +99,7 @@ class ChecksumVerifier {
     return at;
   }
 
-  /// The bytes of the file that a line belongs to.
+  /// The size of the file according to a line.
   static std::uint64_t expected_size(const ChecksumLine& line) {
     if (!line.box) return line.offset_bytes + line.size_bytes;
     std::uint64_t size = 1;
@@ -107,8 +107,8 @@ class ChecksumVerifier {
     return size;
   }
 
-  /// The boxes of a file, its blocks being some, too. Nothing, with a problem reported, if they are
-  /// those of several shapes.
+  /// The boxes of a file, including its blocks. Reports a problem and returns nothing if they are
+  /// for different shapes.
   std::optional<BoxedTensor> boxed_tensor(const os::File& file,
                                           std::span<const ChecksumLine> lines) {
     BoxedTensor tensor{&file, 0, 0, "boxes", {}};
@@ -132,7 +132,7 @@ class ChecksumVerifier {
     return tensor;
   }
 
-  /// A file that is too short is found by its last block.
+  /// Reports a file that is too short, according to its last block.
   void check_size(const os::File& file, std::span<const ChecksumLine> lines) {
     std::uint64_t expected = 0;
     for (const ChecksumLine& line : lines) {
@@ -147,7 +147,7 @@ class ChecksumVerifier {
         file.display());
   }
 
-  /// The file that a line names; null, with a problem reported, if it cannot be opened.
+  /// Opens the file of a line. Reports a problem and returns null if that fails.
   std::unique_ptr<os::File> open_file(std::string_view path) {
     const std::string display = root_.display_of(std::string(path));
     try {

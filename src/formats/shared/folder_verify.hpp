@@ -14,9 +14,9 @@ os::File open_below(const os::Directory& root, std::string_view path);
 /// The same for reading and writing.
 os::File open_below_to_write(const os::Directory& root, std::string_view path);
 
-/// Compares every block of every file that the folder's `%checksums` names, in parallel, and adds
-/// to `report` what differs. A folder without that file has none. `is_growing`: files may be longer
-/// than what their checksums cover.
+/// Checks every block of every file in the folder's `%checksums`, in parallel, and adds differences
+/// to `report`. Does nothing if that file is missing. `is_growing`: files may be longer than what
+/// their checksums cover.
 void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,
                             VerifyReport& report, bool is_growing = false);
 

@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::string_view kUp = "../";
 constexpr std::string_view kBlobs = "blobs";
-/// A file of a snapshot lies in `snapshots/<commit>/`, or in folders below.
+/// A file of a snapshot is in `snapshots/<commit>/`, or in a folder below.
 constexpr std::size_t kFewestUp = 2;
 constexpr std::size_t kMostUp = 16;
 
-/// Where a link of a cache leads: so many folders up, and the name in `blobs/`.
+/// The target of a cache link: the number of "../", and the name in `blobs/`.
 struct Blob {
   std::size_t num_up = 0;
   std::string name;

@@ -13,7 +13,7 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// True for a name that can only mean an entry of the folder itself.
+/// True for a name that can only refer to an entry of the folder itself.
 bool is_plain_file_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
          name.find('\0') == std::string_view::npos;
@@ -84,7 +84,7 @@ class IndexHandler final : public codecs::JsonHandler {
     throw base::corrupt(where_).part(part).problem(what).expected(expected).found(found);
   }
 
-  /// A container where no known one belongs: skipped if it is a member nobody knows.
+  /// A container at an unexpected position: skipped if it is an unknown member.
   void container(std::string_view found) {
     check_place(found);
     ++skip_depth_;
@@ -144,7 +144,7 @@ HubIndex parse_hub_index(std::string_view text, const std::string& where) {
   return index;
 }
 
-// As json.dumps(index, indent=2) writes it: people read these files.
+// In the format of json.dumps(index, indent=2), because people read these files.
 std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_bytes) {
   std::string text = "{\n  \"metadata\": {\n";
   for (const auto& [key, value] : index.metadata) {

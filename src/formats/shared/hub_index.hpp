@@ -15,17 +15,18 @@ namespace tenfold::detail::formats {
 struct HubIndex {
   /// The members that are strings; "total_size" is a number.
   std::map<std::string, std::string, std::less<>> metadata;
-  std::vector<std::string> shards;  ///< file names, each once, in the order of first appearance
-  std::vector<std::pair<std::string, std::uint32_t>> weight_map;  ///< in order; position in shards
+  std::vector<std::string> shards;  ///< file names without duplicates, in order of first appearance
+  std::vector<std::pair<std::string, std::uint32_t>> weight_map;  ///< in order; the number is an
+                                                                  ///< index in `shards`
 };
 
 inline constexpr std::uint64_t kMaxHubIndexBytes = 1'000'000'000;
 
-/// Parses and validates an index. File names come from who knows where: each must name a file of
-/// the index's own folder. `where` names the file. Throws Error(corrupt).
+/// Parses and validates an index. File names are untrusted: each must name a file in the index's
+/// own folder. `where` names the file. Throws Error(corrupt).
 HubIndex parse_hub_index(std::string_view text, const std::string& where);
 
-/// The text of an index.
+/// Formats an index.
 std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_bytes);
 
 }  // namespace tenfold::detail::formats

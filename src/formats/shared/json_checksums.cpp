@@ -19,7 +19,7 @@ std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept {
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
   const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  // Written one way only, so that a flipped bit is never another spelling of the same number.
+  // Accept a single spelling only, so that a flipped bit never gives the same number.
   if (!whole || base::hex16(value) != digits) return std::nullopt;
   return value;
 }
@@ -36,8 +36,8 @@ std::string blank_checksum_text(std::uint64_t blocks) {
 }
 
 std::size_t find_checksums(std::string_view json, std::string_view member) noexcept {
-  // A quote inside a string has a backslash before it, and after one that ends a string comes no
-  // letter: so a quote, the name, a quote and a colon are the start of a member.
+  // Inside a string, a quote is preceded by a backslash, and no letter follows the closing quote.
+  // So a quote, the name, a quote and a colon are always the start of a member.
   for (std::size_t at = json.find(member); at != std::string_view::npos;
        at = json.find(member, at + 1)) {
     const std::string_view after = json.substr(at + member.size());

@@ -26,19 +26,19 @@ namespace tenfold::detail::formats {
 namespace {
 
 constexpr std::uint64_t kLeafBlockBytes = base::kChecksumBlockBytes;
-/// Hashed, then written: the second pass finds the piece in the cache. Writes of this size, at
-/// multiples of it, let the page cache take its largest folios: 512 MiB in 92 ms where pieces of
-/// 256 KiB took 487.
+/// Size of a piece, which is hashed and then written while it is in the CPU cache. Writes of this
+/// size, aligned to it, let the page cache use its largest folios: 512 MiB in 92 ms, where pieces
+/// of 256 KiB took 487 ms.
 constexpr std::size_t kWritePieceBytes = std::size_t{2} << 20;
 /// Smaller pieces are written together with their neighbours.
 constexpr std::size_t kDirectBytes = kWritePieceBytes / 4;
-/// Smaller ones still are first copied together: a part of a write costs as much as that.
+/// Still smaller ones are copied into one buffer, because an iovec costs as much as copying them.
 constexpr std::size_t kCopiedBytes = std::size_t{2} << 10;
-/// What verify reads at once: larger pieces fall out of the cache before they are hashed.
+/// Read size of verify: larger pieces would leave the cache before they are hashed.
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
-/// Small runs are handed out together, so that handing out costs little.
+/// Small runs are scheduled together, to reduce the overhead of scheduling.
 constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
-/// What is checksummed at once by a thread that goes ahead of the one that writes.
+/// Size that a thread hashes at a time, ahead of the thread that writes.
 constexpr std::uint64_t kHashedBytes = std::uint64_t{1} << 20;
 
 /// Bytes [begin, end) of the leaf of writes[index], at most one block.
@@ -54,7 +54,8 @@ struct Batch {
   std::size_t last;
 };
 
-/// Consecutive items whose sizes make up about a batch; a new one begins where `may_join` says no.
+/// Groups consecutive items to batches of about batch_bytes. A new batch starts where `may_join`
+/// returns false.
 template <class SizeOf, class MayJoin>
 std::vector<Batch> batches_of(std::size_t count, std::uint64_t batch_bytes, const SizeOf& size_of,
                               const MayJoin& may_join) {
@@ -71,7 +72,7 @@ std::vector<Batch> batches_of(std::size_t count, std::uint64_t batch_bytes, cons
   return batches;
 }
 
-/// Memory whose pages cost nothing until they are used.
+/// A scratch buffer whose pages are only allocated when they are used.
 class Scratch {
  public:
   explicit Scratch(std::size_t size_bytes) : size_bytes_(size_bytes) {}
@@ -85,10 +86,10 @@ class Scratch {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-/// Writes pieces, of which small neighbours become one write.
+/// Writes pieces, and combines small adjacent ones into one write.
 class Gatherer {
  public:
-  /// `lasting`: the bytes stay where they are until the next flush().
+  /// `lasting`: the bytes stay valid until the next flush().
   void put(os::File& file, std::uint64_t offset_bytes, std::span<const std::byte> piece,
            bool lasting) {
     const bool follows = file_ == &file && offset_bytes == offset_ + size_;
@@ -106,7 +107,7 @@ class Gatherer {
     }
     add(lasting && piece.size() >= kCopiedBytes ? piece : copied(piece));
     size_ += piece.size();
-    // Full up to where the next large piece begins.
+    // Flush at the alignment of the next large piece.
     if ((offset_ + size_) % kWritePieceBytes == 0) flush();
   }
 
@@ -140,14 +141,14 @@ class Gatherer {
   std::vector<std::span<const std::byte>> parts_;
 };
 
-/// What one thread needs of memory: for bytes that do not lie in memory as they are written, and
-/// for small neighbours.
+/// Memory of one thread: for bytes that cannot be written directly from the leaf, and for small
+/// pieces.
 struct Workspace {
   Scratch scratch{kWritePieceBytes};
   Gatherer gatherer;
 };
 
-/// Lends workspaces to batches: new memory for each would cost as much as writing it.
+/// Reuses workspaces: allocating one per batch would cost as much as writing it.
 class Workspaces {
  public:
   std::unique_ptr<Workspace> take() {
@@ -176,7 +177,8 @@ std::uint64_t& checksum_of(LeafWrite& write, const Run& run) {
   return write.block_checksums[static_cast<std::size_t>(run.begin / kLeafBlockBytes)];
 }
 
-/// The checksum of bytes that arrive in pieces; of one piece, if it is whole, faster.
+/// The checksum of bytes that arrive in pieces. Uses the faster one-shot function if there is only
+/// one piece.
 class PieceChecksum {
  public:
   PieceChecksum(BlockChecksum kind, std::uint64_t size_bytes)
@@ -201,8 +203,8 @@ class PieceChecksum {
   std::optional<base::Xxh3Stream> stream_;
 };
 
-/// True if the leaf is small enough to be checksummed as a whole and then written after its head,
-/// which so becomes a part of the same write.
+/// True if the leaf is small enough to be hashed as a whole and then written after its head, so
+/// that head and leaf are one write.
 bool goes_after_its_head(const LeafWrite& write) {
   return write.head && write.size_bytes <= kDirectBytes;
 }
@@ -241,7 +243,7 @@ void write_run(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& 
     progress.add(piece.size());
   };
   while (position < run.end) {
-    // Up to the next multiple of a piece in the file, in whole elements.
+    // Up to the next piece boundary in the file, in whole elements.
     const std::uint64_t in_file = write.file_offset_bytes + position;
     std::uint64_t count = kWritePieceBytes - in_file % kWritePieceBytes;
     count = std::max(count - count % item_bytes, item_bytes);
@@ -252,7 +254,7 @@ void write_run(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& 
   if (kind != BlockChecksum::none) checksum_of(write, run) = checksum.value();
 }
 
-/// The checksum of a run that lies in memory as it is written.
+/// Hashes a run that is contiguous in memory.
 void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
   const std::byte* bytes = write.leaf->tensor_in_memory()->raw_data() + write.leaf_offset_bytes;
   PieceChecksum checksum(kind, run.end - run.begin);
@@ -260,8 +262,8 @@ void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
   checksum_of(write, run) = checksum.value();
 }
 
-/// The checksums of one file's runs, taken by threads that have nothing to write. Where they stand
-/// before the bytes in the file, the writer waits for them, or takes them itself.
+/// The checksums of the runs of one file, computed by threads that have nothing to write. If a
+/// checksum is stored before the bytes, the writer waits for it, or computes it itself.
 class HashesApart {
  public:
   HashesApart(std::vector<LeafWrite>& writes, const std::vector<Run>& runs, BlockChecksum kind,
@@ -296,7 +298,7 @@ class HashesApart {
   base::Claims claims_;
 };
 
-/// The heads of leaves that were written before their checksums were known.
+/// Writes the heads of leaves that were written before their checksums were known.
 void write_other_heads(const std::vector<LeafWrite>& writes) {
   for (const LeafWrite& write : writes) {
     if (!write.head || goes_after_its_head(write)) continue;
@@ -380,13 +382,13 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
   }
   const bool as_they_lie = std::ranges::all_of(
       writes, [](const LeafWrite& write) { return lies_as_written(*write.leaf); });
-  // The kernel lets one thread at a time write into a file, and others that try make it slower (49
-  // ms where one takes 16). So a file is one thread's from its start to its end, unless there are
-  // few and their bytes must first be read or gathered.
+  // The kernel serialises writes to one file, and contention makes them slower (49 ms where one
+  // thread takes 16). So one thread writes a whole file, unless there are few files and their bytes
+  // must first be read or gathered.
   const bool by_file = num_files >= threads || as_they_lie;
   const auto batches = batches_of(runs.size(), by_file ? ~std::uint64_t{0} : kBatchBytes, size_of,
                                   [&](std::size_t i) { return file_of(i) == file_of(i - 1); });
-  // Threads that have no file to write take the checksums off those that have.
+  // Threads that have no file to write compute checksums for those that have.
   std::vector<Batch> to_hash;
   if (checksums && as_they_lie && num_files < threads) {
     to_hash = batches_of(runs.size(), kHashedBytes, size_of, [](std::size_t) { return true; });
@@ -408,7 +410,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
       } else {
         write_run(of, runs[i], written_with, *space, progress);
       }
-      // An item may be one file of any size: Ctrl-C must not wait for its end.
+      // An item may be a file of any size, and Ctrl-C must not wait for its end.
       if (std::this_thread::get_id() == caller) progress.poll();
       if (will_sync && (waiting_bytes += size_of(i)) >= kLeafBlockBytes) {
         waiting_bytes = 0;

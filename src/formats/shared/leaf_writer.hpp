@@ -12,31 +12,32 @@
 
 namespace tenfold::detail::formats {
 
-/// What is computed of each 16 MiB block of a leaf while it is written.
+/// The checksum of each 16 MiB block that is computed while a leaf is written.
 enum class BlockChecksum : std::uint8_t { none, xxh3, crc32 };
 
-/// As formats are asked for their own checksums.
+/// For formats whose only checksums are XXH3.
 constexpr BlockChecksum xxh3_if(bool wanted) {
   return wanted ? BlockChecksum::xxh3 : BlockChecksum::none;
 }
 
-/// One run of a leaf's bytes to be written to a file.
+/// A run of a leaf's bytes to write to a file.
 struct LeafWrite {
   const Leaf* leaf = nullptr;
-  os::File* file = nullptr;  ///< open while written
+  os::File* file = nullptr;  ///< open during the write
   std::uint64_t file_offset_bytes = 0;
-  std::uint64_t size_bytes = 0;                ///< of what is written: mostly the whole leaf
-  std::vector<std::uint64_t> block_checksums;  ///< out: of each 16 MiB block, if asked for
-  /// Makes bytes that depend on the checksums and end where the leaf's begin (a zip entry's
-  /// header); empty for none. Is called once, on any thread, when block_checksums is whole.
+  std::uint64_t size_bytes = 0;                ///< size to write, usually of the whole leaf
+  std::vector<std::uint64_t> block_checksums;  ///< output: one per 16 MiB block, if requested
+  /// Returns bytes that depend on the checksums and are written directly before the leaf's bytes (a
+  /// zip entry's header); empty for none. Called once, on any thread, after block_checksums is
+  /// complete.
   std::function<std::string(const LeafWrite&)> head = {};
-  /// Where in the leaf's contiguous bytes what is written begins; a multiple of the itemsize.
+  /// Offset of the run in the leaf's contiguous bytes; a multiple of the itemsize.
   std::uint64_t leaf_offset_bytes = 0;
 };
 
-/// Writes all leaves in parallel, block by block, checksumming each piece while it is in cache.
-/// With `will_sync` the device begins with each 16 MiB while the next ones are written.
-/// Extra memory: two pieces of 2 MiB a thread.
+/// Writes all leaves in parallel, block by block, and computes checksums of each piece while it is
+/// in the CPU cache. With `will_sync`, starts writeback of each block while the next one is
+/// written. Extra memory: two pieces of 2 MiB per thread.
 void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync = false);
 
@@ -65,7 +66,7 @@ struct BlockCheck {
   std::string part;  ///< for the report
 };
 
-/// XXH3 of [offset_bytes, +size_bytes) of a file, by pread through a scratch buffer.
+/// XXH3 of [offset_bytes, +size_bytes) of a file, read by pread through a scratch buffer.
 std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
                           std::uint64_t size_bytes, Progress* progress);
 

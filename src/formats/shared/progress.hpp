@@ -8,7 +8,8 @@
 
 namespace tenfold::detail::formats {
 
-/// Bytes done so far, counted by any thread, and told to the caller's Monitor by its own thread.
+/// Progress in bytes: counted by any thread, reported to the caller's Monitor by the calling
+/// thread.
 class Progress {
  public:
   Progress(Monitor* monitor, std::uint64_t total_bytes, std::string what)
@@ -17,10 +18,9 @@ class Progress {
   void add(std::uint64_t bytes) noexcept {
     done_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  /// Calling thread only: reports at most every 50 ms; throws Error(io, ECANCELED) if asked to
-  /// stop.
+  /// Calling thread only: reports at most every 50 ms; throws Error(io, ECANCELED) if cancelled.
   void poll();
-  /// Reports the end.
+  /// Reports completion.
   void finish();
   std::uint64_t done_bytes() const noexcept { return done_bytes_.load(std::memory_order_relaxed); }
 

@@ -8,7 +8,7 @@
 #include "core/notes/notes.hpp"
 #include "core/tree/depth.hpp"
 
-// The writer. tree_notes_apply.cpp is the reader.
+// The writer. The reader is in tree_notes_apply.cpp.
 
 namespace tenfold::detail::formats {
 namespace {

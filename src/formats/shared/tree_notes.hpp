@@ -10,8 +10,8 @@
 
 namespace tenfold::detail::formats {
 
-// What a plain nesting of Python's dicts, lists, tuples and tensors cannot say of a tree, as one
-// JSON document for formats that hold such a nesting:
+// Notes for formats that store a plain nesting of Python's dicts, lists, tuples and tensors: what
+// the nesting cannot express about a tree, as one JSON document:
 //
 //   {"version": 1,
 //    "nodes": {"a/b": {"kind": "tensordict", "batch_size": [2], "names": ["time"], "class": "...",
@@ -23,12 +23,12 @@ namespace tenfold::detail::formats {
 //    "schema": ..., "metadata": {"author": "me"}}
 //
 // "versions" are the `_metadata` of modules' state dicts. Paths are those of core/notes/notes.hpp.
-// Nodes that are dicts, lists and tuples, and members that say nothing, are left out.
+// Nodes that are dicts, lists and tuples, and empty members, are omitted.
 
-/// Who keeps NodeInfo::module_versions: the format in its own way, or the notes.
+/// Where NodeInfo::module_versions is stored: by the format itself, or in these notes.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
-/// The document; empty if the nesting says everything.
+/// The document; empty if the nesting expresses everything.
 std::string tree_notes_of(const TensorDict& tree,
                           ModuleVersions versions = ModuleVersions::elsewhere);
 

@@ -28,7 +28,7 @@ using Object = Value::Object;
   throw base::corrupt(where).part(base::quote(member)).expected(expected).found(found.type_name());
 }
 
-/// A value of a container without tensors as the node that it could have been.
+/// Converts a container value without tensors to a node.
 TensorDict node_of_value(const Value& value, const std::string& where) {
   NodeInfo info;
   auto node = std::make_shared<Node>();
@@ -61,7 +61,7 @@ bool is_container(const Value& value) {
   return value.is<Object>() || value.is<Value::List>() || value.is<Value::Tuple>();
 }
 
-/// The node of `key`, made of its value if there is no tensor below; nothing if it is no container.
+/// The node of `key`, converted from a value if it has no tensors; empty if it is no container.
 std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key) {
   if (!parent.contains(key)) return std::nullopt;
   const TensorDict::Item item = parent.get(key);
@@ -73,7 +73,7 @@ std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key)
   return made;
 }
 
-/// The shape that an entry has of a batch, or nothing if the batch does not concern it.
+/// The shape of an entry that must start with the batch size; empty if it need not.
 std::optional<Shape> batch_of(const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
     return leaf->is_unbatched() ? std::nullopt : std::optional(leaf->shape());
@@ -146,8 +146,8 @@ class Reader {
          ", found another; another tool may have changed the tree");
   }
 
-  /// The node above the last key of a path, and that key; nothing, with a warning, if the tree has
-  /// no such place.
+  /// The parent node and the last key of a path. Warns and returns nothing if the tree has no such
+  /// path.
   std::optional<std::pair<TensorDict, std::string>> place(const std::string& path) {
     std::optional<KeyPath> keys = keys_of_note_path(path);
     std::optional<TensorDict> node = tree_;
@@ -228,7 +228,7 @@ class Reader {
     }
   }
 
-  /// Children first, so that a stack sees what its entries are.
+  /// Applies notes to children first, so that a stack sees the final form of its entries.
   void apply_nodes() {
     std::ranges::stable_sort(noted_, std::ranges::greater(), [](const Noted& noted) {
       return std::ranges::count(noted.path, '/') + (noted.path.empty() ? 0 : 1);

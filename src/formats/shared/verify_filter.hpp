@@ -10,20 +10,20 @@
 
 namespace tenfold::detail::formats {
 
-/// Which stored bytes need no check because nobody loads them: those of the leaves of a tree that
-/// were not selected. Headers, metadata and what no leaf names are for everybody.
+/// Selects the stored bytes that need no check because they are not loaded: those of leaves that
+/// were not selected. Headers, metadata and bytes outside of leaves are always checked.
 class VerifyFilter {
  public:
-  /// `whole` as it was opened, and what select() left of it. What cannot be read of `whole` is for
-  /// everybody, too.
+  /// `whole` is the opened tree, `selected` the result of select(). Parts of `whole` that cannot be
+  /// read are always checked.
   VerifyFilter(const TensorDict& whole, TensorDict selected);
 
   const TensorDict& selected() const noexcept { return selected_; }
 
-  /// True for the bytes of a selected leaf; `where` as LeafSource::where() names them.
+  /// True for a selected leaf; `where` in the form of LeafSource::where().
   bool wants(const std::string& where) const { return wanted_.contains(where); }
 
-  /// True for the bytes of leaves none of which was selected.
+  /// True if the bytes belong only to leaves that were not selected.
   bool skips(const std::string& where) const { return named_.contains(where) && !wants(where); }
 
  private:

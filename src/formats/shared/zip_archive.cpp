@@ -28,7 +28,7 @@ codecs::ZipLayout layout_of(const std::vector<ZipArchiveEntry>& entries) {
   return codecs::ZipLayout(std::move(items));
 }
 
-/// CRC-32 of an entry: its head's, then each block's of its leaf.
+/// CRC-32 of an entry, combined from its head and the blocks of its leaf.
 std::uint32_t crc_of(const ZipArchiveEntry& entry, const LeafWrite& write) {
   std::uint32_t crc = codecs::crc32(std::as_bytes(std::span(entry.head)));
   std::uint64_t rest = write.size_bytes;
@@ -43,7 +43,7 @@ std::uint32_t crc_of(const ZipArchiveEntry& entry, const LeafWrite& write) {
   return crc;
 }
 
-/// While an archive is written: what its heads need to know of it.
+/// State shared by the heads while an archive is written.
 struct Archive {
   const std::vector<ZipArchiveEntry>& entries;
   codecs::ZipLayout layout;

@@ -16,14 +16,14 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// Entries that are deflated at once, before they are written one after the other.
+/// Total size of the entries that are deflated concurrently, before they are written sequentially.
 constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kWindowEntries = 256;
 constexpr std::size_t kScratchBytes = std::size_t{1} << 20;
 
-/// What an entry's bytes have become.
+/// A deflated or stored entry.
 struct Packed {
-  Buffer gathered;  ///< where they did not lie in memory as they are written
+  Buffer gathered;  ///< if they had to be gathered first
   std::span<const std::byte> bytes;
   codecs::Deflated deflated;
   std::uint32_t crc32 = 0;
@@ -33,7 +33,7 @@ std::uint64_t size_of(const ZipArchiveEntry& entry) {
   return entry.head.size() + (entry.leaf ? entry.leaf->nbytes() : entry.zero_bytes);
 }
 
-/// Puts head and leaf together, unless either is all there is and lies in memory.
+/// Concatenates head and leaf, unless one of them is empty and the other is in memory.
 void gather(const ZipArchiveEntry& entry, Packed& packed) {
   if (!entry.leaf || entry.leaf->nbytes() == 0) {
     packed.bytes = std::as_bytes(std::span(entry.head));

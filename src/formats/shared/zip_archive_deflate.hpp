@@ -6,9 +6,9 @@
 
 namespace tenfold::detail::formats {
 
-/// What write_zip_archive() does where entries are to be deflated. An entry is deflated whole, by
-/// one thread: the memory for it is its size, and what comes of it; several are deflated at once as
-/// long as they are 64 MiB together. What would not become smaller is stored.
+/// Implements write_zip_archive() if entries are to be deflated. One thread deflates a whole entry,
+/// which needs memory for the entry and the result. Several are deflated concurrently, up to 64 MiB
+/// together. Entries that would not become smaller are stored.
 void write_deflated_archive(os::File& file, const std::vector<ZipArchiveEntry>& entries,
                             const WriteRequest& request, Progress& progress);
 

@@ -18,7 +18,7 @@ using Entries = std::span<const ZipEntry* const>;
 constexpr std::uint64_t kZipBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kZipPieceBytes = std::size_t{1} << 20;
 
-/// A run of a stored entry, or all of a deflated one.
+/// A block of a stored entry, or a whole deflated one.
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;
@@ -44,7 +44,7 @@ std::vector<Block> blocks_of(Entries entries) {
 
 using Read = std::function<void(std::uint64_t offset_bytes, std::span<std::byte> into)>;
 
-/// `crc` with the bytes [begin, end) of a file after it.
+/// Continues `crc` with the bytes [begin, end) of a file.
 std::uint32_t crc32_of(const Read& read, std::uint64_t begin, std::uint64_t end, std::uint32_t crc,
                        std::vector<std::byte>& scratch) {
   if (begin < end && scratch.empty()) scratch.resize(kZipPieceBytes);
@@ -59,7 +59,7 @@ std::uint32_t crc32_of(const Read& read, std::uint64_t begin, std::uint64_t end,
   return crc;
 }
 
-/// The same, but holes are not read: they are zeros.
+/// The CRC-32 of [begin, end), without reading holes, which are zeros.
 std::uint32_t crc32_around_holes(const os::File& file, std::uint64_t begin, std::uint64_t end,
                                  std::vector<std::byte>& scratch) {
   const Read read = [&](std::uint64_t offset, std::span<std::byte> into) {
@@ -77,7 +77,7 @@ std::uint32_t crc32_around_holes(const os::File& file, std::uint64_t begin, std:
   return crc;
 }
 
-/// Puts the blocks of each entry together: use(entry, crc32, error of its first bad block).
+/// Combines the blocks of each entry: use(entry, crc32, error of its first bad block).
 template <class Use>
 void for_each_entry(const std::vector<Block>& blocks, const Use& use) {
   for (std::size_t i = 0; i < blocks.size();) {

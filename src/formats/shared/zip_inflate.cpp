@@ -11,7 +11,7 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// Less is inflated without a look at the memory that is free.
+/// Smaller entries are inflated without checking the available memory.
 constexpr std::uint64_t kMuchInflatedBytes = std::uint64_t{64} << 20;
 
 }  // namespace

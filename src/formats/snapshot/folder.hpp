@@ -12,7 +12,7 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// The text of `.snapshot_metadata`. Throws Error(corrupt) if there is none.
+/// The content of `.snapshot_metadata`. Throws Error(corrupt) if it is missing.
 std::string read_metadata(const os::Directory& root);
 
 /// Throws Error(invalid_argument) if there is a folder at `path` with files that are not those of a

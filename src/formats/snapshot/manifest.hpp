@@ -15,17 +15,17 @@ namespace tenfold::detail::formats::snapshot {
 
 inline constexpr std::string_view kMetadataName = ".snapshot_metadata";
 inline constexpr std::string_view kNotesName = "%notes.json";
-/// A larger one is refused before it is read. Torchsnapshot writes about 500 bytes an entry.
+/// Maximum size; checked before reading. Torchsnapshot writes about 500 bytes per entry.
 inline constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 
-/// What the file `.snapshot_metadata` says of one tensor's bytes.
+/// One tensor in the file `.snapshot_metadata`.
 struct TensorEntry {
   std::string location;    ///< a file, relative to the folder
   std::string serializer;  ///< "buffer_protocol" or "torch_save"
   std::string dtype;       ///< "torch.float32"
   Shape shape;
   bool replicated = false;
-  /// [first, second) of the file; nothing: the whole file.
+  /// [first, second) of the file; empty: the whole file.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> byte_range;
 };
 
@@ -36,7 +36,7 @@ struct Piece {
   TensorEntry tensor;
 };
 
-/// A key of a dict, str or int in Python.
+/// A key of a dict, a str or int in Python.
 struct Key {
   std::string text;
   bool is_int = false;
@@ -56,7 +56,7 @@ enum class EntryType : std::uint8_t {
   bool_,
   bytes,
   float_,
-  unknown,  ///< named in Entry::obj_type
+  unknown,  ///< its type is in Entry::obj_type
 };
 
 struct Entry {
@@ -100,22 +100,22 @@ bool is_sharded(EntryType type);
 /// A key as a path has it.
 std::string escape(std::string_view key);
 
-/// Reads JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. Afterwards
-/// every entry has the members of its type, lengths are not negative, a byte range ends where its
-/// tensor does, and every location leads to a file below the folder. Entries of unknown type are
-/// kept as such. Throws Error(corrupt), naming the entry.
+/// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
+/// every entry has the members of its type, lengths are not negative, a byte range matches its
+/// tensor, and every location is inside the folder. Entries of unknown type are kept as such.
+/// Throws Error(corrupt), naming the entry.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
-/// The same document as a JSON value, unchecked: for those who want to look at it.
+/// The document as a JSON value, without validation, for inspection.
 Value parse_metadata(std::string_view text, const std::string& where);
 
-/// The text of the file, JSON that a YAML parser reads as the same.
+/// Formats the file as JSON that is also valid YAML with the same content.
 std::string write_manifest(const Manifest& manifest);
 
-/// True for "a/b": a path of plain parts, that lead below where it starts.
+/// True for "a/b": a path of plain components that stays inside its folder.
 bool is_plain_location(std::string_view location);
 
-/// The eight bytes of a number in base64, and back.
+/// The eight bytes of a number in base64, and the inverse.
 std::string base64_of(double number);
 std::optional<double> number_of_base64(std::string_view text);
 

@@ -35,7 +35,7 @@ constexpr std::array<TypeName, 13> kTypes = {{{"Tensor", EntryType::tensor},
                                               {"bytes", EntryType::bytes},
                                               {"float", EntryType::float_}}};
 
-/// Reads the members of one entry. Messages name it.
+/// Reads the members of one entry. Messages name the entry.
 class EntryReader {
  public:
   EntryReader(const std::string& where, const std::string& path) : where_(where), path_(path) {}
@@ -93,7 +93,7 @@ class EntryReader {
     tensor.dtype = text(entry, "dtype");
     tensor.shape = lengths(entry, "shape");
     tensor.replicated = boolean(entry, "replicated");
-    const Value* range = entry.find("byte_range");  // older versions write none
+    const Value* range = entry.find("byte_range");  // older versions do not write it
     if (range != nullptr && !range->is_null()) {
       const Shape ends = lengths(entry, "byte_range");
       if (ends.size() != 2 || ends[0] > ends[1]) {
@@ -139,7 +139,7 @@ class EntryReader {
     return pieces;
   }
 
-  /// Nothing if one is neither str nor int: torchsnapshot takes a bool for an int.
+  /// Empty if a key is neither str nor int: torchsnapshot treats a bool as an int.
   std::optional<std::vector<Key>> keys(const Value::Object& entry) const {
     std::vector<Key> keys;
     for (const Value& item : list(entry, "keys")) {
@@ -215,7 +215,7 @@ class EntryReader {
   }
 
  private:
-  /// Raw bytes have the size that dtype and shape say.
+  /// Checks that the size of raw bytes matches dtype and shape.
   void check_size(const TensorEntry& tensor) const {
     std::optional<DType> dtype;
     if (tensor.dtype.starts_with("torch.")) {
@@ -247,7 +247,7 @@ bool starts_as_json(std::string_view text) {
   return first != std::string_view::npos && text[first] == '{';
 }
 
-/// The rank that a path begins with.
+/// The rank at the start of a path.
 std::optional<std::int64_t> rank_of(std::string_view path) {
   const std::string_view digits = path.substr(0, path.find('/'));
   const bool good = !digits.empty() && digits.size() <= 9 && (digits == "0" || digits[0] != '0') &&
@@ -317,8 +317,9 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
 
 namespace {
 
-/// JSON as Python's json.dumps writes it, in the part that a YAML parser reads as the same: what
-/// lies beyond 16 bits stands as it is, since YAML knows no surrogate pairs, and DEL is escaped.
+/// Formats JSON as Python's json.dumps does, within the subset that a YAML parser reads
+/// identically: characters above U+FFFF are not escaped, because YAML has no surrogate pairs, and
+/// DEL is escaped.
 class Text {
  public:
   void raw(std::string_view text) { text_ += text; }

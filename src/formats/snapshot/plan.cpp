@@ -25,17 +25,17 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// What torchsnapshot's `buffer_protocol` knows. Others go through torch.save.
+/// Dtypes that torchsnapshot's `buffer_protocol` supports. Others are stored by torch.save.
 constexpr std::array kRawDTypes = {DType::float64, DType::float32, DType::float16, DType::bfloat16,
                                    DType::int64,   DType::int32,   DType::int16,   DType::int8,
                                    DType::uint8,   DType::bool_};
-/// What it keeps as entries of tensors, but by torch.save.
+/// Dtypes that it stores as tensor entries, but by torch.save.
 constexpr std::array kComplexDTypes = {DType::complex64, DType::complex128};
 
 constexpr std::uint64_t kAlignment = 64;
-/// Longer bytes have a file of their own: every reader parses the whole manifest.
+/// Longer bytes are stored in their own file, because every reader parses the whole manifest.
 constexpr std::size_t kMaxInlineBytes = 65536;
-/// Of one name in a folder, and room for the offsets of a chunk.
+/// Maximum length of a file name, with room for the offsets of a chunk.
 constexpr std::size_t kMaxNameBytes = 200;
 
 bool is_among(const auto& dtypes, DType dtype) {
@@ -119,7 +119,7 @@ class Planner {
     return tree_notes_of(all, ModuleVersions::in_notes);
   }
 
-  /// Torchsnapshot knows dicts of str and int; it pickles others.
+  /// Torchsnapshot supports dicts with str and int keys; it pickles others.
   static bool are_native(const TypedKeys& keys) {
     return std::ranges::all_of(keys, [](const auto& key) { return is_int(key.second); });
   }
@@ -223,7 +223,7 @@ class Planner {
           .remedy("the format \"memmap\" can");
     }
     if (!are_native(tree.info().typed_keys)) return object(path, tree, dict_type(tree.kind()));
-    // The pickle of an opaque one is refused.
+    // An opaque node has a pickle, which is refused.
     const bool is_tensor = tree.kind() == NodeKind::sparse || tree.kind() == NodeKind::opaque;
     if (is_tensor) return object(path, tree, "torch.Tensor");
     put(path, container(tree));
@@ -410,7 +410,7 @@ class Planner {
     plan_.files.push_back(std::move(file));
   }
 
-  /// Cut along dimension 0, like torchsnapshot.
+  /// Splits along dimension 0, like torchsnapshot.
   void chunked(const std::string& path, const Leaf& leaf, Entry entry) {
     entry.type = EntryType::chunked_tensor;
     const SharedBytes shared = shared_bytes(leaf);
@@ -625,7 +625,7 @@ class Planner {
     return wanted;
   }
 
-  /// False if a part of it is too long, or a file or folder of that name is in the way.
+  /// Returns false if a component is too long, or if the name conflicts with a file or folder.
   bool claim(const std::string& location) {
     std::vector<std::string> folders;
     for (std::size_t slash = location.find('/'); slash != std::string::npos;
@@ -658,11 +658,11 @@ class Planner {
   std::size_t num_shards_found_ = 0;
   Plan plan_;
   KeyPath keys_;
-  std::size_t slab_ = kNone;  ///< the file that the next small tensor goes into
+  std::size_t slab_ = kNone;  ///< the file that gets the next small tensor
   std::size_t num_slabs_ = 0;
   std::size_t num_unnamed_ = 0;
-  /// Tied tensors have a file of their own: of entries over one range of a file torchsnapshot's
-  /// restore fills the last one only.
+  /// Shared tensors get their own file: if several entries refer to one range of a file,
+  /// torchsnapshot's restore fills only the last one.
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> num_uses_;
   std::unordered_map<SharedBytes, TensorEntry, SharedBytesHash> places_;
   std::unordered_map<SharedBytes, Chunks, SharedBytesHash> chunks_;

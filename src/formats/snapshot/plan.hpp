@@ -14,7 +14,7 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// A part of a tensor's contiguous bytes, and where in a file they go.
+/// A range of a tensor's contiguous bytes, and its destination in a file.
 struct Placement {
   Leaf leaf;
   std::uint64_t leaf_offset_bytes = 0;
@@ -22,7 +22,7 @@ struct Placement {
   std::uint64_t file_offset_bytes = 0;
 };
 
-/// A file that is going to be written: tensors as they are, or one object of torch.save.
+/// A file to be written: raw tensors, or one object of torch.save.
 struct DataFile {
   std::string location;
   std::uint64_t size_bytes = 0;  ///< of raw bytes
@@ -33,7 +33,7 @@ struct DataFile {
 struct Plan {
   Manifest manifest;
   std::vector<DataFile> files;
-  std::string notes;  ///< of what the manifest cannot say (tree_notes.hpp); may be empty
+  std::string notes;  ///< what the manifest cannot express (tree_notes.hpp); may be empty
   std::uint64_t num_bytes = 0;
 };
 

@@ -1,11 +1,11 @@
-// The folders of torchsnapshot: `.snapshot_metadata`, a document that names every entry of the tree
-// and where its bytes are, and files of raw bytes. What is where:
-//   snapshot_manifest  the document: parse, validate, write
-//   snapshot_source    tensors whose bytes lie in the files as they are
-//   snapshot_tree      the document to a tree of lazy leaves
-//   snapshot_plan      a tree to the document and the files that are to be written
-//   snapshot_writer    the files
-// What only torch.save can say lies in small files of its kind (object_file.hpp).
+// The folders of torchsnapshot: `.snapshot_metadata`, a document that lists every entry of the tree
+// with the location of its bytes, and files of raw bytes. This file writes and verifies folders.
+// The other parts:
+//   manifest  parse, validate and write the document
+//   source    tensors whose bytes are stored raw in the files
+//   tree      converts the document to a tree of lazy leaves
+//   plan      converts a tree to the document and the files to write
+// Objects that only torch.save can store are in small files of that kind (object_file.hpp).
 
 #include <algorithm>
 #include <cerrno>
@@ -47,12 +47,12 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Files that are open at once.
+/// Number of files open at once.
 constexpr std::size_t kOpenFiles = 64;
-/// Threads that wait for the device at once; they hardly use a core.
+/// Threads that sync files; they hardly use a core.
 constexpr int kSyncThreads = 32;
 
-/// The folder at `path` below `root`, "" for a copy of the root.
+/// The folder at `path` below `root`; a copy of the root for "".
 os::Directory open_folder(const os::Directory& root, std::string_view path) {
   os::Directory folder = root.duplicate();
   while (!path.empty()) {
@@ -100,7 +100,7 @@ class Writer {
         if (!folders_.emplace(path).second) break;
       }
     }
-    // In order, so that a folder comes before what is in it.
+    // Sorted, so that a folder precedes its content.
     for (const std::string& path : folders_) {
       try {
         open_folder(root_, folder_of(path)).create_directory(name_of(path));
@@ -199,7 +199,7 @@ void write_text(const os::Directory& root, const std::string& text, const std::s
   file.close_written();
 }
 
-/// The names of all files that a snapshot may hold.
+/// The names of all files that may belong to a snapshot.
 std::unordered_set<std::string> named_files(const os::Directory& root) {
   std::unordered_set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),
                                            std::string(kNotesName)};
@@ -210,7 +210,7 @@ std::unordered_set<std::string> named_files(const os::Directory& root) {
       for (const Piece& piece : entry.pieces) named.insert(piece.tensor.location);
     }
   } catch (const Error& error) {
-    // What cannot be read names nothing: whatever else is there is somebody's.
+    // Unreadable metadata names no files: then everything else is foreign.
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
   }
   return named;
@@ -267,7 +267,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_folder(tree, path, options);
 }
 
-/// Walks the tree, so that each entry is read as far as its metadata goes.
+/// Visits the tree, so that the metadata of each entry is read.
 class Verifier {
  public:
   Verifier(const VerifyRequest& request, std::string where)

@@ -14,9 +14,10 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Files that stay open between reads; more are opened each time.
+/// Files that stay open between reads; further ones are opened for each read.
 constexpr std::size_t kMaxOpenFiles = 256;
-/// A file of one tensor up to this size is read: a map would cost more, and maps are limited.
+/// A file with a single tensor up to this size is read: mapping it would cost more, and the number
+/// of maps is limited.
 constexpr std::uint64_t kReadBytes = std::uint64_t{64} << 10;
 
 }  // namespace
@@ -114,7 +115,7 @@ Buffer RawSource::map(const Leaf& leaf) {
   const auto size = static_cast<std::size_t>(size_bytes);
   const bool is_small_file = range.is_whole_file && size_bytes <= kReadBytes;
   if (!is_small_file && range.offset % itemsize(leaf.dtype()) == 0) {
-    // The file may have shrunk since; slice() says so.
+    // If the file was truncated since, slice() throws.
     return files_->map(*range.file).slice(static_cast<std::size_t>(range.offset), size);
   }
   return files_->copy(*range.file, range.offset, size);
@@ -131,8 +132,8 @@ void RawSource::will_need(const Leaf& leaf) {
   files_->open(*range.file)->will_need(range.offset, leaf.nbytes());
 }
 
-/// Leaves over the same range are tied. Two of one file may also overlap in other ways, which no
-/// writer does; they are told apart by their sizes.
+/// Leaves over the same range are aliases. Ranges of one file that overlap otherwise, which no
+/// writer creates, are distinguished by their sizes.
 LeafSource::Identity RawSource::identity(const Leaf& leaf) {
   const std::uint64_t size_bytes = leaf.nbytes();
   if (size_bytes == 0) return {};

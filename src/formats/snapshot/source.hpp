@@ -17,7 +17,7 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// The data files of a snapshot, each opened when it is first needed. Thread-safe.
+/// The data files of a snapshot, opened at their first use. Thread-safe.
 class Files {
  public:
   explicit Files(os::Directory root) : root_(std::move(root)) {}
@@ -25,19 +25,19 @@ class Files {
   struct File {
     std::string location;
     std::uint64_t number = 0;
-    std::mutex mutex;  ///< guards what follows
+    std::mutex mutex;  ///< guards the members below
     std::shared_ptr<const os::File> opened;
     Buffer mapping;
     std::map<std::pair<std::uint64_t, std::size_t>, Buffer> copies;  ///< by offset and size
   };
-  /// The file at a plain location; it stays in place as long as this object.
+  /// The file at a plain location. The reference is valid as long as this object.
   File& at(const std::string& location);
 
-  /// Throws Error(corrupt) if there is none, or a symlink on the way.
+  /// Throws Error(corrupt) if the file is missing, or if there is a symlink in its path.
   std::shared_ptr<const os::File> open(File& file);
-  /// All of it, mapped once.
+  /// Maps the whole file, once.
   Buffer map(File& file);
-  /// Bytes of it in memory, the same for all who ask: they may be tied.
+  /// A copy of a range in memory, shared by all callers, because they may be aliases.
   Buffer copy(File& file, std::uint64_t offset, std::size_t size_bytes);
 
   const os::Directory& root() const noexcept { return root_; }
@@ -51,18 +51,18 @@ class Files {
   std::size_t num_open_ = 0;
 };
 
-/// Tensors whose bytes lie in those files as they are; Leaf::position() is what leaf() made of it.
-/// Tensors at odd offsets, as torchsnapshot packs them, are copied when they are mapped.
-/// Thread-safe once all leaves are made.
+/// Tensors whose bytes are stored raw in those files; Leaf::position() is assigned by leaf().
+/// Unaligned tensors, as torchsnapshot packs them, are copied when they are mapped. Thread-safe
+/// once all leaves are created.
 class RawSource final : public LeafSource {
  public:
   explicit RawSource(std::shared_ptr<Files> files) : files_(std::move(files)) {}
 
-  /// A leaf that begins at `offset` of a file; nothing: it is all of the file.
+  /// A leaf at `offset` of a file; if empty, the leaf is the whole file.
   static Leaf leaf(const std::shared_ptr<RawSource>& self, DType dtype, Shape shape,
                    const std::string& location, std::optional<std::uint64_t> offset);
 
-  /// Throws Error(corrupt) if the file is missing or has not the size that the leaf needs.
+  /// Throws Error(corrupt) if the file is missing or has the wrong size.
   void check(const Leaf& leaf);
 
   Buffer map(const Leaf& leaf) override;

@@ -30,12 +30,12 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// What all parts of the tree share.
+/// State shared by all parts of the tree.
 struct Context {
   std::shared_ptr<const Manifest> manifest;
   std::shared_ptr<Files> files;
   std::string where;
-  /// The entries of sharded tensors, of all ranks, by path without rank.
+  /// The entries of sharded tensors of all ranks, by path without rank.
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
   /// The paths of the same, with their ranks, by that of the dict that they are in, without rank.
   std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
@@ -51,8 +51,8 @@ std::string_view logical(std::string_view path) { return path.substr(path.find('
 Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
                          const std::string& path, const std::string& key);
 
-/// The entry that a rank sees at a path (without a rank): its own, a replicated one of rank 0, or
-/// shards that others hold. Null if there is none.
+/// The entry for a path (without a rank) as seen by a rank: its own, a replicated one of rank 0, or
+/// shards of other ranks. Null if there is none.
 const Entry* find_entry(const Context& context, const std::string& rank, const std::string& path) {
   if (const Entry* own = context.manifest->find(rank + "/" + path)) return own;
   const Entry* first = context.manifest->find("0/" + path);
@@ -92,7 +92,7 @@ class Refused final : public LazyItem {
   Error error_;
 };
 
-/// Makes the tree below one entry, as one rank sees it.
+/// Builds the tree of one entry, as seen by one rank.
 class Builder {
  public:
   Builder(std::shared_ptr<const Context> context, std::string rank)
@@ -100,7 +100,7 @@ class Builder {
         rank_(std::move(rank)),
         source_(std::make_shared<RawSource>(context_->files)) {}
 
-  /// `path` without the rank. A plain value becomes a NonTensor.
+  /// `path` is without the rank. A plain value becomes a NonTensor.
   Node::Slot slot(const std::string& path, const std::string& key) {
     keys_.assign(1, key);
     Converted converted = convert(path);
@@ -121,7 +121,7 @@ class Builder {
     return std::visit([](auto& held) -> Node::Slot { return std::move(held); }, item);
   }
 
-  /// What is wrong with one entry is told to who asks for it, and does not keep others away.
+  /// Converts an entry. An invalid entry throws when it is accessed, without affecting others.
   Converted convert(const std::string& path) {
     try {
       const Entry* entry = find(path);
@@ -251,7 +251,7 @@ class Builder {
     return pieces;
   }
 
-  /// Two pieces over the same bytes would make much out of a small file.
+  /// Throws if two pieces use the same bytes: a small file could otherwise become a large tensor.
   void check_ranges(const Entry& entry) const {
     using Range = std::pair<std::string_view, std::pair<std::uint64_t, std::uint64_t>>;
     std::vector<Range> ranges;
@@ -274,7 +274,7 @@ class Builder {
     return AssembledSource::assemble(dtype_of(dtype), std::move(shape), std::move(pieces), place());
   }
 
-  /// The shards of all ranks. Several ranks hold the same one where a mesh replicates it.
+  /// Assembles the shards of all ranks. Several ranks have the same shard if a mesh replicates it.
   Leaf sharded(const std::string& path) {
     Entry all;
     Shape shape;
@@ -402,7 +402,7 @@ class Builder {
     children.emplace_back(std::move(key), std::move(converted));
   }
 
-  /// What holds no tensor is one JSON value.
+  /// A container without tensors becomes one JSON value.
   Converted finish(Children children, NodeKind kind, KeyTypes keys) const {
     const bool plain = std::ranges::all_of(
         children, [](const auto& child) { return std::holds_alternative<Value>(child.second); });
@@ -501,7 +501,7 @@ void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry
   static_cast<void>(std::move(keys).finish(info, text_at));
 }
 
-/// What one rank sees of app_state, whose parts are called `tops` in paths.
+/// Builds app_state as seen by one rank. `tops` are the names of its elements in paths.
 TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::string& rank,
                      const std::vector<std::string>& tops, const std::string& where) {
   auto node = std::make_shared<Node>();
@@ -521,7 +521,7 @@ TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::s
   return tensordict_of(std::move(node));
 }
 
-/// The ranks that have entries, each with the parts of app_state that it has, in order.
+/// The ranks that have entries, and the elements of app_state of each, in order.
 struct Ranks {
   std::vector<std::pair<std::string, std::vector<std::string>>> ranks;
   std::unordered_map<std::string_view, std::size_t> positions;
@@ -592,7 +592,7 @@ std::vector<std::string> unreachable(const Manifest& manifest) {
   }
   for (const auto& [path, entry] : manifest.entries) {
     const std::size_t last = path.rfind('/');
-    if (last != std::string::npos && last == path.find('/')) continue;  // a part of app_state
+    if (last != std::string::npos && last == path.find('/')) continue;  // an element of app_state
     if (named.contains(path) || (last == std::string::npos && is_container(entry.type))) continue;
     const Entry* parent =
         last == std::string::npos ? nullptr : manifest.find(std::string_view(path).substr(0, last));

@@ -10,19 +10,19 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// The record that tenfold adds where the pickle cannot say what the tree was (tree_notes.hpp).
+/// tenfold's record for what the pickle cannot express about the tree (tree_notes.hpp).
 inline constexpr std::string_view kNotesRecord = "tenfold.json";
 
-/// The zip archive that torch.save writes since torch 1.6. Every record is `<root>/<name>`, the
-/// root of any spelling:
+/// The zip archive that torch.save writes since torch 1.6. Every record is `<root>/<name>`, with
+/// any root:
 ///
 ///   data.pkl    the object, a pickle
-///   data/0 ...  the storages that the pickle names
-///   byteorder   "little" or "big"; absent from older files
+///   data/0 ...  the storages that the pickle refers to
+///   byteorder   "little" or "big"; missing in older files
 ///   version     1 to 10, or `.data/version`
-///   tenfold.json  of our own
+///   tenfold.json  added by tenfold
 ///
-/// Others are ignored, `.format_version` too: where records lie, the zip directory tells.
+/// Other records are ignored, including `.format_version`: the zip directory locates the records.
 struct Archive {
   codecs::ZipDirectory directory;
   std::string root;
@@ -33,13 +33,13 @@ struct Archive {
 };
 
 /// Reads and checks the directory's central headers, version and byteorder. Throws Error(corrupt),
-/// and Error(unsupported) for TorchScript, big-endian files and versions to come. Local headers,
-/// which say where storages lie, are left to the caller. `directory`: the central headers, if they
-/// have been read.
+/// and Error(unsupported) for TorchScript, big-endian files and future versions. Local headers,
+/// which locate the storages, are left to the caller. `directory`: the central headers, if they
+/// were read already.
 Archive read_archive(const codecs::ZipInput& input,
                      std::optional<codecs::ZipDirectory> directory = std::nullopt);
 
-/// The bytes of `data.pkl`.
+/// The content of `data.pkl`.
 std::vector<std::byte> read_pickle(const codecs::ZipInput& input, const Archive& archive);
 
 }  // namespace tenfold::detail::formats::torch_file

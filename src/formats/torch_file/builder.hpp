@@ -22,8 +22,8 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// Makes the tree that the pickle of a file of torch.save stands for. torch_file_tree.cpp has what
-/// is read, torch_file_opaque.cpp what is only shown.
+/// Builds the tree of the pickle in a file of torch.save. See tree.cpp for supported objects and
+/// for opaque nodes, tensor.cpp for tensors.
 class TreeBuilder {
  public:
   TreeBuilder(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
@@ -37,11 +37,12 @@ class TreeBuilder {
   TensorDict::Item object(std::uint32_t id);
 
  private:
-  /// A pickle can hold one list in a thousand places, and each of those lists in a thousand. As a
-  /// tree each is there every time it is named, up to this many more than the pickle has nodes.
+  /// A pickle can share one list in a thousand places, and each of those lists in a thousand. A
+  /// tree repeats it at each place. This limits the number of repetitions, in addition to the
+  /// pickle's nodes.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
-  using Slot = Node::Slot;  ///< what is no tensor and has none below is a NonTensor
+  using Slot = Node::Slot;  ///< a NonTensor if it is no tensor and contains none
 
   /// Marks a container as being converted.
   class Entered {
@@ -62,10 +63,11 @@ class TreeBuilder {
     std::uint32_t id_;
   };
 
-  /// Counts what was converted, so that repeats end.
+  /// Counts converted nodes, to limit repetitions.
   void spend();
 
-  /// What cannot be read becomes an opaque node that says why, and does not keep others away.
+  /// Converts a node. One that cannot be read becomes an opaque node with the reason, and does not
+  /// affect others.
   Slot convert(std::uint32_t id);
   Slot convert_readable(std::uint32_t id);
   static Slot special(Value::Special::Type type, std::string_view text);
@@ -76,7 +78,8 @@ class TreeBuilder {
   Slot of_global(std::uint32_t id);
   Slot of_call(std::uint32_t id);
 
-  // Trees are as deep as the stack: what a level needs only now and then is not in its frame.
+  // Trees may be as deep as the C++ stack allows. These functions are not inlined, so that rarely
+  // needed variables are not in the frame of each level.
 
   [[gnu::noinline]] Slot of_other_call(std::uint32_t id, const Pickle::Call& call);
   [[gnu::noinline]] Slot called_set(std::uint32_t id, Value::Special::Type type,
@@ -87,34 +90,35 @@ class TreeBuilder {
   /// Something of Python that is known, but not this value of it.
   [[gnu::noinline]] Slot unreadable(std::uint32_t id, const Error& error);
 
-  /// The call by which Python could make text of these bytes.
+  /// The call with which Python would decode these bytes.
   static Children text_parts(std::string_view bytes);
   Slot opaque_node(std::uint32_t id, Children parts, std::string problem);
 
-  /// What the pickle would call, with what, and what it would do to the result. Nothing is called.
+  /// An opaque node: what the pickle would call, the arguments, and what it would do with the
+  /// result. Nothing is called.
   [[gnu::noinline]] Slot opaque(std::uint32_t id);
 
-  /// What was done to an object after it was made: "items" of a list or set, "entries" of a dict,
-  /// each a list; "state", the last one.
+  /// Adds the changes of an object after its creation: "items" of a list or set, "entries" of a
+  /// dict, each a list; "state", the last one.
   void add_history(Children& to, std::uint32_t id);
   void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
 
-  /// (layout, parts): COO (indices, values, size[, is_coalesced]); CSR and its kin (compressed
+  /// (layout, components): COO (indices, values, size[, is_coalesced]); CSR and similar (compressed
   /// indices, plain indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
 
-  /// _rebuild_qtensor: a dict of the integers and the scheme by which they stand for numbers.
+  /// _rebuild_qtensor: a dict of the integers and the quantization scheme.
   std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
   void require_numbers(std::span<const std::uint32_t> said) const;
   void require_channels(const Children& parts, const Shape& shape, std::uint64_t axis) const;
 
-  /// _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and what can be made of them.
+  /// _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and derived values.
   bool is_jagged(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot jagged(const Pickle::Call& call);
 
-  /// A Parameter of a tensor of the meta device, which is no leaf: its opaque node says
-  /// "parameter", a bool: requires_grad.
+  /// A Parameter of a tensor on the meta device, which is no leaf: its opaque node has "parameter",
+  /// a bool: requires_grad.
   bool is_meta_parameter(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot meta_parameter(const Pickle::Call& call);
 
@@ -148,27 +152,27 @@ class TreeBuilder {
   static void reserve(Children& to, std::size_t more);
   void add_pairs(Children& to, std::span<const std::uint32_t> items);
 
-  /// [[key, value], ...], as Python 2 pickles an OrderedDict.
+  /// [[key, value], ...]: Python 2's form of an OrderedDict.
   void add_listed_pairs(Children& to, std::uint32_t list);
   void add_changes(Children& to, std::uint32_t id);
 
-  /// The state dict of a module carries `_metadata`, the versions of its layers. Other attributes
-  /// of a dict are worth a warning.
+  /// The state dict of a module has `_metadata`, the versions of its layers. Warns about other
+  /// attributes of a dict.
   void add_attributes(Children& to, std::uint32_t id);
   void add_pair(Children& to, std::uint32_t key, std::uint32_t value);
-  /// A key that is no text, if a tree can have it.
+  /// A non-string key, if a tree supports it.
   std::optional<Value> typed_key(std::uint32_t id);
 
-  /// Under names that no key has.
+  /// Adds pairs with unsupported keys, under names that no key has.
   [[gnu::noinline]] void add_unreadable_pairs(Children& to);
 
   Pickle pickle_;
   Tensors tensors_;
   std::size_t budget_;
-  std::vector<bool> open_;  ///< containers around the one that is converted
+  std::vector<bool> open_;  ///< containers around the current one
   std::size_t depth_ = 0;
-  bool force_node_ = false;        ///< the next container is a node whatever it holds
-  bool is_beyond_limits_ = false;  ///< an error that is no one entry's
+  bool force_node_ = false;        ///< convert the next container to a node even without tensors
+  bool is_beyond_limits_ = false;  ///< an error that concerns the whole pickle, not one entry
 };
 
 }  // namespace tenfold::detail::formats::torch_file

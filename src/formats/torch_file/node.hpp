@@ -15,26 +15,26 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// What a container of a pickle holds, while it is filled.
+/// The content of a container of a pickle, while it is filled.
 struct Children {
   std::vector<Node::Entry> entries;
-  KeyIndex positions;  ///< of a dict
+  KeyIndex positions;  ///< for dicts
   bool any_tensor = false;
-  KeyTypes keys;                  ///< of a dict
+  KeyTypes keys;                  ///< for dicts
   std::optional<Value> versions;  ///< NodeInfo::module_versions
   struct Pair {
     std::uint32_t key;
     std::uint32_t value;
     std::string problem;
   };
-  std::vector<Pair> unreadable;  ///< of a dict: those whose keys cannot be read
+  std::vector<Pair> unreadable;  ///< for dicts: pairs whose keys are not supported
 };
 
-/// The container: a node, or, without tensors below and unless `forced`, a NonTensor.
+/// Builds the container: a node, or a NonTensor if it has no tensors and is not `forced`.
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
-/// What the pickle would have called to make what `id` stands for: "module.Class"; the name of its
-/// class for Python's own values.
+/// The name of the callable that would create the object `id`: "module.Class"; for Python's own
+/// values, the name of the class.
 std::string opaque_name(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -16,7 +16,7 @@ using codecs::PickleNode;
 
 namespace {
 
-/// UTF-8 of U+0000 to U+00FF to one byte each, as Python's latin1 encodes it.
+/// Encodes U+0000 to U+00FF from UTF-8 to one byte each, like Python's latin1 codec.
 std::optional<std::string> latin1_bytes(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size());
@@ -102,7 +102,7 @@ std::uint64_t Pickle::natural(std::uint32_t id, std::string_view subject) const 
 }
 
 Shape Pickle::lengths(std::uint32_t id, std::string_view subject) const {
-  constexpr std::size_t kMaxDimensions = 64;  // of torch
+  constexpr std::size_t kMaxDimensions = 64;  // limit of torch
   PickleNode node = at(id);
   if (node.kind == PickleKind::reduce && is_global(node.items[0], "torch", "Size")) {
     const PickleNode arguments = at(node.items[1]);

@@ -15,8 +15,8 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// A pickle that torch.save wrote, while it is made into a tree: what its nodes mean, and how
-/// errors name the place.
+/// A pickle of torch.save that is converted to a tree: the meaning of its nodes, and errors that
+/// name the key.
 class Pickle {
  public:
   Pickle(const codecs::PickleGraph& graph, base::Where where);
@@ -24,10 +24,10 @@ class Pickle {
   codecs::PickleNode at(std::uint32_t id) const { return graph_.at(id); }
   const codecs::PickleGraph& graph() const noexcept { return graph_; }
 
-  /// What was done to the object after it was made.
+  /// Changes of the object after its creation.
   std::span<const codecs::PickleChange> changes(std::uint32_t id) const;
 
-  /// What the pickle would have called: a function or class by name, and its arguments.
+  /// A call in the pickle: the name of the function or class, and its arguments.
   struct Call {
     std::string_view module;
     std::string_view name;
@@ -36,22 +36,22 @@ class Pickle {
       return module == wanted_module && name == wanted_name;
     }
   };
-  /// Nothing for another node, and for other ways of making objects.
+  /// Empty for other nodes, and for other ways of creating objects.
   std::optional<Call> call(std::uint32_t id) const;
 
-  /// The bytes of `bytes`, of `bytes()` or of `_codecs.encode(text, "latin1")`; nothing for another
-  /// node.
+  /// The bytes of a `bytes` node, of `bytes()` or of `_codecs.encode(text, "latin1")`; empty for
+  /// another node.
   std::optional<std::string> bytes(std::uint32_t id) const;
-  /// The bytes of text that was to be encoded as Latin-1.
+  /// Encodes a string as Latin-1, if `encoding` is Latin-1.
   std::optional<std::string> latin1(std::uint32_t id, std::uint32_t encoding) const;
-  /// Text, or a Python 2 string of ASCII; nothing for another node.
+  /// A string, or an ASCII string of Python 2; empty for another node.
   std::optional<std::string_view> text(std::uint32_t id) const;
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
-  /// Integers from 0: a tuple, a list or a torch.Size. `subject` starts the message.
+  /// Non-negative integers: a tuple, a list or a torch.Size. `subject` starts the message.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
-  /// "an integer", "a call of \"os.system\"": for messages.
+  /// For messages: "an integer", "a call of \"os.system\"".
   std::string describe(std::uint32_t id) const;
 
   // Errors of the place where the reader stands: `<where>: key "a.b"`.
@@ -59,10 +59,10 @@ class Pickle {
   Error unsupported() const;
   /// For what is not on the list of what is read.
   [[noreturn]] void refuse_global(std::string_view module, std::string_view name) const;
-  /// Throws unless there are `least` to `most` of them.
+  /// Throws unless there are `least` to `most` arguments.
   void require_arguments(const Call& call, std::size_t least, std::size_t most) const;
 
-  KeyPath keys;  ///< where in the tree the reader stands
+  KeyPath keys;  ///< path of the current node in the tree
   std::string subject() const;
   const base::Where& where() const noexcept { return where_; }
   base::Where place() const { return where_.at(subject()); }

@@ -22,7 +22,7 @@ class ResolvedSource final : public LeafSource {
   ResolvedSource(Leaf bytes, LazyView view)
       : bytes_(std::move(bytes)),
         number_bytes_(itemsize(bytes_.dtype()) / (is_complex(bytes_.dtype()) ? 2 : 1)),
-        // The negative of a conjugate has another real part.
+        // Negating a conjugate flips the real part and restores the imaginary one.
         flips_real_(view.is_negative),
         flips_imaginary_(view.is_negative != view.is_conjugate) {}
 

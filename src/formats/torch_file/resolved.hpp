@@ -4,19 +4,19 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// What a lazy view of torch stands for: the conjugate or the negative of its bytes, or both.
+/// A lazy view of torch: the conjugate or the negative of its bytes, or both.
 struct LazyView {
   bool is_conjugate = false;
   bool is_negative = false;
   bool is_plain() const noexcept { return !is_conjugate && !is_negative; }
 };
 
-/// The leaf of the values that `view` of `bytes` stands for, as resolve_conj() and resolve_neg()
-/// give them: read in bounded memory, copied when it is mapped. `bytes` is of floating-point
-/// numbers of 16 bits or more, or complex.
+/// The leaf with the values of the lazy `view` of `bytes`, as resolve_conj() and resolve_neg()
+/// compute them: read with bounded memory, copied when it is mapped. `bytes` has a floating-point
+/// dtype of 16 bits or more, or a complex one.
 Leaf resolved(const Leaf& bytes, LazyView view);
 
-/// True if the negative of each number is the number with another sign bit.
+/// True if flipping the sign bit negates a number of that dtype.
 bool has_sign_bits(DType dtype) noexcept;
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -13,23 +13,23 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// Where one contiguous tensor lies in a storage.
+/// The location of a contiguous tensor in a storage.
 struct StorageRange {
   std::size_t storage = 0;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
 };
 
-/// The storages of a file that torch.save wrote: runs of bytes, each of one or several tensors.
-/// A source of leaves that learns where they lie while the tree is built.
+/// The storages of a file of torch.save: byte ranges, each used by one or several tensors. A source
+/// of leaves whose locations are added while the tree is built.
 class Storages : public LeafSource {
  public:
-  std::vector<StorageRange> ranges;  ///< by the position of the leaf
+  std::vector<StorageRange> ranges;  ///< indexed by the position of the leaf
 
-  /// The number of the storage of that key, or nothing.
+  /// The index of the storage with that key, or nothing.
   virtual std::optional<std::size_t> find(std::string_view key) const = 0;
   virtual std::uint64_t size_bytes(std::size_t storage) const = 0;
-  /// All bytes of a storage, the same at every call, aligned to 16.
+  /// All bytes of a storage, aligned to 16. Every call returns the same buffer.
   virtual Buffer bytes(std::size_t storage) = 0;
 
   Buffer map(const Leaf& leaf) override {

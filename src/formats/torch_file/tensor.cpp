@@ -66,7 +66,7 @@ std::optional<DType> dtype_of(std::span<const StorageClass> classes, std::string
   return std::nullopt;
 }
 
-/// True where the strides are those of a row-major tensor, but for lengths of 1.
+/// True if the strides are row-major, ignoring dimensions of length 1.
 bool is_contiguous(const Shape& shape, const Shape& strides) {
   std::int64_t expected = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
@@ -113,7 +113,8 @@ std::optional<Leaf> Tensors::leaf(std::uint32_t id, const Pickle::Call& call) {
     pickle_.require_arguments(call, 4, 4);
     return of_call(call.arguments[0]);
   }
-  // Tensors over one storage are tied by it. These are copies: what the pickle shares stays one.
+  // Tensors over one storage are aliases through it. Copies are cached, so that a shared node stays
+  // one tensor.
   if (const auto found = copies_.find(id); found != copies_.end()) return found->second;
   std::optional<Leaf> copy = numpy_leaf(pickle_, id, call);
   if (copy) copies_.emplace(id, *copy);
@@ -147,7 +148,7 @@ Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
   return made;
 }
 
-/// As torch, which takes a gradient of nothing but floating-point and complex numbers.
+/// Like torch, which supports gradients only for floating-point and complex numbers.
 bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {
@@ -172,8 +173,8 @@ Leaf Tensors::parameter(const Pickle::Call& call, bool has_state) {
   return made;
 }
 
-/// The tensor that another call wraps: made of a storage or of NumPy's bytes, so that the recursion
-/// ends here.
+/// The tensor inside another call. It is built from a storage or from NumPy's bytes, so this does
+/// not recurse further.
 Leaf Tensors::of_call(std::uint32_t id) {
   const auto inner = pickle_.call(id);
   const bool is_plain =
@@ -185,7 +186,7 @@ Leaf Tensors::of_call(std::uint32_t id) {
   throw pickle_.corrupt().part("parameter").expected("a tensor").found(pickle_.describe(id));
 }
 
-/// A tensor with attributes of Python's, which are left out; nothing for one of another class.
+/// A tensor with Python attributes, which are ignored; empty for another class.
 std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call) {
   pickle_.require_arguments(call, 4, 4);
   const std::uint32_t type = call.arguments[1];
@@ -215,7 +216,7 @@ std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call)
 void Tensors::warn_of_state(std::uint32_t state) const {
   const PickleNode node = pickle_.at(state);
   if (node.kind == PickleKind::none) return;
-  // The compiler's notes on a tensor are none of the program's.
+  // Ignore attributes that the torch compiler adds to tensors.
   bool is_plain = node.kind == PickleKind::dict;
   for (std::size_t i = 0; is_plain && i < node.items.size(); i += 2) {
     is_plain = pickle_.text(node.items[i]).value_or("").starts_with("_dynamo_");
@@ -225,7 +226,7 @@ void Tensors::warn_of_state(std::uint32_t state) const {
        ": the tensor's attributes are left out: expected none, found some");
 }
 
-/// Whether it is a view that stands for the conjugate or the negative of its bytes.
+/// Whether the tensor is a conjugate or negative view.
 LazyView Tensors::lazy_view(std::uint32_t metadata) const {
   const PickleNode node = pickle_.at(metadata);
   LazyView view;
@@ -253,7 +254,7 @@ LazyView Tensors::lazy_view(std::uint32_t metadata) const {
 
 Leaf Tensors::resolve(std::uint32_t id, const Leaf& bytes, LazyView view) {
   if (view.is_plain()) return bytes;
-  // As in torch the conjugate of real numbers are these.
+  // As in torch, the conjugate of a real tensor is the tensor itself.
   if (!is_complex(bytes.dtype())) view.is_conjugate = false;
   if (view.is_plain()) return bytes;
   if (!has_sign_bits(bytes.dtype())) {
@@ -406,7 +407,7 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
 
 namespace {
 
-/// True if components of `sizes` [n, k] lie one after the other, each row-major.
+/// True if the components with `sizes` [n, k] are contiguous and row-major.
 bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets) {
   if (sizes.dtype() != DType::int64 || strides.dtype() != DType::int64 ||
       offsets.dtype() != DType::int64 || sizes.ndim() != 2 || sizes.shape() != strides.shape() ||
@@ -461,8 +462,8 @@ Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& c
   }
 }
 
-// Tensors of a pickle that are made of several: sparse and jagged ones; and those that are made of
-// none, on the meta device.
+// Tensors that consist of several: sparse and jagged ones; and those on the meta device, which have
+// no data.
 
 using codecs::PickleKind;
 using codecs::PickleNode;
@@ -507,7 +508,8 @@ bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
                            "_rebuild_njt");
 }
 
-/// The scheme and its parameters as torch's functions q_scale(), q_zero_point(), ... give them.
+/// The quantization scheme and its parameters, as torch's q_scale(), q_zero_point(), ... return
+/// them.
 Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
   Tensors::Quantized parts = tensors_.quantized(call);
   const PickleNode scheme = pickle_.at(call.arguments[4]);
@@ -540,7 +542,7 @@ Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
   });
 }
 
-/// A scale and a zero point of the whole tensor.
+/// Checks the scale and zero point of the whole tensor.
 void TreeBuilder::require_numbers(std::span<const std::uint32_t> said) const {
   if (pickle_.at(said[1]).kind == PickleKind::number &&
       pickle_.at(said[2]).kind == PickleKind::integer) {
@@ -552,7 +554,7 @@ void TreeBuilder::require_numbers(std::span<const std::uint32_t> said) const {
       .found(pickle_.describe(said[1]), " and ", pickle_.describe(said[2]));
 }
 
-/// Scales and zero points of each position along the axis.
+/// Checks the scales and zero points for each index along the axis.
 void TreeBuilder::require_channels(const Children& parts, const Shape& shape,
                                    std::uint64_t axis) const {
   if (axis >= shape.size()) {
@@ -573,7 +575,7 @@ void TreeBuilder::require_channels(const Children& parts, const Shape& shape,
   }
 }
 
-/// A Parameter of one, too, which torch gives no gradient.
+/// Also for a Parameter, which has no gradient in torch.
 std::optional<Pickle::Call> TreeBuilder::quantized_call(const Pickle::Call& call) const {
   constexpr std::string_view kRebuild = "_rebuild_qtensor";
   if (call.is(kUtils, kRebuild)) return call;
@@ -654,7 +656,7 @@ Node::Slot TreeBuilder::meta_parameter(const Pickle::Call& call) {
   return made;
 }
 
-// How NumPy pickles itself:
+// The pickles of NumPy:
 //
 //   scalar(dtype, bytes)
 //   _reconstruct(ndarray, (0,), b"b"), then the state (1, shape, dtype, is_fortran, bytes)
@@ -690,7 +692,8 @@ bool is_multiarray(std::string_view module) {
   return module == "numpy.core.multiarray" || module == "numpy._core.multiarray";
 }
 
-/// The items of the one state that the object was given; none if it has another history.
+/// The items of the object's state; empty unless it was set exactly once and nothing else was
+/// changed.
 std::span<const std::uint32_t> state_of(const Pickle& pickle, std::uint32_t id) {
   const auto changes = pickle.changes(id);
   if (changes.size() != 1 || changes[0].kind != PickleChange::Kind::state) return {};

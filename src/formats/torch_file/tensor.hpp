@@ -15,23 +15,23 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// The elements of a storage class ("torch", "FloatStorage"); nothing for another, and for untyped
+/// The dtype of a storage class ("torch", "FloatStorage"); empty for another class, and for untyped
 /// bytes.
 std::optional<DType> storage_dtype(std::string_view module, std::string_view name);
 
-/// The integers of a storage class of quantized elements ("torch", "QInt8Storage"); nothing for
-/// another, and for those of less than 8 bits.
+/// The integer dtype of a quantized storage class ("torch", "QInt8Storage"); empty for another
+/// class, and for less than 8 bits.
 std::optional<DType> quantized_dtype(std::string_view module, std::string_view name);
 
-/// Makes leaves of the calls by which torch and NumPy pickle tensors.
+/// Builds leaves from the calls with which torch and NumPy pickle tensors.
 class Tensors {
  public:
   Tensors(Pickle& pickle, std::shared_ptr<Storages> storages)
       : pickle_(pickle), storages_(std::move(storages)) {}
 
-  /// The leaf of the call `id`; nothing if it makes no tensor. A tensor that is contiguous stays on
-  /// disk; another is a strided view of its storage. Throws Error(corrupt) for one that reaches
-  /// beyond its storage. Lazy conjugate and negative views have the values that they stand for.
+  /// The leaf of the call `id`; empty if it creates no tensor. A contiguous tensor stays on disk;
+  /// another one is a strided view of its storage. Throws Error(corrupt) if it exceeds its storage.
+  /// Lazy conjugate and negative views are resolved.
   std::optional<Leaf> leaf(std::uint32_t id, const Pickle::Call& call);
 
   /// A quantized tensor's integers, and the name of their dtype: "qint8". `call` is of
@@ -55,21 +55,22 @@ class Tensors {
 
   struct Storage {
     std::size_t number = 0;
-    std::optional<DType> dtype;  ///< nothing for untyped bytes
+    std::optional<DType> dtype;  ///< empty for untyped bytes
   };
   using DTypeOfClass = std::optional<DType> (*)(std::string_view module, std::string_view name);
   Storage storage(std::uint32_t id, DTypeOfClass dtype_of = storage_dtype);
 
   Pickle& pickle_;
   std::shared_ptr<Storages> storages_;
-  std::unordered_map<std::uint32_t, Leaf> copies_;  ///< out of the pickle, or of lazy views
+  std::unordered_map<std::uint32_t, Leaf> copies_;  ///< copied from the pickle, or resolved lazy
+                                                    ///< views
 };
 
-/// The leaf of a numpy scalar or array, copied out of the pickle; nothing for another call.
+/// The leaf of a NumPy scalar or array, copied from the pickle; empty for another call.
 std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pickle::Call& call);
 
-/// A nested tensor: a call of (buffer, sizes, strides, offsets), of which the last two must say:
-/// one after the other.
+/// A nested tensor: a call with (buffer, sizes, strides, offsets), whose components must be
+/// contiguous.
 Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& call);
 
 }  // namespace tenfold::detail::formats::torch_file

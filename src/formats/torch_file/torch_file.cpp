@@ -1,6 +1,5 @@
-// Files of torch.save: an archive (torch_file_archive) of storages and of a pickle that is read as
-// data (torch_file_tree), or the layout of older versions (torch_file_legacy). torch_file_write
-// writes archives.
+// Files of torch.save: an archive (archive.hpp) of storages and of a pickle that is parsed as data
+// (tree.hpp), or the layout of torch before 1.6. write.cpp writes archives.
 
 #include <algorithm>
 #include <array>
@@ -46,7 +45,7 @@
 namespace tenfold::detail::formats::torch_file {
 namespace {
 
-/// Bytes that is_torch_legacy() wants of a file.
+/// Number of bytes that is_legacy_head() needs.
 inline constexpr std::size_t kLegacyHeadBytes = 24;
 
 using codecs::PickleGraph;
@@ -152,7 +151,7 @@ void check_machine(const PickleGraph& graph, const base::Where& where) {
       .found("none");
 }
 
-/// The bytes of an element of each storage that the object names.
+/// The itemsize of each storage in the object's pickle.
 std::unordered_map<std::string, std::uint64_t> item_bytes_of(const Pickle& pickle) {
   std::unordered_map<std::string, std::uint64_t> sizes;
   for (const PickleNode& node : pickle.graph().nodes) {
@@ -213,21 +212,21 @@ std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
   return extents;
 }
 
-/// True if the bytes that a file begins with are those of the layout of torch before 1.6: a pickle
-/// of its magic number, of protocol 2 mostly.
+/// True if a file with these first bytes has the layout of torch before 1.6: it starts with a
+/// pickle of its magic number, usually with protocol 2.
 bool is_legacy_head(std::string_view head) noexcept {
   constexpr std::string_view kMagic("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 13);
-  constexpr char kFrame = '\x95';  // with 8 bytes of a size, from protocol 4 on
+  constexpr char kFrame = '\x95';  // with a size of 8 bytes, from protocol 4 on
   if (head.size() < 3 || head[0] != '\x80' || head[1] < 2 || head[1] > 5) return false;
   head.remove_prefix(2);
   if (head[0] == kFrame) head.remove_prefix(std::min<std::size_t>(9, head.size()));
   return head.starts_with(kMagic);
 }
 
-/// The tree of a file of that layout: the pickles of a magic number, of the number 1001, of a dict
-/// about the machine, of the object and of a list of storage keys, then for each key a count in 8
-/// bytes and so many elements. Storages lie at odd bytes: they are copied when they are first
-/// touched. Throws Error(corrupt) and Error(unsupported).
+/// Opens a file of the layout before torch 1.6: the pickles of a magic number, of the number 1001,
+/// of a dict about the machine, of the object and of a list of storage keys, then for each key a
+/// count in 8 bytes and that many elements. Storages are unaligned, so they are copied at their
+/// first access. Throws Error(corrupt) and Error(unsupported).
 TensorDict open_legacy(os::File file) {
   const base::Where where = file.display();
   const Buffer front = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
@@ -251,7 +250,7 @@ constexpr std::array<std::string_view, 3> kSuffixes = {".pt", ".pth", ".bin"};
 constexpr std::string_view kTarMagic = "ustar";
 constexpr std::size_t kTarMagicOffset = 257;
 
-/// An archive that is a file, or lies within one.
+/// An archive: a whole file, or a part of one.
 struct ArchiveFile {
   FileOpener file;
   std::uint64_t begin = 0;
@@ -287,7 +286,7 @@ struct ArchiveFile {
   }
 };
 
-/// The storages of an archive, over one mapping of the file.
+/// The storages of an archive, through one mapping of the file.
 class ArchiveStorages final : public Storages {
  public:
   ArchiveStorages(ArchiveFile file, Archive archive)
@@ -297,9 +296,9 @@ class ArchiveStorages final : public Storages {
         copies_(archive_.directory.entries.size()) {}
 
   const ArchiveFile& file() const noexcept { return file_; }
-  /// Names and sizes; where entries lie once local headers were read.
+  /// Names and sizes, and offsets of entries once local headers are read.
   const Archive& archive() const noexcept { return archive_; }
-  /// By whoever needs them first, once. Throws Error(corrupt).
+  /// Reads the local headers once, when they are first needed. Throws Error(corrupt).
   void read_local_headers() {
     if (is_located_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(locating_);
@@ -346,7 +345,7 @@ class ArchiveStorages final : public Storages {
   Identity identity(const Leaf& leaf) override {
     const StorageRange& range = range_of(leaf);
     if (range.size_bytes == 0) return {};
-    // What is deflated lies nowhere in the file, so the record is told from the others first.
+    // A deflated record has no offset in the file, so the record's index is part of the identity.
     return {.device = info_.device,
             .inode = info_.inode,
             .part = file_.begin + entry(range.storage).header_offset,
@@ -364,8 +363,8 @@ class ArchiveStorages final : public Storages {
   const codecs::ZipEntry& entry(std::size_t storage) const {
     return archive_.directory.entries[storage];
   }
-  /// torch aligns to 64 from where the archive begins. Other tools do not, and what they deflate
-  /// lies nowhere.
+  /// torch aligns to 64 from the start of the archive. Other tools do not, and deflated records
+  /// cannot be mapped.
   bool lies_in_place(const codecs::ZipEntry& entry) const {
     return entry.method == codecs::ZipMethod::stored && (file_.begin + entry.data_offset) % 16 == 0;
   }
@@ -390,7 +389,7 @@ class ArchiveStorages final : public Storages {
   std::vector<Buffer> copies_;  ///< of storages that cannot be mapped
 };
 
-/// Of a pickle by itself.
+/// For a pickle without storages.
 class NoStorages final : public Storages {
  public:
   explicit NoStorages(base::Where where) : where_(std::move(where)) {}
@@ -411,7 +410,7 @@ std::string head_of(const os::File& file, std::size_t size_bytes) {
   return head;
 }
 
-/// Says what a file that is no archive is, or returns.
+/// Throws if a file that is no archive has another known layout.
 void refuse_other_layouts(const ArchiveFile& file) {
   const std::string head = file.head(kTarMagicOffset + kTarMagic.size());
   const auto refuse = [&](ErrorCode code) {
@@ -436,7 +435,7 @@ void refuse_other_layouts(const ArchiveFile& file) {
 
 bool is_legacy(const os::File& file) { return is_legacy_head(head_of(file, kLegacyHeadBytes)); }
 
-/// `directory`: its central headers, if they have been read.
+/// `directory`: the central headers, if they were read already.
 std::shared_ptr<ArchiveStorages> open_archive(
     ArchiveFile file, std::optional<codecs::ZipDirectory> directory = std::nullopt) {
   refuse_other_layouts(file);
@@ -444,7 +443,7 @@ std::shared_ptr<ArchiveStorages> open_archive(
   return std::make_shared<ArchiveStorages>(std::move(file), std::move(archive));
 }
 
-/// Calls `build` with the graph of `data.pkl`, whose text lives as long as the call.
+/// Calls `build` with the graph of `data.pkl`. Its strings are valid during the call.
 template <class Build>
 auto with_graph(const ArchiveStorages& storages, const Build& build) {
   const std::vector<std::byte> bytes = read_pickle(storages.file().input(), storages.archive());
@@ -452,10 +451,10 @@ auto with_graph(const ArchiveStorages& storages, const Build& build) {
   return build(codecs::read_pickle(text, storages.file().where.at("record \"data.pkl\"")));
 }
 
-/// Local headers of as many are worth another thread, which reads them while the tree is built.
+/// From this number of entries, another thread reads local headers while the tree is built.
 constexpr std::size_t kMinEntriesOfTwoThreads = 1000;
 
-/// What `build` makes of the storages, when their local headers were found to be right.
+/// Returns the result of `build` after the local headers are validated.
 template <class Build>
 auto with_local_headers(ArchiveStorages& storages, const Build& build) {
   const bool is_large = storages.archive().directory.entries.size() >= kMinEntriesOfTwoThreads;
@@ -473,7 +472,7 @@ auto with_local_headers(ArchiveStorages& storages, const Build& build) {
       (i == 0 ? error_of_build : error_of_headers) = std::current_exception();
     }
   });
-  // If the archive is damaged, what was read of it says less.
+  // If the archive is damaged, that error is more informative than those of `build`.
   if (error_of_headers) std::rethrow_exception(error_of_headers);
   if (error_of_build) std::rethrow_exception(error_of_build);
   return *std::move(built);
@@ -506,8 +505,8 @@ TensorDict::Item object_in(ArchiveFile file) {
   });
 }
 
-/// torch writes data.pkl first, so mostly the first record's name tells. Otherwise the directory
-/// does.
+/// torch writes data.pkl first, so usually the first record's name is sufficient. Otherwise the
+/// directory is read.
 bool probe(const FileHead& head) {
   if (is_legacy_head(head.head())) return true;
   if (head.first_zip_name().ends_with("/data.pkl")) return true;
@@ -562,8 +561,8 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
   if (report.problems.empty()) count_leaves(report, tree_of(storages));
 }
 
-/// An archive's CRC-32 of every record, and that the pickle makes a tree whose tensors fit. The
-/// layout of older versions has no checksums.
+/// Checks the CRC-32 of every record, and that the pickle gives a tree whose tensors fit their
+/// storages. The layout before torch 1.6 has no checksums.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());

@@ -186,7 +186,7 @@ Node::Slot TreeBuilder::called_set(std::uint32_t id, Value::Special::Type type,
 
 Node::Slot TreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
                                std::span<const std::uint32_t> items) {
-  force_node_ = false;  // a set at the root makes no tree
+  force_node_ = false;  // a set as root is no tree
   Value::Special set;
   set.type = type;
   Slot converted = container(id, NodeKind::list, [&](Children& to) { add_items(to, items); });
@@ -232,7 +232,7 @@ Node::Slot TreeBuilder::counter(std::uint32_t id, const Pickle::Call& call) {
     add_changes(to, id);
   });
   auto* value = std::get_if<NonTensor>(&counts);
-  if (value == nullptr) return counts;  // of tensors: a dict
+  if (value == nullptr) return counts;  // it contains tensors: a dict
   Value::Special special;
   special.type = Value::Special::Type::counter;
   special.items.push_back(std::move(value->value));
@@ -395,7 +395,7 @@ using codecs::PickleNode;
 
 namespace {
 
-/// Of the kinds that Python makes without a call.
+/// Names of the types that pickles create without a call.
 std::string_view class_of(PickleKind kind) {
   switch (kind) {
     using enum PickleKind;
@@ -514,7 +514,7 @@ std::string text(const Pickle& pickle, std::uint32_t id, const std::string& subj
   throw pickle.corrupt().part(subject).expected("text").found(pickle.describe(id));
 }
 
-/// bytearray(), bytearray(bytes), bytearray(text, "latin-1").
+/// Parses bytearray(), bytearray(bytes), bytearray(text, "latin-1").
 std::optional<Special> bytearray(const Pickle& pickle, const Pickle::Call& call) {
   pickle.require_arguments(call, 0, 2);
   if (call.arguments.empty()) return of_text(Special::Type::bytearray, "");
@@ -597,8 +597,8 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
       .found(pickle.describe(id));
 }
 
-// What a pickle would have made by calls that are not known, and what of known kinds cannot be
-// read: shown, and nothing is called.
+// Objects that a pickle would create by unknown calls, and unsupported values of known types:
+// described, never called.
 
 using codecs::PickleChange;
 using codecs::PickleKind;
@@ -606,7 +606,7 @@ using codecs::PickleNode;
 
 namespace {
 
-/// What is wrong with tensors of torch's own that are not read; empty for another class.
+/// Why a tensor type of torch is not supported; empty for another class.
 std::string problem_of(std::string_view class_name) {
   const std::string found = "found " + base::quote(std::string(class_name));
   if (class_name == kMetaTensor) {
@@ -624,7 +624,7 @@ Node::Slot TreeBuilder::unreadable(std::uint32_t id, const Error& error) {
   std::string problem =
       (has_inner ? error.part().substr(outer.size()) + ": " : "") + error.message();
   const PickleNode node = pickle_.at(id);
-  if (open_[id]) return opaque_node(id, {}, std::move(problem));  // it lies in itself
+  if (open_[id]) return opaque_node(id, {}, std::move(problem));  // it contains itself
   switch (node.kind) {
     case PickleKind::global:
     case PickleKind::reduce:

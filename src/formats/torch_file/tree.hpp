@@ -11,23 +11,23 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// The tree that the pickle of a file of torch.save stands for. Nothing is imported or called; what
-/// is known by name becomes:
+/// Builds the tree of the pickle in a file of torch.save. Nothing is imported or called. Objects of
+/// known types become:
 ///
 ///   dict, OrderedDict, defaultdict, Counter, list, tuple, torch.Size   containers of that kind
 ///   None, bool, int, float, str                                        JSON values
 ///   tensors, parameters, numpy scalars and arrays                      leaves
-///   torch.dtype, torch.device, torch.layout, torch.qscheme             text, as str() gives it
+///   torch.dtype, torch.device, torch.layout, torch.qscheme             their str()
 ///
-/// A root that is a tensor or a JSON value is a bare root. `where` names the file. Everything else,
-/// dicts' items of other keys than str, numbers, None and tuples of these, and values that a tree
-/// cannot hold become nodes of kind opaque. Throws Error(unsupported) for what nests too
-/// deeply or repeats too often, Error(corrupt) for tensors that do not fit their storages.
+/// A root that is a tensor or a JSON value becomes a bare root. `where` names the file. All other
+/// objects, dict items whose keys are not str, numbers, None or tuples of these, and values that a
+/// tree cannot hold become nodes of kind opaque. Throws Error(unsupported) for excessive nesting or
+/// repetition, Error(corrupt) for tensors that do not fit their storages.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where);
 
-/// The same for a pickle of anything: a plain value is a JSON value, a tensor a leaf. Throws
-/// Error(unsupported) for what is or holds an opaque node.
+/// The same for any pickle: a plain value becomes a JSON value, a tensor a leaf. Throws
+/// Error(unsupported) if the result is or contains an opaque node.
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
                               const std::shared_ptr<Storages>& storages, const base::Where& where);
 

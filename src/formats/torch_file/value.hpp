@@ -9,16 +9,16 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// The special value that a call stands for: bytes, bytearray, complex, torch.Size, torch.device, a
-/// layout; nothing for another call.
+/// The extended scalar that a call creates: bytes, bytearray, complex, torch.Size, torch.device, a
+/// layout; empty for another call.
 std::optional<Value::Special> special_value(const Pickle& pickle, std::uint32_t id,
                                             const Pickle::Call& call);
 
-/// True for builtins.<name>, in Python 3's or Python 2's spelling.
+/// True for builtins.<name>, with the module name of Python 3 or Python 2.
 bool is_builtin(const Pickle::Call& call, std::string_view name);
 
-/// The class that a defaultdict calls for what it lacks is left out: it must be a harmless one.
-/// Throws Error(unsupported) otherwise.
+/// The default factory of a defaultdict is dropped, so it must be a harmless class. Throws
+/// Error(unsupported) otherwise.
 void check_factory(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

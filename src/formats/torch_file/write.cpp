@@ -37,7 +37,7 @@
 namespace tenfold::detail::formats::torch_file {
 namespace {
 
-/// The name of the typed storage class of a dtype ("FloatStorage"); empty where torch has none.
+/// The name of the typed storage class of a dtype ("FloatStorage"); empty if torch has none.
 std::string_view storage_class(DType dtype) noexcept {
   switch (dtype) {
     case DType::float32:
@@ -69,16 +69,17 @@ std::string_view storage_class(DType dtype) noexcept {
   }
 }
 
-/// A storage of a file of torch.save that is going to be written.
+/// A storage of a file to be written.
 struct StorageLayout {
-  Leaf bytes;  ///< what is written, as it lies
-  /// Of the typed storage class; its tensors are of this dtype all.
+  Leaf bytes;  ///< written unchanged
+  /// The dtype of the typed storage class, and of all its tensors.
   DType dtype = DType::uint8;
-  /// Bytes without a dtype: torch's typed classes know not all dtypes, and one class a storage.
+  /// Bytes without a dtype: torch has no typed class for some dtypes, or tensors of several dtypes
+  /// share the storage.
   bool untyped = false;
 };
 
-/// How one tensor lies in its storage, in elements.
+/// The location of one tensor in its storage, in elements.
 struct TensorLayout {
   std::size_t storage = 0;
   std::uint64_t offset = 0;
@@ -86,17 +87,17 @@ struct TensorLayout {
 };
 
 struct FileLayout {
-  std::vector<StorageLayout> storages;  ///< in the order in which tensors first need them
-  std::vector<TensorLayout> tensors;    ///< of each leaf
+  std::vector<StorageLayout> storages;  ///< in the order in which tensors use them
+  std::vector<TensorLayout> tensors;    ///< one per leaf
 };
 
-/// What a tree becomes in an archive of torch.save.
+/// The content of an archive of torch.save for a tree.
 struct Plan {
   std::string pickle;                   ///< data.pkl
   std::vector<StorageLayout> storages;  ///< data/0, data/1, ...
 };
 
-/// The same of anything: a tensor, a JSON value or a node.
+/// The same for any object: a tensor, a JSON value or a node.
 Plan make_object_plan(const TensorDict::Item& item);
 
 /// The memory from a tensor's first element to the end of its last.
@@ -106,7 +107,7 @@ struct Extent {
   std::size_t leaf = 0;
 };
 
-/// Nothing for a leaf on disk or without elements.
+/// Empty for a leaf on disk or without elements.
 std::optional<Extent> extent_of(const Leaf& leaf, std::size_t number) {
   const Tensor* tensor = leaf.tensor_in_memory();
   if (tensor == nullptr || tensor->numel() == 0) return std::nullopt;
@@ -126,7 +127,7 @@ class Planner {
     find_groups();
     std::vector<std::optional<std::size_t>> storages(groups_.size());
     plan_.tensors.resize(leaves_.size());
-    // In the order of the leaves: their numbers are then those that torch would give.
+    // In the order of the leaves, so that storages get the same numbers as in torch.
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       std::optional<std::size_t>& storage = storages[group_of_[i]];
       if (!storage) storage = add_storage(groups_[group_of_[i]]);
@@ -136,7 +137,7 @@ class Planner {
   }
 
  private:
-  /// Leaves that share a storage, and the memory it takes if they are in memory.
+  /// Leaves that share a storage, and the extent of that in memory, if they are in memory.
   struct Group {
     std::vector<std::size_t> leaves;
     Extent extent;
@@ -173,7 +174,7 @@ class Planner {
         group.extent.end = std::max(group.extent.end, extent.end);
         continue;
       }
-      // Offsets count elements: one that lies between them is stored apart.
+      // Offsets are in elements, so a tensor at another offset gets its own storage.
       if (!overlaps) open = groups_.size();
       add_group(extent.leaf);
       groups_.back().extent = extent;
@@ -233,7 +234,7 @@ class Planner {
     return group.extent.end - group.extent.begin <= tensor.nbytes();
   }
 
-  /// The bytes of the group's extent, kept alive by the tensors in it.
+  /// The bytes of the group's extent, kept alive by its tensors.
   Leaf memory_of(const Group& group) const {
     auto owners = std::make_shared<std::vector<Buffer>>();
     for (const std::size_t i : group.leaves) {
@@ -246,22 +247,21 @@ class Planner {
   }
 
   std::span<const Leaf> leaves_;
-  std::vector<std::size_t> group_of_;  ///< of each leaf
+  std::vector<std::size_t> group_of_;  ///< one per leaf
   std::vector<Group> groups_;
   FileLayout plan_;
 };
 
-/// Lays tensors into storages as torch.save does. Those whose memory overlaps share one storage and
-/// keep their strides, so that what is tied, and what is a view of another, is so after loading. A
-/// tensor on its own is stored as it lies, unless that would take more than its elements: then
-/// compactly. Leaves on disk are shared if they are over the same bytes. Reads no tensor.
+/// Assigns tensors to storages as torch.save does. Tensors with overlapping memory share one
+/// storage and keep their strides, so that aliases and views are preserved. A single tensor is
+/// stored unchanged unless that would take more space than its elements: then it is stored
+/// contiguously. Leaves on disk share a storage if they have the same bytes. Reads no tensor.
 FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
 
 constexpr std::string_view kTorchDot = "torch.";
 constexpr std::uint64_t kMaxTextBytes = 0xffffffff;
 
-/// The leaves of a tree in the order in which the pickle names them. A node that is there twice is
-/// pickled once.
+/// The leaves of a tree in the order of the pickle. A node that occurs twice is pickled once.
 class LeafCollector {
  public:
   void node(const TensorDict& tree) {
@@ -390,7 +390,7 @@ class Pickler {
     to_.call();
   }
 
-  /// A call of a function of Python or torch; `arguments` pushes what it is called with.
+  /// Writes a call of a function of Python or torch; `arguments` pushes the arguments.
   template <class Arguments>
   void call(std::string_view module, std::string_view name, const Arguments& arguments) {
     to_.global(module, name);
@@ -440,7 +440,7 @@ class Pickler {
   }
 
   void text(const std::string& text) {
-    // A pickle could hold lone surrogates, but the reader refuses them.
+    // A pickle could contain lone surrogates, but the reader refuses them.
     if (text.size() > kMaxTextBytes || !base::is_utf8(text)) {
       throw refuse()
           .problem("text that cannot be stored")
@@ -539,7 +539,7 @@ class Pickler {
     }
   }
 
-  /// What torch.load finds by its name.
+  /// Writes a constant that torch.load finds by its name.
   void torch_constant(std::string_view text, const std::string& what,
                       bool (*is_known)(std::string_view) noexcept) {
     if (!text.starts_with(kTorchDot) || !is_known(text.substr(kTorchDot.size()))) {
@@ -551,7 +551,7 @@ class Pickler {
     to_.global("torch", text.substr(kTorchDot.size()));
   }
 
-  /// As Python does in protocol 2, in which bytes have no opcode.
+  /// Same as Python in protocol 2, which has no opcode for bytes.
   void latin1_bytes(const std::string& bytes) {
     std::string encoded;
     for (const char byte : bytes) {
@@ -565,7 +565,7 @@ class Pickler {
     });
   }
 
-  /// The next leaf: a call of torch's function that makes a tensor of a storage.
+  /// Writes the next leaf: a call of torch's function that creates a tensor from a storage.
   void tensor() {
     const Leaf& leaf = leaves_[next_leaf_];
     const TensorLayout& tensor = layout_.tensors[next_leaf_++];
@@ -599,7 +599,7 @@ class Pickler {
     to_.call();
   }
 
-  /// What requires_grad says, and no hooks.
+  /// Writes requires_grad, and no hooks.
   void write_grad(bool is_required) {
     to_.boolean(is_required);
     to_.begin_ordered_dict();
@@ -631,16 +631,16 @@ class Pickler {
   const FileLayout& layout_;
   const std::vector<Leaf>& leaves_;
   codecs::PickleWriter to_;
-  std::unordered_map<const Node*, std::uint32_t> nodes_;  ///< pickled before
+  std::unordered_map<const Node*, std::uint32_t> nodes_;  ///< memo slots of pickled nodes
   KeyPath keys_;
   std::size_t next_leaf_ = 0;
   std::size_t depth_ = 0;
 };
 
-/// dict, OrderedDict, list, tuple and JSON values become what they are in Python; a TensorDict and
-/// a tensorclass become a dict, a lazy stack a list. Throws Error(unsupported), naming the key, for
-/// nested tensors, integers of more than 255 bytes, keys that are not UTF-8 and for what is nested
-/// deeper than readers go. Reads no tensor.
+/// Converts dict, OrderedDict, list, tuple and JSON values to the same types in Python, a
+/// TensorDict and a tensorclass to a dict, a lazy stack to a list. Throws Error(unsupported),
+/// naming the key, for nested tensors, integers of more than 255 bytes, keys that are not UTF-8 and
+/// for nesting beyond the limit of readers. Reads no tensor.
 Plan make_plan(const TensorDict& tree) { return make_object_plan(bare_value(tree)); }
 
 Plan make_object_plan(const TensorDict::Item& item) {
@@ -654,9 +654,9 @@ Plan make_object_plan(const TensorDict::Item& item) {
   return plan;
 }
 
-constexpr std::uint32_t kAlignment = 64;  // torch's
+constexpr std::uint32_t kAlignment = 64;  // same as torch
 
-/// The folder of all records, as torch names it: like the file, where that is plain ASCII.
+/// The folder of all records, named like the file as torch does, if that is plain ASCII.
 std::string root_of(const Path& path) {
   const std::string stem = path.stem().string();
   const bool is_plain = std::ranges::all_of(stem, [](char c) { return c >= ' ' && c <= '~'; });
@@ -670,7 +670,7 @@ std::vector<ZipArchiveEntry> entries_of(Plan plan, std::string notes, const std:
   const auto add = [&](const std::string& name, std::string text, std::optional<Leaf> leaf) {
     entries.push_back({root + "/" + name, std::move(text), std::move(leaf), kAlignment});
   };
-  // torch reads the root off the first record.
+  // torch takes the root from the first record.
   add("data.pkl", std::move(plan.pickle), std::nullopt);
   add("byteorder", "little", std::nullopt);
   for (std::size_t i = 0; i < plan.storages.size(); ++i) {

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 
-// Arrow's C data and C stream interfaces, as Arrow specifies them: three structs by which libraries
-// of one process hand columns to each other. Their layout is frozen; no part of Arrow is needed.
+// Arrow's C data and C stream interfaces, as specified by Arrow: three structs with which libraries
+// in one process exchange columns. Their layout is frozen, and they need no Arrow library.
 
 extern "C" {
 
-/// The type of an array. `release` is null once it was released.
+/// The type of an array. `release` is null after it was released.
 struct ArrowSchema {
   const char* format;
   const char* name;
@@ -20,7 +20,7 @@ struct ArrowSchema {
   void* private_data;
 };
 
-/// Values of that type: buffers and children.
+/// The values of an array: buffers and children.
 struct ArrowArray {
   std::int64_t length;
   std::int64_t null_count;
@@ -34,7 +34,7 @@ struct ArrowArray {
   void* private_data;
 };
 
-/// Arrays of one type, one after the other. Functions return 0 or an errno.
+/// A sequence of arrays of one type. Functions return 0 or an errno.
 struct ArrowArrayStream {
   int (*get_schema)(ArrowArrayStream*, ArrowSchema* out);
   int (*get_next)(ArrowArrayStream*, ArrowArray* out);
@@ -47,7 +47,7 @@ struct ArrowArrayStream {
 
 namespace tenfold {
 
-/// One of the structs, released when it goes.
+/// Owns one of the structs and releases it in the destructor.
 template <class Struct>
 class ArrowOwned {
  public:
@@ -64,7 +64,7 @@ class ArrowOwned {
     if (struct_.release != nullptr) struct_.release(&struct_);
     struct_ = Struct{};
   }
-  /// Takes over what `from` holds, as the interface moves structs: by their bytes.
+  /// Moves the content of `from`, as the interface specifies: by copying the bytes of the struct.
   void take(Struct& from) noexcept {
     reset();
     struct_ = from;

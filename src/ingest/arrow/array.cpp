@@ -16,9 +16,10 @@
 namespace tenfold {
 namespace {
 
-/// Types in types: no program nests them deeper.
+/// Maximum nesting of types. No program nests them deeper.
 constexpr std::size_t kMaxDepth = 64;
-/// No table has more columns; a damaged count must not become an allocation.
+/// Maximum number of children. No table has more columns, and a damaged count must not cause a
+/// large allocation.
 constexpr std::int64_t kMaxChildren = std::int64_t{1} << 20;
 
 class TypeParser {
@@ -119,7 +120,8 @@ class TypeParser {
     }
   }
 
-  /// Dates, times, timestamps, durations, intervals of months: counts of a unit.
+  /// Parses dates, times, timestamps, durations and intervals of months, which are counts of a
+  /// unit.
   bool read_time(ArrowType& type) const {
     const std::string_view format = type.format;
     if (format.size() < 3 || format[0] != 't') return false;
@@ -138,7 +140,7 @@ class TypeParser {
       case 't':
         return format.size() == 3 &&
                count(letter == 's' || letter == 'm' ? DType::int32 : DType::int64, unit_of(letter));
-      case 's':  // a time zone may follow; the counts are UTC's whatever it is
+      case 's':  // a time zone may follow; the values are in UTC regardless
         return format.size() >= 4 && format[3] == ':' && count(DType::int64, unit_of(letter));
       case 'D':
         return format.size() == 3 && count(DType::int64, unit_of(letter));
@@ -158,7 +160,7 @@ class TypeParser {
     return value;
   }
 
-  /// "w:16", "+w:3"
+  /// Parses the number in "w:16", "+w:3".
   std::int64_t width(std::string_view text) const {
     constexpr std::int64_t kMaxWidth = std::int64_t{1} << 31;
     const auto value = number(text);
@@ -243,7 +245,7 @@ class TypeParser {
   }
 
   std::string where_;
-  KeyPath path_;  ///< from the root, which has no name
+  KeyPath path_;  ///< starting at the root, which has no name
 };
 
 }  // namespace
@@ -254,9 +256,9 @@ ArrowType parse_arrow_type(const ArrowSchema& schema, const std::string& where) 
 
 namespace {
 
-/// Rows of one array: offsets and products of them stay far from overflow.
+/// Maximum rows of one array, so that offsets and products cannot overflow.
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 48;
-/// A view of up to 12 bytes holds them itself.
+/// A view stores up to 12 bytes inline.
 constexpr std::int32_t kInlineBytes = 12;
 constexpr std::size_t kViewBytes = 16;
 
@@ -296,7 +298,7 @@ std::int64_t integer_at(const void* buffer, DType dtype, std::int64_t at) {
       return read(std::int32_t{});
     case DType::uint32:
       return read(std::uint32_t{});
-    default:  // beyond 2^63 it is negative, and so out of range
+    default:  // 2^63 and more becomes negative, and so out of range
       return read(std::int64_t{});
   }
 }
@@ -305,7 +307,7 @@ class Checker {
  public:
   explicit Checker(const std::string& where) : where_(where) {}
 
-  /// `needed`: as many values are looked at, Arrow's offset included.
+  /// Checks `array`, of which `needed` values, including Arrow's offset, must exist.
   void check(const ArrowArray& array, const ArrowType& type, std::int64_t needed) {
     path_.push_back(type.name);
     if (array.length < 0 || array.offset < 0 || array.length > kMaxLength ||
@@ -375,7 +377,8 @@ class Checker {
       throw corrupt().part("buffers").expected(expected).found("a null pointer");
     }
     if (!has_rows) return;
-    // The first is validity, which may be missing; bytes of text may be if there are none.
+    // The first buffer is validity, which may be null; the buffer of string bytes may be null if it
+    // is empty.
     const std::int64_t last = type.kind == ArrowKind::text || variadic ? 2 : array.n_buffers;
     for (std::int64_t i = 1; i < last; ++i) {
       if (array.buffers[i] == nullptr && !(type.kind == ArrowKind::fixed_bytes && !type.width)) {
@@ -548,7 +551,7 @@ std::int64_t ArrowSlice::index_at(std::int64_t i) const {
 }
 
 std::string ArrowSlice::decimal_at(std::int64_t i) const {
-  // Little-endian words, two's complement.
+  // Little-endian words in two's complement.
   std::array<std::uint32_t, 8> words{};
   const auto width = static_cast<std::size_t>(type->width);
   std::memcpy(words.data(),

@@ -15,20 +15,20 @@
 
 namespace tenfold {
 
-/// How the buffers of an Arrow array are laid out.
+/// Physical layout of an Arrow array.
 enum class ArrowKind : std::uint8_t {
   null,         ///< no buffers
-  boolean,      ///< a bit a value
+  boolean,      ///< one bit per value
   number,       ///< values of `stored`
-  text,         ///< offsets and bytes
-  text_view,    ///< views of 16 bytes, and buffers they point into
-  fixed_bytes,  ///< `width` bytes a value
-  decimal,      ///< integers of `width` bytes, to be divided by 10^scale
+  text,         ///< strings or binary: offsets and bytes
+  text_view,    ///< strings or binary: views of 16 bytes, and buffers that they point into
+  fixed_bytes,  ///< `width` bytes per value
+  decimal,      ///< integers of `width` bytes, scaled by 10^-scale
   list,         ///< offsets into the child
   list_view,    ///< offsets and sizes
-  fixed_list,   ///< `width` values of the child
+  fixed_list,   ///< `width` values of the child per list
   record,       ///< a struct
-  map,          ///< a list of records of key and value
+  map,          ///< a list of key-value records
 };
 
 /// The type of an Arrow array, parsed and checked.
@@ -36,30 +36,31 @@ struct ArrowType {
   ArrowKind kind = ArrowKind::null;
   std::string name;  ///< of the field
   std::string format;
-  DType stored = DType::float64;  ///< number: in Arrow's buffer
-  DType dtype = DType::float64;   ///< number: in our column; dates and times are int64
-  std::string unit;               ///< of dates, times, durations: "days", "s", "ms", "us", "ns"
-  bool is_binary = false;         ///< text: bytes rather than UTF-8
-  bool is_large = false;          ///< text, lists: offsets of 64 bits
+  DType stored = DType::float64;  ///< kind number: dtype in Arrow's buffer
+  DType dtype = DType::float64;   ///< kind number: dtype of our column; int64 for dates and times
+  std::string unit;               ///< unit of dates, times and durations: "days", "s", "ms", "us",
+                                  ///< "ns"
+  bool is_binary = false;         ///< kind text: bytes instead of UTF-8
+  bool is_large = false;          ///< kinds text and list: 64-bit offsets
   std::int64_t width = 0;
   std::int32_t scale = 0;
   std::vector<ArrowType> children;
-  /// The values are positions (of `stored`) in an array of this type.
+  /// If not null, the values are indices (of type `stored`) into an array of this type.
   std::shared_ptr<const ArrowType> dictionary;
 
-  /// What the values are: those of the dictionary, if there is one.
+  /// The type of the values: that of the dictionary, if there is one.
   const ArrowType& values() const noexcept { return dictionary ? *dictionary : *this; }
   bool is_list() const noexcept {
     return kind == ArrowKind::list || kind == ArrowKind::list_view || kind == ArrowKind::fixed_list;
   }
 };
 
-/// Throws Error(corrupt) for what is no schema of Arrow's, Error(unsupported) naming the column for
-/// a type that no column can hold (unions, intervals of several units, run-end encoding).
+/// Parses a schema. Throws Error(corrupt) if it is invalid, Error(unsupported) naming the column if
+/// no column can hold its type (unions, intervals of several units, run-end encoding).
 ArrowType parse_arrow_type(const ArrowSchema& schema, const std::string& where);
 
-/// Values [begin, begin + size) of an array, counted from the start of its buffers: Arrow's own
-/// offset is in `begin`. Only arrays that check_arrow_array() let pass may be looked at.
+/// Values [begin, begin + size) of an array, counted from the start of its buffers: `begin`
+/// includes Arrow's own offset. The array must have passed check_arrow_array().
 struct ArrowSlice {
   const ArrowArray* array = nullptr;
   const ArrowType* type = nullptr;
@@ -72,17 +73,17 @@ struct ArrowSlice {
   ArrowSlice part(std::int64_t first, std::int64_t count) const {
     return {array, type, begin + first, count};
   }
-  /// The values of child `index` of a struct, those of the same rows.
+  /// The same rows of child `index` of a struct.
   ArrowSlice field(std::size_t index) const {
     const ArrowArray* child = array->children[index];
     return {child, &type->children[index], child->offset + begin, size};
   }
-  /// Items [first, first + count) of the child of a list.
+  /// Items [first, first + count) of a list's child.
   ArrowSlice items(std::int64_t first, std::int64_t count) const {
     const ArrowArray* child = array->children[0];
     return {child, type->children.data(), child->offset + first, count};
   }
-  /// Value `index` of the dictionary.
+  /// Entry `index` of the dictionary.
   ArrowSlice entry(std::int64_t index) const {
     return {array->dictionary, type->dictionary.get(), array->dictionary->offset + index, 1};
   }
@@ -94,37 +95,37 @@ struct ArrowSlice {
     std::memcpy(&value, bytes + static_cast<std::size_t>(begin + i) * sizeof(T), sizeof(T));
     return value;
   }
-  /// The bits of that buffer: of validity (0), of booleans (1).
+  /// A bit of a buffer: 0 is validity, 1 the values of booleans.
   bool bit_at(std::size_t buffer, std::int64_t i) const {
     const auto* bits = static_cast<const std::uint8_t*>(array->buffers[buffer]);
     const std::int64_t at = begin + i;
     return (bits[at >> 3] >> (at & 7) & 1) != 0;
   }
-  /// False if there can be no null.
+  /// False if there are certainly no nulls.
   bool may_have_nulls() const {
     return type->kind == ArrowKind::null ||
            (array->null_count != 0 && array->n_buffers > 0 && array->buffers[0] != nullptr);
   }
-  /// Dictionaries may hold nulls, too: those are for whoever follows the index.
+  /// Ignores nulls inside the dictionary; the caller must check the entry.
   bool is_valid(std::int64_t i) const {
     if (type->kind == ArrowKind::null) return false;
     return !may_have_nulls() || bit_at(0, i);
   }
 
-  /// Of a list: its items, from where to where in the child.
+  /// Begin and end of a list's items in the child.
   std::pair<std::int64_t, std::int64_t> range_at(std::int64_t i) const;
-  /// Of text, views and fixed bytes.
+  /// A value of a string, view or fixed-size binary array.
   std::string_view text_at(std::int64_t i) const;
-  /// Of a dictionary: the index.
+  /// An index of a dictionary-encoded array.
   std::int64_t index_at(std::int64_t i) const;
-  /// Of a decimal: its digits.
+  /// The decimal digits of a decimal.
   std::string decimal_at(std::int64_t i) const;
 };
 
-/// Checks what the interface lets a consumer check: counts and pointers of buffers and children,
-/// that offsets ascend and stay inside the child, that indices stay inside the dictionary. How
-/// long a buffer is the interface does not say.
-/// Throws Error(corrupt) naming the column.
+/// Checks everything that the interface allows a consumer to check: counts and pointers of buffers
+/// and children, that offsets ascend and stay inside the child, and that indices stay inside the
+/// dictionary. The interface does not provide the sizes of buffers. Throws Error(corrupt) naming
+/// the column.
 void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where);
 
 }  // namespace tenfold

@@ -57,7 +57,7 @@ class RowsReader {
   }
   const std::vector<std::uint8_t>& owned_valid() const { return made_.owned.valid; }
 
-  /// A row is valid if its field and all structs around it are.
+  /// Combines validity: a row is valid if its field and all enclosing structs are.
   void merge_validity(const ArrowSlice& level) {
     if (!level.may_have_nulls()) return;
     auto& valid = made_.owned.valid;
@@ -71,7 +71,7 @@ class RowsReader {
     if (!any_null) valid.clear();
   }
 
-  /// The row has no value after all.
+  /// Records an error for the row, and removes its value.
   void mark_bad(std::int64_t row, std::string what) {
     auto& valid = made_.owned.valid;
     if (valid.empty()) valid.assign(static_cast<std::size_t>(rows_.size), 1);
@@ -97,7 +97,8 @@ class RowsReader {
 
   // --- numbers ---
 
-  /// All of `numbers` as the column stores them, nulls as zeros or what the buffer holds.
+  /// Copies all numbers, converted to the column's dtype. Nulls become zeros, or whatever the
+  /// buffer contains there.
   void copy_numbers(const ArrowSlice& numbers, std::byte* into) const {
     const ArrowType& type = *numbers.type;
     const DType dtype = column_.dtype;
@@ -128,7 +129,7 @@ class RowsReader {
            static_cast<std::size_t>(numbers.begin) * itemsize(numbers.type->stored);
   }
 
-  /// True if Arrow's buffer holds what is to be stored.
+  /// True if Arrow's buffer can be stored without conversion.
   bool is_stored_so(const ArrowSlice& numbers) const {
     const ArrowType& type = *numbers.type;
     return type.kind == ArrowKind::number && !type.dictionary && type.stored == column_.dtype &&
@@ -172,7 +173,7 @@ class RowsReader {
            column_.dtype == DType::float64;
   }
 
-  /// Copies numbers to `into`, nulls among them as NaN. Says what is wrong with them, or nothing.
+  /// Copies numbers to `into`, nulls as NaN. Returns an error message, or "".
   std::string copy_items(const ArrowSlice& numbers, std::byte* into) const {
     copy_numbers(numbers, into);
     const bool dictionary = numbers.type->dictionary != nullptr;
@@ -188,8 +189,8 @@ class RowsReader {
     return {};
   }
 
-  /// The numbers of fixed lists, in each other, of these rows: `flat` gets them all. Says what is
-  /// wrong with them: a list that is null inside another one.
+  /// Flattens nested fixed-size lists of these rows: `flat` becomes their innermost numbers.
+  /// Returns an error message if a list inside another one is null.
   std::string flatten(ArrowSlice lists, ArrowSlice& flat) const {
     bool outermost = true;
     while (lists.type->kind == ArrowKind::fixed_list) {
@@ -224,9 +225,9 @@ class RowsReader {
     }
   }
 
-  // --- rows of unequal length ---
+  // --- ragged rows ---
 
-  /// `add` appends the items of one row, or says what is wrong with them.
+  /// Calls `add` for each row, which appends the row's items or returns an error message.
   void read_lists(const std::function<std::string(const ArrowSlice&)>& add) {
     if (!column_.is_text() && !is_nested_ && read_lists_in_place()) return;
     auto& ends = owned().ends;
@@ -249,7 +250,7 @@ class RowsReader {
     }
   }
 
-  /// Lists one after the other without a null: their numbers are taken as they lie.
+  /// If lists are contiguous and without nulls, uses their numbers without a copy.
   bool read_lists_in_place() {
     if (rows_.type->kind != ArrowKind::list || !owned_valid().empty() || rows_.size == 0) {
       return false;
@@ -284,7 +285,7 @@ class RowsReader {
     return copy_items(flat, grow(static_cast<std::size_t>(flat.size) * itemsize(column_.dtype)));
   }
 
-  /// Lists whose lengths were compared: their numbers.
+  /// Appends the numbers of nested lists, whose lengths were checked before.
   std::string add_nested(const ArrowSlice& items) {
     if (!items.type->is_list()) {
       return copy_items(items,
@@ -298,13 +299,13 @@ class RowsReader {
     return wrong;
   }
 
-  // --- text ---
+  // --- strings ---
 
   void add_text(std::string_view text) {
     if (!text.empty()) std::memcpy(grow(text.size()), text.data(), text.size());
   }
 
-  /// Appends one value of text. Says what is wrong with it, or nothing.
+  /// Appends one string. Returns an error message, or "".
   std::string add_one_text(const ArrowSlice& slice, std::int64_t i) {
     if (!slice.is_valid(i)) return "expected text in the list, found null";
     if (slice.type->dictionary) return add_one_text(slice.entry(slice.index_at(i)), 0);
@@ -356,7 +357,7 @@ class RowsReader {
     ends.resize(static_cast<std::size_t>(rows_.size));
     for (std::int64_t row = 0; row < rows_.size; ++row) {
       const std::int64_t row_end = rows_.range_at(row).second - begin;
-      // All of it is UTF-8, so each row is if none ends inside a character.
+      // The whole buffer is UTF-8, so each row is valid unless it ends inside a character.
       const auto at = static_cast<std::size_t>(row_end);
       if (is_string && at < all.size() && (static_cast<unsigned char>(all[at]) & 0xC0) == 0x80) {
         ends.clear();

@@ -9,15 +9,16 @@
 
 namespace tenfold {
 
-/// The rows of one column of a batch. What lies in Arrow's buffers as it is to be stored is not
-/// copied.
+/// The rows of one column of a batch. Does not copy what Arrow's buffers already hold in our
+/// layout.
 struct ArrowRows {
-  ColumnChunk chunk;  ///< of `owned`, and of Arrow's buffers
+  ColumnChunk chunk;  ///< points into `owned` and into Arrow's buffers
   OwnedChunk owned;
   std::vector<BadValue> bad;
 };
 
-/// `batch` has passed check_arrow_array(). Rows that are bad hold no value in the chunk.
+/// Converts a column of `batch`, which must have passed check_arrow_array(). Bad rows have no value
+/// in the chunk.
 ArrowRows read_arrow_column(const ArrowColumn& column, const ArrowSlice& batch);
 
 }  // namespace tenfold

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kNullable = 2;
 
-/// Arrow's letter of a dtype, or null.
+/// Arrow's format letter for a dtype, or null.
 const char* letter_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::bool_:
@@ -65,7 +65,7 @@ void release_schema(ArrowSchema* schema) {
   schema->release = nullptr;
 }
 
-/// Makes `out` that type; `fill` fills in the children.
+/// Initialises `out` with that type; `fill` sets the children.
 template <class Fill>
 void make_schema(ArrowSchema* out, std::string format, std::string name, std::int64_t flags,
                  std::string metadata, std::size_t num_children, const Fill& fill) {
@@ -87,7 +87,7 @@ void make_schema(ArrowSchema* out, std::string format, std::string name, std::in
   out->private_data = holder.release();
 }
 
-/// One pair as Arrow encodes metadata: counts and lengths as int32 of the machine.
+/// One key-value pair in Arrow's encoding of metadata: counts and lengths are native int32.
 std::string metadata_of(std::string_view key, std::string_view value) {
   std::string encoded;
   const auto add_count = [&](std::size_t count) {
@@ -102,7 +102,7 @@ std::string metadata_of(std::string_view key, std::string_view value) {
   return encoded;
 }
 
-/// The elements of rows from dimension `dim` of the shape on.
+/// The type of a row's elements from dimension `dim` of its shape.
 void element_schema(const Column& column, std::size_t dim, std::string name, std::int64_t flags,
                     std::string metadata, ArrowSchema* out) {
   if (dim < column.shape.size()) {
@@ -153,7 +153,8 @@ std::vector<std::uint8_t> bits_of(const std::byte* bools, std::size_t count) {
   return bits;
 }
 
-/// `length` elements from dimension `dim` of the shape on; `valid` is that of the outermost.
+/// An array of `length` elements from dimension `dim` of a row's shape; `valid` applies to the
+/// outermost level.
 void element_array(const Column& column, const Tensor& values, std::int64_t length, std::size_t dim,
                    const Tensor& valid, ArrowArray* out) {
   const bool is_list = dim < column.shape.size();

@@ -16,31 +16,32 @@
 
 namespace tenfold {
 
-/// The rows of one column that become one array of Arrow.
+/// The rows of one column that become one Arrow array.
 struct ExportedRows {
   std::int64_t size = 0;
-  Tensor values;  ///< contiguous: [size, *shape], or the elements of all rows, or bytes
-  /// Of rows of unequal length: [size + 1], from 0 on, in elements (of ragged text: in items).
+  Tensor values;  ///< contiguous: [size, *shape]; or the elements of all rows; or bytes
+  /// Ragged rows: offsets [size + 1], starting at 0, in elements (for ragged strings, in items).
   std::vector<std::int64_t> offsets;
-  std::vector<std::int64_t> item_offsets;  ///< of ragged text: [items + 1], from 0 on, in bytes
-  Tensor valid;                            ///< bool [size], or empty: all rows have a value
+  std::vector<std::int64_t> item_offsets;  ///< ragged strings: offsets [items + 1], starting at 0,
+                                           ///< in bytes
+  Tensor valid;                            ///< bool [size]; empty if all rows have a value
 };
 
-/// An array whose buffers live until it is released, and whose children are its own.
+/// Builds an array that keeps its buffers alive and owns its children until it is released.
 class ArrowArrayMaker {
  public:
   ArrowArrayMaker(std::int64_t length, std::size_t num_children);
 
-  /// No buffer: null.
+  /// Adds a null buffer.
   void add_null() { holder_->buffers.push_back(nullptr); }
-  /// The bytes from `data` on, kept by `owner`.
+  /// Adds the bytes at `data`, which `owner` keeps alive.
   void add(const void* data, Buffer owner);
   void add(std::vector<std::int64_t> offsets);
   void add(std::vector<std::uint8_t> bits);
-  /// The bits of `valid`, or no buffer if it is empty or all are true.
+  /// Adds `valid` as bits, or a null buffer if it is empty or all true.
   void add_validity(const Tensor& valid);
   ArrowArray* child(std::size_t i) { return &holder_->children[i]; }
-  /// Hands over to `out`.
+  /// Moves the array to `out`.
   void move_to(ArrowArray* out);
 
  private:
@@ -60,22 +61,22 @@ class ArrowArrayMaker {
   std::int64_t null_count_ = 0;
 };
 
-/// Makes `out` the type of `schema`: a struct of its columns, records as structs.
-/// Throws Error(unsupported) naming a column whose dtype Arrow does not have.
+/// Initialises `out` with the type of `schema`: a struct of its columns, with nested structs for
+/// records. Throws Error(unsupported) naming a column whose dtype Arrow does not have.
 void export_arrow_schema(const Schema& schema, ArrowSchema* out);
 
-/// Makes `out` the array of those rows of `column`.
+/// Initialises `out` with those rows of `column`.
 void export_arrow_column(const Column& column, const ExportedRows& rows, ArrowArray* out);
 
-/// A field of a struct: a column, or a record of fields.
+/// A field of a struct: a column, or a record with fields.
 struct ArrowField {
   std::string name;
-  const Column* column = nullptr;  ///< null: a record
-  std::size_t index = 0;           ///< of the column
+  const Column* column = nullptr;  ///< null for a record
+  std::size_t index = 0;           ///< index of the column
   std::vector<ArrowField> fields;
 };
 
-/// The columns of `schema` as nested fields, records where their first column stands.
+/// The columns of `schema` as nested fields. A record is at the position of its first column.
 std::vector<ArrowField> arrow_fields(const Schema& schema);
 
 }  // namespace tenfold

@@ -17,8 +17,8 @@
 namespace tenfold {
 namespace {
 
-/// The offsets of rows [begin, end) from 0 on, and where their elements lie: [first, last) of the
-/// `limit` that there are.
+/// The offsets of rows [begin, end), starting at 0, and the range [first, last) of their elements,
+/// which must be within `limit`.
 struct Span {
   std::vector<std::int64_t> offsets;
   std::int64_t first = 0;
@@ -47,8 +47,8 @@ Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int6
   return found;
 }
 
-/// The validity of the nullable columns of floats with rows of equal size, as columns of their own:
-/// gathered batches tell of those by NaN only.
+/// Adds a separate column for the validity of each nullable float column with rows of fixed size,
+/// because gathered batches mark missing values only by NaN.
 Schema with_validity(const Schema& schema, std::vector<std::size_t>& columns) {
   std::vector<Column> all = schema.columns();
   for (std::size_t i = 0; i < schema.size(); ++i) {
@@ -83,7 +83,7 @@ class Exporter {
 
   void schema(ArrowSchema* out) const { export_arrow_schema(state_->schema, out); }
 
-  /// `out` released: the end.
+  /// Returns the next array in `out`, or a released one at the end.
   void next(ArrowArray* out) {
     *out = ArrowArray{};
     if (position_ >= size_) return;
@@ -160,7 +160,7 @@ class Exporter {
     if (column.nullable) rows.valid = stored.valid.narrow(first_row, last_row);
     if (!column.has_ends()) {
       const Tensor values = stored.values.narrow(first_row, last_row);
-      rows.values = values.contiguous();  // no copy where rows follow each other without gaps
+      rows.values = values.contiguous();  // no copy if rows are contiguous
       return rows;
     }
     const bool has_items = column.ragged && column.is_text();
@@ -178,11 +178,11 @@ class Exporter {
   }
 
   std::shared_ptr<const DatasetState> state_;
-  std::shared_ptr<const DatasetState> gathered_state_;  ///< unless rows follow each other
+  std::shared_ptr<const DatasetState> gathered_state_;  ///< unless rows are consecutive
   std::vector<std::size_t> validity_of_;
   ArrowExportOptions options_;
   std::vector<ArrowField> fields_;
-  std::optional<std::int64_t> first_;  ///< the row of position 0, if rows follow each other
+  std::optional<std::int64_t> first_;  ///< the row at position 0, if rows are consecutive
   std::int64_t size_;
   std::int64_t position_ = 0;
 };
@@ -196,7 +196,7 @@ StreamHolder& holder_of(ArrowArrayStream* stream) {
   return *static_cast<StreamHolder*>(stream->private_data);
 }
 
-/// Exceptions cross no C interface.
+/// Calls `work` and converts exceptions to an errno: they must not cross the C interface.
 template <class Work>
 int guarded(ArrowArrayStream* stream, const Work& work) noexcept {
   StreamHolder& holder = holder_of(stream);

@@ -42,7 +42,8 @@ void set_json(ArrowColumn& made) {
   made.is_json = true;
 }
 
-/// Fixed lists of numbers, in each other: their shape, from `type` inward. Nothing for others.
+/// The shape of nested fixed-size lists of numbers; `numbers` is their innermost type. Empty for
+/// other types.
 std::optional<Shape> fixed_shape(const ArrowType& type, const ArrowType*& numbers) {
   Shape shape;
   const ArrowType* inner = &type;
@@ -55,7 +56,8 @@ std::optional<Shape> fixed_shape(const ArrowType& type, const ArrowType*& number
   return shape;
 }
 
-/// Lists of lists, the innermost of numbers, none of them of a fixed length throughout.
+/// The innermost type of nested lists of numbers that are not fixed-size throughout; null
+/// otherwise.
 const ArrowType* nested_numbers(const ArrowType& type) {
   const ArrowType* inner = &type;
   while (inner->is_list() && !inner->dictionary) inner = inner->children.data();
@@ -109,13 +111,13 @@ void add_columns(const ArrowType& record, ArrowColumn& at, std::vector<ArrowColu
   }
 }
 
-/// Lists in each other, down to what is none.
+/// Nesting depth of lists.
 std::size_t depth_of(const ArrowType& type) {
   return type.is_list() ? 1 + depth_of(type.children[0]) : 0;
 }
 
-/// Compares the lengths of lists with `shape[depth...]`, -1 for those that were not met yet. False
-/// if they differ, are 0, or a list is null.
+/// Compares the lengths of lists with `shape[depth...]`, and sets lengths that are still -1.
+/// Returns false if they differ, are 0, or a list is null.
 bool same_shape(const ArrowSlice& lists, std::size_t depth, Shape& shape) {
   if (!lists.type->is_list()) return true;
   for (std::int64_t i = 0; i < lists.size; ++i) {

@@ -27,20 +27,20 @@ namespace tenfold {
 ///   struct                                   a nested record
 struct ArrowColumn {
   Column column;
-  std::vector<std::size_t> fields;  ///< from the batch down to it
+  std::vector<std::size_t> fields;  ///< indices from the batch down to the field
   bool is_json = false;
-  /// Lists of lists of numbers: settle_shape() says of what shape they are.
+  /// A list of lists of numbers; settle_shape() determines the inner shape.
   bool is_nested = false;
-  bool has_shape = false;  ///< nested: the shape of a list is known, as some row has one
+  bool has_shape = false;  ///< is_nested: the inner shape is known, because a row with a list was
+                           ///< read
 };
 
-/// The columns of a record batch of that type, in order; none is nullable but those that are null.
+/// The columns of a record batch of that type, in order. Only null columns are nullable at first.
 /// Throws Error(unsupported) if the batch is no struct.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
-/// Looks at the lists of a nested column: the column gets the shape of those inside them, or, if
-/// they have none or another than those before, becomes one of JSON. True if it is another column
-/// now.
+/// Determines the inner shape of a nested column from its lists. If they have no common shape, or
+/// another one than before, the column becomes JSON. Returns true if the column changed.
 bool settle_shape(ArrowColumn& column, const ArrowSlice& batch);
 
 }  // namespace tenfold

@@ -33,25 +33,25 @@
 namespace tenfold {
 namespace {
 
-/// What there is to tell of bad rows whose columns are read some after the others. Each stream of
-/// columns has a piece of every bad row; they are kept outside of memory if there are many.
+/// Descriptions of bad rows when columns are read from several streams. Each stream has a piece of
+/// every bad row. They are written to a spill file if there are many.
 class BadRowPieces {
  public:
   struct Piece {
-    std::string column{};  ///< empty: nothing is wrong with this stream's columns
+    std::string column{};  ///< empty: this stream's columns are fine
     std::string error{};
     std::string text{};  ///< a JSON object
   };
 
-  /// `folder`: where files without a name may be made.
+  /// `folder`: where unnamed spill files are created.
   explicit BadRowPieces(Path folder) : folder_(std::move(folder)) {}
 
-  /// The pieces of the next stream follow, of the same rows in the same order.
+  /// Starts the pieces of the next stream, which has the same rows in the same order.
   void begin_stream();
   void add(const Piece& piece);
 
-  /// Calls `tell` with each of `num_rows` rows: the error that the first stream found in it, and
-  /// the members of all streams' objects.
+  /// Calls `tell` with each of `num_rows` rows: the error of the first stream that found one, and
+  /// the members of all streams' JSON objects.
   void tell_all(std::size_t num_rows, const std::function<void(const Piece&)>& tell) const;
 
  private:
@@ -59,7 +59,7 @@ class BadRowPieces {
   std::vector<Spool> streams_;
 };
 
-/// Of each stream; more goes to a file.
+/// Memory for each stream; more goes to a spill file.
 constexpr std::size_t kPiecesInMemoryBytes = std::size_t{64} << 10;
 
 void append_member(Spool& spool, std::string_view text) {
@@ -77,7 +77,7 @@ std::string read_member(const Spool& spool, std::uint64_t& at) {
   return text;
 }
 
-/// The members of `object` behind those of `all`.
+/// Appends the members of `object` to those of `all`.
 void join_members(std::string& all, std::string_view object) {
   const std::string_view members = object.substr(1, object.size() - 2);
   if (members.empty()) return;
@@ -118,7 +118,7 @@ namespace {
 
 constexpr std::int64_t kBatchRows = 65'536;
 
-/// A stream: its record batches one after the other, checked.
+/// A stream whose record batches are read sequentially and checked.
 class BatchStream {
  public:
   BatchStream(ArrowArrayStream& stream, const std::string& where) : where_(where) {
@@ -141,7 +141,7 @@ class BatchStream {
   }
   const ArrowType& type() const noexcept { return type_; }
 
-  /// False at the end.
+  /// Returns false at the end.
   bool next(ArrowOwned<ArrowArray>& batch) {
     batch.reset();
     check(stream_->get_next(stream_.get(), batch.get()), "no batch could be had");
@@ -200,9 +200,9 @@ class ArrowIngest {
   }
 
  private:
-  /// What a column is read from.
+  /// The source of a column.
   struct Source : ArrowColumn {
-    std::size_t stream;  ///< of streams_
+    std::size_t stream;  ///< index in streams_
   };
 
   void read_all() {
@@ -232,7 +232,7 @@ class ArrowIngest {
     }
   }
 
-  /// Now that all rows are known that are left out.
+  /// Starts the second pass, once all rows to leave out are known.
   void start_again() {
     writer_.reset();
     streams_ = std::move(again_);
@@ -289,7 +289,7 @@ class ArrowIngest {
     }
   }
 
-  /// The columns that were asked for, in the order of the schema.
+  /// Selects the requested columns, in the order of the schema.
   void take_schema(const std::vector<Source>& found) {
     for (const Column& wanted : options_.schema->columns()) {
       const auto source = std::find_if(found.begin(), found.end(), [&](const Source& column) {
@@ -325,7 +325,7 @@ class ArrowIngest {
     std::vector<OwnedChunk> fitted;
     std::vector<ColumnChunk> chunks;
     std::vector<Bad> bad;
-    // Chunks are spans of these.
+    // `chunks` has spans into these.
     rows.reserve(columns_.size());
     fitted.reserve(columns_.size());
     bad_batch_rows(batch, bad);
@@ -358,7 +358,8 @@ class ArrowIngest {
     report_.promotions.push_back({column.name(), "a list or map", "a list as JSON text"});
   }
 
-  /// Lists in lists are of a shape until others come; what was written becomes what they are then.
+  /// Determines the inner shape of a nested column. If it changes, the rows that were written are
+  /// converted.
   void settle(std::size_t i, const ArrowSlice& batch) {
     if (!settle_shape(sources_[i], batch) || options_.schema) return;
     const Column before = targets_[i];
@@ -378,7 +379,8 @@ class ArrowIngest {
            (!targets_[i].nullable && !read.chunk.valid.empty());
   }
 
-  /// Record batches have no nulls themselves, though the interface lets them.
+  /// Marks null rows of the batch as bad. Record batches have no nulls of their own, although the
+  /// interface allows them.
   void bad_batch_rows(const ArrowSlice& batch, std::vector<Bad>& bad) const {
     for (std::int64_t i = 0; batch.may_have_nulls() && i < batch.size; ++i) {
       if (!batch.is_valid(i)) bad.push_back({i, columns_[0], "expected a row, found null"});
@@ -393,7 +395,7 @@ class ArrowIngest {
               bad.end());
   }
 
-  /// Leaves out the rows that do not fit, or refuses the first of them.
+  /// Drops the bad rows, or throws for the first one.
   void drop(const ArrowSlice& batch, const std::vector<Bad>& bad, std::vector<ColumnChunk>& chunks,
             std::vector<OwnedChunk>& fitted) {
     std::vector<std::int64_t> dropped;
@@ -414,8 +416,8 @@ class ArrowIngest {
     drop_rows(dropped, chunks, fitted);
   }
 
-  /// Of several streams: the first time only which rows are bad is noted, and nothing more written
-  /// if there are any; then those are left out that any stream found bad.
+  /// With several streams: the first pass only collects the bad rows, and stops writing at the
+  /// first one. The second pass drops the rows that were bad in any stream.
   void leave_out_later(const ArrowSlice& batch, const std::vector<Bad>& bad,
                        std::vector<ColumnChunk>& chunks, std::vector<OwnedChunk>& fitted) {
     if (!is_again_) {
@@ -466,12 +468,12 @@ class ArrowIngest {
     });
   }
 
-  /// A chunk for each of columns_.
+  /// Appends a chunk for each of columns_.
   void append(std::vector<ColumnChunk>& chunks) {
     for (std::size_t k = 0; k < chunks.size(); ++k) {
       const std::size_t i = columns_[k];
       const auto& valid = chunks[k].valid;
-      // Bad rows had no value; without them there may be no null left.
+      // Bad rows had no value; after dropping them there may be no nulls left.
       if (!targets_[i].nullable &&
           std::all_of(valid.begin(), valid.end(), [](auto v) { return v; })) {
         chunks[k].valid = {};
@@ -490,18 +492,19 @@ class ArrowIngest {
   const ArrowIngestOptions& options_;
   std::optional<Path> path_;
   std::vector<std::unique_ptr<BatchStream>> streams_;
-  std::vector<std::unique_ptr<BatchStream>> again_;  ///< the same, to be read once more
+  std::vector<std::unique_ptr<BatchStream>> again_;  ///< the same streams, for the second pass
   std::optional<formats::Progress> progress_;
   std::vector<Source> sources_;
   std::vector<Column> targets_;
   std::optional<TableWriter> writer_;
   SourceReport report_;
-  std::vector<std::size_t> columns_;  ///< of the stream that is read: which of sources_, targets_
-  std::int64_t position_ = 0;         ///< rows of it that were looked at
-  bool leaves_out_later_ = false;     ///< bad rows of a stream lie in other streams, too
+  std::vector<std::size_t> columns_;  ///< of the current stream: indices in sources_ and targets_
+  std::int64_t position_ = 0;         ///< number of its rows that were read
+  bool leaves_out_later_ = false;     ///< a row that is bad in one stream must be dropped from all
   bool is_again_ = false;
-  std::vector<std::int64_t> left_out_;  ///< then: rows of the source, rising
-  std::optional<BadRowPieces> pieces_;  ///< what is to be told of them
+  std::vector<std::int64_t> left_out_;  ///< if leaves_out_later_: row indices in the source,
+                                        ///< ascending
+  std::optional<BadRowPieces> pieces_;  ///< descriptions of these rows
 };
 
 }  // namespace

@@ -8,8 +8,9 @@
 
 namespace tenfold {
 
-/// Value `i` as JSON knows it: lists, structs and maps as such, a map with keys that are no text as
-/// a list of pairs, decimals as text, bytes as base64, dates and times as their counts.
+/// Converts value `i` to JSON: lists, structs and maps keep their form, a map with non-string keys
+/// becomes a list of pairs, decimals become strings, binary becomes base64, dates and times become
+/// their counts.
 Value arrow_value(const ArrowSlice& slice, std::int64_t i);
 
 }  // namespace tenfold

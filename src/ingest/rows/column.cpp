@@ -164,7 +164,7 @@ bool RowColumn::put_array(DType dtype, std::span<const std::int64_t> shape,
   return fits;
 }
 
-/// Numbers of the column's dtype.
+/// Appends numbers of the column's dtype.
 void RowColumn::put_numbers(const std::byte* elements, std::int64_t count) {
   type_.kinds |= type_of_numbers(type_.dtype, elements, count).kinds;
   put_bytes(elements, static_cast<std::size_t>(count) * itemsize(type_.dtype));
@@ -187,7 +187,7 @@ bool RowColumn::put_cast(DType dtype, const std::byte* elements, std::int64_t co
   return true;
 }
 
-/// The text of a value that is no string, in a column of text.
+/// Appends the string form of a value that is no string to a column of strings.
 bool RowColumn::put_digits(std::string_view text) {
   if (type_.kind != ColumnKind::string || !type_.has_elements) return false;
   if (is_list()) {
@@ -339,7 +339,7 @@ bool RowColumn::put_null() {
   return true;
 }
 
-// The block of rows that a RowColumn gathers: promoted, cut, and handed over.
+// The current block of a RowColumn: promotion, truncation, and conversion to a chunk.
 
 // --- promotion ---
 
@@ -459,7 +459,7 @@ ColumnChunk RowColumn::block() {
   return chunk;
 }
 
-/// Fixed rows, those without a value filled.
+/// Rows of fixed size; rows without a value are filled with missing values.
 ColumnChunk RowColumn::padded(const Column& column) {
   const std::int64_t count = elements_per_row(column.shape);
   const std::size_t row_bytes = static_cast<std::size_t>(count) * itemsize(column.dtype);
@@ -491,7 +491,7 @@ void RowColumn::clear_block() {
   ends_.clear();
   item_ends_.clear();
   valid_.clear();
-  // What is text now is text in the files, too.
+  // Rows that were converted to strings are stored as strings, so their origins are not needed.
   if (!type_.is_number()) origins_ = Origins();
   if (!is_list()) text_origins_ = Origins();
 }

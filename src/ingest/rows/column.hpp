@@ -16,38 +16,38 @@
 
 namespace tenfold {
 
-/// One column of rows that come one by one: the block of rows that is being gathered, and what all
-/// rows so far are.
+/// One column of a row-by-row source: the rows of the current block, and the type of all rows so
+/// far.
 ///
-/// The functions that add a value return false, and add nothing, if the column cannot hold it as it
-/// is: promote() first. Lists are opened, filled and closed; a list that was not filled to its end
-/// is undone by truncate().
+/// The functions that add a value return false, and add nothing, if the column cannot hold the
+/// value without promotion: call promote() first. Lists are opened, filled and closed; truncate()
+/// undoes an unfinished list.
 class RowColumn {
  public:
-  /// In the `rows_before` rows of earlier blocks it has no value. `defers_nulls`: lists with nulls
-  /// are taken whatever their type is so far, as later rows may make it one of floats;
-  /// first_misfit_null() says in the end whether they fit.
+  /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
+  /// with nulls whatever their type is so far, because later rows may promote it to float; in the
+  /// end first_misfit_null() tells whether they fit.
   RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true);
-  /// A column that somebody asked for: it never becomes another.
+  /// A column of a schema given by the user: its type never changes.
   explicit RowColumn(Column wanted);
 
   const KeyPath& path() const noexcept { return path_; }
   const RowType& type() const noexcept { return type_; }
-  /// The text of the first type with elements that it was promoted to; empty: there was none.
+  /// The name of the first type with elements; empty if there was none.
   const std::string& first_type() const noexcept { return first_type_; }
   bool is_fixed_by_schema() const noexcept { return is_locked_; }
-  /// Then: what they asked for.
+  /// If fixed by a schema: the column in the schema.
   const Column& wanted() const noexcept { return wanted_; }
-  /// The block's.
+  /// Rows in the current block.
   std::int64_t num_rows() const noexcept { return num_rows_; }
   std::size_t num_bytes() const noexcept {
     return values_.size() + (ends_.size() + item_ends_.size()) * 8;
   }
 
-  /// What the column would be with a value of that type too. Nothing if there is no such column.
+  /// The type of the column after a value of type `value` is added; empty if there is no such type.
   std::optional<RowType> with(const RowType& value) const;
   void promote(const RowType& type);
-  /// The first row with a null in a list that the type so far has no value for; -1: none.
+  /// The first row with a null in a list if the current type cannot represent it; -1: none.
   std::int64_t first_misfit_null() const noexcept {
     return type_.takes_nulls() ? -1 : first_null_row_;
   }
@@ -62,26 +62,26 @@ class RowColumn {
   bool add_text(ColumnKind kind, std::string_view text) {
     return is_scalar() && put_text(kind, text) && end_scalar();
   }
-  /// A moment or a span of time: a column of another unit or clock does not hold it.
+  /// Adds a date, time or duration. A column with another unit or clock does not accept it.
   bool add_time(std::int64_t count, std::string_view unit, Clock clock) {
     return is_scalar() && put_time(count, unit, clock) && end_scalar();
   }
   /// An integer beyond 64 bits.
   bool add_huge(std::string_view digits) { return is_scalar() && put_huge(digits) && end_scalar(); }
-  /// An array: its bytes in row-major order.
+  /// An array, as bytes in row-major order.
   bool add_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
-  /// A row for each index of the first dimension of an array.
+  /// Adds a row for each index of the first dimension of an array.
   bool add_arrays(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
   bool add_json(std::string_view text);
   void add_nulls(std::int64_t count);
 
   bool is_list() const noexcept { return type_.form == RowForm::list; }
   bool is_json() const noexcept { return type_.form == RowForm::json; }
-  /// The length that lists are going to have, as long as there is none.
+  /// Sets the length of future lists, if there is no list yet.
   void expect_length(std::int64_t length) noexcept {
     if (length_ < 0) length_ = length;
   }
-  /// Closes the list whose elements were put since the last row.
+  /// Closes the list whose elements were added since the last row.
   bool end_list();
 
   // --- elements of lists ---
@@ -111,30 +111,30 @@ class RowColumn {
   bool put_text(ColumnKind kind, std::string_view text);
   bool put_time(std::int64_t count, std::string_view unit, Clock clock);
   bool put_null();
-  /// An array without dimensions.
+  /// A 0-d array.
   bool put_number(DType dtype, const std::byte* element);
-  /// An array of the shape that every element has.
+  /// An array whose shape is that of every element.
   bool put_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
 
   // --- blocks ---
 
-  /// Forgets the rows from `num_rows` on, and a list that is open.
+  /// Removes the rows from `num_rows` on, and an unfinished list.
   void truncate(std::int64_t num_rows);
-  /// As the files will hold it: fixed rows if all lists so far are of one length.
+  /// The column as stored: rows of fixed size if all lists so far have the same length.
   Column stored();
-  /// The rows of the block as stored() says; valid until the next value.
+  /// The rows of the block in the layout of stored(); valid until the next value is added.
   ColumnChunk block();
-  /// Begins a new block.
+  /// Starts a new block.
   void clear_block();
-  /// What the elements were before they were promoted, those of all blocks; of rows stored as
-  /// `column` says.
+  /// The types of all elements before promotion, in all blocks, for rows stored as `column`.
   const Origins& origins(const Column& column) const noexcept {
     return column.is_text() ? text_origins_ : origins_;
   }
 
  private:
   bool is_scalar() const noexcept { return type_.form == RowForm::scalar; }
-  /// Numbers that are none of a clock's; a schema's column takes them as counts of its unit.
+  /// True if the column accepts plain numbers. A time column does so only if it is fixed by a
+  /// schema: numbers are counts of its unit.
   bool takes_numbers() const noexcept {
     return type_.is_number() && type_.has_elements && (type_.unit.empty() || is_locked_);
   }
@@ -166,11 +166,11 @@ class RowColumn {
   void put_numbers(const std::byte* elements, std::int64_t count);
   void put_bytes(const void* bytes, std::size_t count);
   std::int64_t elements_in_block() const;
-  /// As origins_ counts them.
+  /// In the units of origins_.
   std::int64_t elements_before() const noexcept {
     return is_list() ? list_elements_before_ : rows_before_;
   }
-  /// Lists of nulls alone are stored as floats.
+  /// Lists that contain only nulls are stored as float64.
   DType stored_dtype() const noexcept { return type_.has_elements ? type_.dtype : DType::float64; }
   bool put_digits(std::string_view text);
   void note_text(Origins::Kind kind);
@@ -196,16 +196,16 @@ class RowColumn {
   std::vector<std::int64_t> ends_;
   std::vector<std::int64_t> item_ends_;
   std::vector<std::uint8_t> valid_;
-  std::vector<std::byte> padded_;  ///< block()'s, where lists of one length have nulls among them
+  std::vector<std::byte> padded_;  ///< memory of block() if lists of one length include nulls
 
-  std::int64_t length_ = -1;               ///< of all lists so far; -1: there is none
-  bool has_lengths_ = false;               ///< lists of several lengths
-  std::int64_t rows_before_ = 0;           ///< in earlier blocks
-  std::int64_t list_elements_before_ = 0;  ///< the numbers or texts in their lists
+  std::int64_t length_ = -1;               ///< common length of all lists so far; -1: none yet
+  bool has_lengths_ = false;               ///< lists have different lengths
+  std::int64_t rows_before_ = 0;           ///< rows in earlier blocks
+  std::int64_t list_elements_before_ = 0;  ///< numbers or strings in lists of earlier blocks
   bool defers_nulls_ = true;
-  std::int64_t first_null_row_ = -1;  ///< the first row with a null in its list
+  std::int64_t first_null_row_ = -1;  ///< first row whose list contains a null
   Origins origins_;                   ///< of numbers
-  Origins text_origins_;              ///< of lists of text: which items were no strings
+  Origins text_origins_;              ///< of lists of strings: which items were no strings
 };
 
 }  // namespace tenfold

@@ -42,7 +42,7 @@ std::optional<RowType> RowTable::joined(const RowColumn* column, const RowType& 
 void RowTable::promote(RowColumn& column, const RowType& type) {
   const std::size_t before = column.num_bytes();
   column.promote(type);
-  // What a value of this row makes of it is counted at its end.
+  // The size of the value is added by end_row().
   if (touched_.empty()) value_bytes_ += static_cast<std::int64_t>(column.num_bytes() - before);
 }
 
@@ -101,7 +101,7 @@ void RowTable::undo_row() {
 }
 
 std::size_t RowTable::block_bytes() const noexcept {
-  constexpr std::int64_t kNullBytes = 8;  // a number, or where a row ends
+  constexpr std::int64_t kNullBytes = 8;  // a number, or an end offset
   const auto cells = static_cast<std::int64_t>(columns_.size()) * block_rows_;
   const std::int64_t nulls = std::max<std::int64_t>(cells - num_values_, 0);
   return static_cast<std::size_t>(std::max<std::int64_t>(value_bytes_, 0) + nulls * kNullBytes);
@@ -137,7 +137,7 @@ void RowTable::make_writer(bool is_end) {
   if (!known.empty()) write_nulls(known);
 }
 
-/// The rows from before there was a column of which anything is known.
+/// Writes nulls for the rows before the first column with a known type.
 void RowTable::write_nulls(const std::vector<Column>& columns) {
   constexpr std::int64_t kRows = 4096;
   for (std::int64_t left = rows_before_; left > 0; left -= kRows) {
@@ -162,7 +162,7 @@ void RowTable::write_nulls(const std::vector<Column>& columns) {
   }
 }
 
-/// The writer has a column that it knows as its rows are now.
+/// Updates a column of the writer to its current type.
 void RowTable::store(Stored& stored) {
   const Column now = stored.column->stored();
   if (!stored_alike(stored.as, now)) {
@@ -225,15 +225,16 @@ SourceReport RowTable::finish() {
   std::vector<Column> all;
   if (path_) {
     if (!writer_) make_writer(true);
-    // Those of nulls alone, and those whose type was settled after their last row was written.
+    // Also columns with only nulls, and columns whose type was determined after their last row was
+    // written.
     store_all(true);
-    // Some stand behind others that came later, because nothing was known of them so long.
+    // Columns that had no type for long were added later: restore the order.
     sort_columns();
     std::vector<std::size_t> order;
     for (const Stored& stored : columns_) order.push_back(*stored.index);
     writer_->reorder(order);
     writer_->commit();
-    // Rows without any column are none.
+    // Without any column, rows are not stored and do not count.
     report_.num_rows = static_cast<std::uint64_t>(writer_->num_rows());
     report_.schema = writer_->schema();
   } else {

@@ -17,26 +17,26 @@
 
 namespace tenfold {
 
-/// Rows that come one by one, as a data set: what the columns are is found out on the way, and
-/// columns that turn out to be another kind are written anew.
+/// Writes row-by-row input as a data set. Infers the columns on the way, and rewrites a column if
+/// its type changes.
 ///
-/// A row costs time for the columns that it has a value of. The nulls of the others are added when
-/// such a column gets its next value, or when the block is written.
+/// A row costs time for the columns in which it has a value. Nulls of other columns are added when
+/// the column gets its next value, or when the block is written.
 ///
 /// Thread safety: one thread at a time.
 class RowTable {
  public:
-  /// Without a path nothing is written: finish() tells what the data set would be. `order`: names
-  /// of columns or of records around them, by which columns lie; others as they come.
-  /// `defers_nulls`: as of RowColumn.
+  /// Without a path, nothing is written, and finish() reports what the data set would be. `order`:
+  /// names of columns or enclosing records, which determines the order of columns; others follow in
+  /// order of appearance. `defers_nulls`: as for RowColumn.
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
            std::vector<std::string> order, const TableWriterOptions& options,
            bool defers_nulls = true);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
-  /// Prepares `column` for the value of this row, or of several rows, which is added to what is
-  /// returned. Once for each row.
+  /// Prepares `column` for the value of this row, or of several rows, which the caller adds to the
+  /// result. Call once per row.
   RowColumn& begin_value(RowColumn& column) {
     const std::int64_t absent = block_rows_ - column.num_rows();
     if (absent != 0) [[unlikely]]
@@ -45,48 +45,49 @@ class RowTable {
     touched_.push_back(&column);
     return column;
   }
-  /// The first column that needs a value in every row and has none in this one; null: there is
+  /// The first column that requires a value in every row and has none in this one; null: there is
   /// none.
   RowColumn* missing_column() const;
-  /// That will come in all: they must fit on the disk when the first ones are written.
+  /// Expected total number of rows. Checks that they fit on the disk before the first ones are
+  /// written.
   void expect_rows(std::int64_t count) noexcept { options_.expected_rows = count; }
-  /// In the rows so far it has no value.
+  /// Adds a column, with nulls in the rows so far.
   RowColumn& add_column(KeyPath path);
-  /// Of a column that has had nothing but nulls.
+  /// Removes a column that only had nulls.
   void remove_column(const RowColumn& column);
-  /// What `column`, or a new one if it is null, would be with a value of that type too. Nothing if
-  /// there is no such column.
+  /// The type of `column`, or of a new one if it is null, after a value of type `value` is added.
+  /// Empty if there is no such type.
   std::optional<RowType> joined(const RowColumn* column, const RowType& value) const;
   void promote(RowColumn& column, const RowType& type);
-  /// Gives all columns the types of all rows; then only finish() follows.
+  /// Finalises the types of all columns. Only finish() may follow.
   void settle();
-  /// From here on columns lie in this order, which has all of them.
+  /// Sets the order of columns. `order` must contain all of them.
   void arrange(const std::vector<const RowColumn*>& order);
 
-  /// The row counts from here on. Columns that got no value have a null in it.
+  /// Completes the row. Columns that got no value get a null.
   void end_row() { end_rows(1); }
   void end_rows(std::int64_t count);
-  /// Takes back what columns have of a row that did not end.
+  /// Removes the values of an unfinished row.
   void undo_row();
   std::int64_t block_rows() const noexcept { return block_rows_; }
-  /// That the block takes, nulls that are still to be added included.
+  /// Size of the block, including nulls that are still to be added.
   std::size_t block_bytes() const noexcept;
   std::uint64_t written_bytes() const noexcept { return written_bytes_; }
 
-  /// A row that is left out. `line` is of to_json_line(), or empty.
+  /// Records a row that is left out. `line` is the result of to_json_line(), or empty.
   void skip_row(std::string_view line);
   SourceReport& report() noexcept { return report_; }
 
   /// Writes the rows of the block.
   void flush();
-  /// Writes what is left, and publishes it.
+  /// Writes the remaining rows and publishes the data set.
   SourceReport finish();
 
  private:
   struct Stored {
     std::unique_ptr<RowColumn> column;
-    std::optional<std::size_t> index{};  ///< among the writer's
-    Column as{};                         ///< in the files
+    std::optional<std::size_t> index{};  ///< index of the writer's column
+    Column as{};                         ///< the column as stored
   };
 
   void sort_columns();
@@ -103,14 +104,14 @@ class RowTable {
   bool defers_nulls_;
   std::vector<Stored> columns_;
   std::optional<TableWriter> writer_;
-  std::int64_t rows_before_ = 0;  ///< in earlier blocks
+  std::int64_t rows_before_ = 0;  ///< rows in earlier blocks
   std::int64_t block_rows_ = 0;
-  std::vector<RowColumn*> touched_;   ///< those with a value of the row that has not ended
-  std::vector<RowColumn*> required_;  ///< those that need a value in every row
-  std::int64_t value_bytes_ = 0;      ///< of the block's values
-  std::int64_t num_values_ = 0;       ///< of the block
+  std::vector<RowColumn*> touched_;   ///< columns with a value in the current row
+  std::vector<RowColumn*> required_;  ///< columns that require a value in every row
+  std::int64_t value_bytes_ = 0;      ///< size of the block's values
+  std::int64_t num_values_ = 0;       ///< number of values in the block
   std::uint64_t written_bytes_ = 0;
-  std::string bad_rows_;  ///< lines, before there is a writer
+  std::string bad_rows_;  ///< bad rows until there is a writer
   SourceReport report_;
 };
 

@@ -11,7 +11,7 @@ using namespace scalar_kind;
 
 namespace {
 
-/// Of a tensor's elements, their values apart; 0 for dtypes that are not promoted.
+/// The kinds of a tensor's elements, by dtype only; 0 for dtypes that are not promoted.
 ScalarKinds kinds_of_dtype(DType dtype) {
   switch (dtype) {
     case DType::bool_:
@@ -116,7 +116,7 @@ RowType type_of_numbers(DType dtype, const std::byte* elements, std::int64_t cou
 
 namespace {
 
-/// Joins what the elements are; false if nothing holds both.
+/// Joins the element types. Returns false if no type holds both.
 bool join_elements(const RowType& a, const RowType& b, RowType& joined) {
   const RowType& known = a.has_elements ? a : b;
   joined.kind = known.kind;
@@ -136,7 +136,7 @@ bool join_elements(const RowType& a, const RowType& b, RowType& joined) {
   return true;
 }
 
-/// JSON has a word for the elements.
+/// True if the elements can be written as JSON.
 bool has_json(const RowType& type) {
   if (!type.has_elements) return true;
   return type.kind != ColumnKind::bytes && type.unit.empty() && !is_complex(type.dtype) &&
@@ -165,7 +165,7 @@ std::optional<RowType> join(const RowType& a, const RowType& b) {
   if (!join_elements(a, b, joined)) return std::nullopt;
   if (a.has_items() && b.has_items() && a.inner != b.inner) return json_of(a, b);
   joined.inner = a.has_items() ? a.inner : b.inner;
-  if (!joined.inner.empty() && !joined.is_number()) return json_of(a, b);  // text has no shape
+  if (!joined.inner.empty() && !joined.is_number()) return json_of(a, b);  // strings have no shape
   return joined;
 }
 

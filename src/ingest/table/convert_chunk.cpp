@@ -41,7 +41,7 @@ void Origins::resize(std::int64_t count) {
 }
 
 void Origins::become(Kind kind) {
-  // Each pair of bits that is 00 becomes `kind`.
+  // Replace each pair of bits that is 00 by `kind`.
   for (std::uint8_t& bits : bits_) {
     const auto other = static_cast<unsigned>((bits | bits >> 1) & 0b01010101);
     const unsigned same = ~other & 0b01010101;
@@ -89,7 +89,7 @@ Value value_of_number(DType dtype, const std::byte* element, Origins::Kind origi
   cast_elements(dtype, element, DType::float64, reinterpret_cast<std::byte*>(&number), 1);
   if (origin == Origins::Kind::boolean) return number != 0;
   if (origin == Origins::Kind::integer) {
-    // Exact, or it would not have become a float; 2^63 and more were unsigned.
+    // The float is exact, or it would not have been promoted; 2^63 and more were unsigned.
     if (number >= 0x1p63) return Value::BigInt{std::to_string(static_cast<std::uint64_t>(number))};
     return static_cast<std::int64_t>(number);
   }
@@ -192,8 +192,8 @@ class Converter {
             static_cast<std::size_t>(chunk_.item_ends[at] - begin)};
   }
 
-  /// Calls `use(row, begin, end)`, in elements of the column: of `shape` if it is ragged, else the
-  /// whole row counts as so many numbers.
+  /// Calls `use(row, begin, end)` with a range of elements: of `shape` if the column is ragged,
+  /// else the numbers of the whole row.
   template <class Use>
   void for_each_row(const Use& use) const {
     const std::int64_t per_row = elements_per_row(from_.shape);
@@ -209,7 +209,7 @@ class Converter {
   const std::byte* number(std::int64_t i) const {
     return chunk_.values.data() + static_cast<std::size_t>(i) * itemsize(from_.dtype);
   }
-  /// Of the next element.
+  /// Origin of the next element.
   Origins::Kind origin() const {
     return origins_ == nullptr ? Origins::Kind::same : origins_->at((*position_)++);
   }
@@ -225,7 +225,7 @@ class Converter {
       if (!to_.has_ends()) restore_nulls();
       return;
     }
-    // A row without a value holds none now.
+    // A row without a value has no elements in the result.
     const std::size_t row_bytes =
         static_cast<std::size_t>(elements_per_row(from_.shape)) * itemsize(to_.dtype);
     std::int64_t end = 0;
@@ -249,7 +249,7 @@ class Converter {
       cast_elements(from_.dtype, chunk_.values.data(), to_.dtype, cast.data(), count);
       return cast;
     }
-    // NaN stands for null in floats, and no integer does.
+    // In floats NaN stands for null; integers have no such value.
     std::vector<std::byte> values(chunk_.values.begin(), chunk_.values.end());
     const std::size_t size = itemsize(from_.dtype);
     for (const std::int64_t i : nulls) {
@@ -262,7 +262,7 @@ class Converter {
     return cast;
   }
 
-  /// The numbers that are nulls in lists.
+  /// Indices of the numbers that are nulls in lists.
   std::vector<std::int64_t> null_items() const {
     std::vector<std::int64_t> nulls;
     const bool is_list = from_.ragged || !from_.shape.empty();
@@ -317,7 +317,7 @@ class Converter {
     });
   }
 
-  /// The elements from `first` on, `lengths` of them, as nested lists.
+  /// The elements from `first` as nested lists of the given lengths.
   Value nested(std::int64_t first, std::span<const std::int64_t> lengths) const {
     if (lengths.empty()) return value_of_number(from_.dtype, number(first), origin());
     Value::List list;

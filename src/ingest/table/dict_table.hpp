@@ -8,9 +8,9 @@
 
 namespace tenfold {
 
-/// Makes a dictionary of a table whose rows are all there: adds the index of its column "key".
-/// `where` begins messages. Throws Error(invalid_argument) naming a key that comes twice, or if the
-/// column makes no keys.
+/// Turns a complete table into a dictionary: adds the index of its column "key". `where` starts
+/// messages. Throws Error(invalid_argument) naming a duplicate key, or if the column cannot be a
+/// key.
 void add_dict_index(TableWriter& table, const std::string& where, DictValueForm form,
                     DuplicateKeys duplicates, Monitor* monitor);
 

@@ -36,7 +36,7 @@ bool stored_alike(const Column& from, const Column& to) {
 
 namespace {
 
-/// What an integer type holds, both ends included.
+/// The range of an integer type, both ends inclusive.
 struct Range {
   std::int64_t least;
   std::uint64_t most;
@@ -93,7 +93,7 @@ std::int64_t integer_beyond(DType from, const std::byte* elements, Range range,
   }
 }
 
-/// Calls `fits(double)` for each element until it says no.
+/// Index of the first element for which `fits(double)` is false.
 template <class Fits>
 std::int64_t float_misfit(DType from, const std::byte* elements, std::int64_t count,
                           const Fits& fits) {
@@ -110,7 +110,7 @@ std::int64_t float_misfit(DType from, const std::byte* elements, std::int64_t co
   return count;
 }
 
-/// What the two parts of a complex number are; a real dtype itself.
+/// The dtype of the parts of a complex number; a real dtype itself.
 DType part_of(DType dtype) {
   if (dtype == DType::complex32) return DType::float16;
   if (dtype == DType::complex64) return DType::float32;
@@ -135,7 +135,7 @@ std::int64_t first_misfit(DType from, const std::byte* elements, DType to, std::
     const Range range = range_of(to);
     if (is_integer(from)) return integer_beyond(from, elements, range, count);
     const auto least = static_cast<double>(range.least);
-    // The first integer beyond, a power of two: exact.
+    // The first integer out of range is a power of two, and so exact.
     const double end =
         range.most == 1 ? 2.0 : std::ldexp(1.0, static_cast<int>(std::bit_width(range.most)));
     return float_misfit(from, elements, count, [&](double value) {
@@ -217,7 +217,7 @@ class Fitter {
     null_row();
   }
 
-  /// A row without a value, where there may be one: the row is dropped anyhow.
+  /// Adds a row without a value. If the column is not nullable, the row is dropped anyway.
   void null_row() {
     if (to_.has_ends()) {
       made_.ends.push_back(made_.ends.empty() ? 0 : made_.ends.back());
@@ -243,7 +243,7 @@ class Fitter {
     return true;
   }
 
-  /// Rows of equal layout, all of which fit.
+  /// Converts all rows at once if they have the same layout and fit.
   bool numbers_at_once() {
     const bool alike = from_.ragged == to_.ragged && from_.shape == to_.shape;
     if (!alike || !chunk_.valid.empty()) return false;

@@ -11,30 +11,30 @@
 
 namespace tenfold {
 
-/// A row that has no place in its column.
+/// A row whose value does not fit its column.
 struct BadValue {
-  std::int64_t row = 0;  ///< in the chunk
-  std::string what;      ///< expected, found
+  std::int64_t row = 0;  ///< index in the chunk
+  std::string what;      ///< "expected ..., found ..."
 };
 
-/// True if every row of a column like `from` can lie in one like `to` as it is stored.
+/// True if rows of a column like `from` can be stored unchanged in one like `to`.
 bool stored_alike(const Column& from, const Column& to);
 
-/// The number of elements before the first one that `to` cannot hold, `count` if there is none: an
-/// integer beyond its range, a fraction or NaN where integers are, a finite number that would
-/// become infinite. Rounding to a float is no misfit, nor is 0 or 1 where booleans are.
+/// Number of elements before the first one that `to` cannot hold, `count` if there is none: an
+/// integer out of range, a fraction or NaN for an integer dtype, a finite number that would become
+/// infinite. Rounding to a float is accepted, and so are 0 and 1 for bool.
 std::int64_t first_misfit(DType from, const std::byte* elements, DType to, std::int64_t count);
 
-/// The rows of `chunk`, of a source's column `from`, as the column `to` that somebody asked for.
-/// Rows that do not fit hold no value, and an entry in `bad`.
+/// Converts the rows of `chunk` from the source's column `from` to the requested column `to`. Rows
+/// that do not fit get no value, and an entry in `bad`.
 OwnedChunk fit_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
                      std::vector<BadValue>& bad);
 
-/// The rows of `chunk` without those of `dropped`, which ascend.
+/// The rows of `chunk` without those of `dropped`, which are ascending.
 OwnedChunk without_rows(const Column& column, const ColumnChunk& chunk,
                         std::span<const std::int64_t> dropped);
 
-/// "float32[3]", "string", "int64[*]": for messages.
+/// Type of a column for messages: "float32[3]", "string", "int64[*]".
 std::string described(const Column& column);
 
 }  // namespace tenfold

@@ -20,7 +20,7 @@
 namespace tenfold {
 namespace {
 
-/// Rows of a data set that are copied at once.
+/// Rows of a data set that are copied at a time.
 constexpr std::int64_t kRowsAtOnce = 1 << 14;
 
 Error refuse(const Path& path) { return base::invalid_argument(path); }
@@ -64,7 +64,7 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
   return Schema(std::move(columns));
 }
 
-/// Rows of a batch as a chunk of a table; `ends` and `valid` are its memory.
+/// Memory for the `ends` and `valid` of a chunk that is made from a batch.
 struct ChunkMemory {
   Tensor values;
   Tensor valid;
@@ -83,7 +83,7 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.raw_data(), static_cast<std::size_t>(tensor.nbytes())};
 }
 
-/// `rows` fit `column` (check_rows()).
+/// Converts `rows`, which must have passed check_rows(), to a chunk of `column`.
 ColumnChunk chunk_of(const Column& column, const BatchColumn& rows, std::int64_t num_rows,
                      ChunkMemory& memory) {
   ColumnChunk chunk;
@@ -217,14 +217,14 @@ void MappedDictBuilder::commit() { state_->table.commit(); }
 
 namespace {
 
-/// The columns of a data set, its key apart.
+/// The columns of a data set without its key.
 struct Source {
   Dataset keys;
   Dataset values;
   DictKeyType type;
 };
 
-/// Integers whose every value is an int64.
+/// Integer dtypes whose values all fit int64.
 bool is_key_dtype(DType dtype) {
   return dtype == DType::int64 || dtype == DType::int32 || dtype == DType::int16 ||
          dtype == DType::int8 || dtype == DType::uint32 || dtype == DType::uint16 ||

@@ -18,7 +18,8 @@ void fill_missing(DType dtype, std::span<std::byte> elements) {
                   1);
   }
   if (elements.empty()) return;
-  // One element, then twice as many each time: a call for each would take longer than the bytes.
+  // Copy one element, then double the filled part each time: a call per element would take longer
+  // than copying the bytes.
   std::size_t filled = std::min(size, elements.size());
   std::memcpy(elements.data(), element.data(), filled);
   while (filled < elements.size()) {

@@ -7,7 +7,7 @@
 
 namespace tenfold {
 
-/// Fills `elements` with what is stored where a row of fixed shape has no value: NaN in float
+/// Fills `elements` with the stored form of a missing value in fixed-size rows: NaN in float
 /// columns, zeros in others.
 void fill_missing(DType dtype, std::span<std::byte> elements);
 

@@ -9,7 +9,7 @@ namespace tenfold {
 
 namespace {
 
-/// The device begins with so many at a time, while the next rows are made.
+/// Starts writeback after each such amount, while the next rows are produced.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{2} << 20;
 
 }  // namespace
@@ -28,7 +28,7 @@ void PartFile::append(std::span<const std::byte> bytes) {
     const std::size_t room = piece_bytes - at % piece_bytes;
     std::size_t count = std::min(bytes.size(), room);
     if (gathered_.empty() && count == room) {
-      // Up to the last multiple, from where they lie.
+      // Write up to the last multiple directly from the caller's memory.
       count += (bytes.size() - room) / piece_bytes * piece_bytes;
       write(bytes.first(count));
     } else {

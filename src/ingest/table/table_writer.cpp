@@ -37,37 +37,37 @@
 namespace tenfold {
 namespace {
 
-/// Creates the file of a part: `unbatched` ones lie in a folder of their own.
+/// Creates the file of a part; `unbatched` parts are in a separate folder.
 using MakePart = std::function<std::unique_ptr<PartFile>(bool unbatched)>;
 
-/// The files of one column, which grow row by row.
+/// The files of one column, appended row by row.
 class ColumnWriter {
  public:
   ColumnWriter(Column column, const MakePart& make_part);
 
   const Column& column() const noexcept { return column_; }
   std::int64_t num_rows() const noexcept { return num_rows_; }
-  /// Gives the parts the names that they have in `named`.
+  /// Takes the names of leaves from `named`.
   void rename_leaves(const Column& named);
 
   /// Throws Error(invalid_argument) if the parts of the chunk contradict each other or the column.
   void check(const ColumnChunk& chunk) const;
-  /// Appends rows that check() found right.
+  /// Appends rows that passed check().
   void append(const ColumnChunk& chunk);
   /// Appends rows without a value.
   void append_nulls(std::int64_t num_rows);
-  /// From now on rows may have no value; those there are have one.
+  /// Makes the column nullable. The existing rows have values.
   void make_nullable(const MakePart& make_part);
 
   /// Calls `use` with all rows, in blocks of a few MiB.
   void for_each_block(const std::function<void(const ColumnChunk&)>& use);
 
-  /// One stored part: its file, and what it is in the tree.
+  /// One stored part: its file, and its tensor in the tree.
   struct Stored {
     PartFile* file;
     KeyPath leaf;
     DType dtype;
-    Shape shape;  ///< with `num_rows` rows, or as many elements as there are
+    Shape shape;  ///< with `num_rows` rows, or the number of elements
     bool unbatched;
   };
   std::vector<Stored> stored(std::int64_t num_rows) const;
@@ -83,12 +83,12 @@ class ColumnWriter {
   std::unique_ptr<PartFile> item_ends_;
   std::unique_ptr<PartFile> valid_;
   std::int64_t num_rows_ = 0;
-  std::int64_t num_elements_ = 0;  ///< of all rows of unequal length; of text bytes
-  std::int64_t num_items_ = 0;     ///< of ragged text
+  std::int64_t num_elements_ = 0;  ///< of all ragged rows; bytes for strings
+  std::int64_t num_items_ = 0;     ///< ragged strings only
   std::vector<std::int64_t> scratch_;
 };
 
-/// Rows that are read back, or filled, at once.
+/// Size of blocks of rows that are read back or filled.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::int64_t kBlockRows = 1 << 16;
 
@@ -101,7 +101,7 @@ std::span<const std::byte> bytes_of(std::span<const T> values) {
   return std::as_bytes(values);
 }
 
-/// True if `ends` never decrease and end with `total`.
+/// True if `ends` is nondecreasing and its last element is `total`.
 bool ends_fit(std::span<const std::int64_t> ends, std::int64_t total) {
   if (ends.empty()) return total == 0;
   return ends.front() >= 0 && std::is_sorted(ends.begin(), ends.end()) && ends.back() == total;
@@ -238,7 +238,7 @@ void ColumnWriter::for_each_block(const std::function<void(const ColumnChunk&)>&
       values_->read_at(static_cast<std::uint64_t>(begin) * element_bytes_, chunk.values);
     } else {
       chunk.ends = read_ends(*ends_, begin, begin + count);
-      // As many rows as fit, but one at least.
+      // As many rows as fit the block, but at least one.
       const std::int64_t base = item_ends_ ? first_item : first_element;
       const std::uint64_t each = item_ends_ ? 16 : element_bytes_;
       const auto most =
@@ -293,15 +293,15 @@ namespace {
 
 using formats::folder::Plan;
 
-/// Memory for bytes that wait to be written, of all columns together.
+/// Total memory of the write buffers of all columns.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
 constexpr std::size_t kMostGatheredBytes = std::size_t{2} << 20;
 constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
-/// Files that stay open while they grow; of more columns, each is opened for every write.
+/// Maximum number of files that stay open. With more columns, the others are opened for each write.
 constexpr std::size_t kOpenFiles = 256;
 
-/// The leaves of the tree whose metadata is planned. A leaf's position is its number among the
-/// parts.
+/// The source of the tree's leaves while metadata is planned. A leaf's position is the index of its
+/// part.
 class Parts final : public LeafSource {
  public:
   explicit Parts(std::vector<ColumnWriter::Stored> stored) : stored_(std::move(stored)) {}
@@ -331,7 +331,7 @@ std::size_t parts_of(const Column& column) {
   return 1U + (column.has_ends() ? 1 : 0) + (has_items ? 1 : 0) + (column.nullable ? 1 : 0);
 }
 
-/// The folder that will be written, if what is there may give way to it.
+/// The target folder. Throws unless it may be replaced.
 Path checked_target(const Path& path, bool overwrite) {
   const bool there = os::exists(path) || formats::recover_folder(path);
   const auto refuse = [&] { return Error::io(EEXIST, path.string()); };
@@ -362,7 +362,7 @@ Path checked_target(const Path& path, bool overwrite) {
   return path;
 }
 
-/// What so many rows take at least: the elements of those of unequal length are not counted.
+/// Lower bound of the size of these rows: elements of ragged rows are not counted.
 std::uint64_t expected_bytes(const Schema& schema, std::int64_t num_rows) {
   std::uint64_t row_bytes = 0;
   for (const Column& column : schema.columns()) {
@@ -408,7 +408,7 @@ struct TableWriter::State {
       replacement.folder().create_directory(name);
       values = os::Directory::open_at(replacement.folder(), name);
     }
-    // No key is encoded to such a name, and no clash either.
+    // Neither an encoded key nor a name made for a clash looks like this.
     return create(unbatched ? values : replacement.folder(),
                   "%part-" + std::to_string(num_created));
   }
@@ -420,9 +420,9 @@ struct TableWriter::State {
     return std::make_unique<PartFile>(folder, std::move(name), part);
   }
 
-  /// Checks that the names of these columns make files. Those of all leaves are made to differ
-  /// when somebody asks for them: to do it for every column that is added or changed would take
-  /// time for all others each time.
+  /// Checks that the names of these columns can be file names. Making the names of all leaves
+  /// unique is postponed until they are needed, because doing it for each added or changed column
+  /// would take time proportional to all columns.
   void check_names(std::size_t first, std::size_t count) {
     has_names = false;
     std::vector<Column> columns;
@@ -440,7 +440,7 @@ struct TableWriter::State {
     static_cast<void>(formats::folder::plan_tree(tree));
   }
 
-  /// Gives all leaves names that differ.
+  /// Gives all leaves unique names.
   void rename() {
     if (has_names) return;
     has_names = true;
@@ -457,7 +457,7 @@ struct TableWriter::State {
     return most;
   }
 
-  /// The tree as it will be opened, over the files as they are called now.
+  /// The tree as readers will see it, over the files with their current names.
   Plan plan() {
     rename();
     const std::int64_t num_rows = this->num_rows();
@@ -502,7 +502,7 @@ struct TableWriter::State {
 
   TableWriterOptions options;
   formats::FolderReplacement replacement;
-  os::Directory values;  ///< `%values/`, once there is something in it
+  os::Directory values;  ///< `%values/`, once it has content
   std::size_t gathered_bytes = 0;
   std::size_t num_created = 0;
   std::vector<ColumnWriter> writers;
@@ -512,7 +512,7 @@ struct TableWriter::State {
   std::vector<std::pair<std::string, Value>> schema_members;
   std::shared_ptr<Parts> parts;  ///< of the last plan
   Schema schema;
-  bool has_names = false;  ///< `schema` and the writers' columns are those that are stored
+  bool has_names = false;  ///< `schema` and the columns of `writers` have their final names
   bool committed = false;
 };
 
@@ -699,7 +699,8 @@ void TableWriter::State::require_equal_rows() const {
   }
 }
 
-/// Files whose bytes are all there: named as the tree has them, or removed where it has none.
+/// Finishes all files: renames them to their names in the tree, or removes those that are not in
+/// it.
 void TableWriter::State::finish_files() {
   for (const ColumnWriter& writer : writers) {
     for (const ColumnWriter::Stored& part : writer.stored(writer.num_rows())) {
@@ -741,7 +742,8 @@ void TableWriter::State::write_texts(const Plan& plan, std::vector<formats::Chec
   write(replacement.folder(), name, name, formats::checksums_text(lines));
 }
 
-/// Most bytes are on the device already; waiting for it on several threads is what is left.
+/// Syncs all files. Most bytes were written back before, so several threads mostly wait for the
+/// device.
 void TableWriter::State::sync_files(const Plan& plan) {
   std::vector<PartFile*> files;
   for (const Plan::File& file : plan.files) {
@@ -768,7 +770,7 @@ void TableWriter::commit() {
   if (state.options.before_commit) state.options.before_commit(*this);
   state.finish_files();
   const Plan plan = state.plan();
-  // A column that had values of unequal length may have been changed, or have none.
+  // The only ragged column may have been changed to another type, so check for content.
   const bool has_values = std::ranges::any_of(plan.folders, [](const Plan::Folder& folder) {
     return folder.name == detail::formats::folder::kValuesName;
   });

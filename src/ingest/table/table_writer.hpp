@@ -16,20 +16,22 @@
 
 namespace tenfold {
 
-/// The values of one column in some consecutive rows, in memory, laid out as they are stored. A row
-/// without a value holds NaN in a float column, zeros in another of fixed rows, and nothing in one
-/// whose rows have ends. The spans live as long as the call they are given to.
+/// The values of one column in some consecutive rows, in memory, in the stored layout. A row
+/// without a value is NaN in a float column, zeros in another column of fixed rows, and empty in a
+/// ragged column. The spans need to be valid only during the call that takes them.
 struct ColumnChunk {
   std::int64_t num_rows = 0;
-  std::span<const std::byte> values{};  ///< of all rows, C order, one row after the other
-  /// Columns with ends: where each row ends, counted from the chunk's start: in elements; of text
-  /// in bytes; of ragged text in items.
+  std::span<const std::byte> values{};  ///< of all rows, contiguous in C order
+  /// End offset of each row, relative to the chunk: in elements, for strings in bytes, for ragged
+  /// strings in items.
   std::span<const std::int64_t> ends{};
-  std::span<const std::int64_t> item_ends{};  ///< ragged text: where each item ends in `values`
-  std::span<const std::uint8_t> valid{};      ///< nullable: 1 or 0 a row; empty: all are valid
+  std::span<const std::int64_t> item_ends{};  ///< ragged strings: end offset of each item in
+                                              ///< `values`
+  std::span<const std::uint8_t> valid{};      ///< nullable columns: 1 or 0 for each row; empty: all
+                                              ///< are valid
 };
 
-/// A ColumnChunk that holds its memory itself.
+/// A ColumnChunk with its own memory.
 struct OwnedChunk {
   std::int64_t num_rows = 0;
   std::vector<std::byte> values;
@@ -43,77 +45,80 @@ struct OwnedChunk {
 class TableWriter;
 
 struct TableWriterOptions {
-  bool overwrite = true;       ///< false: Error(io) with errno EEXIST if something is at `path`
-  bool durable = true;         ///< on the device when commit() returns
-  int num_threads = 0;         ///< that wait for the device in commit(); 0: min(8, cores)
-  Monitor* monitor = nullptr;  ///< may stop commit(); bytes are reported by who reads the source
-  std::int64_t expected_rows = 0;  ///< that will be appended at least: they must fit on the disk
-  /// Called by commit() when all rows are there and before anything is published: what is made of
-  /// them, and checked.
+  bool overwrite = true;           ///< false: Error(io) with errno EEXIST if `path` exists
+  bool durable = true;             ///< durable when commit() returns
+  int num_threads = 0;             ///< threads that sync files in commit(); 0: min(8, cores)
+  Monitor* monitor = nullptr;      ///< can cancel commit(); bytes are reported by the reader of the
+                                   ///< source
+  std::int64_t expected_rows = 0;  ///< lower bound of the rows to come, which must fit on the disk
+  /// Called by commit() after all rows were appended and before anything is published, to check
+  /// them or derive data from them.
   std::function<void(TableWriter&)> before_commit{};
 };
 
-/// A data set being written beside `path`, in bounded memory, published at once by commit();
-/// destroyed before that, nothing is left. What an earlier process that was killed left behind goes
-/// first. The columns lie as docs/datasets.md says, with the schema in the notes and `%checksums`.
+/// Writes a data set next to `path` with bounded memory, and publishes it atomically in commit().
+/// If it is destroyed before, nothing remains. Removes what an earlier crashed process left. The
+/// layout of columns is described in docs/datasets.md; includes the schema in the notes and
+/// `%checksums`.
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
  public:
-  /// The leaves of `schema` are named anew, after its columns. Throws Error(io) with errno EEXIST
-  /// if what is at `path` is no tree that tenfold may replace, with ENOSPC if the expected rows
-  /// cannot fit; Error(invalid_argument) for a column whose name makes no file name.
+  /// Leaves of `schema` get new names, derived from the columns. Throws Error(io) with errno EEXIST
+  /// if `path` exists and is no tree that tenfold may replace, with ENOSPC if the expected rows
+  /// cannot fit; Error(invalid_argument) for a column name that cannot be a file name.
   TableWriter(const Path& path, Schema schema, const TableWriterOptions& options = {});
   TableWriter(const TableWriter&) = delete;
   TableWriter& operator=(const TableWriter&) = delete;
   ~TableWriter();
 
-  /// One chunk for each column of schema(), of equal num_rows. Rows come in the order of the calls.
-  /// Throws Error(invalid_argument) for a chunk whose parts contradict each other; nothing is
-  /// appended then.
+  /// Appends one chunk for each column of schema(), all with the same num_rows. Throws
+  /// Error(invalid_argument) for a chunk whose parts contradict each other, and appends nothing
+  /// then.
   void append(std::span<const ColumnChunk> chunks);
 
-  /// The same for one column, for a source that gives one column's rows after another's. commit()
-  /// throws Error(invalid_argument) if the columns have not as many rows then.
+  /// Appends to one column only, for a source that provides columns sequentially. commit() throws
+  /// Error(invalid_argument) if the columns differ in length.
   void append(std::size_t index, const ColumnChunk& chunk);
 
-  /// Of the column that has most.
+  /// Of the longest column.
   std::int64_t num_rows() const noexcept;
   std::size_t num_columns() const noexcept;
-  /// With names of leaves that differ: after columns were changed it takes time for all of them.
+  /// With unique names of leaves. After columns were changed, this takes time proportional to all
+  /// of them.
   const Schema& schema() const;
 
-  /// Adds columns, nullable if there are rows already, in which they have no value.
+  /// Adds columns. If there are rows already, the columns are nullable and have nulls there.
   void add_columns(std::vector<Column> columns);
 
-  /// Puts the columns into another order: `order[i]` is the one that comes as the i-th.
+  /// Reorders the columns: `order[i]` is the index of the i-th one.
   void reorder(std::span<const std::size_t> order);
 
-  /// Makes column `index` another one: of another dtype, nullable, ragged, text. `convert` gets the
-  /// stored rows block by block and returns them as the new column stores them. It may be empty if
-  /// the new column is the old one made nullable, which costs a byte a row.
+  /// Changes the type of column `index`: another dtype, nullable, ragged, string. `convert` gets
+  /// the stored rows block by block, and returns them in the layout of the new column. It may be
+  /// empty if the only change is that the column becomes nullable, which costs a byte per row.
   void change_column(std::size_t index, Column column,
                      const std::function<OwnedChunk(const ColumnChunk&)>& convert);
 
-  /// Appends text to a file of that name in the folder, beside the columns.
+  /// Appends text to a file of that name in the folder.
   void append_text(std::string_view file_name, std::string_view text);
 
-  /// The rows of a column so far, mapped.
+  /// Maps the rows of a column so far.
   StoredColumn map_column(std::size_t index);
 
-  /// Begins an unbatched tensor [0, *inner] that is no column, called `name`, or like it where that
-  /// is taken. Returns its number.
+  /// Starts an unbatched tensor [0, *inner] that is no column. It is called `name`, or similar if
+  /// that is taken. Returns its index.
   std::size_t begin_extra(std::string_view name, DType dtype, Shape inner);
   void restart_extra(std::size_t number);
   void append_extra(std::size_t number, std::span<const std::byte> bytes);
   const std::string& extra_name(std::size_t number) const;
-  /// A member of the schema document beside its columns.
+  /// Sets a member of the schema document.
   void set_schema_member(std::string_view name, Value value);
 
-  /// The folder that is being written, for files that go before commit().
+  /// The folder that is being written, for files that are added before commit().
   os::Directory& folder() noexcept;
 
-  /// Writes metadata, notes and checksums, and replaces what is at `path` by one system call.
+  /// Writes metadata, notes and checksums, and atomically replaces `path`.
   void commit();
 
  private:

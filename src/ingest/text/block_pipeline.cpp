@@ -22,7 +22,7 @@ class Pipeline {
   Pipeline(BlockReader& reader, formats::Progress& progress)
       : reader_(reader), progress_(progress), caller_(std::this_thread::get_id()) {}
 
-  /// One thread's part: blocks until there are no more.
+  /// The loop of one thread: processes blocks until none are left.
   void run(BlockWork& work) {
     Block block;
     while (read(block)) {
@@ -47,7 +47,7 @@ class Pipeline {
   void rethrow() const {
     if (failure_) std::rethrow_exception(failure_);
   }
-  /// Between the items of the calling thread, and while it waits.
+  /// Called between the blocks of the calling thread, and while it waits.
   void poll() {
     if (std::this_thread::get_id() != caller_) return;
     try {
@@ -67,7 +67,7 @@ class Pipeline {
       progress_.add(reader_.num_read() - before);
       num_read_ = read_all_ ? num_read_ : num_read_ + 1;
     } catch (...) {
-      // What is wrong in the blocks before comes first.
+      // Errors in earlier blocks take precedence.
       read_all_ = true;
       if (await_turn(num_read_)) fail(std::current_exception());
       return false;
@@ -75,7 +75,7 @@ class Pipeline {
     return !read_all_;
   }
 
-  /// False if the pipeline is over.
+  /// Waits until block `number` is next. Returns false if the pipeline has ended.
   bool await_turn(std::uint64_t number) {
     std::unique_lock lock(mutex_);
     while (!over_ && turn_ != number) {

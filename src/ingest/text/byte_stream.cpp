@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kPackedBytes = std::size_t{256} << 10;
 
-/// A part of a file.
+/// Reads a part of a file.
 class FileStream final : public ByteStream {
  public:
   explicit FileStream(const Path& path) : own_(os::File::open_read(path)), file_(&own_) {}
@@ -43,7 +43,7 @@ class FileStream final : public ByteStream {
   std::uint64_t done_ = 0;
 };
 
-/// What another stream holds, decompressed.
+/// Decompresses another stream.
 class DecodedStream final : public ByteStream {
  public:
   DecodedStream(std::unique_ptr<ByteStream> packed, std::unique_ptr<codecs::StreamDecoder> decoder,
@@ -81,11 +81,11 @@ class DecodedStream final : public ByteStream {
   std::unique_ptr<codecs::StreamDecoder> decoder_;
   base::Where where_;
   std::vector<std::byte> buffer_;
-  std::span<const std::byte> rest_;  ///< of the buffer
+  std::span<const std::byte> rest_;  ///< unread part of the buffer
   bool at_end_ = false;
 };
 
-/// An entry of an archive, which must have its size and CRC-32.
+/// An entry of an archive. Checks its size and CRC-32.
 class ZipEntryStream final : public ByteStream {
  public:
   ZipEntryStream(std::shared_ptr<const ZipFile> zip, std::size_t number)
@@ -166,7 +166,7 @@ std::shared_ptr<const ZipFile> open_zip_file(const Path& path) {
   input.read = [&](std::uint64_t offset, std::span<std::byte> into) {
     zip->file.read_at(offset, into);
   };
-  // Entries are streamed, so nothing is too large.
+  // Entries are streamed, so no size is too large.
   zip->directory = codecs::read_zip_directory(input, codecs::ZipLimits());
   return zip;
 }

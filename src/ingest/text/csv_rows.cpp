@@ -13,7 +13,7 @@ using namespace scalar_kind;
 
 constexpr std::size_t kShownBytes = 40;
 
-/// `lower` in any case.
+/// Compares case-insensitively with `lower`.
 bool is_word(std::string_view text, std::string_view lower) {
   if (text.size() != lower.size()) return false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -22,13 +22,13 @@ bool is_word(std::string_view text, std::string_view lower) {
   return true;
 }
 
-/// The field without what its quotes stand for.
+/// The content of a field, with doubled quotes replaced.
 std::string_view decoded(const CsvField& field, std::string& scratch) {
   if (!field.has_escapes) return field.text();
   scratch.clear();
   for (const char* at = field.begin; at < field.end; ++at) {
     scratch.push_back(*at);
-    if (*at == '"') ++at;  // the second of two
+    if (*at == '"') ++at;  // the second of two quotes
   }
   const std::size_t size = scratch.size();
   scratch.append(kNumberSlackBytes, '\0');
@@ -139,7 +139,8 @@ bool CsvRows::fields(const char* begin, const char* end) {
       column.end_value();
       continue;
     }
-    // Values in the wrong columns do not fit either.
+    // A record with a wrong number of fields also has values in wrong columns, so report that error
+    // first.
     const RowFault of_value = fault_;
     if (is_well_formed(begin, end)) fault_ = of_value;
     return false;
@@ -148,7 +149,7 @@ bool CsvRows::fields(const char* begin, const char* end) {
   return absent_.empty() || set_null(rows_.column(absent_.front()));
 }
 
-/// Whether the record has as many fields as the header.
+/// True if the record has as many fields as the header.
 bool CsvRows::is_well_formed(const char* begin, const char* end) {
   std::size_t count = 0;
   for (const char* at = begin; at != nullptr; ++count) {
@@ -231,7 +232,7 @@ void CsvTypes::begin_file(const TextFile& file) {
 }
 
 void CsvTypes::add(const char* begin, const char* end) {
-  // A record that is malformed leaves no trace.
+  // A malformed record must not affect the types.
   kinds_.clear();
   const char* at = begin;
   while (at != nullptr) {

@@ -14,29 +14,30 @@
 
 namespace tenfold {
 
-/// What a field of CSV is: nothing (unquoted and empty), a number, a bool or a string.
+/// The value of a CSV field: null (unquoted and empty), a number, a bool or a string.
 struct CsvValue {
   ScalarKinds kinds = 0;
-  NumberText number;   ///< of integers, and of floats that are no word
-  double special = 0;  ///< of nan and inf
+  NumberText number;   ///< of integers, and of floats except nan and inf
+  double special = 0;  ///< nan or inf
   bool is_special = false;
   bool is_true = false;
 };
-/// `text` is followed by a character of no number.
+/// Parses a field. `text` must be followed by a character that cannot be part of a number.
 CsvValue csv_value(std::string_view text, bool is_quoted);
 
-/// Reads records of CSV into rows.
+/// Parses CSV records into rows.
 class CsvRows {
  public:
-  /// Both outlive this object.
+  /// Both arguments must outlive this object.
   CsvRows(const RowPlan& plan, RowBuilder& rows) : plan_(plan), rows_(rows) {}
 
-  /// From now on records are those of this file. What its header lacks, its rows lack.
+  /// Continues with the records of `file`. Columns that are missing in its header are null in its
+  /// rows.
   void begin_file(const TextFile& file);
-  /// As JsonRows::add().
+  /// Like JsonRows::add().
   Outcome add(const char* begin, const char* end);
   const RowFault& fault() const noexcept { return fault_; }
-  /// As JsonRows::note_names(), of the headers.
+  /// Like JsonRows::note_names(), for the names in headers.
   void note_names(std::vector<bool>& seen, std::set<std::string>& ignored);
 
  private:
@@ -52,16 +53,16 @@ class CsvRows {
   RowBuilder& rows_;
   char delimiter_ = ',';
   NaValues na_values_;
-  std::vector<std::size_t> targets_;  ///< of each field
-  std::vector<std::size_t> absent_;   ///< that no field has
-  std::string new_column_;            ///< that calls for another plan
+  std::vector<std::size_t> targets_;  ///< target of each field
+  std::vector<std::size_t> absent_;   ///< targets without a field
+  std::string new_column_;            ///< name of a column that requires another plan
   std::vector<bool> seen_;
   std::vector<std::string> ignored_;
   std::string scratch_;
   RowFault fault_;
 };
 
-/// Looks at the types of records of CSV.
+/// Infers types from CSV records.
 class CsvTypes {
  public:
   explicit CsvTypes(ValueTypes& types) : types_(types) {}
@@ -72,7 +73,7 @@ class CsvTypes {
   ValueTypes& types_;
   char delimiter_ = ',';
   NaValues na_values_;
-  std::vector<std::size_t> members_;  ///< of each field
+  std::vector<std::size_t> members_;  ///< index of each field's member
   std::vector<ScalarKinds> kinds_;
   std::string scratch_;
 };

@@ -13,12 +13,12 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Of a value in a message.
+/// Length of a value in a message.
 constexpr std::size_t kShownJsonBytes = 40;
-/// Names that are remembered in order to be reported, and to find twins.
+/// Maximum number of unknown names that are remembered, to report them and to find duplicate keys.
 constexpr std::size_t kMaxOthers = 10'000;
 
-/// Levels of lists in a row of the column.
+/// Nesting depth of lists in a row of the column.
 std::size_t levels_of(const Column& column) {
   return column.shape.size() + (column.ragged ? 1 : 0);
 }
@@ -105,7 +105,7 @@ bool JsonRows::object(const Field& field, std::size_t depth) {
   return num_seen == field.fields.size() || miss(field);
 }
 
-/// Takes the key of the field, if it follows as it is usually written.
+/// Consumes the key of `field` if it follows in its usual form.
 bool JsonRows::takes_key(const Field& field) {
   std::uint64_t head = 0;
   std::memcpy(&head, text_.at(), sizeof(head));
@@ -116,7 +116,8 @@ bool JsonRows::takes_key(const Field& field) {
   return true;
 }
 
-/// A number as the column stores it, where nothing else is to be thought of; else nothing is taken.
+/// Fast path: consumes a number that the column stores without conversion. Otherwise consumes
+/// nothing.
 bool JsonRows::plain_number(ColumnBuilder& column) {
   if (!column.is_float64() && !column.is_int64()) return false;
   NumberText number;
@@ -126,7 +127,7 @@ bool JsonRows::plain_number(ColumnBuilder& column) {
     const double value = to_double(number);
     std::memcpy(column.row_value(), &value, sizeof(value));
   } else {
-    constexpr std::int32_t kDigits = 18;  // of any integers that fit
+    constexpr std::int32_t kDigits = 18;  // all integers with so many digits fit
     if (!number.is_integer || number.num_digits > kDigits) return false;
     const auto digits = static_cast<std::int64_t>(number.digits);
     const std::int64_t value = number.negative ? -digits : digits;
@@ -136,8 +137,8 @@ bool JsonRows::plain_number(ColumnBuilder& column) {
   return true;
 }
 
-/// The field of the key that follows, mostly the one after the last; null if there is none, whose
-/// value is then passed over.
+/// Consumes the next key and returns its field, which is usually the one after the last. Returns
+/// null if the plan has no such field; the value is then skipped.
 const Field* JsonRows::find(const Field& field, std::size_t& next) {
   if (next < field.fields.size()) {
     const Field& expected = field.fields[next];
@@ -164,20 +165,20 @@ const Field* JsonRows::find(const Field& field, std::size_t& next) {
   return nullptr;
 }
 
-/// The row that had this name last, which the plan does not have.
+/// The last row that had this name, which is not in the plan.
 std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key) {
   TextMap<std::uint64_t>& names = others_[parent.number];
   const auto found = names.find(key);
   if (found != names.end()) return found->second;
-  // Names that are data would fill the memory.
+  // Names that are really data would fill the memory.
   if (names.size() >= kMaxOthers) names.clear();
   has_new_others_ = true;
   return names.emplace(std::string(key), 0).first->second;
 }
 
-/// A member that the plan does not have.
+/// Handles a member that is not in the plan.
 bool JsonRows::other_member(const Field& parent, std::string_view key) {
-  // A final plan lacks only what is in records that are no JSON, which will show.
+  // A final plan only lacks names from records that are invalid JSON, which is reported anyway.
   if (!plan_.ignores_others && !plan_.is_final) {
     return misfit(std::string(key), "a new column", Outcome::promote);
   }
@@ -206,7 +207,7 @@ bool JsonRows::member(const Field& field, std::size_t depth) {
   return misfit(field.name, "expected an object, found " + found);
 }
 
-/// Columns whose name the object does not have.
+/// Sets nulls for columns whose names are missing in the object.
 bool JsonRows::miss(const Field& field) {
   for (const std::size_t number : field.required_fields) {
     const Field& child = field.fields[number];
@@ -254,7 +255,7 @@ bool JsonRows::scalar(ColumnBuilder& column) {
   return item(column, column.row_value());
 }
 
-/// One number or bool.
+/// Parses one number or bool.
 bool JsonRows::item(ColumnBuilder& column, std::byte* into) {
   const char* const begin = text_.at();
   NumberText number;
@@ -304,8 +305,8 @@ bool JsonRows::list(ColumnBuilder& column) {
   return items(column, 0, into);
 }
 
-/// A list at one level of a row's value. `into`: where a row of fixed shape goes on; null for
-/// ragged ones, which grow.
+/// Parses a list at one nesting level of a row's value. `into`: write position for rows of fixed
+/// shape; null for ragged ones, which grow.
 bool JsonRows::items(ColumnBuilder& column, std::size_t level, std::byte*& into) {
   const Column& stored = column.target().column;
   const char* const begin = text_.at();
@@ -378,7 +379,7 @@ bool JsonRows::text_list(ColumnBuilder& column) {
   return text_.take(']') || malformed("',' or ']'");
 }
 
-/// The text of the value as it stands.
+/// Stores the source text of the value.
 bool JsonRows::raw(ColumnBuilder& column) {
   const char* const begin = text_.at();
   if (!text_.skip_value()) return malformed(nullptr);
@@ -386,7 +387,7 @@ bool JsonRows::raw(ColumnBuilder& column) {
   return true;
 }
 
-/// A scalar where rows have lists or objects, or the other way round: no type takes both.
+/// A scalar where other rows have lists or objects, or the reverse: no type accepts both.
 bool JsonRows::wrong_kind(const ColumnBuilder& column) {
   const Target& target = column.target();
   const std::string found = shown(text_.at());
@@ -396,7 +397,7 @@ bool JsonRows::wrong_kind(const ColumnBuilder& column) {
   return misfit(target.column.name(), "expected " + expected + ", found " + found);
 }
 
-/// Another type would take the value. `begin`: of the value that does not fit.
+/// Another type would accept the value. `begin`: start of the value that does not fit.
 bool JsonRows::too_narrow(const ColumnBuilder& column, const std::string& expected,
                           const char* begin) {
   const Outcome outcome = plan_.is_final ? Outcome::misfit : Outcome::promote;

@@ -14,18 +14,18 @@
 
 namespace tenfold {
 
-/// Reads records of JSON into rows.
+/// Parses JSON records into rows.
 class JsonRows {
  public:
-  /// Both outlive this object.
+  /// Both arguments must outlive this object.
   JsonRows(const RowPlan& plan, RowBuilder& rows);
 
-  /// Adds one record as a row; if it is not kept, fault() says why, and no row is added. The text
-  /// is followed as JsonText wants it.
+  /// Adds one record as a row. If it is rejected, no row is added and fault() has the reason. The
+  /// bytes after the text must be as JsonText requires.
   Outcome add(const char* begin, const char* end, bool lines);
   const RowFault& fault() const noexcept { return fault_; }
 
-  /// Marks the targets whose names some record had, and adds the names that the plan does not have.
+  /// Marks the targets whose names occurred in a record, and adds names that are not in the plan.
   void note_names(std::vector<bool>& seen, std::set<std::string>& ignored);
 
  private:
@@ -60,9 +60,9 @@ class JsonRows {
   const RowPlan& plan_;
   RowBuilder& rows_;
   JsonText text_{nullptr, nullptr, true};
-  std::uint64_t row_ = 0;            ///< counts from 1: marks of others are older
+  std::uint64_t row_ = 0;            ///< starts at 1; unknown names have the mark of an earlier row
   std::vector<std::uint64_t> seen_;  ///< by Field::number: the row that had it last
-  /// By Field::number: names in its records that the plan does not have, and the row that had them
+  /// By Field::number: names in its records that are not in the plan, and the row that had them
   /// last.
   std::vector<TextMap<std::uint64_t>> others_;
   bool has_new_others_ = false;  ///< since the last note_names()
@@ -70,7 +70,7 @@ class JsonRows {
   RowFault fault_;
 };
 
-/// "float64[3]": the type of a column as people read it.
+/// The type of a column for messages: "float64[3]".
 std::string type_text(const Column& column);
 
 }  // namespace tenfold

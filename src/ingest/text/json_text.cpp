@@ -16,8 +16,8 @@
 namespace tenfold {
 namespace {
 
-/// The first of '"', '\\' and control characters at or after `at`; whether bytes beyond ASCII come
-/// before it.
+/// Finds the first '"', '\\' or control character at or after `at`; `beyond_ascii` tells whether
+/// non-ASCII bytes precede it.
 const char* end_of_plain(const char* at, bool& beyond_ascii) noexcept {
 #if defined(__SSE2__)
   const __m128i quote = _mm_set1_epi8('"');
@@ -55,7 +55,7 @@ int hex_digit(char c) noexcept {
   return -1;
 }
 
-/// The four hexadecimal digits at `at`, or -1.
+/// Parses the four hexadecimal digits at `at`, or returns -1.
 std::int32_t hex4(const char* at) noexcept {
   std::int32_t value = 0;
   for (int i = 0; i < 4; ++i) {
@@ -79,7 +79,7 @@ const char* JsonText::end_of_string(bool& has_escapes) noexcept {
     at = end_of_plain(at, beyond_ascii);
     if (*at != '\\') break;
     has_escapes = true;
-    // What is escaped is looked at when it is decoded; a quote in it does not end the string.
+    // The escape is validated when it is decoded; an escaped quote does not end the string.
     at += static_cast<unsigned char>(at[1]) < 0x20 ? 1 : 2;
   }
   if (*at != '"' || at >= end_) {
@@ -192,7 +192,7 @@ bool JsonText::skip_key() {
   return true;
 }
 
-/// False if two of the keys from the `first` one on are the same. They are forgotten.
+/// Returns false if the keys from index `first` have a duplicate. Removes them.
 bool JsonText::check_keys(std::size_t first) {
   const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(first);
   constexpr std::ptrdiff_t kFew = 16;
@@ -235,7 +235,7 @@ bool JsonText::skip_array(std::size_t depth) {
 }
 
 bool JsonText::skip_value(std::size_t depth) {
-  if (depth == 0) keys_.clear();  // of a value that was wrong
+  if (depth == 0) keys_.clear();  // left over from an invalid value
   if (depth > codecs::kMaxJsonDepth) return fail("values nested less deep");
   skip_blanks();
   switch (*at_) {

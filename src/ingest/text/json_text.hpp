@@ -9,19 +9,19 @@
 
 namespace tenfold {
 
-/// Reads one JSON value after the other from a text, as Python's json reads it (NaN, Infinity and
-/// -Infinity too), and says what is wrong with it without throwing. Lone surrogates are wrong here:
-/// no UTF-8 says them.
+/// Reads consecutive JSON values from a text, accepting what Python's json accepts (including NaN,
+/// Infinity and -Infinity), and reports errors without throwing. Lone surrogates are errors,
+/// because UTF-8 cannot encode them.
 ///
-/// Behind the text there must be a character that continues no token, ',', ']', a line feed or a
-/// NUL, and kSlackBytes that may be read.
+/// The text must be followed by a character that cannot continue a token (',', ']', a line feed or
+/// NUL), and kSlackBytes more must be readable.
 class JsonText {
  public:
   static constexpr std::size_t kSlackBytes = 64;
 
-  /// `lines`: a line feed ends the text; otherwise it is a blank like others.
+  /// `lines`: a line feed ends the text; otherwise it is white space.
   JsonText(const char* begin, const char* end, bool lines) { restart(begin, end, lines); }
-  /// The same for another text.
+  /// Continues with another text.
   void restart(const char* begin, const char* end, bool lines) noexcept {
     at_ = begin_ = begin;
     end_ = end;
@@ -39,7 +39,7 @@ class JsonText {
       ++at_;
     }
   }
-  /// Takes `c` and the blanks before it, if that is what follows.
+  /// Skips blanks and consumes `c`, if that follows.
   bool take(char c) noexcept {
     if (*at_ != c) {
       skip_blanks();
@@ -48,7 +48,7 @@ class JsonText {
     ++at_;
     return true;
   }
-  /// Takes a word, if that is what follows: null, true, NaN, ...
+  /// Consumes a word, if that follows: null, true, NaN, ...
   bool take_word(std::string_view word) noexcept {
     if (static_cast<std::size_t>(end_ - at_) < word.size()) return false;
     if (std::memcmp(at_, word.data(), word.size()) != 0) return false;
@@ -56,12 +56,12 @@ class JsonText {
     return true;
   }
 
-  /// Takes a string, decoded: a part of the text, or what `scratch` holds then.
+  /// Consumes and decodes a string. `text` points into the source or into `scratch`.
   bool take_string(std::string_view& text, std::string& scratch);
-  /// Takes a value of any kind; nothing of it is kept. An object whose keys come twice is wrong.
+  /// Skips a value of any kind. An object with duplicate keys is an error.
   bool skip_value(std::size_t depth = 0);
 
-  /// Says what was expected where the text stands; returns false.
+  /// Records what was expected at the current position; returns false.
   bool fail(const char* expected) noexcept {
     if (fault_ == nullptr) {
       fault_ = expected;
@@ -73,8 +73,7 @@ class JsonText {
   std::string fault() const;
 
  private:
-  /// One past the last character of a string that starts at `at_`, or null; whether there are
-  /// escapes.
+  /// One past the last character of the string at `at_`, or null. Sets `has_escapes`.
   const char* end_of_string(bool& has_escapes) noexcept;
   bool decode(const char* from, const char* to, std::string& into);
   bool skip_key();
@@ -89,7 +88,8 @@ class JsonText {
   bool lines_ = true;
   const char* fault_ = nullptr;
   const char* fault_at_ = nullptr;
-  /// Of the objects that are passed over, the outer ones first: as they stand, or `decoded_`.
+  /// Keys of the enclosing skipped objects, outermost first; they point into the source or into
+  /// `decoded_`.
   std::vector<std::string_view> keys_;
   std::deque<std::string> decoded_;
 };

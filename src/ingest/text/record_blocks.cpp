@@ -31,8 +31,8 @@ const char* after_last(const char* begin, const char* end, char wanted) {
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/// The ',' or ']' behind the item of an array that begins at `at`; null if it does not end before
-/// `end`. What is in strings does not count.
+/// The ',' or ']' after the array item at `at`; null if the item does not end before `end`. Ignores
+/// the content of strings.
 const char* end_of_item(const char* at, const char* end) {
   std::int64_t depth = 0;
   for (; at < end; ++at) {
@@ -101,7 +101,7 @@ const char* end_of_csv_record(const char* begin, const char* end, char delimiter
     const char* const quote = find_char(at, limit, '"');
     if (quote == nullptr) return feed == nullptr ? nullptr : feed + 1;
     at = quote + 1;
-    // In the middle of a field it is a character like others.
+    // Inside a field, a quote is an ordinary character.
     if (quote != begin && quote[-1] != delimiter) continue;
     while (true) {
       at = find_char(at, end, '"');
@@ -196,7 +196,7 @@ bool BlockReader::open_next_file() {
   return true;
 }
 
-/// Reads up to `size` bytes in all, behind those that are there.
+/// Appends to `memory` until it has `size` bytes.
 void BlockReader::fill(TextMemory& memory, std::size_t size) {
   const std::size_t there = memory.size();
   memory.resize(size);
@@ -225,7 +225,7 @@ const char* BlockReader::last_end(const char* begin, const char* end) {
   return last;
 }
 
-/// Of a .json: `[` says that it is one array.
+/// For a .json file: if it starts with `[`, it is one array.
 void BlockReader::begin_array(const char*& begin, const char* end) {
   const char* first = begin;
   while (first < end && is_blank(*first)) ++first;
@@ -235,19 +235,19 @@ void BlockReader::begin_array(const char*& begin, const char* end) {
   begin = first + 1;
 }
 
-/// Passes lines of blanks; false if the next line does not begin before `end`.
+/// Skips blank lines. Returns false if the next line does not start before `end`.
 bool BlockReader::skip_blank_lines(const char*& begin, const char* end) {
   const char* at = begin;
   while (at < end && is_blank(*at) && *at != file_->delimiter) ++at;
   if (at == end && !at_end_) return false;
-  // The line of the first other character begins behind the last line end.
+  // The line of the first other character starts after the last line end.
   while (at < end && at > begin && at[-1] != '\n' && at[-1] != '\r') --at;
   line_ += count_lines(begin, at);
   begin = at;
   return true;
 }
 
-/// Line feeds, CRLF, and carriage returns without a line feed.
+/// Counts line feeds, CRLF, and carriage returns without a line feed.
 std::uint64_t BlockReader::count_lines(const char* begin, const char* end) const {
   std::uint64_t lines = 0;
   for (const char* at = begin; at < end; ++at) {
@@ -257,7 +257,7 @@ std::uint64_t BlockReader::count_lines(const char* begin, const char* end) const
   return lines;
 }
 
-/// Sets the line end that the header has; false if it does not end before `end`.
+/// Detects the line end from the header. Returns false if the header does not end before `end`.
 bool BlockReader::find_line_end(const char* begin, const char* end) {
   file_->line_end = '\n';
   const char* const feed = end_of_csv_record(begin, end, file_->delimiter);
@@ -269,7 +269,7 @@ bool BlockReader::find_line_end(const char* begin, const char* end) {
   return true;
 }
 
-/// False if the header does not end before `end`.
+/// Returns false if the header does not end before `end`.
 bool BlockReader::take_header(const char*& begin, const char* end) {
   if (!skip_blank_lines(begin, end)) return false;
   if (!find_line_end(begin, end) && !at_end_) return false;
@@ -306,7 +306,7 @@ bool BlockReader::take_header(const char*& begin, const char* end) {
   return true;
 }
 
-/// Behind the one array of a file there is nothing but blanks.
+/// Checks that only blanks follow the array of a file.
 void BlockReader::expect_blanks(const char* begin, const char* end) {
   TextMemory memory(begin, end);
   while (true) {
@@ -319,8 +319,8 @@ void BlockReader::expect_blanks(const char* begin, const char* end) {
   }
 }
 
-/// Where the file's own begin ends and records follow: behind the byte order mark, the header, the
-/// '['. False if that is not all there yet.
+/// Skips the start of the file: byte order mark, header, '['. Returns false if more bytes are
+/// needed.
 bool BlockReader::begin_file(const char*& begin, const char* end) {
   if (std::string_view(begin, static_cast<std::size_t>(end - begin)).starts_with(kByteOrderMark)) {
     begin += kByteOrderMark.size();
@@ -335,7 +335,7 @@ bool BlockReader::begin_file(const char*& begin, const char* end) {
   return true;
 }
 
-/// Reads until there is the end of a record, or of the file: [begin, end) are whole records then.
+/// Reads until at least one record, or the file, ends. [begin, end) are whole records then.
 void BlockReader::read_records(TextMemory& memory, const char*& begin, const char*& end) {
   for (std::size_t size = std::max(block_bytes_, memory.size() + 1);; size *= 2) {
     if (!at_end_) fill(memory, size);
@@ -383,7 +383,7 @@ bool BlockReader::next(Block& block) {
   begins_ = false;
   const auto from = static_cast<std::size_t>(begin - block.memory.data());
   const auto to = static_cast<std::size_t>(end - block.memory.data());
-  // What reads the records may look a little further.
+  // Parsers may read a few bytes past the end.
   block.memory.resize(to);
   block.memory.resize(to + JsonText::kSlackBytes, '\0');
   block.begin = block.memory.data() + from;

@@ -13,7 +13,7 @@
 
 namespace tenfold {
 
-/// Bytes that are not filled with zeros before something is read into them.
+/// An allocator that does not zero memory, because it is filled by reads.
 template <class T>
 struct UninitializedAllocator : std::allocator<T> {
   template <class U>
@@ -31,24 +31,24 @@ struct UninitializedAllocator : std::allocator<T> {
 };
 using TextMemory = std::vector<char, UninitializedAllocator<char>>;
 
-/// How a file says where a record ends.
+/// How the end of a record is recognised.
 enum class TextKind : std::uint8_t { json_lines, json_array, csv };
 
-/// What all blocks of one file share.
+/// Data shared by all blocks of one file.
 struct TextFile {
   std::string display;  ///< for messages
   TextKind kind = TextKind::json_lines;
   char delimiter = ',';             ///< CSV
   char line_end = '\n';             ///< CSV: '\r' in files whose lines end with it alone
-  std::vector<std::string> header;  ///< CSV: the names of its columns
+  std::vector<std::string> header;  ///< CSV: column names
   NaValues na_values;               ///< CSV
 };
 
-/// Whole records of one file, one after the other, with a NUL and JsonText::kSlackBytes behind.
+/// Consecutive whole records of one file, followed by a NUL and JsonText::kSlackBytes.
 struct Block {
   std::shared_ptr<const TextFile> file;
-  std::uint64_t number = 0;      ///< of the block, over all files
-  std::uint64_t first_line = 1;  ///< of a block that begins a file: its line in it
+  std::uint64_t number = 0;      ///< index of the block in all files
+  std::uint64_t first_line = 1;  ///< of the first block of a file: its first line
   bool begins_file = false;
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -56,21 +56,22 @@ struct Block {
   TextMemory memory;
 };
 
-/// One record: [begin, end), the end being a character of no record, and its line.
+/// One record: [begin, end), where `end` is a character that cannot belong to a record, and its
+/// line.
 struct Record {
   const char* begin = nullptr;
   const char* end = nullptr;
-  std::uint64_t line = 0;  ///< counted from the begin of the block
+  std::uint64_t line = 0;  ///< relative to the start of the block
 };
 
-/// The records of a block, in order.
+/// Iterates over the records of a block.
 class RecordCursor {
  public:
   explicit RecordCursor(const Block& block) : block_(&block), at_(block.begin) {}
 
-  /// False after the last one. Blank lines are no records.
+  /// Returns false after the last record. Skips blank lines.
   bool next(Record& record);
-  /// Lines of the block that were passed; after the last record, all.
+  /// Number of lines passed so far; all lines after the last record.
   std::uint64_t num_lines() const noexcept { return line_; }
 
  private:
@@ -84,21 +85,21 @@ class RecordCursor {
   bool ended_ = false;  ///< of an array
 };
 
-/// Cuts files into blocks of whole records, in order, through a buffer. A record larger than the
-/// block makes it grow.
+/// Splits files into blocks of whole records, in order, through a buffer. A record that is larger
+/// than a block enlarges it.
 class BlockReader {
  public:
-  /// Largest record that is read: more is no data, but a file of another kind.
+  /// Maximum size of a record. A larger one means that the file has another format.
   static constexpr std::size_t kMaxRecordBytes = std::size_t{1} << 30;
 
   BlockReader(std::vector<SourceFile> files, std::size_t block_bytes);
 
-  /// The next block, into memory that is used again; false after the last one. Throws
-  /// Error(corrupt) for a file that is cut off or no text, Error(invalid_argument) for a header
-  /// with twins.
+  /// Reads the next block into reused memory; returns false after the last one. Throws
+  /// Error(corrupt) for a file that is truncated or no text, Error(invalid_argument) for duplicate
+  /// names in a header.
   bool next(Block& block);
 
-  /// Bytes of files that were read.
+  /// Number of bytes read from files.
   std::uint64_t num_read() const;
   std::uint64_t num_files() const noexcept { return next_file_; }
 
@@ -120,30 +121,29 @@ class BlockReader {
   std::size_t next_file_ = 0;
   std::unique_ptr<ByteStream> stream_;
   std::shared_ptr<TextFile> file_;
-  bool begins_ = false;  ///< nothing of the file was handed out yet
+  bool begins_ = false;  ///< no record of the file was returned yet
   bool at_end_ = true;   ///< the stream has no more bytes
   bool array_ended_ = false;
-  std::vector<char> rest_;  ///< the begin of a record, read already
-  std::uint64_t line_ = 1;  ///< where the records of the file begin
+  std::vector<char> rest_;  ///< start of the next record, already read
+  std::uint64_t line_ = 1;  ///< line at which the records of the file start
   std::uint64_t num_blocks_ = 0;
-  std::uint64_t num_read_ = 0;  ///< of files that are done
+  std::uint64_t num_read_ = 0;  ///< of finished files
 };
 
-/// The fields of one record of CSV; false, with what is wrong, if it is malformed. `scratch` holds
-/// what was quoted.
+/// A field of a CSV record.
 struct CsvField {
   const char* begin = nullptr;
   const char* end = nullptr;
   bool is_quoted = false;
-  bool has_escapes = false;  ///< twins of quotes in it
+  bool has_escapes = false;  ///< contains doubled quotes
   std::string_view text() const { return {begin, static_cast<std::size_t>(end - begin)}; }
 };
 
-/// Takes the field at `at`, which then stands behind its delimiter or, after the last field, is
-/// null. Null, or what is wrong.
+/// Parses the field at `at`, and advances `at` past its delimiter; sets it to null after the last
+/// field. Returns null, or an error message.
 const char* take_csv_field(const char*& at, const char* end, char delimiter, CsvField& field);
 
-/// One past the record that begins at `begin`, its line end included; null if it does not end
+/// One past the record that starts at `begin`, including its line end; null if it does not end
 /// before `end`.
 const char* end_of_csv_record(const char* begin, const char* end, char delimiter,
                               char line_end = '\n');

@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::size_t kLeastBytes = 4096;
 
-/// A float that is an integer, as a column of integers or bools takes it.
+/// Stores a float with an integer value in a column of integers or bools.
 template <class T>
 Fit put_whole(double value, std::byte* into) {
   if (value != std::trunc(value)) return Fit::wrong_type;
-  // One beyond the largest, a power of two: exact.
+  // One above the maximum is a power of two, and so exact.
   constexpr double kEnd = 2.0 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
   const bool fits = value >= static_cast<double>(std::numeric_limits<T>::min()) && value < kEnd;
   if (!fits) return Fit::too_large;
@@ -154,7 +154,7 @@ void ColumnBuilder::end_row() {
   ends_.push_back(static_cast<std::int64_t>(end));
 }
 
-/// Nulls in the rows that ended without a value.
+/// Adds nulls for the rows since the last value.
 void ColumnBuilder::fill_absent() {
   const std::size_t rows = *num_rows_;
   valid_.resize(num_filled_, 1);
@@ -219,13 +219,15 @@ RowBuilder::RowBuilder(const RowPlan& plan) {
   std::size_t row_bytes = 1;
   for (const ColumnBuilder& column : columns_) row_bytes += column.row_bytes();
   constexpr std::size_t kMostBytes = std::size_t{64} << 10;
-  constexpr std::size_t kMostColumnBytes = 512;  // of very many columns, to visit them seldom
+  constexpr std::size_t kMostColumnBytes = 512;  // lower bound with very many columns, so that they
+                                                 // are visited rarely
   constexpr std::size_t kMostRows = 64;
   const std::size_t most_bytes = std::max(kMostBytes, columns_.size() * kMostColumnBytes);
   rows_at_once_ = std::clamp<std::size_t>(most_bytes / row_bytes, 1, kMostRows);
 }
 
-/// To ask every column in every row whether there is room would take longer than to fill it.
+/// Reserves space for several rows: checking every column in every row would take longer than
+/// filling it.
 void RowBuilder::reserve_rows() {
   for (ColumnBuilder& column : columns_) {
     if (!column.has_ends()) column.reserve_rows(rows_at_once_);

@@ -14,14 +14,14 @@
 
 namespace tenfold {
 
-/// Bytes that grow without being filled first.
+/// A growing byte buffer that is not zeroed.
 class GrowingBytes {
  public:
   std::size_t size() const noexcept { return size_; }
   std::byte* data() const noexcept { return memory_.get(); }
   std::span<const std::byte> bytes() const noexcept { return {memory_.get(), size_}; }
   void truncate(std::size_t size) noexcept { size_ = size; }
-  /// Room for `count` more bytes, which then belong to it.
+  /// Appends `count` uninitialised bytes and returns them.
   std::byte* extend(std::size_t count) {
     if (count > capacity_ - size_) grow(count);
     std::byte* const begin = memory_.get() + size_;
@@ -40,25 +40,25 @@ class GrowingBytes {
   std::size_t capacity_ = 0;
 };
 
-/// What a number or bool is to a column.
+/// Whether a column can hold a number or bool.
 enum class Fit : std::uint8_t {
   fits,
-  wrong_type,  ///< a number with a fraction for integers, ...
-  too_large,   ///< beyond the range of the dtype
-  inexact,     ///< an integer that the floats do not hold exactly
+  wrong_type,  ///< e.g. a number with a fraction in an integer column
+  too_large,   ///< out of range of the dtype
+  inexact,     ///< an integer that the float dtype does not represent exactly
 };
 
 /// Writes a number as an element of `dtype`. `is_given`: the user chose the dtype, so integers may
-/// be rounded to floats, and 1.0 is an integer and true.
+/// be rounded to floats, and 1.0 is accepted as an integer and as true.
 Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into);
-/// NaN and the infinities.
+/// Writes NaN or an infinity.
 Fit put_special(double value, DType dtype, std::byte* into);
 Fit put_bool(bool value, DType dtype, std::byte* into);
 
 /// The values of one column in the rows of a chunk.
 class ColumnBuilder {
  public:
-  /// `num_rows`: of all columns, the one that is being filled not counted.
+  /// `num_rows`: finished rows of all columns, without the current row.
   ColumnBuilder(const Target& target, const std::size_t& num_rows);
 
   const Target& target() const noexcept { return *target_; }
@@ -68,17 +68,17 @@ class ColumnBuilder {
 
   std::size_t row_bytes() const noexcept { return row_bytes_; }
   bool has_ends() const noexcept { return has_ends_; }
-  /// One number in each row, of these dtypes.
+  /// True if each row is one number of this dtype.
   bool is_float64() const noexcept { return plain_ == DType::float64; }
   bool is_int64() const noexcept { return plain_ == DType::int64; }
 
-  /// Makes room for `count` more rows; of columns of fixed rows, before they are filled.
+  /// Reserves space for `count` more rows; for fixed-size rows, before they are filled.
   void reserve_rows(std::size_t count) { values_.extend(count * row_bytes_); }
-  /// The memory of this row's value; of columns of fixed rows.
+  /// Memory of the current row's value; fixed-size rows only.
   std::byte* row_value() { return values_.data() + *num_rows_ * row_bytes_; }
-  /// What follows in this row; of columns with ends.
+  /// Values appended to the current row; ragged columns only.
   GrowingBytes& values() noexcept { return values_; }
-  /// Before the value of the row, or its null: the rows since the last value get nulls.
+  /// Call before the value or null of a row: adds nulls for the rows since the last value.
   void begin_value() {
     if (num_filled_ != *num_rows_) [[unlikely]]
       fill_absent();
@@ -87,18 +87,18 @@ class ColumnBuilder {
   void end_value() {
     if (has_ends_) end_row();
   }
-  /// Ends an item of ragged text.
+  /// Ends an item of a ragged string column.
   void end_item() { item_ends_.push_back(static_cast<std::int64_t>(values_.size())); }
-  /// The row has no value.
+  /// Sets the current row to null.
   void set_null();
 
-  /// Takes back what was put into the row.
+  /// Removes the value of the current row.
   void undo_row();
   void clear();
 
-  /// No more rows until clear().
+  /// Completes the chunk. No rows may be added until clear().
   void finish();
-  /// After finish(): some row has no value.
+  /// After finish(): true if some row has no value.
   bool has_nulls() const noexcept { return has_nulls_; }
   ColumnChunk chunk() const;
   std::size_t size_bytes() const noexcept;
@@ -110,12 +110,12 @@ class ColumnBuilder {
   const Target* target_;
   bool has_ends_;
   std::size_t item_bytes_;
-  std::size_t row_items_ = 0;  ///< of fixed rows
+  std::size_t row_items_ = 0;  ///< elements per fixed-size row
   std::size_t row_bytes_ = 0;
-  std::size_t unit_bytes_ = 1;  ///< that one step of an end counts
-  DType plain_ = DType::bool_;  ///< that of a typed column of scalars
+  std::size_t unit_bytes_ = 1;  ///< bytes per unit of the end offsets
+  DType plain_ = DType::bool_;  ///< dtype of a typed scalar column
   const std::size_t* num_rows_;
-  std::size_t num_filled_ = 0;  ///< rows with a value or a null
+  std::size_t num_filled_ = 0;  ///< number of rows with a value or a null
   GrowingBytes values_;
   std::vector<std::int64_t> ends_;
   std::vector<std::int64_t> item_ends_;
@@ -123,9 +123,9 @@ class ColumnBuilder {
   bool has_nulls_ = false;
 };
 
-/// The rows of a chunk, one builder a column. A row is begun, filled in any order, and ended or
-/// taken back. A row costs time for the columns that it has a value of: in the others it has a
-/// null, which is added when such a column gets its next value, or by finish().
+/// The rows of a chunk, with one builder per column. A row is started, filled in any order, and
+/// ended or undone. A row costs time for the columns in which it has a value. Other columns have a
+/// null, which is added when the column gets its next value, or by finish().
 class RowBuilder {
  public:
   explicit RowBuilder(const RowPlan& plan);
@@ -142,9 +142,9 @@ class RowBuilder {
   void undo_row();
   void clear();
   std::int64_t num_rows() const noexcept { return static_cast<std::int64_t>(num_rows_); }
-  /// That the rows take; looked at now and then.
+  /// Size of the rows; checked from time to time.
   std::size_t size_bytes() const noexcept;
-  /// The rows, until clear().
+  /// Returns the rows, valid until clear().
   std::vector<ColumnChunk> finish();
 
  private:
@@ -153,7 +153,7 @@ class RowBuilder {
   std::vector<ColumnBuilder> columns_;
   std::size_t num_rows_ = 0;
   std::size_t num_reserved_ = 0;
-  std::size_t rows_at_once_ = 1;  ///< that room is made for
+  std::size_t rows_at_once_ = 1;  ///< number of rows reserved at a time
 };
 
 }  // namespace tenfold

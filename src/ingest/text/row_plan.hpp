@@ -12,26 +12,26 @@
 
 namespace tenfold {
 
-/// How the text of a value becomes what a column stores.
+/// How the text of a value is converted to what a column stores.
 enum class Form : std::uint8_t {
   scalar,     ///< a number or a bool
-  list,       ///< numbers or bools, nested as deep as the shape and `ragged` say
-  text,       ///< a string, or what else there is as it is written
-  text_list,  ///< a list of such
-  json,       ///< a list or an object, as it is written
+  list,       ///< numbers or bools, nested according to the shape and `ragged`
+  text,       ///< a string, or the source text of any other value
+  text_list,  ///< a list of strings
+  json,       ///< the source text of a list or object
 };
 
-/// A column that is to be filled.
+/// A column to fill.
 struct Target {
   Column column;
   Form form = Form::scalar;
-  /// False: nothing but nulls and empty lists were seen so far, so that its type is a guess.
+  /// If false, only nulls and empty lists were seen so far, so the type is a guess.
   bool is_typed = true;
-  /// A text column that takes lists and objects as they are written, too.
+  /// A string column that also accepts lists and objects, as source text.
   bool takes_json = false;
 };
 
-/// For maps that are asked for a part of a text.
+/// Hash for maps that are looked up by string_view.
 struct TextHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const noexcept {
@@ -41,41 +41,43 @@ struct TextHash {
 template <class T>
 using TextMap = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
 
-/// A name in records, with what lies under it: a column, or a record in the record.
+/// A name in records: a column, or a nested record.
 struct Field {
   static constexpr std::size_t kRecord = ~std::size_t{0};
 
   std::string name;
-  std::string quoted;                 ///< as JSON usually writes it: "name" in quotes
-  std::uint64_t head = 0;             ///< its first eight bytes, in memory's order
-  std::uint64_t head_mask = 0;        ///< of these, those that there are
-  std::size_t target = kRecord;       ///< of RowPlan::targets
-  std::size_t number = 0;             ///< among all fields of the plan
+  std::string quoted;                 ///< the key as JSON usually writes it, in quotes
+  std::uint64_t head = 0;             ///< its first eight bytes, in memory order
+  std::uint64_t head_mask = 0;        ///< mask of the bytes of `head` that exist
+  std::size_t target = kRecord;       ///< index in RowPlan::targets
+  std::size_t number = 0;             ///< index among all fields of the plan
   std::vector<Field> fields;          ///< of a record
-  TextMap<std::size_t> by_name;       ///< the number in `fields`
-  std::vector<std::size_t> required;  ///< targets below, or itself, that need a value in every row
-  std::vector<std::size_t> required_fields;  ///< numbers in `fields` of those that have such
+  TextMap<std::size_t> by_name;       ///< index in `fields`
+  std::vector<std::size_t> required;  ///< targets below this field, or itself, that require a value
+                                      ///< in every row
+  std::vector<std::size_t> required_fields;  ///< indices in `fields` of those that contain such
+                                             ///< targets
 };
 
-/// What rows of text become.
+/// How rows of text are converted to columns.
 struct RowPlan {
   std::vector<Target> targets;
   Field root;
   std::size_t num_fields = 0;
-  /// Names that the plan does not have are passed over; otherwise they call for another plan.
+  /// Skip names that are not in the plan; otherwise they require another plan.
   bool ignores_others = false;
-  /// Another plan would not help: what does not fit is the row's fault.
+  /// Another plan would not help: a value that does not fit is an error of the row.
   bool is_final = false;
-  /// The user's own: integers are rounded to what the column holds.
+  /// The user gave the schema: integers are rounded to what the column holds.
   bool is_given = false;
 
   Schema schema() const;
 };
 
-/// The plan for a schema that somebody wrote.
+/// The plan for a schema given by the user.
 RowPlan plan_of(const Schema& schema);
 
-/// Sets `root` and what else follows from the targets.
+/// Sets `root` and everything else that follows from the targets.
 void index_fields(RowPlan& plan);
 
 }  // namespace tenfold

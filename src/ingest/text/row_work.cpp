@@ -11,9 +11,9 @@
 namespace tenfold {
 namespace {
 
-/// Memory that the rows of one thread may take before they are written.
+/// Maximum size of the rows of one thread before they are written.
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
-/// Rows between two looks at it.
+/// Number of rows between checks of the size.
 constexpr std::int64_t kLookRows = 64;
 
 }  // namespace
@@ -85,7 +85,7 @@ bool RowWork::deliver() {
   return true;
 }
 
-/// Throws, or keeps account.
+/// Throws, or records the bad row, depending on on_error.
 void RowWork::refuse(const Unkept& unkept) {
   const auto row = static_cast<std::int64_t>(sink_.num_records - delivered_ + unkept.record);
   const std::string& file = block_->file->display;
@@ -108,7 +108,7 @@ void RowWork::write_rows() {
   const std::vector<Column>& columns = sink_.writer.schema().columns();
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (chunks[i].valid.empty() || columns[i].nullable) continue;
-    // It cost nothing to wait for the first row without a value.
+    // Columns become nullable only with their first null, which costs no more than from the start.
     changed.emplace_back(i, columns[i]);
     changed.back().second.nullable = true;
   }

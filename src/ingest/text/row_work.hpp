@@ -15,22 +15,22 @@
 
 namespace tenfold {
 
-/// What all threads that write one table share. Changed by who has the turn only.
+/// State shared by all threads that write one table. Changed only by the thread that delivers.
 struct RowSink {
   TableWriter& writer;
   OnError on_error = OnError::raise;
   std::int64_t most_rows = 0;  ///< of a chunk
 
   std::uint64_t num_bad_rows = 0;
-  std::uint64_t num_kept = 0;     ///< records that make rows
-  bool needs_promotion = false;   ///< the plan is too narrow: nothing of it is of use
-  std::uint64_t num_records = 0;  ///< of the file, before the block whose turn it is
-  std::uint64_t first_line = 1;   ///< of the file, where that block begins
-  std::vector<bool> seen{};       ///< by target: some row had its name
+  std::uint64_t num_kept = 0;     ///< number of records that became rows
+  bool needs_promotion = false;   ///< the plan is too narrow: everything written is discarded
+  std::uint64_t num_records = 0;  ///< records of the file before the block to deliver
+  std::uint64_t first_line = 1;   ///< line of the file at which that block starts
+  std::vector<bool> seen{};       ///< by target: the name occurred in some row
   std::set<std::string> ignored{};
 };
 
-/// Turns blocks into rows of a table.
+/// Converts blocks to rows of a table.
 class RowWork final : public BlockWork {
  public:
   RowWork(const RowPlan& plan, RowSink& sink);
@@ -40,7 +40,7 @@ class RowWork final : public BlockWork {
   bool deliver() override;
 
  private:
-  /// A record that makes no row.
+  /// A rejected record.
   struct Unkept {
     std::uint64_t line = 0;    ///< in the block
     std::uint64_t record = 0;  ///< in the block
@@ -60,7 +60,7 @@ class RowWork final : public BlockWork {
   RecordCursor cursor_;
   std::shared_ptr<const TextFile> csv_file_;
   std::uint64_t num_records_ = 0;  ///< of the block, so far
-  std::uint64_t delivered_ = 0;    ///< of these
+  std::uint64_t delivered_ = 0;    ///< of these, already delivered
   std::vector<Unkept> unkept_;
   bool at_end_ = false;  ///< of the block
   bool promote_ = false;

@@ -35,12 +35,12 @@ std::string lower(std::string text) {
 
 bool is_packed(const std::string& name) { return !packed_suffix(name).empty(); }
 
-/// Entries of the folder that match one component of a pattern, sorted.
+/// Sorted entries of the folder that match one component of a pattern.
 std::vector<std::string> matches_in(const Path& folder, const std::string& pattern) {
   std::vector<std::string> names;
   if (!os::exists(folder) || !os::file_info(folder).is_directory) return names;
   for (std::string& name : os::Directory::open(folder).list()) {
-    // As in a shell: hidden files are asked for by name.
+    // As in a shell, hidden files must be matched explicitly.
     if (name.starts_with('.') && !pattern.starts_with('.')) continue;
     if (base::glob_match(pattern, name)) names.push_back(std::move(name));
   }
@@ -50,7 +50,8 @@ std::vector<std::string> matches_in(const Path& folder, const std::string& patte
 
 void expand(const Path& done, Path::iterator at, Path::iterator end, std::vector<Path>& found);
 
-/// Folders of any depth, this one too; links to folders are not followed, as they may lead back.
+/// Expands "**" to folders of any depth, including this one. Links to folders are not followed,
+/// because they may form a cycle.
 void expand_below(const Path& done, Path::iterator at, Path::iterator end,
                   std::vector<Path>& found) {
   const auto next = std::next(at);
@@ -86,13 +87,13 @@ void expand(const Path& done, Path::iterator at, Path::iterator end, std::vector
   }
 }
 
-/// The paths that one source stands for.
+/// The paths that one source expands to.
 std::vector<Path> paths_of(const Path& source) {
   if (os::exists(source)) return {source};
   const bool is_glob = base::is_glob(source.string());
   std::vector<Path> found;
   if (is_glob) expand(Path(), source.begin(), source.end(), found);
-  // "**" twice meets a file by several ways, and folders come between files.
+  // Two "**" may find a file several times, and results of different folders are interleaved.
   std::ranges::sort(found);
   const auto twice = std::ranges::unique(found);
   found.erase(twice.begin(), twice.end());
@@ -127,7 +128,7 @@ SourceKind kind_of(const std::string& file_name, SourceFormat format) {
   return kind_of_name(file_name);
 }
 
-/// The texts in an archive, in the order of their names; other entries are none of ours.
+/// Adds the text files of an archive, sorted by name; other entries are ignored.
 void add_archive(const Path& path, SourceFormat format, std::vector<SourceFile>& files) {
   const std::shared_ptr<const ZipFile> zip = open_zip_file(path);
   const std::string display = path.string();
@@ -135,7 +136,7 @@ void add_archive(const Path& path, SourceFormat format, std::vector<SourceFile>&
   for (std::size_t i = 0; i < zip->directory.entries.size(); ++i) {
     const std::string& name = zip->directory.entries[i].name;
     const std::string file_name = name.substr(name.rfind('/') + 1);
-    // macOS adds hidden twins of all files.
+    // macOS adds a hidden file for each file.
     const bool is_text = kind_of(file_name, format) != SourceKind::unknown && !is_packed(file_name);
     const bool is_file = !file_name.empty() && !file_name.starts_with('.');
     if (is_text && is_file) entries.emplace_back(name, i);

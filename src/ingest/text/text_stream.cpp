@@ -11,7 +11,7 @@
 namespace tenfold {
 namespace {
 
-/// Of small records some hundred: enough that what a batch costs is little beside its rows.
+/// Some hundred small records, so that the overhead per batch is small.
 constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
 
 const Block& no_block() {
@@ -26,7 +26,7 @@ Tensor copied(DType dtype, Shape shape, std::span<const T> values) {
   return made;
 }
 
-/// Ends of rows as offsets, which begin with 0.
+/// Converts end offsets to offsets that start with 0.
 Tensor offsets_of(std::span<const std::int64_t> ends) {
   Tensor made = Tensor::zeros(DType::int64, {static_cast<std::int64_t>(ends.size()) + 1});
   std::ranges::copy(ends, made.mutable_data<std::int64_t>() + 1);
@@ -44,7 +44,7 @@ BatchColumn batch_column(const Column& column, const ColumnChunk& chunk) {
   made.values = copied(column.dtype, std::move(shape), chunk.values);
   if (column.has_ends()) made.offsets = offsets_of(chunk.ends);
   if (column.ragged && column.is_text()) made.item_offsets = offsets_of(chunk.item_ends);
-  // A float says itself that there is none: NaN.
+  // A float column marks missing values by NaN.
   if (!column.nullable || (!column.is_text() && is_floating_point(column.dtype))) return made;
   std::vector<std::uint8_t> valid(chunk.valid.begin(), chunk.valid.end());
   valid.resize(static_cast<std::size_t>(chunk.num_rows), 1);
@@ -62,7 +62,7 @@ TextStream::TextStream(std::vector<SourceFile> files, const Schema& schema)
       reader_(std::move(files), kBlockBytes),
       cursor_(no_block()) {}
 
-/// Goes on to the next block; false after the last one.
+/// Advances to the next block; returns false after the last one.
 bool TextStream::next_block() {
   if (block_) first_line_ += cursor_.num_lines();
   auto block = std::make_shared<Block>();

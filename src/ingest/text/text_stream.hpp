@@ -19,44 +19,44 @@
 
 namespace tenfold {
 
-/// Some records of a text, as rows.
+/// Records of text files, parsed to rows.
 struct TextRows {
   struct Bad {
-    std::size_t position = 0;  ///< among the records that were asked for
+    std::size_t position = 0;  ///< position among the requested records
     std::string file;
-    bool is_malformed = false;  ///< no record at all; otherwise it does not fit the schema
+    bool is_malformed = false;  ///< the record is malformed; otherwise it does not fit the schema
     BadRow row;
   };
-  Batch batch;                    ///< of those that make rows
-  std::vector<std::size_t> kept;  ///< of each row: its position among those that were asked for
+  Batch batch;                    ///< the records that became rows
+  std::vector<std::size_t> kept;  ///< for each row: its position among the requested records
   std::vector<Bad> bad;
 };
 
-/// The records of text files as rows of a schema, without a data set in between.
+/// Parses the records of text files to rows of a schema, without writing a data set.
 ///
 ///   TextStream stream(find_sources({"a.jsonl", "b.jsonl"}), schema);
 ///   while (const std::int64_t count = stream.hold()) {
 ///     const TextRows rows = stream.rows(wanted_of(count), false);
 ///   }
 ///
-/// Records are looked for in all of the text, and parsed only where a row is asked for.
+/// All of the text is split into records, but only the requested records are parsed.
 class TextStream {
  public:
   TextStream(std::vector<SourceFile> files, const Schema& schema);
   TextStream(const TextStream&) = delete;
   TextStream& operator=(const TextStream&) = delete;
 
-  /// Holds the next records, instead of those before: `count` of them, or all that the next block
-  /// of text has. Returns how many there are: fewer than `count` at the end of the last file, and
-  /// none after it. Throws Error(corrupt) for text that is cut off or damaged.
+  /// Advances to the next `count` records, or to all records of the next block of text, and drops
+  /// the previous ones. Returns their number: fewer than `count` at the end of the last file, and 0
+  /// after it. Throws Error(corrupt) for text that is truncated or damaged.
   std::int64_t hold(std::optional<std::int64_t> count = {});
 
-  /// The rows of `records`, numbers of those that are held, in that order. `stops_at_bad`: up to
-  /// the first that makes none. Throws Error(invalid_argument) for a number of none.
+  /// Parses `records`, indices of the held records, in that order. `stops_at_bad`: stop at the
+  /// first rejected one. Throws Error(invalid_argument) for an index out of range.
   TextRows rows(std::span<const std::int64_t> records, bool stops_at_bad);
 
  private:
-  /// A file of which records are held.
+  /// A file with held records.
   struct OpenFile {
     std::shared_ptr<const TextFile> text;
     std::unique_ptr<CsvRows> csv;
@@ -78,10 +78,10 @@ class TextStream {
   RowBuilder rows_;
   JsonRows json_;
   BlockReader reader_;
-  std::shared_ptr<Block> block_;  ///< whose records are looked for
+  std::shared_ptr<Block> block_;  ///< the block that is being split into records
   std::shared_ptr<OpenFile> file_;
   RecordCursor cursor_;
-  std::uint64_t first_line_ = 1;  ///< of the file, where the block begins
+  std::uint64_t first_line_ = 1;  ///< line of the file at which the block starts
   std::int64_t num_records_ = 0;  ///< of the file, so far
   std::vector<Held> held_;
 };

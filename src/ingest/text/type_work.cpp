@@ -11,7 +11,7 @@ void JsonTypes::add(const char* begin, const char* end, bool lines) {
   if (*start != '{' || !text_.skip_value()) return;
   text_.skip_blanks();
   if (!text_.at_end()) return;
-  // It is JSON: what follows takes that for granted.
+  // It is valid JSON, which the code below relies on.
   text_.move_to(start);
   object(types_);
 }
@@ -20,7 +20,7 @@ void JsonTypes::object(ValueTypes& types) {
   ++types.num_objects;
   text_.move_to(text_.at() + 1);
   if (text_.take('}')) return;
-  // Names mostly come in the order in which they came before.
+  // Names usually come in the same order as in the previous record.
   std::size_t next = 0;
   do {
     text_.skip_blanks();
@@ -42,7 +42,8 @@ void JsonTypes::value(ValueTypes& types) {
   if (first == '{') {
     ++types.num_present;
     if (types.kind == Kind::none) types.kind = Kind::object;
-    object(types);  // whatever came first here: rows before these may have had objects
+    object(types);  // count the object even if the first value was of another kind: earlier rows
+                    // may have had objects
   } else if (first == '[') {
     ++types.num_present;
     if (types.kind == Kind::none) types.kind = Kind::list;

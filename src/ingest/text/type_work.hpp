@@ -10,13 +10,13 @@
 
 namespace tenfold {
 
-/// Looks at the types of records of JSON. Records that are no JSON leave no trace.
+/// Infers types from JSON records. Invalid records do not affect the result.
 class JsonTypes {
  public:
-  /// `types` outlives this object.
+  /// `types` must outlive this object.
   explicit JsonTypes(ValueTypes& types) : types_(types) {}
 
-  /// The text is followed as JsonText wants it.
+  /// The bytes after the text must be as JsonText requires.
   void add(const char* begin, const char* end, bool lines);
 
  private:
@@ -30,10 +30,10 @@ class JsonTypes {
   std::string scratch_;
 };
 
-/// Looks at the types in blocks, and joins what it saw in their order.
+/// Infers types from blocks, and merges them in the order of the blocks.
 class TypeWork final : public BlockWork {
  public:
-  /// `all` is changed by who has the turn only.
+  /// `all` is changed only by the thread that delivers.
   explicit TypeWork(ValueTypes& all) : all_(all) {}
 
   void begin(const Block& block) override;

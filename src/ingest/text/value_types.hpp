@@ -16,7 +16,7 @@
 
 namespace tenfold {
 
-/// What lists were seen in one place.
+/// The lists seen at one location.
 struct ListTypes {
   struct Lengths {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -24,21 +24,22 @@ struct ListTypes {
   };
   std::vector<Lengths> levels;  ///< of lists, of lists in lists, ...
   ScalarKinds items = 0;
-  std::size_t depth_of_items = 0;  ///< 1: in the lists themselves; 0: no item was seen
-  bool is_uneven = false;          ///< objects, or lists and scalars side by side
+  std::size_t depth_of_items = 0;  ///< nesting depth of items, from 1; 0: no item was seen
+  bool is_uneven = false;          ///< objects, or a mix of lists and scalars
 
   void add_length(std::size_t level, std::int64_t length);
   void add_item(std::size_t depth, ScalarKinds kinds);
   void merge(const ListTypes& later);
 };
 
-/// What was seen under one name (or, of the root, in the rows): enough to choose its type, and
-/// nothing that grows with the number of rows.
+/// The values seen under one name (for the root, in the rows). Enough to choose the type, with a
+/// size that does not depend on the number of rows.
 struct ValueTypes {
   enum class Kind : std::uint8_t { none, scalar, list, object };
 
-  Kind kind = Kind::none;         ///< of the first value that is not null; others are bad rows
-  std::uint64_t num_present = 0;  ///< how often the name was there
+  Kind kind = Kind::none;         ///< of the first value that is not null; rows with another kind
+                                  ///< are bad
+  std::uint64_t num_present = 0;  ///< number of occurrences of the name
   bool has_null = false;
   ScalarKinds scalars = 0;
   ScalarKinds first_scalar = 0;
@@ -46,13 +47,13 @@ struct ValueTypes {
   std::optional<ListTypes> first_list;
   std::uint64_t num_objects = 0;
   struct Member;
-  std::vector<Member> members;  ///< of objects, in order of appearance
+  std::vector<Member> members;  ///< members of objects, in order of appearance
   TextMap<std::size_t> by_name;
 
   ValueTypes& member(std::string_view name);
   void add_null();
   void add_scalar(ScalarKinds kinds);
-  /// What `later` saw came after all of this.
+  /// Adds what `later` saw, which came after all of this.
   void merge(const ValueTypes& later);
 };
 
@@ -61,7 +62,7 @@ struct ValueTypes::Member {
   ValueTypes types;
 };
 
-/// The plan for all that was seen in the rows, and the promotions in it.
+/// The plan for all rows, and the promotions in it.
 RowPlan plan_of(const ValueTypes& rows, std::vector<Promotion>& promotions);
 
 }  // namespace tenfold

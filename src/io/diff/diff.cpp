@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = 200;
 
-/// ASCII, which may be cut anywhere.
+/// Truncates ASCII, which may be cut anywhere.
 std::string shortened(std::string text) {
   if (text.size() > kMaxTextBytes) text.replace(kMaxTextBytes - 3, std::string::npos, "...");
   return text;
@@ -34,7 +34,7 @@ std::string shortened(std::string text) {
 /// At most 200 characters of a value's JSON.
 std::string short_json(const Value& value) { return shortened(to_json(value)); }
 
-/// The same with dicts instead of OrderedDicts.
+/// Replaces OrderedDicts by dicts.
 Value unordered(Value value) {
   const auto each = [](std::vector<Value>& items) {
     for (Value& item : items) item = unordered(std::move(item));
@@ -49,7 +49,7 @@ Value unordered(Value value) {
   return value;
 }
 
-/// Two texts that say in what two values differ.
+/// Descriptions of the difference of two values.
 struct JsonDifference {
   std::string a;
   std::string b;
@@ -67,7 +67,7 @@ std::string typed(const Value& value) {
   return text;
 }
 
-/// What a list and a tuple hold; null of another value.
+/// The items of a list or tuple; null for another value.
 const std::vector<Value>* items_of(const Value& value) {
   if (const auto* list = value.get_if<Value::List>()) return &list->items;
   if (const auto* tuple = value.get_if<Value::Tuple>()) return &tuple->items;
@@ -151,7 +151,7 @@ class Descent {
     return {place_ + ": " + found.a, place_ + ": " + found.b};
   }
 
-  /// One level further down.
+  /// Enters a nested value during its lifetime.
   class Step {
    public:
     Step(Descent& of, const std::string& key) : of_(of), size_before_(of.place_.size()) {
@@ -169,8 +169,8 @@ class Descent {
   std::string place_;
 };
 
-/// Of values without OrderedDicts that are not equal, but whose short_json() may be: the first part
-/// in which they differ, by its dotted name, with its type where JSON has none: "layers.900: 7" and
+/// For unequal values without OrderedDicts, whose short_json() may be equal: the first difference,
+/// with its dotted name, and its type if JSON does not distinguish it: "layers.900: 7" and
 /// "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
 JsonDifference json_difference(const Value& a, const Value& b) { return Descent().compare(a, b); }
 
@@ -180,10 +180,10 @@ constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
 struct Entry {
   KeyPath path;
   std::variant<Leaf, NonTensor> item;
-  std::size_t match = kUnmatched;  ///< its position in the other tree
+  std::size_t match = kUnmatched;  ///< its index in the other tree
 };
 
-/// A node of one tree, and where the entries below it stand.
+/// A node of one tree, and the range of the entries below it.
 struct Place {
   KeyPath path;
   std::string what;
@@ -192,8 +192,8 @@ struct Place {
   bool is_unread = false;
 };
 
-/// What a pickle keeps beside itself: of a storage no tensor was made of, the tree has the name and
-/// not the bytes. The same of a folder in a bundle that is in no known format.
+/// True for content that is not loaded: a storage of a pickle that no tensor uses, of which the
+/// tree has only the name; also a folder of a bundle in an unknown format.
 bool is_unread(const TensorDict& node) {
   const NodeInfo& info = node.info();
   return (info.kind == NodeKind::opaque && info.class_name == "persistent id") ||
@@ -239,7 +239,7 @@ std::string text_of(const NonTensor& json) {
   return (json.is_stack ? "stack of " : "") + short_json(json.value);
 }
 
-/// All that a tree holds, in its order.
+/// The content of a tree, in order.
 class Side {
  public:
   explicit Side(const TensorDict& tree) { visit(tree); }
@@ -248,8 +248,8 @@ class Side {
   std::vector<Place> places;
 
  private:
-  /// Containers of JSON values are JSON values, whatever a format made of them: then the value, and
-  /// nothing is left in the lists.
+  /// Converts containers of JSON values, in any format, to one JSON value. Returns nothing, and
+  /// fills the lists, for other nodes.
   std::optional<Value> visit(const TensorDict& node) {
     if (path_.size() > kMaxDepth) {
       throw base::invalid_argument()
@@ -314,7 +314,7 @@ class Side {
   KeyPath path_;
 };
 
-/// By path first, so that a key with dots cannot take the place of a nested one.
+/// Matches by path first, so that a key with dots does not replace a nested one.
 void match(Side& a, Side& b) {
   std::map<KeyPath, std::size_t> by_path;
   for (std::size_t j = 0; j < b.entries.size(); ++j) by_path.emplace(b.entries[j].path, j);
@@ -342,8 +342,9 @@ bool starts_with(const KeyPath& path, const KeyPath& start) {
   return path.size() >= start.size() && std::equal(start.begin(), start.end(), path.begin());
 }
 
-/// Nodes that both have and that differ, and the topmost of those that one has alone although the
-/// other has entries of theirs (under a flat name, say). A node without any entry is an entry.
+/// Compares nodes: reports those that differ in both trees, and the topmost nodes that exist in
+/// only one tree although the other has their entries (for example under a flat name). A node
+/// without entries is treated as an entry.
 class NodeComparison {
  public:
   explicit NodeComparison(DiffReport& report) : report_(report) {}
@@ -395,14 +396,14 @@ class NodeComparison {
   std::optional<KeyPath> last_alone_;
 };
 
-/// As Python compares them: an OrderedDict equals a dict of the same items.
+/// Compares like Python: an OrderedDict equals a dict with the same items.
 bool is_same_json(NonTensor a, NonTensor b) {
   a.value = unordered(std::move(a.value));
   b.value = unordered(std::move(b.value));
   return a == b;
 }
 
-/// A change of everything but the values of tensors; nothing if those decide.
+/// A change of anything but the values of tensors; empty if only those are left to compare.
 std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   Change change;
   change.key = dotted(a.path);
@@ -437,7 +438,7 @@ void require_tolerance(const char* argument, double value) {
       .found(to_json(Value(value)));
 }
 
-/// The entries that both have: their changes, in the order of `a`.
+/// Compares the entries of both trees; changes are in the order of `a`.
 void compare_entries(const Side& a, const Side& b, const DiffOptions& options, DiffReport& report) {
   std::vector<LeafPair> pairs;
   std::vector<std::size_t> pair_of(a.entries.size(), kUnmatched);

@@ -27,13 +27,13 @@ namespace {
 
 constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 15;
-constexpr std::size_t kElementsAtOnce = 1024;  ///< as double: they stay in the first-level cache
+constexpr std::size_t kElementsAtOnce = 1024;  ///< as double: they stay in L1
 
-/// Squares of doubles beyond these leave the range of double, and long double is asked for sums.
+/// Squares of larger doubles may overflow, and sums of squares need long double.
 constexpr double kLargeForSquares = 1e140;
 constexpr double kSmallForSquares = 1e-140;
 
-/// The figures of a run of values; long double has the range that squares need.
+/// Statistics of a run of values; long double has the range that squares need.
 struct Sums {
   std::uint64_t num_different = 0;
   double max_abs = 0;
@@ -41,7 +41,7 @@ struct Sums {
   long double squares_b = 0;
   long double squares_difference = 0;
   long double product = 0;
-  bool infinite = false;  ///< a NaN or infinity on one side only
+  bool infinite = false;  ///< NaN or infinity in one of the two only
 
   void merge(const Sums& other) {
     num_different += other.num_different;
@@ -57,13 +57,13 @@ struct Sums {
 struct Tolerance {
   double rtol = 0;
   double atol = 0;
-  /// The magnitudes of a difference and of what it is measured by.
+  /// Compares the magnitude of a difference with the tolerance for `b`.
   bool allows(double difference, double b) const noexcept {
     return difference <= atol + rtol * std::abs(b);
   }
 };
 
-/// Norms and product of `a`, `b` and their differences.
+/// Adds norms and the product of `a`, `b` and their differences.
 template <class Sum>
 void add_squares(Sums& sums, std::span<const double> a, std::span<const double> b,
                  std::span<const double> difference) {
@@ -83,7 +83,7 @@ void add_squares(Sums& sums, std::span<const double> a, std::span<const double> 
   sums.product += product;
 }
 
-/// A piece of two tensors as doubles, and what they differ by.
+/// Chunks of two tensors as doubles, and their difference.
 struct Piece {
   std::vector<double> a;
   std::vector<double> b;
@@ -112,18 +112,19 @@ struct Piece {
   }
 };
 
-/// Settles a pair of numbers of which one is no finite number: both leave the figures.
+/// Handles a pair in which a number is not finite: excludes both from the statistics.
 void settle_special(double& a, double& b, double& difference, bool& same, Sums& sums) {
   same = (std::isnan(a) && std::isnan(b)) || a == b;
   if (!same) sums.infinite = true;
   a = b = difference = 0;
 }
 
-/// The magnitude of a complex number, which does not overflow before it must. std::hypot would give
-/// the same, but as a symbol of glibc 2.35, and the library would not load with an older one.
+/// The magnitude of a complex number, without avoidable overflow. std::hypot gives the same result,
+/// but is a symbol of glibc 2.35, so that the library would not load with an older one.
 double magnitude_of(double real, double imag) { return std::abs(std::complex<double>(real, imag)); }
 
-/// Compares the numbers of a piece; a complex one is two in a row, measured by their magnitude.
+/// Compares the numbers of a chunk. A complex number is two consecutive ones, compared by
+/// magnitude.
 void compare_numbers(Piece& piece, bool are_complex, const Tolerance& tolerance, Sums& sums) {
   const std::size_t step = are_complex ? 2 : 1;
   for (std::size_t i = 0; i < piece.a.size(); i += step) {
@@ -150,7 +151,7 @@ void compare_numbers(Piece& piece, bool are_complex, const Tolerance& tolerance,
   piece.add_to(sums);
 }
 
-/// Integers of one type: the differences are exact, where those of doubles would not be.
+/// Compares integers of one type exactly, which doubles would not.
 template <class T>
 void compare_integers(std::span<const std::byte> a_bytes, std::span<const std::byte> b_bytes,
                       Piece& piece, const Tolerance& tolerance, Sums& sums) {
@@ -163,7 +164,7 @@ void compare_integers(std::span<const std::byte> a_bytes, std::span<const std::b
     std::memcpy(&b, b_bytes.data() + i * sizeof(T), sizeof(T));
     piece.a[i] = static_cast<double>(a);
     piece.b[i] = static_cast<double>(b);
-    // Modulo 2^64 the smaller from the larger is the distance, whatever the signs.
+    // Subtracting the smaller from the larger modulo 2^64 gives the distance, whatever the signs.
     const auto wide_a = static_cast<std::uint64_t>(a);
     const auto wide_b = static_cast<std::uint64_t>(b);
     const auto distance = static_cast<double>(a < b ? wide_b - wide_a : wide_a - wide_b);
@@ -175,7 +176,7 @@ void compare_integers(std::span<const std::byte> a_bytes, std::span<const std::b
   piece.add_to(sums);
 }
 
-/// The numbers of `bytes`, complex ones as two: `values` has room for all.
+/// Converts `bytes` to numbers, two for a complex one. `values` must have space for all.
 void numbers_of(DType dtype, bool as_complex, std::span<const std::byte> bytes,
                 std::span<double> values) {
   if (as_complex) {
@@ -275,7 +276,7 @@ bool bytes_agree(const LeafPair& pair, const Task& task) {
   return agree;
 }
 
-/// Of the pairs `chosen`, of one dtype each, those whose bytes do not agree.
+/// Among the `chosen` pairs, whose tensors have the same dtype, those whose bytes differ.
 std::vector<std::size_t> pairs_that_disagree(const std::vector<LeafPair>& pairs,
                                              const std::vector<std::size_t>& chosen,
                                              const DiffOptions& options) {
@@ -329,7 +330,7 @@ PairDifference difference_of(const Sums& sums) {
   difference.max_abs = sums.max_abs;
   const long double norm_a = std::sqrt(sums.squares_a);
   const long double norm_b = std::sqrt(sums.squares_b);
-  // Of zeros every difference is infinitely large, and none is none.
+  // If all values are zero, the relative difference is infinite, or zero if there is no difference.
   difference.rel_l2 = sums.squares_difference == 0
                           ? 0
                           : static_cast<double>(std::sqrt(sums.squares_difference) / norm_a);
@@ -340,7 +341,7 @@ PairDifference difference_of(const Sums& sums) {
   return difference;
 }
 
-/// Of float4_e2m1fn_x2 against another dtype not even the number of values agrees.
+/// False for float4_e2m1fn_x2 against another dtype, because the number of values differs.
 bool has_figures(const LeafPair& pair) {
   const bool packed_a = pair.a.dtype() == DType::float4_e2m1fn_x2;
   const bool packed_b = pair.b.dtype() == DType::float4_e2m1fn_x2;
@@ -351,7 +352,7 @@ bool has_figures(const LeafPair& pair) {
 
 std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
                                            const DiffOptions& options) {
-  std::vector<std::size_t> alike;  // of one dtype
+  std::vector<std::size_t> alike;  // with the same dtype
   std::vector<std::size_t> differing;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     require_whole(pairs[i].a);
@@ -377,7 +378,7 @@ std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
       [&] { progress.poll(); });
   progress.finish();
 
-  // In order, so that the figures are the same every time.
+  // In order, so that results are reproducible.
   std::vector<Sums> merged(pairs.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) merged[tasks[i].pair].merge(sums[i]);
   std::vector<PairDifference> differences(pairs.size());

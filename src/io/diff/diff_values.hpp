@@ -12,7 +12,7 @@ struct LeafPair {
   Leaf b;
 };
 
-/// What became of a pair. Without a difference all figures are left out.
+/// The result for a pair. All statistics are omitted if there is no difference.
 struct PairDifference {
   bool differs = false;  ///< in a value, beyond the tolerance
   double max_abs = Change::kNone;
@@ -21,7 +21,7 @@ struct PairDifference {
   std::uint64_t num_different = 0;
 };
 
-/// Compares all pairs, in parallel. A pair of one dtype whose bytes agree costs one look at them.
+/// Compares all pairs in parallel. A pair of one dtype with equal bytes is only read once.
 std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
                                            const DiffOptions& options);
 

@@ -7,8 +7,9 @@
 
 namespace tenfold::os {
 
-/// A file descriptor, closed once; move-only. A lock that it owns is released before the close: a
-/// forked child may have the descriptor, too, and would keep the lock as long as it lives.
+/// An owned file descriptor, closed once; move-only. A lock that it owns is released before the
+/// close, because a forked child may have the descriptor too and would keep the lock while it
+/// lives.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -30,13 +31,13 @@ class Descriptor {
 
   void close() noexcept {
     unlock_if_owned();
-    // Not repeated when interrupted: Linux has closed the descriptor by then.
+    // Do not retry after EINTR: Linux has already closed the descriptor.
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
 
-  /// This process owns the flock on the descriptor.
+  /// Records that this process owns the flock on the descriptor.
   void set_lock_owned(bool owned) noexcept { locked_by_ = owned ? ::getpid() : 0; }
-  /// Gives the descriptor away, unlocked.
+  /// Releases ownership of the descriptor, unlocked.
   int release() noexcept {
     unlock_if_owned();
     return std::exchange(fd_, -1);
@@ -44,7 +45,7 @@ class Descriptor {
 
  private:
   void unlock_if_owned() noexcept {
-    // Not in a forked child: the lock is that of its parent.
+    // Not in a forked child: the lock belongs to its parent.
     if (fd_ >= 0 && locked_by_ != 0 && locked_by_ == ::getpid()) ::flock(fd_, LOCK_UN);
     locked_by_ = 0;
   }

@@ -26,7 +26,7 @@ int open_entry(int parent, const std::string& name) {
   return retry_interrupted([&] { return ::openat(parent, name.c_str(), kOpenFlags | O_NOFOLLOW); });
 }
 
-/// True for the errors by which a file system says that it does not have such a call.
+/// True for the errors that mean that the file system does not support the call.
 bool is_missing_feature(int system_errno) noexcept {
   return system_errno == EINVAL || system_errno == ENOSYS || system_errno == EOPNOTSUPP;
 }
@@ -90,7 +90,7 @@ std::optional<FileInfo> Directory::entry_info(const std::string& name) const {
 
 std::optional<std::string> Directory::read_link(const std::string& name) const {
   require_component(name, display_);
-  std::string text(PATH_MAX, '\0');  // no link is longer
+  std::string text(PATH_MAX, '\0');  // no link target is longer
   const ssize_t size = ::readlinkat(fd(), name.c_str(), text.data(), text.size());
   if (size >= 0) {
     text.resize(static_cast<std::size_t>(size));
@@ -101,7 +101,7 @@ std::optional<std::string> Directory::read_link(const std::string& name) const {
 }
 
 std::vector<std::string> Directory::list(std::size_t most) const {
-  // A descriptor of its own: the position in a folder belongs to the open file description.
+  // Open a new description: the read position of a folder belongs to the open file description.
   const int other = retry_interrupted([&] { return ::openat(fd(), ".", kOpenFlags); });
   if (other < 0) {
     if (errno == ENOENT) return {};  // the folder was removed
@@ -166,12 +166,12 @@ void Directory::remove_tree(const std::string& name) {
     try {
       remove_file(name);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::file_not_found) throw;  // another process came first
+      if (error.code() != ErrorCode::file_not_found) throw;  // another process created it first
     }
     return;
   }
   {
-    // Best done before the folder is opened, which may need the permission, too.
+    // Set the mode before opening the folder, because opening may need the permission too.
     constexpr std::uint32_t kOwnersAll = 0700;
     if ((found->mode & kOwnersAll) != kOwnersAll) {
       static_cast<void>(::fchmodat(fd(), name.c_str(), found->mode | kOwnersAll, 0));
@@ -206,7 +206,7 @@ bool Directory::rename_if_absent(const std::string& from, const std::string& to)
     if (!is_missing_feature(errno)) {
       throw_system_error(errno, display_of(to), "cannot be created", fd());
     }
-    // Two steps where one cannot be had; the caller's lock keeps other writers away.
+    // Two steps where the atomic call is missing. The caller's lock excludes other writers.
     if (entry_info(to)) return false;
     if (::renameat(fd(), from.c_str(), fd(), to.c_str()) != 0) {
       throw_system_error(errno, display_of(to), "cannot be created", fd());
@@ -263,7 +263,7 @@ bool Directory::link_from(const Directory& from, const std::string& existing,
 
 void Directory::sync() {
   AnnouncedChange change([&] { return change_of(Change::Kind::sync_directory, fd()); });
-  // EINVAL: a file system whose folders need no sync, or know none.
+  // EINVAL: the file system does not support, or does not need, fsync of a folder.
   if (retry_interrupted([&] { return ::fsync(fd()); }) != 0 && errno != EINVAL) {
     throw_system_error(errno, display_, "cannot be synced to disk", fd());
   }
@@ -288,7 +288,7 @@ Parent open_parent(const Path& path, bool create_missing) {
   if (create_missing && !os::exists(above)) {
     Parent next = open_parent(above, true);
     next.directory.create_directory(next.name);
-    // Without this a power loss could take the new folder away with all that is saved in it.
+    // Without this, a power failure could lose the new folder with everything saved in it.
     next.directory.sync();
   }
   parent.directory = Directory::open(above);

@@ -10,19 +10,20 @@
 
 namespace tenfold::os {
 
-/// An open folder, which stays the same folder whatever happens to its name; move-only.
+/// An open folder; move-only. It refers to the same folder even if that is renamed or replaced.
 class Directory {
  public:
   Directory() = default;
 
-  /// The user's own path: symlinks are followed. Error(file_not_found), Error(io) (ENOTDIR).
+  /// Opens a path given by the user: symlinks are followed. Error(file_not_found), Error(io)
+  /// (ENOTDIR).
   static Directory open(const Path& path);
-  /// An entry of a folder: one component, never a symlink.
+  /// Opens an entry of a folder: one component, never a symlink.
   static Directory open_at(const Directory& parent, const std::string& name);
-  /// As open_at, but an invalid Directory if there is no such entry or it is no folder.
+  /// Like open_at, but returns an invalid Directory if there is no such entry or it is no folder.
   static Directory try_open_at(const Directory& parent, const std::string& name);
 
-  /// The folder that this one lies in now.
+  /// Opens the folder that currently contains this one.
   Directory open_parent() const;
 
   bool valid() const noexcept { return fd_.valid(); }
@@ -33,38 +34,41 @@ class Directory {
   FileInfo info() const;
   /// lstat of an entry, or nothing if there is none.
   std::optional<FileInfo> entry_info(const std::string& name) const;
-  /// The text of an entry that is a symbolic link; nothing for others, or if there is none.
+  /// Target of an entry that is a symbolic link; empty for other entries and missing ones.
   std::optional<std::string> read_link(const std::string& name) const;
-  /// Names of all entries but "." and "..", in no order; at most so many.
+  /// Names of all entries except "." and "..", in no particular order, at most `most`.
   std::vector<std::string> list(std::size_t most = static_cast<std::size_t>(-1)) const;
-  /// Another descriptor of the same folder.
+  /// Opens another descriptor of the same folder.
   Directory duplicate() const;
 
-  /// As for File.
+  /// As File::try_lock_exclusive().
   LockResult try_lock_exclusive() noexcept;
   LockResult try_lock_shared() noexcept;
   void unlock() noexcept;
-  /// False if the permissions deny this process to add and remove entries.
+  /// False if permissions forbid this process to add and remove entries.
   bool is_writable() const noexcept;
 
-  // What follows changes the folder, and goes through the seam in fault.hpp.
+  // The functions below change the folder, and report each change to the observer in fault.hpp.
 
-  /// mkdir; 0777 less the umask unless `mode` is given. Throws Error(io) (EEXIST too).
+  /// mkdir. The mode is 0777 less the umask unless `mode` is given. Throws Error(io), also for
+  /// EEXIST.
   void create_directory(const std::string& name, std::uint32_t mode = 0777);
   void remove_file(const std::string& name);
-  /// Removes the entry whatever it is, a whole tree too; symlinks are removed, not followed.
-  /// Nothing there is fine. A folder of this user's without write permission gets it first.
+  /// Removes an entry of any kind, including a whole tree. Symlinks are removed, not followed. A
+  /// missing entry is no error. A folder of this user that lacks write permission is made writable
+  /// first.
   void remove_tree(const std::string& name);
-  /// Atomic; replaces a file or an empty folder of that name. Both names in this folder.
+  /// Renames atomically; replaces a file or an empty folder. Both names are in this folder.
   void rename(const std::string& from, const std::string& to);
-  /// RENAME_NOREPLACE: false if `to` exists.
+  /// RENAME_NOREPLACE: returns false if `to` exists.
   bool rename_if_absent(const std::string& from, const std::string& to);
-  /// RENAME_EXCHANGE: false where the file system cannot.
+  /// RENAME_EXCHANGE: returns false if the file system does not support it.
   bool exchange(const std::string& a, const std::string& b);
-  /// Makes the symbolic link `name` with that text. False if `name` exists; throws Error(io)
+  /// Creates the symbolic link `name` with target `text`. False if `name` exists; throws Error(io)
   /// otherwise (EPERM, EOPNOTSUPP or ENOSYS where the file system has no symbolic links).
   bool create_symlink(const std::string& text, const std::string& name);
-  /// Hard link `name` to the entry `existing` of `from`; false where the file system cannot.
+  /// Hard-links `name` to the entry `existing` of `from`; false if the file system does not support
+  /// it.
   bool link_from(const Directory& from, const std::string& existing, const std::string& name);
   void sync();
   void copy_permissions(const FileInfo& like);
@@ -79,12 +83,12 @@ class Directory {
   std::string display_;
 };
 
-/// The folder that holds `path`, and the last component of `path`.
+/// The folder that contains a path, and the last component of the path.
 struct Parent {
   Directory directory;
   std::string name;
 };
-/// Opens the parent of `path`, creating missing folders above it.
+/// Opens the parent of `path`, and creates missing folders.
 Parent open_parent(const Path& path, bool create_missing);
 
 }  // namespace tenfold::os

@@ -7,7 +7,7 @@
 
 namespace tenfold::os {
 
-/// Every system call by which this library changes a file system, as it is about to happen.
+/// A system call that changes a file system, reported just before it is executed.
 struct Change {
   enum class Kind : std::uint8_t {
     create_file,
@@ -16,17 +16,17 @@ struct Change {
     truncate,
     sync_file,
     sync_directory,
-    rename,    ///< `name` to `other`, replacing
+    rename,    ///< `name` to `other`, replaces `other`
     exchange,  ///< `name` with `other`
     link,      ///< `other` (existing) to `name`
-    symlink,   ///< `name`, with the text `other`
+    symlink,   ///< `name`, with target `other`
     remove_file,
     remove_directory,
     permissions,
   };
   Kind kind;
-  /// Device and inode of the file concerned (write, truncate, sync_file, permissions; of the new
-  /// file after the call for create_file) or of the directory (all others).
+  /// Device and inode of the affected file (write, truncate, sync_file, permissions; for
+  /// create_file, the new file after the call) or of the directory (all others).
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::string name;                   ///< the entry, for calls on a directory
@@ -34,30 +34,30 @@ struct Change {
   std::uint64_t other_directory = 0;  ///< link: inode of the directory of `other`
   std::uint64_t offset_bytes = 0;     ///< write; truncate: the new size
   std::span<const std::byte> bytes;   ///< write
-  int descriptor = -1;                ///< of the file or directory, open
+  int descriptor = -1;                ///< of the open file or directory
 };
 
-/// Sees every Change, before and after it happens. For tests: it may record, throw, or end the
-/// process. At most one at a time; it must be thread-safe.
+/// Observes each Change before and after it happens. For tests: it may record, throw, or end the
+/// process. At most one is installed at a time; it must be thread-safe.
 class ChangeObserver {
  public:
   virtual ~ChangeObserver() = default;
   virtual void before(const Change& change) = 0;
-  /// `inode` is that of a created file or directory, otherwise 0.
+  /// `inode`: that of a created file or directory, otherwise 0.
   virtual void after(const Change& change, std::uint64_t inode) = 0;
-  /// An entry called `name` (or a path) is about to be examined, or opened.
+  /// Called before an entry called `name` (or a path) is examined or opened.
   virtual void before_read(const std::string& /*name*/) {}
-  /// The errno that flock, or the close of a file that was written, fails with instead of being
-  /// called; 0: it is called.
+  /// errno to fail with instead of calling flock, or close() of a written file; 0 calls it
+  /// normally.
   virtual int lock_errno() { return 0; }
   virtual int close_errno() { return 0; }
 };
 
-/// Installs `observer` (null: none) and returns the previous one.
+/// Installs `observer` (null for none) and returns the previous one.
 ChangeObserver* set_change_observer(ChangeObserver* observer) noexcept;
 
-/// False: Directory::exchange behaves as on a file system that cannot. For tests; returns what was
-/// set before.
+/// If false, Directory::exchange() behaves as on a file system without it. For tests; returns the
+/// previous setting.
 bool set_exchange_supported(bool supported) noexcept;
 
 }  // namespace tenfold::os

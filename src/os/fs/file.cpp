@@ -36,7 +36,7 @@ struct OpenedFile {
   FileInfo info;
 };
 
-/// Opens, or gives -1 with errno set; anything but a regular file is Error(corrupt).
+/// Opens a file, or returns -1 with errno set. Anything but a regular file is Error(corrupt).
 OpenedFile open_regular(int directory, const std::string& name, int flags,
                         const std::string& display) {
   announce_read(name);
@@ -237,7 +237,7 @@ void File::write_at(std::uint64_t offset_bytes, std::span<const std::span<const 
     if (count > 0) done = static_cast<std::size_t>(count);
   }
   if (done == size_bytes) return;
-  // What was not written, or the reason why, part by part.
+  // A short or failed pwritev: write the rest part by part, which also reports the error.
   std::uint64_t begin = offset_bytes;
   for (const auto& part : parts) {
     const std::size_t skipped = std::min(done, part.size());
@@ -319,7 +319,7 @@ void File::unlock() noexcept { os::unlock(fd_); }
 void File::close_written() {
   ChangeObserver* const observer = change_observer();
   int system_errno = observer == nullptr ? 0 : observer->close_errno();
-  // Not repeated when interrupted: Linux has closed the descriptor by then.
+  // Do not retry after EINTR: Linux has already closed the descriptor.
   if (::close(fd_.release()) != 0 && errno != EINTR) system_errno = errno;
   if (system_errno != 0) throw_system_error(system_errno, display_, "cannot be written");
 }

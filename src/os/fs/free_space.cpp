@@ -19,7 +19,7 @@
 namespace tenfold::os {
 namespace {
 
-/// btrfs compresses 128 KiB to 4 KiB at best.
+/// Upper bound of a file system's compression ratio: btrfs compresses 128 KiB to 4 KiB at best.
 constexpr std::uint64_t kMaxCompression = 64;
 constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::uint64_t>::max();
 
@@ -30,10 +30,10 @@ std::uint64_t writable_bytes(int descriptor) noexcept {
   const auto block_bytes = static_cast<std::uint64_t>(system.f_frsize);
   const auto total_bytes =
       base::checked_mul(std::uint64_t{system.f_blocks}, block_bytes).value_or(kMaxBytes);
-  // A tmpfs without a limit, and some of FUSE.
+  // A tmpfs without a limit, and some FUSE file systems.
   if (total_bytes == 0) return kMaxBytes;
   switch (static_cast<std::uint32_t>(system.f_type)) {
-    case EXT4_SUPER_MAGIC:  // ext2 and ext3 as well
+    case EXT4_SUPER_MAGIC:  // the same magic number as ext2 and ext3
     case TMPFS_MAGIC:
       return free_space(descriptor).free_bytes;
     case XFS_SUPER_MAGIC:  // frees removed files and preallocated blocks later, or when it is full
@@ -54,7 +54,7 @@ FreeSpace free_space(int descriptor) noexcept {
 
 void require_free_space(int descriptor, const std::string& display, std::uint64_t needed_bytes) {
   if (needed_bytes <= kUncheckedBytes || needed_bytes <= writable_bytes(descriptor)) return;
-  // Replaced files may hold their space until a background thread has closed them.
+  // Replaced files may occupy space until a background thread has closed them.
   await_background_closes();
   const std::uint64_t writable = writable_bytes(descriptor);
   if (needed_bytes <= writable) return;

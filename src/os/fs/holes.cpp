@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kMaxSeekOffset = std::numeric_limits<std::int64_t>::max();
 
-/// True where SEEK_DATA knows of pages that are in memory only: others (FUSE) ask their device.
+/// True where SEEK_DATA also reports dirty pages of the page cache. Others (FUSE) ask their device.
 bool knows_holes(const File& file) {
   struct statfs system{};
   if (retry_interrupted([&] { return ::fstatfs(file.fd(), &system); }) != 0) return false;
@@ -31,7 +31,7 @@ std::uint64_t next_data(const File& file, std::uint64_t offset_bytes) {
   if (offset_bytes > kMaxSeekOffset || !knows_holes(file)) return offset_bytes;
   const off_t found = ::lseek(file.fd(), static_cast<off_t>(offset_bytes), SEEK_DATA);
   if (found >= 0) return static_cast<std::uint64_t>(found);
-  // ENXIO: a hole up to the end, or beyond it.
+  // ENXIO: the offset is in the last hole, or past the end.
   return errno == ENXIO ? std::max(offset_bytes, file.size_bytes()) : offset_bytes;
 }
 

@@ -6,11 +6,11 @@
 
 namespace tenfold::os {
 
-/// Where the next byte is that lies in no hole of the file: `offset_bytes` itself, a later one, or
-/// the end of the file. What was written through a mapping is no hole. File systems that do not
-/// tell that have none.
+/// Offset of the first byte at or after `offset_bytes` that is not in a hole, or the end of the
+/// file. Bytes written through a mapping are no hole. A file system without SEEK_DATA reports no
+/// holes.
 std::uint64_t next_data(const File& file, std::uint64_t offset_bytes);
-/// Where the next hole begins: the end of the file at the latest.
+/// Offset of the next hole, at most the end of the file.
 std::uint64_t next_hole(const File& file, std::uint64_t offset_bytes);
 
 }  // namespace tenfold::os

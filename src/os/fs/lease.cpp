@@ -41,7 +41,7 @@ namespace tenfold::os {
 namespace {
 
 constexpr std::chrono::seconds kHeartbeat{30};
-/// Host names have 64 characters at most, numbers 20.
+/// Host names have at most 64 characters, numbers 20.
 constexpr std::uint64_t kMaxTextBytes = 512;
 constexpr std::string_view kMagic = "tenfold-lease-1";
 
@@ -53,35 +53,35 @@ std::string boot_text() {
   return base::hex16(halves[0]) + base::hex16(halves[1]);
 }
 
-/// Of this process; 0 without /proc.
+/// PID namespace of this process; 0 without /proc.
 std::uint64_t process_namespace() {
   struct stat status{};
   return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
 struct ProcessState {
-  bool has_ended = false;  ///< a zombie, whose parent has not waited for it yet
+  bool has_ended = false;  ///< a zombie that its parent has not reaped yet
   std::uint64_t start_ticks = 0;
 };
 
-/// Of /proc/<process>/stat; nothing if it cannot be read.
+/// Parses /proc/<process>/stat; empty if it cannot be read.
 std::optional<ProcessState> process_state(std::uint64_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text;
   if (!std::getline(file, text)) return std::nullopt;
-  // The second field, the program's name, may contain anything.
+  // The second field, the program's name, may contain any character.
   const std::size_t after_name = text.rfind(')');
   if (after_name == std::string::npos) return std::nullopt;
   std::istringstream rest(text.substr(after_name + 1));
   const std::vector<std::string> fields(std::istream_iterator<std::string>(rest), {});
-  // proc(5) counts from 1, and the state is its third.
+  // proc(5) counts fields from 1; `fields` starts at the third, the state.
   constexpr std::size_t kState = 0;
   constexpr std::size_t kNumThreads = 20 - 3;
   constexpr std::size_t kStartTime = 22 - 3;
   if (fields.size() <= kStartTime) return std::nullopt;
   ProcessState state;
   state.start_ticks = std::strtoull(fields[kStartTime].c_str(), nullptr, 10);
-  // The first thread of a program may end before the others.
+  // The main thread may end before the others, and is a zombie then.
   const bool is_zombie = fields[kState] == "Z" && fields[kNumThreads] <= "1";
   state.has_ended = fields[kState] == "X" || is_zombie;
   return state;
@@ -91,13 +91,13 @@ bool process_lives(std::uint64_t process, std::uint64_t start_ticks) {
   if (process == 0 || process > INT_MAX) return false;
   if (::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) return false;
   const auto state = process_state(process);
-  // 0: the holder could not read its own.
+  // 0: the holder could not read its own start time.
   const bool is_same = !state || start_ticks == 0 || state->start_ticks == start_ticks;
   return is_same && !(state && state->has_ended);
 }
 
-/// What all leases of this process have in common, and the leases that it holds, whose modification
-/// times a thread keeps new.
+/// State shared by all leases of this process: its identity, and the held leases, whose
+/// modification times a thread refreshes.
 class Holder {
  public:
   Holder() : namespace_(process_namespace()), process_(process_id()), host_(host_name()) {
@@ -120,7 +120,7 @@ class Holder {
     held_.erase(text);
   }
 
-  /// Whether the holder of that text is known to live, known to have ended, or not known.
+  /// Whether the holder that `text` identifies is alive; empty if unknown.
   std::optional<bool> lives(const std::string& text) {
     std::istringstream fields(text);
     std::string magic;
@@ -146,7 +146,7 @@ class Holder {
     std::string name;
   };
 
-  /// With the mutex held.
+  /// Requires the mutex.
   void start_thread() {
     const NoSignals no_signals;
     try {
@@ -156,11 +156,12 @@ class Holder {
       }).detach();
       has_thread_ = true;
     } catch (const std::system_error&) {
-      // Without the thread a lease holds for the time-out on other hosts, and here to its end.
+      // Without the thread, a lease is valid on other hosts until its time-out, and on this host
+      // until the process ends.
     }
   }
 
-  /// Ends when nothing is held any more.
+  /// Returns when no lease is held any more.
   void keep_alive() {
     for (;;) {
       std::this_thread::sleep_for(kHeartbeat);
@@ -175,7 +176,7 @@ class Holder {
           touched.emplace_back(Descriptor(::fcntl(of.folder, F_DUPFD_CLOEXEC, 0)), of.name);
         }
       }
-      // Without the mutex: a server that does not answer must not hold up saves elsewhere.
+      // Without the mutex: a file server that does not respond must not block saves elsewhere.
       for (const auto& [folder, name] : touched) {
         ::utimensat(folder.get(), name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
       }
@@ -187,13 +188,13 @@ class Holder {
   std::uint64_t start_ticks_ = 0;
   std::string host_;
   std::mutex mutex_;
-  std::map<std::string, Name> held_;  ///< by text
+  std::map<std::string, Name> held_;  ///< keyed by lease text
   bool has_thread_ = false;
 };
 
 Holder& holder() { return ProcessWide<Holder>::get(); }
 
-/// The text of the lease under that name, "?" for what is none; nothing if there is nothing.
+/// The text of the lease `name`; "?" if the entry is no lease, empty if there is no entry.
 std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
   if (auto text = folder.read_link(name)) return text;
   const auto info = folder.entry_info(name);
@@ -235,7 +236,7 @@ std::int64_t local_now_ns() {
       .count();
 }
 
-/// The time that the file system gives a new entry: a server's clock may differ from ours.
+/// The time that the file system gives to a new entry: a server's clock may differ from ours.
 std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   const std::string probe = name + "~clock";
   try {
@@ -244,13 +245,13 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
     folder.remove_tree(probe);
     if (info) return info->modified_ns;
   } catch (const Error&) {
-    // A reader may not make anything here.
+    // A reader may not create an entry here.
   }
   return local_now_ns();
 }
 
 bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
-  // Of a file that its writer was killed at, there may be a part; anything else is not ours.
+  // A writer that crashed may leave a partial file. Any other content is not a lease.
   if (!text.starts_with(kMagic) && !kMagic.starts_with(text)) return false;
   if (const auto lives = holder().lives(text)) return !*lives;
   const auto info = folder.entry_info(name);
@@ -263,15 +264,15 @@ bool is_dead(Directory& folder, const std::string& name, const std::string& text
 
 std::string aside_name(const std::string& name) { return name + "~"; }
 
-/// What a process left that was killed while it took over a dead lease.
+/// Removes what a process left that crashed while it took over a dead lease.
 void remove_left_aside(Directory& folder, const std::string& name) {
   const std::string aside = aside_name(name);
   const auto found = read_lease(folder, aside);
   if (found && is_dead(folder, aside, *found)) folder.remove_tree(aside);
 }
 
-/// Removes a dead lease. One process at a time may do so, the one that has made `name~`: after the
-/// lease was found dead, another may have been made in its place.
+/// Removes a dead lease. Only the process that created `name~` may do so: after the lease was found
+/// dead, another process may have created a new lease under the same name.
 void remove_dead(Directory& folder, const std::string& name, const std::string& text) {
   const std::string aside = aside_name(name);
   const std::string own = holder().new_text();
@@ -296,10 +297,10 @@ void remove_dead(Directory& folder, const std::string& name, const std::string& 
 std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::string& name) {
   Directory same = folder.duplicate();
   const std::string text = holder().new_text();
-  // For a dead lease, those that were released meanwhile, and who takes over.
+  // Retries after a dead lease, a concurrent release, or a concurrent take-over.
   constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    // Known to this process before others can see it.
+    // Register it before the link exists, so that this process knows it before others see it.
     holder().add(text, same.fd(), name);
     try {
       if (create_lease(same, name, text)) {
@@ -318,7 +319,7 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     try {
       remove_dead(same, name, *found);
     } catch (const Error& error) {
-      // Another user's, in a folder where each removes only what is his.
+      // The lease of another user, in a folder with the sticky bit.
       if (error.system_errno() != EACCES && error.system_errno() != EPERM) throw;
       return std::nullopt;
     }
@@ -364,12 +365,12 @@ void Lease::release() noexcept {
     const auto found = read_lease(folder_, name_);
     if (found && *found == text_) folder_.remove_file(name_);
   } catch (...) {
-    // Dead as soon as it is not among those that this process holds.
+    // Considered dead as soon as this process no longer holds it.
   }
   try {
     holder().remove(text_);
   } catch (...) {
-    // A mutex that cannot be locked: the lease ends with the process.
+    // The mutex cannot be locked: the lease ends with the process.
   }
   folder_.close();
 }
@@ -427,7 +428,7 @@ std::optional<std::uint64_t> lock_holder(const FileInfo& file) {
         << std::setw(2) << minor(file.device) << ':' << std::dec << file.inode;
   std::ifstream locks("/proc/locks");
   for (std::string line; std::getline(locks, line);) {
-    // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"; of one that waits, "1: -> FLOCK ..."
+    // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"; a waiting lock is "1: -> FLOCK ..."
     std::istringstream fields(line);
     std::string number;
     std::string type;

@@ -7,21 +7,21 @@
 
 namespace tenfold::os {
 
-/// The observer that is installed, or null; one relaxed load.
+/// The installed observer, or null; one relaxed load.
 ChangeObserver* change_observer() noexcept;
 
 bool exchange_supported() noexcept;
 
-/// The entry called `name` (or a path) is examined or opened next.
+/// Reports that the entry `name` (or a path) is about to be examined or opened.
 inline void announce_read(const std::string& name) {
   if (ChangeObserver* const observer = change_observer()) observer->before_read(name);
 }
 
-/// A change of the open file or folder `fd`; `name` and `other` are entries of a folder.
+/// A Change of the open file or folder `fd`. `name` and `other` are entries of a folder.
 Change change_of(Change::Kind kind, int fd, std::string name = {}, std::string other = {});
 
-/// One system call that changes a file system, announced to the observer if there is one.
-/// `describe` (which costs an fstat) is called only then.
+/// One system call that changes a file system, reported to the observer if one is installed.
+/// `describe` costs an fstat, and is called only in that case.
 class AnnouncedChange {
  public:
   template <class Describe>
@@ -33,7 +33,7 @@ class AnnouncedChange {
 
   bool observed() const noexcept { return observer_ != nullptr; }
 
-  /// The call succeeded.
+  /// Reports that the call succeeded.
   void done(std::uint64_t created_inode = 0) {
     if (observer_ != nullptr) observer_->after(*change_, created_inode);
   }

@@ -35,7 +35,7 @@ std::optional<FileIdentity> identity_of(const Path& path) {
 }
 
 NamedEntry::NamedEntry(const Path& path) : path_(path) {
-  // O_PATH: needs no permission of the entry, and waits for no FIFO.
+  // O_PATH needs no permission on the entry, and does not block on a FIFO.
   fd_ = Descriptor(retry_interrupted([&] { return ::open(path.c_str(), O_PATH | O_CLOEXEC); }));
   struct stat status{};
   if (!fd_.valid()) {

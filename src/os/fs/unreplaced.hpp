@@ -12,43 +12,44 @@
 
 namespace tenfold::os {
 
-/// Tells a file or folder from every other one, also from one that got its inode number later.
+/// Identifies a file or folder, and distinguishes it from a later one that reuses its inode number.
 struct FileIdentity {
-  BootId boot{};  ///< device numbers hold for one boot of one host
+  BootId boot{};  ///< device numbers are valid within one boot of one host
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
-  std::int64_t born_ns = 0;  ///< 0 where the file system does not say
+  std::int64_t born_ns = 0;  ///< creation time; 0 if the file system does not report it
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Of what `path` names; links are followed. Nothing if it names nothing, or the system does not
-/// say.
+/// Identity of the entry at `path`; links are followed. Empty if there is none, or the system does
+/// not report it.
 std::optional<FileIdentity> identity_of(const Path& path);
 
-/// What a path names, held open: no other file or folder gets its inode number while this lives.
+/// The entry at a path, held open: no other file or folder gets its inode number during the
+/// lifetime of this object.
 class NamedEntry {
  public:
-  /// `path` may name nothing. Links are followed.
+  /// `path` need not exist. Links are followed.
   explicit NamedEntry(const Path& path);
 
-  /// False if the path names something else by now. True if the system does not say.
+  /// False if the path now names another entry. True if the system does not report it.
   bool is_current() const;
 
  private:
   Path path_;
   Descriptor fd_;
-  std::optional<FileInfo> info_;  ///< nothing: the path named nothing
+  std::optional<FileInfo> info_;  ///< empty: the path did not exist
   bool is_known_ = true;
 };
 
-/// How often a path is read again because a save replaced what it names.
+/// How often a path is read again because a save replaced its entry.
 inline constexpr int kMaxReads = 100;
 
 [[noreturn]] void throw_replaced_always(const Path& path);
 
-/// Calls `read`, which opens `path` and reads there, and calls it again if a save replaced what the
-/// path names in the meantime: an old folder loses its files one by one, so what was read of it may
-/// be incomplete even if nothing failed. Error(io) (ESTALE) after kMaxReads calls.
+/// Calls `read`, which opens and reads `path`, and repeats it if a save replaced the entry at the
+/// path during the call. The files of a replaced folder are removed one by one, so a read may be
+/// incomplete even if nothing failed. Throws Error(io) (ESTALE) after kMaxReads calls.
 ///
 /// `read` may be called several times; only its last result is returned.
 template <class Read>

@@ -24,7 +24,7 @@ struct Map {
   std::string path;
 };
 
-/// What stands in front of the next blank; `line` goes on behind the blanks.
+/// Returns the next word of `line`, and advances `line` past the blanks that follow.
 std::string_view next_word(std::string_view& line) {
   const std::size_t end = std::min(line.find(' '), line.size());
   const std::string_view word = line.substr(0, end);
@@ -65,8 +65,8 @@ std::vector<Map> maps_of_files() {
   return maps;
 }
 
-/// Null unless the path still names the file that is mapped. (The system writes a line feed in a
-/// path as \012: such a file is not found.)
+/// Null unless the path still names the mapped file. (The kernel writes a line feed in a path as
+/// \012: such a file is not found.)
 std::shared_ptr<const File> open_mapped(const Map& map) {
   try {
     File file = File::open_read(map.path);

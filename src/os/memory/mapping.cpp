@@ -16,7 +16,7 @@
 #include "base/fail.hpp"
 #include "os/system.hpp"
 
-// Older C libraries than the kernel do not name it.
+// Missing from headers of C libraries that are older than the kernel.
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
@@ -30,7 +30,7 @@ std::uint64_t read_setting(const char* path, std::uint64_t otherwise) {
   return file >> value ? value : otherwise;
 }
 
-/// The whole pages that hold `bytes`, which is what the system's calls want.
+/// Extends `bytes` to page boundaries, as madvise and msync require.
 std::span<std::byte> pages_of(std::span<const std::byte> bytes) noexcept {
   const std::size_t before = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes();
   return {const_cast<std::byte*>(bytes.data()) - before, bytes.size() + before};
@@ -42,7 +42,7 @@ std::uint64_t count_maps() {
       std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n'));
 }
 
-/// Pages of a file; unmaps them once.
+/// Mapped pages of a file, unmapped by the destructor.
 class Mapping {
  public:
   Mapping() = default;
@@ -52,7 +52,7 @@ class Mapping {
     if (start_ != nullptr) ::munmap(start_, size_bytes_);
   }
 
-  /// False with errno set if the system refuses.
+  /// Returns false with errno set if mmap fails.
   bool map(int fd, std::uint64_t offset_bytes, std::size_t size_bytes, int protection, int flags) {
     void* start =
         ::mmap(nullptr, size_bytes, protection, flags, fd, static_cast<off_t>(offset_bytes));
@@ -108,7 +108,7 @@ Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size
   int system_errno = 0;
   switch (kind) {
     case MapKind::private_copy:
-      // NORESERVE: the pages are not charged against memory until they are written to.
+      // NORESERVE: pages are not charged to the commit limit until they are written to.
       mapped = mapping->map(file.fd(), begin, length, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_NORESERVE);
       system_errno = errno;
@@ -157,7 +157,7 @@ void prefetch(std::span<const std::byte> bytes) noexcept {
 void populate(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty()) return;
   const std::span<std::byte> pages = pages_of(bytes);
-  // Linux before 5.14 does not know it.
+  // Linux before 5.14 does not have it.
   if (::madvise(pages.data(), pages.size(), MADV_POPULATE_READ) == 0) return;
   prefetch(bytes);
 }

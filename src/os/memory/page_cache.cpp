@@ -14,8 +14,8 @@ bool drop_from_page_cache(const File& file) {
   if (size_bytes == 0) return true;
   if (::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED) != 0) return false;
   const Buffer mapped = map_file(file, 0, size_bytes, MapKind::read_only);
-  // One page in memory is enough to tell that the advice was not taken. The end of the file is
-  // looked at too: a writer's last pages stay longest.
+  // One cached page is enough to tell that the advice had no effect. The end of the file is sampled
+  // too, because the pages that were written last stay longest.
   constexpr std::uint64_t kPageBytes = 4096;
   for (const std::uint64_t at : {std::uint64_t{0}, size_bytes / 2, size_bytes - 1}) {
     const std::uint64_t begin = at / kPageBytes * kPageBytes;

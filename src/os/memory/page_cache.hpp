@@ -4,8 +4,8 @@
 
 namespace tenfold::os {
 
-/// Asks the system to forget the file's pages, so that the next reader waits for the device. False
-/// if some stay: they are mapped or not yet written, or the file system is in memory.
+/// Drops the file from the page cache, so that the next reader has to wait for the device. False if
+/// some pages stay: they are mapped, dirty, or the file system is in memory.
 bool drop_from_page_cache(const File& file);
 
 }  // namespace tenfold::os

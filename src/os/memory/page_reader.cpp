@@ -13,7 +13,7 @@
 namespace tenfold::os {
 namespace {
 
-/// As many requests as a server answers side by side: a thread that waits costs next to nothing.
+/// As many requests as a server processes concurrently. A waiting thread costs next to nothing.
 constexpr int kThreads = 32;
 constexpr std::size_t kMaxWaiting = std::size_t{1} << 16U;
 constexpr std::size_t kScratchBytes = std::size_t{64} << 10U;
@@ -58,7 +58,7 @@ struct PageReader::State {
         done += got;
       }
     } catch (const Error&) {
-      // Whoever touches the page is told.
+      // The thread that accesses the page gets the error.
     }
   }
 };
@@ -69,7 +69,7 @@ PageReader::PageReader() : state_(std::make_unique<State>()) {
 
 PageReader::~PageReader() {
   if (!state_->workers->is_here()) {
-    // Its mutex may be held by a thread that stayed in the parent.
+    // In a forked child: its mutex may be held by a thread that exists only in the parent.
     static_cast<void>(state_.release());
     return;
   }

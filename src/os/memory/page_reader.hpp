@@ -10,11 +10,11 @@
 
 namespace tenfold::os {
 
-/// Brings pages of files into memory by reading them, on threads of its own, so that many requests
-/// are under way where an advice to the kernel does not see to that. What is read is thrown away:
-/// the page cache keeps it. A hint: what cannot be read is left to the one who touches it.
+/// Prefetches pages of files by reading them on its own threads. This keeps many requests in flight
+/// on file systems where madvise does not. The data is discarded, because it stays in the page
+/// cache. A hint: read errors are left to the later access.
 ///
-/// In the child of a fork there are no such threads: what is asked for there is not read.
+/// A forked child has no such threads: requests there are ignored.
 ///
 /// Thread safety: ask() may be called from many threads.
 class PageReader {
@@ -22,7 +22,7 @@ class PageReader {
   PageReader();
   PageReader(const PageReader&) = delete;
   PageReader& operator=(const PageReader&) = delete;
-  /// Waits for what is being read, not for what else was asked for.
+  /// Waits for reads in progress, not for queued requests.
   ~PageReader();
 
   struct Range {
@@ -30,9 +30,10 @@ class PageReader {
     std::uint64_t offset_bytes = 0;
     std::uint64_t size_bytes = 0;
   };
-  /// Has them read, and returns at once. What was asked for long ago and not begun is forgotten.
+  /// Queues the ranges and returns at once. The oldest queued requests are dropped if there are too
+  /// many.
   void ask(std::span<const Range> ranges);
-  /// Returns when all is read that was asked for; for tests.
+  /// Waits until all requests are done; for tests.
   void wait();
 
  private:

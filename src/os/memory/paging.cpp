@@ -18,7 +18,7 @@
 namespace tenfold::os {
 namespace {
 
-/// The whole pages that hold `bytes`.
+/// Extends `bytes` to page boundaries.
 iovec whole_pages_of(std::span<const std::byte> bytes) noexcept {
   const std::size_t page = page_bytes();
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data()) / page * page;
@@ -26,17 +26,17 @@ iovec whole_pages_of(std::span<const std::byte> bytes) noexcept {
   return {reinterpret_cast<void*>(begin), (end - begin + page - 1) / page * page};
 }
 
-/// Ranges that one call is told of, as many as the kernel takes.
+/// Ranges per process_madvise call: the kernel's maximum.
 constexpr std::size_t kRangesACall = 1024;
-/// Of fewer, a call for each is as fast.
+/// For up to this many ranges, one madvise call for each is as fast.
 constexpr std::size_t kFewRanges = 8;
 
-/// True if one call did for all ranges, in half of the time of one for each. Kernels before 6.13
-/// let privileged processes only, those before 5.10 nobody.
+/// True if one process_madvise call handled all ranges, which takes half the time of one call for
+/// each. Kernels before 6.13 allow it for privileged processes only, kernels before 5.10 lack it.
 bool will_need_at_once(std::span<const std::span<const std::byte>> ranges) noexcept {
   static std::atomic<bool> is_refused = false;
   if (is_refused.load(std::memory_order_relaxed)) return false;
-  // Opened for each call: the child of a fork has another one.
+  // Opened for each call, because a forked child has another PID.
   const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   std::array<iovec, kRangesACall> some;
   for (std::size_t begin = 0; begin < ranges.size(); begin += kRangesACall) {

@@ -19,7 +19,7 @@
 namespace tenfold::os {
 namespace {
 
-/// Lets items run until the process ends.
+/// Delays the exit of the process until running items have finished.
 class ExitGate {
  public:
   void add_close() {
@@ -46,7 +46,7 @@ class ExitGate {
     --num_inside_;
     changed_.notify_all();
   }
-  /// Lets nobody in any more, and returns when nobody is inside.
+  /// Refuses new items, and returns when no item is running.
   void end() {
     std::unique_lock lock(mutex_);
     ended_ = true;
@@ -62,10 +62,10 @@ class ExitGate {
   bool ended_ = false;
 };
 
-/// Without a lock or a guarded static, which a fork could leave held for ever in the child.
+/// No mutex and no guarded static, because a fork could leave them locked for ever in the child.
 ExitGate& exit_gate() { return ProcessWide<ExitGate>::get(); }
 
-/// Registered when the program is loaded: atexit() takes a lock of the C library.
+/// Registered at load time, because atexit() takes a lock of the C library.
 [[maybe_unused]] const int kEndsAtExit = std::atexit([] { exit_gate().end(); });
 
 struct BackgroundJob {
@@ -89,7 +89,7 @@ void run_items(BackgroundJob& job) noexcept {
   }
 }
 
-/// False if there is no thread to be had.
+/// Returns false if no thread could be started.
 bool start_threads(const std::shared_ptr<BackgroundJob>& job, std::size_t num_threads) {
   const NoSignals no_signals;
   std::size_t num_started = 0;
@@ -101,7 +101,7 @@ bool start_threads(const std::shared_ptr<BackgroundJob>& job, std::size_t num_th
       }).detach();
     }
   } catch (const std::system_error&) {
-    // Those that were started do it all.
+    // The threads that were started do all the work.
   }
   return num_started > 0;
 }

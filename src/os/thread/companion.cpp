@@ -20,11 +20,12 @@ namespace {
 using ShortWork = std::function<void(std::size_t, std::size_t)>;
 using Clock = std::chrono::steady_clock;
 
-/// To wake a thread takes some tens of microseconds: what comes later than that gains nothing from
-/// one that is awake, and keeps a core from others for no longer than this.
+/// How long the helper thread spins. Waking a thread takes some tens of microseconds, so work that
+/// arrives later gains nothing from spinning, which would occupy a core for longer.
 constexpr Clock::duration kAwake = std::chrono::microseconds(100);
 
-/// Leaves the core's other thread, or the host, what waiting does not need.
+/// Spin-wait hint: yields execution resources to the core's other hardware thread, or to the
+/// hypervisor's host.
 void pause() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -39,7 +40,7 @@ class ShortJob {
   ShortJob(std::size_t count, std::size_t step, const ShortWork& work)
       : count_(count), step_(step), work_(work) {}
 
-  /// Runs ranges until there are none left.
+  /// Runs ranges until none are left.
   void run(std::exception_ptr& error) noexcept {
     try {
       for (;;) {
@@ -106,7 +107,7 @@ class Companion {
       }).detach();
       has_thread_ = true;
     } catch (const std::exception&) {
-      // No thread, or no memory for one: the callers do the work.
+      // The thread could not be started (no thread or memory available): callers do the work alone.
     }
     return has_thread_;
   }
@@ -116,12 +117,13 @@ class Companion {
       state_.wait(State::asleep);
       while (const auto job = await_job()) {
         job->run(job->error_of_companion);
-        state_.store(State::awake, std::memory_order_release);  // the job is its caller's again
+        state_.store(State::awake, std::memory_order_release);  // after this, the job is owned by
+                                                                // its caller again
       }
     }
   }
 
-  /// False if the companion is asleep.
+  /// Returns false if the helper thread is parked.
   bool offer(ShortJob& job) noexcept {
     if (state_.load(std::memory_order_relaxed) != State::awake) return false;
     job_ = &job;
@@ -129,7 +131,7 @@ class Companion {
     return state_.compare_exchange_strong(expected, State::offered);
   }
 
-  /// Null, and the companion is asleep, if none came for some time.
+  /// Null, and the helper thread parks, if no job arrived while it was spinning.
   ShortJob* await_job() {
     constexpr int kLooksAtState = 64;
     const auto end = Clock::now() + kAwake;
@@ -149,7 +151,8 @@ class Companion {
     }
   }
 
-  /// The companion has what it took; it is not asleep, but others may have its core.
+  /// Waits until the helper thread has finished its ranges. It is awake, but may have been
+  /// descheduled.
   void await_companion() noexcept {
     constexpr int kLooksAtState = 4096;
     for (int i = 0; state_.load(std::memory_order_acquire) == State::taken; ++i) {
@@ -166,7 +169,7 @@ class Companion {
   }
 
   std::atomic<State> state_{State::asleep};
-  std::mutex callers_;  ///< whoever has it has the companion
+  std::mutex callers_;  ///< held by the caller that uses the helper thread
   ShortJob* job_ = nullptr;
   std::atomic<Clock::rep> last_work_{0};
   bool has_thread_ = false;

@@ -6,21 +6,21 @@
 
 namespace tenfold::os {
 
-/// A mutex that the child of a fork never hangs at, although a thread that stayed in the parent may
-/// have held it. One CAS if nobody holds it; not recursive.
+/// A mutex on which a forked child never hangs, although a thread that exists only in the parent
+/// may have held it at the fork. One CAS if uncontended; not recursive.
 class ForkSafeLock {
  public:
   ForkSafeLock() = default;
   ForkSafeLock(const ForkSafeLock&) = delete;
   ForkSafeLock& operator=(const ForkSafeLock&) = delete;
 
-  /// Waits for the other threads of this process, and takes it. False, and not taken, if a thread
-  /// of the parent held it at the fork: what it guards may be half changed.
+  /// Waits for other threads of this process and locks. Returns false without locking if a thread
+  /// of the parent held it at the fork: the guarded data may be inconsistent.
   [[nodiscard]] bool lock() noexcept;
   void unlock() noexcept;
 
  private:
-  std::atomic<pid_t> holder_{0};  ///< the process whose thread holds it; 0: nobody
+  std::atomic<pid_t> holder_{0};  ///< PID of the process whose thread holds it; 0: unlocked
 };
 
 }  // namespace tenfold::os

@@ -22,7 +22,7 @@ class Gate {
     const std::lock_guard lock(mutex_);
     if (--num_inside_ == 0) changed_.notify_all();
   }
-  /// Returns, with the mutex held, when nobody is inside.
+  /// Returns, with the mutex held, when no NoFork is alive.
   void close() {
     std::unique_lock lock(mutex_);
     closed_ = true;
@@ -34,7 +34,7 @@ class Gate {
     mutex_.unlock();
     changed_.notify_all();
   }
-  /// In a child, which has none of those who wait or are about to.
+  /// Resets the gate in a child, where none of the waiting threads exist.
   void begin_again() {
     mutex_.unlock();
     new (this) Gate;
@@ -47,8 +47,9 @@ class Gate {
   bool closed_ = false;
 };
 
-/// Never destroyed: a thread may wait at it when the process ends. Made before any thread is: a
-/// fork in the middle of its making would leave the child a gate that is never made.
+/// Never destroyed, because a thread may wait on it when the process exits. Created before any
+/// thread is started: a fork during its construction would leave the child a gate that is never
+/// constructed.
 Gate* const gate = [] {
   auto made = std::make_unique<Gate>();
   pthread_atfork([] { gate->close(); }, [] { gate->open(); }, [] { gate->begin_again(); });

@@ -2,12 +2,12 @@
 
 namespace tenfold::os {
 
-/// While one of these lives, on whichever thread, the process does not fork: fork() waits, and a
-/// thread that begins one while another forks waits too. A child must not inherit a lock, or an
-/// object half changed, of a thread that it does not have.
+/// Prevents the process from forking while an instance is alive on any thread. fork() waits for it;
+/// a thread that constructs one while another thread forks waits too. A child must not inherit a
+/// lock, or a half-changed object, of a thread that it does not have.
 ///
-/// For threads of our own, and short: the program's fork() takes as long. A thread that has one
-/// must not fork.
+/// For short sections on our own threads: fork() of the program is delayed for as long. A thread
+/// that has one must not fork.
 class NoFork {
  public:
   NoFork();

@@ -5,7 +5,8 @@
 
 namespace tenfold::os {
 
-/// Threads that are started while it lives leave signals to the threads of the program.
+/// Blocks all signals in threads that are started during its lifetime, so that the program's own
+/// threads handle them.
 class NoSignals {
  public:
   NoSignals() noexcept {

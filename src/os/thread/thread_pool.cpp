@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kMaxThreads = 256;
 constexpr auto kBetweenInterval = std::chrono::milliseconds(50);
 
-/// True on a thread that is inside parallel_for: what it calls runs serially.
+/// True on a thread that is inside parallel_for: nested calls run serially.
 thread_local bool inside_parallel_for = false;
 
 class InsideParallelFor {
@@ -44,7 +44,7 @@ class Job {
   Job(std::size_t count, const std::function<void(std::size_t)>& work)
       : count_(count), work_(work) {}
 
-  /// Runs items until there are none left; `between` may be empty.
+  /// Runs items until none are left; `between` may be empty.
   void run_items(const std::function<void()>& between) noexcept {
     const InsideParallelFor inside;
     try {
@@ -93,7 +93,7 @@ class Pool {
     job.run_items(between);
 
     std::unique_lock lock(mutex_);
-    std::erase(waiting_, &job);  // invitations that nobody took
+    std::erase(waiting_, &job);  // remove invitations that no thread accepted
     while (job.num_running > 0) {
       if (!between) {
         job.finished.wait(lock);
@@ -126,7 +126,7 @@ class Pool {
         }).detach();
       }
     } catch (const std::system_error&) {
-      // No thread to be had: those there are, and the caller, do the work.
+      // No more threads available: the existing ones and the caller do the work.
     }
   }
 
@@ -140,7 +140,7 @@ class Pool {
       lock.unlock();
       job.run_items({});
       lock.lock();
-      // Under the lock: the job belongs to a stack that goes when the count is 0.
+      // Under the lock: the job is on the caller's stack, and is destroyed once the count is 0.
       if (--job.num_running == 0) job.finished.notify_one();
     }
   }

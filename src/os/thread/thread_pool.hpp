@@ -6,15 +6,15 @@
 
 namespace tenfold::os {
 
-/// The threads a call may use: `requested` if positive, else TENFOLD_NUM_THREADS, else
-/// min(8, cores this process may run on).
+/// Number of threads that a call may use: `requested` if positive, else TENFOLD_NUM_THREADS, else
+/// min(8, cores available to this process).
 int num_threads_for(int requested) noexcept;
 
-/// Calls `work(i)` once for each i in [0, count), on the calling thread and up to
-/// `num_threads - 1` threads of the process-wide pool (made at first use, parked when idle, made
-/// anew in the child of a fork). Items are handed out in order. `between` is called by the calling
-/// thread only, between its items and at least every 50 ms while it waits; if it throws, no
-/// further item starts. The first exception of any item is rethrown when all threads have stopped.
+/// Calls `work(i)` once for each i in [0, count), on the calling thread and on up to `num_threads -
+/// 1` threads of the process-wide pool (created at first use, parked when idle, created again in a
+/// forked child). Items are handed out in order. `between` is called by the calling thread only,
+/// between its items and at least every 50 ms while it waits; if it throws, no further item starts.
+/// The first exception of any item is rethrown when all threads have stopped.
 void parallel_for(std::size_t count, int num_threads, const std::function<void(std::size_t)>& work,
                   const std::function<void()>& between = {});
 

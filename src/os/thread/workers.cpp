@@ -24,7 +24,7 @@ Workers::Workers(int count, const std::function<void()>& work)
       ::pthread_setname_np(threads_->threads.back().native_handle(), "tenfold-batch");
     }
   } catch (...) {
-    // With fewer threads there is less ahead: no reason to fail.
+    // With fewer threads there is less concurrency, which is no reason to fail.
   }
 }
 
@@ -32,7 +32,7 @@ bool Workers::is_here() const noexcept { return threads_->process == ::getpid();
 
 Workers::~Workers() {
   if (!is_here()) {
-    // The threads stayed in the parent: what stands for them here cannot be joined.
+    // In a forked child the threads do not exist, so their handles cannot be joined.
     static_cast<void>(threads_.release());
     return;
   }

@@ -5,20 +5,19 @@
 
 namespace tenfold::os {
 
-/// Threads that an object keeps for its own work, as long as it lives: those of a loop that waits.
+/// Threads that an object owns for its lifetime, each of which runs one waiting loop.
 ///
-/// In the child of a fork there are no such threads: is_here() is false there, and the destructor
-/// waits for nobody.
+/// A forked child has no such threads: is_here() is false there, and the destructor does not wait.
 class Workers {
  public:
   /// Calls `work` once on each of `count` threads.
   Workers(int count, const std::function<void()>& work);
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
-  /// Waits until every `work` has returned: whoever destroys this has told them to.
+  /// Waits until every `work` has returned. The owner must signal them to stop first.
   ~Workers();
 
-  /// True in the process that made it.
+  /// True in the process that created it.
   bool is_here() const noexcept;
 
  private:

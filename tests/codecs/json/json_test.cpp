@@ -13,7 +13,7 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Writes down the events as text: "{ k(a) i(1) }".
+/// Records the events as text: "{ k(a) i(1) }".
 class Recorder final : public JsonHandler {
  public:
   void null() override { add("null"); }
@@ -40,7 +40,7 @@ std::string events_of(std::string_view text) {
   return recorder.events;
 }
 
-/// The message of the Error(corrupt) that parsing gives; empty if it parses.
+/// The message of the Error(corrupt) of the parser; empty if there is none.
 std::string message_of(std::string_view text) {
   try {
     events_of(text);

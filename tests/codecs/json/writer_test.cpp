@@ -32,12 +32,12 @@ std::string text_of(JsonStyle style) {
   return writer.take();
 }
 
-TEST(JsonWriter, PythonStyleIsThatOfJsonDumps) {
+TEST(JsonWriter, PythonStyleEqualsJsonDumps) {
   EXPECT_EQ(text_of(JsonStyle::python),
             R"({"a": [-1, 2.0, [], null], "\u00e9": "\ud83d\ude00\u007f\n", "c": {}, "d": true})");
 }
 
-TEST(JsonWriter, CompactStyleLeavesOutTheBlanks) {
+TEST(JsonWriter, CompactStyleOmitsBlanks) {
   EXPECT_EQ(text_of(JsonStyle::python_compact),
             R"({"a":[-1,2.0,[],null],"\u00e9":"\ud83d\ude00\u007f\n","c":{},"d":true})");
 }

@@ -19,7 +19,7 @@ TEST(PickleImports, EveryOpcodeThatImports) {
   EXPECT_TRUE(may_import("S'os'\nS'system'\n\x93."sv));
 }
 
-TEST(PickleImports, GoesOnWherePythonDoes) {
+TEST(PickleImports, ContinuesWherePythonDoes) {
   const std::string call(kCall);
   for (const std::string_view before :
        {"I0x10\n0"sv, "I010\n0"sv, "L1_0\n0"sv, "F+1.0\n0"sv, "F1e-999\n0"sv, "Np 1\n0"sv, "(N00"sv,
@@ -28,7 +28,8 @@ TEST(PickleImports, GoesOnWherePythonDoes) {
   }
   EXPECT_TRUE(may_import("(V" + std::string(2'000'000, 'a') + "\n0" + call));
   EXPECT_TRUE(may_import("N." + call));
-  EXPECT_TRUE(may_import("cos\nsystem"));  // a module is imported before the name is missed
+  EXPECT_TRUE(may_import("cos\nsystem"));  // the module is imported before the name is found to be
+                                           // missing
 }
 
 TEST(PickleImports, NotWherePythonFails) {

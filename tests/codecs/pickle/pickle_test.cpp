@@ -48,7 +48,7 @@ std::string hex(std::string_view text) {
   return out;
 }
 
-/// As Python's float.hex().
+/// Python's float.hex().
 std::string float_text(double value) {
   if (value != value || value - value != 0) return fmt::format("{}", value);
   if (value == 0) return std::signbit(value) ? "-0x0.0p+0" : "0x0.0p+0";
@@ -56,7 +56,7 @@ std::string float_text(double value) {
   return fmt::format("{:.13a}", value);
 }
 
-/// The value at `id` in the words of generate.py. Of what is no tree: "..." below six levels.
+/// The value at `id` in the notation of generate.py. Nesting beyond six levels is "...".
 std::string text_of(const PickleGraph& graph, std::uint32_t id, int depth = 6) {
   if (depth == 0) return "...";
   const PickleNode node = graph.at(id);
@@ -119,7 +119,7 @@ std::string text_of(std::string_view pickle) {
   return text_of(graph, graph.root);
 }
 
-/// "corrupt: <message>" without the pickle's name; empty if it is read.
+/// "corrupt: <message>" without the pickle's name; empty if it can be read.
 std::string complaint(std::string_view pickle, const PickleLimits& limits = {}) {
   try {
     read_pickle(pickle, "x.pkl", limits);
@@ -134,7 +134,7 @@ std::string complaint(std::string_view pickle, const PickleLimits& limits = {}) 
   return "";
 }
 
-TEST(Pickle, PlainValuesOfEveryProtocolAreThoseOfPython) {
+TEST(Pickle, PlainValuesOfEveryProtocolEqualPythons) {
   std::string found;
   for (const std::string& name : files("ok-")) {
     found += name + " " + text_of(read_file(kFolder / name)) + "\n";
@@ -142,7 +142,7 @@ TEST(Pickle, PlainValuesOfEveryProtocolAreThoseOfPython) {
   EXPECT_EQ(found, read_file(kFolder / "golden.txt"));
 }
 
-TEST(Pickle, WhatIsWrongIsSaidWithItsByte) {
+TEST(Pickle, ErrorsNameTheByteOffset) {
   std::string found;
   for (const std::string& name : files("bad-")) {
     found += name + ": " + complaint(read_file(kFolder / name)) + "\n";
@@ -171,7 +171,7 @@ TEST(Pickle, FlippedBitsAreReadOrRefused) {
   }
 }
 
-TEST(Pickle, WhatIsSharedIsOneNode) {
+TEST(Pickle, SharedObjectsAreOneNode) {
   // x = [1]; (x, x)
   const std::string pickle = "\x80\x02]q\x01K\x01"s + "ah\x01\x86.";
   const PickleGraph graph = read_pickle(pickle, "x");
@@ -181,29 +181,29 @@ TEST(Pickle, WhatIsSharedIsOneNode) {
   EXPECT_EQ(text_of(graph, graph.root), "([1], [1])");
 }
 
-TEST(Pickle, AListMayLieInItself) {
+TEST(Pickle, AListMayContainItself) {
   const std::string pickle = "\x80\x02]q\x01h\x01"s + "a.";
   const PickleGraph graph = read_pickle(pickle, "x");
   ASSERT_THAT(graph.at(graph.root).items, ElementsAre(graph.root));
 }
 
-TEST(Pickle, ATupleMayLieInItsOwnList) {
-  // t = ([t],) as Python writes it: made twice, the first thrown away.
+TEST(Pickle, ATupleMayBeInItsOwnList) {
+  // t = ([t],) as Python writes it: created twice, the first one discarded.
   const std::string pickle = "\x80\x02]q\x01h\x01\x85q\x02"s + "a0h\x02.";
   const PickleGraph graph = read_pickle(pickle, "x");
   const PickleNode list = graph.at(graph.at(graph.root).items[0]);
   EXPECT_THAT(list.items, ElementsAre(graph.root));
 }
 
-TEST(Pickle, SharingThatLooksEndlessTakesANodeALevel) {
-  // ((((), ()), ((), ())), ...): 2^400 tuples, were they written out.
+TEST(Pickle, SharedNodesAreNotExpanded) {
+  // ((((), ()), ((), ())), ...): 2^400 tuples if expanded.
   std::string pickle = "\x80\x02)"s;
   for (int i = 0; i < 400; ++i) pickle += "2\x86"s;
   pickle += ".";
   EXPECT_EQ(read_pickle(pickle, "x").nodes.size(), 401U);
 }
 
-TEST(Pickle, CallsAreTold) {
+TEST(Pickle, CallsAreReported) {
   EXPECT_EQ(text_of("cos\nsystem\n(X\x02\x00\x00\x00lstR."s),
             "call(global(os system), (\"6c73\",))");
   EXPECT_EQ(text_of("\x80\x04\x8c\x02os\x8c\x06system\x93)R."s), "call(global(os system), ())");
@@ -215,7 +215,7 @@ TEST(Pickle, CallsAreTold) {
   EXPECT_EQ(text_of("\x83\x07\x01."s), "extension(263)");
 }
 
-TEST(Pickle, PersistentIdsAreTold) {
+TEST(Pickle, PersistentIdsAreReported) {
   EXPECT_EQ(text_of("Pabc\n."s), "persistent(\"616263\")");
   EXPECT_EQ(text_of("K\x01\x85Q."s), "persistent((1,))");
 }
@@ -248,7 +248,7 @@ TEST(Pickle, ChangesOfAnObjectComeInTheirOrder) {
 }
 
 TEST(Pickle, SlotsOfTheMemoMayBeAnyNumbers) {
-  // Slot 4294967295, then MEMOIZE, which counts: slot 1 is far ahead of slot 0.
+  // Slot 4294967295, then MEMOIZE, which counts slots: slot 1 is written before slot 0.
   EXPECT_EQ(text_of("K\x07r\xff\xff\xff\xff"s + "0j\xff\xff\xff\xff."), "7");
   EXPECT_EQ(text_of("K\x07p10\nK\x08p10\n\x86g10\n\x86."s), "((7, 8), 8)");
 }
@@ -260,7 +260,7 @@ TEST(Pickle, AnotherPickleMayFollow) {
   EXPECT_EQ(text_of(std::string_view(two).substr(5)), "2");
 }
 
-TEST(Pickle, LimitsAreTheCallers) {
+TEST(Pickle, LimitsAreSetByTheCaller) {
   EXPECT_EQ(complaint("(K\x01K\x02K\x03t."s, {.max_nodes = 3}),
             "unsupported: too many values: expected at most 3, found more at byte 7");
   EXPECT_EQ(complaint("(K\x01K\x02K\x03t."s, {.max_nodes = 4}), "");

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::string_literals;
 
-/// The pickle of what `write` pushes, read back.
+/// Writes a pickle with `write`, and checks what is read back.
 template <class Write, class Check>
 void round_trip(const Write& write, const Check& check) {
   PickleWriter writer;
@@ -108,7 +108,7 @@ TEST(PickleWriter, TextIsReadBackWithLoneSurrogates) {
   }
 }
 
-TEST(PickleWriter, ContainersCallsAndWhatIsRememberedAreReadBack) {
+TEST(PickleWriter, ContainersCallsAndMemoizedValuesAreReadBack) {
   const auto write = [](PickleWriter& to) {
     to.begin_list();
     to.begin_tuple();
@@ -136,12 +136,12 @@ TEST(PickleWriter, ContainersCallsAndWhatIsRememberedAreReadBack) {
     ASSERT_EQ(dict.items.size(), 2U);
     EXPECT_EQ(graph.at(dict.items[0]).text, "key");
     EXPECT_EQ(graph.at(dict.items[1]).integer, 1);
-    EXPECT_EQ(list.items[1], list.items[2]);  // one object
+    EXPECT_EQ(list.items[1], list.items[2]);  // the same object
     const PickleNode ordered = graph.at(list.items[3]);
     EXPECT_EQ(ordered.kind, PickleKind::reduce);
     EXPECT_EQ(graph.at(ordered.items[0]).name, "OrderedDict");
     ASSERT_EQ(graph.changes.size(), 1U);
-    EXPECT_EQ(graph.changes[0].key, dict.items[0]);  // one text
+    EXPECT_EQ(graph.changes[0].key, dict.items[0]);  // the same string
     EXPECT_EQ(graph.at(graph.at(list.items[4]).items[0]).text, "torch");
   });
 }

@@ -53,7 +53,7 @@ std::string sample() {
                      {"folder/b", std::string(7, 'b'), 4096}});
 }
 
-/// What is wrong with the structure; "" for nothing.
+/// The problem of the structure; "" if there is none.
 std::string fault_of(const std::string& archive) {
   const ZipInput input = zip_input("x.zip", bytes_of(archive));
   try {
@@ -104,7 +104,7 @@ TEST(ZipStructure, EveryFlippedBitOutsideTheDataIsFound) {
   EXPECT_GT(num_flips, 8U * 4000);
 }
 
-TEST(ZipStructure, NeitherDataNorCrc32sCount) {
+TEST(ZipStructure, DataAndCrc32sAreNotIncluded) {
   const std::string other = archive_of({{"meta.json", "[]"},
                                         {"a", std::string(300, 'x'), 64},
                                         {"folder/empty", ""},
@@ -125,7 +125,7 @@ TEST(ZipStructure, NamesWhatWasExpectedAndTheRemedy) {
   EXPECT_THAT(fault, EndsWith("; if the archive is right, save it again"));
 }
 
-TEST(ZipStructure, ArchivesWithoutTheCommentAndWithAnotherOneHaveNoFault) {
+TEST(ZipStructure, ArchivesWithoutTheCommentOrWithAnotherOneAreAccepted) {
   std::string damaged = sample();
   damaged[12] ^= 1;
   for (const std::string& comment :
@@ -134,7 +134,7 @@ TEST(ZipStructure, ArchivesWithoutTheCommentAndWithAnotherOneHaveNoFault) {
   }
 }
 
-TEST(ZipStructure, TheCorrectedCommentIsRightAgain) {
+TEST(ZipStructure, TheCorrectedCommentIsValid) {
   std::string damaged = sample();
   damaged[12] ^= 1;
   const ZipInput input = zip_input("x.zip", bytes_of(damaged));

@@ -21,7 +21,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-/// The archive of items that are stored as they stand.
+/// The archive of items that are stored as given.
 std::string archive_of(const std::vector<ZipItem>& items, const std::vector<std::string>& stored,
                        const std::vector<std::uint32_t>& crcs) {
   const ZipLayout layout(items);
@@ -44,7 +44,7 @@ std::string deflated(const std::string& text) {
   return bytes;
 }
 
-/// An archive of any size, of which only the parts that were put are there; the rest is zeros.
+/// An archive of any size that keeps only the parts that were written; the rest is zeros.
 struct SparseArchive {
   std::vector<std::pair<std::uint64_t, std::string>> parts;
   std::uint64_t size_bytes = 0;
@@ -67,7 +67,7 @@ struct SparseArchive {
   }
 };
 
-/// Items of so many bytes, which are not there, as they are read back.
+/// Reads back items of these sizes, whose bytes do not exist.
 std::vector<ZipEntry> read_back(const ZipLayout& layout) {
   SparseArchive archive;
   std::vector<std::uint32_t> crcs;
@@ -89,7 +89,7 @@ ZipItem stored_item(std::string name, std::uint64_t size, std::uint32_t alignmen
   return item;
 }
 
-TEST(ZipWriter, WhatIsWrittenIsReadBack) {
+TEST(ZipWriter, RoundTripsItsEntries) {
   const std::string text(5000, 'x');
   const std::string packed = deflated(text);
   ZipItem second = stored_item("d/zip", text.size());
@@ -112,13 +112,13 @@ TEST(ZipWriter, WhatIsWrittenIsReadBack) {
   }
 }
 
-TEST(ZipWriter, AnArchiveOfNothingIsItsEndRecord) {
+TEST(ZipWriter, AnEmptyArchiveIsItsEndRecord) {
   const std::string archive = archive_of({}, {}, {});
   EXPECT_EQ(archive.size(), 22U + kZipStructureCommentBytes);
   EXPECT_TRUE(read_zip_directory(zip_input("x.zip", bytes_of(archive)), {}).entries.empty());
 }
 
-TEST(ZipWriter, SizesAndOffsetsAround4GibAreToldWhole) {
+TEST(ZipWriter, SizesAndOffsetsAround4GibAreExact) {
   constexpr std::uint64_t kLimit = 0xffffffff;
   for (const std::uint64_t size : {kLimit - 1, kLimit, kLimit + 1, 5 * kLimit}) {
     for (const std::uint32_t alignment : {1U, 64U, 32768U}) {
@@ -171,7 +171,7 @@ TEST(ZipWriter, NamesThatAReaderWouldRefuseAreRefused) {
   EXPECT_EQ(complaint({stored_item(std::string(65535, 'a'), 1)}), "");
 }
 
-TEST(ZipWriter, Crc32OfTwoRunsIsThatOfBothTogether) {
+TEST(ZipWriter, Crc32OfTwoRunsIsCombined) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     std::string text(random() % 5000, '\0');
@@ -182,7 +182,7 @@ TEST(ZipWriter, Crc32OfTwoRunsIsThatOfBothTogether) {
                             text.size() - middle),
               crc32(bytes));
   }
-  // As many zeros as no test could hash: the square of the step for 2^35 bytes is that for 2^36.
+  // More zeros than a test could hash: the square of the factor for 2^35 bytes is that for 2^36.
   const std::uint32_t half = crc32_combine(0x12345678, 0, std::uint64_t{1} << 35U);
   EXPECT_EQ(crc32_combine(half, 0, std::uint64_t{1} << 35U),
             crc32_combine(0x12345678, 0, std::uint64_t{1} << 36U));

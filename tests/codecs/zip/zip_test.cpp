@@ -33,7 +33,7 @@ std::string read_file(const fs::path& path) {
   return text.str();
 }
 
-/// Over `text`, failing the test when asked for bytes outside it.
+/// Reads from `text`, and fails the test if bytes outside of it are requested.
 ZipInput input_of(const std::string& text) {
   ZipInput input = zip_input("x.zip", std::as_bytes(std::span(text)));
   input.read = [read = input.read, size = text.size()](std::uint64_t offset,
@@ -44,7 +44,7 @@ ZipInput input_of(const std::string& text) {
   return input;
 }
 
-/// So that two megabytes are a bomb.
+/// Limits with which two megabytes are a zip bomb.
 ZipLimits small_limits() {
   ZipLimits limits;
   limits.max_inflated_bytes = 1'500'000;
@@ -55,7 +55,7 @@ std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Every entry's name and content.
+/// Name and content of every entry.
 std::map<std::string, std::string> contents(const std::string& archive) {
   const ZipInput input = input_of(archive);
   std::map<std::string, std::string> found;
@@ -66,7 +66,7 @@ std::map<std::string, std::string> contents(const std::string& archive) {
   return found;
 }
 
-/// "corrupt: <message>" without the archive's name, of the Error that reading all gives.
+/// "corrupt: <message>" of the Error for reading everything, without the archive's name.
 std::string complaint(const std::string& archive) {
   try {
     contents(archive);
@@ -110,7 +110,7 @@ TEST(Zip, EntriesAreWhatPythonReads) {
   EXPECT_EQ(found, read_file(kFolder / "golden.tsv"));
 }
 
-TEST(Zip, WhatIsWrongIsSaidWithItsPlace) {
+TEST(Zip, ErrorsNameTheLocation) {
   std::string found;
   for (const std::string& name : files("bad-")) {
     found += name + ": " + complaint(read_file(kFolder / name)) + "\n";
@@ -118,7 +118,7 @@ TEST(Zip, WhatIsWrongIsSaidWithItsPlace) {
   EXPECT_EQ(found, read_file(kFolder / "expected.txt"));
 }
 
-TEST(Zip, StoredBytesLieWhereTheEntrySays) {
+TEST(Zip, StoredBytesAreAtTheEntrysOffset) {
   const std::string archive = read_file(kFolder / "ok-padding.zip");
   const ZipDirectory directory = read_zip_directory(input_of(archive), {});
   const ZipEntry* entry = directory.find("a");
@@ -147,7 +147,7 @@ TEST(Zip, TheStartOfAnEntryIsReadWithoutTheRest) {
   EXPECT_GT(deflated, 0U);
 }
 
-TEST(Zip, TheCommentIsGiven) {
+TEST(Zip, TheCommentIsReturned) {
   const std::string archive = read_file(kFolder / "ok-comment.zip");
   EXPECT_EQ(read_zip_directory(input_of(archive), {}).comment, "PK and more");
 }
@@ -170,13 +170,14 @@ TEST(Zip, FlippedBitsAreRefusedOrChangeNoContent) {
       std::string damaged = archive;
       damaged[random() % damaged.size()] ^= static_cast<char>(1U << (random() % 8));
       if (!complaint(damaged).empty()) continue;
-      // A name is told twice, so one flip is seen. Dates, versions and attributes mean nothing.
+      // Names are stored twice, so a flipped bit is detected. Dates, versions and attributes do not
+      // matter.
       EXPECT_EQ(contents(damaged), before) << name << ", flip " << i;
     }
   }
 }
 
-TEST(Zip, LimitsAreTheCallers) {
+TEST(Zip, LimitsAreSetByTheCaller) {
   const std::string archive = read_file(kFolder / "ok-deflated.zip");
   const auto code_with = [&](const ZipLimits& limits) {
     try {
@@ -194,7 +195,7 @@ TEST(Zip, LimitsAreTheCallers) {
             ErrorCode::io);
 }
 
-TEST(Zip, Crc32IsThatOfZipAndGoesOn) {
+TEST(Zip, Crc32MatchesZipAndCanBeContinued) {
   const std::string text = "123456789";
   const auto bytes = std::as_bytes(std::span(text));
   EXPECT_EQ(crc32(bytes), 0xcbf43926U);
@@ -202,7 +203,7 @@ TEST(Zip, Crc32IsThatOfZipAndGoesOn) {
   EXPECT_EQ(crc32({}), 0U);
 }
 
-TEST(Crc32, OfZerosIsThatOfTheirBytes) {
+TEST(Crc32, OfZerosEqualsThatOfTheirBytes) {
   for (const std::size_t size : {0U, 1U, 2U, 3U, 64U, 1000U, 65537U}) {
     EXPECT_EQ(crc32_of_zeros(size), crc32(std::vector<std::byte>(size))) << size;
   }

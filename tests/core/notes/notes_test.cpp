@@ -58,7 +58,7 @@ TypedKeys some_keys() {
   return {{"(1, 'a')", Value::Tuple{{1, "a"}}}, {"0.5", 0.5}, {"None", Value()}};
 }
 
-TEST_F(NotesTest, KeysThatAreNoTextAreKept) {
+TEST_F(NotesTest, NonStringKeysAreKept) {
   TensorDict tree;
   TensorDict child = node_of(NodeKind::dict);
   child.info().typed_keys = some_keys();
@@ -108,14 +108,14 @@ TEST_F(NotesTest, ADocumentIsReadAndWrittenWithoutChange) {
   EXPECT_TRUE(warnings.empty());
 }
 
-TEST_F(NotesTest, NotesThatSayNothingAreEmpty) {
+TEST_F(NotesTest, NotesWithoutContentAreEmpty) {
   EXPECT_TRUE(Notes().empty());
   EXPECT_EQ(Notes().to_json(), R"({"version": 1})");
   EXPECT_TRUE(Notes::from_json(R"({"version": 1})", "n.json").empty());
   EXPECT_TRUE(collect_notes(TensorDict()).empty());
 }
 
-TEST_F(NotesTest, PathsKeepEveryKeyApart) {
+TEST_F(NotesTest, PathsDistinguishEveryKey) {
   EXPECT_EQ(note_path({}), "");
   EXPECT_EQ(note_path({"a", "b.c"}), "a/b.c");
   EXPECT_EQ(note_path({"a/b", "100%"}), "a%2Fb/100%25");
@@ -192,7 +192,7 @@ TEST_F(NotesTest, MarksOfAValueSurviveItsJson) {
   EXPECT_TRUE(warnings.empty());
 }
 
-TEST_F(NotesTest, AStaleValueNoteLeavesTheValueUntouchedAndWarns) {
+TEST_F(NotesTest, AStaleValueNoteWarnsAndChangesNothing) {
   Notes notes;
   notes.values["v"].tuples = {"/0", "/2"};
   const std::vector<std::pair<const char*, Notes::ValueNote>> cases = {
@@ -372,7 +372,7 @@ TEST_F(NotesTest, ATreeThatContainsItselfIsRefused) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_NE(std::string(error.what()).find("expected at most 512 levels"), std::string::npos);
   }
-  endless.set("self", Value());  // or it would keep itself alive
+  endless.set("self", Value());  // otherwise it would keep itself alive
 }
 
 TEST_F(NotesTest, EveryPrefixIsRefusedAndFlippedBytesAreReadOrRefused) {

@@ -27,7 +27,7 @@ To cast_one(DType from, From value, DType to) {
   return out;
 }
 
-/// A float and its bits in a narrow type, as torch 2.13 gives them.
+/// A float and its bits in a narrow type, according to torch 2.13.
 struct Row {
   DType dtype;
   float value;
@@ -36,7 +36,7 @@ struct Row {
 
 class NarrowFloats : public testing::TestWithParam<Row> {};
 
-TEST_P(NarrowFloats, AreWhatTorchMakesThem) {
+TEST_P(NarrowFloats, AreConvertedAsInTorch) {
   const Row& row = GetParam();
   const unsigned found = itemsize(row.dtype) == 2
                              ? cast_one<std::uint16_t>(DType::float32, row.value, row.dtype)
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class EveryNarrowFloat : public testing::TestWithParam<DType> {};
 
-TEST_P(EveryNarrowFloat, EveryBitPatternSurvivesAWayThroughFloat) {
+TEST_P(EveryNarrowFloat, EveryBitPatternRoundTripsThroughFloat) {
   const DType dtype = GetParam();
   const std::uint32_t patterns = itemsize(dtype) == 2 ? 0x10000 : 0x100;
   for (std::uint32_t bits = 0; bits < patterns; ++bits) {
@@ -107,7 +107,7 @@ TEST(Cast, IntegersWrapAsInC) {
   EXPECT_EQ((cast_one<std::int64_t>(DType::uint64, ~std::uint64_t{0}, DType::int64)), -1);
 }
 
-TEST(Cast, AnythingButZeroIsTrue) {
+TEST(Cast, EveryNonzeroByteIsTrue) {
   EXPECT_EQ((cast_one<std::uint8_t>(DType::float32, -0.0F, DType::bool_)), 0);
   EXPECT_EQ((cast_one<std::uint8_t>(DType::float32, kNaN, DType::bool_)), 1);
   EXPECT_EQ((cast_one<std::uint8_t>(DType::float64, 0x1p-1074, DType::bool_)), 1);
@@ -117,7 +117,7 @@ TEST(Cast, AnythingButZeroIsTrue) {
 }
 
 TEST(Cast, Float64GoesToNarrowFloatsThroughFloat32AsInTorch) {
-  // A hair above halfway: rounding twice loses the hair.
+  // Just above halfway: rounding twice would lose the difference.
   EXPECT_EQ((cast_one<std::uint16_t>(DType::float64, 2049.0 + 0x1p-30, DType::float16)), 0x6800);
 }
 
@@ -136,7 +136,7 @@ TEST(Cast, ConvertsLongRunsThatAreNotAligned) {
   for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(back[i], static_cast<float>(i % 2048));
 }
 
-TEST(Cast, ComplexPartsAreConvertedApart) {
+TEST(Cast, ComplexPartsAreConvertedSeparately) {
   using Double = std::complex<double>;
   using Float = std::complex<float>;
   EXPECT_EQ((cast_one<Float>(DType::complex128, Double(1.5, -2), DType::complex64)),
@@ -154,7 +154,7 @@ TEST(Cast, ToTheSameTypeCopiesTheBits) {
             0x9A);
 }
 
-TEST(Cast, WhatHasNoMeaningIsUnsupported) {
+TEST(Cast, MeaninglessCastsAreUnsupported) {
   std::byte bytes[16] = {};
   try {
     cast_elements(DType::complex64, bytes, DType::float32, bytes + 8, 1);
@@ -167,7 +167,7 @@ TEST(Cast, WhatHasNoMeaningIsUnsupported) {
   EXPECT_THROW(cast_elements(DType::float32, bytes, DType::float4_e2m1fn_x2, bytes + 8, 1), Error);
 }
 
-TEST(Cast, EveryPairIsEitherKnownOrRefused) {
+TEST(Cast, EveryPairIsSupportedOrRefused) {
   std::vector<std::byte> from(16 * 5, std::byte{0});
   std::vector<std::byte> to(16 * 5);
   for (const DType a : all_dtypes()) {

@@ -12,7 +12,7 @@
 namespace tenfold {
 namespace {
 
-/// A dtype of each itemsize: what is copied is bytes.
+/// A dtype of each itemsize: only bytes are copied.
 constexpr DType kOfEachSize[] = {DType::uint8, DType::int16, DType::float32, DType::int64,
                                  DType::complex128};
 
@@ -22,7 +22,7 @@ struct View {
   std::uint64_t first_element;
 };
 
-// Contiguous, transposed, sliced, broken in the middle, 0-d, lengths of one, repeated elements.
+// Contiguous, transposed, sliced, with gaps, 0-d, lengths of one, repeated elements.
 const std::vector<View> kViews = {
     {{4, 5, 6}, {30, 6, 1}, 0},
     {{6, 5}, {1, 6}, 3},
@@ -46,7 +46,7 @@ Tensor view_of(DType dtype, const View& view) {
   return {dtype, view.shape, view.strides, buffer, view.first_element * itemsize(dtype)};
 }
 
-/// The address of element `linear`, one division at a time: slow and plain.
+/// The address of element `linear`, computed dimension by dimension: a slow reference.
 std::byte* address_of(const Tensor& tensor, std::int64_t linear) {
   std::int64_t at = 0;
   for (std::size_t i = tensor.shape().size(); i-- > 0;) {
@@ -82,11 +82,11 @@ TEST(StridedCopy, GathersEveryRangeInRowMajorOrder) {
   }
 }
 
-TEST(StridedCopy, ScatterIsTheReverseAndTouchesNothingElse) {
+TEST(StridedCopy, ScatterIsTheInverseAndWritesNothingElse) {
   for (const DType dtype : kOfEachSize) {
     const std::size_t item = itemsize(dtype);
     for (const View& view : kViews) {
-      if (view.shape == Shape{2, 3}) continue;  // repeated elements have no reverse
+      if (view.shape == Shape{2, 3}) continue;  // repeated elements cannot be written
       const Tensor tensor = view_of(dtype, view);
       const std::int64_t begin = tensor.numel() / 3;
       const std::int64_t end = tensor.numel();

@@ -66,7 +66,7 @@ TEST(Tensor, OfNothingHasOneDimensionOfLengthZero) {
   EXPECT_THAT(message_of([&] { static_cast<void>(tensor.narrow(0, 1)); }),
               HasSubstr("expected a range within [0, 0)"));
   EXPECT_THAT(message_of([&] { static_cast<void>(tensor.select(0)); }), HasSubstr("(0 rows)"));
-  // One of no dimension has an element.
+  // A 0-d tensor has one element.
   EXPECT_TRUE(Tensor::zeros(DType::int64, {}).shape().empty());
   EXPECT_EQ(Tensor::zeros(DType::int64, {}).numel(), 1);
 }
@@ -92,7 +92,7 @@ TEST(Shapes, NegativeLengthsAreRefused) {
   EXPECT_THROW(numel_of({0, -1}), Error);
 }
 
-TEST(Shapes, StridesAreTorchs) {
+TEST(Shapes, StridesEqualTorchs) {
   EXPECT_THAT(contiguous_strides({2, 3, 4}), ElementsAre(12, 4, 1));
   EXPECT_THAT(contiguous_strides({2, 0, 4}), ElementsAre(4, 4, 1));
   EXPECT_TRUE(contiguous_strides({}).empty());
@@ -202,7 +202,7 @@ TEST(Tensor, AnotherTypeIsRefusedByName) {
               "tensor: elements of another dtype: expected float32, found int32");
 }
 
-TEST(Tensor, ReadOnlyBytesAreNotHandedOutForWriting) {
+TEST(Tensor, ReadOnlyBytesAreNotWritable) {
   const Buffer heap = Buffer::allocate(4);
   const Tensor tensor(DType::float32, {1}, Buffer(heap.bytes(), heap.owner(), false));
   EXPECT_EQ(*tensor.data<float>(), 0.0F);

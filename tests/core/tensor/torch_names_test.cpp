@@ -19,7 +19,7 @@ TEST(TorchNames, OfDTypesAreThoseOfTensorsAndTheOthersOfTorch) {
   }
 }
 
-TEST(TorchNames, OfQSchemesAreTheFiveOfTorch) {
+TEST(TorchNames, OfQSchemesEqualTorchsFive) {
   for (const char* scheme : {"per_tensor_affine", "per_tensor_symmetric", "per_channel_affine",
                              "per_channel_symmetric", "per_channel_affine_float_qparams"}) {
     EXPECT_TRUE(is_torch_qscheme(scheme)) << scheme;
@@ -29,7 +29,7 @@ TEST(TorchNames, OfQSchemesAreTheFiveOfTorch) {
   }
 }
 
-TEST(TorchNames, OfLayoutsAreThoseOfTorch) {
+TEST(TorchNames, OfLayoutsEqualTorchs) {
   for (const char* layout :
        {"torch.strided", "torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc",
         "torch.sparse_bsr", "torch.sparse_bsc", "torch._mkldnn", "torch.jagged"}) {

@@ -16,7 +16,7 @@ namespace {
 
 Tensor zeros(Shape shape) { return Tensor::zeros(DType::float32, std::move(shape)); }
 
-TEST(AliasFinder, TheFirstLeafOverTheSameBytesHoldsThem) {
+TEST(AliasFinder, TheFirstLeafOverTheSameBytesIsTheTarget) {
   const Tensor a = zeros({4});
   const Tensor b = zeros({4});
   const std::vector<std::pair<std::string, Leaf>> leaves = {
@@ -26,7 +26,7 @@ TEST(AliasFinder, TheFirstLeafOverTheSameBytesHoldsThem) {
   EXPECT_EQ(targets, (std::vector<std::size_t>{0, 1, 1, 0, 4, 0}));
 }
 
-TEST(AliasFinder, TellsFilesApartByTheWholeNumberOfTheirDevice) {
+TEST(AliasFinder, DistinguishesFilesByTheFullDeviceNumber) {
   AliasFinder finder;
   std::size_t number = 0;
   for (const std::uint64_t device : {std::uint64_t{1}, std::uint64_t{1} << 16U | 1U,
@@ -37,7 +37,7 @@ TEST(AliasFinder, TellsFilesApartByTheWholeNumberOfTheirDevice) {
   }
 }
 
-TEST(AliasFinder, ComparesWhatAssembledTensorsAreMadeOf) {
+TEST(AliasFinder, ComparesThePiecesOfAssembledTensors) {
   const auto source = std::make_shared<FakeSource>(Buffer());
   const auto whole_of = [&](std::uint64_t first, std::uint64_t second) {
     return AssembledSource::assemble(DType::uint8, {8},
@@ -51,7 +51,7 @@ TEST(AliasFinder, ComparesWhatAssembledTensorsAreMadeOf) {
   EXPECT_EQ(finder.add(whole_of(0, 4)), 0U);
 }
 
-TEST(AliasFinder, LeavesWithoutElementsShareWithNobody) {
+TEST(AliasFinder, LeavesWithoutElementsShareNoStorage) {
   const Tensor empty = zeros({0, 3});
   AliasFinder finder;
   EXPECT_EQ(finder.add(empty), 0u);

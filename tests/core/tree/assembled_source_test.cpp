@@ -25,7 +25,7 @@ Tensor counting(Shape shape) {
   return Tensor::from(std::span<const float>(values), std::move(shape));
 }
 
-/// A box of `whole`, as a leaf on a disk of its own.
+/// A box of `whole`, as a leaf on disk.
 struct Box {
   TensorPiece piece;
   std::shared_ptr<FakeSource> source;
@@ -53,7 +53,7 @@ std::string bytes_of(const Tensor& tensor) {
   return {reinterpret_cast<const char*>(tensor.raw_data()), tensor.nbytes()};
 }
 
-/// Mapped, read whole and read in parts of every length.
+/// Compares mapped, read completely, and read in parts of every length.
 void expect_same(const Leaf& leaf, const Tensor& whole) {
   EXPECT_TRUE(bytes_of(leaf.tensor()) == bytes_of(whole));
   const std::string expected = bytes_of(whole);
@@ -77,19 +77,19 @@ std::string refusal(const Shape& shape, const std::vector<Box>& boxes) {
   return "taken";
 }
 
-TEST(AssembledSource, PutsRowsTogether) {
+TEST(AssembledSource, AssemblesRows) {
   const Tensor whole = counting({5, 3});
   expect_same(assemble({5, 3}, {box_of(whole, {2, 0}, {3, 3}), box_of(whole, {0, 0}, {2, 3})}),
               whole);
 }
 
-TEST(AssembledSource, PutsColumnsTogether) {
+TEST(AssembledSource, AssemblesColumns) {
   const Tensor whole = counting({4, 5});
   expect_same(assemble({4, 5}, {box_of(whole, {0, 0}, {4, 2}), box_of(whole, {0, 2}, {4, 3})}),
               whole);
 }
 
-TEST(AssembledSource, PutsBoxesOfThreeDimensionsTogether) {
+TEST(AssembledSource, AssemblesBoxesOfThreeDimensions) {
   const Tensor whole = counting({4, 3, 5});
   std::vector<Box> boxes;
   for (const std::int64_t i : {0, 1}) {
@@ -103,14 +103,14 @@ TEST(AssembledSource, PutsBoxesOfThreeDimensionsTogether) {
   expect_same(assemble({4, 3, 5}, boxes), whole);
 }
 
-TEST(AssembledSource, PutsLongRunsTogether) {
+TEST(AssembledSource, AssemblesLongRuns) {
   const Tensor whole = counting({6, 40'000});
   const Leaf leaf = assemble(
       {6, 40'000}, {box_of(whole, {0, 0}, {6, 30'000}), box_of(whole, {0, 30'000}, {6, 10'000})});
   EXPECT_TRUE(bytes_of(leaf.tensor()) == bytes_of(whole));
 }
 
-TEST(AssembledSource, ReadsOnlyThePiecesThatAreMet) {
+TEST(AssembledSource, ReadsOnlyTheOverlappingPieces) {
   const Tensor whole = counting({6, 2});
   const std::vector<Box> boxes = {box_of(whole, {0, 0}, {3, 2}), box_of(whole, {3, 0}, {3, 2})};
   const Leaf leaf = assemble({6, 2}, boxes);
@@ -121,21 +121,21 @@ TEST(AssembledSource, ReadsOnlyThePiecesThatAreMet) {
   EXPECT_EQ(boxes[1].source->num_maps, 0);
 }
 
-TEST(AssembledSource, GivesTheSameBytesAtEveryCall) {
+TEST(AssembledSource, ReturnsTheSameBytesAtEveryCall) {
   const Tensor whole = counting({2, 2});
   const Leaf leaf =
       assemble({2, 2}, {box_of(whole, {0, 0}, {1, 2}), box_of(whole, {1, 0}, {1, 2})});
   EXPECT_EQ(leaf.tensor().raw_data(), leaf.tensor().raw_data());
 }
 
-TEST(AssembledSource, ReturnsAPieceThatIsEverythingAsItIs) {
+TEST(AssembledSource, ReturnsASingleCompletePieceUnchanged) {
   const Tensor whole = counting({2, 2});
   const Box box = box_of(whole, {0, 0}, {2, 2});
   const Leaf leaf = assemble({2, 2}, {box, box_of(whole, {2, 0}, {0, 2})});
   EXPECT_EQ(source_of(leaf), box.source);
 }
 
-TEST(AssembledSource, HoldsScalarsAndNothing) {
+TEST(AssembledSource, SupportsScalarsAndEmptyTensors) {
   const Tensor scalar = counting({});
   expect_same(assemble({}, {box_of(scalar, {}, {})}), scalar);
   EXPECT_EQ(assemble({0, 3}, {}).nbytes(), 0U);
@@ -149,7 +149,7 @@ TEST(AssembledSource, RefusesHolesAndOverlaps) {
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {3, 4})}), text);
   EXPECT_EQ(refusal({4, 4}, {}), text);
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {3, 4}), box_of(whole, {2, 0}, {2, 4})}), text);
-  // As many elements as the whole, but some twice and some not at all.
+  // As many elements as the whole, but some twice and some missing.
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {2, 4}), box_of(whole, {1, 0}, {2, 4})}), text);
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {4, 2}), box_of(whole, {0, 0}, {2, 4})}), text);
 }
@@ -168,13 +168,13 @@ TEST(AssembledSource, RefusesPiecesThatDoNotFit) {
   EXPECT_THAT(refusal({4, 4}, {box}), HasSubstr("expected float32, found int32"));
 }
 
-TEST(AssembledSource, PutsRandomPartitionsTogether) {
-  std::mt19937 random(3);  // NOLINT(cert-msc51-cpp): the same every time
+TEST(AssembledSource, AssemblesRandomPartitions) {
+  std::mt19937 random(3);  // NOLINT(cert-msc51-cpp): reproducible
   for (int round = 0; round < 20; ++round) {
     const Shape shape = {5, 6, 4};
     const Tensor whole = counting(shape);
     std::vector<std::pair<Shape, Shape>> parts = {{{0, 0, 0}, shape}};
-    for (int cut = 0; cut < 8; ++cut) {  // one part in two, along one dimension
+    for (int cut = 0; cut < 8; ++cut) {  // split one part along one dimension
       const std::size_t i = random() % parts.size();
       auto& [offsets, sizes] = parts[i];
       const std::size_t d = random() % 3;

@@ -12,7 +12,7 @@
 
 namespace tenfold {
 
-/// A "file" in memory that counts what is asked of it. A leaf's position is its offset in bytes.
+/// A "file" in memory that counts accesses. A leaf's position is its offset in bytes.
 class FakeSource : public LeafSource {
  public:
   explicit FakeSource(Buffer bytes) : bytes_(std::move(bytes)) {}

@@ -34,7 +34,7 @@ TEST(KeyIndex, FindsEachOf100000Keys) {
   }
 }
 
-TEST(KeyIndex, TellsWhereADuplicateStands) {
+TEST(KeyIndex, ReturnsThePositionOfADuplicate) {
   Keys keys;
   keys.add("a");
   keys.add("b");
@@ -42,7 +42,7 @@ TEST(KeyIndex, TellsWhereADuplicateStands) {
   EXPECT_EQ(keys.index.find("a", keys.key_at()), 0U);
 }
 
-TEST(KeyIndex, TakesTheEmptyKeyAndKeysWithZeros) {
+TEST(KeyIndex, AcceptsTheEmptyKeyAndKeysWithNuls) {
   Keys keys;
   keys.add("");
   keys.add(std::string("a\0b", 3));
@@ -61,7 +61,7 @@ TEST(KeyIndex, IsEmptyBeforeTheFirstKeyAndAfterClear) {
   EXPECT_EQ(keys.index.find("a", keys.key_at()), KeyIndex::kNone);
 }
 
-TEST(KeyIndex, KeepsItsKeysWhenRoomIsReserved) {
+TEST(KeyIndex, KeepsItsKeysOnReserve) {
   Keys keys;
   keys.add("a");
   keys.index.reserve(1000);

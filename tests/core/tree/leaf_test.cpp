@@ -102,7 +102,7 @@ TEST(NestedLeaf, ValuesAndSizesMustAgree) {
   EXPECT_THROW(static_cast<void>(Leaf(ten).sizes()), Error);
 }
 
-TEST(NestedLeaf, OnDiskIsCorruptIfItsSizesMakeNoSense) {
+TEST(NestedLeaf, OnDiskIsCorruptIfItsSizesAreInvalid) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
   Leaf leaf = stored_leaf(DType::int16, {1, 2}, source, 0);
   leaf.mark_nested();
@@ -157,7 +157,7 @@ TEST(Pieces, OfPartsOfElementsOrPastTheEndAreRefused) {
   EXPECT_TRUE(pieces_of(leaf, 8, 8, 8).empty());
 }
 
-TEST(SharedBytes, AreThoseOfTheSameMemoryRange) {
+TEST(SharedBytes, AreEqualForTheSameMemoryRange) {
   const Tensor tensor(DType::uint8, {8}, counting_bytes(8));
   EXPECT_EQ(shared_bytes(tensor), shared_bytes(Tensor(DType::int16, {2, 2}, tensor.buffer())));
   EXPECT_NE(shared_bytes(tensor), shared_bytes(tensor.narrow(0, 4)));
@@ -169,7 +169,7 @@ TEST(SharedBytes, AreNoneForEmptyAndStridedTensors) {
   EXPECT_EQ(shared_bytes(Tensor(DType::uint8, {2}, {2}, counting_bytes(8), 0)), SharedBytes{});
 }
 
-TEST(SharedBytes, OnDiskAreWhatTheSourceSays) {
+TEST(SharedBytes, OnDiskAreTheIdentityOfTheSource) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
   const Leaf a = stored_leaf(DType::int16, {4}, source, 8);
   EXPECT_EQ(shared_bytes(a), shared_bytes(stored_leaf(DType::int16, {2, 2}, source, 8)));

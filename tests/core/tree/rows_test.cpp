@@ -125,7 +125,7 @@ TEST(Rows, OfALazyStackAlongTheFirstDimensionAreItsElements) {
   TensorDict stack = node_of(NodeKind::lazy_stack);
   for (int i = 0; i < 3; ++i) {
     TensorDict element;
-    element.set("x", counting({i + 1}));  // ragged, which is what lazy stacks are for
+    element.set("x", counting({i + 1}));  // different lengths, the purpose of lazy stacks
     stack.set(std::to_string(i), element);
   }
   EXPECT_TRUE(stack.select_row(2).same_node(stack["2"]));

@@ -49,7 +49,7 @@ std::string complaint(const TensorDict& node) {
   return "";
 }
 
-TEST(Sparse, SoundPartsAreAccepted) {
+TEST(Sparse, ValidComponentsAreAccepted) {
   EXPECT_EQ(complaint(csr({0, 2, 2, 3}, {1, 3, 0})), "");
   EXPECT_EQ(complaint(csr({0}, {}, {0, 4})), "");
   TensorDict coo = node_of("sparse_coo", {3, 4, 2});
@@ -58,7 +58,7 @@ TEST(Sparse, SoundPartsAreAccepted) {
   EXPECT_EQ(complaint(coo), "");
 }
 
-TEST(Sparse, PartsAreTheSameInAnyOrder) {
+TEST(Sparse, ComponentsMayBeInAnyOrder) {
   using Keys = std::vector<std::string>;
   EXPECT_TRUE(are_sparse_parts(Keys{"values", "crow_indices", "col_indices"}, "sparse_csr"));
   EXPECT_TRUE(are_sparse_parts(Keys{"values", "offsets"}, kJagged));
@@ -76,7 +76,7 @@ TEST(Sparse, PartsAreTheSameInAnyOrder) {
   EXPECT_EQ(node.at("values").dtype(), DType::float32);
 }
 
-TEST(Sparse, IndicesBeyondTheShapeAreTold) {
+TEST(Sparse, IndicesOutOfRangeAreReported) {
   EXPECT_EQ(complaint(csr({0, 2, 2, 3}, {1, 4, 0})),
             "m.pt: key \"s\": sparse tensor: col_indices: expected 0 to 3, found 4");
   EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {-1, 3, 0})), HasSubstr("expected 0 to 3, found -1"));
@@ -86,7 +86,7 @@ TEST(Sparse, IndicesBeyondTheShapeAreTold) {
   EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {3, 1, 0})), HasSubstr("rise within a line"));
 }
 
-TEST(Sparse, AShapeAsLongAsANumberIsIsNoReasonToCompute) {
+TEST(Sparse, AHugeShapeDoesNotOverflow) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {1, 3, 0}, {kMost, 4})),
               HasSubstr("crow_indices: expected one entry more than 9223372036854775807 lines"));
@@ -101,9 +101,9 @@ TensorDict jagged(const std::vector<std::int64_t>& offsets, Shape shape = {3, -1
   return node;
 }
 
-TEST(Sparse, OffsetsOfJaggedTensorsLieWithinTheirValues) {
+TEST(Sparse, OffsetsOfJaggedTensorsMustBeWithinTheirValues) {
   EXPECT_EQ(complaint(jagged({0, 2, 3, 6})), "");
-  EXPECT_EQ(complaint(jagged({1, 1, 1, 5})), "");  // a part of a longer one
+  EXPECT_EQ(complaint(jagged({1, 1, 1, 5})), "");  // uses only a part of the values
   EXPECT_EQ(complaint(jagged({0, 1, 1, 2}, {3, 6, -1})), "");
   EXPECT_EQ(complaint(jagged({0}, {0, -1, 2})), "");
   EXPECT_EQ(complaint(jagged({0, 2, 3, 7})),
@@ -120,7 +120,7 @@ TEST(Sparse, OffsetsOfJaggedTensorsLieWithinTheirValues) {
   }
 }
 
-TEST(Sparse, LengthsOfJaggedTensorsEndWithinTheirValues) {
+TEST(Sparse, LengthsOfJaggedTensorsMustBeWithinTheirValues) {
   const auto with = [](const std::vector<std::int64_t>& lengths) {
     TensorDict node = jagged({0, 2, 3, 6});
     node.set("lengths", int64s(lengths, {static_cast<std::int64_t>(lengths.size())}));
@@ -132,7 +132,7 @@ TEST(Sparse, LengthsOfJaggedTensorsEndWithinTheirValues) {
   EXPECT_THAT(complaint(with({1, 0})), HasSubstr("lengths: expected 3 of them, found [2]"));
 }
 
-TEST(Sparse, PartsThatAreMissingOrNoTensorsAreTold) {
+TEST(Sparse, MissingOrInvalidComponentsAreReported) {
   TensorDict node = node_of("sparse_coo", {3});
   node.set("indices", int64s({0}, {1, 1}));
   EXPECT_THAT(complaint(node), HasSubstr("values: expected a tensor, found none"));

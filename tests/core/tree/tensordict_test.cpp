@@ -84,7 +84,7 @@ TEST(TensorDict, KeepsItsKeysInOrderAndReplacesInPlace) {
 TEST(TensorDict, FindsKeysAddedAfterTheIndexWasMade) {
   TensorDict td;
   for (int i = 0; i < 50; ++i) td.set("k" + std::to_string(i), scalar(static_cast<float>(i)));
-  EXPECT_TRUE(td.contains("k49"));  // makes the index
+  EXPECT_TRUE(td.contains("k49"));  // creates the index
   for (int i = 50; i < 200; ++i) td.set("k" + std::to_string(i), scalar(static_cast<float>(i)));
   td.set("k7", scalar(-7));
   for (int i = 0; i < 200; ++i) {
@@ -103,7 +103,7 @@ TEST(TensorDict, CopiesShareTheNode) {
   EXPECT_FALSE(TensorDict().same_node(td));
 }
 
-TEST(TensorDict, ReachesTensorsNodesAndValues) {
+TEST(TensorDict, ReturnsTensorsNodesAndValues) {
   const TensorDict td = small_tree();
   EXPECT_EQ(td.at("model", "encoder", "bias").data<float>()[0], 2);
   EXPECT_EQ(at(td["model"]["encoder"], {"weight"}), 1);
@@ -164,7 +164,7 @@ TEST(TensorDict, ThatContainsItselfIsAnErrorNotACrash) {
   node_of(td)->entries.clear();  // so that the node can be freed
 }
 
-TEST(TensorDict, LoadsALazyEntryOnceHoweverManyThreadsAsk) {
+TEST(TensorDict, LoadsALazyEntryOnceForConcurrentThreads) {
   std::atomic<int> loads = 0;
   TensorDict td;
   node_of(td)->entries.push_back({"child", std::make_shared<CountingLazyItem>(&loads)});
@@ -183,7 +183,7 @@ TEST(TensorDict, LoadsALazyEntryOnceHoweverManyThreadsAsk) {
   EXPECT_TRUE(td["child"].same_node(td["child"]));
 }
 
-TEST(TensorDict, TriesALazyEntryAgainAfterAFailure) {
+TEST(TensorDict, RetriesALazyEntryAfterAFailure) {
   std::atomic<int> loads = 0;
   auto item = std::make_shared<CountingLazyItem>(&loads);
   item->failures = 1;
@@ -193,7 +193,7 @@ TEST(TensorDict, TriesALazyEntryAgainAfterAFailure) {
   EXPECT_EQ(at(td, {"child", "x"}), 5);
 }
 
-TEST(TensorDict, EntersJsonContainersAsNodesOfTheirMembers) {
+TEST(TensorDict, JsonContainersAreNodes) {
   TensorDict td;
   node_of(td)->where = "ckpt";
   const Value::Object by_number{{{"0", Value(1)}, {"1", Value(2)}}, true, false};

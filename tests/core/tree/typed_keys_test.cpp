@@ -26,7 +26,7 @@ TypedKeys typed(std::vector<Value> keys) {
   return made;
 }
 
-TEST(DictKeys, TextIsWhatPythonsStrWrites) {
+TEST(DictKeys, TextEqualsPythonsStr) {
   const double inf = std::numeric_limits<double>::infinity();
   const std::vector<std::pair<Value, std::string>> texts = {
       {Value(), "None"},
@@ -49,7 +49,7 @@ TEST(DictKeys, TextIsWhatPythonsStrWrites) {
   }
 }
 
-TEST(DictKeys, TextListsAndDictsAreNone) {
+TEST(DictKeys, StringsListsAndDictsAreNotTypedKeys) {
   EXPECT_FALSE(is_typed_key("a"));
   EXPECT_FALSE(is_typed_key(Value::List{}));
   EXPECT_FALSE(is_typed_key(Value::Object{}));
@@ -57,7 +57,7 @@ TEST(DictKeys, TextListsAndDictsAreNone) {
   EXPECT_FALSE(is_typed_key(Value::Special{}));
 }
 
-TEST(DictKeys, AreSoundIfPythonTellsThemApart) {
+TEST(DictKeys, AreValidIfTheyDifferInPython) {
   EXPECT_FALSE(are_sound(typed({1, 0.5, true}))) << "1 == True";
   EXPECT_TRUE(are_sound(typed({2, 0.5, Value(), true, tuple({1, 2}), tuple({1, 3})})));
   EXPECT_FALSE(are_sound(typed({2, 2.0})));
@@ -68,7 +68,7 @@ TEST(DictKeys, AreSoundIfPythonTellsThemApart) {
   EXPECT_FALSE(are_sound({{"a", "a"}}));
 }
 
-TEST(DictKeys, AreFoundByTheirText) {
+TEST(DictKeys, AreFoundByTheirString) {
   const TypedKeys keys = typed({1, 0.5, Value()});
   EXPECT_EQ(*find_typed_key(keys, "None"), Value());
   EXPECT_EQ(*find_typed_key(keys, "1"), Value(1));
@@ -77,7 +77,7 @@ TEST(DictKeys, AreFoundByTheirText) {
   EXPECT_FALSE(are_all_among(keys, std::vector<std::string>{"x", "None", "0.5"}));
 }
 
-/// What a node has whose keys are these: text where there is no value.
+/// The info of a node with these keys; a key without a value is a string.
 NodeInfo info_of(const std::vector<std::pair<std::string, Value>>& keys, bool is_sound = true) {
   KeyTypes collected;
   for (const auto& [text, key] : keys) {
@@ -103,7 +103,7 @@ TEST(DictKeys, OfOneTypeNeedNoList) {
   EXPECT_TRUE(info_of({{"a", "a"}}).typed_keys.empty());
 }
 
-TEST(DictKeys, OfSeveralTypesAreListedByTheirTexts) {
+TEST(DictKeys, OfSeveralTypesAreListedByTheirStrings) {
   const NodeInfo info = info_of({{"2", 2}, {"a", "a"}, {"None", Value()}, {"1", 1}});
   EXPECT_FALSE(info.int_keys);
   EXPECT_EQ(info.typed_keys, (TypedKeys{{"1", 1}, {"2", 2}, {"None", Value()}}));

@@ -46,7 +46,7 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
-/// As the second column of golden.tsv, but with a float's sign and bits compared by the caller.
+/// The second column of golden.tsv; the caller compares the sign and bits of floats.
 std::string column_of(const Value& value) {
   if (const auto* number = value.get_if<std::int64_t>()) return "int " + std::to_string(*number);
   if (const auto* number = value.get_if<Value::BigInt>()) return "int " + number->digits;
@@ -118,7 +118,7 @@ TEST(Value, NanEqualsNanAndTypesMustAgree) {
   EXPECT_NE(Value(Value::List{{1}}), Value(Value::Tuple{{1}}));
 }
 
-TEST(Value, OrderOfMembersCountsForOrderedDictsAlone) {
+TEST(Value, OrderOfMembersMattersForOrderedDictsOnly) {
   Value::Object ab = object({{"a", 1}, {"b", 2}});
   Value::Object ba = object({{"b", 2}, {"a", 1}});
   EXPECT_EQ(ab, ba);
@@ -134,7 +134,7 @@ TEST(Value, OrderOfMembersCountsForOrderedDictsAlone) {
   EXPECT_NE(int_keys, object({{"1", 0}}));
 }
 
-TEST(Value, ComparingDeepValuesThatDifferAtTheBottomTakesNoTimeToSpeakOf) {
+TEST(Value, ComparingDeepValuesTakesLinearTime) {
   const auto deep = [](int bottom) {
     Value value(bottom);
     for (int i = 0; i < 500; ++i) value = object({{"a", std::move(value)}, {"b", 0}});
@@ -151,7 +151,7 @@ TEST(Value, FindGivesTheMemberOrNull) {
   EXPECT_EQ(members.find("b"), nullptr);
 }
 
-TEST(Value, TypeNamesAreThoseOfPython) {
+TEST(Value, TypeNamesEqualPythons) {
   EXPECT_EQ(Value().type_name(), "null");
   EXPECT_EQ(Value(true).type_name(), "bool");
   EXPECT_EQ(Value(1).type_name(), "int");
@@ -167,7 +167,7 @@ TEST(Value, ATupleIsWrittenAsAnArray) {
   EXPECT_EQ(to_json(Value(Value::Tuple{{1, "a", Value()}})), R"([1, "a", null])");
 }
 
-TEST(ValueBuilder, GivesSeveralValuesOneAfterAnother) {
+TEST(ValueBuilder, BuildsSeveralValuesSequentially) {
   ValueBuilder builder("x");
   codecs::parse_json("[1, {\"a\": []}]", "x", builder);
   EXPECT_TRUE(builder.done());

@@ -64,7 +64,7 @@ TEST(BatchLoader, ShufflesAsThePermutationOfItsEpoch) {
   EXPECT_EQ(loader.epoch(), 3);
 }
 
-TEST(BatchLoader, GivesTheSameBatchesOnAnyNumberOfThreads) {
+TEST(BatchLoader, IsIndependentOfTheNumberOfThreads) {
   std::vector<std::int64_t> expected;
   for (const int threads : {1, 2, 3, 8}) {
     for (const std::int64_t prefetch : {0, 1, 5}) {
@@ -80,7 +80,7 @@ TEST(BatchLoader, GivesTheSameBatchesOnAnyNumberOfThreads) {
   }
 }
 
-TEST(BatchLoader, DealsEachBatchToTheRanksInTurn) {
+TEST(BatchLoader, SplitsEachBatchAmongTheRanks) {
   for (const std::int64_t world_size : {1, 2, 3, 7, 64}) {
     std::vector<std::vector<std::int64_t>> steps(11);
     for (std::int64_t rank = 0; rank < world_size; ++rank) {
@@ -125,7 +125,7 @@ TEST(BatchLoader, ResumesInTheMiddleOfAnEpochWithAnotherBatchSize) {
   EXPECT_EQ(second.state_dict(), R"({"seed":5,"epoch":2,"position":0})");
 }
 
-TEST(BatchLoader, StartsTheSameEpochAgainAfterABreak) {
+TEST(BatchLoader, RestartsTheSameEpochAfterABreak) {
   BatchLoader loader(Dataset(test::numbers(100)), {.batch_size = 10, .shuffle = true});
   std::vector<std::int64_t> first;
   for (const Batch& batch : loader) {
@@ -152,7 +152,7 @@ TEST(BatchLoader, EndsAtOnceWithoutRows) {
   EXPECT_TRUE(epoch_of(loader).empty());
 }
 
-TEST(BatchLoader, HandsOutBatchesThatLiveAsLongAsTheyAreHeld) {
+TEST(BatchLoader, BatchesLiveAsLongAsTheyAreReferenced) {
   BatchLoader loader(Dataset(test::numbers(500)), {.batch_size = 5, .num_threads = 3});
   std::vector<Batch> held;
   for (Batch& batch : loader) held.push_back(std::move(batch));
@@ -169,7 +169,7 @@ TEST(BatchLoader, MayBeDroppedAtAnyMoment) {
   }
 }
 
-TEST(BatchLoader, GivesEachBatchToOneOfTheThreadsThatShareAnIteratorAndEndsThemAll) {
+TEST(BatchLoader, ThreadsThatShareAnIteratorGetEachBatchOnceAndAllEnd) {
   constexpr std::int64_t kRows = 1000;
   for (const int num_threads : {1, 2, 4}) {
     for (const std::int64_t prefetch : {0, 2, 7}) {
@@ -199,7 +199,7 @@ TEST(BatchLoader, GivesEachBatchToOneOfTheThreadsThatShareAnIteratorAndEndsThemA
   }
 }
 
-TEST(BatchLoader, ThrowsWhereTheBatchIsAskedForThatCannotBeMade) {
+TEST(BatchLoader, ABatchThatCannotBeMadeThrowsWhenItIsRequested) {
   TensorDict tree = test::ragged();
   tree.set("tokens.end", test::ints({2, 1, 5, 6}));
   for (const int threads : {1, 3}) {
@@ -211,12 +211,12 @@ TEST(BatchLoader, ThrowsWhereTheBatchIsAskedForThatCannotBeMade) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChildWhateverItsThreadsWereDoing) {
+TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChild) {
   BatchLoader loader(Dataset(test::numbers(1000)), {.batch_size = 10, .num_threads = 3});
   for (int i = 0; i < 20; ++i) {
     auto stream = loader.start();
     loader.next(*stream);
-    // From threads that are being started to threads that wait for something to do.
+    // From threads that are just starting to threads that wait for work.
     std::this_thread::sleep_for(std::chrono::microseconds(i * i * 20));
     const pid_t child = ::fork();
     if (child == 0) {
@@ -226,7 +226,7 @@ TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChildWhateverItsThreadsWe
       } catch (const Error& error) {
         if (error.code() == ErrorCode::unsupported) code = 2;
       }
-      stream.reset();  // does not wait for threads that are not there
+      stream.reset();  // does not wait for threads that do not exist
       auto fresh = loader.start();
       if (code == 2 && ids_of(*loader.next(*fresh))[0] == 0) code = 0;
       ::_exit(code);
@@ -280,7 +280,7 @@ TEST(BatchLoader, LoadsItsStateWhateverTheSeed) {
   }
 }
 
-TEST(BatchLoader, RefusesOptionsAndStatesThatMakeNoSense) {
+TEST(BatchLoader, RefusesInvalidOptionsAndStates) {
   const auto make = [](BatchLoaderOptions options) {
     return BatchLoader(Dataset(test::numbers(10)), std::move(options));
   };

@@ -13,7 +13,7 @@
 namespace tenfold {
 namespace {
 
-TEST(BufferPool, LendsABlockAgainOnceItsLastBufferIsGone) {
+TEST(BufferPool, ReusesABlockAfterItsLastBufferIsDestroyed) {
   const BufferPool pool;
   std::optional<Buffer> first = pool.take(10'000);
   const std::byte* address = first->data();
@@ -25,7 +25,7 @@ TEST(BufferPool, LendsABlockAgainOnceItsLastBufferIsGone) {
   EXPECT_TRUE(held[0].data() == address || held[1].data() == address);
 }
 
-TEST(BufferPool, NeverLendsTheSameMemoryTwice) {
+TEST(BufferPool, NeverUsesTheSameMemoryTwiceAtATime) {
   const BufferPool pool;
   std::vector<Buffer> held;
   for (std::size_t i = 0; i < 40; ++i) held.push_back(pool.take(4096 * (1 + i % 3)));
@@ -45,7 +45,7 @@ TEST(BufferPool, GivesMemoryThatTakesVectorLoads) {
   EXPECT_EQ(pool.take(0).size_bytes(), 0U);
 }
 
-/// Bytes that a pool keeps of 100 blocks that came back.
+/// Bytes that a pool keeps after 100 blocks were returned.
 std::size_t bytes_kept_of_hundred(std::size_t block_bytes) {
   const BufferPool pool;
   {
@@ -60,7 +60,7 @@ TEST(BufferPool, KeepsFewBlocks) {
   EXPECT_EQ(bytes_kept_of_hundred(1U << 20U), 16U << 20U);
 }
 
-TEST(BufferPool, KeepsALargeBlockWhateverManySmallOnesComeBack) {
+TEST(BufferPool, ManySmallBlocksDoNotEvictALargeOne) {
   const BufferPool pool;
   Buffer large = pool.take(8U << 20U);
   const std::byte* address = large.data();
@@ -96,7 +96,7 @@ TEST(BufferPool, UsesEachSuppliedBlockOnceTheSmallestThatIsLargeEnough) {
   EXPECT_TRUE(supplied->asked().empty());
 }
 
-TEST(BufferPool, ReleasesWhatWasSuppliedWithItsLastBuffer) {
+TEST(BufferPool, ReleasesSuppliedBlocksWithTheirLastBuffer) {
   auto supplied = std::make_shared<SuppliedMemory>();
   const BufferPool pool(supplied);
   std::vector<std::byte> memory(100);

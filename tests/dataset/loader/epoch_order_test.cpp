@@ -27,7 +27,7 @@ std::vector<std::int64_t> first_numbers(std::int64_t size) {
   return numbers;
 }
 
-TEST(EpochOrder, HoldsEveryPositionOnceHoweverItIsShuffled) {
+TEST(EpochOrder, ContainsEveryPositionOnceInEveryMode) {
   for (const std::int64_t size : {0, 1, 5, 64, 1000, 12'345}) {
     EXPECT_EQ(all_of(EpochOrder::sequential(size)), first_numbers(size));
     std::vector<std::int64_t> shuffled = all_of(EpochOrder::shuffled(size, 1, 2));
@@ -62,7 +62,7 @@ TEST(EpochOrder, TakesTheRowsOfAWindowFromSixtyFourBlocks) {
   EXPECT_GT(blocks.back() - blocks.front(), 5'000) << "blocks come from everywhere";
 }
 
-/// States are stored and resumed by other versions: these numbers must never change.
+/// States are stored and resumed by other versions, so these numbers must never change.
 TEST(EpochOrder, StaysTheSameInEveryVersion) {
   std::vector<std::int64_t> positions(4);
   EpochOrder::shuffled_in_blocks(1'000'000, 42, 3, 100).fill(500'000, positions);

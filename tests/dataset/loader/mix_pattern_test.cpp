@@ -49,7 +49,7 @@ TEST(MixPattern, NeverTakesFromASourceWithoutWeight) {
   EXPECT_THAT(mix_pattern(std::vector<double>{1, 0}), testing::Each(0U));
 }
 
-TEST(MixPattern, RefusesWeightsThatAreNone) {
+TEST(MixPattern, RefusesInvalidWeights) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const std::vector<double>& weights :
        {std::vector<double>{}, {0, 0}, {1, -1}, {1, NAN}, {1, infinity}}) {

@@ -22,7 +22,7 @@ std::vector<std::int64_t> all_of(const Permutation& order) {
   return rows;
 }
 
-TEST(Permutation, HoldsEveryRowOnce) {
+TEST(Permutation, ContainsEveryRowOnce) {
   for (const std::int64_t size : {0, 1, 2, 3, 7, 127, 128, 129, 1000, 1023, 1024, 1025, 99'991}) {
     std::vector<std::int64_t> rows = all_of(Permutation(size, 5));
     std::sort(rows.begin(), rows.end());
@@ -56,7 +56,7 @@ TEST(Permutation, DiffersBySeedAndByEpoch) {
   EXPECT_EQ(first, all_of(Permutation(1000, 0, 0)));
 }
 
-/// States are stored and resumed by other versions: these numbers must never change.
+/// States are stored and resumed by other versions, so these numbers must never change.
 TEST(Permutation, StaysTheSameInEveryVersion) {
   std::vector<std::int64_t> rows(5);
   Permutation(10, 0, 0).fill(0, rows);
@@ -68,8 +68,8 @@ TEST(Permutation, StaysTheSameInEveryVersion) {
                                          301744699605));
 }
 
-/// Of many seeds, every row comes as often at every position: chi squared of 12 x 12 cells.
-TEST(Permutation, PutsEveryRowAtEveryPositionAlikeOften) {
+/// For many seeds, every row is equally frequent at every position: chi squared of 12 x 12 cells.
+TEST(Permutation, EveryRowIsEquallyFrequentAtEveryPosition) {
   constexpr std::int64_t kSize = 12;
   constexpr std::uint64_t kSeeds = 24'000;
   std::vector<std::int64_t> counts(kSize * kSize);
@@ -88,8 +88,8 @@ TEST(Permutation, PutsEveryRowAtEveryPositionAlikeOften) {
   EXPECT_LT(chi_squared, 121 + 6 * 15.6);
 }
 
-/// Neighbours come from anywhere: their distance and their order look like chance.
-TEST(Permutation, LeavesNoTraceOfTheOrderBefore) {
+/// Distance and order of neighbours look random.
+TEST(Permutation, LooksRandom) {
   constexpr std::int64_t kSize = 1'000'003;
   const std::vector<std::int64_t> rows = all_of(Permutation(kSize, 11));
   double distance = 0;
@@ -109,7 +109,7 @@ TEST(Permutation, LeavesNoTraceOfTheOrderBefore) {
   EXPECT_NEAR(static_cast<double>(rising) / pairs, 0.5, 0.002);
 }
 
-/// Every kernel sends every value where the scalar code does, whatever the widths and the count.
+/// Every kernel gives the same result as the scalar code, for all widths and counts.
 TEST(Permutation, IsTheSameByEveryInstructionSet) {
   std::vector<PermutationKernel> kernels = {encrypt_baseline};
 #ifdef __x86_64__

@@ -35,7 +35,7 @@ class ResidencyTest : public ::testing::Test {
  protected:
   void TearDown() override { ::unsetenv("TENFOLD_RESIDENCY"); }
 
-  /// A data set of which nothing is in memory; nothing where the file system cannot forget.
+  /// A data set that is not cached; empty if the file system cannot drop its pages.
   std::optional<Dataset> cold() {
     const Path path = folder_ / "rows";
     if (!std::filesystem::exists(path)) save(test::numbers(kRows), path);
@@ -62,12 +62,12 @@ class ResidencyTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(ResidencyTest, AsksForNothingIfAllIsInMemory) {
+TEST_F(ResidencyTest, PrefetchesNothingIfEverythingIsCached) {
   const Dataset dataset(test::numbers(kRows));
   EXPECT_EQ(way_after_an_epoch(dataset), "resident");
 }
 
-TEST_F(ResidencyTest, AdvisesTheKernelUnlessItIsToldAnotherWay) {
+TEST_F(ResidencyTest, UsesMadviseUnlessOverridden) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
   EXPECT_EQ(way_after_an_epoch(*dataset), "willneed");
@@ -81,7 +81,7 @@ TEST_F(ResidencyTest, AdvisesTheKernelUnlessItIsToldAnotherWay) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST_F(ResidencyTest, LeavesTheThreadsThatReadToTheParentOfAFork) {
+TEST_F(ResidencyTest, AForkedChildHasNoReaderThreads) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
   ::setenv("TENFOLD_RESIDENCY", "pread", 1);
@@ -93,7 +93,7 @@ TEST_F(ResidencyTest, LeavesTheThreadsThatReadToTheParentOfAFork) {
     ASSERT_EQ(expected, Permutation(kRows, 0, 0)[i * 100]);
     const pid_t child = ::fork();
     if (child == 0) {
-      // What is not read ahead comes when it is touched; nobody is waited for.
+      // Pages that are not prefetched are read on access; nothing waits for the prefetch.
       const bool same = loader.next(*stream)->at("id").span<std::int64_t>()[0] == next;
       stream.reset();
       ::_exit(same ? 0 : 1);
@@ -105,7 +105,7 @@ TEST_F(ResidencyTest, LeavesTheThreadsThatReadToTheParentOfAFork) {
 }
 #endif
 
-TEST_F(ResidencyTest, RefusesAWayThatIsNone) {
+TEST_F(ResidencyTest, RefusesAnUnknownStrategy) {
   ::setenv("TENFOLD_RESIDENCY", "magic", 1);
   BatchLoader loader(Dataset(test::numbers(10)), {.batch_size = 2});
   try {
@@ -119,15 +119,15 @@ TEST_F(ResidencyTest, RefusesAWayThatIsNone) {
   }
 }
 
-/// A quarter is not there.
-TEST_F(ResidencyTest, FindsWhatIsMissingByAFurtherLookAtTheLatest) {
+/// A quarter is not cached.
+TEST_F(ResidencyTest, FindsMissingPagesWithFurtherSamples) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
   const auto state = state_of(*dataset);
   for (const StoredColumn* column : state->parts[0].columns) {
     volatile std::byte sum{};
     const auto bytes = static_cast<std::size_t>(column->values.nbytes());
-    os::expect_random_access({column->values.raw_data(), bytes}, true);  // and nothing beside them
+    os::expect_random_access({column->values.raw_data(), bytes}, true);  // without readahead
     for (std::size_t at = 0; at < bytes / 4 * 3; at += 1024) {
       sum = column->values.raw_data()[at];
     }
@@ -149,7 +149,7 @@ void touch_all(const DatasetState& state) {
   static_cast<void>(sum);
 }
 
-TEST_F(ResidencyTest, StopsAskingOnceNextToNothingIsMissing) {
+TEST_F(ResidencyTest, StopsPrefetchingOnceNearlyEverythingIsCached) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
   const auto state = state_of(*dataset);
@@ -163,7 +163,7 @@ TEST_F(ResidencyTest, StopsAskingOnceNextToNothingIsMissing) {
       residency.reconsider(rows, 0);
     }
   };
-  // Nothing was read yet.
+  // Nothing was prefetched yet.
   reconsider_often();
   EXPECT_TRUE(residency.is_needed());
   touch_all(*state);
@@ -172,7 +172,7 @@ TEST_F(ResidencyTest, StopsAskingOnceNextToNothingIsMissing) {
   EXPECT_EQ(residency.way(), "willneed");
 }
 
-TEST_F(ResidencyTest, AsksAgainOnceBatchesWaitForPages) {
+TEST_F(ResidencyTest, ResumesPrefetchingAfterMajorPageFaults) {
   const Path path = folder_ / "rows";
   save(test::numbers(kRows), path);
   const Dataset dataset(path);
@@ -187,7 +187,7 @@ TEST_F(ResidencyTest, AsksAgainOnceBatchesWaitForPages) {
   EXPECT_TRUE(residency.is_needed());
 }
 
-/// tokens int32 [1200] a row, as rows of unequal length; tags, three texts of 2,000 bytes a row.
+/// Ragged columns: tokens int32 [1200] per row; tags, three strings of 2,000 bytes per row.
 TensorDict unequal(std::int64_t rows) {
   NodeInfo info;
   info.batch_size = {rows};
@@ -212,7 +212,7 @@ TensorDict unequal(std::int64_t rows) {
   return tree;
 }
 
-/// Pages come a while after they were asked for.
+/// Prefetched pages arrive after a while.
 bool becomes_resident(std::span<const std::byte> bytes) {
   for (int i = 0; i < 500 && !os::is_resident(bytes); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -220,7 +220,7 @@ bool becomes_resident(std::span<const std::byte> bytes) {
   return os::is_resident(bytes);
 }
 
-TEST_F(ResidencyTest, AsksForNothingOfADataSetInMemoryWhateverThisProcessWaitedFor) {
+TEST_F(ResidencyTest, PrefetchesNothingOfADataSetInMemoryAfterOtherPageFaults) {
   const Dataset dataset(unequal(100));
   Residency residency(*state_of(dataset), true);
   residency.note_waits(1'000'000, 10);
@@ -230,7 +230,7 @@ TEST_F(ResidencyTest, AsksForNothingOfADataSetInMemoryWhateverThisProcessWaitedF
   residency.reconsider(rows, 0);
 }
 
-TEST_F(ResidencyTest, AsksForWhatTheEndsOfUnequalRowsName) {
+TEST_F(ResidencyTest, PrefetchesRaggedRowsByTheirEndOffsets) {
   const Path path = folder_ / "unequal";
   save(unequal(2000), path);
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
@@ -257,12 +257,12 @@ TEST_F(ResidencyTest, AsksForWhatTheEndsOfUnequalRowsName) {
   residency.ask(rows, 2);
   EXPECT_TRUE(becomes_resident(bytes_of(1, 7, 6000)));
   EXPECT_TRUE(becomes_resident(bytes_of(1, 1500, 6000)));
-  // And for nothing else.
+  // Nothing else was prefetched.
   EXPECT_FALSE(os::is_resident(bytes_of(0, 1000, 4800)));
   EXPECT_FALSE(os::is_resident(bytes_of(1, 1000, 6000)));
 }
 
-TEST_F(ResidencyTest, LeavesEndsThatMakeNoSenseToWhoGathersTheRow) {
+TEST_F(ResidencyTest, LeavesInvalidEndOffsetsToGather) {
   TensorDict tree = unequal(2000);
   const Tensor offsets = std::get<Leaf>(tree.get("tokens.end")).tensor();
   auto* ends = offsets.mutable_data<std::int64_t>();

@@ -1,4 +1,4 @@
-// Folders as trainers leave them: every file is an entry.
+// Folders written by trainers: every file is an entry.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class Bundle : public testing::Test {
     test::write_bytes(path_ / "README.md", "# A model\n");
   }
 
-  /// Files that the index of their folder names.
+  /// Adds shards, and the index that names them.
   void shard_model() {
     fs::remove(path_ / "model.safetensors");
     save(test::sample_state_dict(), path_ / "model-00001-of-00001.safetensors");
@@ -64,7 +64,7 @@ TEST_F(Bundle, IsOneTreeOfItsFiles) {
   EXPECT_EQ(tree["trainer_state"].value("global_step"), Value(500));
 }
 
-TEST_F(Bundle, RefusesWhatIsInNoFormatByItsKeyAlone) {
+TEST_F(Bundle, RefusesAnUnknownFormatByItsKeyOnly) {
   const TensorDict tree = open(path_);
   for (const KeyPath& path : {KeyPath{"README.md"}, KeyPath{"README.md", "bytes"}}) {
     const auto thrown = thrown_by([&] { tree.get(path); });
@@ -79,14 +79,14 @@ TEST_F(Bundle, RefusesWhatIsInNoFormatByItsKeyAlone) {
   EXPECT_FALSE(fs::exists(folder_ / "all"));
 }
 
-TEST_F(Bundle, LoadsWhatIsAskedFor) {
+TEST_F(Bundle, LoadsRequestedEntries) {
   const TensorDict some = load(path_, {.keys = {{"model"}, {"trainer_state"}}});
   EXPECT_THAT(some.keys(), ElementsAre("model", "trainer_state"));
   const TensorDict rest = load(path_, {.exclude = {{"README.md"}}, .verify = true});
   EXPECT_THAT(rest.keys(), ElementsAre("model", "optimizer", "trainer_state"));
 }
 
-TEST_F(Bundle, GivesTheBytesOfWhatIsInNoFormatIfAskedTo) {
+TEST_F(Bundle, ReturnsTheBytesOfUnknownFormatsOnRequest) {
   const TensorDict all = load(path_, {.allow_opaque = true});
   std::string bytes;
   all.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -106,7 +106,7 @@ TEST_F(Bundle, ConvertsWithoutWhatIsExcluded) {
   EXPECT_EQ(difference(open(folder_ / "all")["optimizer"], test::sample_checkpoint()), "");
 }
 
-TEST_F(Bundle, DiffersInTheBytesOfFilesInNoFormatToo) {
+TEST_F(Bundle, ComparesBytesOfFilesInUnknownFormats) {
   fs::copy(path_, folder_ / "copy");
   EXPECT_TRUE(diff(path_, folder_ / "copy").same());
   test::write_bytes(folder_ / "copy/README.md", "# B model\n");
@@ -115,7 +115,7 @@ TEST_F(Bundle, DiffersInTheBytesOfFilesInNoFormatToo) {
   EXPECT_EQ(report.changed[0].key, "README.md.bytes");
 }
 
-TEST_F(Bundle, NeverTakesFoldersInNoFormatForTheSame) {
+TEST_F(Bundle, NeverComparesFoldersInUnknownFormatsAsEqual) {
   fs::create_directory(path_ / "runs");
   EXPECT_THAT(thrown_by([&] { open(path_).get("runs"); }).message,
               HasSubstr((path_ / "runs: not a known format").string()));
@@ -143,11 +143,11 @@ TEST_F(Bundle, NamesTheDamagedEntryAndReadsTheOthers) {
   const VerifyReport report = verify(path_);
   ASSERT_EQ(report.problems.size(), 1u);
   EXPECT_EQ(report.problems[0].path, (path_ / "optimizer.pt").string());
-  // Nobody who does not ask for it is told.
+  // Unless the entry is requested, its problem is not reported.
   EXPECT_EQ(load(path_, {.keys = {{"model"}}, .verify = true})["model"].size(), 3u);
 }
 
-TEST_F(Bundle, NamesAJsonFileThatIsNone) {
+TEST_F(Bundle, NamesAnInvalidJsonFile) {
   test::write_bytes(path_ / "trainer_state.json", "{\"global_step\": ");
   EXPECT_EQ(thrown_by([&] { open(path_).get("trainer_state"); }).code, ErrorCode::corrupt);
   EXPECT_EQ(verify(path_).problems.size(), 1u);
@@ -185,7 +185,7 @@ TEST_F(Bundle, KeepsTheSuffixOfEqualStems) {
   EXPECT_EQ(tree["a.pt"].size(), 3u);
 }
 
-TEST_F(Bundle, LeavesHiddenFilesOut) {
+TEST_F(Bundle, IgnoresHiddenFiles) {
   test::write_bytes(path_ / ".DS_Store", "x");
   EXPECT_EQ(open(path_).size(), 4u);
 }
@@ -197,7 +197,7 @@ TEST_F(Bundle, IsOnlyRead) {
   EXPECT_THAT(thrown_by([&] { save(tree, folder_ / "new", {.format = "bundle"}); }).message,
               HasSubstr("and writes none"));
   EXPECT_FALSE(fs::exists(folder_ / "new"));
-  // A save by its path would replace what the folder holds.
+  // Saving to its path would replace the content of the folder.
   EXPECT_EQ(thrown_by([&] { save(tree, path_); }).code, ErrorCode::invalid_argument);
   EXPECT_THAT(
       thrown_by([&] { convert(path_ / "model.safetensors", path_, {.format = "bundle"}); }).message,
@@ -205,7 +205,7 @@ TEST_F(Bundle, IsOnlyRead) {
   EXPECT_EQ(open(path_).size(), 4u);
 }
 
-TEST_F(Bundle, SaysSoIfItsFolderWasReplaced) {
+TEST_F(Bundle, ReportsThatItsFolderWasReplaced) {
   const TensorDict tree = open(path_);
   fs::rename(path_, folder_ / "old");
   fs::copy(folder_ / "old", path_);
@@ -214,7 +214,7 @@ TEST_F(Bundle, SaysSoIfItsFolderWasReplaced) {
   EXPECT_THAT(thrown.message, HasSubstr("the folder was replaced; open it again"));
 }
 
-TEST_F(Bundle, IsReadAfterTheProgramHasChangedItsFolder) {
+TEST_F(Bundle, IsReadAfterTheProgramHasChangedItsWorkingDirectory) {
   const Path before = fs::current_path();
   fs::current_path(folder_.path());
   const TensorDict tree = open("checkpoint-500");
@@ -223,7 +223,7 @@ TEST_F(Bundle, IsReadAfterTheProgramHasChangedItsFolder) {
   EXPECT_EQ(tree["optimizer"].where(), (path_ / "optimizer.pt").string());
 }
 
-TEST_F(Bundle, HoldsFoldersOfEveryFormat) {
+TEST_F(Bundle, ContainsFoldersOfEveryFormat) {
   save(test::sample_state_dict(), path_ / "pytorch_model_fsdp_0");
   fs::create_directory(path_ / "global_step500");
   save(test::sample_state_dict(), path_ / "global_step500/mp_rank_00_model_states.pt");
@@ -235,7 +235,7 @@ TEST_F(Bundle, HoldsFoldersOfEveryFormat) {
               ElementsAre("README.md", "global_step500.notes.txt", "trainer_state"));
 }
 
-TEST_F(Bundle, EndsAtBundlesInBundles) {
+TEST_F(Bundle, LimitsNestingOfBundles) {
   Path path = path_;
   for (int level = 0; level < 5; ++level) {
     path /= "checkpoint-1";

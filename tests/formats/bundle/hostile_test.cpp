@@ -1,4 +1,4 @@
-// Folders that somebody made to hurt, or that change while they are read.
+// Malicious folders, and folders that change while they are read.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class HostileBundle : public testing::Test {
     EXPECT_EQ(thrown.code, ErrorCode::unsupported) << thrown.message;
     return thrown.message;
   }
-  /// All that walks through the tree ends, and reads nothing that it must not.
+  /// Checks that every traversal of the tree ends, and reads nothing that it must not.
   void expect_walkable() const {
     EXPECT_NO_THROW(load(path_, {.allow_opaque = true}));
     EXPECT_NO_THROW(diff(path_, path_));
@@ -79,14 +79,14 @@ TEST_F(HostileBundle, FollowsTheLinksOfTheHubsCache) {
   EXPECT_EQ(tree["model"].size(), 3u);
   EXPECT_EQ(tree["config"].value("epoch"), Value(1));
   EXPECT_TRUE(verify(snapshot).ok());
-  // A blob that is a link itself leads who knows where.
+  // A blob that is a link itself could lead anywhere.
   fs::rename(blobs / hash, folder_ / "secret");
   fs::create_symlink(folder_ / "secret", blobs / hash);
   EXPECT_THAT(thrown_by([&] { open(snapshot).get("model"); }).message,
               HasSubstr("a symbolic link"));
 }
 
-TEST_F(HostileBundle, TakesAnyNameThatAFileCanHave) {
+TEST_F(HostileBundle, AcceptsAnyFileName) {
   const std::string longest(250, 'x');
   const std::string broken = "bytes\xff\xfe";
   for (const std::string& name : {std::string("new\nline"), longest, broken, std::string("%2e%2e"),
@@ -104,7 +104,7 @@ TEST_F(HostileBundle, TakesAnyNameThatAFileCanHave) {
   EXPECT_TRUE(diff(path_, folder_ / "copy").same());
 }
 
-TEST_F(HostileBundle, TellsNamesApartThatLookAlike) {
+TEST_F(HostileBundle, DistinguishesSimilarNames) {
   test::write_bytes(path_ / "a\xff.json", "1");
   test::write_bytes(path_ / "a\\xff.json", "2");
   const TensorDict tree = open(path_);
@@ -157,7 +157,7 @@ TEST_F(HostileBundle, ReachesNoShardOutsideItsFolder) {
   EXPECT_FALSE(verify(path_).ok());
 }
 
-TEST_F(HostileBundle, HoldsManyStrayFiles) {
+TEST_F(HostileBundle, AcceptsManyStrayFiles) {
   constexpr int kMany = 5'000;
   for (int i = 0; i < kMany; ++i) {
     std::ofstream(path_ / ("events." + std::to_string(i))) << i;

@@ -83,7 +83,7 @@ TEST(Consolidated, OpensWhatTensordictWrote) {
   EXPECT_EQ(parts["0"].value("s"), Value("part 2"));
 }
 
-TEST(Consolidated, OpensJaggedTensorsByTheirParts) {
+TEST(Consolidated, OpensJaggedTensorsByTheirComponents) {
   const TensorDict tree = opened(golden("jagged"));
   EXPECT_EQ(tree.keys(), (std::vector<std::string>{"rows", "holes", "x", "n"}));
   const TensorDict rows = tree["rows"];
@@ -104,14 +104,14 @@ TEST(Consolidated, JaggedTensorsOfOlderVersionsDifferInTheSecondDimension) {
   const TensorDict tree = opened(node(R"("<NJT_VALUES>x": ["torch.uint8", [8, 1], 0, 8, 0], )"
                                       R"("<NJT_OFFSETS>x": ["torch.int64", [3], 8, 32, 0])"));
   EXPECT_EQ(tree["x"].info().dense_shape, (Shape{2, -1, 1}));
-  // These are no offsets: 8 and more, of 8 values.
+  // These are invalid offsets: 8 and more, for 8 values.
   EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { require_sound_sparse(tree["x"], "x"); }),
               HasSubstr("jagged tensor: offsets: expected numbers from 0 to 8"));
 }
 
-TEST(Consolidated, IsKnownByItsEndHoweverItBegins) {
+TEST(Consolidated, IsRecognisedByItsEnd) {
   const TemporaryFolder folder;
-  // As a safetensors file begins: a length, then a brace.
+  // A safetensors file also starts with a length and a brace.
   std::string bytes = file_of(node(R"("x": ["torch.int64", [4], 0, 32, 0])"));
   bytes.replace(0, 9, std::string("\x05\0\0\0\0\0\0\0{", 9));
   write_bytes(folder / "file", bytes);
@@ -119,7 +119,7 @@ TEST(Consolidated, IsKnownByItsEndHoweverItBegins) {
   EXPECT_EQ(probe(folder / "file"), "consolidated");
 }
 
-TEST(Consolidated, TiesTensorsThatAreStoredOnce) {
+TEST(Consolidated, TensorsStoredOnceShareStorage) {
   const TensorDict tree =
       opened(node(R"("a": ["torch.uint8", [5], 8, 16, 3], "b": ["torch.uint8", [5], 8, 16, 3])"));
   EXPECT_EQ(tree.at("a").raw_data(), tree.at("b").raw_data());
@@ -128,7 +128,7 @@ TEST(Consolidated, TiesTensorsThatAreStoredOnce) {
   EXPECT_EQ(tree.at("a").data<std::uint8_t>()[4], 12);
 }
 
-TEST(Consolidated, ReadsTensorsAtOddBytesAndIgnoresTheSize) {
+TEST(Consolidated, ReadsUnalignedTensorsAndIgnoresTheSize) {
   const TensorDict tree =
       opened(node(R"("w": ["torch.complex128", [1], 8, 24, 0])", "", "", R"(, "size": {"a": 1})"));
   EXPECT_EQ(tree.keys(), std::vector<std::string>{"w"});
@@ -196,7 +196,7 @@ std::string jagged(const std::string& key, const std::string& values, const std:
               "", batch_size);
 }
 
-TEST(Consolidated, SaysWhatIsWrongAndWhere) {
+TEST(Consolidated, ReportsErrorsWithTheirLocation) {
   using enum ErrorCode;
   const std::vector<Bad> cases = {
       {"[]", corrupt,

@@ -41,7 +41,7 @@ WriteRequest request(bool checksums = true) {
   return made;
 }
 
-TEST(ConsolidatedWrite, TheDocumentIsTensordicts) {
+TEST(ConsolidatedWrite, TheDocumentEqualsTensordicts) {
   TensorDict below(batch({2}, {"x"}));
   below.set("c", tensor_of<std::int8_t>({0, 0}, {2}));
   TensorDict tree(batch({2}, {"x"}));
@@ -63,10 +63,10 @@ TEST(ConsolidatedWrite, TheDocumentIsTensordicts) {
   EXPECT_EQ(bytes.substr(26, 6), std::string(6, '\0'));
 }
 
-TEST(ConsolidatedWrite, JaggedTensorsAreWhatTensordictWritesToTheByte) {
+TEST(ConsolidatedWrite, JaggedTensorsEqualTensordictsBytes) {
   const Path golden = Path(TENFOLD_TEST_DATA) / "consolidated/ok-jagged.consolidated";
   const TensorDict tree = consolidated::kFormat.open(golden, {});
-  TensorDict in_order(tree.info());  // as the program had them, which the document does not say
+  TensorDict in_order(tree.info());  // in the original order, which the document does not store
   for (const char* key : {"rows", "holes", "n", "x"}) in_order.set(key, tree.get(key));
   EXPECT_EQ(consolidated(in_order), bytes_of(golden));
   const TemporaryFolder folder;
@@ -93,7 +93,7 @@ TEST(ConsolidatedWrite, StacksOfValuesAreNodes) {
                         R"(, "0": )" + row + R"(, "1": )" + row + "}"));
 }
 
-TEST(ConsolidatedWrite, TensorsOfSixteenBytesAreWhereTheyCanBeLookedAt) {
+TEST(ConsolidatedWrite, DtypesOfSixteenBytesAreAligned) {
   TensorDict tree;
   tree.set("a", tensor_of<std::uint8_t>({1}, {1}));
   tree.set("c", tensor_of<std::complex<double>>({{1, 2}}, {1}));
@@ -102,7 +102,7 @@ TEST(ConsolidatedWrite, TensorsOfSixteenBytesAreWhereTheyCanBeLookedAt) {
   EXPECT_EQ(bytes.substr(1, 15), std::string(15, '\0'));
 }
 
-/// A tree of everything that a document does not say.
+/// A tree with everything that a document cannot express.
 TensorDict rich_tree() {
   TensorDict list(kind(NodeKind::list));
   list.set("0", TensorDict(kind(NodeKind::tuple)));
@@ -132,7 +132,7 @@ TensorDict rich_tree() {
   return tree;
 }
 
-TEST(ConsolidatedWrite, AllOfATreeComesBack) {
+TEST(ConsolidatedWrite, RoundTripsAWholeTree) {
   const TemporaryFolder folder;
   const TensorDict tree = rich_tree();
   consolidated::kFormat.write(tree, folder / "file", request());
@@ -148,10 +148,10 @@ TEST(ConsolidatedWrite, AllOfATreeComesBack) {
   const VerifyReport report = consolidated::kFormat.verify(folder / "file", {});
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_leaves, 5U);
-  EXPECT_EQ(report.num_checksums, 4U);  // the document, and each tensor that has bytes
+  EXPECT_EQ(report.num_checksums, 4U);  // the document, and each tensor with elements
 }
 
-TEST(ConsolidatedWrite, KeepsAnySaveOfWhatItOpened) {
+TEST(ConsolidatedWrite, RoundTripsWhatItOpened) {
   const TemporaryFolder folder;
   consolidated::kFormat.write(rich_tree(), folder / "file", request());
   consolidated::kFormat.write(consolidated::kFormat.open(folder / "file", {}), folder / "again",
@@ -165,7 +165,7 @@ TEST(ConsolidatedWrite, VerifyFindsEveryFlippedByte) {
   const std::string whole = bytes_of(folder / "file");
   const std::size_t data = whole.size() - 8 - document_of(whole).size();
   EXPECT_TRUE(consolidated::kFormat.verify(folder / "file", {}).ok());
-  // Who hides the names of the checksums makes a file that has none.
+  // Damage that hides the member with the checksums gives a file without checksums.
   const auto hides = [&](std::size_t i) {
     for (const std::string name : {R"("size": ["tenfold", )", R"("tenfold_xxh3":)"}) {
       const std::size_t at = whole.find(name);
@@ -176,7 +176,7 @@ TEST(ConsolidatedWrite, VerifyFindsEveryFlippedByte) {
   Warnings ignored;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     if (hides(i)) continue;
-    // Padding is nobody's.
+    // Padding belongs to no tensor.
     if (i < data && (i == 12 || (i > 12 && i < 16) || i > 34)) continue;
     std::string bytes = whole;
     bytes[i] = static_cast<char>(bytes[i] ^ 1);
@@ -185,7 +185,7 @@ TEST(ConsolidatedWrite, VerifyFindsEveryFlippedByte) {
   }
 }
 
-TEST(ConsolidatedWrite, StaleNotesOfOthersAreIgnoredWithAWarning) {
+TEST(ConsolidatedWrite, StaleNotesAreIgnoredWithAWarning) {
   const TemporaryFolder folder;
   consolidated::kFormat.write(rich_tree(), folder / "file", request(false));
   const std::string whole = bytes_of(folder / "file");
@@ -247,10 +247,10 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   Value deep(1);
   for (int i = 0; i < 600; ++i) deep = Value(Value::List{{deep}});
   expect(invalid_argument, with("x", NonTensor{deep}), "key \"x\": nested too deep");
-  endless.set("self", Value());  // or it would never be freed
+  endless.set("self", Value());  // otherwise it would never be freed
 }
 
-TEST(ConsolidatedWrite, TensordictsOwnFileRefusesWhatItWouldLose) {
+TEST(ConsolidatedWrite, TensordictsFormatRefusesWhatItWouldLose) {
   const TemporaryFolder folder;
   Leaf unbatched(tensor_of<std::uint8_t>({1, 2}, {2}));
   unbatched.mark_unbatched();

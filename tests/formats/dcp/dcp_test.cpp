@@ -30,7 +30,7 @@ std::vector<std::string> lines_of(const Path& path) {
   return lines;
 }
 
-/// What golden.txt says that torch loads from each.
+/// The content of each file according to torch, from golden.txt.
 std::map<std::string, std::string> golden() {
   std::map<std::string, std::string> texts;
   std::string name;
@@ -52,7 +52,7 @@ Path with_metadata(const TemporaryFolder& folder, const std::string& pickle) {
   return path;
 }
 
-/// Opens, and looks at every entry to its last byte, both ways.
+/// Opens, and reads every entry completely, mapped and by read().
 void read_all(const Path& path) {
   open(path).for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
@@ -68,7 +68,7 @@ TEST(Dcp, ReadsWhatTorchLoads) {
   }
 }
 
-TEST(Dcp, IsKnownByItsMetadata) {
+TEST(Dcp, IsRecognisedByItsMetadata) {
   for (const char* name : {"plain", "flat", "zstd", "sharded", "fsdp", "ranks", "hf"}) {
     EXPECT_EQ(probe(checkpoint(name)), "dcp") << name;
   }
@@ -95,7 +95,7 @@ TEST(Dcp, NamesTheTensorWhoseBytesAreDamaged) {
   EXPECT_THAT(report.problems[0].what, HasSubstr("__1_0.distcp: item at byte"));
 }
 
-TEST(Dcp, ReadsOnlyTheFilesThatAreAskedFor) {
+TEST(Dcp, ReadsOnlyTheRequestedFiles) {
   const TemporaryFolder folder;
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
   std::filesystem::remove(path / "__1_0.distcp");
@@ -109,7 +109,7 @@ TEST(Dcp, ReadsOnlyTheFilesThatAreAskedFor) {
   EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { rows.tensor(); }), HasSubstr(expected));
 }
 
-TEST(Dcp, SaysThatAFileWasReplacedSinceItWasOpened) {
+TEST(Dcp, ReportsThatAFileWasReplacedAfterItWasOpened) {
   const TemporaryFolder folder;
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
   const dcp::Item item{0, 0, 1};
@@ -118,7 +118,7 @@ TEST(Dcp, SaysThatAFileWasReplacedSinceItWasOpened) {
       std::vector<std::string>(1 + dcp::Files::kMaxOpen, "__1_0.distcp"));
   std::weak_ptr<const os::File> first = files->open(item);
   EXPECT_FALSE(first.expired());
-  // Of more files than are kept open each is still there, and the first is closed.
+  // With more files than are kept open, each can still be read, and the first is closed.
   for (std::uint32_t i = 1; i <= dcp::Files::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
   EXPECT_TRUE(first.expired());
   const FileOpener again = files->place(item).file;
@@ -136,7 +136,7 @@ TEST(Dcp, NeedsTheFilesOfNoOtherEntryForAnObject) {
   EXPECT_EQ(open(path).value("step"), Value(3));
 }
 
-TEST(Dcp, TellsWhatIsWrongWithMetadata) {
+TEST(Dcp, ReportsErrorsInMetadata) {
   std::size_t num_cases = 0;
   for (const std::string& line : lines_of(checkpoint("expected.txt"))) {
     std::istringstream words(line);
@@ -164,7 +164,7 @@ TEST(Dcp, FollowsNoLinkOutOfTheFolder) {
   EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { read_all(path); }), HasSubstr("__1_0.distcp"));
 }
 
-TEST(Dcp, SaysThatAFileIsCutShort) {
+TEST(Dcp, ReportsATruncatedFile) {
   const TemporaryFolder folder;
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
   std::filesystem::resize_file(path / "__1_0.distcp", 2000);
@@ -173,7 +173,7 @@ TEST(Dcp, SaysThatAFileIsCutShort) {
   EXPECT_FALSE(verify(path).ok());
 }
 
-TEST(Dcp, NeedsEveryRankThatHoldsAPart) {
+TEST(Dcp, NeedsEveryRankThatHasAPart) {
   const TemporaryFolder folder;
   const Path path = folder / "ckpt";
   std::filesystem::copy(checkpoint("ranks"), path);
@@ -182,7 +182,7 @@ TEST(Dcp, NeedsEveryRankThatHoldsAPart) {
               HasSubstr("its pieces do not make up the tensor"));
 }
 
-TEST(Dcp, SaysThatRanksDisagree) {
+TEST(Dcp, ReportsThatRanksDisagree) {
   const TemporaryFolder folder;
   const Path path = folder / "ckpt";
   std::filesystem::copy(checkpoint("ranks"), path);
@@ -218,8 +218,8 @@ TEST(Dcp, VerifiesShardsInSafetensors) {
   EXPECT_EQ(report.num_bytes, 180U);
 }
 
-TEST(Dcp, TellsWhatIsWrongWithShardsInSafetensors) {
-  // As many bytes as before, so that the header stays one.
+TEST(Dcp, ReportsErrorsInShardsInSafetensors) {
+  // The same size, so that the header stays valid.
   const std::string info = R"(model.rows\": {\"saved_offsets\": [3, 0]})";
   const auto changed = [&](const std::string& offsets) {
     return refusal_of_shards(info, R"(model.rows\": {\"saved_offsets\": )" + offsets + "}");

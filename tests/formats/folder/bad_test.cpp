@@ -1,5 +1,5 @@
-// Damaged and hostile folders: tests/data/memmap/bad-* (make_bad.py beside them), and what git
-// cannot hold. Each is a clear Error; nothing else ever happens.
+// Damaged and hostile folders: tests/data/memmap/bad-* (made by make_bad.py), and what git cannot
+// store. Each gives a clear Error, and nothing else happens.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// Enters every node and touches the first and last byte of every tensor.
+/// Visits every node and reads the first and last byte of every tensor.
 void touch_all(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
@@ -92,7 +92,7 @@ TEST_P(MemmapBad, IsRefusedWithItsMessage) {
   const auto failure = failure_of(tree);
   ASSERT_TRUE(failure.has_value());
   EXPECT_EQ(failure->code, text("code") == "corrupt" ? ErrorCode::corrupt : ErrorCode::unsupported);
-  // A message that ends with ": " leaves the rest to the JSON parser.
+  // If the expected message ends with ": ", the rest is a message of the JSON parser.
   const std::string message = tree.string() + text("message");
   if (message.ends_with(": ")) {
     EXPECT_THAT(failure->message, StartsWith(message));
@@ -160,7 +160,7 @@ TEST(MemmapHostile, NeverFollowsLinksOutOfTheFolder) {
       EXPECT_THAT(failure->message, HasSubstr(bad.message)) << bad.link;
     }
   }
-  // The user's own path may be a link.
+  // A path given by the user may be a link.
   fs::create_directory_symlink(folder / "good", folder / "link");
   EXPECT_FALSE(failure_of(folder / "link").has_value());
 }
@@ -224,7 +224,7 @@ TEST(MemmapHostile, RefusesFoldersNestedWithoutEnd) {
   EXPECT_THAT(failure->message, HasSubstr("nodes nested too deep: expected at most 512 levels"));
 }
 
-TEST(MemmapHostile, TakesFromTheNotesNoNameThatLeavesTheFolder) {
+TEST(MemmapHostile, RefusesNamesInNotesThatLeaveTheFolder) {
   const TemporaryFolder folder;
   make_good(folder / "bad");
   write_bytes(folder / "bad/other", "abcdefgh");
@@ -232,7 +232,7 @@ TEST(MemmapHostile, TakesFromTheNotesNoNameThatLeavesTheFolder) {
   const fs::path notes = folder / "bad/%notes.json";
   write_bytes(notes, R"({"version": 1, "files": {"a": "other", "n": "elsewhere"}})");
   {
-    // Only names that a save gives are taken; what is ignored leaves the rest as it is.
+    // Only names that saves use are accepted; an ignored name does not affect the rest.
     const test::Warnings warnings;
     const TensorDict tree = folder::kFormat.open(folder / "bad", {});
     EXPECT_EQ(tree.at("a").raw_data()[0], std::byte{'1'});
@@ -261,7 +261,7 @@ std::vector<fs::path> small_files() {
   return files;
 }
 
-/// Opens a damaged folder in every way: a result or an Error, whatever it is.
+/// Opens a damaged folder in every way: a result or an Error is accepted.
 void use_damaged(const fs::path& path) {
   static_cast<void>(failure_of(path));
   try {
@@ -270,7 +270,7 @@ void use_damaged(const fs::path& path) {
   }
 }
 
-/// A copy of the folder that `file` is in, where `file` may be damaged.
+/// A copy of the folder of `file`, in which `file` can be damaged.
 class DamagedCopy {
  public:
   explicit DamagedCopy(const fs::path& file) {
@@ -290,14 +290,14 @@ class DamagedCopy {
   std::string bytes_;
 };
 
-TEST(MemmapHostile, TakesEveryPrefixOfEverySmallFile) {
+TEST(MemmapHostile, SurvivesEveryPrefixOfEverySmallFile) {
   const test::Warnings quiet;
   for (const fs::path& file : small_files()) {
     const DamagedCopy damaged(file);
     for (std::size_t size = 0; size < damaged.bytes().size(); ++size) {
       damaged.damage(damaged.bytes().substr(0, size));
       use_damaged(damaged.copy());
-      // A tensor's file is wrong at every length but its own.
+      // A tensor's file is invalid at every other length.
       if (file.extension() == ".memmap") {
         EXPECT_TRUE(failure_of(damaged.copy()).has_value()) << file << " of " << size << " bytes";
       }
@@ -305,7 +305,7 @@ TEST(MemmapHostile, TakesEveryPrefixOfEverySmallFile) {
   }
 }
 
-TEST(MemmapHostile, TakesFiveHundredFlippedBytesInEveryFolder) {
+TEST(MemmapHostile, SurvivesFiveHundredFlippedBytesInEveryFolder) {
   const test::Warnings quiet;
   std::mt19937 random(7);
   for (const fs::path& file : small_files()) {

@@ -45,7 +45,7 @@ void save_folder(const TensorDict& tree, const fs::path& path) {
   folder::kFormat.write(tree, path, request);
 }
 
-/// As memmap*: only what tensordict itself writes.
+/// Saves as memmap*() does: exactly what tensordict writes.
 void save_plain(const TensorDict& tree, const fs::path& path) {
   WriteRequest request;
   request.durable = request.checksums = request.notes = false;
@@ -86,7 +86,7 @@ TensorDict batch_of(Shape batch_size, DimNames names = {}) {
   return TensorDict(info);
 }
 
-/// Saves, opens, and compares; the folder also verifies.
+/// Saves, opens, and compares; verify() must find no problem.
 void expect_round_trip(const TensorDict& tree) {
   const TemporaryFolder folder;
   save_folder(tree, folder / "tree");
@@ -167,7 +167,7 @@ TEST(MemmapFolder, KeepsKeysThatTensordictsMetadataUsesItself) {
   EXPECT_EQ(fs::file_size(folder / "tree/shape.memmap"), 12U);
 }
 
-TEST(MemmapFolder, KeepsEntriesWhoseFilesWouldHaveOneName) {
+TEST(MemmapFolder, KeepsEntriesWithTheSameFileName) {
   TensorDict child;
   child.set("v", counting({1}));
   TensorDict tree;
@@ -190,14 +190,14 @@ TEST(MemmapFolder, KeepsEntriesWhoseFilesWouldHaveOneName) {
   const Tensor found = std::get<Leaf>(again.get("a")).sizes();
   EXPECT_EQ(test::bytes_of(found),
             test::bytes_of(Tensor::from(std::span<const std::int64_t>(lengths), {2, 2})));
-  // tensordict loads the tensors that kept their names, and skips what it cannot find.
+  // tensordict loads the tensors that kept their names, and skips the others.
   EXPECT_TRUE(fs::is_regular_file(folder / "tree/x.memmap"));
   EXPECT_TRUE(fs::is_regular_file(folder / "tree/a.shape.memmap"));
   EXPECT_FALSE(fs::exists(folder / "tree/a.memmap"));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
-TEST(MemmapFolder, KeepsUnbatchedTensorsInAFolderOfTheirOwn) {
+TEST(MemmapFolder, KeepsUnbatchedTensorsInASeparateFolder) {
   TensorDict tree = batch_of({3});
   tree.set("row", counting({3, 2}));
   for (const std::string key : {"table", "shape"}) {
@@ -214,14 +214,14 @@ TEST(MemmapFolder, KeepsUnbatchedTensorsInAFolderOfTheirOwn) {
   EXPECT_TRUE(std::get<Leaf>(again.get("shape")).is_unbatched());
   EXPECT_FALSE(std::get<Leaf>(again.get("row")).is_unbatched());
   EXPECT_EQ(again.info().schema, Value("columns"));
-  // The sub-folder is a folder of its own, and the parent's metadata does not name it.
+  // The sub-folder is separate, and the parent's metadata does not name it.
   EXPECT_THAT(read_text(folder / "tree/meta.json"), Not(HasSubstr("table")));
   EXPECT_EQ(test::bytes_of(open_folder(folder / "tree/%values").at("table")),
             test::bytes_of(counting({7})));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
-TEST(MemmapFolder, StoresTiedTensorsOnce) {
+TEST(MemmapFolder, StoresSharedTensorsOnce) {
   const TemporaryFolder folder;
   save_folder(test::sample_checkpoint(), folder / "tree");
   EXPECT_EQ(inode_of(folder / "tree/model/embed.weight.memmap"),
@@ -231,7 +231,7 @@ TEST(MemmapFolder, StoresTiedTensorsOnce) {
   EXPECT_NE(model.at("embed.weight").raw_data(), model.at("head.bias").raw_data());
 }
 
-TEST(MemmapFolder, TiesCopiesAgainWhileTheirBytesAreEqual) {
+TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
   const TemporaryFolder folder;
   save_folder(test::sample_checkpoint(), folder / "tree");
   fs::copy(folder / "tree", folder / "copy", fs::copy_options::recursive);
@@ -242,7 +242,7 @@ TEST(MemmapFolder, TiesCopiesAgainWhileTheirBytesAreEqual) {
     const TensorDict model = open_folder(folder / "copy")["model"];
     EXPECT_EQ(model.at("head.weight").raw_data(), model.at("embed.weight").raw_data());
     EXPECT_THAT(warnings.all(), IsEmpty());
-    // A save of the copy stores them once again.
+    // Saving the copy stores them once again.
     save_folder(open_folder(folder / "copy"), folder / "again");
     EXPECT_EQ(inode_of(folder / "again/model/embed.weight.memmap"),
               inode_of(folder / "again/model/head.weight.memmap"));
@@ -250,14 +250,14 @@ TEST(MemmapFolder, TiesCopiesAgainWhileTheirBytesAreEqual) {
   std::ofstream(folder / "copy/model/head.weight.memmap", std::ios::in | std::ios::binary) << 'x';
   const Warnings warnings;
   const TensorDict model = open_folder(folder / "copy")["model"];
-  const Tensor first = model.at("embed.weight");  // speaks for both
+  const Tensor first = model.at("embed.weight");  // represents both
   EXPECT_NE(model.at("head.weight").raw_data(), first.raw_data());
   EXPECT_EQ(test::bytes_of(model.at("head.weight"))[0], 'x');
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"head.weight\": tied by %notes.json to bytes "
                                                     "that differ by now")));
 }
 
-TEST(MemmapFolder, DoesNotTieWhatTensordictWouldNot) {
+TEST(MemmapFolder, SharesNoStorageThatTensordictWouldNot) {
   TensorDict tree;
   const Tensor weight = counting({2});
   tree.set("a", weight);
@@ -294,7 +294,7 @@ TEST(MemmapFolder, WritesStridedTensorsAndLargeOnes) {
   expect_round_trip(tree);
 }
 
-TEST(MemmapFolder, SaysOnceThatTensordictCannotLoadFloat8) {
+TEST(MemmapFolder, WarnsOnceThatTensordictCannotLoadFloat8) {
   TensorDict tree;
   tree.set("a", Tensor::zeros(DType::float8_e4m3fn, {4}));
   tree.set("b", Tensor::zeros(DType::float4_e2m1fn_x2, {4}));
@@ -321,11 +321,11 @@ TEST(MemmapFolder, ReplacesATreeAndKeepsOldReaders) {
   EXPECT_FALSE(fs::exists(folder / "tree/a.memmap"));
 }
 
-TEST(MemmapFolder, RefusesToReplaceATreeAmongWhichLiesSomethingElse) {
+TEST(MemmapFolder, RefusesToReplaceATreeWithForeignFiles) {
   const TemporaryFolder folder;
   const fs::path path = folder / "tree";
   save_folder(test::sample_checkpoint(), path);
-  save_folder(test::sample_checkpoint(), path);  // its own files are no reason
+  save_folder(test::sample_checkpoint(), path);  // its own files do not prevent it
   std::ofstream(path / "model/thesis.tex") << "years of work";
   const std::string message =
       error_of([&] { save_folder(test::sample_checkpoint(), path); }, ErrorCode::invalid_argument);
@@ -335,7 +335,7 @@ TEST(MemmapFolder, RefusesToReplaceATreeAmongWhichLiesSomethingElse) {
   EXPECT_EQ(fs::file_size(path / "model/thesis.tex"), 13U);
 }
 
-TEST(MemmapFolder, RefusesToReplaceAFolderOfSomethingElse) {
+TEST(MemmapFolder, RefusesToReplaceAForeignFolder) {
   const TemporaryFolder folder;
   TensorDict tree;
   tree.set("a", counting({1}));
@@ -395,7 +395,7 @@ TEST(MemmapFolder, RefusesByKeyWhatTensordictsFilesWouldLose) {
   }
 }
 
-TEST(MemmapFolder, RefusesWhatNoFolderCanHold) {
+TEST(MemmapFolder, RefusesEntriesThatNoFolderCanHold) {
   TensorDict itself;
   itself.set("again", itself);
   TensorDict named = batch_of({1}, {"time"});
@@ -425,7 +425,7 @@ TEST(MemmapFolder, RefusesWhatNoFolderCanHold) {
         error_of([&] { folder::kFormat.check(refused.make()); }, refused.code);
     EXPECT_THAT(message, HasSubstr(refused.message)) << refused.name;
   }
-  itself.set("again", Value());  // else it would keep itself alive
+  itself.set("again", Value());  // otherwise it would keep itself alive
 }
 
 TEST(MemmapFolder, SavesDurablyWithEveryThreadCount) {

@@ -1,4 +1,4 @@
-// The folders of tests/data/memmap/ok-*, which tensordict wrote (generate.py beside them).
+// The folders tests/data/memmap/ok-*, written by tensordict (see generate.py there).
 
 #include <gtest/gtest.h>
 
@@ -169,7 +169,7 @@ class MemmapGolden : public testing::TestWithParam<Golden> {
   fs::path path_;
 };
 
-TEST_P(MemmapGolden, ReadsWhatWasInMemory) {
+TEST_P(MemmapGolden, ReadsTheOriginalTree) {
   ASSERT_TRUE(folder::kFormat.probe(path_));
   for (const Mode mode : {Mode::read, Mode::copy_on_write}) {
     expect_node(folder::kFormat.open(path_, {mode}), member(expected_, "tree"), "");
@@ -206,8 +206,8 @@ TEST_P(MemmapGolden, VerifiesWithoutChecksums) {
   EXPECT_EQ(report.num_checksums, 0U);
 }
 
-/// The archives that upstream packed of the folder: data/tdz/generate.py.
-TEST_P(MemmapGolden, ReadsTheSameFromUpstreamsArchives) {
+/// The archives that upstream packed from the folder: see data/tdz/generate.py.
+TEST_P(MemmapGolden, ReadsUpstreamsArchives) {
   const std::string name = GetParam().path.filename().string();
   const fs::path stored = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + ".tdz");
   const fs::path deflated = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + "-deflate.tdz");

@@ -9,7 +9,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-// The table of tensordict's own names; the golden folders ok-keys-* have them on disk.
+// tensordict's names for these keys; the golden folders ok-keys-* contain them.
 constexpr std::pair<std::string_view, std::string_view> kNames[] = {
     {"a/b", "a%2Fb"},
     {"a b", "a%20b"},
@@ -35,7 +35,7 @@ TEST(MemmapKeys, NamesFilesAsTensordictDoes) {
   EXPECT_EQ(encode_key(std::string_view("\0", 1)), "%00");
 }
 
-TEST(MemmapKeys, GivesEveryKeyBack) {
+TEST(MemmapKeys, RoundTripsEveryKey) {
   for (const auto& [key, component] : kNames) EXPECT_EQ(decode_key(component), key);
   for (int byte = 0; byte < 256; ++byte) {
     const std::string key = std::string("k") + static_cast<char>(byte);
@@ -44,7 +44,7 @@ TEST(MemmapKeys, GivesEveryKeyBack) {
   }
 }
 
-TEST(MemmapKeys, DecodesNothingThatNoKeyBecomes) {
+TEST(MemmapKeys, DecodesOnlyEncodedKeys) {
   for (const std::string_view name :
        {"a%2fb", "a b", "%41", "a%", "a%2", ".", "..", "", "%notes.json"}) {
     EXPECT_FALSE(decode_key(name).has_value()) << name;
@@ -67,7 +67,7 @@ TEST(MemmapKeys, TriesOnlyRawNamesThatStayBelowTheFolder) {
   }
 }
 
-TEST(MemmapKeys, KnowsTheNamesThatNotesMayGive) {
+TEST(MemmapKeys, AcceptsOnlyClashNamesFromNotes) {
   EXPECT_TRUE(is_clash_name(clash_name(0)));
   EXPECT_TRUE(is_clash_name("%clash-1234567890123456789"));
   for (const std::string_view name : {"%clash-", "%clash-1/x", "%clash--1", "clash-1", "..", "",

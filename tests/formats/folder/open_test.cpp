@@ -1,4 +1,4 @@
-// What opening a folder costs, keeps and promises.
+// Costs and guarantees of opening a folder.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -93,12 +93,12 @@ TEST(MemmapOpen, ReadsTheRootsMetadataAndNothingElse) {
   EXPECT_EQ(std::get<Leaf>(tree.get("large")).shape(), Shape{100'000});
   EXPECT_THROW(tree["n"], Error);
   EXPECT_THROW(static_cast<void>(tree.at("small")), Error);
-  // A failure is no answer: the next try reads again.
+  // A failure is not cached: the next attempt reads again.
   write_bytes(folder / "tree/n/meta.json", "{" + std::string(kType) + "}");
   EXPECT_THAT(tree["n"].keys(), IsEmpty());
 }
 
-TEST(MemmapOpen, IgnoresWhatNoMetadataNames) {
+TEST(MemmapOpen, IgnoresForeignFiles) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
   write_bytes(folder / "tree/other.memmap", "x");
@@ -133,7 +133,7 @@ TEST(MemmapOpen, ReadsBothSpellingsOfJsonAndMembersInAnyOrder) {
   EXPECT_EQ(bytes_of(tree.at("é")), "\1\1");
 }
 
-TEST(MemmapOpen, OneBadEntryLeavesTheOthersAlone) {
+TEST(MemmapOpen, OneBadEntryDoesNotAffectTheOthers) {
   const TemporaryFolder folder;
   write_bytes(
       folder / "tree/meta.json",
@@ -147,7 +147,7 @@ TEST(MemmapOpen, OneBadEntryLeavesTheOthersAlone) {
   EXPECT_EQ(thrown_by([&] { tree.get("neg"); }).code, ErrorCode::corrupt);
 }
 
-TEST(MemmapOpen, GivesTheSameBytesAtEveryCall) {
+TEST(MemmapOpen, ReturnsTheSameBytesAtEveryCall) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
   const TensorDict tree = open_folder(folder / "tree");
@@ -162,7 +162,7 @@ TEST(MemmapOpen, WritesInMemoryReachTheFileOnlyInWriteThrough) {
     const TensorDict tree = open_folder(folder / "tree", mode);
     for (const std::string key : {"small", "large"}) tree.at(key).mutable_data<float>()[1] = 77;
     EXPECT_EQ(tree.at("large").data<float>()[1], 77);
-    // What was written into a copy is what the leaf holds for this program.
+    // The leaf's content includes the program's writes to the private copy.
     float found = 0;
     std::get<Leaf>(tree.get("large")).read(4, std::as_writable_bytes(std::span(&found, 1)));
     EXPECT_EQ(found, mode == Mode::copy_on_write ? 77.0F : 1.0F);
@@ -178,7 +178,7 @@ TEST(MemmapOpen, WritesInMemoryReachTheFileOnlyInWriteThrough) {
   EXPECT_EQ(tree.at("large").data<float>()[1], 77);
 }
 
-TEST(MemmapOpen, WritingThroughANodeDropsItsChecksumsFromTheRoot) {
+TEST(MemmapOpen, WritingThroughANodeRemovesItsChecksumsFromTheRoot) {
   const TemporaryFolder folder;
   TensorDict inner;
   inner.set("x", Tensor(DType::int32, {2}, Buffer::allocate(8)));
@@ -199,7 +199,7 @@ TEST(MemmapOpen, WritingThroughANodeDropsItsChecksumsFromTheRoot) {
   EXPECT_EQ(report.num_checksums, before - 1);
 }
 
-TEST(MemmapOpen, WritingThroughDropsTheChecksumsOfTensorsAlone) {
+TEST(MemmapOpen, WritingThroughRemovesOnlyTheChecksumsOfTensors) {
   const TemporaryFolder folder;
   save_folder(test::sample_checkpoint(), folder / "tree");
   const std::uint64_t before = folder::kFormat.verify(folder / "tree", {}).num_checksums;
@@ -224,7 +224,7 @@ TEST(MemmapOpen, AFolderThatIsWrittenThroughIsNotReplaced) {
       const TensorDict tree = open_folder(folder / "tree", Mode::write_through);
       node = tree["n"];
     }
-    // A part of the tree keeps the lock.
+    // A part of the tree holds the lock.
     const auto thrown = thrown_by([&] { save_folder(sample(), folder / "tree"); });
     EXPECT_EQ(thrown.code, ErrorCode::io);
     EXPECT_EQ(thrown.system_errno, EBUSY);
@@ -239,7 +239,7 @@ TEST(MemmapOpen, AFolderIsNotReplacedWhileANodeOfItIsWrittenThrough) {
     const TensorDict tree = open_folder(folder / node, Mode::write_through);
     const auto thrown = thrown_by([&] { save_folder(sample(), folder / "tree"); });
     EXPECT_EQ(thrown.system_errno, EBUSY);
-    save_folder(sample(), folder / "other");  // beside it
+    save_folder(sample(), folder / "other");  // to another path
   }
   save_folder(sample(), folder / "tree");
   const FolderReplacement replacement(folder / "tree", 0);
@@ -248,7 +248,7 @@ TEST(MemmapOpen, AFolderIsNotReplacedWhileANodeOfItIsWrittenThrough) {
   EXPECT_EQ(thrown.system_errno, EBUSY);
 }
 
-TEST(MemmapOpen, SaysThatTheFolderWasReplaced) {
+TEST(MemmapOpen, ReportsThatTheFolderWasReplaced) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
   const TensorDict tree = open_folder(folder / "tree");
@@ -264,7 +264,7 @@ TEST(MemmapOpen, SaysThatTheFolderWasReplaced) {
   }
 }
 
-TEST(MemmapOpen, SaysThatAFileIsMissingWhereNothingWasReplaced) {
+TEST(MemmapOpen, ReportsAMissingFileIfNothingWasReplaced) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
   const TensorDict tree = open_folder(folder / "tree");
@@ -278,7 +278,7 @@ TEST(MemmapOpen, SaysThatAFileIsMissingWhereNothingWasReplaced) {
   EXPECT_EQ(thrown_by([&] { static_cast<void>(node.at("x")); }).code, ErrorCode::corrupt);
 }
 
-TEST(MemmapOpen, NeedsFewDescriptorsAndMapsHoweverManyNodesAndLeavesThereAre) {
+TEST(MemmapOpen, NeedsFewDescriptorsAndMapsForManyNodesAndLeaves) {
   const TemporaryFolder folder;
   TensorDict tree;
   for (int i = 0; i < 600; ++i) {
@@ -300,12 +300,12 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsHoweverManyNodesAndLeavesThereAre) {
   });
   EXPECT_EQ(count, 600U * 15U);
 #if defined(__SANITIZE_THREAD__)
-  constexpr std::size_t kMostMaps = 100;  // it maps memory of its own
+  constexpr std::size_t kMostMaps = 100;  // it has its own maps
 #else
   constexpr std::size_t kMostMaps = 20;
 #endif
   EXPECT_LT(maps(), maps_before + kMostMaps);
-  // Folders that were closed meanwhile are opened again, if they are the same.
+  // Folders that were closed in the meantime are reopened if they are the same.
   EXPECT_EQ(bytes_of(open_folder(folder / "tree").at("n0", "x4")), bytes_of(counting({5})));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -329,7 +329,7 @@ TEST(MemmapOpen, ReportsThePickleOfATensorclassAndReadsTheRest) {
   EXPECT_FALSE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
-TEST(MemmapOpen, PassesOverAPickleThatNothingDependsOn) {
+TEST(MemmapOpen, IgnoresAPickleThatIsNotNeeded) {
   const TemporaryFolder folder;
   write_bytes(folder / "tree/meta.json",
               R"({"v": {"type": "NonTensorData"}, "w": {"type": "MetaData[str]"}, )" +
@@ -348,7 +348,7 @@ TEST(MemmapOpen, PassesOverAPickleThatNothingDependsOn) {
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
-TEST(MemmapOpen, ReadsStacksOfValuesThatOldVersionsSpreadOverFolders) {
+TEST(MemmapOpen, ReadsStacksOfValuesThatOldVersionsStoredInFolders) {
   const TemporaryFolder folder;
   write_bytes(folder / "tree/meta.json",
               R"({"s": {"type": "NonTensorStack"}, )" + std::string(kType) + "}");
@@ -390,11 +390,11 @@ TEST(MemmapOpen, PrefersTheClassOfNewVersionsToTheTypeOfOldOnes) {
   EXPECT_EQ(tree.kind(), NodeKind::lazy_stack);
   EXPECT_EQ(tree.info().stack_dim, 1);
   EXPECT_EQ(tree.info().stack_dim_name, "t");
-  // Without a count, the first gap ends the stack.
+  // The number is not stored, so the first gap ends the stack.
   EXPECT_THAT(tree.keys(), ElementsAre("0", "1"));
 }
 
-TEST(MemmapOpen, WarnsOfANoteThatDoesNotFitTheTreeAndGoesOn) {
+TEST(MemmapOpen, WarnsAboutAStaleNoteAndContinues) {
   const TemporaryFolder folder;
   TensorDict root(NodeInfo{});
   TensorDict list;

@@ -61,7 +61,7 @@ class MemmapVerify : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(MemmapVerify, CountsWhatIsThere) {
+TEST_F(MemmapVerify, CountsLeavesBytesAndChecksums) {
   const VerifyReport report = verify_folder(path());
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_leaves, 3U);
@@ -76,7 +76,7 @@ TEST_F(MemmapVerify, NamesTheBlockThatIsDamaged) {
                                   "the checksum of 4194304 bytes at offset 16777216 differs")));
 }
 
-TEST_F(MemmapVerify, SeesDamageInMetadataThatStillParses) {
+TEST_F(MemmapVerify, DetectsDamageInMetadataThatStillParses) {
   const fs::path meta = path() / "n/v/meta.json";
   std::string text = read_bytes(meta);
   text.replace(text.find("text"), 4, "test");
@@ -102,13 +102,13 @@ TEST_F(MemmapVerify, NamesAFileThatCannotBeOpenedOnce) {
               ElementsAre(problem(path() / "small.memmap", "file", "")));
 }
 
-TEST_F(MemmapVerify, SeesBytesBehindTheEndOfAFile) {
+TEST_F(MemmapVerify, DetectsBytesAfterTheEndOfAFile) {
   write_bytes(path() / "n/meta.json", read_bytes(path() / "n/meta.json") + " ");
   EXPECT_THAT(verify_folder(path()).problems,
               ElementsAre(problem(path() / "n/meta.json", "size", "bytes, found")));
 }
 
-TEST_F(MemmapVerify, GoesOnBehindANodeThatCannotBeRead) {
+TEST_F(MemmapVerify, ContinuesAfterAnUnreadableNode) {
   write_bytes(path() / "n/meta.json", "{}");
   flip(path() / "small.memmap", 0);
   EXPECT_THAT(verify_folder(path()).problems,
@@ -117,7 +117,7 @@ TEST_F(MemmapVerify, GoesOnBehindANodeThatCannotBeRead) {
                           problem(path() / "n/meta.json", "block 0", "too short")));
 }
 
-TEST_F(MemmapVerify, SeesDamageInTheChecksumsThemselves) {
+TEST_F(MemmapVerify, DetectsDamageInTheChecksumsThemselves) {
   flip(path() / "%checksums", 3);
   EXPECT_THAT(verify_folder(path()).problems,
               ElementsAre(problem(path() / "%checksums", "last line", "expected the checksum")));
@@ -135,7 +135,7 @@ TEST_F(MemmapVerify, ThrowsOnlyIfThereIsNoFolder) {
             ErrorCode::file_not_found);
 }
 
-TEST_F(MemmapVerify, TellsAMonitorAndStopsWhenAsked) {
+TEST_F(MemmapVerify, ReportsProgressAndCanBeCancelled) {
   struct Stopper final : Monitor {
     void report(std::uint64_t, std::uint64_t, std::string_view) override { ++reports; }
     bool stop() override { return true; }
@@ -148,7 +148,7 @@ TEST_F(MemmapVerify, TellsAMonitorAndStopsWhenAsked) {
   EXPECT_EQ(thrown.system_errno, ECANCELED);
 }
 
-TEST(MemmapChecksums, AreOneLineABlockAndALastLine) {
+TEST(MemmapChecksums, AreOneLinePerBlockAndALastLine) {
   const std::vector<ChecksumLine> lines = {{0xABC, 0, 16, "a b/x"}, {1, 16, 5, "a b/x"}};
   const std::string text = checksums_text(lines);
   EXPECT_THAT(
@@ -177,7 +177,7 @@ TEST(MemmapChecksums, RefusePathsThatLeaveTheFolder) {
   for (const std::string path : {"", "..", "../x", "a/../../x", "/etc/passwd", "a//b", "a/", "."}) {
     EXPECT_THROW(parse_checksums(checksums_text({{1, 0, 5, path}}), "f"), Error) << path;
   }
-  // Numbers whose sum does not fit.
+  // Numbers whose sum overflows.
   EXPECT_THROW(parse_checksums(checksums_text({{1, ~std::uint64_t{0}, 5, "x"}}), "f"), Error);
 }
 

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 Path npy(const std::string& name) { return Path(TENFOLD_TEST_DATA) / "npy" / (name + ".npy"); }
 
-/// The one leaf of a file.
+/// The only leaf of a file.
 Leaf leaf_in(const Path& path) {
   const TensorDict tree = numpy::kNpy.open(path, {});
   EXPECT_EQ(tree.keys(), std::vector<std::string>{"value"});
@@ -55,7 +55,7 @@ TEST(Npy, ReadsEveryDtypeThatNumpyAndTorchShare) {
             (std::vector<std::int16_t>{0, 1, 2}));
 }
 
-TEST(Npy, TakesAnyByteOrderForOneByteElementsOnly) {
+TEST(Npy, AcceptsAnyByteOrderForOneByteElementsOnly) {
   EXPECT_EQ(numpy::dtype_of_npy_descr(">u1"), DType::uint8);
   EXPECT_EQ(numpy::dtype_of_npy_descr("=f4"), DType::float32);
   for (const char* descr : {">f4", "|f4", "f4", "", "<", "<f16", "<f44", "x|b1"}) {
@@ -63,7 +63,7 @@ TEST(Npy, TakesAnyByteOrderForOneByteElementsOnly) {
   }
 }
 
-TEST(Npy, SeesFortranOrderAsStridesOverTheFile) {
+TEST(Npy, FortranOrderBecomesStridesOverTheFile) {
   const Tensor matrix = tensor_in("ok-fortran");
   EXPECT_EQ(matrix.shape(), (Shape{2, 3}));
   EXPECT_EQ(matrix.strides(), (Shape{1, 2}));
@@ -117,7 +117,7 @@ TEST(Npy, WritesAnyOrderInRows) {
   EXPECT_EQ(values_of<std::int32_t>(rows), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
 }
 
-TEST(Npy, KeepsTheOldFileForThoseWhoOpenedIt) {
+TEST(Npy, ReadersKeepTheOldFile) {
   const TemporaryFolder folder;
   numpy::kNpy.write(tree_of(tensor_of<float>({1, 2}, {2})), folder / "x.npy", {});
   const Leaf opened = leaf_in(folder / "x.npy");
@@ -138,7 +138,7 @@ TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
               HasSubstr("cannot be written through"));
 }
 
-/// What `tree` is refused with, by check and by write, which leaves nothing behind.
+/// The error for `tree` from check and from write, which must leave no file.
 std::string refusal_of(const TensorDict& tree) {
   const TemporaryFolder folder;
   const std::string message = error_of(ErrorCode::unsupported, [&] { numpy::kNpy.check(tree); });
@@ -149,7 +149,7 @@ std::string refusal_of(const TensorDict& tree) {
   return message;
 }
 
-TEST(Npy, RefusesWhatNumpyCannotNameBeforeItWrites) {
+TEST(Npy, RefusesDtypesThatNumpyLacksBeforeWriting) {
   std::size_t count = 0;
   for (const DType dtype : all_dtypes()) {
     if (numpy::npy_descr(dtype)) continue;
@@ -180,7 +180,7 @@ TEST(Npy, RefusesWhatIsNotOneTensor) {
   EXPECT_THAT(refusal_of(bare_tree(unbatched)), HasSubstr("root: that a tensor is unbatched"));
 }
 
-TEST(Npy, AnswersToTheStemOfItsFileToo) {
+TEST(Npy, IsFoundByTheStemOfItsFileToo) {
   const TensorDict tree = numpy::kNpy.open(npy("ok-no-dimensions"), {});
   EXPECT_TRUE(tree.contains("value"));
   EXPECT_TRUE(tree.contains("ok-no-dimensions"));
@@ -201,7 +201,7 @@ TEST(Npy, RefusesWhatTheRootWouldLose) {
             "npy: root: its kind cannot be stored: expected a dict or tensordict, found list");
 }
 
-TEST(Npy, VerifyChecksTheSizeAndSaysThatThereAreNoChecksums) {
+TEST(Npy, VerifyChecksTheSizeAndReportsThatThereAreNoChecksums) {
   const VerifyReport report = numpy::kNpy.verify(npy("ok-fortran"), {});
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_leaves, 1U);
@@ -301,7 +301,7 @@ const std::vector<BadFile> kBadFiles = {
 
 class NpyBad : public testing::TestWithParam<BadFile> {};
 
-TEST_P(NpyBad, IsRefusedInTheSameWords) {
+TEST_P(NpyBad, IsRefusedWithItsMessage) {
   const Path path = npy(std::string("bad-") + GetParam().name);
   EXPECT_EQ(error_of(GetParam().code, [&] { numpy::kNpy.open(path, {}); }),
             path.string() + ": " + GetParam().message);
@@ -314,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(Npy, NpyBad, testing::ValuesIn(kBadFiles), [](const aut
   return name;
 });
 
-TEST(NpyBadFiles, AreAllAsserted) {
+TEST(NpyBadFiles, AreAllInTheTable) {
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(npy("").parent_path())) {
     if (entry.path().filename().string().starts_with("bad-")) ++count;

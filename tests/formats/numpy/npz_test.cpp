@@ -27,7 +27,7 @@ struct Member {
   std::uint32_t alignment = 64;
 };
 
-/// An archive of any bytes.
+/// An archive of arbitrary bytes.
 void write_archive(const TemporaryFolder& folder, const std::vector<Member>& members) {
   std::vector<ZipArchiveEntry> entries;
   for (const Member& member : members) {
@@ -60,7 +60,7 @@ Leaf leaf_in(const TensorDict& tree, const std::string& key) {
   return std::get<Leaf>(tree.get(key));
 }
 
-TEST(Npz, MapsMembersWhereTheyLie) {
+TEST(Npz, MapsMembersInPlace) {
   const TemporaryFolder folder;
   write_archive(folder, {{"a.npy", npy("<i2", {2}, "abcd")}, {"b/c.npy", npy("|u1", {}, "x")}});
   const TensorDict tree = opened(folder);
@@ -79,7 +79,7 @@ TEST(Npz, MapsMembersWhereTheyLie) {
   EXPECT_EQ(address("b/c") - address("a"), bytes.find("\nx") - bytes.find("\nabcd"));
 }
 
-TEST(Npz, HoldsATensorByItselfAsNumpyCallsIt) {
+TEST(Npz, StoresABareTensorUnderNumpysName) {
   const TemporaryFolder folder;
   const TensorDict saved = bare_tree(Leaf(tensor_of<float>({1, 2}, {2})));
   numpy::kNpz.write(saved, folder / "x.npz", {});
@@ -87,7 +87,7 @@ TEST(Npz, HoldsATensorByItselfAsNumpyCallsIt) {
   EXPECT_TRUE(is_bare(tree));
   EXPECT_EQ(tree.keys(), std::vector<std::string>{"arr_0"});
   EXPECT_EQ(tree.at("x").shape(), Shape{2});
-  // The comment of the member is the mark; numpy.savez writes none.
+  // The comment of the member is the mark; numpy.savez does not write it.
   write_archive(folder, {{"arr_0.npy", npy("<i2", {2}, "abcd")}});
   EXPECT_FALSE(is_bare(opened(folder)));
   TensorDict named(kind(NodeKind::dict));
@@ -99,7 +99,7 @@ TEST(Npz, HoldsATensorByItselfAsNumpyCallsIt) {
             "npz: root: it cannot be stored: expected a tensor, found a JSON value");
 }
 
-TEST(Npz, CopiesWhatLiesAtOddBytes) {
+TEST(Npz, CopiesUnalignedMembers) {
   const TemporaryFolder folder;
   write_archive(folder, {{"odd", "", 1}});
   write_archive(folder, {{"x.npy", npy("<f8", {1}, "12345678"), 1}});
@@ -111,7 +111,7 @@ TEST(Npz, CopiesWhatLiesAtOddBytes) {
   EXPECT_EQ(leaf.tensor().raw_data(), leaf.tensor().raw_data());
 }
 
-TEST(Npz, FortranOrderIsAViewWhereMappedAndTransposedWhereCopied) {
+TEST(Npz, FortranOrderIsAViewIfMappedAndTransposedIfCopied) {
   for (const std::uint32_t alignment : {64U, 1U}) {
     const TemporaryFolder folder;
     write_archive(folder, {{"x.npy", npy("<i2", {2, 3}, "aabbccddeeff", true), alignment}});
@@ -124,7 +124,7 @@ TEST(Npz, FortranOrderIsAViewWhereMappedAndTransposedWhereCopied) {
   }
 }
 
-TEST(Npz, AMemberThatIsNoTensorIsAnErrorForWhoAsksForIt) {
+TEST(Npz, AMemberThatIsNoTensorIsAnErrorOnAccess) {
   const TemporaryFolder folder;
   write_archive(folder, {{"good.npy", npy("|u1", {1}, "x")},
                          {"bad.npy", npy("|O", {1}, "pickled")},
@@ -149,7 +149,7 @@ TEST(Npz, AMemberThatIsNoTensorIsAnErrorForWhoAsksForIt) {
   EXPECT_THAT(report.problems[0].what, testing::StartsWith("dtype: an array of Python objects"));
 }
 
-TEST(Npz, WritesWhatItReads) {
+TEST(Npz, RoundTripsItsMembers) {
   const TemporaryFolder folder;
   TensorDict tree(kind(NodeKind::ordered_dict));
   tree.set("a/b", tensor_of<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
@@ -234,7 +234,7 @@ TEST(Npz, CannotBeWrittenThrough) {
       HasSubstr("cannot be written through"));
 }
 
-TEST(Npz, SaysWhatIsWrongAndWhere) {
+TEST(Npz, ReportsErrorsWithTheirLocation) {
   const TemporaryFolder folder;
   const auto expect = [&](const std::vector<Member>& members, ErrorCode code,
                           const std::string& words) {
@@ -251,7 +251,7 @@ TEST(Npz, SaysWhatIsWrongAndWhere) {
          "member \"x.npy\": shape: too large");
   expect({good, {"readme.txt", "hello"}}, unsupported,
          "member \"readme.txt\": not a NumPy file: expected a name that ends in \".npy\"");
-  // One that only is asked for is refused: NumPy would read what follows as another array.
+  // One that is requested is refused: NumPy would read the following bytes as another array.
   write_archive(folder, {good, {"x.npy", npy("<f4", {1}, "12345678")}});
   EXPECT_THAT(error_of(unsupported, [&] { numpy::kNpz.open(folder / "x.npz", {}).get("x"); }),
               HasSubstr("bytes after the array"));

@@ -6,7 +6,7 @@
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/safetensors/support.hpp"
 
-// Files that safetensors and tensordict wrote, and legal ones made by hand (generate.py).
+// Files written by safetensors and tensordict, and valid hand-made ones (generate.py).
 
 namespace tenfold::test {
 
@@ -45,7 +45,7 @@ TEST(SafetensorsGolden, KeysOfAFlatFileComeInTheOrderOfItsHeader) {
   EXPECT_EQ(mapped_bytes(std::get<Leaf>(tree.get("b"))), std::string("\x40\0\0\0\x3f\x80\0\0", 8));
 }
 
-TEST(SafetensorsGolden, ANameThatSaveModelDroppedIsThereAgain) {
+TEST(SafetensorsGolden, ANameThatSaveModelDroppedIsRestored) {
   const TensorDict tree = golden("save-model");
   EXPECT_EQ(tree.keys(), (std::vector<std::string>{"embed.weight", "head.weight"}));
   EXPECT_EQ(tree.at("head.weight").raw_data(), tree.at("embed.weight").raw_data());
@@ -68,7 +68,7 @@ TEST(SafetensorsGolden, TensorsWithoutElementsAreRead) {
                                                   kPair + "\n  b: float32 [3,0,] \n");
 }
 
-TEST(SafetensorsGolden, WhatTheFormatLeavesOpenIsAccepted) {
+TEST(SafetensorsGolden, UnspecifiedVariationsAreAccepted) {
   const std::string expected = std::string("dict [] ()  \n  w: float32 [2,] ") + kPair + "\n";
   EXPECT_EQ(text_of(golden("blanks")), expected);
   EXPECT_EQ(text_of(golden("unknown-field")), expected);
@@ -98,7 +98,7 @@ TEST(SafetensorsGolden, TensorclassesKeepTheNameOfTheirClass) {
   EXPECT_EQ(point.value("label"), Value("here"));
 }
 
-TEST(SafetensorsGolden, LazyStacksAreTakenApartAlongTheirDimension) {
+TEST(SafetensorsGolden, LazyStacksAreSplitAlongTheirDimension) {
   for (const int dim : {0, 1}) {
     const TensorDict stack = golden("td-lazy-" + std::to_string(dim))["stack"];
     EXPECT_EQ(stack.kind(), NodeKind::lazy_stack);

@@ -13,7 +13,7 @@ namespace tenfold::test {
 using namespace detail::formats;
 namespace {
 
-/// What the parser makes of a header, as text; the message if it refuses it.
+/// The result of parsing a header as text, or the error message.
 std::string parsed(const std::string& text, std::uint64_t data_bytes) {
   try {
     const safetensors::Header header = safetensors::parse_header(text, data_bytes, "f");
@@ -60,7 +60,7 @@ TEST(SafetensorsHeader, TheFastParserAndTheGeneralOneAgree) {
       "\"w\":{\"dtype\":\"F9\",\"shape\":[16],\"data_offsets\":[0,8]}}",
   };
   for (const std::string& body : bodies) {
-    // A blank makes the fast parser give up.
+    // A blank disables the fast parser.
     EXPECT_EQ(parsed("{" + body, 8), parsed("{ " + body, 8)) << body;
   }
   EXPECT_EQ(parsed("{" + bodies[1], 8), "a=}\"{;b=;w:float32[2,]0-8;");

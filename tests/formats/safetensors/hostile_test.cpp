@@ -233,13 +233,13 @@ TEST(SafetensorsHostile, EveryBadFileOfTheFolderIsInTheTable) {
   EXPECT_EQ(found, expected);
 }
 
-/// Where thousands of small files are written quickly.
+/// A folder in which thousands of small files are written quickly.
 std::filesystem::path memory() {
   const std::filesystem::path shared_memory = "/dev/shm";
   return std::filesystem::is_directory(shared_memory) ? shared_memory : std::filesystem::path();
 }
 
-/// Opens, maps and reads everything; true unless it was refused.
+/// Opens, maps and reads everything; returns true unless it was refused.
 bool opens(const Path& path) {
   try {
     const TensorDict tree = safetensors::kFormat.open(path, {});
@@ -279,7 +279,7 @@ TEST(SafetensorsHostile, AFlippedBitIsRefusedOrHarmless) {
       const std::size_t at = random() % damaged.size();
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << (random() % 8)));
       write_bytes(folder / "m.safetensors", damaged);
-      opens(folder / "m.safetensors");  // asserts what it may throw
+      opens(folder / "m.safetensors");  // asserts which errors it throws
     }
   }
 }
@@ -291,7 +291,7 @@ TEST(SafetensorsHostile, VerifyFindsAnyFlippedBitOfOurOwnFile) {
   tree.set("n", Value(3));
   safetensors::kFormat.write(tree, folder / "ok.safetensors", {});
   const std::string whole = bytes_of(folder / "ok.safetensors");
-  // The name of the member that holds the checksums is what says that there are any.
+  // Without the name of the member with the checksums, the file has none.
   const std::string marker = "tenfold_xxh3";
   const std::size_t marker_at = whole.find(marker);
   ASSERT_NE(marker_at, std::string::npos);

@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Safetensors, EveryShape,
                                          Shape{2, 3, 4}, Shape{1, 1, 1, 1, 1}),
                          [](const auto& shape) { return "Shape" + std::to_string(shape.index); });
 
-/// A tree with everything a node can be.
+/// A tree with all properties that a node can have.
 TensorDict rich_tree() {
   TensorDict root(kind(NodeKind::dict));
   root.set("a.b", tensor_of<float>({1, 2}, {2}));
@@ -109,17 +109,17 @@ TensorDict rich_tree() {
   return root;
 }
 
-TEST(Safetensors, ARichTreeComesBackAsItWas) {
+TEST(Safetensors, RoundTripsARichTree) {
   const TemporaryFolder folder;
   const TensorDict tree = rich_tree();
   EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
-  // And what was read is written again, from disk to disk.
+  // The tree that was read is written again, from disk to disk.
   const TensorDict again = safetensors::kFormat.open(folder / kName, {});
   safetensors::kFormat.write(again, folder / "copy.safetensors", {});
   EXPECT_EQ(bytes_of(folder / "copy.safetensors"), bytes_of(folder / kName));
 }
 
-TEST(Safetensors, TheKindOfAFlatDictComesBack) {
+TEST(Safetensors, TheKindOfAFlatDictRoundTrips) {
   const TemporaryFolder folder;
   for (const bool int_keys : {false, true}) {
     for (const NodeKind root : {NodeKind::dict, NodeKind::ordered_dict}) {
@@ -223,7 +223,7 @@ TEST(Safetensors, AFlatDictIsAPlainFile) {
   EXPECT_EQ(bytes_of(folder / kName), expected);
 }
 
-TEST(Safetensors, TensorsLieAsTheReferenceOrdersThemAndDataIsAligned) {
+TEST(Safetensors, TensorsAreInTheOrderOfTheReferenceAndAligned) {
   const TemporaryFolder folder;
   TensorDict tree(kind(NodeKind::dict));
   tree.set("z8", numbered(DType::uint8, {3}));
@@ -266,7 +266,7 @@ TEST(Safetensors, AnOrderThatDoesNotFitIsIgnoredWithAWarning) {
   }
 }
 
-TEST(Safetensors, TiedTensorsOfAFlatDictAreStoredOnceUnderTheFirstName) {
+TEST(Safetensors, SharedTensorsOfAFlatDictAreStoredOnceUnderTheFirstName) {
   const TemporaryFolder folder;
   const Tensor shared = tensor_of<float>({1, 2, 3}, {3});
   TensorDict tree(kind(NodeKind::dict));
@@ -282,7 +282,7 @@ TEST(Safetensors, TiedTensorsOfAFlatDictAreStoredOnceUnderTheFirstName) {
   EXPECT_EQ(*header.metadata_value("head"), "embed");
 }
 
-TEST(Safetensors, TiedTensorsOfATreeAreStoredOnce) {
+TEST(Safetensors, SharedTensorsOfATreeAreStoredOnce) {
   const TemporaryFolder folder;
   const Tensor shared = tensor_of<float>({1, 2, 3, 4}, {4});
   TensorDict tree;
@@ -297,7 +297,7 @@ TEST(Safetensors, TiedTensorsOfATreeAreStoredOnce) {
   EXPECT_EQ(header_of(folder / kName).entries.size(), 2U);
 }
 
-TEST(Safetensors, ADroppedNameThatMeansSomethingElseMakesAStructure) {
+TEST(Safetensors, ADroppedNameWithAnotherMeaningNeedsAStructure) {
   const TemporaryFolder folder;
   const Tensor shared = tensor_of<float>({1}, {1});
   TensorDict tree(kind(NodeKind::dict));
@@ -314,7 +314,7 @@ TEST(Safetensors, StridedTensorsAreWrittenContiguously) {
   EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
 }
 
-TEST(Safetensors, WhatItCannotHoldIsRefusedByKeyBeforeAnythingIsWritten) {
+TEST(Safetensors, UnsupportedEntriesAreRefusedByKeyBeforeAnythingIsWritten) {
   const TemporaryFolder folder;
   const auto message = [&](const TensorDict& tree) {
     const std::string checked =
@@ -357,7 +357,7 @@ TEST(Safetensors, WhatItCannotHoldIsRefusedByKeyBeforeAnythingIsWritten) {
             "stored: expected at least one dimension, found none");
 }
 
-TEST(Safetensors, ZerosAndWritingThroughAreForFolders) {
+TEST(Safetensors, ZerosAndWritingThroughAreSupportedByFoldersOnly) {
   const TemporaryFolder folder;
   TensorDict tree(kind(NodeKind::dict));
   tree.set("a", tensor_of<float>({1}, {1}));
@@ -404,7 +404,7 @@ TEST(Safetensors, ATreeMayBeSavedOverTheFileItWasReadFrom) {
   EXPECT_EQ(text_of(safetensors::kFormat.open(folder / kName, {})), text_of(tree));
 }
 
-TEST(Safetensors, AFileThatShrankIsAnErrorAndNoCrash) {
+TEST(Safetensors, ATruncatedFileIsAnErrorAndNoCrash) {
   const TemporaryFolder folder;
   TensorDict tree(kind(NodeKind::dict));
   tree.set("a", numbered(DType::float32, {5000}));
@@ -414,7 +414,7 @@ TEST(Safetensors, AFileThatShrankIsAnErrorAndNoCrash) {
   error_of(ErrorCode::corrupt, [&] { read_bytes(std::get<Leaf>(opened.get("a"))); });
 }
 
-TEST(Safetensors, WhatIsNoFileIsRefusedWithoutBlocking) {
+TEST(Safetensors, NonRegularFilesAreRefusedWithoutBlocking) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
   EXPECT_FALSE(safetensors::kFormat.probe(folder / "fifo"));
@@ -453,7 +453,7 @@ TEST(Safetensors, LargeTensorsHaveOneChecksumForEach16MiB) {
   EXPECT_EQ(damaged.problems[0].part, "tensor \"big\"");
 }
 
-TEST(Safetensors, NotesThatAnotherToolMadeStaleAreIgnoredWithAWarning) {
+TEST(Safetensors, NotesMadeStaleByAnotherToolAreIgnoredWithAWarning) {
   const TemporaryFolder folder;
   TensorDict list(kind(NodeKind::list));
   list.set("0", tensor_of<float>({1}, {1}));

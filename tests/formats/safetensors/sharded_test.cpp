@@ -73,7 +73,7 @@ TEST(SafetensorsSharded, ATensorLargerThanAShardHasOneOfItsOwn) {
   EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(flat_tree()));
 }
 
-TEST(SafetensorsSharded, StructureTiesAndOrderComeBack) {
+TEST(SafetensorsSharded, StructureSharedStorageAndOrderRoundTrip) {
   const TemporaryFolder folder;
   const Tensor shared = tensor_of<float>({1, 2, 3}, {3});
   TensorDict inner(batch({3}, {"n"}));
@@ -115,7 +115,7 @@ TEST(SafetensorsSharded, SavingAgainReplacesTheShardsAndLeavesNoOthers) {
   EXPECT_TRUE(entries.contains("m-00009-of-00009.safetensors")) << "never ours to remove";
 }
 
-TEST(SafetensorsSharded, ShardNamesThatAreTakenAreNotWrittenOver) {
+TEST(SafetensorsSharded, ExistingShardFilesAreNotOverwritten) {
   const TemporaryFolder folder;
   write_bytes(folder / "m-00001-of-00001.safetensors", "precious");
   safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, {});
@@ -179,7 +179,7 @@ TEST(SafetensorsSharded, VerifyFindsAnyFlippedBitOfTheIndexAndOfAShard) {
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
       write_bytes(folder / name, damaged);
       const VerifyReport report = safetensors::kShardedFormat.verify(folder / kIndex, {});
-      // The names that lead to the checksums are what says that there are any.
+      // Without the names of the members with the checksums, the files have none.
       const bool hidden = at < marker_at + 12 && report.num_checksums < whole.num_checksums;
       EXPECT_TRUE(!report.ok() || hidden) << name << " byte " << at;
     }
@@ -245,7 +245,7 @@ TEST(SafetensorsSharded, ATensorThatTheIndexDoesNotNameIsRefused) {
           "\"m-00001-of-00001.safetensors\", found no such entry");
 }
 
-TEST(SafetensorsSharded, MembersNobodyKnowsAreIgnored) {
+TEST(SafetensorsSharded, UnknownMembersAreIgnored) {
   const TemporaryFolder folder;
   std::filesystem::copy_file(data("ok-blanks.safetensors"), folder / "s.safetensors");
   write_bytes(
@@ -353,7 +353,7 @@ TEST(SafetensorsSharded, NoPrefixOfAnIndexOpens) {
   }
 }
 
-TEST(SafetensorsSharded, WritingThroughIsForFolders) {
+TEST(SafetensorsSharded, WritingThroughIsSupportedByFoldersOnly) {
   const TemporaryFolder folder;
   safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, {});
   error_of(ErrorCode::unsupported,

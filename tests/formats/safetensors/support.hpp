@@ -50,7 +50,7 @@ inline std::string text_of(const NodeInfo& info) {
   return text;
 }
 
-/// Everything about a tree as text: what two trees must agree in to be the same.
+/// Everything about a tree as text: equal for equal trees.
 inline std::string text_of(const TensorDict& tree, const std::string& indent = "") {
   std::string text = indent + text_of(tree.info()) + "\n";
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -108,7 +108,7 @@ std::string error_of(ErrorCode code, const Call& call) {
   return "";
 }
 
-/// Collects warnings while it lives.
+/// Collects warnings during its lifetime.
 class Warnings {
  public:
   Warnings() {

@@ -38,7 +38,7 @@ ByteBox box_in(const Shape& shape, const Box& box, std::uint64_t itemsize = 4) {
   return *bytes;
 }
 
-TEST(ByteBox, JoinsDimensionsThatAreTakenWhole) {
+TEST(ByteBox, MergesCompleteDimensions) {
   const ByteBox rows = box_in({4, 3, 2}, {{1, 0, 0}, {2, 3, 2}});
   EXPECT_TRUE(rows.is_contiguous());
   EXPECT_EQ(rows.begin(), 24U);
@@ -49,7 +49,7 @@ TEST(ByteBox, JoinsDimensionsThatAreTakenWhole) {
   EXPECT_THAT(run_begins(middle), ElementsAre(32, 56));
 }
 
-TEST(ByteBox, OfOneIndexOfTheOuterDimensionsLiesEndToEnd) {
+TEST(ByteBox, OfOneIndexOfTheOuterDimensionsIsContiguous) {
   const ByteBox row = box_in({4, 3, 8}, {{2, 1, 3}, {1, 1, 5}});
   EXPECT_TRUE(row.is_contiguous());
   EXPECT_EQ(row.begin(), ((2 * 3 + 1) * 8 + 3) * 4U);
@@ -65,20 +65,20 @@ TEST(ByteBox, RunsComeInTheOrderOfTheFile) {
   EXPECT_THAT(run_begins(box_in({2, 2, 4}, {{0, 0, 3}, {2, 1, 1}})), ElementsAre(12, 44));
 }
 
-TEST(ByteBox, IsNothingForBoxesThatNoTensorHas) {
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{0, 0}, {1, 1}}));               // other dimensions
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{3}, {2}}));                     // reaches out
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{-1}, {2}}));                    // before it
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{0}, {-1}}));                    // negative
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{1}, {kHugeLength}}));           // wraps
-  EXPECT_FALSE(byte_box(Shape{4}, 4, {{kHugeLength}, {1}}));           // far off
+TEST(ByteBox, IsEmptyForInvalidBoxes) {
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{0, 0}, {1, 1}}));               // other number of dimensions
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{3}, {2}}));                     // exceeds the shape
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{-1}, {2}}));                    // negative offset
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{0}, {-1}}));                    // negative size
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{1}, {kHugeLength}}));           // overflows
+  EXPECT_FALSE(byte_box(Shape{4}, 4, {{kHugeLength}, {1}}));           // out of range
   EXPECT_FALSE(byte_box(Shape{4}, 4, {{0}, {0}}));                     // empty
   EXPECT_FALSE(byte_box(Shape{kHugeLength, 2}, 4, {{0, 0}, {1, 1}}));  // beyond 63 bits
   EXPECT_FALSE(byte_box({kHuge, 2}, {0, 0}, {1, 1}));
   EXPECT_FALSE(byte_box(std::vector<std::uint64_t>{}, {}, {}));
 }
 
-TEST(SplitBox, CutsAtTheSameRowsWhateverTheBoxIs) {
+TEST(SplitBox, SplitsAtTheSameRowsForEveryBox) {
   // Rows of 1 MiB: bands of 16.
   const Shape shape = {40, 1 << 18};
   const std::vector<Box> left = split_box(shape, 4, {{0, 0}, {40, 100}});
@@ -91,7 +91,7 @@ TEST(SplitBox, CutsAtTheSameRowsWhateverTheBoxIs) {
   EXPECT_EQ(right[2].offsets[0], 32);
 }
 
-TEST(SplitBox, CutsRowsThatAreLargerThanABlock) {
+TEST(SplitBox, SplitsRowsThatAreLargerThanABlock) {
   const Shape shape = {2, 3, 1 << 23};  // rows of 32 MiB
   const std::vector<Box> parts = split_box(shape, 4, {{0, 1, 0}, {2, 2, 1 << 23}});
   ASSERT_THAT(parts, SizeIs(8));
@@ -99,18 +99,18 @@ TEST(SplitBox, CutsRowsThatAreLargerThanABlock) {
   EXPECT_EQ(parts.back(), (Box{{1, 2, 1 << 22}, {1, 1, 1 << 22}}));
 }
 
-TEST(SplitBox, OfALineIsItsBlocks) {
+TEST(SplitBox, OfOneDimensionGivesItsBlocks) {
   const std::vector<Box> parts = split_box(Shape{10'000'000}, 4, {{0}, {10'000'000}});
   ASSERT_THAT(parts, SizeIs(3));
   EXPECT_EQ(parts[1], (Box{{1 << 22}, {1 << 22}}));
 }
 
-TEST(SplitBox, OfNoElementsIsNothing) {
+TEST(SplitBox, OfNoElementsIsEmpty) {
   EXPECT_THAT(split_box(Shape{4, 0}, 4, {{0, 0}, {4, 0}}), SizeIs(0));
   EXPECT_THAT(split_box(Shape{}, 4, {{}, {}}), SizeIs(1));
 }
 
-TEST(BoxesText, SaysWhatItWasMadeOf) {
+TEST(BoxesText, RoundTrips) {
   const std::vector<std::vector<Box>> boxes = {
       {{{0}, {2}}}, {}, {{{0, 0}, {2, 1}}, {{0, 1}, {2, 3}}}};
   std::string text = "{\"tenfold_boxes\":\"" + blank_boxes_text(boxes, {{2}, {0}, {2, 4}}) + "\"}";
@@ -129,7 +129,7 @@ TEST(BoxesText, SaysWhatItWasMadeOf) {
   EXPECT_EQ(hash_with_blank_digits(text, at), *parse_hex16(text.substr(at, 16)));
 }
 
-TEST(BoxesText, OfNoTensorsIsTheHashAlone) {
+TEST(BoxesText, WithoutTensorsIsOnlyTheHash) {
   EXPECT_THAT(*parse_boxes_text(blank_boxes_text({}, {})), SizeIs(0));
   EXPECT_THAT(*parse_boxes_text(blank_boxes_text({{}}, {{0}})), SizeIs(1));
 }
@@ -145,7 +145,7 @@ TEST(BoxesText, IsRefusedInAnyOtherForm) {
   }
 }
 
-/// A file that is one tensor, and the problems that are found with some boxes of it.
+/// A file that is one tensor, and the problems found with some boxes of it.
 class CheckedBoxes : public testing::Test {
  protected:
   CheckedBoxes() : bytes_(static_cast<std::size_t>(rows_ * columns_), '\0') {
@@ -153,7 +153,7 @@ class CheckedBoxes : public testing::Test {
     write_bytes(folder_ / "t", bytes_);
   }
 
-  /// The checksum of a box as its writer takes it.
+  /// The checksum of a box as its writer computes it.
   BoxSum sum_of(const Box& box) const {
     const auto bytes = byte_box(shape(), 1, box);
     EXPECT_TRUE(bytes);
@@ -181,7 +181,7 @@ class CheckedBoxes : public testing::Test {
   std::string bytes_;
 };
 
-TEST_F(CheckedBoxes, AreRightHoweverTheyCutTheTensor) {
+TEST_F(CheckedBoxes, AreRightForEverySplitOfTheTensor) {
   EXPECT_THAT(check({sum_of({{0, 0}, {rows_, columns_}})}), SizeIs(0));
   EXPECT_THAT(check({sum_of({{0, 0}, {7, columns_}}), sum_of({{7, 0}, {rows_ - 7, columns_}})}),
               SizeIs(0));
@@ -208,7 +208,7 @@ TEST_F(CheckedBoxes, AFlippedBitIsFoundInItsBox) {
                                           "differs: expected "));
 }
 
-TEST_F(CheckedBoxes, ThatOverlapOrLeaveBytesOutAreAProblem) {
+TEST_F(CheckedBoxes, ThatOverlapOrLeaveAGapAreAProblem) {
   const auto is_refused = [&](std::vector<BoxSum> boxes) {
     const auto problems = check(std::move(boxes));
     ASSERT_THAT(problems, SizeIs(1));
@@ -217,15 +217,15 @@ TEST_F(CheckedBoxes, ThatOverlapOrLeaveBytesOutAreAProblem) {
   is_refused({});
   is_refused({sum_of({{0, 0}, {rows_, 999}})});
   is_refused({sum_of({{0, 0}, {rows_, columns_}}), sum_of({{0, 0}, {1, 1}})});
-  // As many bytes as there are, with one column twice and one never.
+  // The right number of bytes, with one column twice and one missing.
   is_refused({sum_of({{0, 0}, {rows_, 600}}), sum_of({{0, 500}, {rows_, 400}})});
   is_refused({sum_of({{0, 0}, {rows_, 500}}), sum_of({{0, 0}, {rows_, 500}})});
   is_refused({sum_of({{0, 0}, {2, columns_}}), sum_of({{1, 0}, {rows_ - 2, columns_}})});
-  // Of an array of another shape.
+  // For an array of another shape.
   is_refused({{{{kHuge / 2}, {0}, {bytes_.size()}}, 0}, {{{kHuge / 2}, {kHuge / 4}, {1}}, 0}});
 }
 
-TEST_F(CheckedBoxes, OfAFileThatIsTooShortAreAProblem) {
+TEST_F(CheckedBoxes, OfATruncatedFileAreAProblem) {
   const auto problems = check({sum_of({{0, 0}, {rows_, columns_}})}, 1);
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_THAT(problems[0].what, HasSubstr("the file is too short"));

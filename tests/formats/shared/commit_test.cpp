@@ -76,7 +76,7 @@ Error error_of(const Call& call) {
   return Error(ErrorCode::unsupported, "no error");
 }
 
-/// Runs `work` in a child that is then killed, locks and all.
+/// Runs `work` in a child that is then killed with its locks.
 template <class Work>
 void in_killed_child(const Work& work) {
   const pid_t child = ::fork();
@@ -89,7 +89,7 @@ void in_killed_child(const Work& work) {
   ASSERT_TRUE(WIFSIGNALED(status));
 }
 
-TEST(FileReplacement, MakesReplacesAndLeavesNothingElse) {
+TEST(FileReplacement, CreatesReplacesAndLeavesNothingElse) {
   const TemporaryFolder folder;
   for (const std::string text : {"one", "two", "3"}) {
     for (const bool durable : {false, true}) {
@@ -111,7 +111,7 @@ TEST(FileReplacement, WithoutPublishNothingHasHappened) {
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
 
-TEST(FileReplacement, WhoMappedTheOldFileKeepsItsBytes) {
+TEST(FileReplacement, MappingsOfTheOldFileKeepItsBytes) {
   const TemporaryFolder folder;
   write_text(folder / "x", "old");
   const Buffer old = os::map_file(os::File::open_read(folder / "x"), 0, 3, os::MapKind::read_only);
@@ -143,9 +143,9 @@ TEST(FileReplacement, RefusesAFolderAndASpecialFile) {
   EXPECT_EQ(entries_of(folder.path()), (Names{"f", "x"}));
 }
 
-TEST(FileReplacement, TakesOverWhatDeadWritersLeft) {
+TEST(FileReplacement, CleansUpAfterDeadWriters) {
   const TemporaryFolder folder;
-  // Three at once, so that three siblings are left; one of them a folder.
+  // Three at once, so that three siblings remain; one of them a folder.
   in_killed_child([&] {
     new FileReplacement(folder / "x", 0);
     new FolderReplacement(folder / "x", 0);
@@ -158,7 +158,7 @@ TEST(FileReplacement, TakesOverWhatDeadWritersLeft) {
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
 
-TEST(FileReplacement, LeavesALivingWritersSiblingAlone) {
+TEST(FileReplacement, KeepsTheSiblingOfALiveWriter) {
   const TemporaryFolder folder;
   {
     FileReplacement slow(folder / "x", 0);
@@ -171,7 +171,7 @@ TEST(FileReplacement, LeavesALivingWritersSiblingAlone) {
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
 
-TEST(FileReplacement, ManyWritersAtOnceLeaveOneOfTheirVersionsWhole) {
+TEST(FileReplacement, ConcurrentWritersLeaveOneCompleteVersion) {
   const TemporaryFolder folder;
   std::atomic<bool> stop = false;
   std::thread reader([&] {
@@ -204,13 +204,13 @@ TEST(FileReplacement, HoldsForTheLongestName) {
   EXPECT_EQ(entries_of(folder.path()), Names{name});
 }
 
-TEST(FileReplacement, MakesMissingFoldersAbove) {
+TEST(FileReplacement, CreatesMissingParentFolders) {
   const TemporaryFolder folder;
   save_file(folder / "a/b/x", "new", true);
   EXPECT_EQ(read_text(folder / "a/b/x"), "new");
 }
 
-TEST(FolderReplacement, MakesReplacesAndLeavesNothingElse) {
+TEST(FolderReplacement, CreatesReplacesAndLeavesNothingElse) {
   const TemporaryFolder folder;
   for (const bool exchange : {true, false}) {
     os::set_exchange_supported(exchange);
@@ -231,7 +231,7 @@ TEST(FolderReplacement, KeepsPermissions) {
   EXPECT_EQ(os::file_info(folder / "x").mode, 0711U);
 }
 
-TEST(FolderReplacement, WhoOpenedTheOldFolderReadsTheOldFiles) {
+TEST(FolderReplacement, ReadersOfTheOldFolderKeepItsFiles) {
   const TemporaryFolder folder;
   save_folder(folder / "x", "old");
   const os::Directory old = os::Directory::open(folder / "x");
@@ -259,7 +259,7 @@ TEST(FolderReplacement, RefusesAFileAndAFolderHeldOpenForWriting) {
   EXPECT_EQ(entries_of(folder.path()), (Names{"f", "x"}));
 }
 
-TEST(FolderReplacement, NobodyWritesThroughWhileItIsPrepared) {
+TEST(FolderReplacement, ExcludesWriteThroughHandlesWhileItIsPrepared) {
   const TemporaryFolder folder;
   save_folder(folder / "x", "old");
   FolderReplacement replacement(folder / "x", 0);
@@ -269,7 +269,7 @@ TEST(FolderReplacement, NobodyWritesThroughWhileItIsPrepared) {
   EXPECT_TRUE(folder::lock_for_writing_through(folder / "x").folder.valid());
 }
 
-TEST(FolderReplacement, OneThatAppearedMeanwhileIsReplaced) {
+TEST(FolderReplacement, AFolderThatAppearedConcurrentlyIsReplaced) {
   const TemporaryFolder folder;
   FolderReplacement replacement(folder / "x", 0);
   save_folder(folder / "x", "meanwhile");
@@ -279,7 +279,8 @@ TEST(FolderReplacement, OneThatAppearedMeanwhileIsReplaced) {
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
 
-/// Runs `work` in a child that is not root, to whom permissions apply: what it returns.
+/// Runs `work` in a child of another user than root, for whom permissions apply; returns its
+/// result.
 template <class Work>
 int as_nobody(const Work& work) {
   const pid_t child = ::fork();
@@ -405,13 +406,13 @@ TEST(Replacement, AForkedChildNeitherPublishesNorRemovesASibling) {
   EXPECT_TRUE(fs::is_directory(folder / "x"));
 }
 
-TEST(FileReplacement, RefusesToPublishASiblingThatAnotherWriterHasMade) {
+TEST(FileReplacement, RefusesToPublishASiblingOfAnotherWriter) {
   const TemporaryFolder folder;
   save_file(folder / "x", "old");
   {
     FileReplacement replacement(folder / "x", 0);
     replacement.file().write_at(0, std::as_bytes(std::span("new", 3)));
-    // As if another host had taken this process for dead.
+    // As if another host had considered this process dead.
     fs::remove(folder / ".x.tenfold-0");
     write_text(folder / ".x.tenfold-0", "half");
     const Error error = error_of([&] { replacement.publish(false); });
@@ -441,7 +442,7 @@ TEST(OpenWriteThrough, ASaveNamesTheProcessThatHoldsTheFile) {
   EXPECT_TRUE(open_write_through(folder / "x").valid());
 }
 
-TEST(RecoverFolder, PutsBackWhatAKilledReplacementSetAside) {
+TEST(RecoverFolder, RenamesBackWhatACrashedReplacementSetAside) {
   const TemporaryFolder folder;
   save_folder(folder / "x", "old");
   fs::rename(folder / "x", folder / ".x.tenfold-old");
@@ -452,7 +453,7 @@ TEST(RecoverFolder, PutsBackWhatAKilledReplacementSetAside) {
   EXPECT_FALSE(recover_folder(folder / "no/parent"));
 }
 
-TEST(RecoverFolder, LeavesALivingWriterAlone) {
+TEST(RecoverFolder, DoesNotDisturbALiveWriter) {
   const TemporaryFolder folder;
   save_folder(folder / "x", "old");
   fs::rename(folder / "x", folder / ".x.tenfold-old");

@@ -38,7 +38,7 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.buffer().data(), static_cast<std::size_t>(tensor.numel()) * 4};
 }
 
-/// Writes leaves one after the other into one file and says where.
+/// Writes leaves consecutively to one file, with their offsets.
 class LeafWriterTest : public ::testing::Test {
  protected:
   std::vector<LeafWrite> write(const std::vector<Leaf>& leaves, BlockChecksum checksum,
@@ -66,7 +66,7 @@ class LeafWriterTest : public ::testing::Test {
 };
 
 TEST_F(LeafWriterTest, WritesEveryByteAndTheChecksumOfEveryBlock) {
-  // Sizes around the piece and the block, many small ones, and none at all.
+  // Sizes around the piece and the block, many small ones, and an empty one.
   std::vector<Leaf> leaves;
   for (const std::int64_t n : {0, 1, 65535, 65536, 65537, 4194303, 4194304, 4194305, 9000000}) {
     leaves.emplace_back(counting(n));
@@ -119,7 +119,7 @@ TEST_F(LeafWriterTest, ChecksumOfReadsTheRange) {
   EXPECT_EQ(checksum_of(file_, 13, 0, nullptr), base::xxh3({}));
 }
 
-TEST_F(LeafWriterTest, CheckBlocksReportsWhatDiffersInOrder) {
+TEST_F(LeafWriterTest, CheckBlocksReportsDifferencesInOrder) {
   const Leaf leaf(counting(5'000'000));
   const auto writes = write({leaf}, BlockChecksum::xxh3, 2);
   std::vector<BlockCheck> blocks;
@@ -163,7 +163,7 @@ class CountingMonitor : public Monitor {
   std::uint64_t last_bytes_ = 0;
 };
 
-TEST_F(LeafWriterTest, StopsWhenTheMonitorSaysSo) {
+TEST_F(LeafWriterTest, StopsWhenTheMonitorCancels) {
   CountingMonitor monitor(0);
   const Leaf leaf(counting(1000));
   std::vector<LeafWrite> writes = {{&leaf, &file_, 0, leaf.nbytes(), {}}};
@@ -178,7 +178,7 @@ TEST_F(LeafWriterTest, StopsWhenTheMonitorSaysSo) {
   }
 }
 
-/// Wants to stop as soon as something, but not all, is written.
+/// Cancels as soon as something, but not everything, is written.
 class ImpatientMonitor : public Monitor {
  public:
   void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view) override {

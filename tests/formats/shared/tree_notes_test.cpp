@@ -40,7 +40,7 @@ TensorDict applied(const std::string& notes) {
 
 TEST(TreeNotes, APlainNestingNeedsNone) { EXPECT_EQ(tree_notes_of(plain_tree()), ""); }
 
-TEST(TreeNotes, VersionsOfModulesAreKeptWhereTheFormatDoesNot) {
+TEST(TreeNotes, VersionsOfModulesAreKeptIfTheFormatDoesNotStoreThem) {
   const Warnings warnings;
   TensorDict module(kind(NodeKind::ordered_dict));
   module.set("w", Tensor::zeros(DType::int16, {2}));
@@ -61,7 +61,7 @@ TEST(TreeNotes, VersionsOfModulesAreKeptWhereTheFormatDoesNot) {
   EXPECT_THAT(Warnings::messages(), testing::SizeIs(3));
 }
 
-TEST(TreeNotes, WhatIsNotedIsApplied) {
+TEST(TreeNotes, NotesAreApplied) {
   const Warnings warnings;
   const TensorDict tree = applied(
       R"({"version": 1, "nodes": {"": {"kind": "tensordict", "batch_size": [2], "names": ["t"]},
@@ -81,7 +81,7 @@ TEST(TreeNotes, WhatIsNotedIsApplied) {
   EXPECT_EQ(tree.info().metadata.at("a"), "b");
   EXPECT_TRUE(tree.info().schema.has_value());
 
-  // And it is what would be noted.
+  // The notes of the result are the same.
   TensorDict again = plain_tree();
   apply_tree_notes(tree_notes_of(tree), "notes", again);
   EXPECT_EQ(text_of(again), text_of(tree));
@@ -96,7 +96,7 @@ TEST(TreeNotes, AStackAlongMoreDimensionsThanItsEntriesHaveStaysAList) {
   EXPECT_THAT(Warnings::messages(), ElementsAre(HasSubstr("can be stacked at dimension 2")));
 }
 
-TEST(TreeNotes, WhatDoesNotFitTheTreeIsIgnoredWithAWarning) {
+TEST(TreeNotes, StaleNotesAreIgnoredWithAWarning) {
   const std::string before = text_of(plain_tree());
   for (const char* member : {
            R"("nodes": {"x": {"kind": "tensordict"}})",
@@ -126,10 +126,10 @@ TEST(TreeNotes, ATreeThatContainsItselfIsRefused) {
   endless.set("self", endless);
   EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { tree_notes_of(endless); }),
               HasSubstr("a node may contain itself"));
-  endless.set("self", Value());  // or it would keep itself alive
+  endless.set("self", Value());  // otherwise it would keep itself alive
 }
 
-TEST(TreeNotes, WhatIsNoDocumentIsRefused) {
+TEST(TreeNotes, InvalidDocumentsAreRefused) {
   for (const char* text : {
            "",
            "{",

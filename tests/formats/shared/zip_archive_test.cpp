@@ -67,10 +67,10 @@ class ZipArchive : public ::testing::Test {
   os::File file_ = os::File::create_at(directory_, "x.zip");
 };
 
-TEST_F(ZipArchive, HoldsHeadsAndLeavesOfAllSizesWithTrueChecksums) {
+TEST_F(ZipArchive, WritesHeadsAndLeavesOfAllSizesWithChecksums) {
   std::vector<ZipArchiveEntry> entries = {{"text", "hello", std::nullopt, 1},
                                           {"empty", "", std::nullopt, 64}};
-  // Around the sizes at which writing changes its ways: gathered, direct, several blocks.
+  // Sizes around the thresholds of the writer: gathered, direct, several blocks.
   for (const std::int64_t n : {0, 1, 500, 131071, 131072, 131073, 524288, 4194304, 9000000}) {
     const std::string name = std::to_string(n);
     entries.push_back({"bare/" + name, "", Leaf(counting(n)), 64});
@@ -82,11 +82,11 @@ TEST_F(ZipArchive, HoldsHeadsAndLeavesOfAllSizesWithTrueChecksums) {
   for (const int threads : {1, 3}) {
     write(entries, threads);
     expect_holds(entries);
-    entries.pop_back();  // once with one that is gathered, once without
+    entries.pop_back();  // once with a gathered entry, once without
   }
 }
 
-TEST_F(ZipArchive, HoldsManySmallLeaves) {
+TEST_F(ZipArchive, WritesManySmallLeaves) {
   std::vector<ZipArchiveEntry> entries;
   for (int i = 0; i < 3000; ++i) {
     entries.push_back({std::to_string(i), std::string(static_cast<std::size_t>(i % 7), 'h'),
@@ -98,7 +98,7 @@ TEST_F(ZipArchive, HoldsManySmallLeaves) {
   }
 }
 
-TEST_F(ZipArchive, ANameThereTwiceIsRefusedBeforeAnythingIsWritten) {
+TEST_F(ZipArchive, ADuplicateNameIsRefusedBeforeAnythingIsWritten) {
   const std::vector<ZipArchiveEntry> entries = {{"a", "1", std::nullopt, 1},
                                                 {"a", "2", std::nullopt, 1}};
   EXPECT_THROW(write(entries, 1), Error);

@@ -1,4 +1,4 @@
-// Folders that somebody made to hurt, or that were damaged.
+// Malicious and damaged folders.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class Hostile : public testing::Test {
   }
   Path path() const { return folder_ / "s"; }
 
-  /// What opening and using every entry throws.
+  /// The error of opening and using every entry.
   Thrown thrown() const {
     return thrown_by([&] {
       snapshot::kFormat.open(path(), {})
@@ -74,7 +74,7 @@ class Hostile : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Hostile, ReadsTheFolderThatTheOthersSpoil) {
+TEST_F(Hostile, TheUndamagedFolderIsRead) {
   write(R"("0/x": )" + tensor("data", "[2, 4]") + R"(, "0/y": )" + tensor("data", "[3]", "[5, 8]"));
   const TensorDict tree = snapshot::kFormat.open(path(), {});
   EXPECT_EQ(bytes_of(tree.at("x")), "01234567");
@@ -82,7 +82,7 @@ TEST_F(Hostile, ReadsTheFolderThatTheOthersSpoil) {
   EXPECT_TRUE(snapshot::kFormat.verify(path(), {}).ok());
 }
 
-TEST_F(Hostile, LocationsDoNotLeaveTheFolder) {
+TEST_F(Hostile, LocationsMustNotLeaveTheFolder) {
   for (const char* location :
        {"../data", "/etc/passwd", "a/../../data", "", "a//b", ".", "data/"}) {
     expect_corrupt(tensor(location, "[8]"), "a path that stays below the folder");
@@ -99,7 +99,7 @@ TEST_F(Hostile, SymlinksAreNotFollowed) {
   EXPECT_NE(thrown().message, "nothing was thrown");
 }
 
-TEST_F(Hostile, SizesAreCheckedBeforeMemoryIsTaken) {
+TEST_F(Hostile, SizesAreCheckedBeforeAllocation) {
   expect_corrupt(tensor("data", "[9]"), "expected 9 bytes, found a file of 8");
   expect_corrupt(tensor("data", "[4611686018427387904]"), "found a file of 8");
   expect_corrupt(tensor("data", "[4611686018427387904, 4611686018427387904]"), "\"shape\"");
@@ -112,7 +112,7 @@ TEST_F(Hostile, SizesAreCheckedBeforeMemoryIsTaken) {
       "found a file of 8");
 }
 
-TEST_F(Hostile, ChunksMakeUpTheirTensorExactly) {
+TEST_F(Hostile, ChunksMustCoverTheirTensorExactly) {
   const std::string half = piece("[0]", "[4]", "data", "[0, 4]");
   expect_corrupt(chunked("[8]", half), "gaps or overlaps");
   expect_corrupt(chunked("[8]", half + ", " + piece("[3]", "[5]", "data", "[3, 8]")),
@@ -127,7 +127,7 @@ TEST_F(Hostile, ChunksMakeUpTheirTensorExactly) {
                  "does not fit");
 }
 
-TEST_F(Hostile, ContainersHoldWhatTheyName) {
+TEST_F(Hostile, ContainersMustHaveTheEntriesThatTheyName) {
   expect_corrupt(R"({"type": "dict", "keys": ["a"]})", "key \"x.a\": not in the metadata");
   expect_corrupt(R"({"type": "dict", "keys": ["a", "a"]}, "0/x/a": {"type": "list"})",
                  "two keys are \"a\"");
@@ -138,7 +138,7 @@ TEST_F(Hostile, ContainersHoldWhatTheyName) {
   EXPECT_EQ(report.problems[0].part, "entry \"0/x/lost\"");
 }
 
-TEST_F(Hostile, UnknownEntriesAreReportedAndKeepNobodyOut) {
+TEST_F(Hostile, UnknownEntriesAreReportedAndDoNotAffectOthers) {
   write(R"("0/x": {"type": "Hologram"}, "0/y": )" + tensor("data", "[8]"));
   const TensorDict tree = snapshot::kFormat.open(path(), {});
   EXPECT_EQ(bytes_of(tree.at("y")), "01234567");
@@ -146,7 +146,7 @@ TEST_F(Hostile, UnknownEntriesAreReportedAndKeepNobodyOut) {
   EXPECT_THAT(thrown().message, HasSubstr("\"Hologram\""));
 }
 
-TEST_F(Hostile, PrimitivesAreWhatTheySay) {
+TEST_F(Hostile, PrimitivesMustMatchTheirType) {
   const auto primitive = [](const std::string& type, const std::string& value) {
     return R"({"type": ")" + type + R"(", "serialized_value": ")" + value +
            R"(", "replicated": false, "readable": null})";
@@ -158,7 +158,7 @@ TEST_F(Hostile, PrimitivesAreWhatTheySay) {
   expect_corrupt(R"({"type": "int", "replicated": false})", "\"serialized_value\"");
 }
 
-TEST_F(Hostile, RanksAreThoseOfTheWorld) {
+TEST_F(Hostile, RanksMustBeInTheWorldSize) {
   write(R"("1/x": {"type": "list"})");
   EXPECT_THAT(thrown().message, HasSubstr("a rank below 1"));
   write(R"("7/x": {"type": "list"})", 1000000000);

@@ -1,4 +1,4 @@
-// Snapshots that torchsnapshot wrote (tests/data/snapshot/generate.py).
+// Snapshots written by torchsnapshot (tests/data/snapshot/generate.py).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -57,7 +57,7 @@ std::vector<std::string> files_below(const Path& path) {
   return names;
 }
 
-TEST(Snapshot, GivesBackWhatWasSaved) {
+TEST(Snapshot, RoundTripsTheState) {
   const TemporaryFolder folder;
   EXPECT_EQ(difference(sample_checkpoint(), saved_and_opened(sample_checkpoint(), folder / "s")),
             "");
@@ -97,12 +97,12 @@ TEST(Snapshot, KeepsValuesToTheBit) {
   EXPECT_EQ(found.value("state"), (Value(Value::Object{{{"x", Value(object)}}})));
 }
 
-TEST(Snapshot, StoresTiedTensorsOnceAndTiesThemAgain) {
+TEST(Snapshot, StoresSharedTensorsOnceAndRestoresSharing) {
   const TemporaryFolder folder;
   const TensorDict tree = saved_and_opened(sample_checkpoint(), folder / "s");
   EXPECT_EQ(tree.at("model", "embed.weight").raw_data(),
             tree.at("model", "head.weight").raw_data());
-  // The tied ones, of 12 floats, in a file; 4 and 12 floats, each from a multiple of 64.
+  // The shared ones, of 12 floats, have their own file; 4 and 12 floats are each aligned to 64.
   EXPECT_EQ(fs::file_size(folder / "s" / "0" / "model" / "embed.weight"), 48U);
   EXPECT_EQ(fs::file_size(folder / "s" / "batched" / "0"), 64U + 48U);
 }
@@ -122,7 +122,7 @@ TEST(Snapshot, KeepsShortBytesInItsMetadataAndLongOnesInAFile) {
               ElementsAre("%checksums", ".snapshot_metadata", "0/large"));
 }
 
-TEST(Snapshot, KeepsTiesOfTensorsInChunks) {
+TEST(Snapshot, KeepsSharedStorageOfChunkedTensors) {
   const TemporaryFolder folder;
   const Tensor tensor = counting({6, 2});
   TensorDict root = node_of(NodeKind::dict);
@@ -136,7 +136,7 @@ TEST(Snapshot, KeepsTiesOfTensorsInChunks) {
   EXPECT_EQ(bytes_of(tree.at("b")), bytes_of(tensor));
 }
 
-TEST(Snapshot, CutsLargeTensorsAndReadsOnlyTheChunksThatItNeeds) {
+TEST(Snapshot, SplitsLargeTensorsAndReadsOnlyTheNeededChunks) {
   const TemporaryFolder folder;
   const TensorDict tree = saved_and_opened(state_of(Leaf(counting({10, 2}))), folder / "s",
                                            {.slab_bytes = 1, .chunk_bytes = 24});
@@ -164,7 +164,7 @@ TEST(Snapshot, StoresSmallTensorsInSlabsOfLimitedSize) {
 
 Leaf leaf_of(DType dtype) { return {Tensor::zeros(dtype, {3})}; }
 
-TEST(Snapshot, KeepsWhatOnlyTorchSaveCanSay) {
+TEST(Snapshot, KeepsObjectsThatOnlyTorchSaveCanStore) {
   const TemporaryFolder folder;
   TensorDict state = node_of(NodeKind::dict);
   for (const DType dtype : all_dtypes()) state.set(to_string(dtype), leaf_of(dtype));
@@ -215,7 +215,7 @@ TEST(Snapshot, StoresZeroElementsWithoutAFile) {
   EXPECT_THAT(files_below(folder / "s"), ElementsAre("%checksums", ".snapshot_metadata"));
 }
 
-TEST(Snapshot, NamesFilesByKeysWhereTheyMakeNames) {
+TEST(Snapshot, NamesFilesByKeysIfTheyAreValidNames) {
   TensorDict state = node_of(NodeKind::dict);
   for (const std::string& key : {std::string("w"), std::string(".."), std::string("a/b"),
                                  std::string(), std::string(300, 'x')}) {
@@ -231,7 +231,7 @@ TEST(Snapshot, NamesFilesByKeysWhereTheyMakeNames) {
                           "0/state/a%2Fb", "0/state/w"));
 }
 
-TEST(Snapshot, GivesChunksNoNameOfAnotherTensor) {
+TEST(Snapshot, ChunksNeverGetTheNameOfAnotherTensor) {
   TensorDict root = node_of(NodeKind::dict);
   root.set("x", counting({4}));
   root.set("x_0", counting({2}, 10));
@@ -241,7 +241,7 @@ TEST(Snapshot, GivesChunksNoNameOfAnotherTensor) {
   EXPECT_EQ(difference(root, saved_and_opened(root, folder / "s", options)), "");
 }
 
-TEST(Snapshot, MarksWhatTheGlobsNameAsReplicated) {
+TEST(Snapshot, MarksMatchesOfTheGlobsAsReplicated) {
   SnapshotOptions options;
   options.slab_bytes = 1;
   options.replicated = {"model/*"};
@@ -253,7 +253,7 @@ TEST(Snapshot, MarksWhatTheGlobsNameAsReplicated) {
   EXPECT_FALSE(plan.manifest.find("0/optimizer/lr")->tensor.replicated);
 }
 
-TEST(Snapshot, RefusesByKeyWhatItCannotHoldAndWritesNothing) {
+TEST(Snapshot, RefusesUnsupportedEntriesByKeyAndWritesNothing) {
   const TemporaryFolder folder;
   const Tensor lengths = Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{2}));
   const Leaf nested = Leaf::nested(counting({2}), Tensor(DType::int64, {1, 1}, lengths.buffer()));

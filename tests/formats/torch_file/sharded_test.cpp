@@ -78,7 +78,7 @@ TEST_F(TorchSharded, NamesATensorThatItsShardLacks) {
               HasSubstr("tensor \"b.weight\": not in its shard"));
 }
 
-TEST_F(TorchSharded, LeavesItsFolderForNoShard) {
+TEST_F(TorchSharded, ReadsNoShardOutsideItsFolder) {
   write_index(R"({"b.weight": "../one.bin"})");
   EXPECT_THAT(thrown_by([&] { open(path_); }).message, HasSubstr("leads out of the folder"));
 }

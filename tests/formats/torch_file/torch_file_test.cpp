@@ -38,7 +38,7 @@ std::vector<std::string> lines_of(const Path& path) {
   return lines;
 }
 
-/// What golden.txt says of each ok file.
+/// The content of each ok file, from golden.txt.
 std::map<std::string, std::string> golden() {
   std::map<std::string, std::string> texts;
   std::string name;
@@ -56,11 +56,11 @@ Leaf leaf_in(const TensorDict& tree, const std::string& key) {
   return std::get<Leaf>(tree.get(key));
 }
 
-/// Every leaf to its last byte, both ways.
+/// Reads every leaf completely, mapped and by read().
 void read_all(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
-    // A stride of 0 makes much of few bytes.
+    // A stride of 0 can expand a few bytes to a large tensor.
     if (leaf == nullptr || leaf->nbytes() > (1U << 20U)) return;
     EXPECT_EQ(mapped_bytes(*leaf), read_bytes(*leaf));
   });
@@ -76,7 +76,7 @@ TEST(TorchFile, ReadsWhatTorchWrote) {
   }
 }
 
-/// The text of what lies `before` bytes into a file made of `name` between other bytes.
+/// The content of an archive `before` bytes into a file, with other bytes around it.
 std::string text_of_item(const Path& folder, const std::string& name, std::size_t before) {
   const std::string whole = bytes_of(torch_file(name));
   const Path path = folder / (name + std::to_string(before));
@@ -89,7 +89,7 @@ std::string text_of_item(const Path& folder, const std::string& name, std::size_
   return text_of(*tree);
 }
 
-TEST(TorchFile, ReadsArchivesThatLieInOtherFiles) {
+TEST(TorchFile, ReadsArchivesInsideOtherFiles) {
   const TemporaryFolder folder;
   std::size_t num_trees = 0;
   for (const auto& [name, text] : golden()) {
@@ -115,7 +115,7 @@ TEST(TorchFile, ReadsObjectsOfAnyKind) {
   EXPECT_TRUE(std::get<NonTensor>(value).value.is<std::string>());
 }
 
-TEST(TorchFile, AValueByItselfIsABareRoot) {
+TEST(TorchFile, ASingleValueIsABareRoot) {
   const TensorDict tensor = torch_file::kFormat.open(torch_file("ok-tensor"), {});
   EXPECT_TRUE(is_bare(tensor));
   EXPECT_EQ(tensor.at("ok-tensor").shape(), Shape{3});
@@ -124,7 +124,7 @@ TEST(TorchFile, AValueByItselfIsABareRoot) {
   EXPECT_FALSE(is_bare(torch_file::kFormat.open(torch_file("ok-no-tensor"), {})));
 }
 
-TEST(TorchFile, IsKnownByItsContent) {
+TEST(TorchFile, IsRecognisedByItsContent) {
   for (const auto& [name, text] : golden()) {
     EXPECT_TRUE(torch_file::kFormat.probe(torch_file(name))) << name;
     EXPECT_EQ(probe(torch_file(name)), "pt") << name;
@@ -136,7 +136,7 @@ TEST(TorchFile, IsKnownByItsContent) {
   EXPECT_FALSE(torch_file::kFormat.probe(torch_file("bad-no-pickle")));
 }
 
-TEST(TorchFile, LeavesContiguousTensorsOnDiskAndSeesOthersAsStrides) {
+TEST(TorchFile, KeepsContiguousTensorsOnDiskAndOthersAsStridedViews) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("ok-views"), {});
   EXPECT_FALSE(leaf_in(tree, "whole").in_memory());
   EXPECT_FALSE(leaf_in(tree, "rows").in_memory());
@@ -159,7 +159,7 @@ TEST(TorchFile, KeepsTensorsOfOneStorageInTheSameMemory) {
   }
 }
 
-TEST(TorchFile, TellsTiedTensorsFromOthers) {
+TEST(TorchFile, DistinguishesSharedStorage) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("ok-tied"), {});
   const SharedBytes first = shared_bytes(leaf_in(tree, "0"));
   EXPECT_NE(first, SharedBytes{});
@@ -199,7 +199,7 @@ TEST(TorchFile, NeverChangesTheFileByWritingToTheTensor) {
               HasSubstr("cannot be written through"));
 }
 
-TEST(TorchFile, NamesWhatIsWrongWithABadFile) {
+TEST(TorchFile, ReportsTheErrorOfABadFile) {
   std::size_t count = 0;
   for (const std::string& line : lines_of(torch_file("").parent_path() / "expected.txt")) {
     ++count;
@@ -217,7 +217,7 @@ TEST(TorchFile, NamesWhatIsWrongWithABadFile) {
   EXPECT_EQ(count, 29U);
 }
 
-TEST(TorchFile, WhatIsNotReadIsShownAndNotCalled) {
+TEST(TorchFile, UnsupportedObjectsAreDescribedAndNotCalled) {
   const std::map<std::string, std::string> names = {{"opaque-class", "my_net.Own"},
                                                     {"opaque-global", "posix.system"},
                                                     {"opaque-legacy-global", "posix.system"}};
@@ -231,7 +231,7 @@ TEST(TorchFile, WhatIsNotReadIsShownAndNotCalled) {
   EXPECT_FALSE(std::filesystem::exists("/tmp/it-was-executed"));
 }
 
-TEST(TorchFile, WhatCannotBeReadIsOneEntryThatSaysWhy) {
+TEST(TorchFile, AnUnreadableEntryHasAReason) {
   struct Case {
     const char* file;
     KeyPath path;
@@ -278,7 +278,7 @@ TEST(TorchFile, LazyViewsAreReadInPiecesOfAnySize) {
   });
 }
 
-TEST(TorchFile, QuantizedTensorsAreTheirParts) {
+TEST(TorchFile, QuantizedTensorsBecomeTheirComponents) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("ok-quantized"), {});
   const TensorDict part = tree["channels"];
   EXPECT_EQ(part.keys(), (std::vector<std::string>{"int_repr", "dtype", "qscheme", "scales",
@@ -290,7 +290,7 @@ TEST(TorchFile, QuantizedTensorsAreTheirParts) {
   EXPECT_EQ(tree["transposed"].at("int_repr").strides(), (Shape{1, 3}));
 }
 
-TEST(TorchFile, KeepsWhatTheKeysOfDictsAre) {
+TEST(TorchFile, KeepsTheTypesOfKeys) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("keys-values"), {});
   const TypedKeys expected = {{"(1, 'a')", Value::Tuple{{1, "a"}}},
                               {"0.5", 0.5},
@@ -308,7 +308,7 @@ TEST(TorchFile, KeepsWhatTheKeysOfDictsAre) {
   EXPECT_EQ(object.members[2].first, "text");
 }
 
-TEST(TorchFile, ReadsValuesThatJsonLacks) {
+TEST(TorchFile, ReadsExtendedScalars) {
   const TensorDict tree = torch_file::kFormat.open(torch_file("special-values"), {});
   const auto special = [&](const char* key) {
     return std::get<Value::Special>(tree.value(key).data());
@@ -326,7 +326,7 @@ TEST(TorchFile, ReadsValuesThatJsonLacks) {
   EXPECT_EQ(tree["sparse"].at("indices").shape(), (Shape{2, 2}));
 }
 
-/// Opens whatever `bytes` are; errors may only be those that a bad file has.
+/// Opens arbitrary `bytes`; only the errors of a bad file are accepted.
 void open_bytes(const Path& path, const std::string& bytes) {
   write_bytes(path, bytes);
   torch_file::kFormat.probe(path);
@@ -364,8 +364,8 @@ TEST(TorchFile, SurvivesFlippedBits) {
   }
 }
 
-/// "0", "1", ...: numbers [2, 3] from that one on; of every tenth the transpose, which is mapped
-/// while the tree is built.
+/// "0", "1", ...: numbers [2, 3] starting at the index; every tenth is transposed, and mapped while
+/// the tree is built.
 TensorDict many_tensors(std::int64_t count) {
   TensorDict tree;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -378,7 +378,7 @@ TensorDict many_tensors(std::int64_t count) {
   return tree;
 }
 
-TEST(TorchFile, OfManyTensorsIsAsOneOfFew) {
+TEST(TorchFile, WithManyTensorsReadsTheSame) {
   constexpr std::int64_t kCount = 3000;
   const TemporaryFolder folder;
   save(many_tensors(kCount), folder / "x.pt");
@@ -391,18 +391,18 @@ TEST(TorchFile, OfManyTensorsIsAsOneOfFew) {
   }
 }
 
-TEST(TorchFile, OfManyTensorsIsRefusedIfALocalHeaderIsDamagedWhateverItsPickleSays) {
+TEST(TorchFile, WithManyTensorsIsRefusedIfALocalHeaderIsDamaged) {
   constexpr std::int64_t kCount = 3000;
   const TemporaryFolder folder;
   const Path path = folder / "x.pt";
   save(many_tensors(kCount), path);
   const std::string bytes = bytes_of(path);
-  const std::string key = "X\4\0\0\0"s + "2998";  // as the pickle has it
+  const std::string key = "X\4\0\0\0"s + "2998";  // as in the pickle
   for (const char* entry : {"/data/0", "/data/1500", "/data/2999"}) {
     std::string changed = bytes;
     changed[changed.find(entry) + 2] = 'A';
     for (const bool with_pickle : {false, true}) {
-      if (with_pickle) changed[bytes.find(key) + 5] = '9';  // a storage that is not there
+      if (with_pickle) changed[bytes.find(key) + 5] = '9';  // a missing storage
       write_bytes(path, changed);
       EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { torch_file::kFormat.open(path, {}); }),
                   HasSubstr("its local header names another"))

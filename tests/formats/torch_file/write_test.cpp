@@ -51,7 +51,7 @@ std::vector<std::string> records_of(const Path& path) {
   return names;
 }
 
-TEST(TorchFileWrite, AnyKindOfTreeComesBack) {
+TEST(TorchFileWrite, RoundTripsAnyKindOfTree) {
   TensorDict tree(kind(NodeKind::ordered_dict));
   TensorDict ints(kind(NodeKind::dict, true));
   ints.set("-7", counting(3));
@@ -78,7 +78,7 @@ TEST(TorchFileWrite, AnyKindOfTreeComesBack) {
   EXPECT_EQ(text_of(opened(tree, folder / "m.pt")), text_of(tree));
 }
 
-TEST(TorchFileWrite, WhatAPickleCannotSayComesBackByTheNotes) {
+TEST(TorchFileWrite, TheNotesRestoreWhatAPickleCannotExpress) {
   TensorDict tree(batch({2}, {{"time"}}));
   tree.info().metadata = {{"author", "me"}};
   tree.set("x", Tensor::zeros(DType::int16, {2, 3}));
@@ -120,7 +120,7 @@ TEST(TorchFileWrite, APlainNestingHasNoNotes) {
   EXPECT_EQ(records_of(folder / "\u96ea.pt").front(), "archive/data.pkl");
 }
 
-TEST(TorchFileWrite, TiedTensorsAndViewsShareOneRecord) {
+TEST(TorchFileWrite, SharedTensorsAndViewsUseOneRecord) {
   const Tensor whole = counting(12);
   TensorDict tree(kind(NodeKind::dict));
   tree.set("whole", whole);
@@ -140,12 +140,12 @@ TEST(TorchFileWrite, TiedTensorsAndViewsShareOneRecord) {
   EXPECT_EQ(static_cast<const void*>(found.at("bits").raw_data()), begin + 2);
   EXPECT_EQ(shared_bytes(leaf_in(found, "whole")), shared_bytes(leaf_in(found, "tied")));
 
-  // What is on disk is told to be the same by where it lies.
+  // Leaves on disk are aliases if they have the same location.
   const TensorDict again = opened(found, folder / "again.pt");
   EXPECT_EQ(again.at("tied").raw_data(), again.at("whole").raw_data());
 }
 
-TEST(TorchFileWrite, ATensorAloneTakesNoMoreThanItsElements) {
+TEST(TorchFileWrite, ASingleTensorTakesNoMoreThanItsElements) {
   const Tensor whole = counting(10'000);
   TensorDict tree(kind(NodeKind::dict));
   tree.set("column", Tensor(DType::float32, {100}, {100}, whole.buffer(), 0));
@@ -167,7 +167,7 @@ TEST(TorchFileWrite, ATensorAloneTakesNoMoreThanItsElements) {
   EXPECT_EQ(size("m/data/3"), 0U);
 }
 
-TEST(TorchFileWrite, ANodeThatIsThereTwiceIsPickledOnce) {
+TEST(TorchFileWrite, ARepeatedNodeIsPickledOnce) {
   TensorDict shared(kind(NodeKind::dict));
   shared.set("x", counting(4));
   TensorDict tree(kind(NodeKind::list));
@@ -189,7 +189,7 @@ std::string complaint(const TensorDict& tree) {
   return checked;
 }
 
-TEST(TorchFileWrite, WhatTorchCannotLoadIsRefusedByItsKeyBeforeAnythingIsWritten) {
+TEST(TorchFileWrite, EntriesThatTorchCannotLoadAreRefusedByKeyBeforeWriting) {
   TensorDict inner(kind(NodeKind::dict));
   TensorDict tree(kind(NodeKind::dict));
   tree.set("a", inner);
@@ -208,12 +208,12 @@ TEST(TorchFileWrite, WhatTorchCannotLoadIsRefusedByItsKeyBeforeAnythingIsWritten
   EXPECT_THAT(complaint(tree), HasSubstr("a key that is not UTF-8 cannot be stored"));
 }
 
-TEST(TorchFileWrite, ATreeWithoutAnEndIsRefused) {
+TEST(TorchFileWrite, ATreeThatContainsItselfIsRefused) {
   TensorDict tree(kind(NodeKind::dict));
   tree.set("self", tree);
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.check(tree); }),
               HasSubstr("nested too deeply: expected at most 512 levels"));
-  tree.set("self", Value());  // or it would keep itself alive
+  tree.set("self", Value());  // otherwise it would keep itself alive
 }
 
 TEST(TorchFileWrite, TheDeepestTreeThatIsWrittenIsRead) {

@@ -11,7 +11,7 @@
 
 namespace tenfold::test {
 
-/// An Arrow array and its type, made by hand; broken ones, too.
+/// A hand-made Arrow array and its type, possibly invalid.
 class ArrowNode {
  public:
   explicit ArrowNode(std::string format, std::string name = "")
@@ -33,7 +33,7 @@ class ArrowNode {
   ArrowNode& text(const std::string& bytes) {
     return buffer(std::vector<char>(bytes.begin(), bytes.end()));
   }
-  /// No buffer: null.
+  /// Adds a buffer; null by default.
   ArrowNode& pointer(const void* buffer = nullptr) {
     pointers_.push_back(buffer);
     array_.buffers = pointers_.data();
@@ -74,7 +74,7 @@ class ArrowNode {
   ArrowArray array_{};
 };
 
-/// A stream that gives one batch `times` times.
+/// A stream that returns one batch `times` times.
 class ArrowStreamOf {
  public:
   explicit ArrowStreamOf(ArrowNode& batch, int times = 1) : batch_(batch), left_(times) {

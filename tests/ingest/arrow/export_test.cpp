@@ -22,7 +22,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// A stream that was exported, read as a consumer reads it.
+/// Reads an exported stream like a consumer.
 class Reader {
  public:
   explicit Reader(const Dataset& ds, ArrowExportOptions options = {}) {
@@ -31,7 +31,7 @@ class Reader {
   }
 
   const ArrowSchema& schema() const { return *schema_; }
-  /// The number of the field of that name.
+  /// The index of the field with that name.
   std::size_t field(const std::string& name) const {
     std::size_t i = 0;
     while (schema_->children[i]->name != name) ++i;
@@ -125,8 +125,8 @@ TEST(ArrowExport, AChildThatIsMovedOutOutlivesItsParent) {
   EXPECT_THAT(values_of<std::int64_t>(*child, 1, 3), ElementsAre(0, 1, 2));
 }
 
-/// Rows in the order given: true for what points into memory, false for what is gathered.
-class RowsOfUnequalLength : public testing::TestWithParam<bool> {
+/// The parameter: true for rows that point into memory, false for rows that are gathered.
+class RaggedRows : public testing::TestWithParam<bool> {
  protected:
   Dataset rows() const {
     const Dataset ds(test::ragged());
@@ -134,7 +134,7 @@ class RowsOfUnequalLength : public testing::TestWithParam<bool> {
   }
 };
 
-TEST_P(RowsOfUnequalLength, AreListsAndTextsWithOffsetsFromZeroOn) {
+TEST_P(RaggedRows, AreListsAndStringsWithOffsetsFromZero) {
   Reader reader(rows());
   ArrowOwned<ArrowArray> batch;
   ASSERT_EQ(reader.next(batch), "");
@@ -160,9 +160,9 @@ TEST_P(RowsOfUnequalLength, AreListsAndTextsWithOffsetsFromZeroOn) {
   EXPECT_EQ(schema.children[reader.field("age")]->flags, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(ArrowExport, RowsOfUnequalLength, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(ArrowExport, RaggedRows, testing::Bool());
 
-TEST(ArrowExport, ANullFloatIsToldFromNaNByItsValidity) {
+TEST(ArrowExport, ValidityDistinguishesANullFloatFromNaN) {
   NodeInfo info;
   info.batch_size = {3};
   info.schema = from_json(R"({"columns": {"x": {"dtype": "float64", "nullable": true}}})", "test");
@@ -212,7 +212,7 @@ TEST(ArrowExport, ACopyIsIndependentOfTheMemory) {
               ElementsAre(0, 1, 2, 3));
 }
 
-TEST(ArrowExport, DamagedOffsetsAreTheErrorOfTheBatchThatMeetsThem) {
+TEST(ArrowExport, DamagedOffsetsAreAnErrorOfTheBatchThatReadsThem) {
   TensorDict tree = test::ragged();
   tree.set("name.end", test::ints({3, 8, 1'000'000, 12}));
   Reader reader(Dataset(tree), {.batch_rows = 2});
@@ -240,7 +240,7 @@ TEST(ArrowExport, DtypesThatArrowDoesNotHaveAreRefusedByColumn) {
   EXPECT_THROW(export_arrow_stream(Dataset(test::numbers(1)), &stream, {.batch_rows = 0}), Error);
 }
 
-TEST(ArrowExport, NoRowsAreASchemaAndNoBatch) {
+TEST(ArrowExport, WithoutRowsThereIsASchemaAndNoBatch) {
   Reader reader(Dataset(test::ragged()).range(0, 0));
   EXPECT_EQ(reader.schema().n_children, 4);
   ArrowOwned<ArrowArray> batch;

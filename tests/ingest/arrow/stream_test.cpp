@@ -27,7 +27,7 @@ using test::ArrowStreamOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A batch of the columns x int32 [3] and s, text.
+/// A batch with the columns x int32 [3] and s, a string.
 struct Batch {
   ArrowNode root{"+s"};
   ArrowNode x{"i", "x"};
@@ -100,7 +100,7 @@ TEST(ArrowStream, ARowOfABatchThatIsNullIsBad) {
   }
 }
 
-TEST(ArrowStream, AFailureOfTheProducerIsToldInItsOwnWords) {
+TEST(ArrowStream, AnErrorOfTheProducerKeepsItsMessage) {
   Batch batch;
   ArrowStreamOf stream(batch.root);
   stream.fail(ENOMEM);
@@ -120,7 +120,7 @@ TEST(ArrowStream, AStreamThatWasReleasedIsRefused) {
   EXPECT_THROW(ingest_arrow(stream, std::nullopt, {}), Error);
 }
 
-/// A batch of one column of int32, which counts from 1.
+/// A batch with one int32 column that counts from 1.
 struct Numbers {
   ArrowNode root{"+s"};
   ArrowNode column;
@@ -133,7 +133,7 @@ struct Numbers {
   }
 };
 
-TEST(ArrowStream, StreamsOfSomeColumnsEachAreReadOneAfterTheOther) {
+TEST(ArrowStream, StreamsWithSomeColumnsEachAreReadSequentially) {
   const test::TemporaryFolder folder;
   Batch batch;
   Numbers numbers("n", 2);
@@ -149,7 +149,7 @@ TEST(ArrowStream, StreamsOfSomeColumnsEachAreReadOneAfterTheOther) {
   EXPECT_EQ(ds.rows(0, 6).text("s", 5), "bc");
 }
 
-TEST(ArrowStream, AStreamWithoutAColumnThatIsWantedIsNotRead) {
+TEST(ArrowStream, AStreamWithoutARequestedColumnIsNotRead) {
   Batch batch;
   Numbers numbers("n", 2);
   ArrowStreamOf left(batch.root, 2);
@@ -163,7 +163,7 @@ TEST(ArrowStream, AStreamWithoutAColumnThatIsWantedIsNotRead) {
   EXPECT_EQ(report.schema.size(), 1U);
 }
 
-TEST(ArrowStream, StreamsOfUnequalLengthAreRefusedByColumn) {
+TEST(ArrowStream, StreamsOfDifferentLengthAreRefusedByColumn) {
   const test::TemporaryFolder folder;
   Batch batch;
   Numbers numbers("n", 2);
@@ -220,7 +220,7 @@ TEST(ArrowStream, ARowThatIsBadInOneStreamIsLeftOutOfAll) {
   EXPECT_EQ(ds.rows(0, 4).text("s", 3), "bc");
 }
 
-TEST(ArrowStream, BatchesWhoseCountsOrPointersLieAreRefused) {
+TEST(ArrowStream, BatchesWithInvalidCountsOrPointersAreRefused) {
   const std::vector<std::pair<std::function<void(Batch&)>, std::string>> cases = {
       {[](Batch& b) { b.x.array().n_buffers = 1; }, "column \"x\": buffers: expected 2"},
       {[](Batch& b) { b.x.array().buffers = nullptr; }, "buffers: expected 2"},
@@ -243,7 +243,7 @@ TEST(ArrowStream, BatchesWhoseCountsOrPointersLieAreRefused) {
   }
 }
 
-TEST(ArrowStream, OffsetsThatDescendOrLeaveTheChildAreRefused) {
+TEST(ArrowStream, DescendingOrOutOfRangeOffsetsAreRefused) {
   for (const auto& offsets : {std::vector<std::int32_t>{0, 2, 1, 3}, {-1, 0, 1, 2}}) {
     Batch batch;
     ArrowNode s("u", "s");
@@ -295,7 +295,7 @@ TEST(ArrowStream, ViewsBeyondTheirBufferAreRefused) {
   }
 }
 
-TEST(ArrowStream, SchemasThatAreNoneAreRefused) {
+TEST(ArrowStream, InvalidSchemasAreRefused) {
   const std::vector<std::pair<std::function<void(ArrowSchema&)>, std::string>> cases = {
       {[](ArrowSchema& s) { s.format = nullptr; }, "format: expected a text"},
       {[](ArrowSchema& s) { s.n_children = -1; }, "children"},

@@ -34,7 +34,7 @@ void promote(RowColumn& column, const RowType& value) {
   column.promote(*type);
 }
 
-TEST(RowColumn, TextOfPromotedNumbersIsThatOfTheValuesThatCame) {
+TEST(RowColumn, PromotedNumbersKeepTheirSourceText) {
   RowColumn column({"x"}, 0);
   promote(column, RowType::scalar(DType::bool_));
   ASSERT_TRUE(column.add_bool(true));
@@ -53,7 +53,7 @@ TEST(RowColumn, TextOfPromotedNumbersIsThatOfTheValuesThatCame) {
   EXPECT_THAT(column.block().valid, ElementsAre(1, 1, 1, 1, 1, 0, 1));
 }
 
-TEST(RowColumn, IntegersThatNoFloatHoldsBecomeTextBesideFloats) {
+TEST(RowColumn, InexactIntegersAndFloatsBecomeStrings) {
   RowColumn column({"x"}, 0);
   constexpr std::int64_t kOdd = (std::int64_t{1} << 53) + 1;
   promote(column, RowType::integer(kOdd));
@@ -63,7 +63,7 @@ TEST(RowColumn, IntegersThatNoFloatHoldsBecomeTextBesideFloats) {
   EXPECT_THAT(texts(column), ElementsAre("9007199254740993"));
 }
 
-TEST(RowColumn, NullsInListsWaitForTheTypeOfAllRows) {
+TEST(RowColumn, NullsInListsAreCheckedAgainstTheFinalType) {
   RowColumn column({"x"}, 0);
   RowType nulls = RowType::list();
   nulls.has_null = true;
@@ -89,7 +89,7 @@ TEST(RowColumn, NullsInListsWaitForTheTypeOfAllRows) {
   EXPECT_THAT(texts(column), ElementsAre("[null]", "[3]"));
 }
 
-TEST(RowColumn, ItemsOfTextListsAreJsonOfTheValuesThatCame) {
+TEST(RowColumn, ItemsOfStringListsAreTheSourceValuesAsJson) {
   RowColumn column({"x"}, 0);
   RowType flags = RowType::scalar(DType::bool_);
   flags.form = RowForm::list;
@@ -106,7 +106,7 @@ TEST(RowColumn, ItemsOfTextListsAreJsonOfTheValuesThatCame) {
   EXPECT_THAT(texts(column), ElementsAre("[true]", "[\"1\", 1]"));
 }
 
-TEST(RowColumn, ARowThatIsTakenBackLeavesNothing) {
+TEST(RowColumn, AnUndoneRowLeavesNothing) {
   RowColumn column({"x"}, 0);
   RowType list = RowType::list();
   list.has_elements = true;
@@ -124,7 +124,7 @@ TEST(RowColumn, ARowThatIsTakenBackLeavesNothing) {
   EXPECT_THAT(chunk.item_ends, ElementsAre(4, 7));
 }
 
-TEST(RowColumn, ListsOfOneLengthAreFixedRowsUntilAnotherComes) {
+TEST(RowColumn, ListsOfOneLengthAreFixedRowsUntilTheLengthChanges) {
   RowColumn column({"x"}, 0);
   RowType list = RowType::list();
   list.has_elements = true;
@@ -142,7 +142,7 @@ TEST(RowColumn, ListsOfOneLengthAreFixedRowsUntilAnotherComes) {
   EXPECT_TRUE(column.stored().ragged);
 }
 
-TEST(RowColumn, AWantedColumnTakesWhatFitsAndNeverChanges) {
+TEST(RowColumn, ARequestedColumnAcceptsWhatFitsAndNeverChanges) {
   Column wanted;
   wanted.path = {"x"};
   wanted.dtype = DType::uint8;
@@ -180,7 +180,7 @@ TEST(RowType, JoinsFollowTheLattice) {
   EXPECT_EQ(joined(RowType::scalar(DType::float32), RowType::scalar(DType::int16)), "none");
 }
 
-TEST(ScalarKinds, TheTypeWhileRowsComeOnlyWidensAndEndsAsTheTypeOfAll) {
+TEST(ScalarKinds, TheGrowingTypeOnlyWidensAndEndsAsTheTypeOfAll) {
   using namespace scalar_kind;
   constexpr ScalarKinds kAll = 0x1FF;
   const auto rank = [](ScalarKinds kinds) {

@@ -21,7 +21,7 @@ void promote(RowTable& table, RowColumn& column, const RowType& value) {
   table.promote(column, *type);
 }
 
-TEST(RowTable, ColumnsThatWereWrittenBecomeAnotherKind) {
+TEST(RowTable, WrittenColumnsAreConverted) {
   const test::TemporaryFolder folder;
   RowTable table(folder.path() / "ds", std::nullopt, {}, {});
   RowColumn& x = table.add_column({"x"});
@@ -45,7 +45,7 @@ TEST(RowTable, ColumnsThatWereWrittenBecomeAnotherKind) {
   EXPECT_EQ(batch.text("x", 2), "end");
 }
 
-TEST(RowTable, IntegersOfBothEndsAreTextUnlessAFloatComes) {
+TEST(RowTable, IntegersBeyondOneTypeAreStringsUnlessAFloatComes) {
   const test::TemporaryFolder folder;
   for (const bool has_float : {false, true}) {
     RowTable table(folder.path() / "ds", std::nullopt, {}, {});
@@ -74,7 +74,7 @@ TEST(RowTable, IntegersOfBothEndsAreTextUnlessAFloatComes) {
   }
 }
 
-TEST(RowTable, RowsFromBeforeAnythingWasKnownAreNull) {
+TEST(RowTable, RowsBeforeTheFirstTypedColumnAreNull) {
   const test::TemporaryFolder folder;
   RowTable table(folder.path() / "ds", std::nullopt, {}, {});
   RowColumn& x = table.add_column({"x"});
@@ -91,7 +91,7 @@ TEST(RowTable, RowsFromBeforeAnythingWasKnownAreNull) {
   EXPECT_EQ(column.data<double>()[2], 7);
 }
 
-TEST(RowTable, ARowThatDidNotEndLeavesNothing) {
+TEST(RowTable, AnUnfinishedRowLeavesNothing) {
   const test::TemporaryFolder folder;
   RowTable table(folder.path() / "ds", std::nullopt, {}, {});
   RowColumn& x = table.add_column({"x"});
@@ -103,7 +103,7 @@ TEST(RowTable, ARowThatDidNotEndLeavesNothing) {
   EXPECT_EQ(table.finish().num_rows, 1U);
 }
 
-TEST(RowTable, NullsOfAbsentColumnsWaitForAValueOrTheBlock) {
+TEST(RowTable, NullsOfMissingColumnsAreDeferredToTheBlock) {
   const test::TemporaryFolder folder;
   RowTable table(folder.path() / "ds", std::nullopt, {}, {});
   RowColumn& dense = table.add_column({"dense"});
@@ -119,7 +119,7 @@ TEST(RowTable, NullsOfAbsentColumnsWaitForAValueOrTheBlock) {
     }
     table.end_row();
   }
-  // A row that visited all columns would take time for the product of rows and columns.
+  // If a row visited all columns, the time would be proportional to rows times columns.
   EXPECT_EQ(dense.num_rows(), 5);
   EXPECT_EQ(sparse.num_rows(), 4);
   EXPECT_EQ(absent.num_rows(), 0);
@@ -135,7 +135,7 @@ TEST(RowTable, NullsOfAbsentColumnsWaitForAValueOrTheBlock) {
   EXPECT_EQ(ds.column("sparse").data<std::int64_t>()[3], 30);
 }
 
-TEST(RowTable, NamesTheColumnThatNeedsAValue) {
+TEST(RowTable, NamesTheRequiredColumn) {
   Column x;
   x.path = {"x"};
   x.dtype = DType::int64;
@@ -148,7 +148,7 @@ TEST(RowTable, NamesTheColumnThatNeedsAValue) {
   EXPECT_EQ(table.missing_column(), nullptr);
 }
 
-TEST(RowTable, ColumnsLieInTheOrderThatWasAskedFor) {
+TEST(RowTable, ColumnsHaveTheRequestedOrder) {
   RowTable table(std::nullopt, std::nullopt, {"b", "r"}, {});
   table.add_column({"r", "y"});
   table.add_column({"a"});

@@ -55,7 +55,7 @@ TEST(ConvertChunk, NullsBecomeNaNInFloats) {
   EXPECT_THAT(made.valid, ElementsAre(1, 0));
 }
 
-TEST(ConvertChunk, FixedRowsBecomeRaggedOnesWithoutTheNullOnes) {
+TEST(ConvertChunk, FixedRowsBecomeRaggedWithoutNullRows) {
   OwnedChunk chunk = chunk_of<std::int64_t>({1, 2, 0, 0, 3, 4}, 3);
   chunk.valid = {1, 0, 1};
   const OwnedChunk made =
@@ -64,7 +64,7 @@ TEST(ConvertChunk, FixedRowsBecomeRaggedOnesWithoutTheNullOnes) {
   EXPECT_EQ(made.values.size(), 4 * sizeof(std::int64_t));
 }
 
-TEST(ConvertChunk, ListsOfNumbersBecomeTextsOrJson) {
+TEST(ConvertChunk, ListsOfNumbersBecomeStringsOrJson) {
   OwnedChunk chunk = chunk_of<double>({1, 2.5, -3}, 2);
   chunk.ends = {1, 3};
   const Column from = numbers(DType::float64, {}, true);
@@ -82,7 +82,7 @@ TEST(ConvertChunk, NestedShapesBecomeNestedJson) {
             "[[1, 2], [3, 4]]");
 }
 
-TEST(ConvertChunk, OriginsOfSeveralBlocksFollowEachOther) {
+TEST(ConvertChunk, OriginsOfSeveralBlocksAreConsecutive) {
   Origins origins;
   origins.begin(1, Origins::Kind::integer);
   origins.push(Origins::Kind::same);
@@ -95,7 +95,7 @@ TEST(ConvertChunk, OriginsOfSeveralBlocksFollowEachOther) {
   EXPECT_EQ(bytes(convert_chunk(from, second.view(), strings(), &origins, &position)), "true");
 }
 
-TEST(ConvertChunk, WhatIsNoPromotionIsRefused) {
+TEST(ConvertChunk, UnsupportedPromotionsAreRefused) {
   OwnedChunk chunk = chunk_of<char>({'a'}, 1);
   chunk.ends = {1};
   EXPECT_THROW(convert_chunk(strings(), chunk.view(), numbers(DType::int64)), Error);

@@ -31,7 +31,7 @@ TEST(FirstMisfit, IntegersFitTheirRange) {
   EXPECT_FALSE(fits<std::int64_t>(2, DType::bool_));
 }
 
-TEST(FirstMisfit, FloatsFitIntegersIfTheyAreOne) {
+TEST(FirstMisfit, FloatsFitIntegersIfTheyAreIntegers) {
   EXPECT_TRUE(fits(2.0, DType::int32));
   EXPECT_FALSE(fits(2.5, DType::int32));
   EXPECT_FALSE(fits(std::nan(""), DType::int64));
@@ -68,7 +68,7 @@ TEST(FirstMisfit, ComplexNumbersFitNarrowerOnesUnlessAPartBecomesInfinite) {
   EXPECT_TRUE(fits(1e38, DType::complex64));
 }
 
-TEST(WithoutRows, TakesThemOutOfEveryPart) {
+TEST(WithoutRows, RemovesThemFromEveryPart) {
   Column column;
   column.path = {"x"};
   column.kind = ColumnKind::string;
@@ -89,7 +89,7 @@ TEST(WithoutRows, TakesThemOutOfEveryPart) {
   EXPECT_EQ(made.values.size(), 2U);
 }
 
-TEST(FitChunk, RaggedRowsOfTheWantedLengthBecomeFixedOnes) {
+TEST(FitChunk, RaggedRowsOfTheRequestedLengthBecomeFixed) {
   Column from;
   from.path = {"x"};
   from.dtype = DType::float64;

@@ -20,7 +20,7 @@ namespace {
 using testing::ElementsAre;
 using testing::Pair;
 
-/// Where each write begins and how many bytes it has.
+/// Offset and size of each write.
 class Writes : public os::ChangeObserver {
  public:
   Writes() : previous_(os::set_change_observer(this)) {}
@@ -62,7 +62,8 @@ TEST(PartFile, WritesFromOneMultipleOfItsBufferToAnother) {
   const Writes writes;
   file.append(all.first(40));
   EXPECT_THAT(writes.seen, ElementsAre());
-  file.append(all.subspan(40, 300));  // 24 fill the buffer, 256 go as they lie, 20 wait
+  file.append(all.subspan(40, 300));  // 24 fill the buffer, 256 are written directly, 20 are
+                                      // buffered
   EXPECT_THAT(writes.seen, ElementsAre(Pair(0, 64), Pair(64, 256)));
   file.flush();
   file.append(all.subspan(340, 60));  // 44 up to the next multiple

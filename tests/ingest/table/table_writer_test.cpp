@@ -58,7 +58,7 @@ OwnedChunk texts(const std::vector<std::string>& values) {
   return chunk;
 }
 
-/// Rows of texts: the items' ends, and how many of them each row has.
+/// Rows of lists of strings: end offsets of the items, and of the rows.
 OwnedChunk lists(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> items;
   OwnedChunk made;
@@ -188,7 +188,7 @@ TEST(TableWriter, WritesManyColumnsWithFewOpenFiles) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
-TEST(TableWriter, KeepsColumnsWhoseNamesMeetThoseOfParts) {
+TEST(TableWriter, KeepsColumnsNamedLikePartsOfOthers) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows",
                      Schema({text_column("x"), column("x.end", DType::int64),
@@ -282,7 +282,7 @@ TEST(TableWriter, ConvertsAColumnBlockByBlock) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
-TEST(TableWriter, ConvertsRaggedTextBackAsItWas) {
+TEST(TableWriter, ConvertsRaggedStringsBackUnchanged) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows", Schema({text_column("tags", true)}));
   append(writer, {lists({{"red", ""}, {}, {"blue"}})});
@@ -303,14 +303,14 @@ TEST(TableWriter, ConvertsRaggedTextBackAsItWas) {
   EXPECT_THAT(ints(batch.column("tags").item_offsets), ElementsAre(0, 3, 3, 7, 8, 10, 13));
 }
 
-TEST(TableWriter, TakesOneColumnAfterTheOther) {
+TEST(TableWriter, AcceptsColumnsSequentially) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows", Schema({column("n", DType::int64), text_column("s"),
                                               column("x", DType::int64)}));
   writer.append(0, fixed<std::int64_t>({1, 2}, 2).view());
   writer.append(0, fixed<std::int64_t>({3}, 1).view());
   EXPECT_EQ(writer.num_rows(), 3);
-  // What is done to a column is done to the rows that it has.
+  // Changing a column changes its existing rows.
   Column nullable = column("x", DType::int64);
   nullable.nullable = true;
   writer.change_column(2, nullable, {});
@@ -326,7 +326,7 @@ TEST(TableWriter, TakesOneColumnAfterTheOther) {
   EXPECT_THAT(batch.column("x").valid.span<bool>(), ElementsAre(true, false, true));
 }
 
-TEST(TableWriter, RefusesToCommitColumnsOfUnequalLength) {
+TEST(TableWriter, RefusesToCommitColumnsOfDifferentLength) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows",
                      Schema({column("n", DType::int64), column("x", DType::int64)}));
@@ -359,7 +359,7 @@ TEST(TableWriter, LeavesNothingUnlessCommitted) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-TEST(TableWriter, RefusesChunksThatContradictThemselves) {
+TEST(TableWriter, RefusesInconsistentChunks) {
   const test::TemporaryFolder folder;
   Column ragged = column("r", DType::int32);
   ragged.ragged = true;
@@ -413,9 +413,10 @@ TEST(TableWriter, ReplacesTreesOfTenfoldOnly) {
   expect_exists_error(folder / "file", {}, "found a file");
 }
 
-TEST(TableWriter, KeepsAFileOfTextBesideTheColumns) {
+TEST(TableWriter, KeepsATextFileNextToTheColumns) {
   const test::TemporaryFolder folder;
-  for (int round = 0; round < 2; ++round) {  // the second replaces the first, its text too
+  for (int round = 0; round < 2; ++round) {  // the second replaces the first, including its text
+                                             // file
     TableWriter writer(folder / "rows", Schema({column("n", DType::int64)}));
     append(writer, {fixed<std::int64_t>({1}, 1)});
     writer.append_text("bad_rows.jsonl", "{\"line\": 1}\n");

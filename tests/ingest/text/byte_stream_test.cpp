@@ -117,7 +117,7 @@ TEST(ByteStream, ReadsXzOfSeveralStreams) {
 TEST(ByteStream, RefusesAnXzThatTakesMuchMemory) {
   IngestOf of;
   std::string packed = xz_of(lines(0, 10));
-  // The size of the dictionary is one byte of the block's header, behind which lies its CRC-32.
+  // The size of the dictionary is one byte of the block's header, which is followed by its CRC-32.
   const std::size_t header = 12;
   const std::size_t header_bytes = (static_cast<unsigned char>(packed[header]) + 1U) * 4U;
   const std::size_t at = packed.find("\x21\x01", header) + 2;
@@ -132,7 +132,7 @@ TEST(ByteStream, RefusesAnXzThatTakesMuchMemory) {
       HasSubstr("it takes too much memory to decompress: expected at most 268435456 bytes"));
 }
 
-TEST(ByteStream, SaysThatItIsCutOffOrDamaged) {
+TEST(ByteStream, ReportsTruncationAndDamage) {
   struct Case {
     const char* name;
     std::string packed;
@@ -158,7 +158,7 @@ TEST(ByteStream, SaysThatItIsCutOffOrDamaged) {
   }
 }
 
-/// A zip archive by hand: one deflated and one stored entry.
+/// A hand-made zip archive: one deflated and one stored entry.
 std::string zip_of(const std::string& first, const std::string& second) {
   struct Entry {
     std::string name;
@@ -203,7 +203,7 @@ std::string zip_of(const std::string& first, const std::string& second) {
   return archive;
 }
 
-TEST(ByteStream, ReadsTheTextsOfAnArchiveInTheOrderOfTheirNames) {
+TEST(ByteStream, ReadsTheTextFilesOfAnArchiveSortedByName) {
   IngestOf of;
   const std::string archive = zip_of("x\n3\n4\n", "x\n1\n2\n");
   EXPECT_THAT(values<std::int64_t>(of.rows("a.zip", archive), "x"), ElementsAre(1, 2, 3, 4));

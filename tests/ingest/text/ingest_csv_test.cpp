@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-TEST(IngestCsv, MakesAColumnOfEachNameOfTheHeader) {
+TEST(IngestCsv, MakesAColumnForEachNameOfTheHeader) {
   IngestOf of;
   const Dataset ds = of.rows("a.csv",
                              "\xEF\xBB\xBFn,f,b,s,\"q,\"\"x\"\"\"\r\n1,0.5,true,a,1\r\n"
@@ -66,7 +66,7 @@ TEST(IngestCsv, InfersTypesFromAllFields) {
   }
 }
 
-TEST(IngestCsv, NaValuesAreNoValueWhereTheyAreNotQuoted) {
+TEST(IngestCsv, UnquotedNaValuesAreNull) {
   IngestOf of;
   IngestOptions options;
   options.na_values = {"NA", "-"};
@@ -80,7 +80,7 @@ TEST(IngestCsv, NaValuesAreNoValueWhereTheyAreNotQuoted) {
               HasSubstr("na_values: expected CSV or TSV files"));
 }
 
-TEST(IngestCsv, TwoStarsAreFoldersOfAnyDepthInTheOrderOfPaths) {
+TEST(IngestCsv, TwoStarsMatchFoldersOfAnyDepthSortedByPath) {
   IngestOf of;
   const Path root = of.target().parent_path() / "logs";
   int number = 0;
@@ -93,14 +93,14 @@ TEST(IngestCsv, TwoStarsAreFoldersOfAnyDepthInTheOrderOfPaths) {
   EXPECT_THAT(values<std::int64_t>(of.rows({root / "a" / "**" / "*.csv"}), "n"), ElementsAre(1, 2));
 }
 
-TEST(IngestCsv, KeepsTheTextOfWhatBecameAString) {
+TEST(IngestCsv, KeepsTheSourceTextOfPromotedValues) {
   IngestOf of;
   EXPECT_THAT(texts(of.rows("a.csv", "x\n1.50\ntrue\nabc\n007\n"), "x"),
               ElementsAre("1.50", "true", "abc", "007"));
   EXPECT_THAT(of.report.promotions, ElementsAre(Promotion{"x", "float64", "string"}));
 }
 
-TEST(IngestCsv, TellsNothingFromTheEmptyString) {
+TEST(IngestCsv, DistinguishesNullFromTheEmptyString) {
   IngestOf of;
   const Dataset ds = of.rows("a.csv", "s,n,f\na,1,0.5\n,,\n\"\",2,1\n");
   EXPECT_THAT(texts(ds, "s"), ElementsAre("a", "", ""));
@@ -162,8 +162,8 @@ TEST(IngestCsv, AHeaderAloneMakesColumnsWithoutRows) {
   EXPECT_EQ(of.rows("c.csv", "").schema().size(), 0U);
 }
 
-TEST(IngestCsv, SplitsLargeFilesWhereRecordsEnd) {
-  // Every block has line feeds in quotes, so that a cut at any of them would be seen.
+TEST(IngestCsv, SplitsLargeFilesAtRecords) {
+  // Every block contains quoted line feeds, so that a split at one of them would be detected.
   std::string text = "i,s\n";
   for (int i = 0; i < 150'000; ++i) {
     text += std::to_string(i) + ",\"a\n" + std::to_string(i) + ",\"\"\n\"\n";
@@ -189,7 +189,7 @@ TEST(IngestCsv, PromotesWhenALaterRowNeedsIt) {
   EXPECT_THAT(of.report.promotions, ElementsAre(Promotion{"x", "int64", "float64"}));
 }
 
-TEST(IngestCsv, ReadsLinesThatEndWithACarriageReturnAlone) {
+TEST(IngestCsv, ReadsLinesThatEndWithACarriageReturn) {
   for (const char* const last : {"", "\r", "\r\r"}) {
     IngestOf of;
     const std::string text = std::string("x,s\r1,a\r2,\"b\rc\"\r\r3,\"d\ne\"") + last;
@@ -224,7 +224,7 @@ TEST(IngestCsv, ARecordOfOtherFieldsThanTheHeaderIsMalformedWhateverItsValues) {
   }
 }
 
-TEST(IngestCsv, PassesBlankLinesBeforeTheHeader) {
+TEST(IngestCsv, SkipsBlankLinesBeforeTheHeader) {
   for (const std::string blanks : {"\n", "\r\n\r\n", "  \n\t\n", "\xEF\xBB\xBF\n", "\r\r"}) {
     IngestOf of;
     const std::string end = blanks == "\r\r" ? "\r" : "\n";

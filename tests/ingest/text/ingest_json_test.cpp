@@ -25,7 +25,7 @@ Schema schema(const std::string& columns) {
   return Schema::from_json("{\"columns\": {" + columns + "}}", "test");
 }
 
-TEST(IngestJson, MakesAColumnOfEachName) {
+TEST(IngestJson, MakesAColumnForEachName) {
   IngestOf of;
   const Dataset ds = of.rows("a.jsonl",
                              "{\"n\": 1, \"f\": 0.5, \"b\": true, \"s\": \"a\\u00e9\\n\"}\n"
@@ -86,7 +86,7 @@ TEST(IngestJson, PromotesToTheFirstTypeThatTakesAllValues) {
 }
 
 TEST(IngestJson, PromotesWhenALaterRowNeedsIt) {
-  // The late row lies far behind the first block, so that types were inferred without it.
+  // The late row is far after the first block, so types were inferred without it.
   std::string start;
   for (int i = 0; i < 200'000; ++i) start += "{\"x\": " + std::to_string(i) + "}\n";
   {
@@ -150,7 +150,7 @@ TEST(IngestJson, IsTheSameOnAnyNumberOfThreads) {
   EXPECT_EQ(values<std::int64_t>(ds, "l"), values<std::int64_t>(one, "l"));
 }
 
-TEST(IngestJson, KeepsTheTextOfWhatBecameAString) {
+TEST(IngestJson, KeepsTheSourceTextOfPromotedValues) {
   IngestOf of;
   const Dataset ds = of.rows(
       "a.jsonl",
@@ -220,7 +220,7 @@ TEST(IngestJson, NamesFileLineRowAndColumn) {
             "a.jsonl: line 3 (row 1), column \"x\": the key is duplicated: expected it once");
 }
 
-TEST(IngestJson, RefusesWhatIsNoJson) {
+TEST(IngestJson, RefusesInvalidJson) {
   for (const char* row : {"{\"x\": \"\\ud800\"}",
                           "{\"x\": \"\\ud800\\u0041\"}",
                           "{\"x\": \"\\udc00\"}",
@@ -271,7 +271,7 @@ TEST(IngestJson, RefusesValuesNestedTooDeep) {
               HasSubstr("nested less deep"));
 }
 
-TEST(IngestJson, CollectsBadRowsWithTheirText) {
+TEST(IngestJson, CollectsBadRowsWithTheirSourceText) {
   IngestOf of;
   const Dataset ds = of.rows("a.jsonl", "{\"x\": 1}\n{\"x\": [2]}\noops \xFF\n{\"x\": 3}\n",
                              {.on_error = OnError::collect});
@@ -291,7 +291,7 @@ TEST(IngestJson, CollectsBadRowsWithTheirText) {
   EXPECT_THAT(second, HasSubstr("\"column\": null"));
   EXPECT_THAT(second, HasSubstr("oops \\ufffd"));
   EXPECT_TRUE(verify(of.target()).ok());
-  // It belongs to the data set: the next one replaces it.
+  // The file belongs to the data set: the next ingest replaces it.
   of.rows("a.jsonl", "{\"x\": 1}\n");
   EXPECT_FALSE(std::filesystem::exists(of.target() / "bad_rows.jsonl"));
 }
@@ -317,7 +317,7 @@ TEST(IngestJson, FillsTheColumnsOfAGivenSchema) {
   EXPECT_THAT(of.report.ignored, ElementsAre("other"));
 }
 
-TEST(IngestJson, RefusesWhatAGivenSchemaDoesNotTake) {
+TEST(IngestJson, RefusesValuesThatDoNotFitAGivenSchema) {
   const std::vector<std::array<const char*, 3>> cases = {
       {"\"dtype\": \"int8\"", "128", "a number that fits int8, found 128"},
       {"\"dtype\": \"float16\"", "70000", "a number that fits float16, found 70000"},
@@ -357,7 +357,7 @@ TEST(IngestJson, RefusesAColumnOfTheSchemaThatNoRowHas) {
   EXPECT_EQ(of.rows("b.jsonl", "", options).schema().size(), 1U);
 }
 
-TEST(IngestJson, TakesSomeColumnsInTheOrderAsked) {
+TEST(IngestJson, SelectsColumnsInTheRequestedOrder) {
   IngestOf of;
   const std::string text = "{\"a\": 1, \"b\": 2, \"r\": {\"x\": 3, \"y\": 4}}\n";
   const Dataset ds = of.rows("a.jsonl", text, {.columns = {"r", "a"}});
@@ -415,7 +415,7 @@ TEST(IngestJson, ListsOfNullsAloneAreFloats) {
   EXPECT_TRUE(std::isnan(values<double>(ds, "x")[1]));
 }
 
-TEST(IngestJson, HoldsRowsLargerThanABlock) {
+TEST(IngestJson, ReadsRowsLargerThanABlock) {
   IngestOf of;
   const std::string large(3'000'000, 'x');
   const Dataset ds = of.rows("a.jsonl", "{\"s\": \"" + large + "\"}\n{\"s\": \"b\"}\n");
@@ -432,7 +432,7 @@ TEST(IngestJson, BoundsTheMemoryOfRowsWithManyAbsentColumns) {
   EXPECT_EQ(valid(ds.select({"c7"}), "c7")[1507], 1);
 }
 
-TEST(IngestJson, StopsWhenTheMonitorSaysSo) {
+TEST(IngestJson, StopsWhenTheMonitorCancels) {
   class Impatient final : public Monitor {
    public:
     void report(std::uint64_t, std::uint64_t, std::string_view) override {}
@@ -461,7 +461,7 @@ TEST(IngestJson, InfersTheSchemaOfTheWholeSource) {
             "\"ragged\": true}}}");
 }
 
-TEST(IngestJson, KeysThatComeTwiceMakeABadRowHoweverDeep) {
+TEST(IngestJson, DuplicateKeysAtAnyDepthMakeABadRow) {
   std::string many;
   for (int i = 0; i < 40; ++i) many += "\"k" + std::to_string(i) + "\": 0, ";
   for (const std::string& value :

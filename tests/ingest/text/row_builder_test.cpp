@@ -24,7 +24,7 @@ Outcome add(JsonRows& json, const std::string& record) {
   return json.add(text.data(), text.data() + record.size(), true);
 }
 
-TEST(RowBuilder, NullsOfAbsentColumnsWaitForAValueOrTheEnd) {
+TEST(RowBuilder, NullsOfMissingColumnsAreDeferred) {
   const RowPlan plan = plan_for(
       "\"n\": {\"dtype\": \"int64\", \"nullable\": true},"
       "\"s\": {\"dtype\": \"string\", \"nullable\": true},"
@@ -34,9 +34,9 @@ TEST(RowBuilder, NullsOfAbsentColumnsWaitForAValueOrTheEnd) {
   EXPECT_EQ(add(json, R"({"n": 1})"), Outcome::kept);
   EXPECT_EQ(add(json, R"({"n": 2})"), Outcome::kept);
   EXPECT_EQ(add(json, R"({"s": "a"})"), Outcome::kept);
-  // A row that visited all columns would take time for the product of rows and columns.
+  // If a row visited all columns, the time would be proportional to rows times columns.
   EXPECT_EQ(rows.column(2).size_bytes(), 0U);
-  // What a bad record left is none of the next row's.
+  // Values of a bad record must not leak into the next row.
   EXPECT_EQ(add(json, R"({"t": "bad", "s": "bad", "n": "bad"})"), Outcome::misfit);
   EXPECT_EQ(add(json, R"({"n": 4})"), Outcome::kept);
   const std::vector<ColumnChunk> chunks = rows.finish();
@@ -50,7 +50,7 @@ TEST(RowBuilder, NullsOfAbsentColumnsWaitForAValueOrTheEnd) {
   EXPECT_EQ(chunks[0].values.size(), 4 * sizeof(std::int64_t));
 }
 
-TEST(RowBuilder, ARecordThatLacksAColumnThatNeedsAValueIsNone) {
+TEST(RowBuilder, ARecordWithoutARequiredColumnIsRejected) {
   const RowPlan plan = plan_for(
       "\"n\": {\"dtype\": \"int64\", \"nullable\": true},"
       "\"m\": {\"dtype\": \"int64\"}");

@@ -39,7 +39,7 @@ std::string lines(int begin, int end) {
   return text;
 }
 
-TEST(TextStream, HoldsAsManyRecordsAsAreWantedAcrossFiles) {
+TEST(TextStream, HoldsTheRequestedNumberOfRecordsAcrossFiles) {
   IngestOf of;
   TextStream stream(find_sources({of.write("a.jsonl", lines(0, 5)), of.write("b.csv", "n\n5\n6\n"),
                                   of.write("c.json", "[{\"n\": 7}, {\"n\": 8}]")}),
@@ -53,7 +53,7 @@ TEST(TextStream, HoldsAsManyRecordsAsAreWantedAcrossFiles) {
   EXPECT_EQ(stream.hold(4), 0);
 }
 
-TEST(TextStream, HoldsABlockAtATimeUnlessToldHowMany) {
+TEST(TextStream, HoldsABlockAtATimeByDefault) {
   IngestOf of;
   TextStream stream(find_sources({of.write("a.jsonl", lines(0, 100'000))}), numbers());
   std::int64_t total = 0;
@@ -68,7 +68,7 @@ TEST(TextStream, HoldsABlockAtATimeUnlessToldHowMany) {
   EXPECT_GT(times, 2);
 }
 
-TEST(TextStream, TellsWhichRecordsMakeNoRow) {
+TEST(TextStream, ReportsRejectedRecords) {
   IngestOf of;
   const Path path = of.write("a.jsonl", "{\"n\": 0}\n\n{\"n\": 0.5}\n{\n{\"n\": 3}\n");
   TextStream stream(find_sources({path}), numbers());
@@ -90,7 +90,7 @@ TEST(TextStream, TellsWhichRecordsMakeNoRow) {
   EXPECT_EQ(first.bad.size(), 1U);
 }
 
-TEST(TextStream, GivesTextListsAndMissingValuesAsBatchesDo) {
+TEST(TextStream, ReturnsStringListsAndMissingValuesLikeBatches) {
   IngestOf of;
   const Path path = of.write("a.jsonl",
                              "{\"s\": \"ab\", \"l\": [1, 2], \"t\": [\"x\", \"yz\"], \"k\": 1}\n"
@@ -113,7 +113,7 @@ TEST(TextStream, GivesTextListsAndMissingValuesAsBatchesDo) {
   EXPECT_EQ(rows.batch.column("f").valid.dtype(), Tensor().dtype());
 }
 
-TEST(TextStream, RefusesNumbersOfRecordsThatAreNotHeld) {
+TEST(TextStream, RefusesIndicesOfRecordsThatAreNotHeld) {
   IngestOf of;
   TextStream stream(find_sources({of.write("a.jsonl", lines(0, 2))}), numbers());
   stream.hold(2);

@@ -45,7 +45,7 @@ TensorDict with_json(Value value) {
   return tree;
 }
 
-TEST(Diff, FindsNothingBetweenTheSameTreeInTwoFormats) {
+TEST(Diff, TheSameTreeInTwoFormatsIsEqual) {
   const test::TemporaryFolder folder;
   save(sample_checkpoint(), folder / "ckpt");
   save(sample_checkpoint(), folder / "m.safetensors");
@@ -55,7 +55,7 @@ TEST(Diff, FindsNothingBetweenTheSameTreeInTwoFormats) {
   EXPECT_EQ(report.num_bytes, 160U);
 }
 
-TEST(Diff, ListsWhatOneTreeHasAlone) {
+TEST(Diff, ListsEntriesOfOnlyOneTree) {
   TensorDict a = sample_checkpoint();
   TensorDict b = sample_checkpoint();
   a["model"].set("old", counting({1}));
@@ -67,7 +67,7 @@ TEST(Diff, ListsWhatOneTreeHasAlone) {
   EXPECT_THAT(report.changed, IsEmpty());
 }
 
-TEST(Diff, GivesFiguresOfValuesThatDiffer) {
+TEST(Diff, ReportsStatisticsOfDifferences) {
   const DiffReport report = diff_of<float>({3, 4, 0}, {3, 0, 0});
   ASSERT_EQ(report.changed.size(), 1U);
   const Change& change = report.changed[0];
@@ -80,7 +80,7 @@ TEST(Diff, GivesFiguresOfValuesThatDiffer) {
   EXPECT_EQ(change.num_different, 1U);
 }
 
-TEST(Diff, TakesValuesWithinTheToleranceForTheSame) {
+TEST(Diff, ValuesWithinTheToleranceAreEqual) {
   EXPECT_FALSE(diff_of<float>({1, 100}, {1.0625F, 101}, {.atol = 0.5}).same());
   EXPECT_TRUE(diff_of<float>({1, 100}, {1.0625F, 101}, {.rtol = 0.125}).same());
   EXPECT_TRUE(diff_of<float>({1, 100}, {1.0625F, 101}, {.atol = 1}).same());
@@ -93,19 +93,19 @@ TEST(Diff, MeasuresTheToleranceByTheSecondTree) {
   EXPECT_FALSE(diff_of<float>({2}, {1}, {.rtol = 0.5}).same());
 }
 
-TEST(Diff, RefusesAToleranceThatIsNone) {
+TEST(Diff, RefusesAnInvalidTolerance) {
   for (const double wrong : {-1.0, std::nan("")}) {
     EXPECT_THROW(diff_of<float>({1}, {1}, {.rtol = wrong}), Error);
     EXPECT_THROW(diff_of<float>({1}, {1}, {.atol = wrong}), Error);
   }
 }
 
-TEST(Diff, TakesNanForNanAndMinusZeroForZero) {
+TEST(Diff, NanEqualsNanAndMinusZeroEqualsZero) {
   EXPECT_TRUE(diff_of<float>({kNan, 0.0F, kInf}, {-kNan, -0.0F, kInf}).same());
   EXPECT_TRUE(diff_of<std::complex<float>>({{kNan, 1}}, {{-kNan, 1}}).same());
 }
 
-TEST(Diff, CallsWhatIsNoNumberOnOneSideInfinitelyFar) {
+TEST(Diff, NanOnOneSideIsInfinitelyFar) {
   using Values = std::vector<float>;
   for (const Values& b : {Values{kNan, 2, 3}, Values{kInf, 2, 3}}) {
     for (const DiffOptions& options : {DiffOptions{}, DiffOptions{.rtol = 1, .atol = 1e9}}) {
@@ -121,7 +121,7 @@ TEST(Diff, CallsWhatIsNoNumberOnOneSideInfinitelyFar) {
   EXPECT_FALSE(diff_of<std::complex<float>>({{kNan, 1}}, {{kNan, 2}}).same());
 }
 
-TEST(Diff, LeavesTheSameNanOutOfTheFigures) {
+TEST(Diff, ExcludesEqualNansFromStatistics) {
   const DiffReport report = diff_of<float>({kNan, kInf, 2}, {kNan, kInf, 4});
   ASSERT_EQ(report.changed.size(), 1U);
   EXPECT_EQ(report.changed[0].max_abs, 2);
@@ -129,7 +129,7 @@ TEST(Diff, LeavesTheSameNanOutOfTheFigures) {
   EXPECT_EQ(report.changed[0].cosine, 1);
 }
 
-TEST(Diff, SeesTheLastBitOfLargeIntegers) {
+TEST(Diff, DetectsTheLastBitOfLargeIntegers) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 62;
   const DiffReport report = diff_of<std::int64_t>({kLarge}, {kLarge + 1});
   ASSERT_EQ(report.changed.size(), 1U);
@@ -141,7 +141,7 @@ TEST(Diff, SeesTheLastBitOfLargeIntegers) {
   EXPECT_EQ(diff_of<std::uint64_t>({kAll}, {kAll - 1}).changed[0].max_abs, 1);
 }
 
-TEST(Diff, KeepsItsRangeWhereSquaresWouldNot) {
+TEST(Diff, AvoidsOverflowOfSquares) {
   for (const double scale : {1e300, 1e-300}) {
     const DiffReport report = diff_of<double>({3 * scale, 4 * scale}, {3 * scale, 0});
     EXPECT_DOUBLE_EQ(report.changed[0].rel_l2, 0.8);
@@ -149,7 +149,7 @@ TEST(Diff, KeepsItsRangeWhereSquaresWouldNot) {
   }
 }
 
-TEST(Diff, MeasuresFromZeroAsInfinitelyFar) {
+TEST(Diff, DifferencesFromZeroAreInfinite) {
   const DiffReport report = diff_of<float>({0, 0}, {1, 0});
   EXPECT_EQ(report.changed[0].rel_l2, kInf);
   EXPECT_TRUE(std::isnan(report.changed[0].cosine));
@@ -162,7 +162,7 @@ TEST(Diff, MeasuresComplexNumbersByTheirMagnitude) {
   EXPECT_DOUBLE_EQ(report.changed[0].rel_l2, std::sqrt(25.0 / 26));
 }
 
-TEST(Diff, KnowsEveryDtype) {
+TEST(Diff, SupportsEveryDtype) {
   for (const DType dtype : all_dtypes()) {
     TensorDict a = node_of(NodeKind::dict);
     Tensor zeros = Tensor::zeros(dtype, {4});
@@ -196,7 +196,7 @@ TEST(Diff, ComparesValuesOfTwoDtypes) {
   EXPECT_EQ(report.changed[0].num_different, 0U);
 }
 
-TEST(Diff, TellsShapesApart) {
+TEST(Diff, DistinguishesShapes) {
   TensorDict a = node_of(NodeKind::dict);
   a.set("w", counting({2, 3}));
   TensorDict b = node_of(NodeKind::dict);
@@ -207,7 +207,7 @@ TEST(Diff, TellsShapesApart) {
   EXPECT_TRUE(std::isnan(report.changed[0].max_abs));
 }
 
-TEST(Diff, TellsComponentsOfNestedTensorsApart) {
+TEST(Diff, DistinguishesComponentsOfNestedTensors) {
   const auto nested = [](std::vector<std::int64_t> sizes) {
     TensorDict tree = node_of(NodeKind::dict);
     tree.set("n", Leaf::nested(counting({6}),
@@ -229,7 +229,7 @@ TEST(Diff, ComparesJsonValuesExactly) {
   EXPECT_EQ(report.changed[0].b, "tuple [1]");
 }
 
-TEST(Diff, ShowsWhereValuesOfOneTextDiffer) {
+TEST(Diff, ShowsDifferencesOfValuesWithTheSameString) {
   const auto change = [](Value a, Value b) {
     const DiffReport report = diff(with_json(std::move(a)), with_json(std::move(b)));
     EXPECT_EQ(report.changed.size(), 1U);
@@ -268,7 +268,7 @@ TEST(Diff, ShowsWhereValuesOfOneTextDiffer) {
   EXPECT_EQ(change(fewer, many).a, "k99: nothing");
 }
 
-TEST(Diff, TakesAnOrderedDictForADict) {
+TEST(Diff, TreatsAnOrderedDictAsADict) {
   Value::Object dict{{{"a", 1}, {"b", Value::List{{2}}}}};
   Value::Object ordered{{{"b", Value::List{{2}}}, {"a", 1}}};
   ordered.ordered = true;
@@ -288,7 +288,7 @@ TEST(Diff, CutsLongJson) {
   EXPECT_LE(report.changed[0].a.size(), 200U);
 }
 
-TEST(Diff, TellsATensorFromAValue) {
+TEST(Diff, DistinguishesATensorFromAValue) {
   const DiffReport report = diff(tree_of<float>({1}), [] {
     TensorDict tree = node_of(NodeKind::dict);
     tree.set("w", Value(1));
@@ -300,7 +300,7 @@ TEST(Diff, TellsATensorFromAValue) {
   EXPECT_EQ(report.changed[0].b, "1");
 }
 
-TEST(Diff, TakesContainersOfJsonForJson) {
+TEST(Diff, TreatsContainersOfJsonAsJson) {
   TensorDict a = node_of(NodeKind::dict);
   TensorDict group = node_of(NodeKind::dict);
   group.set("lr", Value(0.1));
@@ -317,7 +317,7 @@ TEST(Diff, TakesContainersOfJsonForJson) {
   EXPECT_EQ(diff(a, b).changed[0].key, "groups");
 }
 
-TEST(Diff, TellsKindsOfNodesApart) {
+TEST(Diff, DistinguishesKindsOfNodes) {
   TensorDict a = sample_checkpoint();
   TensorDict b = sample_checkpoint();
   b["model"].info().kind = NodeKind::tensordict;
@@ -374,7 +374,7 @@ TEST(Diff, ComparesStridedViewsByTheirValues) {
                    .same());
 }
 
-TEST(Diff, GivesTheSameFiguresWhateverTheThreads) {
+TEST(Diff, StatisticsAreIndependentOfTheNumberOfThreads) {
   std::vector<float> a(3'000'001);
   std::vector<float> b(a.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -390,7 +390,7 @@ TEST(Diff, GivesTheSameFiguresWhateverTheThreads) {
   EXPECT_EQ(one.changed[0].cosine, many.changed[0].cosine);
 }
 
-TEST(Diff, StopsWhenTheMonitorAsks) {
+TEST(Diff, StopsWhenTheMonitorCancels) {
   class Stopper : public Monitor {
    public:
     void report(std::uint64_t, std::uint64_t, std::string_view) override {}

@@ -49,7 +49,7 @@ TEST(Directory, ListsItsEntriesEachTime) {
   EXPECT_THAT(directory.list(), UnorderedElementsAre("a", ".b"));
 }
 
-TEST(Directory, StaysTheSameFolderWhateverHappensToItsName) {
+TEST(Directory, StaysTheSameFolderIfItIsRenamedOrReplaced) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "a");
   write_text(folder / "a/x", "old");
@@ -140,7 +140,7 @@ TEST(Directory, RenameReplacesExchangeSwapsAndRenameIfAbsentRefuses) {
   EXPECT_THAT(directory.list(), UnorderedElementsAre("c"));
 }
 
-TEST(Directory, ExchangeSaysThatTheFileSystemCannot) {
+TEST(Directory, ExchangeReportsThatItIsNotSupported) {
   const TemporaryFolder folder;
   Directory directory = Directory::open(folder.path());
   write_text(folder / "a", "a");
@@ -185,7 +185,7 @@ TEST(Directory, KeepsPermissionBits) {
   EXPECT_EQ(x.info().mode, 02750U);
 }
 
-TEST(Parent, SplitsAPathAndMakesWhatIsMissingAbove) {
+TEST(Parent, SplitsAPathAndCreatesMissingParents) {
   const TemporaryFolder folder;
   const Parent parent = open_parent(folder / "a/b/c/", true);
   EXPECT_EQ(parent.name, "c");

@@ -58,11 +58,11 @@ TEST(File, ReadsWhatWasWritten) {
   EXPECT_EQ(File::open_read(folder / "x").read_all(8), "abcworld");
 }
 
-TEST(File, WritesManyPartsOneAfterTheOther) {
+TEST(File, WritesManyPartsSequentially) {
   const TemporaryFolder folder;
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");
-  // As many as one call takes, and more.
+  // Up to and beyond the maximum of one call.
   for (const std::size_t count :
        {std::size_t{0}, std::size_t{3}, File::kMaxParts, File::kMaxParts + 7}) {
     file.truncate(0);
@@ -231,7 +231,8 @@ TEST(File, ARefusedWriteCarriesErrnoAndPath) {
   rlimit small = before;
   small.rlim_cur = 4;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  // The first 4 bytes go, and then no more: a short write that must not pass for a whole one.
+  // The first 4 bytes are written, and then no more: a short write that must not be reported as
+  // complete.
   const Error error = error_of([&] { file.write_at(0, bytes_of("abcdefgh")); });
   file.truncate(0);
   const std::vector<std::string> texts = {"ab", "cdef", "gh"};
@@ -289,7 +290,7 @@ TEST(File, LocksExcludeOtherOpenFilesAndEndWithTheFile) {
   EXPECT_EQ(b.try_lock_exclusive(), LockResult::acquired);
 }
 
-TEST(File, AFileSystemWithoutLocksIsNotTakenForAFreeLock) {
+TEST(File, AFileSystemWithoutLocksIsNotReportedAsAFreeLock) {
   const TemporaryFolder folder;
   write_text(folder / "x", "");
   File file = File::open_read(folder / "x");
@@ -335,20 +336,20 @@ TEST(File, AForkedChildNeitherKeepsNorReleasesAnExclusiveLock) {
   ASSERT_EQ(::waitpid(keeps, nullptr, 0), keeps);
 }
 
-TEST(File, MovingHandsOverTheDescriptor) {
+TEST(File, MovingTransfersTheDescriptor) {
   const TemporaryFolder folder;
   write_text(folder / "x", "abc");
   File a = File::open_read(folder / "x");
   const int fd = a.fd();
   File b = std::move(a);
-  EXPECT_FALSE(a.valid());  // NOLINT(bugprone-use-after-move): what is tested
+  EXPECT_FALSE(a.valid());  // NOLINT(bugprone-use-after-move): this is tested
   EXPECT_EQ(b.fd(), fd);
   File& same = b;
   b = std::move(same);
   EXPECT_EQ(b.read_all(3), "abc");
 }
 
-TEST(File, InfoTellsFilesApart) {
+TEST(File, InfoDistinguishesFiles) {
   const TemporaryFolder folder;
   write_text(folder / "x", "abc");
   write_text(folder / "y", "abc");

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(FreeSpace, WhatNoDiskHoldsIsRefusedNamingPathAndBytes) {
+TEST(FreeSpace, MoreThanAnyDiskHoldsIsRefusedNamingPathAndBytes) {
   const test::TemporaryFolder root;
   const Directory folder = Directory::open(root.path());
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
@@ -35,23 +35,23 @@ TEST(FreeSpace, WhatNoDiskHoldsIsRefusedNamingPathAndBytes) {
   }
 }
 
-TEST(FreeSpace, LittleIsNotEvenChecked) {
+TEST(FreeSpace, SmallWritesAreNotChecked) {
   EXPECT_NO_THROW(require_free_space(-1, "x", 0));
   EXPECT_NO_THROW(require_free_space(-1, "x", kUncheckedBytes));
 }
 
 TEST(FreeSpace, AFileSystemThatDoesNotReportItsSpaceRefusesNothing) {
   EXPECT_NO_THROW(require_free_space(-1, "x", std::uint64_t{1} << 62U));
-  const Directory processes = Directory::open("/proc");  // of 0 blocks
+  const Directory processes = Directory::open("/proc");  // it has 0 blocks
   EXPECT_NO_THROW(require_free_space(processes.fd(), "x", std::uint64_t{1} << 62U));
 }
 
-TEST(FreeSpace, WhatIsFreeFits) {
+TEST(FreeSpace, FreeSpaceFits) {
   const test::TemporaryFolder root;
   const Directory folder = Directory::open(root.path());
   const FreeSpace space = free_space(folder.fd());
   EXPECT_GT(space.free_bytes, 0U);
-  // Others write here meanwhile.
+  // Others write here concurrently.
   EXPECT_NO_THROW(require_free_space(folder.fd(), "x", space.free_bytes / 2));
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using test::TemporaryFolder;
 
-TEST(Holes, AreToldAndWhatAMapHasWrittenIsNone) {
+TEST(Holes, AreReportedAndMappedWritesAreNoHoles) {
   const TemporaryFolder folder;
   Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");
@@ -22,7 +22,7 @@ TEST(Holes, AreToldAndWhatAMapHasWrittenIsNone) {
   EXPECT_EQ(next_data(file, 0), kSize);
   EXPECT_EQ(next_hole(file, 0), 0U);
   {
-    // A page that only the map has written.
+    // A page that was only written through the mapping.
     const Buffer mapped = map_file(file, 0, kSize, MapKind::shared_write);
     mapped.data()[kAt + 5] = std::byte{1};
     EXPECT_LE(next_data(file, 0), kAt + 5);

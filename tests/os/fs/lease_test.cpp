@@ -78,7 +78,7 @@ class EveryLease : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Leases, EveryLease, ::testing::Values(true, false),
                          [](const auto& row) { return row.param ? "Links" : "Files"; });
 
-TEST_P(EveryLease, IsHeldByOneAndGoesWithIt) {
+TEST_P(EveryLease, IsHeldByOneProcessAndReleasedWithIt) {
   {
     const auto lease = Lease::try_acquire(directory_, "x");
     ASSERT_TRUE(lease);
@@ -92,7 +92,7 @@ TEST_P(EveryLease, IsHeldByOneAndGoesWithIt) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST_P(EveryLease, OfAKilledProcessIsTakenOverAtOnce) {
+TEST_P(EveryLease, OfACrashedProcessIsTakenOverAtOnce) {
   leave_dead(directory_);
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
   EXPECT_FALSE(is_leased(directory_, "x"));
@@ -102,7 +102,7 @@ TEST_P(EveryLease, OfAKilledProcessIsTakenOverAtOnce) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
-TEST_P(EveryLease, OfAProcessThatNobodyHasWaitedForIsDead) {
+TEST_P(EveryLease, OfAZombieProcessIsDead) {
   const pid_t child = ::fork();
   if (child == 0) {
     new Lease(*Lease::try_acquire(directory_, "x"));
@@ -126,10 +126,10 @@ TEST_P(EveryLease, AForkedChildNeitherHoldsNorReleasesIt) {
   EXPECT_TRUE(lease->is_held());
 }
 
-TEST_P(EveryLease, OfAnotherHostIsDeadOnceItIsNotTouchedForTheTimeout) {
+TEST_P(EveryLease, OfAnotherHostExpiresAfterTheTimeout) {
   const auto lease = Lease::try_acquire(directory_, "x");
   ASSERT_TRUE(lease);
-  // What another system reads.
+  // What another boot reads.
   set_boot_id(BootId{std::byte{7}});
   EXPECT_FALSE(Lease::try_acquire(directory_, "x"));
   const timespec old[2] = {{1, 0}, {1, 0}};
@@ -141,8 +141,8 @@ TEST_P(EveryLease, OfAnotherHostIsDeadOnceItIsNotTouchedForTheTimeout) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
-TEST_P(EveryLease, OfAProcessWhoseNumberWasGivenAgainIsDead) {
-  // This process, by a start time that is not its own.
+TEST_P(EveryLease, OfAProcessWhoseIdWasReusedIsDead) {
+  // This process ID, with another start time.
   std::string text;
   {
     const auto lease = Lease::try_acquire(directory_, "x");
@@ -160,7 +160,7 @@ TEST_P(EveryLease, OfAProcessWhoseNumberWasGivenAgainIsDead) {
   EXPECT_TRUE(Lease::try_acquire(directory_, "x"));
 }
 
-TEST_P(EveryLease, LeavesAloneWhatIsNoLease) {
+TEST_P(EveryLease, IgnoresFilesThatAreNoLeases) {
   set_lease_timeout(std::chrono::seconds(0));
   std::ofstream(folder_ / "file") << "somebody's";
   fs::create_directory(folder_ / "folder");
@@ -171,8 +171,8 @@ TEST_P(EveryLease, LeavesAloneWhatIsNoLease) {
   EXPECT_EQ(entries_of(folder_.path()), (std::set<std::string>{"file", "folder", "link"}));
 }
 
-TEST_P(EveryLease, AKillAtAnyChangeOfATakeoverLeavesALeaseThatIsTakenOver) {
-  // The text of a file that was killed before it was written names nobody.
+TEST_P(EveryLease, ACrashAtAnyChangeOfATakeoverLeavesALeaseThatCanBeTakenOver) {
+  // The empty file of a process that crashed before writing it identifies nobody.
   if (!GetParam()) set_lease_timeout(std::chrono::seconds(0));
   bool killed = true;
   for (std::size_t at = 0; killed; ++at) {
@@ -193,7 +193,7 @@ TEST_P(EveryLease, AKillAtAnyChangeOfATakeoverLeavesALeaseThatIsTakenOver) {
 }
 
 TEST_P(EveryLease, OneOfManyProcessesGetsIt) {
-  // A dead one is there; then each process makes a file that it alone may have.
+  // There is a dead lease; each process that acquires it creates a file exclusively.
   leave_dead(directory_);
   constexpr int kProcesses = 4;
   constexpr int kRounds = 60;
@@ -223,7 +223,7 @@ TEST_P(EveryLease, OneOfManyProcessesGetsIt) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST(WriterLock, ExcludesOthersWithLocksAndWithout) {
+TEST(WriterLock, ExcludesOthersWithAndWithoutLocks) {
   for (const bool locks : {true, false}) {
     const TemporaryFolder folder;
     const test::FailLocks fail(locks ? 0 : ENOLCK);
@@ -245,8 +245,8 @@ TEST(WriterLock, ExcludesOthersWithLocksAndWithout) {
 }
 
 TEST(LockHolder, NamesTheProcessThatHoldsALock) {
-  // /proc/locks has other device numbers than files of btrfs and overlay have; memory's are the
-  // same.
+  // /proc/locks shows other device numbers than stat for btrfs and overlay; for tmpfs they are
+  // equal.
   const TemporaryFolder folder("/dev/shm");
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");

@@ -26,7 +26,7 @@ std::string text_of(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-/// Puts another file in the place of `path`.
+/// Replaces `path` by another file.
 void replace(const fs::path& path, const std::string& text) {
   const fs::path other = path.string() + ".new";
   write_text(other, text);
@@ -44,7 +44,7 @@ TEST(NamedEntry, IsCurrentUntilThePathNamesAnotherFile) {
   EXPECT_FALSE(entry.is_current());
 }
 
-TEST(NamedEntry, SeesAReplacementWhoseInodeNumberWasFreed) {
+TEST(NamedEntry, DetectsAReplacementWithAReusedInodeNumber) {
   const test::TemporaryFolder folder;
   for (int i = 0; i < 100; ++i) {
     write_text(folder / "x", "old");
@@ -55,7 +55,7 @@ TEST(NamedEntry, SeesAReplacementWhoseInodeNumberWasFreed) {
   }
 }
 
-TEST(NamedEntry, OfNothingIsCurrentUntilThereIsSomething) {
+TEST(NamedEntry, OfAMissingPathIsCurrentUntilItExists) {
   const test::TemporaryFolder folder;
   const NamedEntry entry(folder / "x");
   const NamedEntry below_a_file(folder / "x" / "y");
@@ -77,7 +77,7 @@ TEST(NamedEntry, FollowsLinks) {
   EXPECT_FALSE(entry.is_current());
 }
 
-TEST(ReadUnreplaced, ReadsAgainWhatWasReplacedEvenIfNothingFailed) {
+TEST(ReadUnreplaced, RetriesIfTheFileWasReplacedEvenWithoutAnError) {
   const test::TemporaryFolder folder;
   write_text(folder / "x", "old");
   int num_reads = 0;
@@ -90,7 +90,7 @@ TEST(ReadUnreplaced, ReadsAgainWhatWasReplacedEvenIfNothingFailed) {
   EXPECT_EQ(num_reads, 2);
 }
 
-TEST(ReadUnreplaced, ReadsAgainAfterAnErrorOfWhatWasReplaced) {
+TEST(ReadUnreplaced, RetriesAfterAnErrorOfAReplacedFile) {
   const test::TemporaryFolder folder;
   write_text(folder / "x", "old");
   int num_reads = 0;
@@ -106,7 +106,7 @@ TEST(ReadUnreplaced, ReadsAgainAfterAnErrorOfWhatWasReplaced) {
   EXPECT_EQ(num_reads, 3);
 }
 
-TEST(ReadUnreplaced, ThrowsAtOnceWhatIsWrongWithAnUnchangedFile) {
+TEST(ReadUnreplaced, ThrowsErrorsOfAnUnchangedFileAtOnce) {
   const test::TemporaryFolder folder;
   write_text(folder / "x", "old");
   int num_reads = 0;
@@ -119,7 +119,7 @@ TEST(ReadUnreplaced, ThrowsAtOnceWhatIsWrongWithAnUnchangedFile) {
   EXPECT_EQ(num_reads, 2);
 }
 
-TEST(ReadUnreplaced, EndsWithEstaleIfThereIsAlwaysAnotherFile) {
+TEST(ReadUnreplaced, EndsWithEstaleIfTheFileIsAlwaysReplaced) {
   const test::TemporaryFolder folder;
   write_text(folder / "x", "0");
   int num_reads = 0;

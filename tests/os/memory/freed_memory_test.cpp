@@ -22,7 +22,7 @@ void use_and_free() {
   bytes[4097] = 'y';
 }
 
-TEST(FreedMemory, IsTakenAgainWithoutPageFaults) {
+TEST(FreedMemory, IsReusedWithoutPageFaults) {
 #if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "another allocator";
 #endif
@@ -30,7 +30,7 @@ TEST(FreedMemory, IsTakenAgainWithoutPageFaults) {
   use_and_free();
   const long before = num_page_faults();
   for (int i = 0; i < 10; ++i) use_and_free();
-  EXPECT_LT(num_page_faults() - before, 500);  // 20,000 if every block were new
+  EXPECT_LT(num_page_faults() - before, 500);  // 20,000 if every block had fresh pages
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class MappedFilesTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(MappedFilesTest, FindsTheFileAndThePlaceOfEachRange) {
+TEST_F(MappedFilesTest, FindsTheFileAndOffsetOfEachRange) {
   const Buffer a = map("a");
   const Buffer b = map("a name with  blanks", MapKind::read_only);
   const std::vector<Range> ranges = {a.bytes(), b.bytes().subspan(20'001, 10),
@@ -47,7 +47,7 @@ TEST_F(MappedFilesTest, FindsTheFileAndThePlaceOfEachRange) {
   EXPECT_EQ(found[0].file, found[2].file) << "one file is opened once";
 }
 
-TEST_F(MappedFilesTest, FindsNoneForMemoryAndForFilesThatAreGone) {
+TEST_F(MappedFilesTest, FindsNoneForMemoryAndForRemovedFiles) {
   const std::vector<std::byte> memory(100);
   const Buffer removed = map("removed");
   std::filesystem::remove(folder_ / "removed");

@@ -42,7 +42,7 @@ std::string read_text(const Path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-/// Takes the file's pages out of memory, where the file system can.
+/// Drops the file from the page cache, if the file system can.
 void forget_cached(const Path& path) {
   const File file = File::open_read(path);
   EXPECT_EQ(::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
@@ -86,7 +86,7 @@ TEST_F(MappingTest, OutlivesTheFileAndItsNameAndIsUnmappedOnce) {
   EXPECT_EQ(count_maps_of(folder_ / "y"), 1);
 }
 
-TEST_F(MappingTest, IsGoneWithItsLastBuffer) {
+TEST_F(MappingTest, IsUnmappedWithItsLastBuffer) {
   const Path path = make("x", "abcdef");
   {
     const Buffer buffer = map_file(File::open_read(path), 0, 6, MapKind::read_only);
@@ -165,7 +165,7 @@ TEST_F(MappingTest, AReadOnlyMapSaysSo) {
   EXPECT_FALSE(map_file(File::open_read(path), 0, 3, MapKind::read_only).writable());
 }
 
-TEST_F(MappingTest, PopulatedPagesAreResidentAndKeepWhatWasWrittenIntoThem) {
+TEST_F(MappingTest, PopulatedPagesAreResidentAndKeepPrivateWrites) {
   const std::size_t size_bytes = 3U << 20;
   const Path path = make("large", std::string(size_bytes, 'x'));
   File::open_read_write(path).sync();
@@ -180,7 +180,7 @@ TEST_F(MappingTest, PopulatedPagesAreResidentAndKeepWhatWasWrittenIntoThem) {
   EXPECT_TRUE(is_resident({}));
 }
 
-TEST_F(MappingTest, PagesThatAreOnTheDeviceOnlyAreNotResident) {
+TEST_F(MappingTest, UncachedPagesAreNotResident) {
   const Path path = make("large", std::string(1U << 20, 'x'));
   File::open_read_write(path).sync();
   forget_cached(path);
@@ -190,7 +190,7 @@ TEST_F(MappingTest, PagesThatAreOnTheDeviceOnlyAreNotResident) {
   EXPECT_TRUE(is_resident(buffer.bytes()));
 }
 
-TEST_F(MappingTest, PopulatingPastTheEndOfAFileThatShrankIsNoCrash) {
+TEST_F(MappingTest, PopulatingATruncatedFileDoesNotCrash) {
   const Path path = make("large", std::string(1U << 20, 'x'));
   const Buffer buffer = map_file(File::open_read(path), 0, 1U << 20, MapKind::private_copy);
   std::filesystem::resize_file(path, 10);
@@ -224,7 +224,7 @@ TEST_F(MappingTest, PastTheLimitOfMapsTheErrorNamesTheSetting) {
   const File file = File::open_read(make("x", std::string(4096, 'x')));
   std::vector<Buffer> buffers;
   try {
-    // The same page each time: neighbours that followed each other in the file would be merged.
+    // The same page each time: maps of consecutive pages would be merged.
     for (std::uint64_t i = 0; i <= max_map_count(); ++i) {
       buffers.push_back(map_file(file, 0, 4096, MapKind::read_only));
     }

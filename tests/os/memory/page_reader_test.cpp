@@ -24,7 +24,7 @@ File written(const Path& path) {
   return File::open_read(path);
 }
 
-TEST(PageReader, BringsWhatIsAskedForIntoMemory) {
+TEST(PageReader, PrefetchesRequestedRanges) {
   const test::TemporaryFolder folder;
   const auto file = std::make_shared<const File>(written(folder / "data"));
   if (!drop_from_page_cache(*file)) GTEST_SKIP() << "the file system is in memory";
@@ -39,7 +39,7 @@ TEST(PageReader, BringsWhatIsAskedForIntoMemory) {
   }
 }
 
-TEST(PageReader, LeavesAloneWhatIsNotThere) {
+TEST(PageReader, IgnoresMissingRanges) {
   const test::TemporaryFolder folder;
   const auto file = std::make_shared<const File>(written(folder / "data"));
   PageReader reader;
@@ -47,7 +47,7 @@ TEST(PageReader, LeavesAloneWhatIsNotThere) {
   reader.wait();
 }
 
-TEST(PageReader, MayBeDroppedWithMuchLeftToRead) {
+TEST(PageReader, MayBeDestroyedWithQueuedRequests) {
   const test::TemporaryFolder folder;
   const auto file = std::make_shared<const File>(written(folder / "data"));
   for (int i = 0; i < 5; ++i) {

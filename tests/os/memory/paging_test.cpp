@@ -25,12 +25,12 @@ namespace {
 constexpr std::size_t kPages = 3000;
 constexpr std::size_t kPageBytes = 4096;
 
-/// A mapped file of which nothing is in memory; nothing where the file system cannot forget.
+/// A mapped file that is not cached; empty if the file system cannot drop its pages.
 std::optional<Buffer> cold(const test::TemporaryFolder& folder) {
   const auto path = folder.path() / "pages";
   std::ofstream(path, std::ios::binary) << std::string(kPages * kPageBytes, 'x');
   File file = File::open_read(path);
-  file.sync();  // what is not on the device cannot be forgotten
+  file.sync();  // dirty pages cannot be dropped
   if (!drop_from_page_cache(file)) return std::nullopt;
   Buffer mapped = map_file(file, 0, kPages * kPageBytes, MapKind::read_only);
   expect_random_access(mapped.bytes(), true);
@@ -44,12 +44,12 @@ bool becomes_resident(std::span<const std::byte> bytes) {
   return is_resident(bytes);
 }
 
-TEST(Paging, BringsAllOfManyRangesAndNothingBeside) {
+TEST(Paging, PrefetchesManyRangesAndNothingElse) {
   const test::TemporaryFolder folder;
   const auto mapped = cold(folder);
   if (!mapped) GTEST_SKIP() << "the file system is in memory";
   std::vector<std::span<const std::byte>> ranges;
-  // More than one call takes, with empty ones among them.
+  // More than one call takes, including empty ranges.
   for (std::size_t page = 0; page < kPages; page += 2) {
     ranges.push_back(mapped->bytes().subspan(page * kPageBytes + 7, 100));
     if (page % 100 == 0) ranges.emplace_back();
@@ -59,7 +59,7 @@ TEST(Paging, BringsAllOfManyRangesAndNothingBeside) {
   EXPECT_FALSE(is_resident(mapped->bytes().subspan(kPageBytes, 1)));
 }
 
-TEST(Paging, CountsThePagesThatThisThreadWaitedFor) {
+TEST(Paging, CountsMajorPageFaultsOfThisThread) {
   const test::TemporaryFolder folder;
   const auto mapped = cold(folder);
   if (!mapped) GTEST_SKIP() << "the file system is in memory";

@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// True if `done` within 20 s.
+/// True if `done` returns true within 20 s.
 template <class Condition>
 bool eventually(const Condition& done) {
   const auto end = std::chrono::steady_clock::now() + 20s;
@@ -77,7 +77,7 @@ TEST(RunInBackground, EndsTheJobAtTheFirstItemThatThrows) {
   EXPECT_EQ(*calls, 3);
 }
 
-TEST(RunInBackground, LetsGoOfTheWorkWhenItIsDone) {
+TEST(RunInBackground, ReleasesTheWorkWhenItIsDone) {
   const auto alive = std::make_shared<int>(0);
   run_in_background(5, 2, [alive](std::size_t) {});
   EXPECT_TRUE(eventually([&] { return alive.use_count() == 1; }));
@@ -121,13 +121,13 @@ TEST(RunInBackground, WorksInTheChildOfAFork) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(RunInBackground, AForkWhileItIsUsedForTheFirstTimeLeavesTheChildNothingToWaitFor) {
+TEST(RunInBackground, AForkDuringTheFirstUseDoesNotBlockTheChild) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #endif
   constexpr unsigned kSeconds = 20;
   for (int i = 0; i < 100; ++i) {
-    const pid_t fresh = fork();  // has not used it
+    const pid_t fresh = fork();  // does not use it
     ASSERT_GE(fresh, 0);
     if (fresh == 0) {
       std::atomic<bool> go{false};
@@ -184,7 +184,7 @@ TEST(CloseInBackground, AWaitInTheChildOfAForkDoesNotHang) {
   }
 }
 
-TEST(RunInBackgroundDeathTest, LetsTheProcessEndWhileItemsAreLeft) {
+TEST(RunInBackgroundDeathTest, TheProcessMayExitWithItemsLeft) {
   EXPECT_EXIT(
       {
         run_in_background(1'000'000'000, 2, [](std::size_t) { std::this_thread::sleep_for(1ms); });
@@ -194,7 +194,7 @@ TEST(RunInBackgroundDeathTest, LetsTheProcessEndWhileItemsAreLeft) {
       testing::ExitedWithCode(0), "");
 }
 
-/// Set in the process that is about to end.
+/// True in the process that is about to exit.
 bool forks_at_end = false;
 
 void fork_and_wait() {
@@ -206,10 +206,10 @@ void fork_and_wait() {
   await_background_closes();
 }
 
-/// Runs after the handler that ends the background, because it was registered before.
+/// Runs after the handler that stops background work, because it is registered before.
 __attribute__((constructor(101))) void register_first() { std::atexit(fork_and_wait); }
 
-TEST(RunInBackgroundDeathTest, LetsAHandlerOfTheEndForkAndWait) {
+TEST(RunInBackgroundDeathTest, AnExitHandlerMayForkAndWait) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {

@@ -29,7 +29,7 @@ void work_for(Clock::duration time) {
   }
 }
 
-/// One call with some short work; the number of threads that had a part in it.
+/// Makes one call with short work; returns the number of threads that took part.
 std::size_t num_threads_of_a_call() {
   std::mutex mutex;
   std::set<std::thread::id> threads;
@@ -42,7 +42,7 @@ std::size_t num_threads_of_a_call() {
   return threads.size();
 }
 
-/// Calls one after the other until the companion had a part in one.
+/// Calls until the helper thread takes part.
 bool wakes_it() {
   const auto end = Clock::now() + kPatience;
   while (Clock::now() < end) {
@@ -51,7 +51,7 @@ bool wakes_it() {
   return false;
 }
 
-TEST(Companion, EveryNumberIsInOneRangeOfAtMostTheStep) {
+TEST(Companion, EveryItemIsInOneRangeOfAtMostTheStep) {
   for (int round = 0; round < 300; ++round) {
     for (const std::size_t count : {0U, 1U, 63U, 64U, 65U, 256U, 1000U}) {
       std::vector<std::atomic<int>> calls(count);
@@ -65,15 +65,15 @@ TEST(Companion, EveryNumberIsInOneRangeOfAtMostTheStep) {
   }
 }
 
-TEST(Companion, HasAPartInCallsThatFollowEachOther) {
+TEST(Companion, TakesPartInConsecutiveCalls) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
   EXPECT_TRUE(wakes_it());
 }
 
-TEST(Companion, SleepsWhenCallsAreApart) {
+TEST(Companion, ParksBetweenDistantCalls) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
   ASSERT_TRUE(wakes_it());
-  // It falls asleep when it has its turn, which others may have meanwhile.
+  // It parks once it is scheduled, which may be later.
   const auto end = Clock::now() + kPatience;
   int num_alone = 0;
   while (num_alone < 10 && Clock::now() < end) {
@@ -83,10 +83,10 @@ TEST(Companion, SleepsWhenCallsAreApart) {
   EXPECT_EQ(num_alone, 10);
 }
 
-TEST(Companion, StaysAsleepWhereOneThreadIsAllowed) {
+TEST(Companion, StaysParkedIfOneThreadIsAllowed) {
   std::this_thread::sleep_for(5ms);
   ::setenv("TENFOLD_NUM_THREADS", "1", 1);
-  // What is awake yet, from another test, may have its part until it sleeps.
+  // It may still be spinning because of another test.
   const auto end = Clock::now() + kPatience;
   int num_alone = 0;
   while (num_alone < 1000 && Clock::now() < end) {
@@ -122,7 +122,7 @@ TEST(Companion, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
   }
 }
 
-TEST(Companion, ManyCallersAllGetTheirWorkDone) {
+TEST(Companion, ManyConcurrentCallersFinish) {
   std::atomic<int> calls = 0;
   std::vector<std::thread> callers;
   for (int t = 0; t < 4; ++t) {
@@ -139,7 +139,7 @@ TEST(Companion, ManyCallersAllGetTheirWorkDone) {
   EXPECT_EQ(calls, 4 * 2000 * 8);
 }
 
-TEST(Companion, TheChildOfAForkHasOneOfItsOwn) {
+TEST(Companion, AForkedChildHasItsOwn) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #elif defined(__SANITIZE_ADDRESS__)

@@ -23,7 +23,7 @@ int in_a_child(const Code& code) {
   return WEXITSTATUS(status);
 }
 
-TEST(NoFork, LetsNoChildInheritALockThatIsHeldUnderIt) {
+TEST(NoFork, NoChildInheritsALockThatIsHeldUnderIt) {
   std::mutex mutex;
   std::atomic<bool> stop{false};
   std::thread busy([&] {
@@ -39,7 +39,7 @@ TEST(NoFork, LetsNoChildInheritALockThatIsHeldUnderIt) {
   busy.join();
 }
 
-TEST(NoFork, LetsAForkWaitUntilItEnds) {
+TEST(NoFork, DelaysAForkUntilItEnds) {
   std::optional<NoFork> no_fork(std::in_place);
   std::atomic<bool> forked{false};
   std::thread forking([&] {

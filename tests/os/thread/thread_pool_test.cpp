@@ -21,11 +21,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Returns when `count` threads have come, so that a test knows they ran at once.
+/// A barrier for `count` threads, which proves that they run concurrently.
 class Meeting {
  public:
   explicit Meeting(int count) : missing_(count) {}
-  /// False if the others did not come.
+  /// Returns false if the others did not arrive.
   bool join() {
     --missing_;
     const auto end = std::chrono::steady_clock::now() + 20s;
@@ -50,7 +50,7 @@ TEST(ParallelFor, CallsEachItemOnce) {
   }
 }
 
-TEST(ParallelFor, UsesAsManyThreadsAsAskedForAndNamesThem) {
+TEST(ParallelFor, UsesTheRequestedNumberOfThreadsAndNamesThem) {
   Meeting meeting(4);
   std::mutex mutex;
   std::set<std::string> names;
@@ -79,7 +79,7 @@ TEST(ParallelFor, RethrowsTheFirstExceptionAndStartsNoFurtherItem) {
     parallel_for(100'000, 3, [&](std::size_t i) {
       ++calls;
       if (i == 10) throw std::runtime_error("item 10");
-      // Otherwise the others may be through before the one that throws has its turn again.
+      // Otherwise the others may finish before the one that throws is scheduled again.
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
     FAIL() << "expected an exception";
@@ -87,7 +87,7 @@ TEST(ParallelFor, RethrowsTheFirstExceptionAndStartsNoFurtherItem) {
     EXPECT_STREQ(error.what(), "item 10");
   }
   EXPECT_LT(calls, 100'000);
-  // The pool is as good as before.
+  // The pool still works.
   std::atomic<int> after = 0;
   parallel_for(10, 3, [&](std::size_t) { ++after; });
   EXPECT_EQ(after, 10);
@@ -116,7 +116,7 @@ TEST(ParallelFor, BetweenRunsOnTheCallerWhileItWaits) {
       [&](std::size_t) {
         EXPECT_TRUE(meeting.join());
         if (std::this_thread::get_id() == caller) return;
-        // The caller has no item left: it must go on polling until this one ends.
+        // The caller has no item left: it must poll until this one ends.
         const auto end = std::chrono::steady_clock::now() + 20s;
         while (polls < 4 && std::chrono::steady_clock::now() < end)
           std::this_thread::sleep_for(1ms);
@@ -145,7 +145,7 @@ TEST(ParallelFor, AnExceptionOfBetweenStopsTheRest) {
   }
 }
 
-TEST(ParallelFor, NestedCallsRunOnTheThreadThatMadeThem) {
+TEST(ParallelFor, NestedCallsRunOnTheCallingThread) {
   std::atomic<int> calls = 0;
   parallel_for(4, 2, [&](std::size_t) {
     const auto outer = std::this_thread::get_id();

@@ -42,7 +42,7 @@ _SUFFIXES = {
     ".npy": "npy",
     ".npz": "npz",
 }
-# Rows and about how many bytes of a record batch, at most.
+# Maximum rows, and approximate bytes, of a record batch.
 _BATCH_ROWS = 16_384
 _BATCH_BYTES = 16 << 20
 

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from tenfold.dataset._ingest.way import Way
 
-# What a column takes that is decoded, at most if its pages are of the usual size, and what all
-# columns that are decoded together may take.
+# Memory of a column that is being decoded, if its pages have the usual size, and maximum for all
+# columns decoded together.
 _COLUMN_BYTES = 3 << 20
 _GROUP_BYTES = 32 << 20
-# Through which they are read from the file: all of them, and each at least.
+# Buffers for reading from the file: maximum for all columns, and minimum for each.
 _READ_BYTES = 4 << 20
 _LEAST_READ_BYTES = 64 << 10
-# Rows and about how many bytes of a record batch, at most.
+# Maximum rows, and approximate bytes, of a record batch.
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 4 << 20
-# Rows that tell how long texts of a dictionary are.
+# Rows sampled to estimate the lengths of dictionary strings.
 _FIRST_ROWS = 64
 
 
@@ -85,7 +85,7 @@ class ParquetFooter:
         Those that are wanted share no group with those that are not, which are never decoded.
         """
         names = self._schema.names
-        # Names are paths to pyarrow.
+        # pyarrow interprets names as paths.
         has_paths = any("." in name for name in names) or len(set(names)) < len(names)
         if has_paths or not names:
             return [None]
@@ -145,7 +145,8 @@ class ParquetFooter:
         if not any(map(_has_categories, types)):
             yield from read()
             return
-        # Each row group has a dictionary of its own, and pyarrow joins none in lists and structs.
+        # Each row group has its own dictionary, and pyarrow does not unify those in lists and
+        # structs.
         for group in range(self._metadata.num_row_groups):
             yield from read(row_groups=[group])
 
@@ -176,7 +177,7 @@ def _sizes(metadata: Any) -> dict[str, _Size]:
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if not groups:
         return {}
-    # To look at the columns of all row groups would take long in large files.
+    # Examining the columns of all row groups would take long for large files.
     largest = max(groups, key=lambda group: group.total_byte_size)
     share = sum(group.total_byte_size for group in groups) / max(largest.total_byte_size, 1)
     sizes: dict[str, _Size] = {}
@@ -188,7 +189,7 @@ def _sizes(metadata: Any) -> dict[str, _Size]:
         is_shared = column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page
         sizes[name] = _Size(
             before.stored + int(size * share),
-            # The page as it lies there, and as values.
+            # The page as stored, and as values.
             before.decoding + min(2 * size, _COLUMN_BYTES),
             before.is_shared or is_shared,
         )

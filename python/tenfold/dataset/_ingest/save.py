@@ -43,7 +43,7 @@ def save_rows(
         return target
     if not overwrite and os.path.lexists(target):
         raise FileExistsError(f"{target}: expected nothing, found a file or folder")
-    # Rows are written once before their number and the widths of their columns are known.
+    # Rows are written once, before their number and the widths of their columns are known.
     parent = target.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=f".{target.name}.rows-", dir=parent)

@@ -130,7 +130,7 @@ def _where(source: Any) -> str:
     return type(source).__name__
 
 
-# --- which source it is ---
+# --- detection of the source ---
 
 
 def _run(
@@ -152,7 +152,7 @@ def _run(
     if stream is not None:
         return arrow.run([stream], way)
     if isinstance(source, tuple) and source and any(is_array(item) for item in source):
-        # As torch's TensorDataset takes them; tensordict's from_tuple names them so.
+        # For torch's TensorDataset; tensordict's from_tuple uses the same names.
         columns = {str(number): item for number, item in enumerate(source)}
         return tables.run_columns(columns, None, way)
     if values.is_tensordict(source):

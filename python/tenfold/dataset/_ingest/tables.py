@@ -24,10 +24,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Rows of a table of columns that are handed over together, at most; and about how many bytes.
+# Maximum rows, and approximate bytes, of the columns passed to the engine at a time.
 _PIECE_ROWS = 65_536
 _PIECE_BYTES = 16 << 20
-# Rows of a list that tell how large its rows are.
+# Rows of a list sampled to estimate the size of rows.
 _SAMPLE_ROWS = 256
 
 
@@ -66,7 +66,7 @@ def run_dataset(source: Any, way: Way) -> dict[str, Any]:
     if source._maps:
         return run_rows(source, way)
     leaves = dict(source.schema._leaves())
-    # NaN does not tell a value from none.
+    # NaN does not distinguish a value from a missing one.
     flags = [
         f"{name}.valid"
         for name, column in leaves.items()
@@ -120,7 +120,7 @@ def run_columns(columns: dict[str, Any], num_rows: int | None, way: Way) -> dict
             for keys, values in flat.items()
         }
         if not ingest.add_columns(piece, begin, end, count):
-            del ingest  # and what it wrote
+            del ingest  # and its output
             return run_rows(_Rows(flat, count), way)
     report: dict[str, Any] = ingest.finish()
     return report

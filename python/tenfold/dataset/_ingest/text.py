@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     OnError = Literal["raise", "skip", "collect"]
 
-# Rows that are made at a time: enough that a call of torch for each column costs little.
+# Rows per chunk: enough that one call of torch per column is cheap.
 _CHUNK_ROWS = 256
 _PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 TEXT_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv")
@@ -64,7 +64,7 @@ def _is_text(file: PathLike) -> bool:
     name = os.fspath(file)
     if _core.is_ingestible(name) or name.lower().endswith(_PACKED):
         return True
-    # Of "logs/a.*" only the files tell what they are.
+    # For "logs/a.*", only the files themselves determine the format.
     is_pattern = glob.has_magic(name) and not os.path.exists(name)
     return is_pattern and any(_is_text(match) for match in glob.glob(name, recursive=True))
 
@@ -136,7 +136,7 @@ class TextStream:
                     batch, kept, bad = stream.rows(chunk, self._on_error == "raise", jagged)
                 made = samples_of(batch, len(kept))
                 yield from zip([place + index for index in kept], made, strict=True)
-                # What came before a bad row is handed out before it is told of.
+                # Return the rows before a bad row, before reporting it.
                 self._refuse(bad)
                 skipped += len(bad)
                 place += len(chunk)

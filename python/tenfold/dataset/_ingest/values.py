@@ -30,7 +30,7 @@ def simple(value: Any) -> object:
             return unmasked_row(value)
         if isinstance(value, numpy.ma.MaskedArray):
             return value.data
-        if value.dtype.kind in "OUST":  # objects and text
+        if value.dtype.kind in "OUST":  # objects and strings
             return value.tolist() if value.ndim else value.item()
         if value.dtype.kind in "mM" and value.ndim:
             return list(value)
@@ -55,7 +55,7 @@ def simple(value: Any) -> object:
 
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
-# What numpy counts in as it is, and what it is stored in.
+# Units of numpy that are stored unchanged, and their names here.
 _NUMPY_UNITS = {"D": "days", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
 _LARGER_UNITS = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
 
@@ -76,7 +76,7 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
         return None, "", False
     if hasattr(value, "asm8"):  # pandas
         is_utc = getattr(value, "tzinfo", None) is not None
-        # Before pandas 2 all are in nanoseconds.
+        # Before pandas 2, all are in nanoseconds.
         precise = value.as_unit("ns") if hasattr(value, "as_unit") else value
         count, unit, _ = _numpy_count(precise.asm8)
         return count, unit, is_utc

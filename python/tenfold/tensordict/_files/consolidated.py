@@ -91,10 +91,10 @@ Options = namedtuple(
     "pin_memory",
 )
 
-#: Where a tensor lies in the block. In a pickle it stands for the tensor.
+#: Location of a tensor in the block. It replaces the tensor in a pickle.
 Place = namedtuple("Place", "dtype shape start stop")
 
-#: The same for a jagged tensor, by its parts; `lengths` may be None.
+#: The same for a jagged tensor, by component; `lengths` may be None.
 JaggedPlace = namedtuple("JaggedPlace", "values lengths offsets ragged_idx")
 
 
@@ -157,7 +157,7 @@ def file_id(path: str) -> tuple[int, int, int] | None:
     return found.st_dev, found.st_ino, found.st_size
 
 
-# --- a tree that is consolidated already ----------------------------------------------------------
+# --- a consolidated tree --------------------------------------------------------------------------
 
 
 def must_pin(
@@ -227,7 +227,7 @@ def _write_again(tree: Any, path: str) -> None:
     tree._consolidated = Block(storage, tree, (path, file_id(path)))
 
 
-# --- a tree that is not ---------------------------------------------------------------------------
+# --- any other tree -------------------------------------------------------------------------------
 
 
 def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
@@ -239,7 +239,7 @@ def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
 
     def place(tensor: Any, dtype: Any, shape: Any) -> Place:
         nonlocal end
-        # As tensordict has it, but that complex128 begins where it can be looked at.
+        # Same as tensordict, except that complex128 is aligned so that torch can view it.
         align = max(8, tensor.element_size())
         start = -(-end // align) * align
         size = tensor.element_size() * tensor.numel()

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from tenfold._interop.frameworks import Name
 
-#: Tensors beyond these are mapped on access: a process may have some 65,000 maps.
+#: With more tensors, each is mapped on access: a process may have some 65,000 maps.
 MAX_MAPPED_AT_ONCE = 4096
 
-#: What ``_locked`` is for a tree that `memmap*` made: locked, and `is_memmap` until it is unlocked.
+#: Value of ``_locked`` for a tree made by `memmap*`: locked, and `is_memmap` until it is unlocked.
 MAPPED = 2
 
 
@@ -210,7 +210,7 @@ def reopened(
     map_now(made)
     if marked:
         lock(made)
-    return node_of(made)  # a tensorclass is made by what it was pickled as
+    return node_of(made)  # a tensorclass is created by the function named in its pickle
 
 
 def check_pickle(allow_pickle: Any) -> None:

@@ -184,7 +184,7 @@ def _refresh(node: Any) -> None:
         native, _ = native.get(key, opened.mode, opened.tied)
     disk.node = native
     if disk.whole:
-        # What is not in the dict would be taken for missing.
+        # A key that is not in the dict would be treated as missing.
         for key in list(native.keys()):
             node._items.setdefault(key, ON_DISK)
     opened.identity = identity_of(opened.path)

@@ -38,7 +38,7 @@ class AnonymousFile:
     __slots__ = ("_file", "path")
 
     def __init__(self, size_bytes: int) -> None:
-        # Open as long as this object lives.
+        # Open during the lifetime of this object.
         file = tempfile.TemporaryFile(  # noqa: SIM115
             prefix="tenfold-", dir=_folder_for(size_bytes)
         )
@@ -192,7 +192,7 @@ class MemoryMappedTensor(torch.Tensor):
         tensor(3.)
     """
 
-    #: Where the bytes are, a `_core.MappedFile`; None for memory of this process.
+    #: Location of the bytes, a `_core.MappedFile`; None for memory of this process.
     _file: Any = None
 
     # Operations run as on plain tensors and return plain tensors.
@@ -292,7 +292,7 @@ class MemoryMappedTensor(torch.Tensor):
             shape = input._nested_tensor_size() if input.is_nested else input.shape
         made = cls._made(shape, input.dtype, filename, existsok)
         if copy_data:
-            whole = getattr(input, "full_tensor", None)  # of a DTensor
+            whole = getattr(input, "full_tensor", None)  # for a DTensor
             made._copy(input if whole is None else whole())
         return made
 
@@ -466,7 +466,7 @@ class MemoryMappedTensor(torch.Tensor):
         if options:
             raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
         if dtype is None:
-            # As torch.full: the type of the value; zeros and ones are of the default dtype.
+            # Same as torch.full: the type of the value; zeros and ones have the default dtype.
             is_number = value is None or (type(value) is int and value in (0, 1))
             dtype = torch.get_default_dtype() if is_number else torch.tensor(value).dtype
         is_new = filename is None or not os.path.lexists(filename)
@@ -613,11 +613,11 @@ def _is_already_there(tensor: MemoryMappedTensor, filename: PathLike | None) -> 
     file = tensor._file
     if filename is None:
         return file.path is None
-    # What was written into a private copy is not in the file.
+    # Writes to a private copy are not in the file.
     return bool(file.path == os.path.abspath(filename) and file.mode == "r+")
 
 
-#: The name that older versions of tensordict had for it.
+#: The name in older versions of tensordict.
 MemmapTensor = MemoryMappedTensor
 
 _core.set_mapped_type(MemoryMappedTensor)

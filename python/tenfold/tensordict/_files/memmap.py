@@ -309,7 +309,7 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
             node._device = str(to)
         disk = folders.disk_of(node)
         if disk is not None:
-            # What is in Python's memory is no longer what the folder holds.
+            # The content in memory differs from the folder from now on.
             disk.opened.changed = True
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-#: How a tree is written; the fields are arguments of `TensorDict.memmap_`.
+#: Options for writing a tree; the fields are arguments of `TensorDict.memmap_`.
 Options = namedtuple(
     "Options", "copy_existing num_threads existsok robust_key atomic durable zeros in_place"
 )
 
-# What a system says where nothing may be made beside the target, or it may not be renamed.
+# Errors if no file can be created next to the target, or it cannot be renamed.
 _NO_SIBLING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 
 
@@ -97,7 +97,7 @@ class _Survey:
         place = within + _core.encode_key(key) + ".memmap"
         is_there = file.path == os.path.join(self.target, place) and file.mode == "r+"
         if is_there and not _is_same_file(file):
-            return  # replaced since: what the tensor holds is in no file
+            return  # replaced since then: the tensor's content is in no file
         if is_there and _is_whole(tensor, file):
             self.kept.setdefault(id(node), {})[key] = tensor
             self.there.append(place)
@@ -251,7 +251,7 @@ def write_anonymous(tree: Any, options: Options) -> Any:
     if mapped is None:
         raise ImportError("memmap without a prefix needs torch, which cannot be imported")
     tensors: dict[str, Any] = {}
-    order: list[Any] = []  # of each tensor: itself, or its name in `tensors`
+    order: list[Any] = []  # for each tensor: itself, or its name in `tensors`
 
     def collect(tensor: Any) -> Any:
         if not options.zeros and type(tensor) is mapped and _is_anonymous(tensor):

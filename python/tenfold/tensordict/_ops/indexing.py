@@ -96,7 +96,7 @@ def _rows_at(td: T, index: Any) -> T:
             try:
                 return td._each(_Selected(torch, one), shape, names)
             except (IndexError, RuntimeError):
-                pass  # negative positions, or some out of range: the next line tells them apart
+                pass  # negative indices, or some out of range: the next line distinguishes them
         return td._each(lambda value: value[parts], shape, names)
 
 

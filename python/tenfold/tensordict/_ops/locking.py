@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     Made = TypeVar("Made")
 
-# What the end of a ``with`` statement calls: a method's name, arguments and options. No closure,
-# which would keep the TensorDict, and so its memory, until Python looks for cycles.
+# What the end of a ``with`` statement calls: a method's name, arguments and options. Not a closure,
+# which would keep the TensorDict and its memory alive until Python's garbage collector runs.
 _LOCK: Any = ("lock_", (), {})
 _UNLOCK: Any = ("unlock_", (), {})
 _CLOSE: Any = ("", (), {})  # close_opened()
@@ -101,7 +101,7 @@ def _check_parents(td: Any, but: Any = None) -> None:
 
 def _held_nodes(td: Any) -> Any:
     """The nodes below that are in memory; those still on disk learn of a lock when read."""
-    # Without a name of the comprehension's own, which torch.compile cannot trace.
+    # Without a variable of the comprehension's own, which torch.compile cannot trace.
     nodes = [node_of(entry) for entry in td._held()]
     return [node for node in nodes if node is not None]
 

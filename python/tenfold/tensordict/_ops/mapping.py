@@ -114,7 +114,7 @@ def node_for(td: Any, path: tuple[str, ...]) -> Any:
                 )
         else:
             node._put(key, new_child(node))
-            child = node_of(node._entry(key))  # of a stack: a stack of what its members got
+            child = node_of(node._entry(key))  # for a stack: the stacked results of its members
         node = child
     return node
 
@@ -329,7 +329,7 @@ def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
         td._put_anyway(key, there._with_rows(index, value))
         return
     if isinstance(there, UnbatchedTensor):
-        # It has no rows: whatever the index, all of it is meant.
+        # It has no rows: any index refers to all of it.
         there.data.copy_(unwrapped(value))
         return
     if class_kind(type(there)) == LEAF:
@@ -563,7 +563,7 @@ def excluded(td: T, unwanted: Any, inplace: bool) -> T:
     kept: dict[str, Any] = {}
     for key in td._key_list():
         below = unwanted.get(key)
-        if below is not None and not below:  # as a whole: it need not be read
+        if below is not None and not below:  # as a whole: it need not be loaded
             if inplace:
                 td._remove(key)
             continue
@@ -647,7 +647,7 @@ def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
             f'rename_key_: "{".".join(new)}" is there: expected a new key, found an entry'
         )
     entry = walk(td, old)
-    # A node that moves into itself, or takes the place of a node above it, goes first.
+    # Process a node first if it moves into itself, or replaces an ancestor.
     shorter = min(len(old), len(new))
     goes_first = old[:shorter] == new[:shorter]
     if goes_first:

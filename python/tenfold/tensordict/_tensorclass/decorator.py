@@ -45,7 +45,7 @@ else:
         return lambda decorated: decorated
 
 
-#: What ``TensorClass["..."]`` takes.
+#: Flags accepted by ``TensorClass["..."]``.
 FLAGS = ("autocast", "nocast", "frozen", "tensor_only", "shadow", "skip_post_init_on_rebuild")
 
 _GROUPS = (
@@ -211,7 +211,7 @@ def _make_dataclass(cls: Any, flags: dict[str, Any], own_init: Any) -> None:
         fields.check_names(cls, _annotated_fields(cls), MEMBERS)
     fields.put_fields_back(cls, MEMBERS)
     if "__init__" in cls.__dict__ and _is_generated(cls.__init__):
-        del cls.__init__  # of a dataclass that it was before
+        del cls.__init__  # of the dataclass that it was before
     cls._own_setattr = any(
         "__setattr__" in vars(base)
         and vars(base)["__setattr__"] is not MEMBERS["__setattr__"]
@@ -244,7 +244,7 @@ def _add_members(cls: Any) -> None:
     cls._is_tensorclass = True
 
 
-# Methods that dataclasses.dataclass may have written for a class that was one before.
+# Methods that dataclasses.dataclass may have added to a class that was a dataclass before.
 _WRITTEN = ("__eq__", "__repr__", "__hash__")
 
 

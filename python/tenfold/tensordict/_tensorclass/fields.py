@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Members that a field may hide: tensordict's tensorclasses allow the first two or lack the others.
+# Members that a field may hide: tensordict's tensorclasses allow the first two, and do not have the
+# others.
 _HIDEABLE = frozenset(["data", "fields", "flush", "metadata", "schema"])
 
 
@@ -40,7 +41,7 @@ class Field:
             return value_of(obj._tensordict, self.name)
         if vars(owner).get(self.name) is self:
             return self
-        # A subclass that declares the field again must not take this for its default.
+        # A subclass that declares the field again must not use this as its default.
         raise AttributeError(f"class {owner.__name__}: no attribute {self.name!r}")
 
     def __set__(self, obj: Any, value: Any) -> None:
@@ -127,9 +128,9 @@ def check_names(cls: type, names: Iterable[str], members: Iterable[str]) -> None
 def put_fields_back(cls: type, members: Iterable[str]) -> None:
     """Prepares a class for `dataclasses.dataclass`, which looks up defaults as attributes."""
     own = own_annotations(cls)
-    # What the class inherits under the name of a field is no default of it.
+    # An inherited attribute with the name of a field is not the field's default.
     hidden = [name for name in own if name not in cls.__dict__ and name in set(members)]
-    if "__dataclass_fields__" in cls.__dict__:  # made a dataclass before: its fields are gone
+    if "__dataclass_fields__" in cls.__dict__:  # it was a dataclass before: remove its fields
         for field in dataclasses.fields(cls):
             if field.name in own and field.name not in hidden:
                 import copy
@@ -294,7 +295,7 @@ def fits(cls: Any, node: Any) -> bool:
     return isinstance(node, TensorDictBase) and set(node._key_list()) <= set(cls._field_names)
 
 
-#: What every constructor takes beside the fields, by keyword.
+#: Keyword arguments of every constructor, in addition to the fields.
 _ABOUT = ("batch_size", "device", "names", "lock")
 
 
@@ -326,14 +327,14 @@ def _signature(init: Callable[..., None]) -> inspect.Signature:
     return signature.replace(parameters=params + rest)
 
 
-# --- the generated one ---------------------------------------------------------------------------
+# --- the generated constructor -------------------------------------------------------------------
 
 
 def _generated(cls: Any) -> Callable[..., None]:
     """Fields by position and by name, defaults for the rest, then ``__post_init__``."""
 
     def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        owner = type(self)  # below `cls` where its __init__ calls super().__init__
+        owner = type(self)  # a subclass of `cls` if its __init__ calls super().__init__
         values = _bound(cls, args, kwargs)
         about = {name: values.pop(name) for name in _about_names(cls) if name in values}
         later = {name: values.pop(name) for name in init_vars(cls) if name in values}
@@ -427,7 +428,7 @@ def default_of(field: Any) -> Any:
     return field.default
 
 
-# --- one that the class defines ------------------------------------------------------------------
+# --- a constructor defined by the class ----------------------------------------------------------
 
 
 def _around(own_init: Callable[..., None]) -> Callable[..., None]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     PathLike = str | os.PathLike[str]
 
 
-# Their results come as they are, even where they are TensorDicts.
+# Their results are returned unchanged, even TensorDicts.
 _AS_THEY_ARE = frozenset(
     [
         "batch_dims", "batch_size", "bytes", "cat_tensors", "depth", "dim", "dtype", "entry_class",
@@ -52,7 +52,7 @@ _AS_THEY_ARE = frozenset(
     ]
 )  # fmt: skip
 
-# They see the object itself, not its TensorDict: a file tells the class.
+# They get the object itself, not its TensorDict: a file stores the class.
 _OF_FILES = frozenset(
     [
         "dumps", "load_memmap_", "memmap", "memmap_", "memmap_like", "memmap_refresh_", "save",
@@ -68,7 +68,7 @@ _OPERATORS = [
     )
 ]  # fmt: skip
 
-# Their results are made of objects of the class, not of new data.
+# Their results consist of objects of the class, not of new data.
 _OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
 
 
@@ -432,7 +432,7 @@ class StateMethods:
             wrapped = [cls._over(node_of(member)) for member in members]
             return ("node", node._info(), [str(i) for i in range(len(wrapped))], wrapped)
         info = node._info()._replace(kind="tensorclass", class_name=str(cls))
-        was_changed = getattr(disk, "changed", True)  # in memory there is no disk
+        was_changed = getattr(disk, "changed", True)  # trees in memory have no disk
         if was_changed or node._kind.class_name != str(cls):
             keys = node._key_list()
             held = node._items
@@ -488,7 +488,7 @@ class FileMethods:
 def _claim(cls: Any, prefix: str) -> None:
     """Makes `cls` the class of what is saved under its name by another module."""
     if not os.path.isdir(prefix):
-        return  # the loader says what is wrong
+        return  # the loader reports the error
     name = str(_core.open_memmap(os.path.abspath(prefix), "r").info()[4])
     if not name or registered_class(name) is not None:
         return

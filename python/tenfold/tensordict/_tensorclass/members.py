@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _STATE = ("_tensordict", "_non_tensordict")
 
-# What the TensorDicts around ask for and that gives an entry, not a TensorDict like this one.
+# Methods called by enclosing TensorDicts that return an entry, not a TensorDict like this one.
 _OF_ENTRIES = frozenset(["_child", "_entry", "_fetch"])
 
 
@@ -263,7 +263,7 @@ def _operand(obj: Any, other: Any) -> Any:
     if class_kind(type(other)) == TENSORCLASS:
         return other._tensordict
     node = node_of(other)
-    if node is not None:  # an entry of None is a field that is not there
+    if node is not None:  # an entry of None is a missing field
         return node.exclude(*missing(obj))
     if isinstance(other, dict):
         absent = missing(obj)

@@ -33,19 +33,19 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Files that are open at once.
+/// Number of files open at once.
 constexpr std::size_t kOpenFiles = 64;
 
 Error refuse(const base::Where& where) { return base::invalid_argument(where); }
 
-/// One tensor that grows.
+/// A tensor to append to.
 struct AppendedLeaf {
   Path file;
   Leaf rows;
   std::uint64_t old_bytes = 0;
 };
 
-/// One of several tensors that are one file.
+/// One of several tensors that share a file.
 struct TiedLeaf {
   os::FileInfo file;
   Leaf rows;
@@ -59,7 +59,7 @@ bool same_rows(const Leaf& a, const Leaf& b) {
          std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
 }
 
-/// One meta.json with its lengths raised.
+/// A meta.json whose lengths are increased.
 struct GrowingMeta {
   Path file;
   std::string text;
@@ -72,13 +72,13 @@ Value* member(Value& object, std::string_view key) {
   return nullptr;
 }
 
-/// Raises the first length of a `shape`.
+/// Increases the first length of a `shape`.
 void grow_shape(Value* shape, std::int64_t rows) {
   auto& lengths = std::get<Value::List>(shape->data()).items;
   lengths.front() = Value(std::get<std::int64_t>(lengths.front().data()) + rows);
 }
 
-/// Compares the rows with a saved tree and collects what is to be done.
+/// Compares the rows with a saved tree and collects the changes.
 class Appender {
  public:
   explicit Appender(std::int64_t num_rows) : num_rows_(num_rows) {}
@@ -162,8 +162,8 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
   leaves_.push_back({folder / file, rows, entry.size_bytes});
 }
 
-/// True if the rows are already appended under another key. Tied tensors are one file: what is
-/// appended to one of them, all of them have.
+/// True if these rows are already appended under another key. Aliases share one file, so appending
+/// to one appends to all.
 bool Appender::is_tied_to_another(const os::FileInfo& file, const Leaf& rows,
                                   const base::Where& where) {
   for (const TiedLeaf& other : tied_) {
@@ -244,7 +244,7 @@ void Appender::require_free_space(std::uint64_t new_bytes) const {
   if (new_bytes <= os::kUncheckedBytes) return;
   for (const AppendedLeaf& leaf : leaves_) {
     if (!os::exists(leaf.file)) continue;
-    // What an append that was killed has left behind the committed end is written over.
+    // Overwrite what a crashed append left after the committed end.
     const std::uint64_t there = os::file_info(leaf.file).size_bytes;
     new_bytes -= std::min(leaf.rows.nbytes(), std::max(there, leaf.old_bytes) - leaf.old_bytes);
   }
@@ -292,7 +292,7 @@ void Appender::run() {
   }
 }
 
-/// Truncates the files to what their metadata counts: on a full disk the next append needs the
+/// Truncates the files to the size in their metadata: on a full disk, the next append needs the
 /// space.
 void Appender::give_back() const noexcept {
   for (const AppendedLeaf& leaf : leaves_) {
@@ -301,7 +301,7 @@ void Appender::give_back() const noexcept {
       os::File file = os::File::open_read_write(leaf.file);
       if (file.size_bytes() > leaf.old_bytes) file.truncate(leaf.old_bytes);
     } catch (const Error&) {
-      continue;  // bytes beyond the committed end harm nobody
+      continue;  // bytes after the committed end are ignored by readers
     }
   }
 }
@@ -320,7 +320,7 @@ void append_rows(const Path& path, const TensorDict& rows) {
         .found("none");
   }
   const auto held = os::WriterLock::try_acquire(directory, meta_name, lock);
-  // Whoever had it locked may have replaced it meanwhile.
+  // The previous holder of the lock may have replaced the file.
   const auto now = directory.entry_info(meta_name);
   if (!held || !now || !now->same_file(lock.info())) {
     throw Error::io(EBUSY, path.string())
@@ -346,8 +346,8 @@ namespace {
 
 std::string key_part(std::string_view key) { return "key " + base::quote(key); }
 
-/// The meta.json of one node, locked against other writers of this process and others, with what is
-/// to be added to it.
+/// The meta.json of one node, locked against other writers in this process and others, and the
+/// members to add.
 class MetaEdit {
  public:
   explicit MetaEdit(const Path& folder)
@@ -357,7 +357,7 @@ class MetaEdit {
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       file_ = os::File::open_read_at(directory_, std::string(kMetaName));
       lock_ = os::WriterLock::try_acquire(directory_, std::string(kMetaName), file_);
-      // Whoever had it locked may have replaced it meanwhile.
+      // The previous holder of the lock may have replaced the file.
       const auto now = directory_.entry_info(std::string(kMetaName));
       if (lock_ && now && now->same_file(file_.info())) {
         text_ = file_.read_all(kMaxMetaBytes);
@@ -373,7 +373,7 @@ class MetaEdit {
   const NodeMeta& meta() const noexcept { return meta_; }
   os::Directory& directory() noexcept { return directory_; }
 
-  /// Throws Error(invalid_argument) for a key that this node cannot get this way.
+  /// Throws Error(invalid_argument) for a key that cannot be added to this node in this way.
   void check_new(std::string_view key, const std::string& name, std::string_view suffix) const {
     const base::Where where(directory_.display(), key_part(key));
     if (meta_.kind != MetaKind::tensordict) {
@@ -411,11 +411,11 @@ class MetaEdit {
     }
   }
 
-  /// Adds `"key": entry` as the last member; all others stay as they are, byte for byte.
+  /// Adds `"key": entry` as the last member; the others stay unchanged, byte for byte.
   void add(std::string_view key, const Value::Object& entry) {
     const std::size_t brace = text_.rfind('}');
     const std::string member = to_json(Value(std::string(key))) + ": " + to_json(Value(entry));
-    // A node's meta.json has at least its `_type`, so there is a member before.
+    // A node's meta.json has at least its `_type`, so there is a preceding member.
     text_.insert(brace, ", " + member);
     replace_file(path_, text_, false);
   }
@@ -463,7 +463,7 @@ std::uint64_t data_bytes(const NewLeaf& leaf) {
   return nbytes_of(leaf.dtype, {count});
 }
 
-/// Makes the file, or takes one that exists, and makes it long enough.
+/// Creates the file, or takes an existing one, and extends it to `size_bytes`.
 void make_file(const os::Directory& folder, const std::string& name, std::uint64_t size_bytes,
                bool existing_ok, std::span<const std::byte> bytes) {
   os::File file;
@@ -524,7 +524,7 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
 }
 
 void write_value(const Path& folder, const NonTensor& value) {
-  // The notes stay as they are, and would not say what it is.
+  // The notes are not rewritten, so the type of an extended scalar would be lost.
   if (has_special(value.value)) {
     throw base::unsupported(folder.string())
         .problem("a value in place")

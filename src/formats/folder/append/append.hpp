@@ -4,10 +4,10 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// append_memmap() of memmap.hpp.
+/// Implements append_memmap() of memmap.hpp.
 void append_rows(const Path& path, const TensorDict& rows);
 
-/// As declared in memmap.hpp.
+/// Implements the function declared in memmap.hpp.
 Path add_leaf(const Path& folder, const NewLeaf& leaf);
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);
 void write_value(const Path& folder, const NonTensor& value);

@@ -43,7 +43,7 @@ CommitPage read_page(const os::File& file) {
       .remedy("close() it first");
 }
 
-/// The rows that meta.json counts.
+/// The number of rows in meta.json.
 std::uint64_t rows_in_meta(const os::File& meta) {
   const NodeMeta node = parse_meta(meta.read_all(kMaxMetaBytes), meta.display());
   if (const auto rows = rows_counted(node)) return static_cast<std::uint64_t>(*rows);
@@ -53,7 +53,7 @@ std::uint64_t rows_in_meta(const os::File& meta) {
       .found("[]");
 }
 
-/// Makes the page unless somebody else was faster: whoever makes one holds meta.json locked.
+/// Creates the page unless another process did. The creator must hold the lock of meta.json.
 void create_page(const Path& path, const os::Directory& root) {
   os::File meta = os::File::open_read_at(root, std::string(kMetaName));
   const auto lock = os::WriterLock::try_acquire(root, std::string(kMetaName), meta);
@@ -67,7 +67,7 @@ void create_page(const Path& path, const os::Directory& root) {
   CommitPage page;
   page.process = os::process_id();
   page.live = {.sequence = 1, .boot = os::boot_id(), .num_rows = num_rows, .written = num_rows};
-  // Whole on the device from the start, so that no power loss leaves half a page.
+  // Make it durable from the start, so that a power failure cannot leave half a page.
   FileReplacement replacement(path / kCommitFile, kCommitPageBytes);
   replacement.file().write_at(0, encode_page(page));
   replacement.publish(true);
@@ -85,12 +85,13 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
     os::File file = os::File::open_read_write_at(root, kCommitFile);
     auto lock = os::WriterLock::try_acquire(root, kCommitFile, file);
     if (!lock) {
-      // A reader holds it for a moment to see whether somebody writes.
+      // A reader holds the lock for a moment to check for a writer.
       if (attempt >= kBusyAttempts) throw_busy(file, path);
       std::this_thread::sleep_for(kRetryPause);
       continue;
     }
-    // Its writer may have closed, and with that removed it, between our open and our lock.
+    // Between our open and our lock, its writer may have closed the data set, which removes the
+    // file.
     const auto now = root.entry_info(kCommitFile);
     if (!now || !now->same_file(file.info())) continue;
     file_ = std::move(file);
@@ -111,7 +112,7 @@ void CommitFile::take_over(std::uint64_t num_rows) {
   } else {
     state.num_rows = state.written = num_rows;
   }
-  // meta.json counts more only if another tool wrote it since.
+  // meta.json has more rows only if another tool has written it since.
   if (page_.capacity == 0 && state.num_rows < num_rows) state.num_rows = state.written = num_rows;
   const std::array<std::uint64_t, 1> process = {os::process_id()};
   file_.write_at(kProcessOffset, std::as_bytes(std::span(process)));

@@ -13,31 +13,31 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The `%commit` of a data set whose rows this process adds to: locked against other writers until
-/// this object goes, and changed by one write of 64 bytes at a time.
+/// The commit page of a data set to which this process adds rows. Locked against other writers for
+/// its lifetime, and changed by single writes of 64 bytes.
 class CommitFile {
  public:
-  /// Locks the file; makes it (durably, whole at once) if there is none. What a killed writer of
-  /// this boot committed is taken over; what one of another boot did is not, as it may have been
-  /// lost: the rows are those of meta.json. Throws Error(io) (EBUSY) naming the process that holds
-  /// the lock.
+  /// Locks the file; creates it atomically and durably if it is missing. Takes over what a crashed
+  /// writer committed during this boot. Commits of another boot may have been lost, so the number
+  /// of rows is then that of meta.json. Throws Error(io) (EBUSY) naming the process that holds the
+  /// lock.
   CommitFile(const Path& path, const os::Directory& root);
 
   const CommitState& state() const noexcept { return page_.live; }
-  /// Of a ring: what is found after a power loss now.
+  /// Circular buffers: the state after a power failure.
   const CommitState& durable() const noexcept { return *page_.durable; }
   std::uint64_t capacity() const noexcept { return page_.capacity; }
   const std::string& display() const noexcept { return file_.display(); }
 
-  /// From now on `next` holds for every reader; its sequence and boot are set here.
+  /// Publishes `next` to all readers; sets its sequence number and boot ID.
   void publish(CommitState next);
-  /// Of a ring: nothing is being written, whatever was begun; makes the sequence even.
+  /// Circular buffers: abandons an unfinished write, and makes the sequence number even.
   void rest();
-  /// Of a ring: from now on `next` is what is found after a power loss.
+  /// Circular buffers: makes `next` the state after a power failure.
   void publish_durable(CommitState next);
-  /// True once somebody has written into rows in place.
+  /// True once a process has written to rows in place.
   bool was_written_in_place() const;
-  /// Releases the lock. The end.
+  /// Releases the lock. The object cannot be used afterwards.
   void release() noexcept {
     lock_.reset();
     file_.close();
@@ -51,18 +51,18 @@ class CommitFile {
   CommitPage page_;
 };
 
-/// A ring's page in a folder that nobody knows yet: no rows.
+/// Creates the commit page of an empty circular buffer, in a folder that is not published yet.
 void create_ring_page(os::Directory& folder, std::uint64_t capacity);
 
-/// Tells whoever adds rows and checksums to this folder, if there is such a one, that rows are
+/// Tells the process that adds rows and checksums to this folder, if there is one, that rows are
 /// about to be written in place.
 void announce_writes_in_place(const os::Directory& folder);
 
-/// True while the lock of a CommitFile is held, here or elsewhere.
+/// True while a CommitFile is locked, by this process or another.
 bool has_writer(const os::Directory& folder);
 
-/// Throws Error(unsupported) for a folder that has a `%commit`: whoever changes its metadata must
-/// know of the rows behind it.
+/// Throws Error(unsupported) if the folder has a `%commit`: a change of its metadata would have to
+/// include the rows counted there.
 void refuse_growing(const os::Directory& folder);
 
 }  // namespace tenfold::detail::formats::folder

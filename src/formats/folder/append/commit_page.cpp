@@ -42,7 +42,7 @@ void seal(std::span<std::byte> record) {
   put(record, said.size(), base::xxh3_seeded(said, kSlotSeed));
 }
 
-/// A slot that no writer finished is nothing.
+/// Parses a commit record; empty if its writer did not finish it.
 std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size_t offset) {
   const auto slot = page.subspan(offset, kSlotBytes);
   if (!is_whole(slot)) return std::nullopt;
@@ -56,7 +56,7 @@ std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size
   return state;
 }
 
-/// The newer of the two slots from `offset` on.
+/// The newer one of the two commit records from `offset`.
 std::optional<CommitState> newest(std::span<const std::byte> page, std::size_t offset) {
   const auto first = parse_slot(page, offset);
   const auto second = parse_slot(page, offset + kSlotBytes);

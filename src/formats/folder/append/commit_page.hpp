@@ -13,19 +13,20 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The file of a data set that grows: how many rows there are now. meta.json says how many there
-/// were when the data set was last flushed, and is what counts after a power loss.
+/// The commit page of a growing data set: the current number of rows. meta.json has the number at
+/// the last flush, which is the valid one after a power failure.
 inline constexpr std::string_view kCommitName = "%commit";
 
 /// One page, written in place. All numbers are little-endian, 64 bits:
 ///
-///   0, 64     two slots, written in turn, so that one is whole whenever a writer is killed:
-///             sequence, boot id (16 bytes), num_rows, written, busy_begin, busy_rows, and the XXH3
+///   0, 64     two commit records, written alternately, so that one is valid after a crash:
+///             sequence, boot ID (16 bytes), num_rows, written, busy_begin, busy_rows, and the XXH3
 ///             of these, seeded with "tenfold"
-///   128, 192  of a ring: two slots of the same form, written in turn and synced: the durable state
-///   256       "tenfold%commit 1", capacity, and the XXH3 of these, seeded alike
-///   512       the writer's process id, for messages; 520: not 0 once somebody has written into
-///             rows in place, for which no checksum vouches any more
+///   128, 192  circular buffers: two more records, written alternately and synced: the durable
+///             state
+///   256       "tenfold%commit 1", capacity, and the XXH3 of these, with the same seed
+///   512       the writer's process ID, for messages
+///   520       not 0 once a process has written to rows in place, whose checksums are then invalid
 inline constexpr std::size_t kCommitPageBytes = 4096;
 using CommitBytes = std::array<std::byte, kCommitPageBytes>;
 inline constexpr std::size_t kSlotBytes = 64;
@@ -34,46 +35,47 @@ inline constexpr std::size_t kHeaderOffset = 256;
 inline constexpr std::size_t kProcessOffset = 512;
 inline constexpr std::size_t kInPlaceOffset = 520;
 
-/// What one slot says.
+/// A commit record.
 struct CommitState {
-  /// Of a ring: odd while its writer is at work. Busy rows of an even one are gone for good: their
-  /// writer was killed.
+  /// Circular buffers: a seqlock, odd during a write. Busy rows with an even sequence number are
+  /// lost: their writer crashed.
   std::uint64_t sequence = 0;
   os::BootId boot{};
   std::uint64_t num_rows = 0;
-  /// Rows written since it was made. The next one of a ring goes to slot `written % capacity`.
+  /// Rows written since creation. In a circular buffer, the next row goes to slot `written %
+  /// capacity`.
   std::uint64_t written = 0;
-  /// Of a ring: slots [busy_begin, busy_begin + busy_rows), going round, that are being written or
-  /// were when their writer was killed. Never read.
+  /// Circular buffers: slots [busy_begin, busy_begin + busy_rows), modulo capacity, that are being
+  /// overwritten, or were when their writer crashed. Never read.
   std::uint64_t busy_begin = 0;
   std::uint64_t busy_rows = 0;
   bool operator==(const CommitState&) const = default;
 };
 
 struct CommitPage {
-  std::uint64_t capacity = 0;  ///< 0: no ring
+  std::uint64_t capacity = 0;  ///< 0: no circular buffer
   std::uint64_t process = 0;
   bool in_place = false;
-  CommitState live;                    ///< of the newest whole slot
-  std::optional<CommitState> durable;  ///< of a ring
+  CommitState live;                    ///< the newest valid commit record
+  std::optional<CommitState> durable;  ///< circular buffers only
 };
 
 std::array<std::byte, kSlotBytes> encode_slot(const CommitState& state);
-/// A whole page. `durable` for rings.
+/// Encodes a whole page; with `durable` for circular buffers.
 CommitBytes encode_page(const CommitPage& page);
 
-/// Checks everything; afterwards a ring has num_rows == min(written, capacity) and a busy range
-/// inside it. Throws Error(corrupt), naming `where`, if neither slot is whole.
+/// Validates everything; on success a circular buffer has num_rows == min(written, capacity) and a
+/// busy range inside it. Throws Error(corrupt), naming `where`, if neither record is valid.
 CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string& where);
 
-/// The page of a folder, or nothing if it has none. Throws as parse_commit_page().
+/// Reads the page of a folder; empty if it has none. Throws like parse_commit_page().
 std::optional<CommitPage> read_commit_page(Folder& folder);
 
-/// What holds now: the live state if it is of this boot, else a ring's durable one, else nothing:
-/// then meta.json does.
+/// The valid state: the live record if it was written during this boot, else a circular buffer's
+/// durable one, else null: then meta.json has the number of rows.
 const CommitState* state_now(const CommitPage& page);
 
-/// The rows that are committed now, or nothing where meta.json counts them.
+/// The number of committed rows; empty if meta.json has it.
 std::optional<std::int64_t> committed_rows(Folder& folder);
 
 }  // namespace tenfold::detail::formats::folder

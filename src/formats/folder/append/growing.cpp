@@ -24,7 +24,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Of a ring that is written over, so many are marked on the device at once: the mark costs a sync.
+/// When a circular buffer overwrites rows, 1/16 of its slots are marked durably at a time, because
+/// each mark costs a sync.
 constexpr std::uint64_t kReservedParts = 16;
 
 const std::string kMetaFile(kMetaName);
@@ -33,7 +34,7 @@ std::string path_in(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
 }
 
-/// What meta.json counts of each of its tensors: key -> bytes.
+/// Sizes of the tensors according to meta.json: key -> bytes.
 std::unordered_map<std::string, std::uint64_t> counted_bytes(const os::Directory& folder) {
   std::unordered_map<std::string, std::uint64_t> sizes;
   const os::File file = os::File::try_open_read_at(folder, kMetaFile);
@@ -127,7 +128,7 @@ void GrowingFolder::require_free_space(std::span<const std::span<const std::byte
   if (new_bytes <= os::kUncheckedBytes) return;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     if (!leaves_[i].file.valid()) continue;
-    // What an append that was killed has left behind the committed end is written over.
+    // Overwrites what a crashed append left after the committed end.
     new_bytes -= std::min<std::uint64_t>(bytes[i].size(),
                                          leaves_[i].file.size_bytes() - leaves_[i].leaf.size_bytes);
   }
@@ -159,7 +160,7 @@ void GrowingFolder::append(std::uint64_t num_rows,
   }
 }
 
-/// Truncates the files to what is committed: on a full disk the next append needs the space.
+/// Truncates the files to the committed size: on a full disk, the next append needs the space.
 void GrowingFolder::give_back_uncommitted() noexcept {
   for (OpenLeaf& open : leaves_) {
     try {
@@ -175,7 +176,7 @@ void GrowingFolder::give_back_uncommitted() noexcept {
 void GrowingFolder::reserve_durably(std::uint64_t num_rows) {
   const CommitState& durable = commit_.durable();
   const std::uint64_t end = state().written + num_rows;
-  // Slots that no durable row lies in may be written without asking.
+  // Slots without a durable row may be overwritten without a mark.
   if (end <= capacity() || end <= durable.written + durable.busy_rows) return;
   CommitState next = durable;
   next.busy_begin = durable.written % capacity();
@@ -201,14 +202,14 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
                                std::span<const std::span<const std::byte>> bytes) {
   check_here();
   if (num_rows == 0) return;
-  // Rows that would be written over at once are counted, and not written.
+  // Rows that this call would overwrite itself are counted but not written.
   const std::uint64_t kept = std::min(num_rows, capacity());
   const std::uint64_t left_out = num_rows - kept;
   const std::uint64_t first = state().written + left_out;
   commit_.rest();
   reserve_durably(num_rows);
   CommitState next = state();
-  // What a killed writer has left half written begins where we begin.
+  // The rows that a crashed writer left half written start at the same slot as ours.
   const std::uint64_t torn = next.busy_rows;
   if (left_out > 0) {
     next.busy_begin = 0;
@@ -256,14 +257,15 @@ void GrowingFolder::begin_checksums() {
     const auto covered = covered_bytes(lines[path_of(leaf)]);
     if (size == sizes.end() || !covered || *covered < size->second) continue;
     open.sums = std::make_unique<LeafSums>(*covered, leaf.size_bytes, open.file);
-    // Rows of a flush whose meta.json was lost: the lines go before the bytes are written over.
+    // The meta.json of a flush was lost, and its rows with it: remove their checksums before the
+    // bytes are overwritten.
     too_far |= *covered > leaf.size_bytes;
   }
   edit.close();
   if (too_far) write_checksums(false);
 }
 
-/// Files that are written anew as rows come.
+/// Files that are rewritten when rows are added.
 std::vector<std::string> GrowingFolder::metadata_names() const {
   std::vector<std::string> names = {kMetaFile};
   for (const std::string& folder : folders_below()) names.push_back(path_in(folder, kMetaFile));
@@ -298,7 +300,7 @@ void GrowingFolder::write_checksums(bool with_metadata) {
   for (OpenLeaf& open : leaves_) {
     if (!open.sums) continue;
     const std::string path = path_of(open.leaf);
-    // Lines that somebody has taken out meanwhile stay out.
+    // Checksums that another process has removed must stay removed.
     if (!open.sums->add_lines(path, of_leaves[path], kept)) open.sums.reset();
   }
   if (with_metadata) {
@@ -353,8 +355,8 @@ void GrowingFolder::flush() {
     write_checksums(false);
     metadata_waits_ = true;
   }
-  // That others count more rows than the root harms nobody: `%commit`, which is on the device from
-  // the start, says that they may.
+  // Other folders may count more rows than the root: readers accept that because of `%commit`,
+  // which is durable from the start.
   for (const std::string& folder : folders) write_meta(folder);
   write_meta("");
   is_dirty_ = false;
@@ -379,7 +381,7 @@ void GrowingFolder::close() {
   write_notes();
   if (capacity() == 0) {
     for (OpenLeaf& open : leaves_) {
-      // What an append that failed has left.
+      // Remove what a failed append left.
       if (open.file.valid() && open.file.size_bytes() > open.leaf.size_bytes) {
         open.file.truncate(open.leaf.size_bytes);
         open.file.sync();

@@ -12,22 +12,23 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The checksums of a file that grows at its end: those of whole blocks stand, that of the last
-/// block goes on.
+/// The checksums of a file that is appended to: those of whole blocks are final, that of the last
+/// block is continued.
 class LeafSums {
  public:
-  /// `%checksums` covers `covered_bytes` of the first `size_bytes` of `file`; what it does not, or
-  /// only as a part of a block, is read.
+  /// `%checksums` covers `covered_bytes` of the first `size_bytes` of `file`. Blocks that are not
+  /// covered, or only partially, are read.
   LeafSums(std::uint64_t covered_bytes, std::uint64_t size_bytes, const os::File& file);
 
-  /// `bytes` were added to the file.
+  /// Adds bytes that were appended to the file.
   void add(std::span<const std::byte> bytes);
 
-  /// Adds the file's lines to `lines`: of those that `%checksums` has `before` the ones that stand,
-  /// and the new ones. False, with nothing added, if one is missing that should stand.
+  /// Appends the file's lines to `lines`: from `before`, the lines in `%checksums`, those of final
+  /// blocks, and the new ones. Returns false, and appends nothing, if the line of a final block is
+  /// missing.
   bool add_lines(const std::string& path, const std::vector<ChecksumLine>& before,
                  std::vector<ChecksumLine>& lines) const;
-  /// The lines are in the file.
+  /// Marks the lines as written to `%checksums`.
   void published();
 
  private:
@@ -35,17 +36,17 @@ class LeafSums {
     std::uint64_t offset_bytes;
     std::uint64_t checksum;
   };
-  std::uint64_t standing_bytes_;  ///< whole blocks that `%checksums` has
-  std::uint64_t end_;             ///< of what is summed up
-  std::vector<Block> whole_;      ///< blocks it has not yet
+  std::uint64_t standing_bytes_;  ///< size of the whole blocks in `%checksums`
+  std::uint64_t end_;             ///< end of the checksummed bytes
+  std::vector<Block> whole_;      ///< whole blocks that are not in `%checksums` yet
   base::Xxh3Stream last_;
 };
 
-/// What lines of one file cover from its start on without a gap, block by block; nothing if they
-/// are others than a save or a flush writes.
+/// Number of bytes that the lines of a file cover from its start, block by block without a gap;
+/// empty if they are not what a save or a flush writes.
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines);
 
-/// Adds the lines of a file as it is now.
+/// Adds the lines of a file with its current content.
 void add_lines_of(const os::File& file, const std::string& path, std::vector<ChecksumLine>& lines);
 
 }  // namespace tenfold::detail::formats::folder

@@ -18,7 +18,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Where every dtype may begin.
+/// Alignment that is sufficient for every dtype.
 constexpr std::uint64_t kMapAlignment = 16;
 
 bool lies_in_place(const codecs::ZipEntry& entry) noexcept {
@@ -71,7 +71,7 @@ Archive::~Archive() {
   } catch (const std::exception& error) {
     warn(file_.display() + ": its CRC-32s were not made right: " + error.what());
   } catch (...) {
-    // A test has killed the process that this stands for.
+    // A test has simulated a crash of this process.
   }
 }
 
@@ -80,7 +80,7 @@ void Archive::index_folders() {
   for (std::size_t i = 0; i < entries().size(); ++i) {
     const std::string_view name = entries()[i].name;
     if (name.ends_with(kLeafSuffix) && !lies_in_place(entries()[i])) is_one_mapping_ = false;
-    // All folders above; most entries lie where the one before lies.
+    // Add all parent folders. Most entries are in the same folder as the previous one.
     std::size_t slash = name.rfind('/');
     if (slash == std::string_view::npos || name.substr(0, slash) == last) continue;
     last = name.substr(0, slash);
@@ -147,7 +147,7 @@ std::optional<Buffer> Archive::kept(std::size_t number) {
   return std::nullopt;
 }
 
-/// For those who read an entry piece by piece: the last few that were inflated are kept.
+/// For callers that read an entry in pieces: caches the last few inflated entries.
 Buffer Archive::inflated(std::size_t number) {
   const std::lock_guard one_at_a_time(inflating_[number % kStripes]);
   if (auto bytes = kept(number)) return *bytes;

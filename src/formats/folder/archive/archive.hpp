@@ -21,22 +21,23 @@
 namespace tenfold::detail::formats::folder {
 
 struct RefreshOptions {
-  bool durable = false;  ///< wait for the device
+  bool durable = false;  ///< make the result durable
   int num_threads = 0;
   Monitor* monitor = nullptr;
 };
 
-/// A `.tdz`: a zip archive whose entries are the files of a memory-mapped folder, under their paths
-/// below it. Stored entries are mapped where they lie, by one mapping of the file; deflated ones
-/// are inflated when they are first used. Thread-safe.
+/// A `.tdz`: a zip archive whose entries are the files of a memory-mapped folder, under their
+/// relative paths. Stored entries are mapped in place, through one mapping of the file; deflated
+/// ones are inflated at their first use. Thread-safe.
 ///
-/// Opened for write_through it holds a shared lock on the file. What is written through leaves the
-/// CRC-32 of its entry behind; refresh() makes it right, and so does the destructor, which the
-/// tensors that are mapped put off. A kill before that leaves a whole archive whose CRC-32 of the
-/// changed entries is wrong, which verify reports; opening it "r+" and closing it makes them right.
+/// In mode write_through it holds a shared lock on the file. Writes through the mapping make the
+/// CRC-32 of the entry stale. refresh() updates it, and so does the destructor, which runs after
+/// all mapped tensors are destroyed. After a crash before that, the archive is intact except for
+/// the CRC-32s of the changed entries. verify() reports them; opening the archive in "r+" and
+/// closing it fixes them.
 class Archive : public std::enable_shared_from_this<Archive> {
  public:
-  /// Reads the directory. Throws Error(corrupt), Error(unsupported) as read_zip_directory does.
+  /// Reads the directory. Throws Error(corrupt), Error(unsupported) like read_zip_directory().
   static std::shared_ptr<Archive> open(const Path& path, Mode mode);
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
@@ -48,23 +49,23 @@ class Archive : public std::enable_shared_from_this<Archive> {
   const codecs::ZipDirectory& directory() const noexcept { return directory_; }
   codecs::ZipInput input() const;
 
-  /// The number of the entry of that name.
+  /// Index of the entry with that name.
   std::optional<std::size_t> find(std::string_view path) const;
-  /// True if an entry lies below that path, or is this folder.
+  /// True if `path` is a folder entry, or contains an entry.
   bool has_folder(std::string_view path) const;
 
   /// True if every tensor can be mapped.
   bool is_one_mapping() const noexcept { return is_one_mapping_; }
 
-  /// The first `size_bytes` bytes of an entry: mapped, or in memory of their own. Throws
-  /// Error(unsupported) for write_through of an entry that cannot be mapped.
+  /// The first `size_bytes` bytes of an entry, mapped or in memory. Throws Error(unsupported) in
+  /// mode write_through if the entry cannot be mapped.
   Buffer map(std::size_t entry, std::uint64_t size_bytes);
-  /// Bytes from `offset_bytes` on, as many as there are, but at most `into`. Returns their number.
+  /// Reads from `offset_bytes` until `into` is full or the entry ends. Returns the number of bytes.
   std::size_t read_some(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into);
 
-  /// Makes the CRC-32s of those of the entries right that were mapped for write_through. With
-  /// `durable` their bytes go to the device before their headers. What the monitor stops is made
-  /// right by the next one.
+  /// Updates the CRC-32s of those of the entries that were mapped in mode write_through. With
+  /// `durable`, their bytes are made durable before their headers. If the monitor cancels it, the
+  /// next call does the rest.
   void refresh(std::span<const std::size_t> entries, const RefreshOptions& options);
 
  private:
@@ -87,16 +88,16 @@ class Archive : public std::enable_shared_from_this<Archive> {
   os::FileInfo info_;
   Mode mode_;
   codecs::ZipDirectory directory_;
-  std::unordered_set<std::string_view> folders_;  ///< without a slash at their end
+  std::unordered_set<std::string_view> folders_;  ///< without a trailing slash
   bool is_one_mapping_ = true;
 
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< guards the members below
   Buffer mapping_;
-  std::unordered_set<std::size_t> written_;  ///< mapped for write_through
+  std::unordered_set<std::size_t> written_;  ///< mapped in mode write_through
   std::array<Inflated, kKeptInflated> kept_;
   std::size_t next_kept_ = 0;
 
-  std::array<std::mutex, kStripes> inflating_;  ///< so that no entry is inflated twice at a time
+  std::array<std::mutex, kStripes> inflating_;  ///< prevent concurrent inflation of one entry
 };
 
 }  // namespace tenfold::detail::formats::folder

@@ -38,7 +38,7 @@ class EntryFile final : public StoredFile {
         .remedy("the archive may be truncated");
   }
   void check_cost(std::uint64_t size_bytes) const override {
-    // Inflated whole, and kept as long as the tensor is.
+    // The entry is inflated as a whole, and kept as long as the tensor.
     const std::uint64_t most = kSpareBytes + std::min(size_bytes, entry().size_bytes) * 2;
     if (entry().method == codecs::ZipMethod::stored || entry().size_bytes <= most) return;
     throw base::unsupported(display_)
@@ -129,7 +129,7 @@ class ArchiveFolder final : public Folder {
     archive_->refresh(written, {.durable = true, .monitor = monitor});
   }
 
-  // Whoever replaces an archive makes another file of its name.
+  // A replaced archive is another file with the same name.
   bool was_replaced() override { return false; }
   [[noreturn]] void throw_replaced() const override {
     throw Error::io(ESTALE, display_).problem("the archive was replaced").remedy("open it again");

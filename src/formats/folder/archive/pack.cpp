@@ -35,7 +35,7 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-/// The files of a folder as leaves of bytes; Leaf::position() is a file's number.
+/// The files of a folder as leaves of bytes; Leaf::position() is the index of a file.
 class PackedFiles final : public LeafSource {
  public:
   explicit PackedFiles(os::Directory root) : root_(std::move(root)) {}
@@ -120,7 +120,7 @@ class Lister {
   std::vector<ZipArchiveEntry> entries_;
 };
 
-/// Otherwise it would be one of the files that are packed.
+/// Throws if the archive is inside the folder, because it would be packed too.
 void refuse_inside(const Path& folder, const Path& archive) {
   const Path within = std::filesystem::weakly_canonical(os::resolve_link(archive));
   const Path root = std::filesystem::canonical(folder);
@@ -132,8 +132,8 @@ void refuse_inside(const Path& folder, const Path& archive) {
       .found("one within ", folder.string());
 }
 
-/// The folders above all entries, parents first. Throws Error(unsupported) if there are more levels
-/// than a tree may have.
+/// The parent folders of all entries, parents first. Throws Error(unsupported) if they nest deeper
+/// than a tree may.
 std::set<std::string> folders_of(const Archive& archive) {
   std::set<std::string> folders;
   for (const codecs::ZipEntry& entry : archive.entries()) {
@@ -153,7 +153,7 @@ std::set<std::string> folders_of(const Archive& archive) {
   return folders;
 }
 
-/// The folder that holds `path`, opened part by part, and the last part.
+/// Opens the folder that contains `path`, component by component, and returns the last component.
 std::pair<os::Directory, std::string> parent_of(const os::Directory& root, std::string_view path) {
   os::Directory folder = root.duplicate();
   for (std::size_t slash = path.find('/'); slash != std::string_view::npos;
@@ -254,7 +254,8 @@ void unpack_archive(const Path& path, const Path& folder, const WriteRequest& re
   const std::shared_ptr<Archive> archive = Archive::open(path, Mode::read);
   std::uint64_t new_bytes = 0;
   for (const codecs::ZipEntry& entry : archive->entries()) {
-    // Checked against the archive's size already; what others claim shows when they are inflated.
+    // Stored sizes are checked against the archive's size; others are checked when they are
+    // inflated.
     if (entry.method == codecs::ZipMethod::stored) new_bytes += entry.size_bytes;
   }
   FolderReplacement replacement(folder, new_bytes, foreign_in);

@@ -18,7 +18,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// True if the header said something else.
+/// Writes the CRC-32. Returns true if the header had another one.
 bool patch(os::File& file, std::uint64_t offset, std::uint32_t crc) {
   std::array<std::byte, 4> wanted{};
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -44,7 +44,7 @@ void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std:
   Progress progress(options.monitor, total_bytes, "checksums");
   const std::vector<std::uint32_t> crcs =
       stored_crc32s(file, entries, options.num_threads, progress);
-  progress.poll();  // the last moment to stop
+  progress.poll();  // the last point at which the call can be cancelled
   bool changed = false;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     changed |= patch(file, entries[i]->header_offset + codecs::kLocalCrcAt, crcs[i]);
@@ -81,7 +81,7 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
       return;
     }
   } catch (const Error& error) {
-    // Left for verify to report: nothing in it vouches for anything.
+    // Ignored here, because a damaged list has no valid checksums; verify() reports it.
     if (error.code() != ErrorCode::corrupt) throw;
     return;
   }

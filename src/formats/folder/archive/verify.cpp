@@ -25,8 +25,8 @@
 #include "formats/shared/progress.hpp"
 #include "os/thread/thread_pool.hpp"
 
-// Every entry of an archive is read once, in blocks that threads share: its CRC-32, and the
-// checksums of the blocks that `%checksums` names.
+// Reads every entry of an archive once, in blocks that threads share, and checks its CRC-32 and the
+// block checksums in `%checksums`.
 
 namespace tenfold::detail::formats::folder {
 namespace {
@@ -34,13 +34,13 @@ namespace {
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
-/// A run of a stored entry, or all of a deflated one.
+/// A block of a stored entry, or a whole deflated one.
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
   std::uint32_t crc32 = 0;
-  std::optional<Problem> problem;  ///< could not be read, or is not what `%checksums` says
+  std::optional<Problem> problem;  ///< could not be read, or does not match `%checksums`
 };
 
 class ArchiveVerifier {
@@ -93,7 +93,7 @@ class ArchiveVerifier {
       const auto text =
           root_of(archive_)->read_text(std::string(kChecksumsName), kMaxChecksumsBytes);
       for (ChecksumLine& line : parse_checksums(*text, display_of(kChecksumsName))) {
-        // What is in boxes has its CRC-32.
+        // Boxes are covered by the CRC-32.
         if (line.box) continue;
         ++report_.num_checksums;
         lines_[line.path].push_back(std::move(line));
@@ -167,7 +167,7 @@ class ArchiveVerifier {
       end = line.offset_bytes + line.size_bytes;
     }
     auto line = lines.begin();
-    std::uint64_t at = 0;  // of the entry
+    std::uint64_t at = 0;  // offset in the entry
     base::Xxh3Stream stream;
     const auto use = [&](std::span<const std::byte> piece) {
       while (!piece.empty() && line != lines.end() && line->offset_bytes <= at + piece.size()) {
@@ -188,7 +188,7 @@ class ArchiveVerifier {
       }
       at += piece.size();
     };
-    // Compares the CRC-32, too.
+    // Checks the CRC-32, too.
     codecs::check_zip_entry(archive_->input(), entry, use);
     block.crc32 = entry.crc32;
   }
@@ -211,7 +211,7 @@ class ArchiveVerifier {
                                    .remedy("the file is damaged or was changed"));
   }
 
-  /// Puts the blocks of one entry together; returns where the next one's begin.
+  /// Combines the blocks of one entry; returns the index of the next entry's first block.
   std::size_t judge(std::vector<Block>& blocks, std::size_t first) {
     const codecs::ZipEntry& entry = archive_->entries()[blocks[first].entry];
     std::uint32_t crc = 0;

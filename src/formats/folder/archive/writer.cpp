@@ -15,7 +15,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// The numbers of a plan's files in the order of their entries.
+/// The order of a plan's files in the archive.
 class Order {
  public:
   explicit Order(const Plan& plan)
@@ -46,7 +46,7 @@ class Order {
   }
 
   const Plan& plan_;
-  std::vector<std::vector<std::size_t>> files_;  ///< of each folder
+  std::vector<std::vector<std::size_t>> files_;  ///< files of each folder
   std::vector<std::vector<std::size_t>> folders_;
   std::vector<std::size_t> order_;
 };
@@ -78,7 +78,7 @@ void save_archive(Plan plan, const Path& path, const WriteRequest& request, int 
 void save_entries(const std::vector<ZipArchiveEntry>& entries, const Path& path,
                   const WriteRequest& request) {
   std::uint64_t leaf_bytes = 0;
-  std::uint64_t stored_bytes = 0;  // what is deflated takes nobody knows how little
+  std::uint64_t stored_bytes = 0;  // the size of deflated entries is not known yet
   for (const ZipArchiveEntry& entry : entries) {
     if (!entry.leaf) continue;
     leaf_bytes += entry.leaf->nbytes();

@@ -9,15 +9,15 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// How long the first dimension of one tensor is.
+/// The length of a tensor's first dimension.
 struct LeafLength {
   std::string key;
   std::uint64_t length = 0;
 };
 
-/// Writes into the meta.json of `folder` how long its tensors are (and its batch) by now, in one
-/// step and durably; nothing is written if it says so already. Throws Error(corrupt) for a length
-/// that has no place there any more, as another tool wrote the file since.
+/// Updates the lengths of tensors, and the batch size, in the meta.json of `folder`, atomically and
+/// durably. Writes nothing if they are up to date. Throws Error(corrupt) if the entry of a tensor
+/// is not found, because another tool has written the file since.
 void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
                       std::optional<std::uint64_t> batch);
 

@@ -13,13 +13,13 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// A meta.json larger than this is refused before it is read.
+/// Maximum size of a meta.json; checked before reading it.
 inline constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{256} << 20;
 
-/// The highest `_format_version` that is read; the one that is written.
+/// The highest `_format_version` that is read; also the one that is written.
 inline constexpr std::int64_t kFormatVersion = 1;
 
-/// One entry of a meta.json: a tensor, or a node in a folder of its own.
+/// One entry of a meta.json: a tensor, or a node in its own folder.
 struct MetaEntry {
   std::string key;
   bool is_node = false;
@@ -30,17 +30,17 @@ struct MetaEntry {
   std::optional<Error> problem{};  ///< why the tensor cannot be read; names no file
 };
 
-/// What a folder holds, by its `_class` and `_type`.
+/// The content of a folder, by its `_class` and `_type`.
 enum class MetaKind : std::uint8_t {
   tensordict,
   lazy_stack,
   non_tensor,        ///< NonTensorData, MetaData
   non_tensor_stack,  ///< NonTensorStack
-  view,              ///< a view of a folder `_source`, which is refused by name
-  unknown,           ///< a class of the user's: a tensorclass, or a subclass of TensorDict
+  view,              ///< a view of the folder `_source`, which is not supported
+  unknown,           ///< a user's class: a tensorclass, or a subclass of TensorDict
 };
 
-/// A meta.json, parsed and checked: no member is trusted afterwards, none needs another look.
+/// A parsed meta.json. All members are validated, so users need no further checks.
 struct NodeMeta {
   MetaKind kind = MetaKind::tensordict;
   std::string type;  ///< `_type`, as str(cls)
@@ -48,42 +48,43 @@ struct NodeMeta {
   Shape batch_size;
   DimNames names;              ///< empty, or one per batch dimension
   std::string device;          ///< empty for none
-  std::int64_t stack_dim = 0;  ///< of stacks
+  std::int64_t stack_dim = 0;  ///< for stacks
   std::optional<std::string> stack_dim_name;
   std::vector<MetaEntry> entries;  ///< of a tensordict, in order
-  /// The members `shape`, `device`, `_type` in their order, each with the number of entries before
-  /// it: a key of that name has its place there.
+  /// The members `shape`, `device`, `_type` in order, each with the number of entries before it: a
+  /// key of that name has this position.
   std::vector<std::pair<std::string_view, std::size_t>> reserved;
 };
 
-/// Reads any version, 0 to 1. `where` is the path of the file. Throws Error(corrupt) for what is
-/// no meta.json, Error(unsupported) for a higher version. An entry that cannot be read says so in
-/// its `problem`, and leaves the others alone.
+/// Parses any version, 0 to 1. `where` is the path of the file. Throws Error(corrupt) if it is no
+/// meta.json, Error(unsupported) for a higher version. An entry that cannot be read has a
+/// `problem`, and does not affect the others.
 NodeMeta parse_meta(std::string_view text, const std::string& where);
 
-/// Sets `size_bytes` of a tensor's entry from its dtype and shape, or `problem` if they cannot be.
+/// Sets `size_bytes` of a tensor's entry from its dtype and shape, or `problem` if they are
+/// invalid.
 void check_leaf_size(MetaEntry& entry);
 
-/// The members of a NonTensorData, NonTensorStack or tensorclass, other than `_type`.
+/// The members of a NonTensorData, NonTensorStack or tensorclass, except `_type`.
 Value::Object parse_fields(std::string_view text, const std::string& where);
 
-/// "MyData" of "<class 'module.MyData'>": Python's __name__.
+/// Python's __name__ of a class: "MyData" for "<class 'module.MyData'>".
 std::string_view short_class_name(std::string_view type) noexcept;
 
-/// One member of the meta.json of a TensorDict: a key, or the place of a key that the member
-/// `shape`, `device` or `_type` hides.
+/// A member of a TensorDict's meta.json: a key, or the position of a key that the member `shape`,
+/// `device` or `_type` hides.
 struct MetaMember {
   std::string_view key;
-  std::string_view node_type;  ///< of a node: its class's name; empty for a tensor
+  std::string_view node_type;  ///< for a node, the name of its class; empty for a tensor
   DType dtype = DType::float32;
   const Shape* shape = nullptr;
   bool is_nested = false;
 };
 
-/// True for the keys that a TensorDict's meta.json cannot hold.
+/// True for keys that a TensorDict's meta.json cannot store.
 bool is_reserved_key(std::string_view key) noexcept;
 
-// What tensordict 0.15.3 writes, byte for byte.
+// Formats meta.json as tensordict 0.15.3 does, byte for byte.
 std::string tensordict_meta(const NodeInfo& info, const std::vector<MetaMember>& members);
 std::string lazy_stack_meta(const NodeInfo& info);
 std::string tensorclass_meta(const NodeInfo& info);

@@ -18,7 +18,7 @@ namespace {
 /// Collects an array of integers, or what else it found.
 struct IntegerArray {
   Shape values;
-  std::string_view found;  ///< what stood in its place; empty for a good array
+  std::string_view found;  ///< what was found instead; empty for a valid array
 
   void reset() {
     values.clear();
@@ -26,7 +26,7 @@ struct IntegerArray {
   }
 };
 
-/// What an entry's object says, before it is known to be a tensor or a node.
+/// The members of an entry's object, before it is known whether it is a tensor or a node.
 struct EntryDraft {
   std::string key;
   bool is_node = false;
@@ -106,7 +106,8 @@ MetaEntry make_entry(EntryDraft& draft) {
   return entry;
 }
 
-/// Hears a meta.json. Level 1 is the document's object, level 2 an entry, level 3 its shape.
+/// Receives the JSON events of a meta.json. Level 1 is the document's object, level 2 an entry,
+/// level 3 its shape.
 class MetaHandler final : public codecs::JsonHandler {
  public:
   explicit MetaHandler(const std::string& where) : where_(where) {}
@@ -145,7 +146,7 @@ class MetaHandler final : public codecs::JsonHandler {
   void end_array() override;
 
   NodeMeta finish();
-  /// Keys of the document, to refuse one that comes twice.
+  /// Keys of the document, to refuse duplicates.
   const std::vector<std::string>& root_members() const { return root_members_; }
 
  private:
@@ -167,15 +168,15 @@ class MetaHandler final : public codecs::JsonHandler {
   bool has_type_ = false;
   std::string class_;
   std::size_t level_ = 0;
-  std::string member_;  ///< the key last heard at the level that matters
+  std::string member_;  ///< the last key at the current level
   bool in_entry_ = false;
   EntryDraft draft_;
   IntegerArray batch_;
-  IntegerArray* array_ = nullptr;  ///< where an array of integers goes
+  IntegerArray* array_ = nullptr;  ///< destination of the current array of integers
   std::size_t array_level_ = 0;
   bool in_names_ = false;
   std::optional<DimNames> names_;
-  std::string stack_dim_found_ = "none";  ///< what stood in its place; empty for an integer
+  std::string stack_dim_found_ = "none";  ///< what was found instead; empty for an integer
   std::vector<std::string> root_members_;
 };
 
@@ -211,7 +212,7 @@ void MetaHandler::string(std::string_view value) {
   unexpected("a string");
 }
 
-/// A member of the document that is neither what it should be nor an entry.
+/// Handles a member of the document that is neither valid metadata nor an entry.
 void MetaHandler::member_of_root(std::string_view found) {
   const bool null = found == "null";
   if (member_ == "_type") {
@@ -259,7 +260,7 @@ void MetaHandler::unexpected(std::string_view found) {
 
 void MetaHandler::begin_object() {
   if (level_ == 1) {
-    // tensordict takes these members for the node's own, whatever a key of that name says.
+    // tensordict treats these members as metadata of the node, even if a key has that name.
     if (member_ == "shape" || member_ == "device" || member_ == "_type")
       member_of_root("an object");
     in_entry_ = true;
@@ -351,12 +352,12 @@ MetaKind kind_of(std::string_view class_id, std::string_view type) {
   return MetaKind::unknown;
 }
 
-/// In other nodes a member of that name is data.
+/// In other nodes, a member of that name is data.
 void MetaHandler::check_stack_dim() const {
   const bool is_lazy = meta_.kind == MetaKind::lazy_stack;
   if (!is_lazy && meta_.kind != MetaKind::non_tensor_stack) return;
   if (!stack_dim_found_.empty()) {
-    // Of a NonTensorStack tensordict ignores it.
+    // tensordict ignores it in a NonTensorStack.
     if (!is_lazy && stack_dim_found_ == "none") return;
     throw base::corrupt(where_).part("stack_dim").expected("an integer").found(stack_dim_found_);
   }

@@ -22,14 +22,14 @@ void write_member(JsonWriter& json, std::string_view key, std::string_view value
   json.string(value);
 }
 
-/// The node's own member of a reserved name. Python's dict keeps the place of a key that is
-/// assigned again, so a key of that name decides where it stands.
+/// Writes the node's own member of a reserved name. A Python dict keeps the position of a key that
+/// is assigned again, so a key of that name determines the position.
 void write_reserved(JsonWriter& json, std::string_view key, const NodeInfo& info) {
   if (key == "shape") {
     json.key(key);
     write_shape(json, info.batch_size);
   } else if (key == "device") {
-    write_member(json, key, "cpu");  // where tensordict's saved result lives
+    write_member(json, key, "cpu");  // the device of what tensordict's memmap() returns
   } else {
     write_member(json, key, "<class 'tensordict._td.TensorDict'>");
   }
@@ -93,7 +93,8 @@ std::string tensordict_meta(const NodeInfo& info, const std::vector<MetaMember>&
   for (const std::string_view key : {"shape", "device", "_type"}) {
     if (!has_key(key)) write_reserved(json, key, info);
   }
-  // A key of one of these names keeps its entry; the member is then left out, as tensordict does.
+  // If a key has one of these names, its entry is written and the member is omitted, as in
+  // tensordict.
   if (!has_key("_format_version")) {
     json.key("_format_version");
     json.integer(kFormatVersion);

@@ -45,7 +45,7 @@ void expect_refused(std::span<const std::byte> bytes, const char* part) {
   }
 }
 
-/// The page with one slot, whole by its checksum, of another content.
+/// The page with one record replaced by a valid one with other content.
 CommitBytes with_slot(CommitBytes bytes, std::size_t offset, const CommitState& state) {
   const auto slot = encode_slot(state);
   std::copy(slot.begin(), slot.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -66,20 +66,20 @@ TEST(CommitPage, IsReadAsItWasWritten) {
 }
 
 TEST(CommitPage, HasTheOlderStateIfTheNewerSlotIsTorn) {
-  CommitBytes bytes = encode_page(page_of_rows(1000));  // sequence 7: the second slot
+  CommitBytes bytes = encode_page(page_of_rows(1000));  // sequence 7: the second record
   CommitState next = page_of_rows(1500).live;
   next.sequence = 8;
   const auto slot = encode_slot(next);
   for (std::size_t written = 0; written <= slot.size(); ++written) {
     std::copy_n(slot.begin(), written, bytes.begin());
     const std::uint64_t found = parse_commit_page(bytes, "p").live.num_rows;
-    // The last bytes of a checksum, which is another one after each boot, may be the old ones.
+    // The last bytes of the checksum, which differs after each boot, may equal the old ones.
     const bool is_whole = std::equal(slot.begin(), slot.end(), bytes.begin());
     EXPECT_EQ(found, is_whole ? 1500U : 1000U) << written;
   }
 }
 
-TEST(CommitPage, OfAnotherBootSaysNothingButARingsDurableState) {
+TEST(CommitPage, OfAnotherBootHasOnlyACircularBuffersDurableState) {
   CommitPage rows = page_of_rows(1000);
   EXPECT_EQ(state_now(rows), &rows.live);
   rows.live.boot[0] ^= std::byte{1};
@@ -89,7 +89,7 @@ TEST(CommitPage, OfAnotherBootSaysNothingButARingsDurableState) {
   EXPECT_EQ(state_now(buffer), &*buffer.durable);
 }
 
-TEST(CommitPage, IsRefusedIfNothingInItIsWhole) {
+TEST(CommitPage, IsRefusedWithoutAValidRecord) {
   const CommitBytes good = encode_page(page_of_rows(5));
   expect_refused(std::span(good).first(100), "size: expected 4096 bytes, found 100");
   expect_refused({}, "size: expected 4096 bytes, found 0");
@@ -107,7 +107,7 @@ TEST(CommitPage, IsRefusedIfNothingInItIsWhole) {
   expect_refused(bad, "durable slots");
 }
 
-TEST(CommitPage, IsRefusedIfWhatItSaysCannotBe) {
+TEST(CommitPage, IsRefusedIfItsContentIsInconsistent) {
   const CommitBytes rows = encode_page(page_of_rows(5));
   CommitState state = page_of_rows(5).live;
   state.sequence = 9;
@@ -131,7 +131,7 @@ TEST(CommitPage, IsRefusedIfWhatItSaysCannotBe) {
   expect_refused(encode_page(ring(std::uint64_t{1} << 63, 0)), "capacity");
 }
 
-TEST(CommitPage, WithOneByteChangedIsRefusedOrSaysWhatOneOfItsSlotsSaid) {
+TEST(CommitPage, WithOneByteChangedIsRefusedOrGivesOneOfItsRecords) {
   const CommitBytes good = encode_page(ring(10, 25));
   for (std::size_t at = 0; at < kProcessOffset; ++at) {
     CommitBytes bad = good;

@@ -1,5 +1,5 @@
-// Archives (.tdz): what is mapped and what is copied, writing through, what a kill leaves, and
-// hostile ones. memmap_golden_test.cpp reads those of upstream.
+// Archives (.tdz): mapping and copying, writing through, crashes, and hostile files.
+// golden_test.cpp reads those of upstream.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ TEST(MemmapArchive, MapsStoredLeavesInPlaceByOneMapping) {
             static_cast<std::ptrdiff_t>(entry_x->data_offset - entry_a->data_offset));
 }
 
-TEST(MemmapArchive, KeepsWhatIsWrittenIntoItsPagesToItself) {
+TEST(MemmapArchive, PrivateWritesStayInMemory) {
   const TemporaryFolder folder;
   save_sample(folder / "m.tdz");
   const std::string before = read_bytes(folder / "m.tdz");
@@ -122,7 +122,7 @@ TEST(MemmapArchive, KeepsWhatIsWrittenIntoItsPagesToItself) {
   EXPECT_EQ(read_bytes(folder / "m.tdz"), before);
 }
 
-TEST(MemmapArchive, CopiesLeavesThatLieWhereNoDtypeMayBegin) {
+TEST(MemmapArchive, CopiesUnalignedLeaves) {
   const TemporaryFolder folder;
   const std::string data("\0\0\x80\x3f\0\0\0\x40", 8);
   write_bytes(folder / "m.tdz",
@@ -151,7 +151,7 @@ TEST(MemmapArchive, NamesTheCompressionsItRefuses) {
   EXPECT_THAT(failure_of(TENFOLD_TEST_DATA "/tdz/bad-lzma.tdz"), HasSubstr("14 (lzma)"));
 }
 
-TEST(MemmapArchive, WritesThroughAndMakesTheChecksumsRightOnFlushAndAtTheEnd) {
+TEST(MemmapArchive, WritesThroughAndUpdatesTheChecksumsOnFlushAndDestruction) {
   const TemporaryFolder folder;
   save_sample(folder / "m.tdz");
   {
@@ -168,7 +168,7 @@ TEST(MemmapArchive, WritesThroughAndMakesTheChecksumsRightOnFlushAndAtTheEnd) {
   EXPECT_EQ(tree.at("n", "x").data<std::int64_t>()[2], -1);
 }
 
-TEST(MemmapArchive, MakesTheChecksumsOfHolesRightThatWereWrittenInto) {
+TEST(MemmapArchive, UpdatesTheChecksumsOfHolesThatWereWritten) {
   const TemporaryFolder folder;
   constexpr std::int64_t kCount = std::int64_t{40} << 20;  // three blocks
   TensorDict like;
@@ -189,7 +189,7 @@ TEST(MemmapArchive, MakesTheChecksumsOfHolesRightThatWereWrittenInto) {
   EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
 }
 
-TEST(MemmapArchive, MakesTheChecksumsRightWhenTheLastTensorGoes) {
+TEST(MemmapArchive, UpdatesTheChecksumsWithTheLastTensor) {
   const TemporaryFolder folder;
   save_sample(folder / "m.tdz");
   std::optional<Tensor> tensor =
@@ -200,7 +200,7 @@ TEST(MemmapArchive, MakesTheChecksumsRightWhenTheLastTensorGoes) {
   EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
 }
 
-TEST(MemmapArchive, IsReadableAndMendableAfterAKillBetweenTheTwoHeadersOfAnEntry) {
+TEST(MemmapArchive, IsReadableAndRepairableAfterACrashBetweenTheTwoHeadersOfAnEntry) {
   const TemporaryFolder folder;
   save_sample(folder / "m.tdz");
   std::string bytes = read_bytes(folder / "m.tdz");
@@ -226,7 +226,7 @@ TEST(MemmapArchive, IsNotReplacedUnderAHandleThatWritesThrough) {
   EXPECT_NO_THROW(save_sample(folder / "m.tdz"));
 }
 
-TEST(MemmapArchive, SilencesTheChecksumsOfAPackedFolderBeforeItIsWrittenThrough) {
+TEST(MemmapArchive, DisablesTheChecksumsOfAPackedFolderBeforeItIsWrittenThrough) {
   const TemporaryFolder folder;
   folder::kFormat.write(sample_tree(), folder / "f", {});
   std::vector<Entry> entries;
@@ -255,7 +255,7 @@ TEST(MemmapArchive, FindsDamageByTheChecksumsOfAPackedFolder) {
   for (const auto& file : fs::recursive_directory_iterator(folder / "f")) {
     if (file.is_directory()) continue;
     std::string bytes = read_bytes(file.path());
-    if (file.path().filename() == "a.memmap") bytes[3] ^= 1;  // before its CRC-32 was taken
+    if (file.path().filename() == "a.memmap") bytes[3] ^= 1;  // before its CRC-32 is computed
     entries.push_back({file.path().lexically_relative(folder / "f").string(), bytes});
   }
   write_bytes(folder / "m.tdz", archive_of(entries));
@@ -265,7 +265,7 @@ TEST(MemmapArchive, FindsDamageByTheChecksumsOfAPackedFolder) {
   EXPECT_EQ(report.problems[0].part, "block 0");
 }
 
-TEST(MemmapArchive, TiesAgainWhatItHadToStoreTwice) {
+TEST(MemmapArchive, RestoresSharedStorageStoredAsCopies) {
   const TemporaryFolder folder;
   TensorDict tree = sample_tree();
   tree.set("tied", tree.at("a"));
@@ -281,14 +281,14 @@ TEST(MemmapArchiveHostile, RefusesEveryZipThatTheCodecRefuses) {
   int refused = 0;
   for (const auto& file : fs::directory_iterator(TENFOLD_TEST_DATA "/zip")) {
     if (file.path().extension() != ".zip") continue;
-    EXPECT_NE(failure_of(file.path()), "") << file.path();  // good ones have no meta.json
+    EXPECT_NE(failure_of(file.path()), "") << file.path();  // valid ones have no meta.json
     EXPECT_FALSE(folder::kArchiveFormat.verify(file.path(), {}).ok()) << file.path();
     ++refused;
   }
   EXPECT_GT(refused, 50);
 }
 
-TEST(MemmapArchiveHostile, SaysWhatIsMissingTooShortOrTooLarge) {
+TEST(MemmapArchiveHostile, ReportsMissingTooShortAndTooLargeEntries) {
   const std::string meta(kMeta);
   const struct {
     std::vector<Entry> entries;
@@ -311,7 +311,7 @@ TEST(MemmapArchiveHostile, SaysWhatIsMissingTooShortOrTooLarge) {
   }
 }
 
-TEST(MemmapArchiveHostile, GivesAResultOrAnErrorForEveryByteThatIsChanged) {
+TEST(MemmapArchiveHostile, EveryChangedByteGivesAResultOrAnError) {
   const test::Warnings warnings;
   const TemporaryFolder folder;
   for (const std::string name : {"ok-nested.tdz", "ok-values-deflate.tdz"}) {
