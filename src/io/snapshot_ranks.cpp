@@ -169,8 +169,9 @@ struct Outline {
       for (const Box& box : tensor.boxes) {
         boxes.items.push_back(tuple_of({list_of(box.offsets), list_of(box.sizes)}));
       }
-      tensors.items.push_back(tuple_of({tensor.path, tensor.description, Value(name(tensor.dtype)),
-                                        list_of(tensor.shape), std::move(boxes)}));
+      tensors.items.push_back(
+          tuple_of({tensor.path, tensor.description, Value(to_string(tensor.dtype)),
+                    list_of(tensor.shape), std::move(boxes)}));
     }
     made.members.emplace_back("sharded", std::move(tensors));
     return to_json(Value(std::move(made)));
@@ -292,7 +293,7 @@ class Outliner {
   static ShardedCandidate sharded(const TensorDict& tree, const SnapshotShards& shards) {
     ShardedCandidate made{path_of(shards.key), {}, shards.dtype, shards.shape, {}};
     made.description = std::string(shards.is_dtensor ? "a DTensor of " : "a ShardedTensor of ") +
-                       std::string(name(shards.dtype)) + " " + base::list_text(shards.shape);
+                       to_string(shards.dtype) + " " + base::list_text(shards.shape);
     if (shards.is_dtensor) {
       made.description += " over a mesh of " + base::list_text(shards.mesh_shape) + ": " +
                           base::list_text(shards.mesh) + ", cut along";
