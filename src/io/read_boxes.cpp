@@ -107,7 +107,7 @@ void read_pieces(const BoxRead& read, const AssembledSource& source) {
 
 void read_box(const BoxRead& read) {
   if (read.into.numel() == 0) return;
-  if (const auto* pieces = dynamic_cast<const AssembledSource*>(read.leaf.source().get())) {
+  if (const auto* pieces = dynamic_cast<const AssembledSource*>(source_of(read.leaf).get())) {
     return read_pieces(read, *pieces);
   }
   const auto box = formats::byte_box(read.leaf.shape(), itemsize(read.leaf.dtype()),

@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/alike.hpp"
 #include "dataset/parts/source.hpp"
@@ -33,9 +34,10 @@ void require_columns(const Schema& schema, const Schema& found, const std::strin
       const Column& column = of.columns()[i];
       return base::quote(column.name()) + " (" + describe(column) + ")";
     };
-    throw Error(ErrorCode::corrupt, display + ": column " + std::to_string(i) +
-                                        ": expected that of the data set, " + text(schema) +
-                                        ", found " + text(found));
+    throw base::corrupt(display)
+        .part("column ", i)
+        .expected("that of the data set, ", text(schema))
+        .found(text(found));
   };
   for (std::size_t i = 0; i < std::max(schema.size(), found.size()); ++i) {
     if (i >= schema.size() || i >= found.size()) fail(i);
@@ -54,8 +56,10 @@ PartsFolder::PartsFolder(os::Directory folder, const Path& path)
   schema_ =
       Schema::from_value(manifest_.schema, folder_.display_of(std::string(formats::kPartsName)));
   if (schema_.size() == 0) {
-    throw Error(ErrorCode::corrupt, folder_.display_of(std::string(formats::kPartsName)) +
-                                        ": schema: expected at least one column, found none");
+    throw base::corrupt(folder_.display_of(std::string(formats::kPartsName)))
+        .part("schema")
+        .expected("at least one column")
+        .found("none");
   }
   first_rows_.push_back(0);
   for (std::size_t i = 0; i < num_parts(); ++i) {
@@ -63,8 +67,10 @@ PartsFolder::PartsFolder(os::Directory folder, const Path& path)
     if (manifest_.parts[i].is_open) {
       const std::int64_t rows = num_rows_of(open_tree(i));
       if (rows < manifest_.parts[i].num_rows) {
-        fail(i, "rows: expected at least " + std::to_string(manifest_.parts[i].num_rows) +
-                    ", found " + std::to_string(rows));
+        throw corrupt(i)
+            .part("rows")
+            .expected("at least ", manifest_.parts[i].num_rows)
+            .found(rows);
       }
       manifest_.parts[i].num_rows = rows;
     } else if (manifest_.parts[i].num_rows > kMostUnseenRows) {
@@ -82,7 +88,7 @@ std::shared_ptr<PartsFolder> PartsFolder::of(const TensorDict& tree) {
     if (!is_whole) return;
     const auto* leaf = std::get_if<Leaf>(&item);
     if (num_entries == 0 && leaf != nullptr) {
-      source = std::dynamic_pointer_cast<PartsSource>(leaf->source());
+      source = std::dynamic_pointer_cast<PartsSource>(source_of(*leaf));
     }
     is_whole = source != nullptr && leaf != nullptr && source->is_leaf(num_entries, key, *leaf);
     ++num_entries;
@@ -96,24 +102,30 @@ std::string PartsFolder::display_of(std::size_t number) const {
   return folder_.display_of(manifest_.parts[number].path);
 }
 
-void PartsFolder::fail(std::size_t number, const std::string& what) const {
-  throw Error(ErrorCode::corrupt, display_of(number) + ": " + what);
-}
+Error PartsFolder::corrupt(std::size_t number) const { return base::corrupt(display_of(number)); }
 
 TensorDict PartsFolder::open_tree(std::size_t number) const {
   const std::string& path = manifest_.parts[number].path;
   os::Directory folder = open_part_folder(folder_, path);
   if (!folder.valid()) {
     if (!os::exists(path_) || !os::file_info(path_).same_file(folder_.info())) {
-      throw Error::io(ESTALE, path_.string(),
-                      path_.string() +
-                          ": it was replaced since it was opened: expected the same data set, "
-                          "found another; open it again");
+      throw Error::io(ESTALE, path_.string())
+          .problem("it was replaced since it was opened")
+          .expected("the same data set")
+          .found("another")
+          .remedy("open it again");
     }
-    fail(number, "part is missing: expected a folder, found none; copy it again");
+    throw corrupt(number)
+        .problem("part is missing")
+        .expected("a folder")
+        .found("none")
+        .remedy("copy it again");
   }
   if (formats::has_parts_manifest(folder)) {
-    fail(number, "expected a data set in one folder, found one of parts; compact() it");
+    throw corrupt(number)
+        .expected("a data set in one folder")
+        .found("one of parts")
+        .remedy("compact() it");
   }
   return formats::folder::open_tree(std::move(folder), path_ / path, Mode::read);
 }
@@ -131,8 +143,10 @@ std::shared_ptr<const PartTree> PartsFolder::tree_of(std::size_t number) const {
   const formats::PartEntry& part = manifest_.parts[number];
   const std::int64_t rows = num_rows_of(opened->tree);
   if (part.is_open ? rows < part.num_rows : rows != part.num_rows) {
-    fail(number, "rows: expected " + std::to_string(part.num_rows) + ", as " +
-                     std::string(formats::kPartsName) + " says, found " + std::to_string(rows));
+    throw corrupt(number)
+        .part("rows")
+        .expected(part.num_rows, ", as ", formats::kPartsName, " says")
+        .found(rows);
   }
   const std::lock_guard lock(mutex_);
   trees_.add(number, opened);
@@ -145,7 +159,7 @@ std::shared_ptr<const Table> PartsFolder::open(std::size_t number) {
     if (auto known = tables_.find(number)) return *known;
   }
   auto table = Table::without_tree(tree_of(number)->tree);
-  if (table->ring()) fail(number, "expected a data set, found a circular buffer");
+  if (table->ring()) throw corrupt(number).expected("a data set").found("a circular buffer");
   const std::lock_guard lock(mutex_);
   tables_.add(number, table);
   return table;

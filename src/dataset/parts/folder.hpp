@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 #include <tenfold/schema.hpp>
 
@@ -92,7 +93,7 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
 
   PartsFolder(os::Directory folder, const Path& path);
   TensorDict open_tree(std::size_t number) const;
-  [[noreturn]] void fail(std::size_t number, const std::string& what) const;
+  Error corrupt(std::size_t number) const;
 
   os::Directory folder_;
   Path path_;

@@ -6,12 +6,15 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "dataset/parts/part.hpp"
 #include "dataset/parts/source.hpp"
 #include "formats/format.hpp"
+#include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/folder_verify.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 
 namespace tenfold::detail::formats::parts {
@@ -37,20 +40,23 @@ void verify_part(PartsFolder& folder, std::size_t number, const Path& path,
     report.problems.insert(report.problems.end(), found.problems.begin(), found.problems.end());
     if (part.is_open || !found.ok()) return;
     if (found.num_bytes != part.num_bytes) {
-      report.problems.push_back({display, "num_bytes",
-                                 "expected " + std::to_string(part.num_bytes) + ", as " +
-                                     std::string(kPartsName) + " says, found " +
-                                     std::to_string(found.num_bytes)});
+      report.problems.push_back(
+          problem_of(base::corrupt(display)
+                         .part("num_bytes")
+                         .expected(part.num_bytes, ", as ", kPartsName, " says")
+                         .found(found.num_bytes)));
     }
     const auto checksum = checksum_of_part(open_part_folder(folder.directory(), part.path));
     if (part.checksum == checksum) return;
     const auto text = [](const std::optional<std::uint64_t>& sum) {
       return sum ? base::hex16(*sum) : std::string("none");
     };
-    report.problems.push_back({display, std::string(kChecksumsName),
-                               "checksum: expected " + text(part.checksum) + ", as " +
-                                   std::string(kPartsName) + " says, found " + text(checksum) +
-                                   "; the part was written again since it was committed"});
+    report.problems.push_back(
+        problem_of(base::corrupt(display)
+                       .part(kChecksumsName, ": checksum")
+                       .expected(text(part.checksum), ", as ", kPartsName, " says")
+                       .found(text(checksum))
+                       .remedy("the part was written again since it was committed")));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
     report.problems.push_back(problem_of(error, display));

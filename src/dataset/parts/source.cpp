@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
 #include "dataset/leaf_names.hpp"
@@ -73,17 +74,18 @@ void PartsSource::count_elements() {
         const Leaf elements = leaf_of(part, counted);
         const std::int64_t limit = elements.shape()[0];
         if (last < 0 || last > limit) {
-          throw Error(ErrorCode::corrupt,
-                      folder_->display_of(part) + ": column " +
-                          base::quote(schema_.columns()[roles_[i].column].name()) +
-                          ": ends: expected a last one of 0 to " + std::to_string(limit) +
-                          ", found " + std::to_string(last) + "; the data set is damaged");
+          throw base::corrupt(folder_->display_of(part))
+              .part("column ", base::quote(schema_.columns()[roles_[i].column].name()), ": ends")
+              .expected("a last one of 0 to ", limit)
+              .found(last)
+              .remedy("the data set is damaged");
         }
       }
       if (last > std::numeric_limits<std::int64_t>::max() - elements_[counted].back()) {
-        throw Error(ErrorCode::corrupt, folder_->display_of(part) +
-                                            ": elements: expected fewer than 2^63 in all parts, "
-                                            "found more");
+        throw base::corrupt(folder_->display_of(part))
+            .part("elements")
+            .expected("fewer than 2^63 in all parts")
+            .found("more");
       }
       elements_[counted].push_back(elements_[counted].back() + last);
     }
@@ -104,15 +106,16 @@ void PartsSource::require_countable(DType dtype, const Shape& shape) const {
   try {
     static_cast<void>(nbytes_of(dtype, shape));
   } catch (const Error& error) {
-    throw Error(ErrorCode::corrupt,
-                folder_->directory().display_of(std::string(detail::formats::kPartsName)) +
-                    ": rows: " + error.what());
+    throw base::corrupt(folder_->directory().display_of(std::string(detail::formats::kPartsName)))
+        .part("rows")
+        .problem(error.what());
   }
 }
 
 bool PartsSource::is_leaf(std::size_t position, const std::string& key, const Leaf& leaf) const {
-  return position < roles_.size() && leaf.source().get() == this && leaf.position() == position &&
-         key == roles_[position].key[0] && leaf.is_unbatched() == roles_[position].is_unbatched;
+  return position < roles_.size() && source_of(leaf).get() == this &&
+         position_of(leaf) == position && key == roles_[position].key[0] &&
+         leaf.is_unbatched() == roles_[position].is_unbatched;
 }
 
 bool PartsSource::is_all(std::size_t num_entries, const TensorDict& tree) const {
@@ -134,11 +137,11 @@ TensorDict PartsSource::tree() {
     if (roles_[i].part == Role::valid) dtype = DType::bool_;
     shape.insert(shape.begin(), starts_of(i).back());
     require_countable(dtype, shape);
-    Leaf leaf(dtype, std::move(shape), shared_from_this(), i);
+    Leaf leaf = stored_leaf(dtype, std::move(shape), shared_from_this(), i);
     leaf.mark_unbatched(roles_[i].is_unbatched);
     tree.set(roles_[i].key[0], TensorDict::Item(std::move(leaf)));
   }
-  tree.node()->where = folder_->directory().display();
+  node_of(tree)->where = folder_->directory().display();
   return tree;
 }
 
@@ -167,7 +170,7 @@ void PartsSource::read_part(std::size_t role, std::size_t part, std::uint64_t of
 }
 
 void PartsSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) {
-  const auto role = static_cast<std::size_t>(leaf.position());
+  const auto role = static_cast<std::size_t>(position_of(leaf));
   const std::uint64_t row_bytes = roles_[role].row_bytes;
   if (row_bytes == 0) return;
   const Starts& starts = starts_of(role);
@@ -187,7 +190,7 @@ void PartsSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<s
 
 Buffer PartsSource::map(const Leaf& leaf) {
   const std::lock_guard lock(mutex_);
-  Buffer& copy = copies_[leaf.position()];
+  Buffer& copy = copies_[position_of(leaf)];
   if (copy.size_bytes() == 0 && leaf.nbytes() > 0) {
     Buffer made = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
     read(leaf, 0, made.bytes());
@@ -196,9 +199,9 @@ Buffer PartsSource::map(const Leaf& leaf) {
   return copy;
 }
 
-std::string PartsSource::where(const Leaf& leaf) const {
-  const auto role = static_cast<std::size_t>(leaf.position());
-  return folder_->directory().display() + ": tensor " + base::quote(dotted(roles_[role].key));
+base::Where PartsSource::where(const Leaf& leaf) const {
+  const auto role = static_cast<std::size_t>(position_of(leaf));
+  return {folder_->directory().display(), "tensor " + base::quote(dotted(roles_[role].key))};
 }
 
 TensorDict open_parts(os::Directory folder, const Path& path) {

@@ -34,7 +34,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
 
   Buffer map(const Leaf& leaf) override;
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  std::string where(const Leaf& leaf) const override;
+  base::Where where(const Leaf& leaf) const override;
 
  private:
   /// Where the elements of each part begin, and where those of the last one end.

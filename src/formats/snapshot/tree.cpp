@@ -142,13 +142,14 @@ class Builder {
   void require_shared(const Entry& entry) const {
     if (is_container(entry.type) || is_sharded(entry.type) || entry.tensor.replicated) return;
     const std::int64_t size = context_->manifest->world_size;
-    fail(ErrorCode::key_not_found,
-         "each rank has its own: expected a replicated or sharded entry, because this rank is not "
-         "among the " +
-             std::to_string(size) + " that took the snapshot, found one of rank" +
-             (size == 1 ? " 0 alone" : "s 0 to " + std::to_string(size - 1)) +
-             "; take the snapshot with globs (replicated=) that match it, or leave it to the ranks "
-             "that have it");
+    throw base::key_not_found(place())
+        .problem("each rank has its own")
+        .expected("a replicated or sharded entry, because this rank is not among the ", size,
+                  " that took the snapshot")
+        .found("one of rank", (size == 1 ? " 0 alone" : "s 0 to " + std::to_string(size - 1)))
+        .remedy(
+            "take the snapshot with globs (replicated=) that match it, or leave it to the ranks "
+            "that have it");
   }
 
   Converted convert(const std::string& path, const Entry& entry) {
