@@ -113,6 +113,7 @@ std::string ShardTicket::to_text() const {
   member(json, "is_folder", is_folder);
   member(json, "durable", durable);
   member(json, "checksums", checksums);
+  member(json, "are_crc32", are_crc32);
   json.key("rank");
   json.integer(rank);
   json.key("files");
@@ -168,6 +169,7 @@ ShardTicket ShardTicket::parse(std::string_view text) {
   ticket.is_folder = as<bool>(member(object, "is_folder"));
   ticket.durable = as<bool>(member(object, "durable"));
   ticket.checksums = as<bool>(member(object, "checksums"));
+  ticket.are_crc32 = as<bool>(member(object, "are_crc32"));
   ticket.rank =
       static_cast<int>(number_below(member(object, "rank"), std::numeric_limits<int>::max()));
   for (const Value& file : items(member(object, "files"))) {
@@ -194,7 +196,7 @@ ShardTicket ShardTicket::parse(std::string_view text) {
     const TensorPlace& place = ticket.tensors[box.tensor];
     if (!lies_inside(box.box, place.shape)) refuse_ticket();
     const auto whole = formats::byte_box(place.shape, itemsize(place.dtype), box.box);
-    if (whole && place.file >= ticket.files.size()) refuse_ticket();
+    if (whole && box.is_written && place.file >= ticket.files.size()) refuse_ticket();
     // One with bytes that byte_box() does not take is of a tensor beyond 63 bits.
     if (!whole && numel_of(box.box.sizes) != 0) refuse_ticket();
     ticket.boxes.push_back(std::move(box));

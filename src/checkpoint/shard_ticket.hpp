@@ -43,6 +43,7 @@ struct ShardTicket {
   bool is_folder = false;
   bool durable = true;
   bool checksums = true;
+  bool are_crc32 = false;  ///< the checksums, instead of XXH3
   int rank = 0;
   std::vector<StagedFile> files;
   std::vector<TensorPlace> tensors;

@@ -11,6 +11,7 @@
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "checkpoint/shard_ticket.hpp"
+#include "codecs/zip/zip.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/shared/boxes.hpp"
 #include "formats/shared/folder_verify.hpp"
@@ -188,6 +189,10 @@ class ShardWriter::State {
     std::optional<base::Xxh3Stream> stream;
     const auto hash = [&](std::span<const std::byte> piece) {
       if (!ticket_.checksums) return;
+      if (ticket_.are_crc32) {
+        whole = codecs::crc32(piece, static_cast<std::uint32_t>(whole));
+        return;
+      }
       if (piece.size() == box.volume()) {
         whole = base::xxh3(piece);
         return;

@@ -41,6 +41,8 @@ class PickleWriter {
   void global(std::string_view module, std::string_view name);
   /// Calls what is under the topmost tuple with it.
   void call() { put('R'); }
+  /// Makes an object of the topmost class, without arguments.
+  void new_object() { put(")\x81", 2); }
   /// Gives the object under the topmost dict its attributes.
   void set_attributes() { put('b'); }
   /// Makes the topmost value the id of something outside the pickle.
