@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -30,20 +32,28 @@ using namespace detail;
 
 namespace {
 
-/// Of the formats whose tensors are not among the bytes that fingerprint() reads.
-formats::ChecksumsByLeaf checksums_of(const Path& path, const std::string& format) {
+/// Of the formats whose tensors are not among the bytes that fingerprint() reads. Nothing if
+/// several processes wrote them, in boxes instead of blocks.
+std::optional<formats::ChecksumsByLeaf> checksums_of(const Path& path, const std::string& format) {
   formats::ChecksumsByLeaf all;
   if (format == "safetensors") {
     VerifyReport report;
-    all = formats::safetensors::tensor_checksums(
-        formats::safetensors::open_file(os::File::open_read(path)), report);
+    const auto opened = formats::safetensors::open_file(os::File::open_read(path));
+    if (opened.header->metadata_value(formats::safetensors::kBoxesMember)) return std::nullopt;
+    all = formats::safetensors::tensor_checksums(opened, report);
     if (!report.ok()) throw Error(ErrorCode::corrupt, first_problem(report));
   } else if (format == "memmap") {
     const os::Directory root = os::Directory::open(path);
     const std::string name(formats::kChecksumsName);
     const std::string text =
         os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
+    std::map<std::string, std::uint64_t> last;  // bytes of the last block of each file
     for (formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
+      // Only the last block of a file is shorter than the others.
+      std::uint64_t& last_bytes =
+          last.try_emplace(line.path, base::kChecksumBlockBytes).first->second;
+      if (line.box || last_bytes != base::kChecksumBlockBytes) return std::nullopt;
+      last_bytes = line.size_bytes;
       all[root.display_of(line.path)].push_back(line.checksum);
     }
   }
@@ -139,10 +149,16 @@ class CheckedCopy {
 TensorDict::Item copy_checked(const TensorDict::Item& item, const Path& step_path,
                               const CheckpointEntry& entry, int num_threads, Monitor* monitor) {
   if (std::holds_alternative<NonTensor>(item)) return item;
-  const bool needs_all = entry.format == "safetensors" || entry.format == "memmap";
-  const formats::ChecksumsByLeaf checksums = checksums_of(step_path / entry.path, entry.format);
+  const Path path = step_path / entry.path;
+  const auto checksums = checksums_of(path, entry.format);
+  const bool needs_all = checksums && (entry.format == "safetensors" || entry.format == "memmap");
+  if (!checksums) {
+    const VerifyReport report =
+        verify(path, {.format = entry.format, .num_threads = num_threads, .monitor = monitor});
+    if (!report.ok()) throw Error(ErrorCode::corrupt, first_problem(report));
+  }
   const auto copied = [&](const TensorDict& tree) {
-    CheckedCopy copy(tree, checksums, needs_all);
+    CheckedCopy copy(tree, checksums.value_or(formats::ChecksumsByLeaf()), needs_all);
     copy.run(num_threads, monitor);
     return copy.tree_over_copies(tree);
   };

@@ -266,7 +266,7 @@ EntryPlace place_of(const os::Directory& step_folder, const std::string& path) {
 
 CheckpointEntry write_entry(const PlannedEntry& planned, const os::Directory& folder, bool durable,
                             int num_threads, Monitor* monitor) {
-  CheckpointEntry entry = planned.entry;
+  const CheckpointEntry& entry = planned.entry;
   if (entry.format == kJson) {
     os::File file = os::File::create_at(folder, entry.path);
     file.write_at(0, std::as_bytes(std::span(planned.json)));
@@ -277,6 +277,10 @@ CheckpointEntry write_entry(const PlannedEntry& planned, const os::Directory& fo
         .write(planned.tree, Path(folder.display()) / entry.path,
                {.durable = durable, .num_threads = num_threads, .monitor = monitor});
   }
+  return measured(entry, folder);
+}
+
+CheckpointEntry measured(CheckpointEntry entry, const os::Directory& folder) {
   const Fingerprint made = fingerprint(folder, entry);
   entry.num_bytes = made.num_bytes;
   entry.checksum = made.checksum;

@@ -37,6 +37,9 @@ std::uint64_t bytes_of(const std::vector<PlannedEntry>& plan) noexcept;
 CheckpointEntry write_entry(const PlannedEntry& planned, const os::Directory& folder, bool durable,
                             int num_threads, Monitor* monitor);
 
+/// The entry, which lies in `folder`, with size and checksum.
+CheckpointEntry measured(CheckpointEntry entry, const os::Directory& folder);
+
 /// The folder that an entry lies in, and its name there.
 struct EntryPlace {
   os::Directory folder;

@@ -15,7 +15,7 @@ from tenfold.checkpoint._rng import load_derived
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
     Renamer = Callable[[str], str] | None
@@ -98,6 +98,7 @@ class Restoring:
         lacking: Entries of single ranks, of which this rank has none: `node` has those of rank 0.
         copy: From a name to a node with that entry in memory, each block compared with its
             checksum; None: they were compared before.
+        place: By entry: makes of the saved state of an object that has DTensors one with them.
 
     Raises:
         KeyError: If entries are missing or unexpected.
@@ -116,12 +117,14 @@ class Restoring:
         rank: int = 0,
         lacking: Collection[str] = (),
         copy: Callable[[str], Any] | None = None,
+        place: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
         check_names(app_state)
         self._node = node
         self._rank = rank
         self._lacking = lacking
         self._copy = copy
+        self._place = place or {}
         self._changed: list[str] = []
         self._app_state = app_state
         self._strict = strict
@@ -234,6 +237,10 @@ class Restoring:
             dataclasses.replace(found, name=f"{name}.{found.name}") for found in mismatched
         ]
 
+    def _placed(self, name: str, state: Any) -> Any:
+        """The state as the object has it now: of DTensors, the part of this rank."""
+        return self._place[name](state) if name in self._place else state
+
     def _renamed(self, state: Any) -> Any:
         if self._rename is None:
             return state
@@ -252,10 +259,12 @@ class Restoring:
                 state = self._renamed(entry_of(node, name, clone=False))
                 for key in self._dropped.get(name, ()):
                     del state[key]
+            state = self._placed(name, state)
             target.load_state_dict(state, strict=self._strict and not self._is_part)
             self._loaded += [f"{name}.{key}" for key in state]
             return
-        state = entry_of(node, name, clone=self._copy is None)
+        clone = self._copy is None and name not in self._place
+        state = self._placed(name, entry_of(node, name, clone=clone))
         if name in self._lacking:
             load_derived(target, state, self._rank)
         elif is_stateful(target):
