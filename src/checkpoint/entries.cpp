@@ -22,6 +22,7 @@
 #include "core/value/value_json.hpp"
 #include "formats/safetensors/header.hpp"
 #include "formats/shared/folder_checksums.hpp"
+#include "formats/shared/verify_filter.hpp"
 #include "io/holdable.hpp"
 #include "io/registry.hpp"
 #include "io/tree.hpp"
@@ -205,6 +206,41 @@ void link_equal_leaves(os::Directory& folder, const os::Directory& old_folder) {
   }
 }
 
+/// What is left of a tree if only these of its tensors, in the order of for_each_leaf, are there.
+TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::size_t& next) {
+  TensorDict part = empty_like(tree);
+  tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    if (std::holds_alternative<Leaf>(item)) {
+      if (chosen[next++]) part.set(key, item);
+    } else if (const auto* node = std::get_if<TensorDict>(&item)) {
+      part.set(key, only(*node, chosen, next));
+    }
+  });
+  return part;
+}
+
+/// Compares the checksums of the tensors of an entry, of one of all ranks those that fall to this
+/// one: each tensor to the rank that has fewest bytes so far.
+VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
+                            const VerifyOptions& options, Rank rank) {
+  VerifyOptions inner = options;
+  inner.format = entry.format;
+  if (entry.rank || rank.world_size == 1) return verify(path, inner);
+  const TensorDict tree = open(path, {.format = entry.format});
+  std::vector<std::uint64_t> loads(static_cast<std::size_t>(rank.world_size), 0);
+  std::vector<bool> chosen;
+  for (const NamedLeaf& named : tensors_of(tree)) {
+    const auto least = std::ranges::min_element(loads);
+    *least += named.leaf.nbytes();
+    chosen.push_back(least - loads.begin() == rank.rank);
+  }
+  std::size_t next = 0;
+  const formats::VerifyFilter filter(tree, only(tree, chosen, next));
+  return format_by_name(entry.format)
+      .verify(path,
+              {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
+}
+
 std::string message_of(const Error& error, const std::string& path) {
   const std::string text = error.what();
   return text.starts_with(path + ": ") ? text.substr(path.size() + 2) : text;
@@ -326,7 +362,7 @@ void share_unchanged(const os::Directory& step_folder, const CheckpointEntry& en
 }
 
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
-                  bool full, const VerifyOptions& options, VerifyReport& report) {
+                  bool full, const VerifyOptions& options, Rank rank, VerifyReport& report) {
   const std::string file = (path / entry.path).string();
   const auto add = [&](std::string what) {
     report.problems.push_back({file, "", std::move(what)});
@@ -352,9 +388,7 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
       open_entry(path, entry);
       return;
     }
-    VerifyOptions inner = options;
-    inner.format = entry.format;
-    const VerifyReport of_entry = verify(path / entry.path, inner);
+    const VerifyReport of_entry = verify_tensors(path / entry.path, entry, options, rank);
     report.problems.insert(report.problems.end(), of_entry.problems.begin(),
                            of_entry.problems.end());
     report.num_leaves += of_entry.num_leaves;

@@ -7,6 +7,7 @@
 
 #include <tenfold/checkpoint_manager.hpp>
 
+#include "checkpoint/step.hpp"
 #include "os/fs/directory.hpp"
 
 namespace tenfold::checkpoint {
@@ -64,9 +65,10 @@ Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry&
 void share_unchanged(const os::Directory& step_folder, const CheckpointEntry& entry,
                      const os::Directory& old_step_folder, const CheckpointEntry& old_entry);
 
-/// Adds what is wrong with an entry to `report`; every checksum of its own only if `full`.
+/// Adds what is wrong with an entry to `report`; every checksum of its own only if `full`. Of an
+/// entry of all ranks each compares those of its share of the tensors.
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
-                  bool full, const VerifyOptions& options, VerifyReport& report);
+                  bool full, const VerifyOptions& options, Rank rank, VerifyReport& report);
 
 /// The entry, opened lazily.
 TensorDict::Item open_entry(const Path& step_path, const CheckpointEntry& entry);

@@ -114,6 +114,7 @@ std::string ShardTicket::to_text() const {
   member(json, "durable", durable);
   member(json, "checksums", checksums);
   member(json, "are_crc32", are_crc32);
+  member(json, "shares_files", shares_files);
   json.key("rank");
   json.integer(rank);
   json.key("files");
@@ -170,6 +171,7 @@ ShardTicket ShardTicket::parse(std::string_view text) {
   ticket.durable = as<bool>(member(object, "durable"));
   ticket.checksums = as<bool>(member(object, "checksums"));
   ticket.are_crc32 = as<bool>(member(object, "are_crc32"));
+  ticket.shares_files = as<bool>(member(object, "shares_files"));
   ticket.rank =
       static_cast<int>(number_below(member(object, "rank"), std::numeric_limits<int>::max()));
   for (const Value& file : items(member(object, "files"))) {

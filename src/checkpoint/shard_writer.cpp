@@ -130,12 +130,15 @@ class ShardWriter::State {
   }
 
   void require_coherent(const os::File& file) const {
-    if (ticket_.boot == checkpoint::boot_text() || !os::loses_shared_pages(file)) return;
+    if (!ticket_.shares_files || ticket_.boot == checkpoint::boot_text() ||
+        !os::loses_shared_pages(file)) {
+      return;
+    }
     throw Error(ErrorCode::unsupported,
                 ticket_.staging +
                     ": file system: expected one that several hosts can write one file on (Lustre, "
                     "GPFS, Weka, or one host), found NFS, 9p, SMB or FUSE, where they can lose "
-                    "each other's bytes");
+                    "each other's bytes; the layout \"shards\" needs none");
   }
 
   void require_fitting(std::size_t first, std::size_t i, const Tensor& tensor) const {

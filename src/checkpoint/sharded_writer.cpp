@@ -164,6 +164,7 @@ class ShardedWriter::State {
     ticket.durable = options_.durable;
     ticket.checksums = has_sums();
     ticket.are_crc32 = options_.layout == ShardLayout::torch;
+    ticket.shares_files = !is_by_shard();
     ticket.rank = rank;
     // Only what this rank needs: tensors and files have numbers of its own.
     std::map<std::size_t, std::size_t> tensors;

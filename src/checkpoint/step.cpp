@@ -25,7 +25,7 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
   }
   for (const CheckpointEntry& entry : info.entries) {
     if (entry.rank && *entry.rank % rank.world_size != rank.rank) continue;
-    verify_entry(folder, path, entry, check == CheckpointCheck::full, options, report);
+    verify_entry(folder, path, entry, check == CheckpointCheck::full, options, rank, report);
   }
   return report;
 }
