@@ -1,9 +1,11 @@
 """Trains with fully_shard on two ranks, saves one file, and goes on with three.
 
-The checkpoint is one model.safetensors: three ranks load it into their own sharding, and
-safetensors' own safe_open reads it without knowing that there were ranks.
+The two ranks begin with the weights of a plain file, as one downloads it from the Hugging Face
+hub: each reads its part. Their checkpoint is one model.safetensors: three ranks load it into their
+own sharding, and safetensors' own safe_open reads it without knowing that there were ranks.
 
     python examples/distributed.py --folder run
+    python examples/distributed.py --folder run --weights model.safetensors
 """
 
 # torch documents dcp.save and dcp.load, and does not export them:
@@ -31,13 +33,12 @@ def make_model() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(16, 30), torch.nn.ReLU(), torch.nn.Linear(30, 1))
 
 
-def train(rank: int, path: Path, start: Path | None) -> None:
+def train(rank: int, path: Path, start: Path) -> None:
     model = make_model()
     fully_shard(model)
-    if start is not None:
-        state = get_model_state_dict(model)
-        dcp.load(state, storage_reader=StorageReader(start, verify=True))
-        set_model_state_dict(model, state)
+    state = get_model_state_dict(model)
+    dcp.load(state, storage_reader=StorageReader(start, verify=True))
+    set_model_state_dict(model, state)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     torch.manual_seed(rank)
     x = torch.randn(256, 16)
@@ -55,7 +56,7 @@ def train(rank: int, path: Path, start: Path | None) -> None:
     dcp.save(get_model_state_dict(model), storage_writer=StorageWriter(path))
 
 
-def run_rank(rank: int, size: int, folder: Path, path: Path, start: Path | None) -> None:
+def run_rank(rank: int, size: int, folder: Path, path: Path, start: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
@@ -68,7 +69,7 @@ def run_rank(rank: int, size: int, folder: Path, path: Path, start: Path | None)
     dist.destroy_process_group()
 
 
-def run_ranks(size: int, folder: Path, path: Path, start: Path | None) -> None:
+def run_ranks(size: int, folder: Path, path: Path, start: Path) -> None:
     context = multiprocessing.get_context("spawn")
     ranks = [
         context.Process(target=run_rank, args=(rank, size, folder, path, start))
@@ -85,11 +86,19 @@ def run_ranks(size: int, folder: Path, path: Path, start: Path | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("run"), help="where to (default: run)")
-    folder = parser.parse_args().folder
+    parser.add_argument("--weights", type=Path, help="file to begin with (default: one is made)")
+    arguments = parser.parse_args()
+    folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
     model, longer = folder / "model.safetensors", folder / "longer.safetensors"
 
-    run_ranks(2, folder, model, None)
+    weights = arguments.weights
+    if weights is None:
+        from safetensors.torch import save_file
+
+        weights = folder / "downloaded.safetensors"
+        save_file(make_model().state_dict(), weights)
+    run_ranks(2, folder, model, weights)
     run_ranks(3, folder, longer, model)
 
     report = tenfold.verify(longer)

@@ -21,18 +21,32 @@ struct ShardBox {
   int rank = 0;            ///< who writes it
 };
 
-/// Options of ShardedWriter.
+/// How a tree lies on disk that several processes write.
+enum class ShardLayout : std::uint8_t {
+  /// One `.safetensors` file, or tensordict's folder, which does not tell who wrote what.
+  plain,
+  /// A folder with one safetensors file a rank, as torch's HuggingFaceStorageWriter names them
+  /// (`save_distributed=True`), and `metadata.json`.
+  shards,
+  /// A folder of torch.distributed.checkpoint: one `.distcp` file a rank, `.metadata`, and
+  /// `metadata.json`.
+  torch,
+};
+
 struct ShardedWriteOptions {
-  bool durable = true;    ///< publish() returns after fsync
-  bool checksums = true;  ///< write them beside the data, one for each box of at most 16 MiB
+  ShardLayout layout = ShardLayout::plain;
+  bool durable = true;  ///< publish() returns after fsync
+  /// Write them beside the data, one for each box of at most 16 MiB. ShardLayout::torch has the
+  /// CRC-32s of its format in any case.
+  bool checksums = true;
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// safetensors: bytes of the header that are kept for JSON values that are not known yet. If they
   /// do not suffice, publish() copies the data once.
   std::uint64_t value_bytes = 0;
 };
 
-/// One tree that several processes write together, as one `.safetensors` file or one folder. The
-/// result does not depend on the number of processes.
+/// One tree that several processes write together, as one `.safetensors` file or one folder. In
+/// ShardLayout::plain the result does not depend on the number of processes.
 ///
 /// This is the coordinator's part. It lays the tree out beside `path`, with the space of all bytes
 /// taken, and hands a ticket to each rank, whose ShardWriter writes that rank's boxes and gives a

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <vector>
+
+#include <tenfold/sharded_writer.hpp>
 
 #include "common.hpp"
 
@@ -20,5 +23,8 @@ std::optional<Tensor> tensor_of_capsule(nb::handle capsule);
 /// Memory at `address`, which `owner` keeps alive.
 Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape strides,
                         bool writable, nb::object owner);
+
+/// A list of (number of the tensor, offsets, sizes, rank).
+std::vector<ShardBox> shard_boxes_from(nb::list boxes);
 
 }  // namespace tenfold::python

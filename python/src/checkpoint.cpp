@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "arguments.hpp"
+#include "array_in.hpp"
 #include "base/fail.hpp"
 #include "call.hpp"
 #include "checkpoint/checked_copy.hpp"
@@ -109,18 +110,18 @@ nb::str import_step(Manager& self, PathArgument source, std::int64_t step,
 using checkpoint::RankedSave;
 using checkpoint::Restoration;
 
-std::unique_ptr<RankedSave> begin_save(const Manager& self, std::int64_t step,
-                                       const NodeHandle& replicated,
-                                       std::map<std::string, double> metrics,
-                                       const NodeHandle& extra, bool force,
-                                       const std::vector<std::string>& constant,
-                                       std::int64_t world_size, bool have_entries,
-                                       std::uint64_t num_bytes) {
+std::unique_ptr<RankedSave> begin_save(
+    const Manager& self, std::int64_t step, const NodeHandle& replicated,
+    std::map<std::string, double> metrics, const NodeHandle& extra, bool force,
+    const std::vector<std::string>& constant, std::int64_t world_size, bool have_entries,
+    std::uint64_t num_bytes, const NodeHandle& sharded, nb::list boxes) {
   const CheckpointSaveOptions options = save_options(std::move(metrics), extra, force, constant);
-  return without_gil([&] {
-    return std::make_unique<RankedSave>(self, step, replicated.node, options,
-                                        checkpoint::RanksPlan{world_size, have_entries, num_bytes});
-  });
+  checkpoint::RanksPlan plan{world_size, have_entries, num_bytes, sharded.node, {}};
+  for (nb::handle of_entry : boxes) {
+    plan.boxes.push_back(shard_boxes_from(nb::cast<nb::list>(of_entry)));
+  }
+  return without_gil(
+      [&] { return std::make_unique<RankedSave>(self, step, replicated.node, options, plan); });
 }
 
 // Entries of a rank are tuples in Python, so that ranks can exchange them as JSON.
@@ -141,12 +142,20 @@ std::vector<EntryTuple> write_rank_entries(const Manager& self, std::int64_t ste
   return tuples;
 }
 
-nb::str publish_save(RankedSave& self, const std::vector<EntryTuple>& of_ranks) {
+std::vector<std::string> write_shards(const Manager& self, const std::vector<std::string>& tickets,
+                                      const NodeHandle& parts) {
+  return monitored(nb::none(), [&](Monitor* monitor) {
+    return checkpoint::write_shards(self, tickets, parts.node, monitor);
+  });
+}
+
+nb::str publish_save(RankedSave& self, const std::vector<EntryTuple>& of_ranks,
+                     const std::vector<std::vector<std::string>>& receipts) {
   std::vector<CheckpointEntry> entries;
   for (const auto& [name, path, rank, format, is_bare, num_bytes, checksum] : of_ranks) {
     entries.push_back({name, path, rank, format, is_bare, num_bytes, checksum});
   }
-  return path_text(without_gil([&] { return self.publish(entries); }));
+  return path_text(without_gil([&] { return self.publish(entries, receipts); }));
 }
 
 nb::list entry_digests(const NodeHandle& state) {
@@ -323,7 +332,8 @@ void bind_checkpoint(nb::module_& module) {
             });
           },
           "progress"_a.none())
-      .def("publish", &publish_save, "of_ranks"_a);
+      .def("tickets", &RankedSave::tickets, "rank"_a)
+      .def("publish", &publish_save, "of_ranks"_a, "receipts"_a);
   nb::class_<Restoration>(module, "Restoration")
       .def("candidates", &candidates_of)
       .def("open", &open_candidate, "index"_a, "check"_a, "rank"_a, "world_size"_a, "copied"_a,
@@ -369,8 +379,17 @@ void bind_checkpoint(nb::module_& module) {
           },
           "step"_a, "metrics"_a)
       .def("begin_ranked_save", &begin_save, "step"_a, "replicated"_a, "metrics"_a, "extra"_a,
-           "force"_a, "constant"_a, "world_size"_a, "have_entries"_a, "num_bytes"_a)
+           "force"_a, "constant"_a, "world_size"_a, "have_entries"_a, "num_bytes"_a, "sharded"_a,
+           "boxes"_a,
+           nb::sig("def begin_ranked_save(self, step: int, replicated: Node, "
+                   "metrics: collections.abc.Mapping[str, float], extra: Node, force: bool, "
+                   "constant: collections.abc.Sequence[str], world_size: int, "
+                   "have_entries: bool, num_bytes: int, sharded: Node, "
+                   "boxes: list[list[tuple[int, collections.abc.Sequence[int], "
+                   "collections.abc.Sequence[int], int]]]) -> RankedSave"),
+           "`boxes`: of each sharded entry, as those of ShardedWriter.")
       .def("write_rank_entries", &write_rank_entries, "step"_a, "ranks_path"_a, "rank"_a, "state"_a)
+      .def("write_shards", &write_shards, "tickets"_a, "parts"_a)
       .def(
           "planned_bytes",
           [](const Manager& self, const NodeHandle& state) {

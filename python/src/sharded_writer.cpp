@@ -35,19 +35,26 @@ Tensor tensor_from(nb::handle object) {
   return std::move(*tensor);
 }
 
+ShardLayout shard_layout_from(const std::string& name) {
+  if (name == "plain") return ShardLayout::plain;
+  if (name == "shards") return ShardLayout::shards;
+  if (name == "torch") return ShardLayout::torch;
+  throw base::invalid_argument()
+      .part("layout")
+      .expected("\"plain\", \"shards\" or \"torch\"")
+      .found("\"", name, "\"");
+}
+
 void make_writer(ShardedWriter* self, PathArgument path, const NodeHandle& tree, nb::list boxes,
-                 bool durable, bool checksums, bool overwrite, std::uint64_t value_bytes) {
-  std::vector<ShardBox> all;
-  all.reserve(nb::len(boxes));
-  for (nb::handle item : boxes) {
-    const auto fields = nb::cast<nb::tuple>(item);
-    all.push_back({nb::cast<std::size_t>(fields[0]), shape_from(fields[1]), shape_from(fields[2]),
-                   nb::cast<int>(fields[3])});
-  }
+                 const std::string& layout, bool durable, bool checksums, bool overwrite,
+                 std::uint64_t value_bytes) {
+  const ShardLayout how = shard_layout_from(layout);
+  std::vector<ShardBox> all = shard_boxes_from(boxes);
   const Path target = path_from(path);
   without_gil([&] {
     new (self) ShardedWriter(target, tree.node, std::move(all),
-                             {.durable = durable,
+                             {.layout = how,
+                              .durable = durable,
                               .checksums = checksums,
                               .overwrite = overwrite,
                               .value_bytes = value_bytes});
@@ -95,16 +102,27 @@ class Boxes {
 
 }  // namespace
 
+std::vector<ShardBox> shard_boxes_from(nb::list boxes) {
+  std::vector<ShardBox> all;
+  all.reserve(nb::len(boxes));
+  for (nb::handle item : boxes) {
+    const auto fields = nb::cast<nb::tuple>(item);
+    all.push_back({nb::cast<std::size_t>(fields[0]), shape_from(fields[1]), shape_from(fields[2]),
+                   nb::cast<int>(fields[3])});
+  }
+  return all;
+}
+
 void bind_sharded_writer(nb::module_& module) {
   nb::class_<ShardedWriter>(module, "ShardedWriter",
                             "The coordinator's part of a save by several processes.")
-      .def("__init__", &make_writer, "path"_a, "tree"_a, "boxes"_a, "durable"_a, "checksums"_a,
-           "overwrite"_a, "value_bytes"_a,
+      .def("__init__", &make_writer, "path"_a, "tree"_a, "boxes"_a, "layout"_a, "durable"_a,
+           "checksums"_a, "overwrite"_a, "value_bytes"_a,
            nb::sig("def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
                    "tree: Node, "
                    "boxes: list[tuple[int, collections.abc.Sequence[int], "
-                   "collections.abc.Sequence[int], int]], durable: bool, checksums: bool, "
-                   "overwrite: bool, value_bytes: int) -> None"),
+                   "collections.abc.Sequence[int], int]], layout: str, durable: bool, "
+                   "checksums: bool, overwrite: bool, value_bytes: int) -> None"),
            "`boxes`: (tensor in the order of leaves(), offsets, sizes, rank).")
       .def(
           "ticket",

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -60,6 +62,7 @@ StoredChecksums checksums_of(const Path& path, const std::string& format) {
     const std::string name(formats::kChecksumsName);
     const std::string text =
         os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
+    std::map<std::string, std::uint64_t> last;  // bytes of the last block of each file
     for (formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
       stored.has_boxes = stored.has_boxes || line.box != nullptr;
       stored.blocks[root.display_of(line.path)].push_back(line.checksum);

@@ -196,6 +196,41 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
   }
 }
 
+/// What is left of a tree if only these of its tensors, in the order of for_each_leaf, are there.
+TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::size_t& next) {
+  TensorDict part = empty_like(tree);
+  tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    if (std::holds_alternative<Leaf>(item)) {
+      if (chosen[next++]) part.set(key, item);
+    } else if (const auto* node = std::get_if<TensorDict>(&item)) {
+      part.set(key, only(*node, chosen, next));
+    }
+  });
+  return part;
+}
+
+/// Compares the checksums of the tensors of an entry, of one of all ranks those that fall to this
+/// one: each tensor to the rank that has fewest bytes so far.
+VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
+                            const VerifyOptions& options, Rank rank) {
+  VerifyOptions inner = options;
+  inner.format = entry.format;
+  if (entry.rank || rank.world_size == 1) return verify(path, inner);
+  const TensorDict tree = open(path, {.format = entry.format});
+  std::vector<std::uint64_t> loads(static_cast<std::size_t>(rank.world_size), 0);
+  std::vector<bool> chosen;
+  for (const NamedLeaf& named : tensors_of(tree)) {
+    const auto least = std::ranges::min_element(loads);
+    *least += named.leaf.nbytes();
+    chosen.push_back(least - loads.begin() == rank.rank);
+  }
+  std::size_t next = 0;
+  const formats::VerifyFilter filter(tree, only(tree, chosen, next));
+  return format_by_name(entry.format)
+      .verify(path,
+              {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
+}
+
 /// True for the formats that compare before they write.
 bool links_itself(const std::string& format) {
   return format == "safetensors" || format == "memmap";
@@ -274,7 +309,7 @@ const CheckpointEntry* entry_of(const CheckpointInfo& info, const std::string& n
 CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
                             const EarlierStep* earlier_step, bool durable, int num_threads,
                             Monitor* monitor) {
-  CheckpointEntry entry = planned.entry;
+  const CheckpointEntry& entry = planned.entry;
   std::optional<EarlierEntry> earlier;
   if (earlier_step != nullptr) earlier = earlier_entry(*earlier_step, entry);
   if (entry.format == kJson) {
@@ -290,12 +325,17 @@ CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
                 .monitor = monitor,
                 .earlier = earlier ? &earlier->version : nullptr});
   }
+  CheckpointEntry made = measured(entry, folder);
+  if (earlier && !links_itself(made.format) && made.checksum == earlier->checksum) {
+    replace_by_link(folder, made, earlier->version, durable);
+  }
+  return made;
+}
+
+CheckpointEntry measured(CheckpointEntry entry, const os::Directory& folder) {
   const Fingerprint made = fingerprint(folder, entry);
   entry.num_bytes = made.num_bytes;
   entry.checksum = made.checksum;
-  if (earlier && !links_itself(entry.format) && entry.checksum == earlier->checksum) {
-    replace_by_link(folder, entry, earlier->version, durable);
-  }
   return entry;
 }
 
@@ -324,7 +364,7 @@ Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry&
 }
 
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
-                  bool full, const VerifyOptions& options, VerifyReport& report) {
+                  bool full, const VerifyOptions& options, Rank rank, VerifyReport& report) {
   const std::string file = (path / entry.path).string();
   const auto add = [&](const Error& error) {
     report.problems.push_back(formats::problem_of(error, file));
@@ -350,9 +390,7 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
     }
     VerifyReport of_entry;
     if (full) {
-      VerifyOptions inner = options;
-      inner.format = entry.format;
-      of_entry = verify(path / entry.path, inner);
+      of_entry = verify_tensors(path / entry.path, entry, options, rank);
     } else {
       open_entry(path, entry);
       if (entry.format != "memmap") return;  // the fingerprint is that of all but the tensors

@@ -8,6 +8,7 @@
 
 #include <tenfold/checkpoint_manager.hpp>
 
+#include "checkpoint/step.hpp"
 #include "os/fs/directory.hpp"
 
 namespace tenfold::checkpoint {
@@ -53,6 +54,9 @@ CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
                             const EarlierStep* earlier, bool durable, int num_threads,
                             Monitor* monitor);
 
+/// The entry, which lies in `folder`, with size and checksum.
+CheckpointEntry measured(CheckpointEntry entry, const os::Directory& folder);
+
 /// The folder that an entry lies in, and its name there.
 struct EntryPlace {
   os::Directory folder;
@@ -74,7 +78,7 @@ Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry&
 
 /// Adds what is wrong with an entry to `report`; every checksum of its own only if `full`.
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
-                  bool full, const VerifyOptions& options, VerifyReport& report);
+                  bool full, const VerifyOptions& options, Rank rank, VerifyReport& report);
 
 /// The entry, opened lazily.
 TensorDict::Item open_entry(const Path& step_path, const CheckpointEntry& entry);

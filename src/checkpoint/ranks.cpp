@@ -17,6 +17,7 @@
 #include "checkpoint/directory.hpp"
 #include "checkpoint/document.hpp"
 #include "checkpoint/entries.hpp"
+#include "checkpoint/shard_ticket.hpp"
 #include "core/value/value_json.hpp"
 #include "io/tree.hpp"
 #include "os/fs/directory.hpp"
@@ -93,14 +94,30 @@ std::string RankedSave::ranks_path() const {
   return save_->replacement.hidden_name() + "/" + save_->ranks_name;
 }
 
+std::vector<std::string> RankedSave::tickets(int rank) const {
+  std::vector<std::string> tickets;
+  for (const ShardedEntry& sharded : save_->sharded) {
+    tickets.push_back(sharded.writer.ticket(rank));
+  }
+  return tickets;
+}
+
 void RankedSave::write(Monitor* monitor) {
   save_->options.monitor = monitor;
   state_->write_entries(*save_);
 }
 
-Path RankedSave::publish(const std::vector<CheckpointEntry>& of_ranks) {
+Path RankedSave::publish(const std::vector<CheckpointEntry>& of_ranks,
+                         const std::vector<std::vector<std::string>>& receipts) {
   const std::lock_guard lock(state_->mutex);
   const os::Directory& hidden = save_->replacement.folder();
+  for (std::size_t i = 0; i < save_->sharded.size(); ++i) {
+    std::vector<std::string> of_entry;
+    for (const auto& of_rank : receipts) of_entry.push_back(of_rank.at(i));
+    ShardedEntry& sharded = save_->sharded[i];
+    sharded.writer.publish(of_entry);
+    save_->info.entries.push_back(measured(sharded.planned.entry, hidden));
+  }
   for (const CheckpointEntry& entry : of_ranks) {
     CheckpointEntry here = entry;
     here.path.replace(0, kRanksName.size(), save_->ranks_name);
@@ -149,6 +166,27 @@ std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager
   }
   if (own.options.durable) folder.sync();
   return entries;
+}
+
+std::vector<std::string> write_shards(const CheckpointManager& manager,
+                                      const std::vector<std::string>& tickets,
+                                      const TensorDict& parts, Monitor* monitor) {
+  std::vector<std::string> receipts;
+  parts.for_each([&](const std::string&, const TensorDict::Item& item) {
+    ShardTicket ticket = ShardTicket::parse(tickets.at(receipts.size()));
+    // Another host may have the directory at another place.
+    const Path staging(ticket.staging);
+    ticket.staging =
+        (manager.directory() / staging.parent_path().filename() / staging.filename()).string();
+    std::vector<Tensor> tensors;
+    if (const auto* node = std::get_if<TensorDict>(&item)) {
+      for (const NamedLeaf& named : tensors_of(*node)) tensors.push_back(named.leaf.tensor());
+    }
+    ShardWriter writer(ticket.to_text());
+    writer.write(0, tensors, monitor);
+    receipts.push_back(writer.finish());
+  });
+  return receipts;
 }
 
 std::uint64_t planned_bytes(const CheckpointManager& manager, const TensorDict& state) {

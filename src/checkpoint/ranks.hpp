@@ -23,11 +23,15 @@ class RankedSave {
 
   /// Where ranks write, relative to the manager's directory; empty if they have no entries.
   std::string ranks_path() const;
+  /// What write_shards() of that rank is called with: one for each sharded entry.
+  std::vector<std::string> tickets(int rank) const;
   /// Writes the replicated entries.
   void write(Monitor* monitor);
-  /// Makes it a step, with the entries that write_rank_entries() gave on every rank. Throws
-  /// Error(io) if one of them is not here: the ranks do not share the directory.
-  Path publish(const std::vector<CheckpointEntry>& of_ranks);
+  /// Makes it a step, with the entries that write_rank_entries() gave on every rank, and what
+  /// write_shards() gave on each. Throws Error(io) if an entry is not here: the ranks do not share
+  /// the directory; Error(invalid_argument) if a part of a sharded entry was not written.
+  Path publish(const std::vector<CheckpointEntry>& of_ranks,
+               const std::vector<std::vector<std::string>>& receipts = {});
 
  private:
   std::shared_ptr<Internals::State> state_;
@@ -38,6 +42,12 @@ class RankedSave {
 std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager, std::int64_t step,
                                                 const std::string& ranks_path, std::int64_t rank,
                                                 const TensorDict& state, Monitor* monitor);
+
+/// Writes what one rank has of the sharded entries: nodes whose tensors are the rank's boxes, in
+/// the order in which they were planned. Returns a receipt for each entry.
+std::vector<std::string> write_shards(const CheckpointManager& manager,
+                                      const std::vector<std::string>& tickets,
+                                      const TensorDict& parts, Monitor* monitor);
 
 /// Bytes of the entries. Throws Error(unsupported), naming the key, for what cannot be stored.
 std::uint64_t planned_bytes(const CheckpointManager& manager, const TensorDict& state);

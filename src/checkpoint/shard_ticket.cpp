@@ -117,6 +117,8 @@ std::string ShardTicket::to_text() const {
   member(json, "is_folder", is_folder);
   member(json, "durable", durable);
   member(json, "checksums", checksums);
+  member(json, "are_crc32", are_crc32);
+  member(json, "shares_files", shares_files);
   json.key("rank");
   json.integer(rank);
   json.key("files");
@@ -172,6 +174,8 @@ ShardTicket ShardTicket::parse(std::string_view text) {
   ticket.is_folder = as<bool>(member(object, "is_folder"));
   ticket.durable = as<bool>(member(object, "durable"));
   ticket.checksums = as<bool>(member(object, "checksums"));
+  ticket.are_crc32 = as<bool>(member(object, "are_crc32"));
+  ticket.shares_files = as<bool>(member(object, "shares_files"));
   ticket.rank =
       static_cast<int>(number_below(member(object, "rank"), std::numeric_limits<int>::max()));
   for (const Value& file : items(member(object, "files"))) {
@@ -198,7 +202,7 @@ ShardTicket ShardTicket::parse(std::string_view text) {
     const TensorPlace& place = ticket.tensors[box.tensor];
     if (!lies_inside(box.box, place.shape)) refuse_ticket();
     const auto whole = formats::byte_box(place.shape, itemsize(place.dtype), box.box);
-    if (whole && place.file >= ticket.files.size()) refuse_ticket();
+    if (whole && box.is_written && place.file >= ticket.files.size()) refuse_ticket();
     // One with bytes that byte_box() does not take is of a tensor beyond 63 bits.
     if (!whole && numel_of(box.box.sizes) != 0) refuse_ticket();
     ticket.boxes.push_back(std::move(box));

@@ -43,6 +43,8 @@ struct ShardTicket {
   bool is_folder = false;
   bool durable = true;
   bool checksums = true;
+  bool are_crc32 = false;    ///< the checksums, instead of XXH3
+  bool shares_files = true;  ///< with other ranks
   int rank = 0;
   std::vector<StagedFile> files;
   std::vector<TensorPlace> tensors;

@@ -12,6 +12,7 @@
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "checkpoint/shard_ticket.hpp"
+#include "codecs/zip/zip.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/shared/boxes.hpp"
 #include "formats/shared/folder_verify.hpp"
@@ -130,11 +131,15 @@ class ShardWriter::State {
   }
 
   void require_coherent(const os::File& file) const {
-    if (ticket_.boot == checkpoint::boot_text() || !os::loses_shared_pages(file)) return;
+    if (!ticket_.shares_files || ticket_.boot == checkpoint::boot_text() ||
+        !os::loses_shared_pages(file)) {
+      return;
+    }
     throw base::unsupported(ticket_.staging)
         .part("file system")
         .expected("one that several hosts can write one file on (Lustre, GPFS, Weka, or one host)")
-        .found("NFS, 9p, SMB or FUSE, where they can lose each other's bytes");
+        .found("NFS, 9p, SMB or FUSE, where they can lose each other's bytes")
+        .remedy("the layout \"shards\" needs none");
   }
 
   void require_fitting(std::size_t first, std::size_t i, const Tensor& tensor) const {
@@ -190,6 +195,10 @@ class ShardWriter::State {
     std::optional<base::Xxh3Stream> stream;
     const auto hash = [&](std::span<const std::byte> piece) {
       if (!ticket_.checksums) return;
+      if (ticket_.are_crc32) {
+        whole = codecs::crc32(piece, static_cast<std::uint32_t>(whole));
+        return;
+      }
       if (piece.size() == box.volume()) {
         whole = base::xxh3(piece);
         return;

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -74,41 +73,6 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
   return outline;
 }
 
-/// The tensors of an outline in order, found by the memory that no two of them share.
-class Numbers {
- public:
-  explicit Numbers(const TensorDict& outline, std::vector<TensorPlace>* places = nullptr) {
-    outline.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
-      const auto* leaf = std::get_if<Leaf>(&item);
-      if (leaf == nullptr) return;
-      numbers_.emplace(memory_of(*leaf), numbers_.size());
-      if (places == nullptr) return;
-      places->push_back({base::quote(dotted(path)), leaf->dtype(), leaf->shape(), 0, 0});
-    });
-  }
-
-  std::size_t size() const noexcept { return numbers_.size(); }
-  std::size_t of(const Leaf& leaf) const { return numbers_.at(memory_of(leaf)); }
-
- private:
-  static const std::byte* memory_of(const Leaf& leaf) {
-    return leaf.tensor_in_memory()->buffer().data();
-  }
-  std::unordered_map<const std::byte*, std::size_t> numbers_;
-};
-
-[[noreturn]] void refuse_other_tensors(const Path& path) {
-  throw base::invalid_argument(path.string())
-      .part("the tree to publish")
-      .expected("the tensors that were laid out, under the same keys")
-      .found("others");
-}
-
-/// Absolute, so that every process finds it from wherever it runs.
-Path beside(const Path& path, const std::string& name) {
-  return std::filesystem::absolute(os::resolve_link(path)).parent_path() / name;
-}
-
 std::vector<Shape> shapes_of(const safetensors::FilePlan& plan) {
   std::vector<Shape> shapes;
   for (const auto* tensor : plan.tensors) shapes.push_back(tensor->leaf.shape());
@@ -129,7 +93,7 @@ class FileLayout final : public ShardedLayout {
              const ShardedWriteOptions& options, const std::string& id)
       : path_(path), options_(options) {
     const safetensors::FilePlan plan = safetensors::plan_file(outline, true);
-    const Numbers numbers(outline, &places_);
+    const OutlineNumbers numbers(outline, &places_);
     for (const auto* tensor : plan.tensors) order_.push_back(numbers.of(tensor->leaf));
     if (order_.size() != places_.size()) refuse_other_tensors(path_);
     std::vector<std::vector<formats::Box>> ordered;
@@ -156,7 +120,7 @@ class FileLayout final : public ShardedLayout {
 
   void publish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) override {
     const safetensors::FilePlan plan = safetensors::plan_file(tree, true);
-    require_same(plan, Numbers(tree));
+    require_same(plan, OutlineNumbers(tree));
     std::vector<std::vector<formats::Box>> ordered;
     std::vector<std::uint64_t> sums;
     for (const std::size_t number : order_) {
@@ -191,7 +155,7 @@ class FileLayout final : public ShardedLayout {
     return safetensors::header_of(plan.tensors, metadata);
   }
 
-  void require_same(const safetensors::FilePlan& plan, const Numbers& numbers) const {
+  void require_same(const safetensors::FilePlan& plan, const OutlineNumbers& numbers) const {
     if (plan.tensors.size() != order_.size()) refuse_other_tensors(path_);
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const Leaf& leaf = plan.tensors[i]->leaf;
@@ -235,7 +199,7 @@ class FolderLayout final : public ShardedLayout {
                const std::string& id)
       : path_(path), options_(options) {
     const folder::Plan plan = folder::plan_tree(outline);
-    const Numbers numbers(outline, &places_);
+    const OutlineNumbers numbers(outline, &places_);
     folder::require_replaceable(path_);
     folder::warn_of_unloadable(plan, path_);
     replacement_.emplace(path_, bytes_of(places_), folder::foreign_in);
@@ -259,7 +223,7 @@ class FolderLayout final : public ShardedLayout {
 
   void publish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) override {
     const folder::Plan plan = folder::plan_tree(tree);
-    const Numbers numbers(tree);
+    const OutlineNumbers numbers(tree);
     require_same(plan, numbers);
     os::Directory& root = replacement_->folder();
     make_folders(plan);
@@ -313,7 +277,7 @@ class FolderLayout final : public ShardedLayout {
     file.close_written();
   }
 
-  void require_same(const folder::Plan& plan, const Numbers& numbers) const {
+  void require_same(const folder::Plan& plan, const OutlineNumbers& numbers) const {
     if (numbers.size() != places_.size()) refuse_other_tensors(path_);
     std::size_t num_files = 0;
     for (const folder::Plan::File& planned : plan.files) {
@@ -329,7 +293,7 @@ class FolderLayout final : public ShardedLayout {
   }
 
   void add_lines(const folder::Plan& plan, const folder::Plan::File& planned,
-                 const Numbers& numbers, const std::vector<std::vector<SummedBox>>& boxes,
+                 const OutlineNumbers& numbers, const std::vector<std::vector<SummedBox>>& boxes,
                  std::vector<formats::ChecksumLine>& lines) const {
     const std::string path = plan.path_of(planned);
     if (!planned.is_leaf) {
@@ -362,6 +326,39 @@ class FolderLayout final : public ShardedLayout {
 
 TensorDict outline_of(const TensorDict& tree) { return outline_of(tree, "", 0); }
 
+OutlineNumbers::OutlineNumbers(const TensorDict& outline, std::vector<TensorPlace>* places) {
+  outline.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) return;
+    numbers_.emplace(memory_of(*leaf), numbers_.size());
+    if (places == nullptr) return;
+    places->push_back({base::quote(dotted(path)), leaf->dtype(), leaf->shape(), 0, 0});
+  });
+}
+
+const std::byte* OutlineNumbers::memory_of(const Leaf& leaf) {
+  return leaf.tensor_in_memory()->buffer().data();
+}
+
+void refuse_other_tensors(const Path& path) {
+  throw Error(ErrorCode::invalid_argument,
+              path.string() +
+                  ": the tree to publish: expected the tensors that were laid out, under the same "
+                  "keys, found others");
+}
+
+Path beside(const Path& path, const std::string& name) {
+  return std::filesystem::absolute(os::resolve_link(path)).parent_path() / name;
+}
+
+void refuse_existing(const Path& path, const ShardedWriteOptions& options) {
+  if (options.overwrite || (!os::exists(path) && !formats::recover_folder(path))) return;
+  throw Error::io(EEXIST, path.string(),
+                  path.string() +
+                      ": it exists already: expected nothing there; the option overwrite replaces "
+                      "it");
+}
+
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,
                                        const std::vector<std::vector<formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id) {
@@ -372,12 +369,7 @@ std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outli
             "a name that ends in \".safetensors\", or a folder: several processes write these")
         .found("one of format ", base::quote(format.name));
   }
-  if (!options.overwrite && (os::exists(path) || formats::recover_folder(path))) {
-    throw Error::io(EEXIST, path.string())
-        .problem("it exists already")
-        .expected("nothing there")
-        .remedy("the option overwrite replaces it");
-  }
+  refuse_existing(path, options);
   require_holdable(outline, format, path.string());
   std::unique_ptr<ShardedLayout> layout;
   with_path(path, [&] {

@@ -18,18 +18,12 @@
 namespace tenfold {
 namespace {
 
+using checkpoint::PlannedShard;
 using checkpoint::ShardReceipt;
 using checkpoint::ShardTicket;
 using checkpoint::SummedBox;
 using checkpoint::TensorPlace;
 using detail::formats::Box;
-
-/// A box that somebody writes, or that is the same as another one.
-struct PlannedShard {
-  ShardBox shard;
-  bool is_written = true;
-  std::vector<SummedBox> parts;
-};
 
 std::string text_of(const ShardBox& shard) {
   return base::list_text(shard.offsets) + " + " + base::list_text(shard.sizes) + " of rank " +
@@ -148,19 +142,20 @@ class ShardedWriter::State {
         id_(base::hex16(os::random_number())),
         outline_(checkpoint::outline_of(tree)) {
     for (ShardBox& box : boxes) shards_.push_back({std::move(box), true, {}});
-    const std::vector<TensorPlace> tensors = outline_tensors(outline_);
-    require_cover(tensors);
-    std::vector<std::vector<Box>> parts(tensors.size());
+    require_cover(outline_tensors(outline_));
+    std::vector<std::vector<Box>> parts(tensors_.size());
     for (PlannedShard& planned : shards_) {
       if (!planned.is_written) continue;
-      const TensorPlace& tensor = tensors[planned.shard.tensor];
-      for (Box& part : detail::formats::split_box(tensor.shape, itemsize(tensor.dtype),
-                                                  {planned.shard.offsets, planned.shard.sizes})) {
+      const TensorPlace& tensor = tensors_[planned.shard.tensor];
+      for (Box& part :
+           detail::formats::split_box(is_by_shard() ? planned.shard.sizes : tensor.shape,
+                                      itemsize(tensor.dtype), box_of(planned.shard))) {
         parts[planned.shard.tensor].push_back(part);
         planned.parts.push_back({std::move(part), 0});
       }
     }
-    layout_ = checkpoint::lay_out(path, outline_, parts, options_, id_);
+    layout_ = is_by_shard() ? checkpoint::lay_out_shards(path, outline_, shards_, options_, id_)
+                            : checkpoint::lay_out(path, outline_, parts, options_, id_);
   }
 
   std::string ticket(int rank) const {
@@ -171,25 +166,29 @@ class ShardedWriter::State {
     ticket.staging = layout().staging();
     ticket.is_folder = layout().is_folder();
     ticket.durable = options_.durable;
-    ticket.checksums = options_.checksums;
+    ticket.checksums = has_sums();
+    ticket.are_crc32 = options_.layout == ShardLayout::torch;
+    ticket.shares_files = !is_by_shard();
     ticket.rank = rank;
     // Only what this rank needs: tensors and files have numbers of its own.
     std::map<std::size_t, std::size_t> tensors;
     std::map<std::size_t, std::size_t> files;
-    for (const PlannedShard& planned : shards_) {
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      const PlannedShard& planned = shards_[i];
       if (planned.shard.rank != rank) continue;
-      const auto [found, is_new] = tensors.emplace(planned.shard.tensor, tensors.size());
+      const auto [found, is_new] = tensors.emplace(place_of(i), tensors.size());
       if (is_new) {
-        TensorPlace place = layout().places()[planned.shard.tensor];
+        TensorPlace place = layout().places()[place_of(i)];
         if (place.file < layout().files().size()) {
           const auto [file, is_new_file] = files.emplace(place.file, files.size());
           if (is_new_file) ticket.files.push_back(layout().files()[place.file]);
           place.file = file->second;
+        } else {
+          place.file = 0;  // it has none
         }
         ticket.tensors.push_back(std::move(place));
       }
-      ticket.boxes.push_back(
-          {found->second, planned.is_written, {planned.shard.offsets, planned.shard.sizes}});
+      ticket.boxes.push_back({found->second, planned.is_written, box_of(planned.shard)});
     }
     return ticket.to_text();
   }
@@ -197,9 +196,9 @@ class ShardedWriter::State {
   void publish(std::span<const std::string> receipts, const TensorDict* tree) {
     take(receipts);
     std::vector<std::vector<SummedBox>> boxes(layout().places().size());
-    for (const PlannedShard& planned : shards_) {
-      auto& of_tensor = boxes[planned.shard.tensor];
-      of_tensor.insert(of_tensor.end(), planned.parts.begin(), planned.parts.end());
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      auto& of_place = boxes[place_of(i)];
+      of_place.insert(of_place.end(), shards_[i].parts.begin(), shards_[i].parts.end());
     }
     layout_->publish(tree == nullptr ? outline_ : checkpoint::outline_of(*tree), boxes);
     layout_.reset();
@@ -215,15 +214,29 @@ class ShardedWriter::State {
     return *layout_;
   }
 
-  void require_cover(const std::vector<TensorPlace>& tensors) {
+  /// Each shard lies as a tensor of its own.
+  bool is_by_shard() const noexcept { return options_.layout != ShardLayout::plain; }
+  bool has_sums() const noexcept {
+    return options_.checksums || options_.layout == ShardLayout::torch;
+  }
+  std::size_t place_of(std::size_t shard) const {
+    return is_by_shard() ? shard : shards_[shard].shard.tensor;
+  }
+  /// In its place.
+  Box box_of(const ShardBox& shard) const {
+    return {is_by_shard() ? Shape(shard.offsets.size(), 0) : shard.offsets, shard.sizes};
+  }
+
+  void require_cover(std::vector<TensorPlace> tensors) {
+    tensors_ = std::move(tensors);
     std::vector<Cover> covers;
-    covers.reserve(tensors.size());
-    for (const TensorPlace& tensor : tensors) covers.emplace_back(path_, tensor.key, tensor.shape);
+    covers.reserve(tensors_.size());
+    for (const TensorPlace& tensor : tensors_) covers.emplace_back(path_, tensor.key, tensor.shape);
     for (PlannedShard& planned : shards_) {
-      if (planned.shard.tensor >= tensors.size() || planned.shard.rank < 0) {
+      if (planned.shard.tensor >= tensors_.size() || planned.shard.rank < 0) {
         throw base::invalid_argument(path_)
             .part("box ", text_of(planned.shard))
-            .expected("one of ", tensors.size(), " tensors and a rank from 0")
+            .expected("one of ", tensors_.size(), " tensors and a rank from 0")
             .found("tensor ", planned.shard.tensor);
       }
       covers[planned.shard.tensor].add(planned);
@@ -251,13 +264,13 @@ class ShardedWriter::State {
       if (receipt == by_rank.end()) {
         if (!planned.is_written || planned.parts.empty()) continue;
         throw base::invalid_argument(path_)
-            .part("tensor ", layout().places()[planned.shard.tensor].key)
+            .part("tensor ", tensors_[planned.shard.tensor].key)
             .expected("a receipt for its box ", text_of(planned.shard))
             .found("none");
       }
       auto& [num_boxes, num_sums] = used[rank];
       ++num_boxes;
-      if (!options_.checksums) continue;
+      if (!has_sums()) continue;
       for (SummedBox& part : planned.parts) {
         if (num_sums == receipt->second.checksums.size()) refuse_receipt(rank);
         part.checksum = receipt->second.checksums[num_sums++];
@@ -283,6 +296,7 @@ class ShardedWriter::State {
   std::string id_;
   TensorDict outline_;
   std::vector<PlannedShard> shards_;
+  std::vector<TensorPlace> tensors_;  ///< their keys, dtypes and shapes
   std::unique_ptr<checkpoint::ShardedLayout> layout_;
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <random>
 #include <span>
 #include <thread>
@@ -20,6 +22,7 @@
 #include "checkpoint/step.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/shared/commit.hpp"
+#include "io/tree.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/free_space.hpp"
 
@@ -99,6 +102,29 @@ std::uint64_t bytes_of(const CheckpointInfo& info) {
   std::uint64_t total = 0;
   for (const CheckpointEntry& entry : info.entries) total += entry.num_bytes;
   return total;
+}
+
+/// Plans the entries of `state`, then those of `sharded`.
+std::vector<checkpoint::PlannedEntry> plan_all(const TensorDict& state, const TensorDict& sharded,
+                                               const checkpoint::FormatRules& rules,
+                                               const Path& path) {
+  if (sharded.size() == 0) return checkpoint::plan_entries(state, rules, path.string());
+  TensorDict all = empty_like(state);
+  const auto add = [&](const std::string& name, const TensorDict::Item& item) {
+    all.set(name, item);
+  };
+  state.for_each(add);
+  sharded.for_each(add);
+  auto plan = checkpoint::plan_entries(all, rules, path.string());
+  for (std::size_t i = state.size(); i < plan.size(); ++i) {
+    const CheckpointEntry& entry = plan[i].entry;
+    if (entry.format == "safetensors" || entry.format == "memmap") continue;
+    throw base::invalid_argument(path / entry.path)
+        .part("entry ", base::quote(entry.name), ": format")
+        .expected("\"safetensors\" or \"memmap\", which several processes write together")
+        .found(base::quote(entry.format));
+  }
+  return plan;
 }
 
 bool is_digits(std::string_view text) {
@@ -276,12 +302,16 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   const std::string name = old == nullptr ? checkpoint::step_folder_name(number) : old->folder_name;
   const Path path = directory / name;
   std::vector<checkpoint::PlannedEntry> plan =
-      checkpoint::plan_entries(state, options.formats, path.string());
+      plan_all(state, ranks.sharded, options.formats, path);
   require_space(folder, checkpoint::bytes_of(plan) + ranks.num_bytes);
   if (old != nullptr && !save_options.force) warn_of_replaced(listing, *old);
 
   auto save = std::make_unique<checkpoint::PendingSave>(path, save_options);
   save->folder_name = name;
+  const auto first_sharded = plan.begin() + static_cast<std::ptrdiff_t>(state.size());
+  std::vector<checkpoint::PlannedEntry> sharded(std::make_move_iterator(first_sharded),
+                                                std::make_move_iterator(plan.end()));
+  plan.erase(first_sharded, plan.end());
   save->plan = std::move(plan);
   CheckpointInfo& info = save->info;
   info.step = number;
@@ -302,6 +332,11 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   if (ranks.have_entries) {
     save->ranks_name = std::string(checkpoint::kRanksName) + "-" + new_run_id();
     save->replacement.folder().create_directory(save->ranks_name);
+  }
+  for (std::size_t i = 0; i < sharded.size(); ++i) {
+    const Path target = Path(save->replacement.folder().display()) / sharded[i].entry.path;
+    ShardedWriter writer(target, sharded[i].tree, ranks.boxes.at(i), {.durable = options.durable});
+    save->sharded.push_back({std::move(sharded[i]), std::move(writer)});
   }
   return save;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tenfold/checkpoint_manager.hpp>
+#include <tenfold/sharded_writer.hpp>
 
 #include "checkpoint/directory.hpp"
 #include "checkpoint/entries.hpp"
@@ -42,6 +43,15 @@ struct RanksPlan {
   std::int64_t world_size = 1;
   bool have_entries = false;    ///< each rank writes entries of its own
   std::uint64_t num_bytes = 0;  ///< of these
+  /// Entries that the processes write together: of their tensors only dtype and shape count.
+  TensorDict sharded{};
+  std::vector<std::vector<ShardBox>> boxes{};  ///< of each of `sharded`
+};
+
+/// An entry that the processes write together.
+struct ShardedEntry {
+  PlannedEntry planned;
+  ShardedWriter writer;
 };
 
 /// A save between its beginning and its publication: a hidden folder that is being filled.
@@ -59,6 +69,7 @@ struct PendingSave {
   /// still writes arrives nowhere. Empty: no rank has entries.
   std::string ranks_name;
   detail::formats::FolderReplacement replacement;
+  std::vector<ShardedEntry> sharded;  ///< laid out within `replacement`
 };
 
 using Internals = detail::CheckpointInternals;

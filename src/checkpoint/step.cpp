@@ -29,7 +29,7 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
     if (entry.rank && *entry.rank % rank.world_size != rank.rank) continue;
     const std::int64_t own = own_rank(info, rank.rank);
     const bool is_copied = copied.contains(entry.name) && entry.rank.value_or(own) == own;
-    verify_entry(folder, path, entry, check == CheckpointCheck::full && !is_copied, options,
+    verify_entry(folder, path, entry, check == CheckpointCheck::full && !is_copied, options, rank,
                  report);
   }
   return report;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -108,7 +109,63 @@ TEST(RankedSave, TheFolderOfAStepOpensWithTheEntriesOfEveryRank) {
   EXPECT_NO_THROW(load(step, {.keys = {{"ranks"}}, .verify = true}));
 }
 
-TEST(RankedSave, WithoutPublishNothingIsLeft) {
+/// A plan of two ranks, each of which has two columns of a tensor.
+checkpoint::RanksPlan sharded_plan() {
+  NodeInfo dict;
+  dict.kind = NodeKind::dict;
+  TensorDict model(dict);
+  model.set("w", Tensor::zeros(DType::float32, {3, 4}));
+  TensorDict sharded(dict);
+  sharded.set("big", model);
+  return {2, false, 0, sharded, {{{0, {0, 0}, {3, 2}, 0}, {0, {0, 2}, {3, 2}, 1}}}};
+}
+
+std::vector<std::string> write_columns(const CheckpointManager& manager, const RankedSave& save,
+                                       int rank) {
+  const std::vector<float> numbers(6, static_cast<float>(rank + 1));
+  TensorDict part;
+  part.set("w", Tensor::from(std::span<const float>(numbers), {3, 2}));
+  TensorDict parts;
+  parts.set("big", part);
+  return checkpoint::write_shards(manager, save.tickets(rank), parts, nullptr);
+}
+
+TEST(RankedSave, AnEntryOfAllRanksIsOneFile) {
+  for (const char* format : {"safetensors", "memmap"}) {
+    const TemporaryFolder folder;
+    CheckpointManager manager(folder.path(), {.formats = {{"*", format}}});
+    for (const std::int64_t step : {1, 2}) {
+      RankedSave save(manager, step, state_at(step), {}, sharded_plan());
+      save.write(nullptr);
+      save.publish({}, {write_columns(manager, save, 0), write_columns(manager, save, 1)});
+    }
+    EXPECT_TRUE(manager.verify(2).ok());
+    EXPECT_THAT(names_in(folder / "step_00000002"), testing::SizeIs(5));  // nothing hidden
+    const RestoredCheckpoint restored = manager.restore();
+    EXPECT_THAT(restored.state.keys(), ElementsAre("model", "optimizer", "epoch", "big"));
+    EXPECT_THAT(values<float>(restored.state.at("big", "w")),
+                ElementsAre(1, 1, 2, 2, 1, 1, 2, 2, 1, 1, 2, 2));
+  }
+}
+
+TEST(RankedSave, APartThatNobodyWroteIsNotPublished) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  {
+    RankedSave save(manager, 1, state_at(1), {}, sharded_plan());
+    save.write(nullptr);
+    const auto first = write_columns(manager, save, 0);
+    const Error error = error_of([&] { save.publish({}, {first}); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("tensor \"w\": expected a receipt for its box"));
+  }
+  EXPECT_THAT(manager.all_steps(), IsEmpty());
+  CheckpointManager other(folder / "other", {.formats = {{"big", "pt"}}});
+  EXPECT_THAT(error_of([&] { RankedSave save(other, 1, state_at(1), {}, sharded_plan()); }).what(),
+              HasSubstr("entry \"big\": format: expected \"safetensors\" or \"memmap\""));
+}
+
+TEST(RankedSave, WithoutPublishingNothingIsLeft) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save(manager, 1, 2);

@@ -27,6 +27,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 Tensor numbered(DType dtype, Shape shape, int start = 0) {
   Tensor tensor = Tensor::zeros(dtype, std::move(shape));
@@ -120,8 +121,25 @@ Save rich_save() {
   return save;
 }
 
+/// "shards" and "torch" are layouts, other names those of files and folders of the plain one.
+ShardLayout layout_of(const std::string& name) {
+  if (name == "shards") return ShardLayout::shards;
+  return name == "torch" ? ShardLayout::torch : ShardLayout::plain;
+}
+
+Save laid_out(Save save, const std::string& name) {
+  save.options.layout = layout_of(name);
+  return save;
+}
+
+std::string test_name(const testing::TestParamInfo<const char*>& info) {
+  const std::string name = info.param;
+  return name == "m.safetensors" ? "safetensors" : name;
+}
+
 class EveryLayout : public testing::TestWithParam<const char*> {
  protected:
+  static Save rich() { return laid_out(rich_save(), GetParam()); }
   Path path() const { return folder_ / GetParam(); }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
@@ -133,15 +151,11 @@ class EveryLayout : public testing::TestWithParam<const char*> {
   TemporaryFolder folder_;
 };
 
-INSTANTIATE_TEST_SUITE_P(ShardedWriter, EveryLayout, testing::Values("m.safetensors", "folder"),
-                         [](const auto& layout) {
-                           return std::string(layout.param).find('.') == std::string::npos
-                                      ? "folder"
-                                      : "safetensors";
-                         });
+INSTANTIATE_TEST_SUITE_P(ShardedWriter, EveryLayout,
+                         testing::Values("m.safetensors", "folder", "shards", "torch"), test_name);
 
-TEST_P(EveryLayout, EqualsATreeWrittenByOneProcess) {
-  const Save save = rich_save();
+TEST_P(EveryLayout, HoldsTheTreeAsIfOneProcessHadWrittenIt) {
+  const Save save = rich();
   run(save, path());
   const VerifyReport report = verify(path());
   EXPECT_TRUE(report.ok()) << report.problems.at(0).what;
@@ -155,16 +169,19 @@ TEST_P(EveryLayout, EqualsATreeWrittenByOneProcess) {
 }
 
 TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsFound) {
-  const Save save = rich_save();
+  const Save save = rich();
   run(save, path());
   const TensorDict tree = open(path());
   std::vector<fs::path> files = {path()};
   if (fs::is_directory(path())) {
     files.clear();
     for (const auto& entry : fs::recursive_directory_iterator(path())) {
-      if (entry.path().extension() == ".memmap") files.push_back(entry.path());
+      const fs::path suffix = entry.path().extension();
+      if (suffix == ".memmap" || suffix == ".safetensors" || suffix == ".distcp") {
+        files.push_back(entry.path());
+      }
     }
-    EXPECT_EQ(files.size(), 5U);
+    EXPECT_GE(files.size(), 3U);
   }
   for (const fs::path& file : files) {
     const std::string bytes = read_bytes(file);
@@ -180,17 +197,17 @@ TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsFound) {
   EXPECT_TRUE(verify(path()).ok());
 }
 
-TEST_P(EveryLayout, WithoutChecksumsHasNone) {
-  Save save = rich_save();
+TEST_P(EveryLayout, WithoutChecksumsAreNone) {
+  Save save = rich();
   save.options.checksums = false;
   run(save, path());
-  EXPECT_EQ(verify(path()).num_checksums, 0U);
+  if (save.options.layout == ShardLayout::plain) EXPECT_EQ(verify(path()).num_checksums, 0U);
   EXPECT_TRUE(verify(path()).ok());
 }
 
-TEST_P(EveryLayout, ReplacesTheOldVersionOnlyOnPublish) {
-  tenfold::save(rich_save().tree, path());
-  Save save{dict(), {{0, {0}, {2}, 0}, {0, {2}, {2}, 1}}};
+TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
+  run(rich(), path());
+  Save save = laid_out({dict(), {{0, {0}, {2}, 0}, {0, {2}, {2}, 1}}}, GetParam());
   save.tree.set("new", numbered(DType::int32, {4}));
   {
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -205,16 +222,16 @@ TEST_P(EveryLayout, ReplacesTheOldVersionOnlyOnPublish) {
   EXPECT_THAT(open(path()).keys(), ElementsAre("new"));
 }
 
-TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
-  run({dict(), {}}, path());
+TEST_P(EveryLayout, OfNothingIsAnEmptyTree) {
+  run(laid_out({dict(), {}}, GetParam()), path());
   EXPECT_TRUE(verify(path()).ok());
   EXPECT_TRUE(open(path()).empty());
 }
 
-TEST_P(EveryLayout, ValuesMayBeAddedOnPublish) {
-  Save save = rich_save();
-  TensorDict later = rich_save().tree;
-  later.set("step", Value(std::string(5000, 'x')));  // longer than the space reserved for it
+TEST_P(EveryLayout, ValuesMayComeWhenItIsPublished) {
+  Save save = rich();
+  TensorDict later = rich().tree;
+  later.set("step", Value(std::string(5000, 'x')));  // longer than what is kept for it
   for (const std::uint64_t room : {std::uint64_t{0}, std::uint64_t{6000}}) {
     save.options.value_bytes = room;
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -227,20 +244,20 @@ TEST_P(EveryLayout, ValuesMayBeAddedOnPublish) {
   }
 }
 
-TEST_P(EveryLayout, TensorsThatDifferFromTheLayoutAreNotPublished) {
-  const Save save = rich_save();
+TEST_P(EveryLayout, OtherTensorsThanThoseLaidOutAreNotPublished) {
+  const Save save = rich();
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
   const std::vector<std::string> receipts = {write_part(writer, save, 0),
                                              write_part(writer, save, 1)};
-  TensorDict renamed = rich_save().tree;
+  TensorDict renamed = rich().tree;
   renamed.set("more", numbered(DType::int32, {1}));
   EXPECT_THROW(writer.publish(receipts, renamed), Error);
   EXPECT_FALSE(fs::exists(path()));
 }
 
 TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
-  Save save = rich_save();
-  tenfold::save(save.tree, path());
+  Save save = rich();
+  run(save, path());
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
   const std::string first = write_part(writer, save, 0);
   {
@@ -261,7 +278,7 @@ TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
 }
 
 TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
-  const Save save = rich_save();
+  const Save save = rich();
   std::string old_ticket;
   std::string old_receipt;
   {
@@ -288,8 +305,8 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   EXPECT_FALSE(fs::exists(path()));
 }
 
-TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
-  const Save save = rich_save();
+TEST_P(EveryLayout, LeftoversOfAKilledCoordinatorAreRemovedByTheNextSave) {
+  const Save save = rich();
   EXPECT_EXIT(
       {
         ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -300,6 +317,91 @@ TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
   EXPECT_THAT(names(), Not(IsEmpty()));
   run(save, path());
   EXPECT_THAT(names(), ElementsAre(GetParam()));
+}
+
+TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
+  const TemporaryFolder folder;
+  const Save save = laid_out(rich_save(), "shards");
+  run(save, folder / "m");
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder / "m")) {
+    names.push_back(entry.path().filename().string());
+  }
+  // Rank 0 and 1 have two boxes of one tensor each.
+  EXPECT_THAT(names,
+              UnorderedElementsAre("metadata.json", "shard-00001-model-00001-of-00002.safetensors",
+                                   "shard-00001-model-00002-of-00002.safetensors",
+                                   "shard-00002-model-00001-of-00002.safetensors",
+                                   "shard-00002-model-00002-of-00002.safetensors"));
+  EXPECT_EQ(probe(folder / "m"), "dcp");
+  const TensorDict first = open(folder / "m" / "shard-00001-model-00001-of-00002.safetensors");
+  EXPECT_EQ(first.at("model.rows").shape(), (Shape{3, 6}));
+  fs::remove(folder / "m" / "shard-00002-model-00002-of-00002.safetensors");
+  try {
+    open(folder / "m");
+    FAIL() << "opened";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::corrupt);
+    EXPECT_THAT(error.what(), HasSubstr("shard-00002-model-00002-of-00002.safetensors: missing"));
+  }
+}
+
+TEST(ShardsLayout, FilesOfOthersAreNeverReplaced) {
+  const TemporaryFolder folder;
+  for (const char* layout : {"shards", "torch"}) {
+    const Save save = laid_out(rich_save(), layout);
+    run(save, folder / layout);
+    write_bytes(folder / layout / "notes.txt", "mine");
+    try {
+      ShardedWriter writer(folder / layout, save.tree, save.boxes, save.options);
+      FAIL() << "begun";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), HasSubstr("found \"notes.txt\""));
+    }
+    try {
+      ShardedWriter writer(folder / "m.safetensors", save.tree, save.boxes, save.options);
+      FAIL() << "begun";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("expected the name of a folder"));
+    }
+  }
+}
+
+/// What the manifest says is checked: no damage of it is a crash.
+TEST(ShardsLayout, AManifestOfAnyFormIsAnErrorAndNoCrash) {
+  const TemporaryFolder folder;
+  for (const char* layout : {"shards", "torch"}) {
+    Save save = laid_out({dict(), {{0, {0, 0}, {2, 4}, 0}, {0, {2, 0}, {2, 4}, 1}}}, layout);
+    save.tree.set("w", numbered(DType::float32, {4, 4}));
+    run(save, folder / layout);
+    const Path manifest = folder / layout / "metadata.json";
+    const std::string text = read_bytes(manifest);
+    const std::pair<const char*, const char*> changes[] = {
+        {"\"w\":0", "\"w\":1"},
+        {"\"w\":0", "\"w\":-1"},
+        {"\"w\":0", "\"w\":{\"x\":0}"},
+        {"\"w\":0", "\"w\":{\"entries\":3}"},
+        {"\"float32\"", "\"float64\""},
+        {"\"float32\"", "\"nothing\""},
+        {"[4,4]", "[4,5]"},
+        {"[4,4]", "[4,9223372036854775807]"},
+        {"\"version\":1", "\"version\":2"},
+        {"\"files\":[", "\"files\":[\"../x\","},
+        {"\"files\":[", "\"files\":[3,"},
+        {"\"tree\":", "\"trees\":"},
+    };
+    for (const auto& [from, to] : changes) {
+      std::string changed = text;
+      ASSERT_NE(changed.find(from), std::string::npos) << from;
+      changed.replace(changed.find(from), std::string(from).size(), to);
+      write_bytes(manifest, changed);
+      EXPECT_FALSE(verify(folder / layout).ok()) << to;
+      EXPECT_THROW(load(folder / layout, {.verify = true}), Error) << to;
+    }
+    write_bytes(manifest, text);
+    EXPECT_TRUE(verify(folder / layout).ok());
+  }
 }
 
 struct Refusal {
@@ -443,9 +545,10 @@ CrashCase crash_case(const char* name) {
   CrashCase crash;
   crash.name = "ShardedWriter";
   crash.file_name = name;
-  crash.make_old = [](const fs::path& path) { run(save_of(1), path); };
-  crash.make_new = [](const fs::path& path, bool durable) {
-    Save save = save_of(2);
+  const std::string layout = name;
+  crash.make_old = [layout](const fs::path& path) { run(laid_out(save_of(1), layout), path); };
+  crash.make_new = [layout](const fs::path& path, bool durable) {
+    Save save = laid_out(save_of(2), layout);
     save.options.durable = durable;
     run(save, path);
   };
@@ -461,12 +564,8 @@ CrashCase crash_case(const char* name) {
 }
 
 class Crash : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(ShardedWriter, Crash, testing::Values("m.safetensors", "folder"),
-                         [](const auto& layout) {
-                           return std::string(layout.param).find('.') == std::string::npos
-                                      ? "folder"
-                                      : "safetensors";
-                         });
+INSTANTIATE_TEST_SUITE_P(ShardedWriter, Crash,
+                         testing::Values("m.safetensors", "folder", "shards", "torch"), test_name);
 
 TEST_P(Crash, ACrashAtEveryChangeLeavesACompleteVersion) {
   expect_survives_kill_at_every_change(crash_case(GetParam()), false, true);

@@ -11,6 +11,7 @@ import kills
 import memory
 import places
 import power
+import ranks
 import sharing
 from case import Options, Row
 
@@ -28,4 +29,5 @@ CASES: dict[str, Callable[[Options], list[Row]]] = {
     "full-disk": places.run_full,
     "places": places.run,
     "memory": memory.run,
+    "ranks": ranks.run,
 }

@@ -15,7 +15,7 @@ from tenfold.checkpoint._rng import load_derived
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
     Renamer = Callable[[str], str] | None
@@ -100,6 +100,7 @@ class Restoring:
             compared with its checksum.
         copied_first: Entries that `read` copies and compares; others were compared before.
         compares_later: Nothing was compared: each entry is, as it is loaded.
+        place: By entry: makes of the saved state of an object that has DTensors one with them.
 
     Raises:
         KeyError: If entries are missing or unexpected.
@@ -120,12 +121,14 @@ class Restoring:
         copy: Callable[..., Any],
         copied_first: Collection[str] = (),
         compares_later: bool = False,
+        place: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
         self._node = node
         self._rank = rank
         self._lacking = lacking
         self._copy = copy
         self._compares_later = compares_later
+        self._place = place or {}
         self._changed: list[str] = []
         self._app_state = app_state
         self._strict = strict
@@ -249,6 +252,10 @@ class Restoring:
             dataclasses.replace(found, name=f"{name}.{found.name}") for found in mismatched
         ]
 
+    def _placed(self, name: str, state: Any) -> Any:
+        """The state as the object has it now: of DTensors, the part of this rank."""
+        return self._place[name](state) if name in self._place else state
+
     def _renamed(self, state: Any) -> Any:
         if self._rename is None:
             return state
@@ -267,13 +274,17 @@ class Restoring:
                 state = self._renamed(entry_of(copy, name, in_memory=True))
                 for key in self._dropped.get(name, ()):
                     del state[key]
+            state = self._placed(name, state)
             target.load_state_dict(state, strict=self._strict and not self._is_part)
             self._loaded += [f"{name}.{key}" for key in state]
             return
-        copy = self._copies.pop(name, None)
-        if copy is None:
-            copy = self._copy(name, compares=self._compares_later)
-        state = entry_of(copy, name, in_memory=True)
+        if name in self._place:
+            state = self._placed(name, entry_of(node, name, in_memory=False))
+        else:
+            copy = self._copies.pop(name, None)
+            if copy is None:
+                copy = self._copy(name, compares=self._compares_later)
+            state = entry_of(copy, name, in_memory=True)
         if name in self._lacking:
             load_derived(target, state, self._rank)
         elif is_stateful(target):

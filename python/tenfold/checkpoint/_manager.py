@@ -31,10 +31,11 @@ from tenfold.checkpoint._arguments import (
 )
 from tenfold.checkpoint._overlap import LiveTensors
 from tenfold.checkpoint._preemption import Preemption
-from tenfold.checkpoint._rank_entries import Comparison, Described, patterns_of, refuse_sharded
+from tenfold.checkpoint._rank_entries import Comparison, Described, patterns_of
 from tenfold.checkpoint._restoring import RestorePlan
 from tenfold.checkpoint._results import Estimate, RestoreResult, StepStatus
 from tenfold.checkpoint._saving import SaveRequest, write_step
+from tenfold.checkpoint._sharded import ShardedEntries, outlines_of, templates_of, whole_states
 from tenfold.checkpoint._writing import SaveHandle, Writer
 
 TYPE_CHECKING = False
@@ -177,6 +178,7 @@ class CheckpointManager:
         self._is_timed = every_seconds is not None
         self._pool = _core.StagingPool()
         self._own_pool = _core.StagingPool()  # entries of this rank alone
+        self._part_pool = _core.StagingPool()  # its parts of sharded ones
         self._lock = threading.Lock()
         self._warned_of_memory = False
         self._native = _core.CheckpointManager.make(
@@ -258,6 +260,14 @@ class CheckpointManager:
         if not self._ranks.is_alone:
             self._comparison.check(messages, str(self.directory), self._ranks.rank == 0)
             request.num_bytes_of_ranks = sum(message["own_bytes"] for message in messages)
+            request.boxes = [
+                [
+                    (*box, rank)
+                    for rank, message in enumerate(messages)
+                    for box in message["boxes"][number]
+                ]
+                for number in range(len(messages[0]["sharded"]))
+            ]
         # From here on nothing may fail on one rank alone, but within a call that all of them make.
         handle = SaveHandle(request.step, request.path)
         if request.live is not None:
@@ -298,7 +308,7 @@ class CheckpointManager:
 
     def estimate(self, app_state: dict[str, Any]) -> Estimate:
         """How much a save of this state needs, and how much there is."""
-        tree = _core.tree(states_of(app_state), str(self.directory))
+        tree = _core.tree(outlines_of(states_of(app_state)), str(self.directory))
         entries, num_bytes, free_bytes, prunable_bytes = self._native.estimate(tree)
         return Estimate(dict(entries), num_bytes, free_bytes, prunable_bytes)
 
@@ -634,31 +644,48 @@ class CheckpointManager:
         self._native.begin_save(number)  # the thread may come later than the next should_save
         more = more_of(extra)
         states = states_of(app_state)
-        refuse_sharded(states)
         path = self._path_of(number)
         where = str(path)
         message: dict[str, Any] = {}
         own: dict[str, Any] = {}
-        if not self._ranks.is_alone:
+        if self._ranks.is_alone:
+            states = whole_states(states)
+            sharded = ShardedEntries({}, 0, where)
+        else:
+            sharded = ShardedEntries(states, self._ranks.rank, where)
             described = Described(
-                app_state, states, self._per_rank, number, self._comparison.is_first
+                app_state, states, self._per_rank, number, self._comparison.is_first, sharded
             )
             message = described.message
             own = described.own
             if self._ranks.rank != 0:
                 states = own
+            states = {name: state for name, state in states.items() if name not in sharded.parts}
         live = None
+        parts: dict[str, Any] = sharded.parts
         if self._async == "overlap" and not block:
             live = LiveTensors(app_state, states)
             states = live.states
+            parts = live.parts_of(app_state, sharded)
         trees = (
             _core.tree({name: state for name, state in states.items() if name not in own}, where),
             _core.tree({name: states[name] for name in own}, where),
+            _core.tree(parts, where),
         )
         message["own_bytes"] = self._native.planned_bytes(trees[1]) if own else 0
         constant = constant_names(app_state)
         return SaveRequest(
-            number, path, values, more, force, constant, trees, live, bool(own), message
+            number,
+            path,
+            values,
+            more,
+            force,
+            constant,
+            trees,
+            live,
+            bool(own),
+            message,
+            sharded.tree(where) if sharded.parts and self._ranks.rank == 0 else None,
         )
 
     def _begin_restore(
@@ -699,6 +726,7 @@ class CheckpointManager:
             boolean("restore: strict", strict),
             check,
             discard_later,
+            templates_of(app_state),
         )
 
     def _load(
@@ -754,7 +782,11 @@ class CheckpointManager:
         return write_step(self._native, self._writing_ranks, request, stage)
 
     def _copied(self, trees: Trees) -> Trees:
-        return self._pool.copy(trees[0]), self._own_pool.copy(trees[1])
+        return (
+            self._pool.copy(trees[0]),
+            self._own_pool.copy(trees[1]),
+            self._part_pool.copy(trees[2]),
+        )
 
     def _save_overlapped(self, handle: SaveHandle, request: SaveRequest, live: LiveTensors) -> None:
         # Taken here, so that no optimizer steps before the thread has begun; released there.

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tenfold.checkpoint._sharded import ShardedEntries
+
 
 class LiveTensors:
     """A state whose parameters and optimizer tensors are those of the training; the rest is copied.
@@ -35,6 +37,23 @@ class LiveTensors:
                 self._watch(name, state)
             else:
                 self.states[name] = _copied(state)
+
+    def parts_of(self, app_state: dict[str, Any], sharded: ShardedEntries) -> dict[str, Any]:
+        """The parts of sharded entries; those that may change are copied."""
+        parts: dict[str, Any] = {}
+        for name, tensors in sharded.parts.items():
+            target = app_state[name]
+            own: Any = {}
+            if is_module(target):
+                own = dict(target.named_parameters(remove_duplicate=False))
+            elif is_optimizer(target):
+                own = sharded.live[name]
+            parts[name] = {
+                key: value if key in own else _copied(value) for key, value in tensors.items()
+            }
+            # In-place operations of DTensors count on them, not on their parts.
+            self._watch(name, {key: own[key] for key in tensors if key in own})
+        return parts
 
     def require_unchanged(self, step: int) -> None:
         """Raises RuntimeError if a tensor was written since this was made."""

@@ -12,7 +12,8 @@ from tenfold._interop import arrays
 from tenfold._io.snapshot import RNGState
 from tenfold._options import text
 from tenfold._ranks import require_equal
-from tenfold.checkpoint._app_state import is_module, tensors_in
+from tenfold.checkpoint._app_state import is_module
+from tenfold.checkpoint._sharded import ShardedEntries, is_dtensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,25 +34,6 @@ def is_per_rank(name: str, value: Any, patterns: tuple[str, ...]) -> bool:
     return isinstance(value, RNGState) or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def refuse_sharded(states: dict[str, Any]) -> None:
-    """Refuses DTensors, of which each rank has a part.
-
-    Raises:
-        UnsupportedError: Naming the tensor.
-    """
-    module = sys.modules.get("torch.distributed.tensor")
-    if module is None:
-        return
-    for name, tensor in tensors_in(states):
-        if isinstance(tensor, module.DTensor):
-            raise UnsupportedError(
-                f'tensor "{name}": expected a whole tensor, found a DTensor, of which each rank '
-                "has a part; save what torch.distributed.checkpoint.state_dict."
-                "get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)) and "
-                "get_optimizer_state_dict give, or use torch.distributed.checkpoint"
-            )
-
-
 class Described:
     """What a rank tells the others of its state, as a JSON value.
 
@@ -61,6 +43,10 @@ class Described:
         patterns: Names and globs of the entries of single ranks.
         step: The number of the step.
         with_bytes: Parameters are compared as well.
+        sharded: The entries of which each rank has parts.
+
+    Raises:
+        UnsupportedError: If an entry of single ranks has parts of DTensors.
     """
 
     def __init__(
@@ -70,18 +56,32 @@ class Described:
         patterns: tuple[str, ...],
         step: int,
         with_bytes: bool,
+        sharded: ShardedEntries,
     ) -> None:
         self.own = {
             name: state
             for name, state in states.items()
             if is_per_rank(name, app_state[name], patterns)
         }
+        for name in sharded.parts.keys() & self.own.keys():
+            raise UnsupportedError(
+                f'entry "{name}": per_rank: expected whole tensors, found a DTensor, which all '
+                "ranks save together"
+            )
         self.replicated = {name: state for name, state in states.items() if name not in self.own}
-        shown = _core.tree({name: _shape_of(state) for name, state in self.replicated.items()}, "")
+        shown = _core.tree(
+            {
+                name: sharded.outlines[name] if name in sharded.outlines else _shape_of(state)
+                for name, state in self.replicated.items()
+            },
+            "",
+        )
         self.message = {
             "step": step,
             "entries": sorted(self.replicated),
             "per_rank": sorted(self.own),
+            "sharded": list(sharded.boxes),
+            "boxes": list(sharded.boxes.values()),
             "digests": {
                 name: [structure, values] for name, structure, values in _core.entry_digests(shown)
             },
@@ -111,6 +111,7 @@ class Comparison:
         self.is_first = False
         require_equal("save: step", [message["step"] for message in messages])
         require_equal("save: entries", [message["entries"] for message in messages])
+        require_equal("save: entries with DTensors", [message["sharded"] for message in messages])
         require_equal("save: entries of each rank", [message["per_rank"] for message in messages])
         first = messages[0]
         for name, (structure, values) in first["digests"].items():
@@ -177,5 +178,7 @@ def _parameter_digests(app_state: dict[str, Any], states: dict[str, Any]) -> dic
         module = app_state[name]
         if is_module(module) and isinstance(state, dict):
             own = dict(module.named_parameters(remove_duplicate=False))
-            chosen[name] = {key: value for key, value in state.items() if key in own}
+            chosen[name] = {
+                key: value for key, value in state.items() if key in own and not is_dtensor(value)
+            }
     return dict(_core.tensor_digests(_core.tree(chosen, "")))

@@ -10,6 +10,7 @@ from tenfold._errors import CorruptFileError
 from tenfold._io.files import key_paths
 from tenfold.checkpoint._app_state import Restoring, is_module, state_of
 from tenfold.checkpoint._rank_entries import is_per_rank, ranks_text
+from tenfold.checkpoint._sharded import sharded_like
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class RestorePlan:
         strict: Refuse what is missing or unexpected.
         check: What is compared before a step is taken: "auto", "full", "structure" or "none".
         discard_later: Remove the steps behind the restored one.
+        templates: By entry: the state of an object that has DTensors.
     """
 
     steps: Any
@@ -47,6 +49,7 @@ class RestorePlan:
     strict: bool
     check: str
     discard_later: bool
+    templates: dict[str, Any]
 
     @property
     def candidates(self) -> list[tuple[int, int, int]] | None:
@@ -55,7 +58,8 @@ class RestorePlan:
 
     def _compares_later(self, num_bytes: int) -> bool:
         """True for a step of that size whose blocks are compared as objects get them."""
-        return self.check == "auto" and num_bytes >= FULL_CHECK_BYTES
+        # A rank does not copy what others have parts of.
+        return self.check == "auto" and num_bytes >= FULL_CHECK_BYTES and not self.templates
 
     def _copied_first(self, num_bytes: int, app_state: dict[str, Any] | None) -> list[str]:
         """Entries that are copied into memory, and so compared, before an object changes.
@@ -134,6 +138,10 @@ class RestorePlan:
             copy=partial(found.copied_entry, node, rank=ranks.rank),
             copied_first=self._copied_first(num_bytes, app_state),
             compares_later=self._compares_later(num_bytes),
+            place={
+                name: partial(sharded_like, template=template)
+                for name, template in self.templates.items()
+            },
         )
         try:
             restoring.read()

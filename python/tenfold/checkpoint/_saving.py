@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from tenfold import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,8 +15,9 @@ if TYPE_CHECKING:
     from tenfold._ranks import Ranks
     from tenfold.checkpoint._overlap import LiveTensors
 
-    # What this process writes for all ranks, and for itself: the engine's trees, or None.
-    Trees = tuple[Any, Any]
+    # What this process writes for all ranks, for itself, and of sharded entries: the engine's
+    # trees, or None.
+    Trees = tuple[Any, Any, Any]
 
 
 @dataclass
@@ -33,6 +36,8 @@ class SaveRequest:
         has_own: Each rank has entries of its own.
         message: What the other ranks are told.
         num_bytes_of_ranks: Of the entries that ranks have for themselves, together.
+        outlines: Of the sharded entries, as a tree; None if there are none.
+        boxes: Of each sharded entry: number of the tensor, offsets, sizes and rank of each part.
     """
 
     step: int
@@ -45,7 +50,9 @@ class SaveRequest:
     live: LiveTensors | None
     has_own: bool
     message: dict[str, Any]
+    outlines: Any
     num_bytes_of_ranks: int = 0
+    boxes: list[list[tuple[int, list[int], list[int], int]]] = field(default_factory=list)
 
 
 def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[[], Trees]) -> str:
@@ -64,14 +71,14 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
     if ranks.is_alone:
         path: str = native.save(request.step, stage()[0], *arguments, None)
         return path
-    trees: Trees = (None, None)
+    trees: Trees = (None, None, None)
     save: Any = None  # of rank 0
 
-    def begin() -> str | None:
+    def begin() -> dict[str, Any]:
         nonlocal trees, save
         trees = stage()
         if ranks.rank != 0:
-            return None
+            return {}
         save = native.begin_ranked_save(
             request.step,
             trees[0],
@@ -79,31 +86,41 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
             ranks.size,
             request.has_own,
             request.num_bytes_of_ranks,
+            request.outlines or _core.tree({}, ""),
+            request.boxes,
         )
-        begun: str = save.ranks_path()
-        return begun
+        tickets = [save.tickets(rank) for rank in range(ranks.size)] if request.boxes else []
+        return {"ranks": save.ranks_path(), "tickets": tickets}
 
-    def write() -> list[Any]:
+    def write() -> dict[str, Any]:
+        place = begun[0]
+        done: dict[str, Any] = {"entries": [], "receipts": []}
         if save is not None:
             save.write(None)
-        if not request.has_own:
-            return []
-        written: list[Any] = native.write_rank_entries(request.step, begun[0], ranks.rank, trees[1])
-        return written
+        if request.has_own:
+            done["entries"] = native.write_rank_entries(
+                request.step, place["ranks"], ranks.rank, trees[1]
+            )
+        if request.boxes:
+            done["receipts"] = native.write_shards(place["tickets"][ranks.rank], trees[2])
+        return done
 
     def publish() -> str | None:
         if save is None:
             return None
-        published: str = save.publish([tuple(entry) for entries in written for entry in entries])
+        published: str = save.publish(
+            [tuple(entry) for done in written for entry in done["entries"]],
+            [done["receipts"] for done in written],
+        )
         return published
 
     try:
-        _, begun = ranks.run("save: begin", begin, lambda path: path)
-        _, written = ranks.run("save: write", write, lambda entries: entries)
+        _, begun = ranks.run("save: begin", begin, lambda place: place)
+        _, written = ranks.run("save: write", write, lambda done: done)
         _, published = ranks.run("save: publish", publish, lambda path: path)
     finally:
         # An error keeps this frame: without it the hidden folder would stay as long.
         save = None
-        trees = (None, None)
+        trees = (None, None, None)
     # Another host may have the directory at another place.
     return str(Path(native.directory()) / Path(published[0]).name)

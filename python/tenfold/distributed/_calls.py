@@ -44,7 +44,8 @@ def save(
             ``state_dict()``.
         path: A name that ends in ``.safetensors``, or a folder. What is there is replaced when the
             new one is whole.
-        layout: ``"plain"``, the only one.
+        layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders of one file a rank:
+            see `StorageWriter`.
         durable: Return only when the data is on the device.
         checksums: Store checksums, which `tenfold.verify` compares.
         overwrite: If false, an existing `path` is an error.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tenfold._io.files import PathLike
 
-LAYOUTS = ("plain",)
+LAYOUTS = ("plain", "shards", "torch")
 # Tensors are handed to the engine in batches: of so many at most, and of so many bytes.
 _BATCH_TENSORS = 1024
 _BATCH_BYTES = 256 << 20
@@ -85,7 +85,11 @@ class StorageWriter(_StorageWriter):
     Args:
         path: A name that ends in ``.safetensors``, or a folder. None: ``checkpoint_id`` of
             ``dcp.save`` says where.
-        layout: ``"plain"``, the only one.
+        layout: ``"plain"``, as above. ``"shards"``: a folder with one safetensors file a rank, as
+            torch's HuggingFaceStorageWriter makes it, for storage where several hosts cannot write
+            one file. ``"torch"``: a folder as torch's FileSystemWriter makes it, for those who
+            load it without tenfold. Both have a ``metadata.json``, which says what else would need
+            a pickle.
         durable: Return only when the data is on the device.
         checksums: Store checksums, which `verify` and `StorageReader` compare.
         overwrite: If false, an existing `path` is an error.
@@ -210,6 +214,7 @@ class StorageWriter(_StorageWriter):
             save.path,
             tree,
             boxes,
+            layout=self.layout,
             durable=self.durable,
             checksums=self.checksums,
             overwrite=self.overwrite,

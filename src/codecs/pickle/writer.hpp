@@ -41,7 +41,9 @@ class PickleWriter {
   void global(std::string_view module, std::string_view name);
   /// Calls the value below the topmost tuple with that tuple as arguments.
   void call() { put('R'); }
-  /// Sets the attributes of the object below the topmost dict to that dict.
+  /// Makes an object of the topmost class, without arguments.
+  void new_object() { put(")\x81", 2); }
+  /// Gives the object under the topmost dict its attributes.
   void set_attributes() { put('b'); }
   /// Makes the topmost value the persistent ID of something outside the pickle.
   void persistent() { put('Q'); }

@@ -14,20 +14,22 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "codecs/zip/structure.hpp"
 #include "codecs/zip/zip.hpp"
 #include "formats/dcp/metadata.hpp"
 #include "formats/dcp/source.hpp"
 #include "formats/dcp/tree.hpp"
 #include "formats/format.hpp"
+#include "formats/shared/dcp_manifest.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/thread/thread_pool.hpp"
 
-// Folders of torch.distributed.checkpoint: `.metadata`, a pickle that is parsed as data
-// (metadata.hpp), and `__<rank>_<n>.distcp`, in which files of torch.save are concatenated
-// (source.hpp). They can only be read.
+// Folders of torch.distributed.checkpoint: `.metadata`, a pickle that is read as data
+// (dcp_metadata), and `__<rank>_<n>.distcp`, in which files of torch.save lie end to end
+// (dcp_source). checkpoint/ writes them, with a manifest (shared/dcp_manifest.hpp) beside them.
 
 namespace tenfold::detail::formats::dcp {
 namespace {
@@ -80,11 +82,21 @@ bool probe(const FileHead& head) {
   return folder.entry_info(kMetadata) || folder.entry_info("__0.metadata");
 }
 
+/// As the manifest describes it, if there is one; else as torch's metadata does.
+TensorDict tree_of(const Metadata& metadata, const std::optional<Manifest>& manifest,
+                   const std::shared_ptr<Files>& files, const std::string& where) {
+  if (manifest && manifest->layout == kTorchLayout) {
+    return build_tree(metadata, *manifest, files, where);
+  }
+  return build_tree(metadata, files, where);
+}
+
 TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
   os::Directory folder = head.take_folder();
-  Metadata metadata = metadata_of(folder);
+  const Metadata metadata = metadata_of(folder);
+  const std::optional<Manifest> manifest = read_manifest(folder);
   auto files = std::make_shared<Files>(std::move(folder), metadata.files);
-  return build_tree(std::move(metadata), files, head.path().string());
+  return tree_of(metadata, manifest, files, head.path().string());
 }
 
 void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
@@ -121,6 +133,7 @@ std::uint64_t check_item(Files& files, const Item& item) {
   };
   const codecs::ZipDirectory directory = codecs::read_zip_directory(input, codecs::ZipLimits());
   for (const codecs::ZipEntry& entry : directory.entries) codecs::check_zip_entry(input, entry);
+  codecs::check_zip_structure(input, directory, "save the checkpoint again");
   return directory.entries.size();
 }
 
@@ -143,6 +156,8 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
   try {
     os::Directory folder = os::Directory::open(path);
     const Metadata metadata = metadata_of(folder);
+    verify_manifest(folder, report);
+    const std::optional<Manifest> manifest = read_manifest(folder);
     const auto files = std::make_shared<Files>(std::move(folder), metadata.files);
     const std::vector<NamedItem> items = items_of(metadata);
     std::uint64_t total_bytes = 0;
@@ -165,7 +180,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
           progress.add(item.size_bytes);
         },
         [&] { progress.poll(); });
-    if (report.ok()) check_tree(build_tree(metadata, files, path.string()), report);
+    if (report.ok()) check_tree(tree_of(metadata, manifest, files, path.string()), report);
     progress.finish();
   } catch (const Error& error) {
     add_problem(report, error, {path.string(), "structure"});

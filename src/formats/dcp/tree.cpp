@@ -4,6 +4,8 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -44,14 +46,34 @@ class Plan : public std::enable_shared_from_this<Plan> {
       : metadata_(std::move(metadata)), files_(std::move(files)) {
     source_ = std::make_shared<Source>(files_);
     branches_.push_back({"", std::move(where)});
-    branches_[0].has_tensors = true;  // the root is always a node
+    branches_[0].has_tensors = true;  // the root is a node whatever it holds
+  }
+
+  TensorDict tree() {
     for (const Entry& entry : metadata_.entries) place(entry);
     for (Branch& branch : branches_) {
       if (branch.is_list) sort(branch);
     }
+    return node_of(0);
   }
 
-  TensorDict tree() { return node_of(0); }
+  TensorDict tree(const Manifest& manifest) {
+    std::unordered_map<std::string_view, const Entry*> entries;
+    for (const Entry& entry : metadata_.entries) entries.emplace(entry.name, &entry);
+    return manifest_tree(manifest, branches_[0].where, [&](std::size_t number) {
+      const ManifestTensor& tensor = manifest.tensors[number];
+      const auto found = entries.find(tensor.name);
+      const auto* stored =
+          found == entries.end() ? nullptr : std::get_if<TensorEntry>(&found->second->what);
+      if (stored == nullptr || stored->dtype != tensor.dtype || stored->shape != tensor.shape) {
+        corrupt(branches_[0].where, tensor.name,
+                "expected " + std::string(name(tensor.dtype)) + " of shape " +
+                    base::list_text(tensor.shape) + ", as " + base::quote(kManifestName) +
+                    " says, found another or none in \".metadata\"");
+      }
+      return leaf_of(*found->second);
+    });
+  }
 
   /// Reads a subtree without tensors: a JSON value if all its objects are JSON.
   TensorDict::Item read(std::uint32_t id);
@@ -227,6 +249,11 @@ TensorDict::Item Plan::read(std::uint32_t id) {
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where) {
   return std::make_shared<Plan>(std::move(metadata), files, where)->tree();
+}
+
+TensorDict build_tree(Metadata metadata, const Manifest& manifest,
+                      const std::shared_ptr<Files>& files, const std::string& where) {
+  return std::make_shared<Plan>(std::move(metadata), files, where)->tree(manifest);
 }
 
 }  // namespace tenfold::detail::formats::dcp

@@ -7,6 +7,7 @@
 
 #include "formats/dcp/metadata.hpp"
 #include "formats/dcp/source.hpp"
+#include "formats/shared/dcp_manifest.hpp"
 
 namespace tenfold::detail::formats::dcp {
 
@@ -17,5 +18,10 @@ namespace tenfold::detail::formats::dcp {
 /// that contradict each other.
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
+
+/// The tree that the manifest describes, its tensors put together as the metadata says. Throws
+/// Error(corrupt) where they contradict each other.
+TensorDict build_tree(Metadata metadata, const Manifest& manifest,
+                      const std::shared_ptr<Files>& files, const std::string& where);
 
 }  // namespace tenfold::detail::formats::dcp

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,12 +23,14 @@
 #include "formats/format.hpp"
 #include "formats/safetensors/file.hpp"
 #include "formats/safetensors/source.hpp"
+#include "formats/shared/dcp_manifest.hpp"
 #include "os/fs/directory.hpp"
 
 // Folders that torch.distributed.checkpoint's HuggingFaceStorageWriter writes with
-// save_distributed=True: files `shard-<rank>-model-<i>-of-<n>.safetensors`. Each contains the boxes
-// of tensors of one rank, with their offsets in `__metadata__["DCP_SHARDING_INFO"]`: `{"w":
-// {"saved_offsets": [2, 0]}}`. There is no index: all files belong to the checkpoint.
+// save_distributed=True: `shard-<rank>-model-<i>-of-<n>.safetensors`, each with the boxes of
+// tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, where they belong:
+// `{"w": {"saved_offsets": [2, 0]}}`. There is no list of files: all of them are the checkpoint.
+// What this library writes has one, the manifest (shared/dcp_manifest.hpp), and it counts.
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -42,11 +45,26 @@ bool is_shard(std::string_view name) {
 }
 
 bool probe_dcp(const FileHead& head) {
-  return head.is_folder() && std::ranges::any_of(head.folder().list(), is_shard);
+  return head.is_folder() && (std::ranges::any_of(head.folder().list(), is_shard) ||
+                              has_manifest(head.folder(), kShardsLayout));
 }
 
-std::vector<OpenedFile> open_shards(const Path& path) {
-  const os::Directory folder = os::Directory::open(path);
+/// Those that the manifest names, in its order.
+std::vector<OpenedFile> open_listed_shards(const os::Directory& folder, const Manifest& manifest) {
+  std::vector<OpenedFile> shards;
+  for (const std::string& name : manifest.files) {
+    os::File file = os::File::try_open_read_at(folder, name);
+    if (!file.valid()) {
+      throw Error(ErrorCode::corrupt, folder.display_of(name) +
+                                          ": missing: expected the file that " +
+                                          base::quote(kManifestName) + " names, found none");
+    }
+    shards.push_back(open_file(std::move(file)));
+  }
+  return shards;
+}
+
+std::vector<OpenedFile> open_shards(const os::Directory& folder, const Path& path) {
   std::vector<std::string> names = folder.list();
   std::erase_if(names, [](const std::string& name) { return !is_shard(name); });
   if (names.empty()) {
@@ -173,16 +191,68 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& whe
   return tensordict_of(std::move(node));
 }
 
+/// The tree that the manifest describes.
+TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manifest,
+                   const std::string& where) {
+  std::vector<ShardingInfo> infos;
+  for (const OpenedFile& shard : shards) infos.emplace_back(shard);
+  return manifest_tree(manifest, where, [&](std::size_t number) {
+    const ManifestTensor& tensor = manifest.tensors[number];
+    std::vector<TensorPiece> pieces;
+    for (const ManifestTensor::Chunk& chunk : tensor.chunks) {
+      const OpenedFile& shard = shards[chunk.file];
+      const std::uint32_t entry = shard.header->find(tensor.name);
+      const bool is_there =
+          entry != KeyIndex::kNone && shard.header->entries[entry].dtype == tensor.dtype &&
+          std::ranges::equal(shard.header->shape(entry), chunk.sizes) &&
+          infos[chunk.file].offsets(tensor.name, chunk.sizes.size()) == chunk.offsets;
+      if (!is_there) {
+        throw Error(ErrorCode::corrupt,
+                    shard.source->file().display() + ": tensor " + base::quote(tensor.name) +
+                        ": expected " + std::string(name(tensor.dtype)) + " " +
+                        base::list_text(chunk.offsets) + " + " + base::list_text(chunk.sizes) +
+                        ", as " + base::quote(kManifestName) + " says, found another or none");
+      }
+      pieces.push_back({chunk.offsets, Leaf(tensor.dtype, chunk.sizes, shard.source, entry)});
+    }
+    return AssembledSource::assemble(tensor.dtype, tensor.shape, std::move(pieces),
+                                     where + ": tensor " + base::quote(tensor.name));
+  });
+}
+
+struct OpenedFolder {
+  std::vector<OpenedFile> shards;
+  TensorDict tree;
+  std::uint64_t num_tensors = 0;
+};
+
+OpenedFolder open_folder(const Path& path) {
+  const os::Directory folder = os::Directory::open(path);
+  const std::optional<Manifest> manifest = read_manifest(folder);
+  OpenedFolder opened;
+  if (manifest && manifest->layout == kShardsLayout) {
+    opened.shards = open_listed_shards(folder, *manifest);
+    opened.tree = tree_of(opened.shards, *manifest, path.string());
+    opened.num_tensors = manifest->tensors.size();
+  } else {
+    opened.shards = open_shards(folder, path);
+    opened.tree = tree_of(opened.shards, path.string());
+    opened.num_tensors = opened.tree.size();
+  }
+  return opened;
+}
+
 TensorDict open_dcp(const FileHead& head, const OpenRequest& /*request*/) {
-  return tree_of(open_shards(head.path()), head.path().string());
+  return open_folder(head.path()).tree;
 }
 
 VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
   std::uint64_t num_tensors = 0;
-  VerifyReport report = verify_file(path, request, [&](VerifyReport&) {
-    std::vector<OpenedFile> shards = open_shards(path);
-    num_tensors = tree_of(shards, path.string()).size();
-    return shards;
+  VerifyReport report = verify_file(path, request, [&](VerifyReport& found) {
+    verify_manifest(os::Directory::open(path), found);
+    OpenedFolder opened = open_folder(path);
+    num_tensors = opened.num_tensors;
+    return std::move(opened.shards);
   });
   report.num_leaves = num_tensors;  // tensors, not their pieces
   return report;

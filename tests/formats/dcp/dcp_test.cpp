@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "formats/dcp/metadata.hpp"
 #include "formats/dcp/source.hpp"
+#include "formats/dcp/writer.hpp"
 #include "formats/safetensors/support.hpp"
 
 namespace tenfold::test {
@@ -258,6 +260,42 @@ TEST(Dcp, IsNotWritten) {
   through.mode = Mode::write_through;
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { open(checkpoint("plain"), through); }),
               HasSubstr("cannot be written through"));
+}
+
+TEST(DcpMetadata, IsReadAsItWasWritten) {
+  dcp::Metadata metadata;
+  metadata.files = {"__0_0.distcp", "__1_0.distcp"};
+  const auto chunk = [](Shape offsets, Shape sizes, std::uint32_t file, std::uint64_t begin) {
+    return dcp::Chunk{std::move(offsets), std::move(sizes), {file, begin, 5'000'000'000, 0}};
+  };
+  metadata.entries = {
+      {"model.w",
+       {{"model", false}, {"w", false}},
+       dcp::TensorEntry{DType::bfloat16,
+                        {10, 6},
+                        {chunk({0, 0}, {3, 6}, 0, 0), chunk({3, 0}, {7, 6}, 1, 70'000)}}},
+      {"list.300", {{"list", false}, {"300", true}}, dcp::Item{1, 64, 800, 0}},
+      {"s", {{"s", false}}, dcp::TensorEntry{DType::float32, {}, {chunk({}, {}, 0, 1)}}},
+  };
+  const dcp::Metadata read = dcp::parse_metadata(dcp::write_metadata(metadata), "x");
+  ASSERT_THAT(read.files, testing::ElementsAreArray(metadata.files));
+  ASSERT_THAT(read.entries, SizeIs(3));
+  for (std::size_t i = 0; i < 3; ++i) {
+    const dcp::Entry& expected = metadata.entries[i];
+    EXPECT_EQ(read.entries[i].name, expected.name);
+    EXPECT_EQ(read.entries[i].path, expected.path);
+    ASSERT_EQ(read.entries[i].what.index(), expected.what.index());
+  }
+  const auto& tensor = std::get<dcp::TensorEntry>(read.entries[0].what);
+  EXPECT_EQ(tensor.dtype, DType::bfloat16);
+  EXPECT_EQ(tensor.shape, (Shape{10, 6}));
+  ASSERT_THAT(tensor.chunks, SizeIs(2));
+  EXPECT_EQ(tensor.chunks[1].offsets, (Shape{3, 0}));
+  EXPECT_EQ(tensor.chunks[1].sizes, (Shape{7, 6}));
+  EXPECT_EQ(tensor.chunks[1].item.file, 1U);
+  EXPECT_EQ(tensor.chunks[1].item.begin, 70'000U);
+  EXPECT_EQ(tensor.chunks[1].item.size_bytes, 5'000'000'000U);
+  EXPECT_EQ(std::get<dcp::Item>(read.entries[1].what).begin, 64U);
 }
 
 }  // namespace

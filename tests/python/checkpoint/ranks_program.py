@@ -304,14 +304,215 @@ def standing_still(folder, rank):
     manager.save(2, {"epoch": 2})
 
 
-def dtensors(folder, rank):
+def sharded_training(seed=0):
+    """A model of which each rank has a part, after a step; but for `seed` the same on all."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh("cpu", (2,))
-    tensor = distribute_tensor(torch.zeros(4), mesh, [Shard(0)])
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5))
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    return {"model": model, "optimizer": optimizer, "rng": tenfold.RngState(), "epoch": seed}
+
+
+def sharded_step(state):
+    torch.manual_seed(3)
+    state["optimizer"].zero_grad()
+    state["model"](torch.randn(4, 3)).square().sum().backward()
+    state["optimizer"].step()
+
+
+def whole(state):
+    """The tensors of a model and an optimizer, as lists."""
+    found = dict(state["model"].state_dict())
+    for number, of_parameter in state["optimizer"].state_dict()["state"].items():
+        found.update({f"{number}.{name}": value for name, value in of_parameter.items()})
+    return {
+        name: (value.full_tensor() if hasattr(value, "full_tensor") else value).tolist()
+        for name, value in found.items()
+    }
+
+
+def save_sharded(folder, rank, **options):
+    state = sharded_training()
+    sharded_step(state)
+    manager = tenfold.CheckpointManager(folder / "run", **options)
+    manager.save(1, state)
+    sharded_step(state)
+    saved = []
+    for step in (2, 3):
+        state["epoch"] = step
+        saved.append(whole(state))
+        manager.save(step, state)
+        with manager.lock():
+            sharded_step(state)
+    manager.close()
+    return {"saved": saved, "last": whole(state)}
+
+
+def save_sharded_memmap(folder, rank):
+    return save_sharded(folder, rank, format="memmap")
+
+
+def save_sharded_async(folder, rank):
+    return save_sharded(folder, rank, async_save=True)
+
+
+def save_sharded_overlapped(folder, rank):
+    return save_sharded(folder, rank, async_save="overlap")
+
+
+def restore_sharded(folder, rank):
+    state = sharded_training(seed=7)
+    result = tenfold.CheckpointManager(folder / "run").restore(state)
+    restored = whole(state)
+    sharded_step(state)
+    return {
+        "step": result.step,
+        "epoch": state["epoch"],
+        "restored": restored,
+        "next": whole(state),
+        "skipped": result.skipped,
+    }
+
+
+def change_outside_of_the_lock(folder, rank):
+    state = sharded_training()
+    sharded_step(state)
+    manager = tenfold.CheckpointManager(folder / "run", async_save="overlap")
+    real = manager._copied
+
+    def slow(trees):
+        import time
+
+        time.sleep(1)
+        return real(trees)
+
+    manager._copied = slow
+    manager.save(1, state)
+    sharded_step(state)
+    manager.wait()
+
+
+class Spread:
+    """A state of DTensors with other placements."""
+
+    def __init__(self, rank, fill=None):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import DTensor, Replicate, Shard
+
+        size = dist.get_world_size()
+        mesh = init_device_mesh("cpu", (size,))
+
+        def spread(tensor, placement):
+            if fill is not None:
+                tensor = torch.full_like(tensor, fill)
+            local = tensor
+            if isinstance(placement, Shard):
+                local = placement._split_tensor(tensor, size, with_padding=False)[0][rank]
+            return DTensor.from_local(
+                local.contiguous(),
+                mesh,
+                [placement],
+                run_check=False,
+                shape=tensor.shape,
+                stride=tensor.stride(),
+            )
+
+        self.state = {
+            "columns": spread(torch.arange(20.0).reshape(4, 5).half(), Shard(1)),
+            "few": spread(torch.arange(2), Shard(0)),
+            "copies": spread(torch.arange(3.0), Replicate()),
+            "scalar": spread(torch.tensor(4.0), Replicate()),
+            "empty": spread(torch.zeros(0, 2), Shard(0)),
+            "odd.name/x": [spread(torch.arange(7), Shard(0)), {"deep": (1, "two")}],
+            "plain": torch.arange(3) + rank,
+            "value": rank,
+        }
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state):
+        self.state = state
+
+
+def save_spread(folder, rank):
+    tenfold.CheckpointManager(folder / "run").save(1, {"any": Spread(rank)})
+
+
+def restore_spread(folder, rank):
+    target = Spread(rank, fill=0)
+    tenfold.CheckpointManager(folder / "run").restore({"any": target})
+    odd = target.state["odd.name/x"]
+    tensors = {**target.state, "odd.name/x": odd[0]}
+    return {
+        "tensors": {
+            name: value.full_tensor().tolist()
+            for name, value in tensors.items()
+            if hasattr(value, "full_tensor")
+        },
+        "plain": target.state["plain"].tolist(),
+        "values": [target.state["value"], repr(odd[1])],
+    }
+
+
+def sharded_as_pt(folder, rank):
+    tenfold.CheckpointManager(folder / "run", format="pt").save(1, sharded_training())
+
+
+def sharded_per_rank(folder, rank):
+    tenfold.CheckpointManager(folder / "run", per_rank="model").save(1, sharded_training())
+
+
+def sharded_on_one_rank(folder, rank):
+    model = sharded_training()["model"]
+    value = model if rank == 0 else torch.nn.Linear(3, 5)
+    tenfold.CheckpointManager(folder / "run").save(1, {"model": value})
+
+
+def partial_sums(folder, rank):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Partial
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    tensor = DTensor.from_local(torch.ones(3), mesh, [Partial()])
+    tenfold.CheckpointManager(folder / "run").save(1, {"sums": {"w": tensor}})
+
+
+def failing_shards(folder, rank):
+    state = sharded_training()
     manager = tenfold.CheckpointManager(folder / "run")
-    manager.save(1, {"model": {"w": tensor}})
+    manager.save(1, state)
+    native = manager._native
+    if rank == 1:
+        manager._native = Failing(native, "write_shards", OSError(28, "No space left"))
+    try:
+        manager.save(2, state)
+    except OSError as error:
+        found = [error.errno, str(error)]
+    manager._native = native
+    dist.barrier()
+    hidden = [name for name in os.listdir(folder / "run") if "tenfold-0" in name]
+    dist.barrier()
+    manager.save(3, state)
+    return {"error": found, "steps": manager.all_steps(), "hidden": hidden}
+
+
+def end_while_writing_shards(folder, rank):
+    class Ending(Failing):
+        def __getattr__(self, name):
+            if name == self._name:
+                os._exit(9)
+            return getattr(self._native, name)
+
+    state = sharded_training()
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, state)
+    if rank == 1:
+        manager._native = Ending(manager._native, "write_shards", None)
+    manager.save(2, state)
 
 
 def retention(folder, rank):

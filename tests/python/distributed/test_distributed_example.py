@@ -1,4 +1,4 @@
-"""examples/distributed.py runs: two ranks save one file, three go on from it."""
+"""examples/distributed.py runs: two ranks begin with a plain file, three go on from theirs."""
 
 from __future__ import annotations
 
@@ -25,3 +25,24 @@ def test_three_ranks_go_on_from_what_two_have_saved(tmp_path: Path) -> None:
     assert float(last) < float(second) < float(first)
     assert re.search(r"longer.safetensors: 4 tensors, \d+ checksums, whole", done.stdout)
     assert "  0.weight: [30, 16]" in done.stdout
+
+
+@pytest.mark.timeout(600)
+def test_ranks_begin_with_the_weights_of_a_plain_file(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    model = torch.nn.Sequential(torch.nn.Linear(16, 30), torch.nn.ReLU(), torch.nn.Linear(30, 1))
+    torch.nn.init.constant_(model[2].bias, 100.0)
+    save_file(model.state_dict(), tmp_path / "hub.safetensors")
+    weights = ["--weights", tmp_path / "hub.safetensors"]
+    done = subprocess.run(
+        [sys.executable, EXAMPLE, "--folder", tmp_path / "run", *weights],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = re.search(r"2 ranks: loss ([\d.]+) at first", done.stdout)
+    assert first is not None
+    assert 9_000 < float(first[1]) < 11_000

@@ -19,8 +19,9 @@ StorageReader = distributed.StorageReader
 StorageWriter = distributed.StorageWriter
 
 
-def save(state: dict[str, Any], path: Path, **options: Any) -> None:
-    dcp.save(state, storage_writer=StorageWriter(path, durable=False), no_dist=True, **options)
+def save(state: dict[str, Any], path: Path, layout: str = "plain", **options: Any) -> None:
+    writer = StorageWriter(path, layout=layout, durable=False)
+    dcp.save(state, storage_writer=writer, no_dist=True, **options)
 
 
 def failure(call: Any, *args: Any, **kwargs: Any) -> BaseException:
@@ -153,12 +154,77 @@ def test_a_dtype_that_the_format_lacks_is_refused_by_name(tmp_path: Path) -> Non
     assert torch.equal(tenfold.load(tmp_path / "m")["z"], state["z"])
 
 
-@pytest.mark.parametrize("layout", ["shards", "torch", "", "Plain"])
+@pytest.mark.parametrize("layout", ["", "Plain", "distcp"])
 def test_layouts_that_do_not_exist_are_refused(layout: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"^layout: expected one of 'plain', found '{layout}'"):
+    names = "'plain', 'shards', 'torch'"
+    with pytest.raises(ValueError, match=rf"^layout: expected one of {names}, found '{layout}'"):
         StorageWriter(tmp_path / "m", layout=layout)
     with pytest.raises(ValueError, match=r"^layout: expected one of 'plain'"):
         distributed.save({}, tmp_path / "m", layout=layout, no_dist=True)
+
+
+STATE: dict[Any, Any] = {
+    "model": OrderedDict({"a.b/c": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2).half()}),
+    "by_number": {1: torch.ones(2), 0: "x"},
+    "pair": (torch.arange(3), (1, {"deep": None})),
+    "empty": [{}, [], ()],
+    "values": {"i": 2**70, "f": float("inf"), "s": "ä", "t": (1, 2), "b": b"ab"},
+    "nothing": {},
+    "scalar": torch.tensor(2, dtype=torch.uint8),
+    "none": torch.zeros(0, 4),
+}
+
+
+@pytest.mark.parametrize("layout", ["shards", "torch"])
+def test_other_layouts_are_the_same_tree(layout: str, tmp_path: Path) -> None:
+    distributed.save(STATE, tmp_path / "m", layout=layout, no_dist=True)
+    assert tenfold.probe(tmp_path / "m") == "dcp"
+    assert repr(tenfold.load(tmp_path / "m", verify=True)) == repr(STATE)
+    assert tenfold.diff(tmp_path / "m", STATE).same
+    tenfold.convert(tmp_path / "m", tmp_path / "m.safetensors")
+    assert repr(tenfold.load(tmp_path / "m.safetensors")) == repr(STATE)
+    distributed.save({"new": torch.ones(1)}, tmp_path / "m", layout=layout, no_dist=True)
+    assert list(tenfold.load(tmp_path / "m")) == ["new"]
+    assert {path.name for path in tmp_path.iterdir()} == {"m", "m.safetensors"}
+
+
+def test_the_metadata_of_the_torch_layout_is_what_torch_makes(tmp_path: Path) -> None:
+    state = {
+        "model": {"w": torch.arange(6.0).reshape(2, 3), "h": torch.ones(2, dtype=torch.bfloat16)},
+        "list": [torch.ones(1), {"x": 1}],
+        "plain": [1, "a"],
+        "step": 3,
+    }
+    save(state, tmp_path / "ours", layout="torch")
+    dcp.save(state, checkpoint_id=tmp_path / "theirs", no_dist=True)
+    found = [dcp.FileSystemReader(tmp_path / name).read_metadata() for name in ("ours", "theirs")]
+    assert found[0].state_dict_metadata == found[1].state_dict_metadata
+    assert found[0].planner_data == found[1].planner_data
+    assert found[0].storage_data.keys() == found[1].storage_data.keys()
+    assert found[0].version == found[1].version
+
+
+def test_torch_loads_every_entry_of_its_layout(tmp_path: Path) -> None:
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+    state = {
+        "model": {"w": torch.arange(6.0).reshape(2, 3), "e": torch.zeros(0, 2)},
+        "f8": torch.arange(4).to(torch.float8_e4m3fn),
+        "values": {"t": (1, None), "b": b"ab", "f": 0.5},
+        "list": [torch.ones(1), {"x": [1]}],
+    }
+    save(state, tmp_path / "m", layout="torch")
+    dcp_to_torch_save(tmp_path / "m", tmp_path / "m.pt")
+    assert repr(torch.load(tmp_path / "m.pt", weights_only=True)) == repr(state)
+
+
+def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
+    for layout in ("shards", "torch"):
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        (tmp_path / "mine" / "notes.txt").write_text("mine")
+        error = failure(save, {"w": torch.ones(1)}, tmp_path / "mine", layout=layout)
+        assert isinstance(error, ValueError)
+        assert 'found "notes.txt"' in str(error)
 
 
 @pytest.mark.parametrize("name", ["m.pt", "m.npz", "m.tdz", "m.safetensors.index.json"])

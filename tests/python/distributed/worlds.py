@@ -14,8 +14,10 @@ import errno
 import json
 import multiprocessing
 import os
+import random
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections import OrderedDict
@@ -206,21 +208,34 @@ def values_of(rank: int) -> dict[str, Any]:
 
 
 FOLDER = Path(sys.argv[1])
-LAYOUTS = ("safetensors", "folder")
+# Numbers of ranks that save and load, and ranks that are killed at random moments.
+WORLDS = tuple(map(int, os.environ.get("TENFOLD_WORLDS", "1,2,3").split(",")))
+NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
+LAYOUTS = ("safetensors", "folder", "shards", "torch")
 
 
 def saved_path(size: int, layout: str) -> Path:
-    return FOLDER / (f"world-{size}.safetensors" if layout == "safetensors" else f"world-{size}")
+    return FOLDER / f"world-{size}{'.' if layout == 'safetensors' else '-'}{layout}"
+
+
+def layout_of(layout: str) -> str:
+    """The first two are the plain one."""
+    return layout if layout in ("shards", "torch") else "plain"
+
+
+def writer_of(path: Path, layout: str) -> StorageWriter:
+    return StorageWriter(path, layout=layout_of(layout), durable=False)
+
+
+def save_every_layout(rank: int, size: int) -> None:
+    for layout in LAYOUTS:
+        state = {"model": state_of(size, SAVED), **values_of(rank)}
+        dcp.save(state, storage_writer=writer_of(saved_path(size, layout), layout))
 
 
 def check_every_world_loads_what_every_world_saved() -> None:
-    def save(rank: int, size: int) -> None:
-        for layout in LAYOUTS:
-            state = {"model": state_of(size, SAVED), **values_of(rank)}
-            dcp.save(state, storage_writer=StorageWriter(saved_path(size, layout), durable=False))
-
     def load(rank: int, size: int) -> None:
-        for saved in (1, 2, 3):
+        for saved in WORLDS:
             for layout in LAYOUTS:
                 state = {
                     "model": state_of(size, LOADED, fill=False),
@@ -230,13 +245,13 @@ def check_every_world_loads_what_every_world_saved() -> None:
                     "none": 1,
                     "rate": {"x": []},
                 }
-                reader = StorageReader(saved_path(saved, layout), verify=layout == "folder")
+                reader = StorageReader(saved_path(saved, layout), verify=layout != "safetensors")
                 dcp.load(state, storage_reader=reader)
                 expect_loaded(state["model"], size, LOADED)
                 assert {key: state[key] for key in values_of(0)} == values_of(0)
 
-    for size in (1, 2, 3):
-        in_world(size, save)
+    for size in WORLDS:
+        in_world(size, save_every_layout)
         for layout in LAYOUTS:
             path = saved_path(size, layout)
             assert tenfold.verify(path).ok
@@ -244,7 +259,32 @@ def check_every_world_loads_what_every_world_saved() -> None:
             assert {key: loaded[key] for key in values_of(0)} == values_of(0)
             for name, whole in WHOLE.items():
                 expect_equal(loaded["model"][name], whole)
-    for size in (1, 2, 3):
+    for size in WORLDS:
+        in_world(size, load)
+
+
+def check_torch_reads_its_layouts() -> None:
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+
+    def load(rank: int, size: int) -> None:
+        whole = state_of(size, LOADED, fill=False)
+        path = saved_path(2, "shards")
+        tensors = {f"model.{name}": tensor for name, tensor in whole.items()}
+        dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)))
+        expect_loaded(whole, size, LOADED)
+        state = {
+            "model": state_of(size, LOADED, fill=False),
+            **dict.fromkeys(values_of(0), 0),
+            "names": [],
+            "rate": {"x": []},
+        }
+        reader = dcp.FileSystemReader(saved_path(2, "torch"))
+        dcp.load(state, storage_reader=reader)
+        expect_loaded(state["model"], size, LOADED)
+        assert {key: state[key] for key in values_of(0)} == values_of(0)
+
+    in_world(2, save_every_layout)
+    for size in (1, 3):
         in_world(size, load)
 
 
@@ -349,8 +389,10 @@ def check_containers_survive_with_our_planner() -> None:
     }
 
     def save(rank: int, size: int) -> None:
-        for layout in ("c.safetensors", "c"):
-            tenfold.distributed.save(dict(state), FOLDER / layout, durable=False)
+        for layout in ("c.safetensors", "c", "shards", "torch"):
+            tenfold.distributed.save(
+                dict(state), FOLDER / layout, layout=layout_of(layout), durable=False
+            )
             if rank == 0:
                 found = tenfold.load(FOLDER / layout)
                 assert repr(found) == repr(state), (found, state)
@@ -431,7 +473,9 @@ def check_plan_caching_writes_each_save_to_its_place() -> None:
 def old_and_new(layout: str) -> tuple[Path, dict[str, Any], Callable[[int], dict[str, Any]]]:
     path = FOLDER / f"old-{layout}" / ("m.safetensors" if layout == "safetensors" else "m")
     path.parent.mkdir(exist_ok=True)
-    tenfold.save({"w": torch.zeros(6, 4), "version": 1}, path)
+    dcp.save(
+        {"w": torch.zeros(6, 4), "version": 1}, storage_writer=writer_of(path, layout), no_dist=True
+    )
 
     def state(size: int) -> dict[str, Any]:
         mesh = init_device_mesh("cpu", (size,))
@@ -440,24 +484,29 @@ def old_and_new(layout: str) -> tuple[Path, dict[str, Any], Callable[[int], dict
     return path, {"w": torch.zeros(6, 4), "version": 1}, state
 
 
-def expect_old_then_new(path: Path, state: Callable[[int], dict[str, Any]]) -> None:
-    """The old version is whole; the next save replaces it and removes what the dead left."""
-    assert tenfold.verify(path).ok
-    assert tenfold.load(path)["version"] == 1
+def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) -> None:
+    """The next save works, and removes what the dead left."""
 
     def save(rank: int, size: int) -> None:
-        dcp.save(state(size), storage_writer=StorageWriter(path, durable=False))
+        dcp.save(state(size), storage_writer=writer_of(path, layout))
 
     in_world(2, save)
     assert tenfold.load(path, verify=True)["version"] == 2
     assert os.listdir(path.parent) == [path.name], os.listdir(path.parent)
 
 
+def expect_old_then_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) -> None:
+    """The old version is whole; the next save replaces it and removes what the dead left."""
+    assert tenfold.verify(path).ok
+    assert tenfold.load(path)["version"] == 1
+    expect_new(path, layout, state)
+
+
 class DyingWriter(StorageWriter):
     """Its rank ends in the middle of a call."""
 
-    def __init__(self, path: Path, phase: str, dies: bool) -> None:
-        super().__init__(path, durable=False)
+    def __init__(self, path: Path, layout: str, phase: str, dies: bool) -> None:
+        super().__init__(path, layout=layout_of(layout), durable=False)
         self._phase = phase
         self._dies = dies
 
@@ -495,7 +544,8 @@ def check_a_rank_that_dies_leaves_the_old_version() -> None:
         ("before publishing", 0),
     ]
     for number, (phase, who) in enumerate(cases):
-        path, _, state = old_and_new(LAYOUTS[number % 2])
+        layout = LAYOUTS[number % len(LAYOUTS)]
+        path, _, state = old_and_new(layout)
 
         def save(
             rank: int,
@@ -503,16 +553,52 @@ def check_a_rank_that_dies_leaves_the_old_version() -> None:
             phase: str = phase,
             who: int = who,
             path: Path = path,
+            layout: str = layout,
             state: Any = state,
         ) -> None:
             try:
-                dcp.save(state(size), storage_writer=DyingWriter(path, phase, rank == who))
+                writer = DyingWriter(path, layout, phase, rank == who)
+                dcp.save(state(size), storage_writer=writer)
             except (CheckpointException, RuntimeError, dist.DistError):
                 return
             raise AssertionError("a save without a rank succeeded")
 
         in_world(2, save, dying=who)
-        expect_old_then_new(path, state)
+        expect_old_then_new(path, layout, state)
+
+
+def check_a_rank_that_is_killed_at_any_moment_leaves_a_whole_version() -> None:
+    chance = random.Random(7)
+    for number in range(NUM_KILLS):
+        layout = LAYOUTS[number % len(LAYOUTS)]
+        path, _, state = old_and_new(layout)
+        who = chance.randrange(2)
+        seconds = chance.uniform(0, 0.1)
+
+        def save(
+            rank: int,
+            size: int,
+            path: Path = path,
+            layout: str = layout,
+            state: Any = state,
+            who: int = who,
+            seconds: float = seconds,
+        ) -> None:
+            made = state(size)
+            dist.barrier()
+            if rank == who:
+                timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
+                timer.start()
+            try:
+                for _ in range(1000):  # until it comes
+                    dcp.save(made, storage_writer=writer_of(path, layout))
+            except (CheckpointException, RuntimeError, dist.DistError):
+                return
+            raise AssertionError("a thousand saves in a tenth of a second")
+
+        in_world(2, save, dying=who)
+        assert tenfold.load(path, verify=True)["version"] in (1, 2)
+        expect_new(path, layout, state)
 
 
 def check_a_full_disk_of_one_rank_leaves_the_old_version() -> None:
@@ -521,8 +607,10 @@ def check_a_full_disk_of_one_rank_leaves_the_old_version() -> None:
     for layout in LAYOUTS:
         path, _, state = old_and_new(layout)
 
-        def save(rank: int, size: int, path: Path = path, state: Any = state) -> None:
-            writer = StorageWriter(path, durable=False)
+        def save(
+            rank: int, size: int, path: Path = path, layout: str = layout, state: Any = state
+        ) -> None:
+            writer = writer_of(path, layout)
             made = state(size)
             if rank == 1:
                 real = _core.ShardWriter
@@ -553,7 +641,7 @@ def check_a_full_disk_of_one_rank_leaves_the_old_version() -> None:
             assert error.failures[1][0].errno == errno.EFBIG
 
         in_world(2, save)
-        expect_old_then_new(path, state)
+        expect_old_then_new(path, layout, state)
 
 
 def check_a_flipped_bit_is_refused() -> None:

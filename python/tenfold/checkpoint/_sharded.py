@@ -1,0 +1,255 @@
+"""Entries with DTensors, of which each rank has a part: saved as one file or folder."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
+from tenfold._io.snapshot import RNGState
+from tenfold.checkpoint._app_state import is_optimizer, is_stateful, tensors_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    # Number of the tensor in the entry, offsets, sizes.
+    Box = tuple[int, list[int], list[int]]
+
+
+def is_dtensor(value: Any) -> bool:
+    """True for a DTensor, without importing them."""
+    for name in ("torch.distributed.tensor", "torch.distributed._tensor"):  # the second: torch 2.4
+        found = getattr(sys.modules.get(name), "DTensor", None)
+        if found is not None:
+            return isinstance(value, found)
+    return False
+
+
+def has_dtensors(state: Any) -> bool:
+    """True if there is one in nested containers."""
+    return any(is_dtensor(tensor) for _, tensor in tensors_in(state))
+
+
+def whole_states(states: dict[str, Any]) -> dict[str, Any]:
+    """The states of one process, whose parts are the whole tensors.
+
+    Raises:
+        UnsupportedError: Naming a DTensor of which other processes have parts.
+    """
+
+    def whole(tensor: Any) -> Any:
+        if not is_dtensor(tensor):
+            return tensor
+        local = _local(tensor)
+        return local if local.shape == tensor.shape else tensor
+
+    found = {
+        name: _mapped(state, whole) if has_dtensors(state) else state
+        for name, state in states.items()
+    }
+    for name, tensor in tensors_in(found):
+        if is_dtensor(tensor):
+            raise UnsupportedError(
+                f'tensor "{name}": expected a whole tensor, found a DTensor of {tensor.device_mesh}'
+                ", of which this process has a part, and no process group of several ranks"
+            )
+    return found
+
+
+def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
+    """The states with tensors without bytes in the place of those that ranks have parts of."""
+    return {
+        name: _mapped(state, _outline) if has_dtensors(state) else state
+        for name, state in states.items()
+    }
+
+
+class ShardedEntries:
+    """The sharded entries of a state: what this rank writes of them.
+
+    Args:
+        states: The state of each entry.
+        rank: Of this process. Rank 0 writes what is no DTensor.
+        where: The step's folder.
+
+    Attributes:
+        outlines: The states, their tensors without bytes.
+        parts: By entry: tensors by names, in the order of `boxes`.
+        boxes: By entry: where each part belongs.
+        live: By entry and name: the tensors of the training that the parts are of.
+
+    Raises:
+        UnsupportedError: Naming what several processes cannot write.
+    """
+
+    def __init__(self, states: dict[str, Any], rank: int, where: str) -> None:
+        self.outlines: dict[str, Any] = {}
+        self.parts: dict[str, dict[str, Any]] = {}
+        self.boxes: dict[str, list[Box]] = {}
+        self.live: dict[str, dict[str, Any]] = {}
+        for name, state in states.items():
+            if has_dtensors(state):
+                self._add(name, state, rank, where)
+
+    def tree(self, where: str) -> Any:
+        """The engine's tree of the outlines."""
+        return _core.tree(self.outlines, where)
+
+    def _add(self, name: str, state: Any, rank: int, where: str) -> None:
+        found: list[Any] = []
+        outline = _mapped(state, lambda tensor: _outline(tensor, found))
+        left = next((tensor for tensor in tensors_in(outline) if is_dtensor(tensor[1])), None)
+        # The engine numbers the tensors of the tree that is made of it.
+        leaves = [] if left else _core.tree({name: outline}, where).leaves()
+        if [shape for _, _, shape in leaves] != [tuple(tensor.shape) for tensor in found]:
+            raise UnsupportedError(
+                f'entry "{name}": expected DTensors and tensors in dicts, lists and tuples, found '
+                "other containers or sparse tensors, which several processes cannot write"
+            )
+        self.outlines[name] = outline
+        parts = self.parts[name] = {}
+        boxes = self.boxes[name] = []
+        live = self.live[name] = {}
+        for number, (label, tensor) in enumerate(tensors_in(state)):
+            if is_dtensor(tensor):
+                box = _box_of(tensor, f"{name}.{label}")
+                if box is None:
+                    continue
+                part = _local(tensor)
+            elif rank == 0:
+                box = [0] * tensor.ndim, list(tensor.shape)
+                part = tensor
+            else:
+                continue
+            while label in parts:  # the key "a.b" beside the keys "a" and "b"
+                label += "'"
+            parts[label] = part
+            live[label] = tensor
+            boxes.append((number, *box))
+
+
+def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
+    """By entry: the state of each object that has DTensors now, or has such parameters."""
+    if app_state is None:
+        return {}
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return {}
+    templates: dict[str, Any] = {}
+    for name, target in app_state.items():
+        if isinstance(target, RNGState):
+            continue
+        if is_optimizer(target):
+            parameters = (p for group in target.param_groups for p in group["params"])
+            if any(is_dtensor(parameter) for parameter in parameters):
+                templates[name] = target
+            continue
+        state = target.state_dict() if is_stateful(target) else target
+        if has_dtensors(state):
+            templates[name] = state
+    return templates
+
+
+def sharded_like(state: Any, template: Any) -> Any:
+    """A saved state whose tensors are as those of `template`: parts where that has DTensors.
+
+    Args:
+        state: Nested containers; tensors are mapped from the file. Only what this rank has is read.
+        template: An entry of `templates_of`.
+    """
+    if is_optimizer(template):
+        template = _optimizer_template(template, state)
+    if isinstance(state, dict):
+        get = template.get if isinstance(template, dict) else lambda key: None
+        items = ((key, sharded_like(value, get(key))) for key, value in state.items())
+        made: Any = OrderedDict(items) if isinstance(state, OrderedDict) else dict(items)
+        metadata = getattr(state, "_metadata", None)
+        if metadata is not None:
+            made._metadata = metadata
+        return made
+    if type(state) in (list, tuple):
+        others = template if isinstance(template, (list, tuple)) else ()
+        return type(state)(
+            sharded_like(value, others[i] if i < len(others) else None)
+            for i, value in enumerate(state)
+        )
+    if not arrays.is_array(state):
+        return state
+    if is_dtensor(template) and tuple(state.shape) == tuple(template.shape):
+        return _part_of(state, template)
+    return state.clone() if hasattr(state, "clone") else state.copy()
+
+
+def _optimizer_template(optimizer: Any, state: Any) -> Any:
+    """For each saved tensor the present one, or the parameter that it is for."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    saved = [number for group in state["param_groups"] for number in group["params"]]
+    template: dict[Any, Any] = {}
+    for number, parameter in zip(saved, parameters, strict=False):
+        own = optimizer.state.get(parameter, {})
+        keys = state["state"].get(number, {})
+        template[number] = {key: own.get(key, parameter) for key in keys if key != "step"}
+    return {"state": template}
+
+
+def _part_of(tensor: Any, template: Any) -> Any:
+    torch = sys.modules["torch"]
+    local = _local(template)
+    box = _box_of(template, "template")
+    part = torch.empty_like(local, dtype=tensor.dtype)
+    if box is not None and part.numel():
+        part.copy_(tensor[tuple(slice(at, at + size) for at, size in zip(*box, strict=True))])
+    return type(template).from_local(
+        part,
+        template.device_mesh,
+        template.placements,
+        run_check=False,
+        shape=template.shape,
+        stride=template.stride(),
+    )
+
+
+def _box_of(tensor: Any, name: str) -> tuple[list[int], list[int]] | None:
+    """Offsets and sizes of the part that this rank has; None if it is not of the mesh."""
+    if tensor.device_mesh.get_coordinate() is None:
+        return None
+    if any(placement.is_partial() for placement in tensor.placements):
+        raise UnsupportedError(
+            f'tensor "{name}": expected placements of Shard and Replicate, found '
+            f"{tensor.placements}; redistribute() it"
+        )
+    chunks = tensor.__create_chunk_list__()
+    if len(chunks) != 1:
+        raise UnsupportedError(
+            f'tensor "{name}": expected one part on each rank, found {len(chunks)}; '
+            "tenfold.distributed.save saves it"
+        )
+    return list(chunks[0].offsets), list(chunks[0].sizes)
+
+
+def _local(tensor: Any) -> Any:
+    with sys.modules["torch"].no_grad():
+        return tensor.to_local()
+
+
+def _outline(tensor: Any, found: list[Any] | None = None) -> Any:
+    if found is not None:
+        found.append(tensor)
+    torch = sys.modules["torch"]
+    if not isinstance(tensor, torch.Tensor) or arrays.without_elements(tensor):
+        return tensor
+    return torch.empty((), dtype=tensor.dtype, device="cpu").expand(tensor.shape)
+
+
+def _mapped(state: Any, replace: Callable[[Any], Any]) -> Any:
+    """The same containers with other tensors."""
+    if isinstance(state, dict):
+        items = ((key, _mapped(value, replace)) for key, value in state.items())
+        return OrderedDict(items) if isinstance(state, OrderedDict) else dict(items)
+    if type(state) in (list, tuple):
+        return type(state)(_mapped(value, replace) for value in state)
+    return replace(state) if arrays.is_array(state) else state

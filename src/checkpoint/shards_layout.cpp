@@ -1,0 +1,494 @@
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "base/text.hpp"
+#include "checkpoint/sharded_layout.hpp"
+#include "codecs/json/json.hpp"
+#include "codecs/zip/zip.hpp"
+#include "formats/dcp/metadata.hpp"
+#include "formats/dcp/writer.hpp"
+#include "formats/folder/inventory.hpp"
+#include "formats/safetensors/file.hpp"
+#include "formats/shared/commit.hpp"
+#include "formats/shared/dcp_manifest.hpp"
+#include "formats/shared/json_checksums.hpp"
+#include "io/holdable.hpp"
+#include "io/registry.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
+
+// Folders of torch.distributed.checkpoint, in which every rank has files of its own.
+
+namespace tenfold::checkpoint {
+namespace {
+
+namespace formats = detail::formats;
+namespace dcp = detail::formats::dcp;
+namespace safetensors = detail::formats::safetensors;
+
+constexpr const char* kTorchMetadata = ".metadata";
+constexpr std::string_view kDistcpSuffix = ".distcp";
+constexpr std::uint64_t kItemAlignment = 64;
+
+std::string numbered(std::size_t number) {
+  const std::string digits = std::to_string(number);
+  return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+}
+
+/// As torch's HuggingFaceStorageWriter(save_distributed=True) calls them; it counts from 1.
+std::string shard_name(int rank, std::size_t number, std::size_t count) {
+  return "shard-" + numbered(static_cast<std::size_t>(rank) + 1) + "-model-" + numbered(number) +
+         "-of-" + numbered(count) + ".safetensors";
+}
+
+/// What a save of either layout writes, whoever did.
+bool is_own_name(const os::Directory& folder, const std::string& name) {
+  if (name == formats::kManifestName) {
+    try {
+      return formats::read_manifest(folder).has_value();
+    } catch (const Error&) {
+      return true;  // ours, and damaged
+    }
+  }
+  return name == kTorchMetadata || name == kStagingMarker ||
+         (name.starts_with("__") &&
+          (name.ends_with(kDistcpSuffix) || name.ends_with(kTorchMetadata))) ||
+         (name.starts_with("shard-") && name.find("-model-") != std::string::npos &&
+          name.ends_with(".safetensors"));
+}
+
+/// What a replaced folder holds and no such save wrote.
+std::vector<std::string> foreign_files(const os::Directory& folder) {
+  std::vector<std::string> foreign = folder.list();
+  std::erase_if(foreign, [&](const std::string& name) {
+    return (name.starts_with('.') && name.find(".tenfold-") != std::string::npos) ||
+           is_own_name(folder, name);
+  });
+  return foreign;
+}
+
+void refuse_foreign_files(const Path& path) {
+  if (!os::exists(path) || !os::file_info(path).is_directory) return;
+  const std::vector<std::string> foreign = foreign_files(os::Directory::open(path));
+  if (foreign.empty()) return;
+  throw Error(ErrorCode::invalid_argument,
+              path.string() +
+                  ": folder to replace: expected a checkpoint of torch.distributed, found " +
+                  base::quote(*std::ranges::min_element(foreign)) +
+                  "; save to another path, or remove it first");
+}
+
+/// A folder of files that the ranks write, and one `metadata.json`.
+class ShardsLayout : public ShardedLayout {
+ public:
+  ShardsLayout(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
+               const std::vector<PlannedShard>& shards)
+      : path_(path), options_(options), shards_(shards) {
+    OutlineNumbers numbers(outline, &tensors_);
+    names_.resize(tensors_.size());
+    for (const auto& tensor : safetensors::plan_file(outline, true).plan.tensors) {
+      names_[numbers.of(tensor.leaf)] = tensor.name;
+    }
+    for (const PlannedShard& planned : shards_) {
+      const TensorPlace& tensor = tensors_[planned.shard.tensor];
+      places_.push_back({tensor.key, tensor.dtype, planned.shard.sizes, kNoFile, 0});
+    }
+  }
+
+  bool is_folder() const noexcept override { return true; }
+
+  void publish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) override {
+    require_same_tensors(tree);
+    finish(tree, boxes);
+    write_new(std::string(formats::kManifestName),
+              formats::write_manifest(layout_name(), data_files(), manifest_tensors(), tree));
+    folder().remove_file(std::string(kStagingMarker));
+    replacement_->publish(options_.durable);
+  }
+
+ protected:
+  static constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
+
+  virtual std::string layout_name() const = 0;
+  /// Writes what lies around the data, and files beside it.
+  virtual void finish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) = 0;
+
+  /// True if it has bytes of its own.
+  bool is_stored(std::size_t shard) const {
+    return shards_[shard].is_written && numel_of(shards_[shard].shard.sizes) != 0;
+  }
+
+  /// Makes the folder and the files, of `sizes` bytes each.
+  void make_files(const std::vector<std::uint64_t>& sizes, const std::string& id) {
+    std::uint64_t total = 0;
+    for (const std::uint64_t size : sizes) total += size;
+    replacement_.emplace(path_, total, foreign_files);
+    write_new(std::string(kStagingMarker), marker_text(id), false);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      os::File file = os::File::create_at(folder(), files_[i].path);
+      file.truncate(sizes[i]);
+      files_[i].is_reserved = file.reserve();
+    }
+    staging_ = beside(path_, replacement_->hidden_name()).string();
+  }
+
+  os::Directory& folder() { return replacement_->folder(); }
+
+  void write_new(const std::string& name, const std::string& text, bool syncs = true) {
+    os::File file = os::File::create_at(folder(), name);
+    file.write_at(0, std::as_bytes(std::span(text)));
+    if (syncs && options_.durable) file.sync();
+    file.close_written();
+  }
+
+  /// Opens a file that ranks have written, for the rest.
+  os::File reopen(std::size_t number) {
+    return os::File::open_read_write_at(folder(), files_[number].path);
+  }
+  void close(os::File file) const {
+    if (options_.durable) file.sync();
+    file.close_written();
+  }
+
+  std::vector<std::string> data_files() const {
+    std::vector<std::string> names;
+    for (const StagedFile& file : files_) names.push_back(file.path);
+    return names;
+  }
+
+  Path path_;
+  ShardedWriteOptions options_;
+  std::vector<PlannedShard> shards_;
+  std::vector<TensorPlace> tensors_;  ///< keys, dtypes and shapes
+  std::vector<std::string> names_;    ///< of tensors, as torch.distributed.checkpoint gives them
+  std::optional<formats::FolderReplacement> replacement_;
+
+ private:
+  std::vector<formats::ManifestTensor> manifest_tensors() const {
+    std::vector<formats::ManifestTensor> tensors;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      tensors.push_back({names_[i], tensors_[i].dtype, tensors_[i].shape, {}});
+    }
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      if (places_[i].file == kNoFile) continue;
+      const ShardBox& shard = shards_[i].shard;
+      tensors[shard.tensor].chunks.push_back({places_[i].file, shard.offsets, shard.sizes});
+    }
+    return tensors;
+  }
+
+  void require_same_tensors(const TensorDict& tree) const {
+    std::vector<TensorPlace> tensors;
+    OutlineNumbers(tree, &tensors);
+    const bool are_same =
+        std::ranges::equal(tensors, tensors_, [](const TensorPlace& a, const TensorPlace& b) {
+          return a.key == b.key && a.dtype == b.dtype && a.shape == b.shape;
+        });
+    if (!are_same) refuse_other_tensors(path_);
+  }
+};
+
+/// One safetensors file a rank; a second one for the second box of a tensor.
+class SafetensorsShards final : public ShardsLayout {
+ public:
+  SafetensorsShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
+                    const std::vector<PlannedShard>& shards, const std::string& id)
+      : ShardsLayout(path, outline, options, shards) {
+    assign_files();
+    std::vector<std::uint64_t> sizes;
+    for (std::size_t file = 0; file < files_.size(); ++file) sizes.push_back(place_file(file));
+    make_files(sizes, id);
+  }
+
+ private:
+  struct FileTensors {
+    std::vector<std::size_t> shards;  ///< in the order of the file
+    std::uint64_t header_bytes = 0;
+  };
+
+  std::string layout_name() const override { return std::string(formats::kShardsLayout); }
+
+  void assign_files() {
+    std::map<int, std::map<std::size_t, std::size_t>> counts;  // of boxes, by rank and tensor
+    std::map<std::pair<int, std::size_t>, std::vector<std::size_t>> by_file;
+    std::unordered_set<std::size_t> empty;  // tensors that have an entry already
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      const ShardBox& shard = shards_[i].shard;
+      // Readers learn dtype and shape of a tensor without elements from an entry of its own.
+      const bool is_whole_and_empty = numel_of(tensors_[shard.tensor].shape) == 0 &&
+                                      shard.sizes == tensors_[shard.tensor].shape &&
+                                      empty.insert(shard.tensor).second;
+      if (!is_stored(i) && !is_whole_and_empty) continue;
+      by_file[{shard.rank, counts[shard.rank][shard.tensor]++}].push_back(i);
+    }
+    std::map<int, std::size_t> files_of;
+    for (const auto& [file, shards] : by_file) ++files_of[file.first];
+    for (auto& [file, shards] : by_file) {
+      for (const std::size_t i : shards) places_[i].file = files_.size();
+      files_.push_back({shard_name(file.first, file.second + 1, files_of[file.first]), true});
+      of_file_.push_back({std::move(shards), 0});
+    }
+  }
+
+  /// Orders the tensors of a file, gives them their places in it and returns its size.
+  std::uint64_t place_file(std::size_t file) {
+    FileTensors& of_file = of_file_[file];
+    std::vector<safetensors::Plan::Tensor> tensors;
+    for (const std::size_t i : of_file.shards) tensors.push_back(tensor_of(i));
+    std::vector<std::size_t> ordered;
+    for (const std::size_t i : safetensors::reference_order(tensors)) {
+      ordered.push_back(of_file.shards[i]);
+    }
+    of_file.shards = std::move(ordered);
+    of_file.header_bytes = header_of(file).size();
+    std::uint64_t offset = of_file.header_bytes;
+    for (const std::size_t i : of_file.shards) {
+      places_[i].offset_bytes = offset;
+      offset += nbytes_of(places_[i].dtype, places_[i].shape);
+    }
+    return offset;
+  }
+
+  safetensors::Plan::Tensor tensor_of(std::size_t shard) const {
+    constexpr std::size_t kElementBytes = 16;
+    const TensorPlace& place = places_[shard];
+    return {names_[shards_[shard].shard.tensor],
+            Leaf(Tensor(place.dtype, place.shape, Shape(place.shape.size(), 0),
+                        Buffer::allocate(kElementBytes), 0))};
+  }
+
+  std::string header_of(std::size_t file) const {
+    std::vector<safetensors::Plan::Tensor> tensors;
+    std::vector<std::vector<formats::Box>> boxes;
+    std::vector<Shape> shapes;
+    codecs::JsonWriter info(codecs::JsonStyle::python);
+    info.begin_object();
+    for (const std::size_t i : of_file_[file].shards) {
+      const PlannedShard& planned = shards_[i];
+      tensors.push_back(tensor_of(i));
+      boxes.emplace_back();
+      for (const SummedBox& part : planned.parts) boxes.back().push_back(part.box);
+      shapes.push_back(planned.shard.sizes);
+      info.key(tensors.back().name);
+      info.begin_object();
+      info.key("saved_offsets");
+      info.begin_array();
+      for (const std::int64_t offset : planned.shard.offsets) info.integer(offset);
+      info.end_array();
+      info.end_object();
+    }
+    info.end_object();
+    safetensors::Metadata metadata = {
+        {"DCP_SHARDING_INFO", info.take()}, {"DCP_VERSION", "1.0"}, {"format", "pt"}};
+    if (options_.checksums) {
+      metadata.emplace(std::string(safetensors::kBoxesMember),
+                       formats::blank_boxes_text(boxes, shapes));
+    }
+    std::vector<const safetensors::Plan::Tensor*> ordered;
+    for (const auto& tensor : tensors) ordered.push_back(&tensor);
+    return safetensors::header_of(ordered, metadata);
+  }
+
+  void finish(const TensorDict& /*tree*/,
+              const std::vector<std::vector<SummedBox>>& boxes) override {
+    for (std::size_t number = 0; number < files_.size(); ++number) {
+      std::string header = header_of(number);
+      if (options_.checksums) {
+        std::vector<std::uint64_t> sums;
+        for (const std::size_t i : of_file_[number].shards) {
+          for (const SummedBox& box : boxes[i]) sums.push_back(box.checksum);
+        }
+        formats::fill_boxes(header, formats::find_checksums(header, safetensors::kBoxesMember),
+                            sums);
+      }
+      os::File file = reopen(number);
+      file.write_at(0, std::as_bytes(std::span(header)));
+      close(std::move(file));
+    }
+  }
+
+  std::vector<FileTensors> of_file_;
+};
+
+/// `.metadata` and one `.distcp` file a rank, in which files of torch.save lie end to end.
+class TorchShards final : public ShardsLayout {
+ public:
+  TorchShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
+              const std::vector<PlannedShard>& shards, const std::string& id)
+      : ShardsLayout(path, outline, options, shards), items_(shards.size()) {
+    std::map<int, std::size_t> files;
+    std::vector<std::uint64_t> sizes;
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      if (!is_stored(i)) continue;
+      const int rank = shards_[i].shard.rank;
+      const auto [found, is_new] = files.emplace(rank, files_.size());
+      if (is_new) {
+        files_.push_back({"__" + std::to_string(rank) + "_0" + std::string(kDistcpSuffix), true});
+        sizes.push_back(0);
+      }
+      std::uint64_t& end = sizes[found->second];
+      const std::uint64_t begin = (end + kItemAlignment - 1) / kItemAlignment * kItemAlignment;
+      const dcp::ItemFile item(places_[i].dtype, places_[i].shape);
+      items_[i] = {static_cast<std::uint32_t>(found->second), begin, item.size_bytes(), 0};
+      places_[i].file = found->second;
+      places_[i].offset_bytes = begin + item.data_offset();
+      end = begin + item.size_bytes();
+    }
+    make_files(sizes, id);
+  }
+
+ private:
+  std::string layout_name() const override { return std::string(formats::kTorchLayout); }
+
+  void finish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) override {
+    values_.clear();
+    entry_of_.clear();
+    std::vector<std::vector<std::size_t>> of_file(files_.size());
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      if (places_[i].file != kNoFile) of_file[places_[i].file].push_back(i);
+    }
+    for (std::size_t number = 0; number < files_.size(); ++number) {
+      os::File file = reopen(number);
+      for (const std::size_t i : of_file[number]) write_around(file, i, boxes[i]);
+      close(std::move(file));
+    }
+    dcp::Metadata metadata;
+    metadata.files = data_files();
+    add_node(metadata, tree, {}, "");
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      const ShardBox& shard = shards_[i].shard;
+      auto& tensor = std::get<dcp::TensorEntry>(metadata.entries[entry_of_[shard.tensor]].what);
+      const bool is_whole = shard.sizes == tensor.shape && tensor.chunks.empty();
+      if (!is_stored(i) && !is_whole) continue;
+      tensor.chunks.push_back({shard.offsets, shard.sizes, items_[i]});
+    }
+    if (!values_.empty()) write_new(kValuesFile, values_);
+    write_new(kTorchMetadata, dcp::write_metadata(metadata));
+  }
+
+  void write_around(os::File& file, std::size_t shard, const std::vector<SummedBox>& parts) const {
+    const TensorPlace& place = places_[shard];
+    std::uint32_t crc32 = 0;
+    for (const SummedBox& part : parts) {
+      crc32 = codecs::crc32_combine(crc32, static_cast<std::uint32_t>(part.checksum),
+                                    nbytes_of(place.dtype, part.box.sizes));
+    }
+    const dcp::ItemFile item(place.dtype, place.shape);
+    const std::string head = item.head(crc32);
+    const std::string tail = item.tail(crc32);
+    const std::uint64_t begin = items_[shard].begin;
+    file.write_at(begin, std::as_bytes(std::span(head)));
+    file.write_at(begin + item.size_bytes() - tail.size(), std::as_bytes(std::span(tail)));
+  }
+
+  /// The entries of a node as torch's flatten_state_dict() makes them: dicts, and lists with
+  /// tensors or dicts in them, are taken apart.
+  void add_node(dcp::Metadata& metadata, const TensorDict& node, std::vector<dcp::Key> path,
+                const std::string& name) {
+    const NodeKind kind = node.kind();
+    const bool is_list =
+        kind == NodeKind::list || kind == NodeKind::tuple || kind == NodeKind::lazy_stack;
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      path.push_back({key, is_list});
+      const std::string inner = name.empty() ? key : name + "." + key;
+      if (const auto* leaf = std::get_if<Leaf>(&item)) {
+        const std::size_t number = entry_of_.size();
+        entry_of_.push_back(metadata.entries.size());
+        metadata.entries.push_back(
+            {names_[number], path, dcp::TensorEntry{leaf->dtype(), leaf->shape(), {}}});
+      } else if (const auto* plain = std::get_if<NonTensor>(&item)) {
+        add_value(metadata, plain->value, path, inner);
+      } else {
+        add_node(metadata, std::get<TensorDict>(item), path, inner);
+      }
+      path.pop_back();
+    });
+  }
+
+  void add_value(dcp::Metadata& metadata, const Value& value, std::vector<dcp::Key> path,
+                 const std::string& name) {
+    if (const auto* object = value.get_if<Value::Object>()) {
+      for (const auto& [key, member] : object->members) {
+        path.push_back({key, false});
+        add_value(metadata, member, path, name + "." + key);
+        path.pop_back();
+      }
+      return;
+    }
+    const auto* list = value.get_if<Value::List>();
+    if (list != nullptr && has_objects(*list)) {
+      for (std::size_t i = 0; i < list->items.size(); ++i) {
+        path.push_back({std::to_string(i), true});
+        add_value(metadata, list->items[i], path, name + "." + std::to_string(i));
+        path.pop_back();
+      }
+      return;
+    }
+    metadata.entries.push_back({name, path, value_item(metadata, value, name)});
+  }
+
+  static bool has_objects(const Value::List& list) {
+    return std::ranges::any_of(list.items, [](const Value& item) {
+      const auto* inner = item.get_if<Value::List>();
+      return item.is<Value::Object>() || (inner != nullptr && has_objects(*inner));
+    });
+  }
+
+  dcp::Item value_item(dcp::Metadata& metadata, const Value& value, const std::string& name) {
+    if (values_.empty()) metadata.files.emplace_back(kValuesFile);
+    try {
+      const dcp::ItemFile item(value);
+      const dcp::Item place{static_cast<std::uint32_t>(metadata.files.size() - 1), values_.size(),
+                            item.size_bytes(), 0};
+      values_ += item.head(0) + item.tail(0);
+      return place;
+    } catch (const Error& error) {
+      throw Error(error.code(),
+                  path_.string() + ": value " + base::quote(name) + ": " + error.what());
+    }
+  }
+
+  static constexpr const char* kValuesFile = "__0_1.distcp";
+
+  std::vector<dcp::Item> items_;       ///< of each shard
+  std::vector<std::size_t> entry_of_;  ///< of each tensor, in the metadata
+  std::string values_;
+};
+
+}  // namespace
+
+std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict& outline,
+                                              const std::vector<PlannedShard>& shards,
+                                              const ShardedWriteOptions& options,
+                                              const std::string& id) {
+  const formats::Format& format = format_for_saving(path, "");
+  if (&format != &formats::folder::kFormat) {
+    throw Error(ErrorCode::invalid_argument,
+                path.string() +
+                    ": expected the name of a folder, in which each process writes "
+                    "files of its own, found one of format " +
+                    base::quote(format.name));
+  }
+  refuse_existing(path, options);
+  refuse_foreign_files(path);
+  std::unique_ptr<ShardedLayout> layout;
+  named_by_path(safetensors::kFormat, path, [&] {
+    if (options.layout == ShardLayout::shards) {
+      layout = std::make_unique<SafetensorsShards>(path, outline, options, shards, id);
+    } else {
+      layout = std::make_unique<TorchShards>(path, outline, options, shards, id);
+    }
+  });
+  return layout;
+}
+
+}  // namespace tenfold::checkpoint

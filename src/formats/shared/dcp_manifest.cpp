@@ -1,0 +1,343 @@
+#include "formats/shared/dcp_manifest.hpp"
+
+#include <array>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include <tenfold/error.hpp>
+
+#include "base/hash/checksum.hpp"
+#include "base/text.hpp"
+#include "codecs/json/json.hpp"
+#include "core/tree/depth.hpp"
+#include "core/tree/node.hpp"
+#include "core/value/value_json.hpp"
+#include "formats/shared/json_checksums.hpp"
+#include "formats/shared/tree_notes.hpp"
+#include "os/fs/file.hpp"
+
+namespace tenfold::detail::formats {
+namespace {
+
+constexpr std::string_view kManifestFormat = "tenfold.distributed";
+constexpr std::int64_t kManifestVersion = 1;
+constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
+constexpr std::string_view kManifestSum = "tenfold_xxh3";
+constexpr std::size_t kManifestSumDigits = 16;
+
+void write_lengths(codecs::JsonWriter& json, const Shape& lengths) {
+  json.begin_array();
+  for (const std::int64_t length : lengths) json.integer(length);
+  json.end_array();
+}
+
+void write_text(codecs::JsonWriter& json, std::string_view key, std::string_view text) {
+  json.key(key);
+  json.string(text);
+}
+
+class TreeWriter {
+ public:
+  explicit TreeWriter(codecs::JsonWriter& json) : json_(json) {}
+
+  void node(const TensorDict& node) {
+    const Depth depth(depth_);
+    json_.begin_object();
+    node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      json_.key(key);
+      if (std::holds_alternative<Leaf>(item)) {
+        json_.integer(next_++);
+        return;
+      }
+      json_.begin_object();
+      if (const auto* plain = std::get_if<NonTensor>(&item)) {
+        json_.key("value");
+        write_json(plain->value, json_);
+      } else {
+        json_.key("entries");
+        this->node(std::get<TensorDict>(item));
+      }
+      json_.end_object();
+    });
+    json_.end_object();
+  }
+
+ private:
+  codecs::JsonWriter& json_;
+  std::int64_t next_ = 0;
+  std::size_t depth_ = 0;
+};
+
+/// Reads the parts of the document; each fault names its place.
+class ManifestReader {
+ public:
+  ManifestReader(const Value& document, const std::string& where) : where_(where) {
+    object_ = document.get_if<Value::Object>();
+    if (object_ == nullptr) fail("document", "an object");
+  }
+
+  Manifest read() {
+    const auto* version = member("version").get_if<std::int64_t>();
+    if (version == nullptr || *version < 1) fail("version", "a number from 1");
+    if (*version > kManifestVersion) {
+      throw Error(ErrorCode::unsupported,
+                  where_ + ": version: expected " + std::to_string(kManifestVersion) +
+                      " at most, found " + std::to_string(*version) + "; a newer tenfold reads it");
+    }
+    Manifest manifest;
+    manifest.layout = text(member("layout"), "layout");
+    for (const Value& file : list(member("files"), "files")) {
+      manifest.files.push_back(file_name(text(file, "files")));
+    }
+    for (const Value& tensor : list(member("tensors"), "tensors")) {
+      manifest.tensors.push_back(tensor_of(tensor, manifest.files.size()));
+    }
+    manifest.tree = member("tree");
+    if (const Value* notes = object_->find("notes")) {
+      manifest.notes = Notes::from_json(text(*notes, "notes"), where_ + ": notes");
+    }
+    if (const Value* notes = object_->find("tree_notes")) {
+      manifest.tree_notes = text(*notes, "tree_notes");
+    }
+    return manifest;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& part, const std::string& expected) const {
+    throw Error(ErrorCode::corrupt,
+                where_ + ": " + part + ": expected " + expected + ", found something else");
+  }
+
+  const Value& member(std::string_view key) const {
+    const Value* found = object_->find(key);
+    if (found == nullptr) {
+      throw Error(ErrorCode::corrupt, where_ + ": " + std::string(key) +
+                                          ": missing: expected it "
+                                          "in the document, found "
+                                          "none");
+    }
+    return *found;
+  }
+
+  const std::string& text(const Value& value, const std::string& part) const {
+    const auto* found = value.get_if<std::string>();
+    if (found == nullptr) fail(part, "a text");
+    return *found;
+  }
+
+  const std::vector<Value>& list(const Value& value, const std::string& part) const {
+    const auto* found = value.get_if<Value::List>();
+    if (found == nullptr) fail(part, "a list");
+    return found->items;
+  }
+
+  std::string file_name(const std::string& name) const {
+    const bool is_plain = !name.empty() && name.front() != '.' &&
+                          name.find('/') == std::string::npos &&
+                          name.find('\0') == std::string::npos;
+    if (!is_plain) fail("files: " + base::quote(name), "the name of a file in the folder");
+    return name;
+  }
+
+  Shape lengths(const Value& value, const std::string& part) const {
+    Shape shape;
+    for (const Value& item : list(value, part)) {
+      const auto* length = item.get_if<std::int64_t>();
+      if (length == nullptr || *length < 0) fail(part, "lengths from 0");
+      shape.push_back(*length);
+    }
+    return shape;
+  }
+
+  ManifestTensor tensor_of(const Value& value, std::size_t num_files) const {
+    const auto& fields = list(value, "tensors");
+    if (fields.size() != 4) fail("tensors", "a name, a dtype, a shape and chunks each");
+    ManifestTensor tensor;
+    tensor.name = text(fields[0], "name of a tensor");
+    const std::string part = "tensor " + base::quote(tensor.name);
+    const auto dtype = dtype_from_name(text(fields[1], part + ": dtype"));
+    if (!dtype) fail(part + ": dtype", "one of torch");
+    tensor.dtype = *dtype;
+    tensor.shape = lengths(fields[2], part + ": shape");
+    require_size(tensor.dtype, tensor.shape, part + ": shape");
+    for (const Value& chunk : list(fields[3], part + ": chunks")) {
+      const auto& numbers = list(chunk, part + ": chunks");
+      if (numbers.size() != 3) fail(part + ": chunks", "a file, offsets and sizes each");
+      const auto* file = numbers[0].get_if<std::int64_t>();
+      if (file == nullptr || *file < 0 || static_cast<std::uint64_t>(*file) >= num_files) {
+        fail(part + ": chunks", "a position in \"files\"");
+      }
+      tensor.chunks.push_back({static_cast<std::size_t>(*file),
+                               lengths(numbers[1], part + ": offsets"),
+                               lengths(numbers[2], part + ": sizes")});
+      require_size(tensor.dtype, tensor.chunks.back().sizes, part + ": sizes");
+    }
+    return tensor;
+  }
+
+  void require_size(DType dtype, const Shape& shape, const std::string& part) const {
+    try {
+      nbytes_of(dtype, shape);
+    } catch (const Error&) {
+      fail(part, "a size of at most 63 bits");
+    }
+  }
+
+  const std::string& where_;
+  const Value::Object* object_;
+};
+
+class TreeReader {
+ public:
+  TreeReader(const Manifest& manifest, const std::string& where,
+             const std::function<Leaf(std::size_t)>& leaf_of)
+      : manifest_(manifest), where_(where), leaf_of_(leaf_of) {}
+
+  TensorDict node(const Value& value, const std::string& path, const std::string& where) {
+    const auto* entries = value.get_if<Value::Object>();
+    if (entries == nullptr) fail(path, "entries by their keys");
+    const Depth depth(depth_);
+    auto node = std::make_shared<Node>();
+    node->where = where;
+    std::vector<std::string> keys;
+    for (const auto& [key, item] : entries->members) {
+      keys.push_back(key);
+      node->entries.push_back({key, slot(item, note_path_child(path, key), where + "/" + key)});
+    }
+    apply_node_note(manifest_.notes, path, keys, node->info);
+    return TensorDict(std::move(node));
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& path, const std::string& expected) const {
+    throw Error(ErrorCode::corrupt, where_ + ": tree: key " + base::quote(path) + ": expected " +
+                                        expected + ", found something else");
+  }
+
+  Node::Slot slot(const Value& value, const std::string& path, const std::string& where) {
+    if (const auto* position = value.get_if<std::int64_t>()) {
+      if (*position < 0 || static_cast<std::uint64_t>(*position) >= manifest_.tensors.size()) {
+        fail(path,
+             "the position of one of " + std::to_string(manifest_.tensors.size()) + " tensors");
+      }
+      return leaf_of_(static_cast<std::size_t>(*position));
+    }
+    const auto* fields = value.get_if<Value::Object>();
+    if (fields == nullptr || fields->members.size() != 1) fail(path, "a tensor, value or node");
+    const auto& [kind, inner] = fields->members.front();
+    if (kind == "entries") return node(inner, path, where);
+    if (kind != "value") fail(path, "a tensor, value or node");
+    NonTensor plain{inner};
+    apply_value_note(manifest_.notes, path, plain.value);
+    return plain;
+  }
+
+  const Manifest& manifest_;
+  const std::string& where_;
+  const std::function<Leaf(std::size_t)>& leaf_of_;
+  std::size_t depth_ = 0;
+};
+
+std::string manifest_text(const os::Directory& folder, std::string* where = nullptr) {
+  const os::File file = os::File::try_open_read_at(folder, std::string(kManifestName));
+  if (!file.valid()) return {};
+  if (where != nullptr) *where = file.display();
+  return file.read_all(kMaxManifestBytes);
+}
+
+/// Others call files so, too. Ours begins with the name of its format.
+bool is_manifest(std::string_view text) {
+  return text.substr(0, 64).find(base::quote(kManifestFormat)) != std::string_view::npos;
+}
+
+}  // namespace
+
+bool has_manifest(const os::Directory& folder, std::string_view layout) {
+  const os::File file = os::File::try_open_read_at(folder, std::string(kManifestName));
+  if (!file.valid()) return false;
+  std::array<std::byte, 128> start{};
+  const std::size_t size = file.read_some_at(0, start);
+  const std::string_view text(reinterpret_cast<const char*>(start.data()), size);
+  return is_manifest(text) &&
+         text.find("\"layout\":" + base::quote(std::string(layout))) != std::string_view::npos;
+}
+
+std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
+                           const std::vector<ManifestTensor>& tensors, const TensorDict& tree) {
+  codecs::JsonWriter json(codecs::JsonStyle::utf8_compact);
+  json.begin_object();
+  write_text(json, "format", kManifestFormat);
+  json.key("version");
+  json.integer(kManifestVersion);
+  write_text(json, "layout", layout);
+  json.key("files");
+  json.begin_array();
+  for (const std::string& file : files) json.string(file);
+  json.end_array();
+  json.key("tensors");
+  json.begin_array();
+  for (const ManifestTensor& tensor : tensors) {
+    json.begin_array();
+    json.string(tensor.name);
+    json.string(name(tensor.dtype));
+    write_lengths(json, tensor.shape);
+    json.begin_array();
+    for (const ManifestTensor::Chunk& chunk : tensor.chunks) {
+      json.begin_array();
+      json.integer(static_cast<std::int64_t>(chunk.file));
+      write_lengths(json, chunk.offsets);
+      write_lengths(json, chunk.sizes);
+      json.end_array();
+    }
+    json.end_array();
+    json.end_array();
+  }
+  json.end_array();
+  json.key("tree");
+  TreeWriter(json).node(tree);
+  const Notes notes = collect_notes(tree, false);
+  if (!notes.empty()) write_text(json, "notes", notes.to_json());
+  const std::string tree_notes = tree_notes_of(tree);
+  if (!tree_notes.empty()) write_text(json, "tree_notes", tree_notes);
+  write_text(json, kManifestSum, std::string(kManifestSumDigits, '0'));
+  json.end_object();
+  std::string text = json.take();
+  const std::size_t at = text.size() - 2 - kManifestSumDigits;
+  text.replace(at, kManifestSumDigits, base::hex16(hash_with_blank_digits(text, at)));
+  return text;
+}
+
+std::optional<Manifest> read_manifest(const os::Directory& folder) {
+  std::string where;
+  const std::string text = manifest_text(folder, &where);
+  if (!is_manifest(text)) return std::nullopt;
+  return ManifestReader(from_json(text, where), where).read();
+}
+
+TensorDict manifest_tree(const Manifest& manifest, const std::string& where,
+                         const std::function<Leaf(std::size_t)>& leaf_of) {
+  TensorDict tree = TreeReader(manifest, where, leaf_of).node(manifest.tree, "", where);
+  if (!manifest.tree_notes.empty()) {
+    apply_tree_notes(manifest.tree_notes, where + ": tree_notes", tree);
+  }
+  return tree;
+}
+
+void verify_manifest(const os::Directory& folder, VerifyReport& report) {
+  std::string where;
+  const std::string text = manifest_text(folder, &where);
+  if (!is_manifest(text)) return;
+  ++report.num_checksums;
+  const std::string end = "\"}";
+  const std::size_t at = text.size() - end.size() - kManifestSumDigits;
+  const std::string expected = text.ends_with(end) ? text.substr(at, kManifestSumDigits) : "";
+  const std::string found = expected.empty() ? "" : base::hex16(hash_with_blank_digits(text, at));
+  if (found == expected && !found.empty()) return;
+  report.problems.push_back({where, "document",
+                             "the checksum of " + std::to_string(text.size()) +
+                                 " bytes differs: expected " + base::quote(expected) + ", found " +
+                                 base::quote(found) + "; the file is damaged or was changed"});
+}
+
+}  // namespace tenfold::detail::formats

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/io.hpp>
+#include <tenfold/value.hpp>
+
+#include "core/notes/notes.hpp"
+#include "os/fs/directory.hpp"
+
+namespace tenfold::detail::formats {
+
+// `metadata.json` of a folder that several processes wrote in a layout of
+// torch.distributed.checkpoint: what its files cannot say, or only in a pickle.
+//
+//   {"format": "tenfold.distributed", "version": 1, "layout": "shards",
+//    "files": ["shard-00001-model-00001-of-00001.safetensors", ...],
+//    "tensors": [["model.w", "float32", [10, 6], [[0, [0, 0], [3, 6]], [1, [3, 0], [7, 6]]]], ...],
+//    "tree": {"model": {"entries": {"w": 0}}, "step": {"value": 7}},
+//    "notes": "...", "tree_notes": "...", "tenfold_xxh3": "<16 hexadecimal digits>"}
+//
+// A tensor has a name, a dtype, a shape and chunks: the file, offsets and sizes of each. In the
+// tree a tensor is its position in "tensors". Notes are those of core/notes/notes.hpp and
+// tree_notes.hpp, as text; the checksum is that of the document with zeros for its digits.
+
+inline constexpr std::string_view kManifestName = "metadata.json";
+inline constexpr std::string_view kShardsLayout = "shards";
+inline constexpr std::string_view kTorchLayout = "torch";
+
+struct ManifestTensor {
+  struct Chunk {
+    std::size_t file = 0;  ///< position in Manifest::files
+    Shape offsets;
+    Shape sizes;
+  };
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::vector<Chunk> chunks;
+};
+
+struct Manifest {
+  std::string layout;
+  std::vector<std::string> files;  ///< each the name of a file in the folder
+  std::vector<ManifestTensor> tensors;
+  Value tree;  ///< an object
+  Notes notes;
+  std::string tree_notes;
+};
+
+/// The document of a tree whose tensors, in the order of for_each_leaf, are those of the manifest.
+/// Throws Error(invalid_argument) for text that is no UTF-8.
+std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
+                           const std::vector<ManifestTensor>& tensors, const TensorDict& tree);
+
+/// True if the folder has a manifest of that layout. Looks at its beginning only.
+bool has_manifest(const os::Directory& folder, std::string_view layout);
+
+/// The manifest of a folder; nothing if it has none of ours. Throws Error(corrupt),
+/// Error(unsupported) for a newer version.
+std::optional<Manifest> read_manifest(const os::Directory& folder);
+
+/// The tree that it describes. `leaf_of` gives the tensor at a position. Throws Error(corrupt).
+TensorDict manifest_tree(const Manifest& manifest, const std::string& where,
+                         const std::function<Leaf(std::size_t)>& leaf_of);
+
+/// Compares the manifest with its checksum and adds what is wrong to the report.
+void verify_manifest(const os::Directory& folder, VerifyReport& report);
+
+}  // namespace tenfold::detail::formats

@@ -1,0 +1,100 @@
+"""Groups of processes in which the functions of ranks_program.py run."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("ranks_program.py")
+SECONDS = 500  # no test comes near to it, but one that hangs
+
+
+class Ranks:
+    """Processes of one gloo group, which run functions of ranks_program.py."""
+
+    def __init__(self, store, size):
+        command = [sys.executable, str(PROGRAM), str(store)]
+        self.processes = [
+            subprocess.Popen(
+                [*command, str(rank), str(size)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+
+    def run(self, folder, name):
+        """What the function gave on each rank; None of a rank that ended."""
+        timer = threading.Timer(SECONDS, self.kill)
+        timer.start()
+        try:
+            for process in self.processes:
+                process.stdin.write(json.dumps([str(folder), name]) + "\n")
+                process.stdin.flush()
+            lines = [process.stdout.readline() for process in self.processes]
+        finally:
+            timer.cancel()
+        return [json.loads(line) if line else None for line in lines]
+
+    def kill(self):
+        for process in self.processes:
+            process.kill()
+
+    def close(self):
+        self.kill()
+        for process in self.processes:
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def groups(tmp_path_factory):
+    """Groups by size, made when they are first asked for: to start a process takes seconds."""
+    made = {}
+    store = tmp_path_factory.mktemp("stores")
+
+    def get(size=2):
+        if size not in made:
+            made[size] = Ranks(store / str(size), size)
+        return made[size]
+
+    yield get
+    for ranks in made.values():
+        ranks.close()
+
+
+@pytest.fixture
+def run(groups, tmp_path):
+    """Runs a function on as many ranks."""
+    return lambda name, size=2: groups(size).run(tmp_path, name)
+
+
+@pytest.fixture
+def run_apart(tmp_path):
+    """The same, on processes that nobody else uses: they do not all come back."""
+
+    def run(name, size=2):
+        ranks = Ranks(tmp_path / "store", size)
+        try:
+            return ranks.run(tmp_path, name)
+        finally:
+            ranks.close()
+
+    return run
+
+
+@pytest.fixture
+def errors(run):
+    """The messages of the errors of that kind, which all ranks raised."""
+
+    def errors(name, kind, size=2):
+        found = run(name, size)
+        assert [rank["raised"] and rank["raised"][0] for rank in found] == [kind] * size, found
+        return [rank["raised"][1] for rank in found]
+
+    return errors
