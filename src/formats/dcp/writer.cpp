@@ -114,7 +114,7 @@ class MetadataWriter {
     to_.global(kMetadataModule, "TensorProperties");
     to_.new_object();
     to_.begin_tuple();
-    to_.global("torch", name(dtype));
+    to_.global("torch", to_string(dtype));
     to_.global("torch.serialization", "_get_layout");
     to_.begin_tuple();
     to_.known_text("torch.strided");

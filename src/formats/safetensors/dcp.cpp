@@ -209,7 +209,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manife
       if (!is_there) {
         throw Error(ErrorCode::corrupt,
                     shard.source->file().display() + ": tensor " + base::quote(tensor.name) +
-                        ": expected " + std::string(name(tensor.dtype)) + " " +
+                        ": expected " + to_string(tensor.dtype) + " " +
                         base::list_text(chunk.offsets) + " + " + base::list_text(chunk.sizes) +
                         ", as " + base::quote(kManifestName) + " says, found another or none");
       }

@@ -280,7 +280,7 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
   for (const ManifestTensor& tensor : tensors) {
     json.begin_array();
     json.string(tensor.name);
-    json.string(name(tensor.dtype));
+    json.string(to_string(tensor.dtype));
     write_lengths(json, tensor.shape);
     json.begin_array();
     for (const ManifestTensor::Chunk& chunk : tensor.chunks) {
