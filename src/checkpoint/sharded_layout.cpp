@@ -341,10 +341,10 @@ const std::byte* OutlineNumbers::memory_of(const Leaf& leaf) {
 }
 
 void refuse_other_tensors(const Path& path) {
-  throw Error(ErrorCode::invalid_argument,
-              path.string() +
-                  ": the tree to publish: expected the tensors that were laid out, under the same "
-                  "keys, found others");
+  throw base::invalid_argument(path)
+      .part("the tree to publish")
+      .expected("the tensors that were laid out, under the same keys")
+      .found("others");
 }
 
 Path beside(const Path& path, const std::string& name) {

@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "checkpoint/sharded_layout.hpp"
 #include "codecs/json/json.hpp"
@@ -80,11 +81,11 @@ void refuse_foreign_files(const Path& path) {
   if (!os::exists(path) || !os::file_info(path).is_directory) return;
   const std::vector<std::string> foreign = foreign_files(os::Directory::open(path));
   if (foreign.empty()) return;
-  throw Error(ErrorCode::invalid_argument,
-              path.string() +
-                  ": folder to replace: expected a checkpoint of torch.distributed, found " +
-                  base::quote(*std::ranges::min_element(foreign)) +
-                  "; save to another path, or remove it first");
+  throw base::invalid_argument(path)
+      .part("folder to replace")
+      .expected("a checkpoint of torch.distributed")
+      .found(base::quote(*std::ranges::min_element(foreign)))
+      .remedy("save to another path, or remove it first");
 }
 
 /// A folder of files that the ranks write, and one `metadata.json`.
@@ -472,16 +473,14 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
                                               const std::string& id) {
   const formats::Format& format = format_for_saving(path, "");
   if (&format != &formats::folder::kFormat) {
-    throw Error(ErrorCode::invalid_argument,
-                path.string() +
-                    ": expected the name of a folder, in which each process writes "
-                    "files of its own, found one of format " +
-                    base::quote(format.name));
+    throw base::invalid_argument(path)
+        .expected("the name of a folder, in which each process writes files of its own")
+        .found("one of format ", base::quote(format.name));
   }
   refuse_existing(path, options);
   refuse_foreign_files(path);
   std::unique_ptr<ShardedLayout> layout;
-  named_by_path(safetensors::kFormat, path, [&] {
+  with_path(path, [&] {
     if (options.layout == ShardLayout::shards) {
       layout = std::make_unique<SafetensorsShards>(path, outline, options, shards, id);
     } else {

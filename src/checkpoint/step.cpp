@@ -23,7 +23,7 @@ VerifyReport verify_step(const Path& path, const CheckpointInfo& info, Checkpoin
     ++report.num_checksums;
     require_checksum(text, document);
   } catch (const Error& error) {
-    report.problems.push_back(formats::problem_of(error, document));
+    report.problems.push_back(detail::formats::problem_of(error, document));
   }
   for (const CheckpointEntry& entry : info.entries) {
     if (entry.rank && *entry.rank % rank.world_size != rank.rank) continue;

@@ -66,10 +66,10 @@ class Plan : public std::enable_shared_from_this<Plan> {
       const auto* stored =
           found == entries.end() ? nullptr : std::get_if<TensorEntry>(&found->second->what);
       if (stored == nullptr || stored->dtype != tensor.dtype || stored->shape != tensor.shape) {
-        corrupt(branches_[0].where, tensor.name,
-                "expected " + to_string(tensor.dtype) + " of shape " +
-                    base::list_text(tensor.shape) + ", as " + base::quote(kManifestName) +
-                    " says, found another or none in \".metadata\"");
+        throw corrupt(branches_[0].where, tensor.name)
+            .expected(to_string(tensor.dtype), " of shape ", base::list_text(tensor.shape), ", as ",
+                      base::quote(kManifestName), " says")
+            .found("another or none in \".metadata\"");
       }
       return leaf_of(*found->second);
     });

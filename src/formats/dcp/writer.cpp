@@ -9,6 +9,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "codecs/pickle/writer.hpp"
 #include "codecs/zip/zip.hpp"
 #include "core/tree/leaf_source.hpp"
@@ -24,11 +25,13 @@ class NoBytes final : public LeafSource {
   void read(const Leaf& leaf, std::uint64_t /*offset*/, std::span<std::byte> /*into*/) override {
     refuse(leaf);
   }
-  std::string where(const Leaf& /*leaf*/) const override { return "a tensor of another process"; }
+  base::Where where(const Leaf& /*leaf*/) const override {
+    return {"", "a tensor of another process"};
+  }
 
  private:
   [[noreturn]] void refuse(const Leaf& leaf) const {
-    throw Error(ErrorCode::invalid_argument, where(leaf) + ": expected its bytes, found none");
+    throw base::invalid_argument(where(leaf)).expected("its bytes").found("none");
   }
 };
 
@@ -193,7 +196,7 @@ class MetadataWriter {
 }  // namespace
 
 ItemFile::ItemFile(DType dtype, const Shape& shape)
-    : ItemFile(plan_object_file(Leaf(dtype, shape, std::make_shared<NoBytes>(), 0))) {}
+    : ItemFile(plan_object_file(stored_leaf(dtype, shape, std::make_shared<NoBytes>(), 0))) {}
 
 ItemFile::ItemFile(const Value& value) : ItemFile(plan_object_file(NonTensor{value})) {}
 

@@ -55,9 +55,10 @@ std::vector<OpenedFile> open_listed_shards(const os::Directory& folder, const Ma
   for (const std::string& name : manifest.files) {
     os::File file = os::File::try_open_read_at(folder, name);
     if (!file.valid()) {
-      throw Error(ErrorCode::corrupt, folder.display_of(name) +
-                                          ": missing: expected the file that " +
-                                          base::quote(kManifestName) + " names, found none");
+      throw base::corrupt(folder.display_of(name))
+          .problem("missing")
+          .expected("the file that ", base::quote(kManifestName), " names")
+          .found("none");
     }
     shards.push_back(open_file(std::move(file)));
   }
@@ -207,13 +208,14 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manife
           std::ranges::equal(shard.header->shape(entry), chunk.sizes) &&
           infos[chunk.file].offsets(tensor.name, chunk.sizes.size()) == chunk.offsets;
       if (!is_there) {
-        throw Error(ErrorCode::corrupt,
-                    shard.source->file().display() + ": tensor " + base::quote(tensor.name) +
-                        ": expected " + to_string(tensor.dtype) + " " +
-                        base::list_text(chunk.offsets) + " + " + base::list_text(chunk.sizes) +
-                        ", as " + base::quote(kManifestName) + " says, found another or none");
+        throw base::corrupt(shard.source->file().display())
+            .part("tensor ", base::quote(tensor.name))
+            .expected(to_string(tensor.dtype), " ", base::list_text(chunk.offsets), " + ",
+                      base::list_text(chunk.sizes), ", as ", base::quote(kManifestName), " says")
+            .found("another or none");
       }
-      pieces.push_back({chunk.offsets, Leaf(tensor.dtype, chunk.sizes, shard.source, entry)});
+      pieces.push_back(
+          {chunk.offsets, stored_leaf(tensor.dtype, chunk.sizes, shard.source, entry)});
     }
     return AssembledSource::assemble(tensor.dtype, tensor.shape, std::move(pieces),
                                      where + ": tensor " + base::quote(tensor.name));

@@ -7,6 +7,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
@@ -81,9 +82,11 @@ class ManifestReader {
     const auto* version = member("version").get_if<std::int64_t>();
     if (version == nullptr || *version < 1) fail("version", "a number from 1");
     if (*version > kManifestVersion) {
-      throw Error(ErrorCode::unsupported,
-                  where_ + ": version: expected " + std::to_string(kManifestVersion) +
-                      " at most, found " + std::to_string(*version) + "; a newer tenfold reads it");
+      throw base::unsupported(where_)
+          .part("version")
+          .expected(kManifestVersion, " at most")
+          .found(*version)
+          .remedy("a newer tenfold reads it");
     }
     Manifest manifest;
     manifest.layout = text(member("layout"), "layout");
@@ -105,17 +108,17 @@ class ManifestReader {
 
  private:
   [[noreturn]] void fail(const std::string& part, const std::string& expected) const {
-    throw Error(ErrorCode::corrupt,
-                where_ + ": " + part + ": expected " + expected + ", found something else");
+    throw base::corrupt(where_).part(part).expected(expected).found("something else");
   }
 
   const Value& member(std::string_view key) const {
     const Value* found = object_->find(key);
     if (found == nullptr) {
-      throw Error(ErrorCode::corrupt, where_ + ": " + std::string(key) +
-                                          ": missing: expected it "
-                                          "in the document, found "
-                                          "none");
+      throw base::corrupt(where_)
+          .part(key)
+          .problem("missing")
+          .expected("it in the document")
+          .found("none");
     }
     return *found;
   }
@@ -206,13 +209,15 @@ class TreeReader {
       node->entries.push_back({key, slot(item, note_path_child(path, key), where + "/" + key)});
     }
     apply_node_note(manifest_.notes, path, keys, node->info);
-    return TensorDict(std::move(node));
+    return tensordict_of(std::move(node));
   }
 
  private:
   [[noreturn]] void fail(const std::string& path, const std::string& expected) const {
-    throw Error(ErrorCode::corrupt, where_ + ": tree: key " + base::quote(path) + ": expected " +
-                                        expected + ", found something else");
+    throw base::corrupt(where_)
+        .part("tree: key ", base::quote(path))
+        .expected(expected)
+        .found("something else");
   }
 
   Node::Slot slot(const Value& value, const std::string& path, const std::string& where) {
