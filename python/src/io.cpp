@@ -274,7 +274,8 @@ void bind_io(nb::module_& module) {
                      "progress: object | None) -> tuple[int, int]"));
   module.def("verify", &verify_path, "path"_a, "progress"_a.none(),
              nb::sig("def verify(path: object, progress: object | None) -> "
-                     "tuple[list[tuple[str, str, str]], int, int, int, tuple[str, ...]]"));
+                     "tuple[list[tuple[str, str, str, str | None, str | None, str | None]], int, "
+                     "int, int, tuple[str, ...]]"));
   module.def("scan", &scan_path, "path"_a,
              nb::sig("def scan(path: object) -> tuple[int, list[tuple[str, str, str]]]"));
   module.def("diff", &diff_trees, "a"_a, "b"_a, "rtol"_a, "atol"_a, "progress"_a.none(),
