@@ -418,7 +418,8 @@ void bind_checkpoint(nb::module_& module) {
       .def("verify", &verify_step, "step"_a, "progress"_a.none(),
            nb::sig("def verify(self, step: int, progress: collections.abc.Callable[[int, int, "
                    "str], object] | None) -> "
-                   "tuple[list[tuple[str, str, str]], int, int, int, tuple[str, ...]]"))
+                   "tuple[list[tuple[str, str, str, str | None, str | None, str | None]], int, "
+                   "int, int, tuple[str, ...]]"))
       .def("prune", unlocked(&Manager::prune))
       .def("remove", unlocked(&Manager::remove), "step"_a)
       .def("hold", unlocked(&Manager::hold), "step"_a)

@@ -281,7 +281,8 @@ void bind_io(nb::module_& module) {
   module.def("verify", &verify_path, "path"_a, "progress"_a.none(),
              nb::sig("def verify(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
                      "progress: collections.abc.Callable[[int, int, str], object] | None) -> "
-                     "tuple[list[tuple[str, str, str]], int, int, int, tuple[str, ...]]"));
+                     "tuple[list[tuple[str, str, str, str | None, str | None, str | None]], int, "
+                     "int, int, tuple[str, ...]]"));
   module.def("scan", &scan_path, "path"_a,
              nb::sig("def scan(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> "
                      "tuple[int, list[tuple[str, str, str]]]"));

@@ -6,7 +6,7 @@ from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     Raised = TypeVar("Raised", bound=Exception)
 
@@ -69,15 +69,15 @@ class KeyNotFoundError(_Fields, KeyError):
 
 def with_remedy(error: Raised, remedy: str) -> Raised:
     """The same exception with a remedy, after the one that it has."""
+    kind: type[Any] = type(error)
     if isinstance(error, OSError) and error.errno is not None:
-        made = type(error)(error.errno, f"{error.strerror}; {remedy}", error.filename)
+        made = kind(error.errno, f"{error.strerror}; {remedy}", error.filename)
     else:
-        made = type(error)(f"{error}; {remedy}")
+        made = kind(f"{error}; {remedy}")
     for name in _FIELDS:
         setattr(made, name, getattr(error, name, None))
-    own = getattr(error, "remedy", None)
-    made.remedy = f"{own}; {remedy}" if own else remedy  # type: ignore[attr-defined]
-    return made
+    made.remedy = f"{made.remedy}; {remedy}" if made.remedy else remedy
+    return made  # type: ignore[no-any-return]
 
 
 def index_error(index: int, size: int) -> IndexError:

@@ -177,9 +177,11 @@ TEST_P(SparseLeaves, AreRefusedByKeyIfAnIndexIsOutOfRange) {
               HasSubstr("key \"a.s\": sparse tensor: indices: expected 0 to 2, found 3"));
   const VerifyReport report = verify(path);
   ASSERT_EQ(report.problems.size(), 1U);
-  EXPECT_EQ(report.problems[0].part, "key \"a.s\"");
-  EXPECT_EQ(report.problems[0].what, "sparse tensor: indices: expected 0 to 2, found 3");
-  // The components alone, and everything else, can be loaded.
+  EXPECT_EQ(report.problems[0].part, "key \"a.s\": sparse tensor: indices");
+  EXPECT_EQ(report.problems[0].what, "expected 0 to 2, found 3");
+  EXPECT_EQ(report.problems[0].expected, "0 to 2");
+  EXPECT_EQ(report.problems[0].found, "3");
+  // The parts alone, and everything else, can be had.
   EXPECT_EQ(load(path, {.keys = {{"a.s.indices"}}})["a"]["s"].at("indices").shape()[1], 2);
   EXPECT_TRUE(load(path, {.keys = {{"x"}}}).contains("x"));
 }

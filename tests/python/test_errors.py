@@ -97,3 +97,138 @@ def test_keys_of_any_text_come_back(target, key):
     assert list(found) == [key, "node"]
     assert torch.equal(found[key], torch.arange(2))
     assert found["node"][key]["y"] == 1
+
+
+# --- the parts of messages as attributes ---------------------------------------------------------
+
+FIELDS = ("path", "part", "problem", "expected", "found", "remedy")
+
+
+def fields(error):
+    return {name: getattr(error, name) for name in FIELDS}
+
+
+def raised(kind, call, *args, **options):
+    with pytest.raises(kind) as caught:
+        call(*args, **options)
+    return caught.value
+
+
+def test_a_corrupt_safetensors_file_tells_the_part_and_what_was_expected(tmp_path):
+    path = tenfold.save({"w": torch.zeros(4)}, tmp_path / "m.safetensors", checksums=False)
+    path.write_bytes(path.read_bytes()[:-1])
+    error = raised(tenfold.CorruptFileError, tenfold.open, path)
+    assert fields(error) == {
+        "path": str(path),
+        "part": 'tensor "w"',
+        "problem": "data reaches past the end of the file",
+        "expected": "at most 15 bytes",
+        "found": "16",
+        "remedy": "the file may be truncated",
+    }
+    assert str(error) == (
+        f'{path}: tensor "w": data reaches past the end of the file: expected at most 15 bytes, '
+        "found 16; the file may be truncated"
+    )
+
+
+def test_a_truncated_leaf_of_a_folder_tells_the_file(tmp_path):
+    path = tenfold.save({"x": torch.zeros(100)}, tmp_path / "saved")
+    os.truncate(path / "x.memmap", 399)
+    error = raised(tenfold.CorruptFileError, tenfold.load, path)
+    assert error.path == str(path / "x.memmap")
+    assert error.part == 'tensor "x"'
+    assert error.problem == "the file is too short"
+    assert (error.expected, error.found) == ("400 bytes", "399")
+    assert error.remedy == "it may be truncated"
+
+
+def test_a_missing_file_tells_its_path_on_pythons_own_class(tmp_path):
+    error = raised(FileNotFoundError, tenfold.open, tmp_path / "nothing")
+    assert error.path == str(tmp_path / "nothing")
+    assert error.problem == "no such file or folder"
+    assert error.part is error.expected is error.found is error.remedy is None
+
+
+def test_an_os_error_has_the_parts_beside_errno_and_filename(tmp_path):
+    path = tenfold.save({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
+    error = raised(FileExistsError, tenfold.save, {}, path, overwrite=False)
+    assert error.path == error.filename == str(path)
+    assert error.problem == "it exists already"
+    assert error.expected == "nothing there"
+    assert error.remedy == "the option overwrite replaces it"
+
+
+def test_a_bad_pickle_tells_the_byte(tmp_path):
+    path = tmp_path / "m.pt"
+    torch.save({"w": torch.zeros(2)}, path, _use_new_zipfile_serialization=False)
+    data = bytearray(path.read_bytes())
+    data[0] = 0x81  # no opcode of a pickle that a file begins with
+    path.write_bytes(data)
+    error = raised(tenfold.Error, tenfold.open, path, format="pt")
+    assert error.path == str(path)
+    assert error.problem
+    assert error.expected
+    assert error.found
+
+
+def test_a_column_that_a_data_set_lacks_tells_both(tmp_path):
+    tenfold.ingest([{"x": 1, "y": 2.0}, {"x": 2, "y": 3.0}], tmp_path / "d")
+    data = tenfold.Dataset(tmp_path / "d", mode="r+")
+    error = raised(ValueError, data.append, {"x": [3]})
+    assert error.path == str(tmp_path / "d")
+    assert error.part == 'column "y"'
+    assert error.expected == "it in the rows"
+    assert error.found == "none"
+    data.close()
+
+
+def test_the_argument_of_a_call_is_a_part_without_a_path():
+    error = raised(ValueError, tenfold.load, "x", mode="w")
+    assert error.path is None
+    assert error.part == "mode"
+    assert error.found == '"w"'
+
+
+def test_an_error_that_python_code_raises_has_the_attributes_too():
+    assert fields(tenfold.CorruptFileError("damaged")) == dict.fromkeys(FIELDS)
+
+
+@pytest.mark.parametrize("kind", ["missing", "exists", "corrupt", "key", "argument"])
+def test_pickles_keep_the_parts(tmp_path, kind):
+    path = tenfold.save({"x": torch.zeros(100)}, tmp_path / "saved")
+    if kind == "corrupt":
+        os.truncate(path / "x.memmap", 399)
+    calls = {
+        "missing": lambda: tenfold.open(tmp_path / "nothing"),
+        "exists": lambda: tenfold.save({}, path, overwrite=False),
+        "corrupt": lambda: tenfold.load(path),
+        "key": lambda: tenfold.open(path)["y"],
+        "argument": lambda: tenfold.open(path, mode="w"),
+    }
+    error = raised(Exception, calls[kind])
+    copied = pickle.loads(pickle.dumps(error))
+    assert type(copied) is type(error)
+    assert str(copied) == str(error)
+    assert fields(copied) == fields(error)
+    assert copied.problem or copied.expected
+
+
+def test_problems_of_a_report_have_the_parts(tmp_path):
+    path = tenfold.save({"x": torch.zeros(100)}, tmp_path / "saved")
+    os.truncate(path / "x.memmap", 399)
+    problems = tenfold.verify(path).problems
+    problem = next(problem for problem in problems if problem.expected == "400 bytes")
+    assert problem.path == str(path / "x.memmap")
+    assert problem.part == 'tensor "x"'
+    assert problem.found == "399"
+    assert problem.remedy == "it may be truncated"
+    assert problem.what == (
+        "the file is too short: expected 400 bytes, found 399; it may be truncated"
+    )
+
+
+def test_a_path_that_is_no_text_is_the_path_that_python_has(tmp_path):
+    name = os.fsdecode(b"\xff.safetensors")
+    error = raised(FileNotFoundError, tenfold.open, tmp_path / name)
+    assert error.path == str(tmp_path / name)

@@ -93,8 +93,9 @@ TEST(Dcp, NamesTheTensorWhoseBytesAreDamaged) {
   write_bytes(path / "__1_0.distcp", data);
   const VerifyReport report = verify(path);
   ASSERT_THAT(report.problems, SizeIs(1));
-  EXPECT_EQ(report.problems[0].part, "key \"model.rows\"");
-  EXPECT_THAT(report.problems[0].what, HasSubstr("__1_0.distcp: item at byte"));
+  EXPECT_THAT(report.problems[0].path, HasSubstr("__1_0.distcp"));
+  EXPECT_THAT(report.problems[0].part, HasSubstr("key \"model.rows\": item at byte"));
+  EXPECT_THAT(report.problems[0].expected, HasSubstr("CRC-32"));
 }
 
 TEST(Dcp, ReadsOnlyTheRequestedFiles) {

@@ -155,7 +155,7 @@ TEST(Npy, RefusesDtypesThatNumpyLacksBeforeWriting) {
     if (numpy::npy_descr(dtype)) continue;
     ++count;
     EXPECT_EQ(refusal_of(tree_of(Tensor::zeros(dtype, {2}))),
-              "npy: root: NumPy has no name for the dtype: expected one that it has, found " +
+              "root: NumPy has no name for the dtype: expected one that it has, found " +
                   to_string(dtype));
   }
   EXPECT_EQ(count, kNumDTypes - 14);
@@ -163,15 +163,14 @@ TEST(Npy, RefusesDtypesThatNumpyLacksBeforeWriting) {
 
 TEST(Npy, RefusesWhatIsNotOneTensor) {
   const Tensor tensor = tensor_of<float>({1}, {1});
-  EXPECT_EQ(
-      refusal_of(TensorDict()),
-      "npy: root: a NumPy file holds one array, which has no name: expected a tensor, found a "
-      "tensordict of 0; save each tensor as a file of its own");
+  EXPECT_EQ(refusal_of(TensorDict()),
+            "root: a NumPy file holds one array, which has no name: expected a tensor, found a "
+            "tensordict of 0; save each tensor as a file of its own");
   TensorDict named(kind(NodeKind::dict));
   named.set("a", tensor);
   EXPECT_THAT(refusal_of(named), HasSubstr("expected a tensor, found a dict of 1"));
   EXPECT_EQ(refusal_of(bare_tree(NonTensor{Value(1)})),
-            "npy: root: it cannot be stored: expected a tensor, found a JSON value");
+            "root: it cannot be stored: expected a tensor, found a JSON value");
   EXPECT_THAT(refusal_of(bare_tree(Leaf::nested(tensor_of<float>({1, 2, 3}, {3}),
                                                 tensor_of<std::int64_t>({1, 2}, {2, 1})))),
               HasSubstr("root: a nested tensor cannot be stored"));
@@ -194,11 +193,11 @@ TEST(Npy, IsFoundByTheStemOfItsFileToo) {
 TEST(Npy, RefusesWhatTheRootWouldLose) {
   TensorDict rows(batch({1}));
   rows.set("x", tensor_of<float>({1}, {1}));
-  EXPECT_EQ(refusal_of(rows), "npy: root: batch_size cannot be stored: expected [], found [1]");
+  EXPECT_EQ(refusal_of(rows), "root: batch_size cannot be stored: expected [], found [1]");
   TensorDict list(kind(NodeKind::list));
   list.set("0", tensor_of<float>({1}, {1}));
   EXPECT_EQ(refusal_of(list),
-            "npy: root: its kind cannot be stored: expected a dict or tensordict, found list");
+            "root: its kind cannot be stored: expected a dict or tensordict, found list");
 }
 
 TEST(Npy, VerifyChecksTheSizeAndReportsThatThereAreNoChecksums) {

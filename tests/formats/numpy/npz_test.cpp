@@ -96,7 +96,7 @@ TEST(Npz, StoresABareTensorUnderNumpysName) {
   EXPECT_FALSE(is_bare(opened(folder)));
   EXPECT_EQ(error_of(ErrorCode::unsupported,
                      [] { numpy::kNpz.check(bare_tree(NonTensor{Value("text")})); }),
-            "npz: root: it cannot be stored: expected a tensor, found a JSON value");
+            "root: it cannot be stored: expected a tensor, found a JSON value");
 }
 
 TEST(Npz, CopiesUnalignedMembers) {
@@ -145,8 +145,8 @@ TEST(Npz, AMemberThatIsNoTensorIsAnErrorOnAccess) {
   error_of(ErrorCode::unsupported, [&] { load(folder / "x.npz"); });
   const VerifyReport report = numpy::kNpz.verify(folder / "x.npz", {});
   ASSERT_EQ(report.problems.size(), 3U);
-  EXPECT_EQ(report.problems[0].part, "member \"bad.npy\"");
-  EXPECT_THAT(report.problems[0].what, testing::StartsWith("dtype: an array of Python objects"));
+  EXPECT_EQ(report.problems[0].part, "member \"bad.npy\": dtype");
+  EXPECT_THAT(report.problems[0].what, testing::StartsWith("an array of Python objects"));
 }
 
 TEST(Npz, RoundTripsItsMembers) {
@@ -181,7 +181,7 @@ TEST(Npz, VerifyFindsDamagedElements) {
   write_bytes(folder / "x.npz", bytes);
   const VerifyReport report = numpy::kNpz.verify(folder / "x.npz", {});
   ASSERT_EQ(report.problems.size(), 1U);
-  EXPECT_EQ(report.problems[0].part, "member \"a.npy\"");
+  EXPECT_EQ(report.problems[0].part, "entry \"a.npy\"");
   EXPECT_THAT(report.problems[0].what, HasSubstr("CRC-32"));
   LoadOptions options;
   options.verify = true;

@@ -332,28 +332,28 @@ TEST(Safetensors, UnsupportedEntriesAreRefusedByKeyBeforeAnythingIsWritten) {
   TensorDict tree;
   tree.set("m", inner);
   EXPECT_EQ(message(tree),
-            "safetensors: key \"m.z\": the dtype cannot be stored: expected one that safetensors "
+            "key \"m.z\": the dtype cannot be stored: expected one that safetensors "
             "has, found complex128; save as a folder, which holds it");
   TensorDict half(kind(NodeKind::dict));
   half.set("z", numbered(DType::complex32, {2}));
   EXPECT_EQ(message(half),
-            "safetensors: key \"z\": the dtype cannot be stored: expected one that safetensors "
+            "key \"z\": the dtype cannot be stored: expected one that safetensors "
             "has, found complex32; save as a folder, which holds it");
   TensorDict nested;
   nested.set("n", TensorDict::Item(Leaf::nested(tensor_of<float>({1, 2, 3}, {3}),
                                                 tensor_of<std::int64_t>({1, 2}, {2, 1}))));
   EXPECT_EQ(message(nested),
-            "safetensors: key \"n\": a nested tensor cannot be stored: expected a dense one, found "
+            "key \"n\": a nested tensor cannot be stored: expected a dense one, found "
             "one of 2 components; save as a folder, which holds it");
   TensorDict text(kind(NodeKind::dict));
   text.set("\xff", tensor_of<float>({1}, {1}));
   EXPECT_EQ(message(text),
-            "safetensors: key \"\\xff\": a key that is not UTF-8 cannot be stored: expected UTF-8, "
+            "key \"\\xff\": a key that is not UTF-8 cannot be stored: expected UTF-8, "
             "found other bytes");
   TensorDict scalar;
   scalar.set("f4", numbered(DType::float4_e2m1fn_x2, {}));
   EXPECT_EQ(message(scalar),
-            "safetensors: key \"f4\": a float4_e2m1fn_x2 tensor without dimensions cannot be "
+            "key \"f4\": a float4_e2m1fn_x2 tensor without dimensions cannot be "
             "stored: expected at least one dimension, found none");
 }
 

@@ -423,7 +423,7 @@ TEST(TorchFile, FindsAFlippedBitOfATensorByItsChecksum) {
   write_bytes(path, bytes);
   const VerifyReport report = torch_file::kFormat.verify(path, {});
   ASSERT_EQ(report.problems.size(), 1U);
-  EXPECT_EQ(report.problems[0].part, "archive/data/0");
+  EXPECT_EQ(report.problems[0].part, "entry \"archive/data/0\"");
 }
 
 TEST(TorchFile, VerifiesTensorsOfManyBlocksWithEveryThreadCount) {
@@ -448,7 +448,7 @@ TEST(TorchFile, VerifiesTensorsOfManyBlocksWithEveryThreadCount) {
   write_bytes(path, bytes);
   const VerifyReport report = torch_file::kFormat.verify(path, {.num_threads = 3});
   ASSERT_EQ(report.problems.size(), 1U);
-  EXPECT_EQ(report.problems[0].part, "x/data/0");
+  EXPECT_EQ(report.problems[0].part, "entry \"x/data/0\"");
   EXPECT_THAT(report.problems[0].what, HasSubstr("its bytes are damaged: expected CRC-32"));
 }
 

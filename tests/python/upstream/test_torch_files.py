@@ -257,7 +257,7 @@ def test_damage_is_told(tmp_path):
     data[at] ^= 1
     path.write_bytes(data)
     report = tenfold.verify(path)
-    assert [problem.part for problem in report.problems] == ["x/data/0"]
+    assert [problem.part for problem in report.problems] == ['entry "x/data/0"']
     path.write_bytes(data[:-40])
     with pytest.raises(tenfold.CorruptFileError):
         tenfold.load(path)
@@ -282,6 +282,6 @@ def test_deflated_files_of_more_than_a_gibibyte_load_by_key(tmp_path):
     data = bytearray(path.read_bytes())
     data[data.index(b"data/5") + 2000] ^= 1
     path.write_bytes(data)
-    assert [problem.part for problem in tenfold.verify(path).problems] == ["stored/data/5"]
+    assert [problem.part for problem in tenfold.verify(path).problems] == ['entry "stored/data/5"']
     with pytest.raises(tenfold.CorruptFileError, match="data/5"):
         tenfold.load(path, keys=["t5"])
