@@ -56,7 +56,8 @@ def groups_of(pg: Any) -> Groups:
     for reference, groups in _known:
         if reference() is key:
             return groups
-    groups = Groups(*join("snapshot", 2, pg), [])
+    calls, background = join("snapshot", 2, pg)
+    groups = Groups(calls, background, [])
     if not groups.calls.is_alone:
         _known.append((weakref.ref(key), groups))
     return groups
@@ -104,7 +105,7 @@ class Separated:
         if kind in (dict, OrderedDict):
             made = kind((key, self._walk(item, (*keys, str(key)))) for key, item in value.items())
             if kind is OrderedDict and hasattr(value, "_metadata"):
-                made._metadata = value._metadata
+                made._metadata = value._metadata  # type: ignore[attr-defined]
             return made
         if kind is list:
             return [self._walk(item, (*keys, str(i))) for i, item in enumerate(value)]

@@ -22,6 +22,7 @@ from tenfold import _core
 from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
+from tenfold.distributed._place import HasPath
 from tenfold.distributed._planner import LoadPlanner, ValueBytes
 from tenfold.distributed._tree import StoredTensor, names_of
 
@@ -40,7 +41,7 @@ _BATCH_TENSORS = 1024
 
 
 @set_module("tenfold.distributed")
-class StorageReader(_StorageReader):
+class StorageReader(HasPath, _StorageReader):
     """For ``dcp.load``: reads any file or folder that `tenfold.open` reads, into any sharding.
 
     Each rank reads only the parts of tensors that it has. Names are those that
@@ -70,18 +71,6 @@ class StorageReader(_StorageReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
-
-    @property
-    def checkpoint_id(self) -> Any:
-        """Where the checkpoint is."""
-        return self.path
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """True for a path."""
-        return isinstance(checkpoint_id, (str, os.PathLike)) and "://" not in os.fspath(
-            checkpoint_id
-        )
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begins a load."""

@@ -21,6 +21,7 @@ from tenfold._interop.objects import Opaque
 from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
+from tenfold.distributed._place import HasPath
 from tenfold.distributed._planner import SavePlanner, ValueBytes
 from tenfold.distributed._tree import CONTAINER, nest
 
@@ -69,7 +70,7 @@ class _Save:
 
 
 @set_module("tenfold.distributed")
-class StorageWriter(_StorageWriter):
+class StorageWriter(HasPath, _StorageWriter):
     """For ``dcp.save`` and ``dcp.async_save``: all ranks write one plain checkpoint together.
 
     Every rank writes its shards into one ``.safetensors`` file, or one folder of memory-mapped
@@ -126,18 +127,6 @@ class StorageWriter(_StorageWriter):
     def __getstate__(self) -> dict[str, Any]:
         # A process that saves in the background gets what was asked for, not what is under way.
         return {**self.__dict__, "_saves": {}}
-
-    @property
-    def checkpoint_id(self) -> Any:
-        """Where the checkpoint goes."""
-        return self.path
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """True for a path."""
-        return isinstance(checkpoint_id, (str, os.PathLike)) and "://" not in os.fspath(
-            checkpoint_id
-        )
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begins a save; what a failed one of this thread left is removed."""

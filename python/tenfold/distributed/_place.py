@@ -1,0 +1,27 @@
+"""What the storage classes of torch.distributed.checkpoint have in common: a path."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class HasPath:
+    """A checkpoint that is a file or folder of this machine."""
+
+    path: Any
+
+    @property
+    def checkpoint_id(self) -> Any:
+        """Where the checkpoint is, or goes."""
+        return self.path
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """True for a path."""
+        return isinstance(checkpoint_id, (str, os.PathLike)) and "://" not in os.fspath(
+            checkpoint_id
+        )
