@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/checkpoint_manager.hpp>
 #include <tenfold/diff.hpp>
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 #include <tenfold/sharded_writer.hpp>
 
 #include "base/hash/checksum.hpp"
+#include "checkpoint/checked_copy.hpp"
 #include "support/crash_harness.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
@@ -195,6 +197,24 @@ TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsFound) {
     write_bytes(file, bytes);
   }
   EXPECT_TRUE(verify(path()).ok());
+}
+
+TEST_P(EveryLayout, IsVerifiedBeforeItIsCopiedAsAnEntryOfAStep) {
+  const Save save = rich_save();
+  run(save, path());
+  CheckpointEntry entry;
+  entry.path = GetParam();
+  entry.format = fs::is_directory(path()) ? "memmap" : "safetensors";
+  const auto copy = [&] {
+    return std::get<TensorDict>(
+        checkpoint::copy_entry(open(path()), folder_.path(), entry, true, 0, nullptr));
+  };
+  EXPECT_TRUE(diff(copy(), open(path())).same());
+  const fs::path file = fs::is_directory(path()) ? path() / "model/columns.memmap" : path();
+  std::string bytes = read_bytes(file);
+  bytes.back() ^= 1;
+  write_bytes(file, bytes);
+  EXPECT_THROW(copy(), Error);
 }
 
 TEST_P(EveryLayout, WithoutChecksumsAreNone) {

@@ -89,6 +89,40 @@ def test_a_bad_block_of_a_large_step_leads_to_the_one_before(large, tmp_path, fo
     assert "verified" not in {s.step: s.kept_by for s in manager.status()}[2]
 
 
+@pytest.mark.parametrize("verify", ["auto", "full", "structure"])
+def test_metadata_of_a_folder_is_compared_before_anything_changes(large, tmp_path, verify):
+    manager = tenfold.CheckpointManager(tmp_path, format="memmap", verify=verify)
+    for step in (1, 2):
+        manager.save(step, {"first": Counts(step), "ema": {"w": torch.ones(3), "decay": 0.125}})
+    damaged = [path for path in manager.path(2).rglob("*.json") if b"0.125" in path.read_bytes()]
+    for path in damaged:
+        path.write_bytes(path.read_bytes().replace(b"0.125", b"0.625"))
+    assert damaged
+    state = {"first": Counts(0), "ema": None}
+    with pytest.warns(UserWarning, match="step 2 is passed over"):
+        assert manager.restore(state).step == 1
+    assert state["first"].num_loads == 1
+    assert state["ema"]["decay"] == 0.125
+
+
+@pytest.mark.parametrize("verify", ["full", "structure"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_restored_is_the_programs_own(tmp_path, format, verify):
+    manager = tenfold.CheckpointManager(tmp_path, format=format, verify=verify)
+    saved = {"big": torch.arange(1_000_000.0), "small": torch.arange(5), "empty": torch.ones(0, 2)}
+    manager.save(1, {"ema": saved, "alone": torch.ones(3)})
+    state = {"ema": None, "alone": None}
+    manager.restore(state)
+    for key, tensor in saved.items():
+        assert torch.equal(state["ema"][key], tensor)
+    state["ema"]["big"] += 1
+    state["alone"] += 1
+    assert manager.verify(1).ok
+    again = {"ema": None}
+    manager.restore(again, keys=["ema.big"])
+    assert torch.equal(again["ema"]["big"], saved["big"])
+
+
 def test_the_error_of_the_last_step_names_what_it_changed(large, tmp_path):
     manager = saved(tmp_path)
     damage(manager, 2, "last")
