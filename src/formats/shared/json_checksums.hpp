@@ -24,9 +24,12 @@ std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
 std::string blank_checksum_text(std::uint64_t blocks);
 
 /// Where the value of that member, a text, starts in a JSON text, with room for 16 digits; npos if
-/// it has none.
+/// it has none. The first of several: what a user named so comes behind it.
 std::size_t find_checksums(std::string_view json,
                            std::string_view member = "tenfold_xxh3") noexcept;
+
+/// The same of the last one, for documents in which what a user named so comes before it.
+std::size_t find_last_checksums(std::string_view json) noexcept;
 
 /// The number of 16 hexadecimal digits that are written as base::hex16() does; nothing for others.
 std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept;
@@ -35,8 +38,9 @@ std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept;
 std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at);
 
 /// Puts the checksums of all blocks, and then that of the document itself, into the places that
-/// blank_checksum_text() has kept in it.
-void fill_checksums(std::string& document, const std::vector<std::uint64_t>& blocks);
+/// blank_checksum_text() has kept in it, from `digits_at` on.
+void fill_checksums(std::string& document, std::size_t digits_at,
+                    const std::vector<std::uint64_t>& blocks);
 
 /// A document and the text that was found in it.
 struct ChecksummedDocument {
@@ -46,13 +50,13 @@ struct ChecksummedDocument {
   std::uint64_t offset_bytes;    ///< of the document in the file
   std::string bytes;             ///< of the document
   std::string_view text;         ///< the member's value
+  std::size_t digits_at;         ///< where it begins in `bytes`; npos if it was not found
   std::uint64_t num_blocks = 0;  ///< that its tensors have
 };
 
-/// Compares the document with its checksum, whose digits begin the text of `member`, and adds what
-/// is wrong to the report.
-void check_document_hash(const ChecksummedDocument& document, std::string_view member,
-                         VerifyReport& report);
+/// Compares the document with its checksum, whose digits begin the member's text, and adds what is
+/// wrong to the report.
+void check_document_hash(const ChecksummedDocument& document, VerifyReport& report);
 
 /// Compares the document with its checksum and adds what is wrong, and the number of checksums, to
 /// the report. The checksums of the blocks, or nothing if the text does not fit the tensors.
