@@ -48,6 +48,13 @@ std::optional<Tensor> tensor_of_managed(std::shared_ptr<ManagedArray> managed, b
   return Tensor(*dtype, std::move(shape), std::move(strides), std::move(buffer), 0);
 }
 
+/// A str that is never dropped.
+PyObject* interned(const char* text) {
+  PyObject* made = PyUnicode_InternFromString(text);
+  if (made == nullptr) throw nb::python_error();
+  return made;
+}
+
 bool answers_true(nb::handle object, const char* method) {
   return nb::cast<bool>(object.attr(method)());
 }
@@ -87,7 +94,7 @@ std::optional<Tensor> tensor_of_torch(nb::handle object) {
 }
 
 Grad grad_of_torch(nb::handle object) {
-  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  static PyObject* const name = interned("requires_grad");
   const nb::object answer = nb::steal(PyObject_GetAttr(object.ptr(), name));
   if (!answer.is_valid()) throw nb::python_error();
   const bool is_required = answer.is(Py_True);

@@ -78,7 +78,9 @@ nb::tuple tuple_of(const Shape& lengths) {
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(lengths.size())));
   if (!tuple.is_valid()) throw nb::python_error();
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    set_tuple_item(tuple.ptr(), i, PyLong_FromLongLong(lengths[i]));
+    PyObject* length = PyLong_FromLongLong(lengths[i]);
+    if (length == nullptr) throw nb::python_error();
+    set_tuple_item(tuple.ptr(), i, length);
   }
   return nb::borrow<nb::tuple>(tuple);
 }

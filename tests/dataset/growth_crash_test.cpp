@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -198,7 +199,50 @@ CrashCase ring_case() {
   return crash;
 }
 
-/// The same crash, checked after a reboot.
+/// Rows [begin, end), in any order.
+bool are_rows(Ids ids, std::int64_t begin, std::int64_t end) {
+  std::sort(ids.begin(), ids.end());
+  Ids expected(static_cast<std::size_t>(end - begin));
+  std::iota(expected.begin(), expected.end(), begin);
+  return ids == expected;
+}
+
+constexpr std::int64_t kManySlots = 32;
+
+/// Of a ring that marks more slots on the device than it writes over next: two, a 16th of them.
+Found which_in_large_ring(const Path& path) {
+  set_warning_handler([](const std::string&) {});
+  const Ids ids = whole_ids(path, false);
+  set_warning_handler(nullptr);
+  // Rows 4 to 35, but for those that are written over, or marked.
+  if (are_rows(ids, 4, 36) || are_rows(ids, 7, 36) || are_rows(ids, 9, 36)) {
+    return Found::old_version;
+  }
+  // With the next three, or marks for three more.
+  return are_rows(ids, 7, 39) || are_rows(ids, 9, 39) ? Found::new_version : Found::neither;
+}
+
+CrashCase large_ring_case() {
+  CrashCase crash = ring_case();
+  crash.name = "LargeRing";
+  crash.make_old = [](const Path& path) {
+    const Batch rows = rows_of(0, 36, false);
+    std::vector<Column> columns;
+    for (const BatchColumn& column : rows.columns()) columns.push_back(column.column);
+    Dataset ds = create(path, Schema(columns), {.capacity = kManySlots});
+    ds.append(rows);
+    ds.close();
+  };
+  crash.make_new = [](const Path& path, bool durable) {
+    Dataset ds(path, Mode::write_through);
+    if (which_in_large_ring(path) == Found::old_version) ds.append(rows_of(36, 39, false));
+    if (durable) ds.flush();
+  };
+  crash.which = which_in_large_ring;
+  return crash;
+}
+
+/// The same, looked at when the system runs again.
 CrashCase after_a_boot(CrashCase crash) {
   const auto which = crash.which;
   crash.which = [which](const Path& path) {
@@ -263,6 +307,11 @@ TEST_F(GrowthCrash, CircularBufferSurvivesAnErrorOfEveryChange) {
 
 TEST_F(GrowthCrash, CircularBufferSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(ring_case()), true, kTrials, 11);
+}
+
+TEST_F(GrowthCrash, RingOfManySlotsLosesTheMarkedOnesAtMost) {
+  expect_survives_power_loss(after_a_boot(large_ring_case()), true, kTrials, 12);
+  expect_survives_kill_at_every_change(large_ring_case(), true, true);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
     for (const LeafWrite& write : writes) {
       blocks.insert(blocks.end(), write.block_checksums.begin(), write.block_checksums.end());
     }
-    fill_checksums(header, blocks);
+    fill_checksums(header, find_checksums(header), blocks);
   }
   file.write_at(0, std::as_bytes(std::span(header)));
 }
@@ -130,8 +130,10 @@ ChecksummedDocument document_of(const OpenedFile& opened, std::string_view membe
                                "header",
                                0,
                                std::string(opened.header->data_offset, '\0'),
-                               text};
+                               text,
+                               std::string::npos};
   file.read_at(0, std::as_writable_bytes(std::span(document.bytes)));
+  document.digits_at = find_checksums(document.bytes, member);
   return document;
 }
 
@@ -180,7 +182,7 @@ void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyReq
             .remedy("another tool may have changed the file")));
     return;
   }
-  check_document_hash(document, kBoxesMember, report);
+  check_document_hash(document, report);
   auto boxes = stored->begin();
   for (const std::uint32_t i : header.file_order()) {
     const std::vector<StoredBox>& of_tensor = *boxes++;

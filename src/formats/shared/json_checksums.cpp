@@ -11,6 +11,23 @@ namespace tenfold::detail::formats {
 namespace {
 
 constexpr std::size_t kDigits = 16;
+constexpr std::string_view kMember = "tenfold_xxh3";
+
+/// Where the value starts of the member whose name, without quotes, is at `at`; npos if it is none,
+/// or no text with room for the digits.
+std::size_t value_of_member_at(std::string_view json, std::size_t at,
+                               std::string_view member) noexcept {
+  // A quote inside a string has a backslash before it, and after one that ends a string comes no
+  // letter: so a quote, the name, a quote and a colon are the start of a member.
+  const std::string_view after = json.substr(at + member.size());
+  if (at == 0 || json[at - 1] != '"' || !after.starts_with("\":")) return std::string_view::npos;
+  if (at > 1 && json[at - 2] == '\\') return std::string_view::npos;
+  const std::size_t value = json.find_first_not_of(' ', at + member.size() + 2);
+  if (value == std::string_view::npos || json[value] != '"' || json.size() - value < 1 + kDigits) {
+    return std::string_view::npos;
+  }
+  return value + 1;
+}
 
 }  // namespace
 
@@ -36,19 +53,19 @@ std::string blank_checksum_text(std::uint64_t blocks) {
 }
 
 std::size_t find_checksums(std::string_view json, std::string_view member) noexcept {
-  // Inside a string, a quote is preceded by a backslash, and no letter follows the closing quote.
-  // So a quote, the name, a quote and a colon are always the start of a member.
   for (std::size_t at = json.find(member); at != std::string_view::npos;
        at = json.find(member, at + 1)) {
-    const std::string_view after = json.substr(at + member.size());
-    if (at == 0 || json[at - 1] != '"' || !after.starts_with("\":")) continue;
-    if (at > 1 && json[at - 2] == '\\') continue;
-    const std::size_t value = json.find_first_not_of(' ', at + member.size() + 2);
-    if (value == std::string_view::npos || json[value] != '"' ||
-        json.size() - value < 1 + kDigits) {
-      break;
-    }
-    return value + 1;
+    const std::size_t value = value_of_member_at(json, at, member);
+    if (value != std::string_view::npos) return value;
+  }
+  return std::string_view::npos;
+}
+
+std::size_t find_last_checksums(std::string_view json) noexcept {
+  for (std::size_t at = json.rfind(kMember); at != std::string_view::npos && at > 0;
+       at = json.rfind(kMember, at - 1)) {
+    const std::size_t value = value_of_member_at(json, at, kMember);
+    if (value != std::string_view::npos) return value;
   }
   return std::string_view::npos;
 }
@@ -58,29 +75,26 @@ std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at) {
   return base::xxh3(std::as_bytes(std::span(text)));
 }
 
-void fill_checksums(std::string& document, const std::vector<std::uint64_t>& blocks) {
-  const std::size_t document_digits = find_checksums(document);
-  std::size_t at = document_digits + kDigits + 1;
+void fill_checksums(std::string& document, std::size_t digits_at,
+                    const std::vector<std::uint64_t>& blocks) {
+  std::size_t at = digits_at + kDigits + 1;
   for (const std::uint64_t checksum : blocks) {
     document.replace(at, kDigits, base::hex16(checksum));
     at += kDigits;
   }
-  document.replace(document_digits, kDigits,
-                   base::hex16(hash_with_blank_digits(document, document_digits)));
+  document.replace(digits_at, kDigits, base::hex16(hash_with_blank_digits(document, digits_at)));
 }
 
-void check_document_hash(const ChecksummedDocument& document, std::string_view member,
-                         VerifyReport& report) {
-  const std::size_t digits_at = find_checksums(document.bytes, member);
+void check_document_hash(const ChecksummedDocument& document, VerifyReport& report) {
   const auto stored = parse_hex16(document.text.substr(0, kDigits));
   ++report.num_checksums;
-  if (digits_at == std::string::npos || !stored) {
+  if (document.digits_at == std::string::npos || !stored) {
     report.problems.push_back(problem_of(base::corrupt({document.path, document.member_part})
                                              .problem("cannot be read")
                                              .expected("hexadecimal digits as tenfold writes them")
                                              .found("others")
                                              .remedy("another tool may have changed the file")));
-  } else if (const std::uint64_t found = hash_with_blank_digits(document.bytes, digits_at);
+  } else if (const std::uint64_t found = hash_with_blank_digits(document.bytes, document.digits_at);
              found != *stored) {
     report.problems.push_back(
         problem_of(base::corrupt({document.path, document.document_part})
@@ -103,7 +117,7 @@ std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocume
                                              .remedy("another tool may have changed the file")));
     return std::nullopt;
   }
-  check_document_hash(document, "tenfold_xxh3", report);
+  check_document_hash(document, report);
   std::vector<std::uint64_t> blocks;
   for (std::size_t at = kDigits + 1; at < document.text.size(); at += kDigits) {
     blocks.push_back(parse_hex16(document.text.substr(at, kDigits)).value_or(0));

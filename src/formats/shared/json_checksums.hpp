@@ -23,20 +23,24 @@ std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
 /// The string for that many blocks, with zeros as digits.
 std::string blank_checksum_text(std::uint64_t blocks);
 
-/// Offset of that member's string value in a JSON text, if it has space for 16 digits; npos
-/// otherwise.
+/// Where the value of that member, a text, starts in a JSON text, with room for 16 digits; npos if
+/// it has none. The first of several: what a user named so comes behind it.
 std::size_t find_checksums(std::string_view json,
                            std::string_view member = "tenfold_xxh3") noexcept;
 
-/// Parses 16 hexadecimal digits as base::hex16() writes them; empty for anything else.
+/// The same of the last one, for documents in which what a user named so comes before it.
+std::size_t find_last_checksums(std::string_view json) noexcept;
+
+/// The number of 16 hexadecimal digits that are written as base::hex16() does; nothing for others.
 std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept;
 
 /// XXH3 of `text` with the 16 digits at `digits_at` replaced by zeros.
 std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at);
 
-/// Fills the checksums of all blocks, and then that of the document itself, into the space that
-/// blank_checksum_text() reserved.
-void fill_checksums(std::string& document, const std::vector<std::uint64_t>& blocks);
+/// Puts the checksums of all blocks, and then that of the document itself, into the places that
+/// blank_checksum_text() has kept in it, from `digits_at` on.
+void fill_checksums(std::string& document, std::size_t digits_at,
+                    const std::vector<std::uint64_t>& blocks);
 
 /// A document and the checksum string found in it.
 struct ChecksummedDocument {
@@ -46,13 +50,13 @@ struct ChecksummedDocument {
   std::uint64_t offset_bytes;    ///< of the document in the file
   std::string bytes;             ///< of the document
   std::string_view text;         ///< the member's value
-  std::uint64_t num_blocks = 0;  ///< number of blocks of its tensors
+  std::size_t digits_at;         ///< where it begins in `bytes`; npos if it was not found
+  std::uint64_t num_blocks = 0;  ///< that its tensors have
 };
 
-/// Compares the document with its checksum, the first digits of `member`'s string, and reports a
-/// difference.
-void check_document_hash(const ChecksummedDocument& document, std::string_view member,
-                         VerifyReport& report);
+/// Compares the document with its checksum, whose digits begin the member's text, and adds what is
+/// wrong to the report.
+void check_document_hash(const ChecksummedDocument& document, VerifyReport& report);
 
 /// Compares the document with its checksum, and adds differences and the number of checksums to the
 /// report. Returns the checksums of the blocks; empty if the string does not match the tensors.
