@@ -11,6 +11,7 @@
 #include "dataset/parts/part.hpp"
 #include "dataset/parts/source.hpp"
 #include "formats/format.hpp"
+#include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/folder_verify.hpp"
 #include "formats/shared/progress.hpp"
 
