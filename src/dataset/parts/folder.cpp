@@ -10,6 +10,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/alike.hpp"
+#include "dataset/leaf_names.hpp"
 #include "dataset/parts/source.hpp"
 #include "dataset/ring_guard.hpp"
 #include "formats/folder/reader.hpp"
@@ -53,8 +54,11 @@ PartsFolder::PartsFolder(os::Directory folder, const Path& path)
     : folder_(std::move(folder)),
       path_(std::filesystem::absolute(path)),
       manifest_(formats::read_parts_manifest(folder_)) {
-  schema_ =
-      Schema::from_value(manifest_.schema, folder_.display_of(std::string(formats::kPartsName)));
+  std::vector<Column> columns =
+      Schema::from_value(manifest_.schema, folder_.display_of(std::string(formats::kPartsName)))
+          .columns();
+  name_leaves(columns);
+  schema_ = Schema(std::move(columns));
   if (schema_.size() == 0) {
     throw base::corrupt(folder_.display_of(std::string(formats::kPartsName)))
         .part("schema")

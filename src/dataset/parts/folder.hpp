@@ -69,6 +69,7 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   static std::shared_ptr<PartsFolder> of(const TensorDict& tree);
 
   const detail::formats::PartsManifest& manifest() const noexcept { return manifest_; }
+  /// With the names of leaves that a new data set has.
   const Schema& schema() const noexcept { return schema_; }
   std::size_t num_parts() const noexcept { return manifest_.parts.size(); }
   std::int64_t num_rows() const noexcept { return first_rows_.back(); }

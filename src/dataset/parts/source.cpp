@@ -11,7 +11,6 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/node.hpp"
-#include "dataset/leaf_names.hpp"
 
 namespace tenfold {
 namespace {
@@ -23,17 +22,11 @@ using Role = LeafRole::Part;
 
 bool counts(Role part) noexcept { return part == Role::ends || part == Role::item_ends; }
 
-Schema with_new_leaves(const Schema& schema) {
-  std::vector<Column> columns = schema.columns();
-  name_leaves(columns);
-  return Schema(std::move(columns));
-}
-
 }  // namespace
 
 PartsSource::PartsSource(std::shared_ptr<PartsFolder> folder)
     : folder_(std::move(folder)),
-      schema_(with_new_leaves(folder_->schema())),
+      schema_(folder_->schema()),
       roles_(leaf_roles(schema_)),
       elements_(roles_.size()),
       counted_in_(roles_.size(), 0) {

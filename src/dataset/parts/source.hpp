@@ -48,7 +48,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
                  std::span<std::byte> into) const;
 
   std::shared_ptr<PartsFolder> folder_;
-  Schema schema_;  ///< with the names of leaves that a new data set has
+  Schema schema_;
   std::vector<LeafRole> roles_;
   std::vector<Starts> elements_;         ///< of each unbatched role; empty for others
   std::vector<std::size_t> counted_in_;  ///< of a role of ends: the role that they count
