@@ -167,7 +167,7 @@ void sync_tensor(nb::object tensor, const std::string& file) {
 
 MappedFile MappedFile::of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode) {
   MappedFile mapped;
-  mapped.path = leaf.source()->where(leaf);
+  mapped.path = leaf.source()->where(leaf).path;
   mapped.mode = mode;
   mapped.base = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
   return mapped;
