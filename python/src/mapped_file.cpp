@@ -168,7 +168,7 @@ void sync_tensor(AnyObject tensor, const std::string& file) {
 
 MappedFile MappedFile::of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode) {
   MappedFile mapped;
-  mapped.path = source_of(leaf)->where(leaf);
+  mapped.path = source_of(leaf)->where(leaf).path;
   mapped.mode = mode;
   mapped.base = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
   return mapped;
