@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(!name.empty() && name.find('/') == std::string::npos &&
               name.find('\0') == std::string::npos && name != "." && name != "..");
       require(decode_key(name) == entry.key);
-      good = good && entry.problem.empty();
+      good = good && !entry.problem.has_value();
     }
     if (good) check_again(meta);
     static_cast<void>(parse_fields(text, "meta.json"));
