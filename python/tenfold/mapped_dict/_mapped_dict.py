@@ -276,7 +276,7 @@ class MappedDict(_Native):
                 key the last one counts.
 
         Raises:
-            ValueError: For keys that are there, or come twice, naming them; for a key of another
+            ValueError: For keys that exist already or are duplicates, naming them; for a key of another
                 type, naming both; for a value that does not fit. Nothing is added then.
             UnsupportedError, OSError: As assignment.
         """

@@ -1,8 +1,8 @@
-"""A hierarchy laid flat: paths that lead to places, and values in tables.
+"""A flattened hierarchy: each path leads to a table and a row of it, its place.
 
-A node of the hierarchy is a level or a value. A place is a table and a row of it. The place of a
-level is that of the default that holds in it, its own or the nearest above: so the deepest node of
-a path tells all.
+A node of the hierarchy is a level or a value. The place of a level is that of its default value,
+or else of the default of the nearest level above that has one. The value of a path is therefore
+that of its deepest existing node.
 """
 
 from __future__ import annotations

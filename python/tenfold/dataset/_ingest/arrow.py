@@ -1,4 +1,4 @@
-"""Sources that hand over Arrow's record batches, and files that pyarrow reads."""
+"""Sources that yield Arrow record batches, and files that pyarrow reads."""
 
 from __future__ import annotations
 
