@@ -50,12 +50,12 @@ class Offsets(dict):  # type: ignore[type-arg]
 
 
 def as_offsets(values: Any, offsets: Any) -> Offsets:
-    """The two as they are."""
+    """Returns both arrays unchanged."""
     return Offsets(values=values, offsets=offsets)
 
 
 class Padding:
-    """The `pad` of a loader, and who does it.
+    """The `pad` of a loader, and whether the engine or Python pads.
 
     The engine pads while it gathers. Functions of rows get unpadded rows; with them, their results
     are padded instead.

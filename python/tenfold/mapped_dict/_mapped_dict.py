@@ -276,8 +276,8 @@ class MappedDict(_Native):
                 key the last one counts.
 
         Raises:
-            ValueError: For existing or duplicate keys, naming them; for a key of another type, naming
-                both; for a value that does not fit. Nothing is added then.
+            ValueError: For existing or duplicate keys, naming them; for a key of another type,
+                naming both; for a value that does not fit. Nothing is added then.
             UnsupportedError, OSError: As assignment.
         """
         self._require_writer("extend")
