@@ -16,7 +16,7 @@ REPOSITORY = HERE.parents[1]
 sys.path.insert(0, str(HERE))  # helpers.py
 
 
-# A shell that runs the tests in the background lets them ignore Ctrl-C, which some of them send.
+# A shell that runs the tests in the background makes them ignore SIGINT, which some tests send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Goes before a program for `run_python`, which then has peak_of().
+# Source code that `run_python` puts before a program, to define peak_of().
 PEAK_OF = '''
 import ctypes, threading
 

@@ -40,7 +40,7 @@ def flip(path, bit):
 def is_found(path):
     try:
         return not tenfold.verify(path).ok
-    except tenfold.Error:  # its first bytes name no format any more
+    except tenfold.Error:  # its first bytes match no format any more
         return True
 
 

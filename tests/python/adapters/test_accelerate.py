@@ -342,7 +342,7 @@ def test_two_processes_save_one_state_that_one_process_loads(tmp_path) -> None:
         "random_states_1.safetensors",
         _staging.MANIFEST,
     ]
-    # Without the prefix of DistributedDataParallel.
+    # The names lack the prefix of DistributedDataParallel.
     assert sorted(tenfold.load(tmp_path / "state/model.safetensors")) == ["bias", "weight"]
 
 

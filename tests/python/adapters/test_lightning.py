@@ -89,7 +89,7 @@ def test_a_training_goes_on_with_the_losses_it_would_have_had(tmp_path, format, 
     second = Model()
     keep = ModelCheckpoint(tmp_path / "run", save_last=True)
     resumed = trainer(tmp_path, CheckpointIO(format, async_save), 3, callbacks=[keep])
-    torch.set_rng_state(rng)  # Lightning has none of it in its checkpoints
+    torch.set_rng_state(rng)  # Lightning's checkpoints have no RNG state
     resumed.fit(second, loader(), ckpt_path=tmp_path / "run" / "last.ckpt")
     assert first.losses + second.losses == whole.losses
 
@@ -173,7 +173,7 @@ def test_what_changes_after_an_asynchronous_save_is_not_in_it(tmp_path, gate) ->
     state["loops"]["fit"] = (9, 9)
     assert not (tmp_path / "x.ckpt").exists()
     gate.open.set()
-    found = plugin.load_checkpoint(tmp_path / "x.ckpt")  # waits
+    found = plugin.load_checkpoint(tmp_path / "x.ckpt")  # waits for the pending save
     assert torch.equal(found["state_dict"]["w"], torch.arange(6.0))
     assert found["loops"] == {"fit": (1, None)}
     plugin.teardown()
@@ -214,9 +214,9 @@ def test_a_failed_save_raises_at_the_next_call_and_nothing_is_removed(tmp_path, 
     with pytest.raises(OSError, match="No space left"):
         plugin.save_checkpoint(checkpoint(), tmp_path / "newer.ckpt")
     gate.error = None
-    plugin.teardown()  # raised once
+    plugin.teardown()  # the error is raised only once
     assert [path.name for path in tmp_path.iterdir()] == ["old.ckpt"]
-    plugin.save_checkpoint(checkpoint(), tmp_path / "newer.ckpt")  # and goes on
+    plugin.save_checkpoint(checkpoint(), tmp_path / "newer.ckpt")  # the plugin is still usable
     assert plugin.load_checkpoint(tmp_path / "newer.ckpt")["epoch"] == 3
 
 
@@ -244,7 +244,7 @@ def test_a_killed_save_leaves_a_whole_checkpoint(tmp_path, kill_after, format, a
     path = tmp_path / "x.ckpt"
     done = int(kill_after(KILLED, 5, path, format, async_save))
     found = CheckpointIO().load_checkpoint(path)
-    # At least the save before the one that was asked for last.
+    # At least the next-to-last save has finished.
     assert found["epoch"] >= done - 1
     for value in found["state_dict"].values():
         assert bool((value == found["epoch"]).all())

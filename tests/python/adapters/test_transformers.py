@@ -125,7 +125,7 @@ def test_every_bit_of_the_manifest_counts(run) -> None:
 
 def test_the_newest_whole_checkpoint_is_taken_with_a_warning(whole, run) -> None:
     flip(run / "checkpoint-12/model.safetensors")
-    (run / "checkpoint-20").mkdir()  # of a Trainer that was killed in mid-save
+    (run / "checkpoint-20").mkdir()  # left by a Trainer that crashed during a save
     trainer, losses = make(run)
     with pytest.warns(UserWarning, match=r"checkpoint-12: model\.safetensors.*goes on from"):
         trainer.train(resume_from_checkpoint=True)

@@ -103,6 +103,6 @@ if __name__ == "__main__":
         main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     except RuntimeError as error:
         print(error, file=sys.stderr)
-        os._exit(3)  # as the other rank has ended, the group cannot be
+        os._exit(3)  # the other rank has ended, so the process group cannot be destroyed
     dist.barrier()
     os._exit(0)

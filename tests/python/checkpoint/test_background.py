@@ -65,7 +65,7 @@ def test_a_save_in_flight_holds_up_nobody_who_reads(tmp_path, monkeypatch):
     manager.set_metrics(10, {"loss": 1.0})
     assert not handle.done()
     gate.may_go_on.set()
-    manager.set_metrics(20, {"loss": 0.5})  # waits for the step that it is of
+    manager.set_metrics(20, {"loss": 0.5})  # waits until the step is saved
     assert manager.metadata(20)["metrics"] == {"loss": 0.5}
     assert manager.should_save(30)
 
@@ -188,7 +188,7 @@ def test_overlapped_copies_hold_what_was_there_at_the_call(tmp_path):
         moment = state["optimizer"].state_dict()["state"][0]["exp_avg"].clone()
         manager.save(step, state)
         state["ema"] += 1  # copied before save returned
-        state["model"](torch.randn(5, 4)).sum().backward()  # buffers change
+        state["model"](torch.randn(5, 4)).sum().backward()  # buffers change, too
         with manager.lock():
             state["optimizer"].step()
         manager.wait()
@@ -259,7 +259,7 @@ def test_preemption_notes_a_signal_and_puts_handlers_back(tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
             assert stop
             assert stop.signal == signal.SIGTERM
-            os.kill(os.getpid(), signal.SIGUSR1)  # a second one goes to the program's handler
+            os.kill(os.getpid(), signal.SIGUSR1)  # a second signal goes to the program's handler
             assert calls == ["own"]
         assert signal.getsignal(signal.SIGUSR1) is own
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

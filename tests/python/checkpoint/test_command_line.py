@@ -73,7 +73,7 @@ def test_verify_names_damage(directory):
     assert "step_00000004/w.safetensors: " in found.stdout
     steps = json.loads(run(directory, "--verify", "--json").stdout)
     assert [step["ok"] for step in steps] == [True, True, True, False]
-    # A damaged step does not take the place of a whole one.
+    # A damaged step does not count as one of the steps to keep.
     run(directory, "--verify", "--keep", 1, "--prune")
     assert tenfold.CheckpointManager(directory).all_steps() == [3]
 

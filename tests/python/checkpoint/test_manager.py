@@ -272,7 +272,7 @@ def test_a_damaged_step_is_passed_over_with_a_warning(tmp_path):
     with pytest.raises(tenfold.CorruptFileError):
         manager.restore(step=2)
     assert manager.restore(step=2, verify=False).step == 2
-    # The restart goes on from step 1, and its step 2 takes the place of the damaged one.
+    # The run resumes from step 1, and its step 2 replaces the damaged one.
     with pytest.warns(UserWarning, match="passed over"):
         manager.restore(state)
     manager.save(2, {"w": torch.zeros(100), "epoch": 2}, force=True)

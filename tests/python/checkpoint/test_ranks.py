@@ -12,10 +12,10 @@ import torch
 
 import tenfold
 
-# Processes with torch start slowly where many tests run at a time.
+# Processes with torch start slowly while many tests run concurrently.
 pytestmark = pytest.mark.timeout(600)
 PROGRAM = Path(__file__).with_name("ranks_program.py")
-SECONDS = 500  # no test comes near to it, but one that hangs
+SECONDS = 500  # far above what any test takes; only a hanging one reaches it
 
 
 class Ranks:

@@ -73,7 +73,7 @@ class Job:
         time.sleep(delay_s)
         process.kill()
         statuses = self.wait()
-        # The others notice it: they raise, and neither hang nor end well.
+        # The other ranks detect it: they raise; they neither hang nor exit with 0.
         assert statuses[rank] != -signal.SIGKILL or 0 not in statuses, statuses
         return statuses[rank] == -signal.SIGKILL
 

@@ -233,7 +233,7 @@ def test_an_epoch_holds_nothing_after_its_end(ds: Dataset) -> None:
     before = _held()
     for i in range(20):
         ids(loader)
-        next(iter(loader))  # and one that is left in the middle
+        next(iter(loader))  # and an iteration that is abandoned
         loader.set_epoch(i)
     gc.collect()
     after = _held()
@@ -271,7 +271,7 @@ def _sum_of_rows(ds: Dataset) -> int:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_loaders_work_in_other_processes(ds: Dataset, method: str) -> None:
-    ids(BatchLoader(ds, 10, num_threads=3))  # threads of the parent must not matter
+    ids(BatchLoader(ds, 10, num_threads=3))  # threads of the parent process must not matter
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(_sum_of_rows, (ds,)) == sum(range(ROWS))
 
@@ -455,7 +455,7 @@ def test_padding_of_a_column_that_is_not_there_names_it(texts: Dataset, value: o
         BatchLoader(texts, 4, columns=["tokens"], pad={"n": value})
     with pytest.raises(TypeError, match="pad: expected a str, found 1"):
         BatchLoader(texts, 4, pad={1: value})
-    # What functions make is not known yet.
+    # The columns that functions add are not known in advance.
     added = texts.map(lambda row: {"typo": row["tokens"]})
     assert len(list(BatchLoader(added, 4, pad={"typo": value}))) > 0
 

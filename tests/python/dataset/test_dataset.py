@@ -138,7 +138,7 @@ def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
         ds["full.valid"]
     with pytest.raises(KeyError, match=r"full\.valid"):
         ds.map(dict)["full.valid"]
-    # What the function fills is there, and what it drops is not.
+    # Values that the function sets are valid; columns that it drops are missing.
     filled = ds.map(lambda row: {**row, "score": row["score"].nan_to_num(0)})
     assert filled["score.valid"].tolist() == [True] * 4
     with pytest.raises(KeyError, match=r"score"):
@@ -306,7 +306,7 @@ def test_a_pickled_view_has_none_of_the_rows_that_were_appended_since(tmp_path: 
 
 def test_joined_views_of_joined_views_pickle_in_memory_that_does_not_double(ds: Dataset) -> None:
     joined = tenfold.concat([ds.range(0, 2), ds.range(4, 6)])
-    for _ in range(40):  # 2**40 parts, if each level doubled them
+    for _ in range(40):  # 2**40 parts, if each level doubled their number
         joined = tenfold.concat([joined.range(2, 4), joined.range(0, 2)])
     again = pickle.loads(pickle.dumps(joined))
     assert ids(again) == ids(joined) == [0, 1, 4, 5]

@@ -93,7 +93,7 @@ def test_the_batch_that_is_copied_ahead_does_not_count(ds: Dataset) -> None:
     assert loader.state_dict() == {"seed": 0, "epoch": 2, "position": 0}
     iterator = iter(loader)
     next(iterator)
-    next(iterator)  # the third, the epoch's last, was taken ahead
+    next(iterator)  # the third batch, the last of the epoch, was prefetched
     assert loader.epoch == 2
     again = [batch["id"].tolist() for batch in loader]
     assert again == [batch["id"].tolist() for batch in plain]
@@ -168,7 +168,7 @@ def test_batches_are_made_in_pinned_memory(
             assert torch.equal(batch["frame"], expected["frame"])
             assert torch.equal(batch["half"], expected["half"])
             assert torch.equal(batch["camera"]["gain"], expected["camera"]["gain"])
-    # Only those were copied that were made before the first was handed out.
+    # Only batches made before the first was returned were copied.
     num_fields = 6
     assert pinned.num_copied <= 5 * num_fields
     pinned.num_copied = 0

@@ -248,7 +248,7 @@ def test_text_that_is_no_utf8_is_a_bad_row(tmp_path):
     )
     with pytest.raises(ValueError, match=r'row 1, column "x": expected UTF-8'):
         ingest(tmp_path, bad)
-    # Whole it is UTF-8, in rows it is not.
+    # The whole buffer is valid UTF-8, but its rows are not.
     cut = pa.StringArray.from_buffers(
         2, pa.py_buffer(np.array([0, 1, 2], "<i4")), pa.py_buffer("é".encode())
     )

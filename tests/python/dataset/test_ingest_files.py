@@ -148,7 +148,7 @@ def test_compressed_files_lists_and_globs(tmp_path):
     assert tenfold.ingest(files, tmp_path / "rows")["x"].tolist() == [3, 1, 2]
     ds = tenfold.ingest(str(tmp_path / "*.gz"), tmp_path / "rows")
     assert ds["x"].tolist() == [1, 2]
-    # A pattern without a suffix: what matches tells.
+    # A pattern without a suffix: the format comes from the matching files.
     ds = tenfold.ingest(str(tmp_path / "a.*"), tmp_path / "rows")
     assert ds["x"].tolist() == [1, 2]
     with pytest.raises(FileNotFoundError, match="expected files that match"):

@@ -127,7 +127,7 @@ def test_bad_rows_are_left_out_of_columns_that_are_decoded_apart(tmp_path, group
     assert ds["d"].tolist() == [i / 2 for i in kept]
     assert ds[:]["t"] == [f"t{i}" for i in kept]
     assert [row["b"].tolist() for row in ds] == [[i] for i in kept]
-    # The rows without a text are among those that are left out.
+    # The rows without a string are among the skipped rows.
     assert not ds.schema["t"].nullable
     assert (ds.report.num_rows, ds.report.num_bad_rows) == (len(kept), 6)
     assert tenfold.verify(tmp_path / "ds").ok

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Order = NDArray[np.int64]
     Shuffle = Callable[[int, int, int], Order]
 
-#: Of one comparison. There are about 700.
+#: For one comparison. There are about 700.
 P_VALUE = 1e-6
 
 

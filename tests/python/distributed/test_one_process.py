@@ -56,7 +56,7 @@ def test_any_format_is_loaded(name: str, tmp_path: Path) -> None:
     state = {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2, dtype=torch.int64)}
     tenfold.save(state, tmp_path / name)
     into = {key: torch.zeros_like(value) for key, value in state.items()}
-    into["w"] = torch.zeros(3, 2).t()  # of other strides
+    into["w"] = torch.zeros(3, 2).t()  # with other strides
     dcp.load(into, storage_reader=StorageReader(tmp_path / name, verify=True), no_dist=True)
     assert torch.equal(into["w"], state["w"])
     assert torch.equal(into["b"], state["b"])

@@ -79,7 +79,8 @@ def test_an_error_on_the_way_leaves_nothing(tmp_path):
     ids=["scalars", "tensors", "dicts"],
 )
 def test_does_not_make_python_look_for_cycles(tmp_path, value):
-    # Which would walk through all that the program holds, such as what the items come from.
+    # A garbage collection would visit all objects of the program, such as those that items come
+    # from.
     pairs = ((f"k{i}", value()) for i in range(20_000))
     looks = []
     gc.collect()

@@ -298,7 +298,7 @@ def test_verify_finds_an_index_that_lies(words, tmp_path):
     slot = next(i for i in range(0, len(data), 8) if data[i : i + 8] != bytes(8))
     data[slot : slot + 8] = bytes(8)
     index.write_bytes(data)
-    (tmp_path / "d" / "%checksums").unlink()  # as if nobody had kept any
+    (tmp_path / "d" / "%checksums").unlink()  # as if it had been saved without checksums
     report = tenfold.verify(tmp_path / "d")
     assert not report.ok
     assert any("index" in problem.part or "key" in problem.part for problem in report.problems)

@@ -71,7 +71,7 @@ def test_every_dtype_of_numbers_comes_back(tmp_path):
         if dtype.is_complex or dtype == torch.float4_e2m1fn_x2:
             continue
         tensor = make_tensor((3, 2), dtype)
-        if dtype.is_floating_point:  # JSON says of no NaN which one it is
+        if dtype.is_floating_point:  # JSON does not distinguish NaN payloads
             tensor = torch.nan_to_num(tensor.float()).to(dtype)
         tenfold.HierarchicalStateMapper({"x": tensor}).save(tmp_path / "x.json")
         assert_same(tenfold.StateMapper.load(tmp_path / "x.json")("x"), tensor)
