@@ -69,7 +69,7 @@ def test_every_flipped_bit_of_the_directory_is_found(archive):
 
 
 def change_date(path):
-    """Of the first entry: in its local header, which nobody compares with the directory's."""
+    """Sets a value in the first entry's local header, which is not compared with the directory."""
     with open(path, "r+b") as file:
         file.seek(12)
         file.write(struct.pack("<H", 0x22))

@@ -120,7 +120,7 @@ def test_save_is_a_method_too(tmp_path):
     assert tenfold.load(tmp_path / "td")["x"] == 1
 
 
-# --- files that are written through
+# --- writes through shared mappings (r+)
 
 
 def test_memmap_writes_through(tmp_path):

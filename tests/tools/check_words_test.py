@@ -35,7 +35,7 @@ FINE = [
     ("CHANGELOG.md", "Somebody wrote this, meanwhile."),
     ("src/base/text.cpp", 'throw Error("whoever");  // A page written through a mapping.'),
     ("src/base/text.cpp", "const bool left_out = twin;"),
-    ("tests/python/test_a.py", "# whoever"),
+    ("tests/python/test_a.py", '"""Whoever calls."""'),
     ("include/tenfold/a.hpp", "bool is_left_out_of_all();"),
 ]
 

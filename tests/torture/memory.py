@@ -32,7 +32,8 @@ def _anonymous() -> int:
 def _peak_of(work: Callable[[], object]) -> int:
     """Bytes by which memory that belongs to no file grows, at most, while `work` runs."""
     libc = ctypes.CDLL(None)
-    for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD: what is freed goes at once
+    for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD: freed memory is returned to
+        # the system at once
         libc.mallopt(parameter, 128 << 10)
     before, done = _anonymous(), threading.Event()
     peak = before
@@ -82,7 +83,8 @@ class Limit:
                 data = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
             resource.setrlimit(resource.RLIMIT_DATA, (data * 1024 + room,) * 2)
             return
-        # What the process has used before is charged to its old group: the room is all it gets.
+        # The process's earlier memory is charged to its old cgroup: the limit applies to new memory
+        # only.
         self._file(self._group, self.kind).write_text(str(room))
         (self._group / "cgroup.procs").write_text(str(os.getpid()))
 
@@ -123,7 +125,7 @@ def run(options: Options) -> list[Row]:
             def limited(work=work, room=room) -> int:
                 warm = folder / "warm.safetensors"
                 tenfold.save({"x": torch.zeros(1000)}, warm, durable=False)
-                limit.enter(room + (16 << 20))  # libraries that are loaded, threads that are made
+                limit.enter(room + (16 << 20))  # loading of libraries, creation of threads
                 return _peak_of(work)
 
             outcome = in_child(limited, 600)

@@ -177,7 +177,7 @@ print(os.listdir(folder + "/run"))
         env={**os.environ, "PROGRAM": program},
     )
     if done.returncode != 0 and ("unshare" in done.stderr or "mount:" in done.stderr):
-        pytest.skip(f"this system lets nobody mount: {done.stderr}")
+        pytest.skip(f"this system permits no mounts: {done.stderr}")
     assert done.returncode == 0, done.stdout + done.stderr
     *failures, names = done.stdout.splitlines()
     assert [line.split()[0] for line in failures] == ["28", "28"]

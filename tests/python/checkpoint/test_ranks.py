@@ -82,7 +82,7 @@ def run(groups, tmp_path):
 
 @pytest.fixture
 def run_apart(tmp_path):
-    """The same, on processes that nobody else uses: they do not all come back."""
+    """The same, with fresh processes, because not all of them survive."""
 
     def run(name, size=2):
         ranks = Ranks(tmp_path / "store", size)

@@ -30,7 +30,7 @@ def start(folder, mode):
 
 
 def losses(folder):
-    """(step, loss) of every line; each is written by one call, which a kill does not cut."""
+    """(step, loss) of every line; a line is written by one call, which SIGKILL cannot interrupt."""
     path = folder / "losses.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]

@@ -79,7 +79,7 @@ class Job:
 
 
 def losses(folder, rank):
-    """(step, loss) of every line; each is written by one call, which a kill does not cut."""
+    """(step, loss) of every line; a line is written by one call, which SIGKILL cannot interrupt."""
     path = folder / f"losses-{rank}.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]

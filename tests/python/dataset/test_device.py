@@ -179,7 +179,7 @@ def test_batches_are_made_in_pinned_memory(
 
 
 def test_a_pinned_block_is_never_written_again(ds: Dataset, pinned: FakePinned) -> None:
-    """Whoever copies from it, and has no tensor over it any more, may not be through yet."""
+    """A copy from a buffer may still run when no tensor refers to the buffer any more."""
     seen: set[int] = set()
     held = []
     for batch in BatchLoader(ds, 10, pin_memory=True):

@@ -289,7 +289,7 @@ def assert_equal(found, expected, *, in_order=True):
 
 
 def assert_same_kind(found, expected):
-    """Demands an exception that whoever catches tensordict's also catches."""
+    """Requires an exception that handlers of tensordict's exception also catch."""
     kind = type(found.error)
     for wanted in public_classes(type(expected.error)):
         assert issubclass(kind, wanted), (
