@@ -162,7 +162,7 @@ def test_a_prioritized_buffer_works(tmp_path) -> None:
     numbers(buffer.sample())
 
 
-def test_a_new_buffer_goes_on_behind_the_newest_row(tmp_path) -> None:
+def test_a_new_buffer_appends_after_the_newest_row(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 27))
     buffer.storage.close()
@@ -175,7 +175,7 @@ def test_a_new_buffer_goes_on_behind_the_newest_row(tmp_path) -> None:
 @pytest.mark.parametrize(
     "sampler", ["random", "without replacement", pytest.param("prioritized", marks=trees)]
 )
-def test_a_saved_buffer_goes_on_with_the_samples_it_would_have_had(tmp_path, sampler) -> None:
+def test_a_restored_buffer_draws_the_samples_of_an_uninterrupted_one(tmp_path, sampler) -> None:
     buffer = make(tmp_path / "ring", sampler=SAMPLERS[sampler]())
     buffer.extend(rows(0, 12))
     if sampler == "prioritized":
@@ -214,7 +214,7 @@ def test_a_saved_buffer_goes_on_with_the_samples_it_would_have_had(tmp_path, sam
     assert again.storage._limit is None
 
 
-def test_rows_that_were_replaced_since_the_save_are_told(tmp_path) -> None:
+def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 20))
     save_buffer(buffer, tmp_path / "state")
@@ -276,7 +276,7 @@ while True:
 """
 
 
-def test_a_killed_writer_leaves_whole_rows(tmp_path, kill_after) -> None:
+def test_a_writer_ended_by_sigkill_leaves_complete_rows(tmp_path, kill_after) -> None:
     written = int(kill_after(KILLED, 12, tmp_path / "ring", Path(__file__).parent))
     again = make(tmp_path / "ring", 5000)
     found = numbers(again[:])
@@ -325,7 +325,7 @@ class Row:
     x: torch.Tensor
 
 
-def test_mistakes_are_told(tmp_path) -> None:
+def test_misuse_raises_clear_errors(tmp_path) -> None:
     with pytest.raises(FileNotFoundError):
         RingStorage(tmp_path / "none")
     with pytest.raises(FileNotFoundError):

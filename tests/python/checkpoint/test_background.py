@@ -36,7 +36,7 @@ def value_of(manager, step=None):
     return state["w"]
 
 
-def test_a_save_in_the_background_holds_what_was_there_at_the_call(tmp_path, monkeypatch):
+def test_a_background_save_has_the_state_at_the_call(tmp_path, monkeypatch):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True)
     gate = Gate(manager._native)
     monkeypatch.setattr(manager, "_native", gate)
@@ -52,7 +52,7 @@ def test_a_save_in_the_background_holds_what_was_there_at_the_call(tmp_path, mon
     assert repr(handle) == "<SaveHandle step=1 done>"
 
 
-def test_a_save_in_flight_holds_up_nobody_who_reads(tmp_path, monkeypatch):
+def test_a_save_in_flight_does_not_block_readers(tmp_path, monkeypatch):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True, every_steps=10)
     manager.save(10, {"w": torch.zeros(3)}).result(60)
     gate = Gate(manager._native)
@@ -181,7 +181,7 @@ def overlapping(tmp_path):
     return manager, state
 
 
-def test_overlapped_copies_hold_what_was_there_at_the_call(tmp_path):
+def test_overlapped_copies_have_the_state_at_the_call(tmp_path):
     manager, state = overlapping(tmp_path)
     for step in range(1, 6):
         expected = {key: value.clone() for key, value in state["model"].state_dict().items()}

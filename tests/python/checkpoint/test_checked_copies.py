@@ -89,7 +89,7 @@ def test_a_bad_block_of_a_large_step_leads_to_the_one_before(large, tmp_path, fo
     assert "verified" not in {s.step: s.kept_by for s in manager.status()}[2]
 
 
-def test_the_error_of_the_last_step_names_what_it_changed(large, tmp_path):
+def test_the_error_of_the_last_step_names_the_changed_objects(large, tmp_path):
     manager = saved(tmp_path)
     damage(manager, 2, "last")
     state = objects()
@@ -120,7 +120,7 @@ def test_a_small_step_changes_nothing_if_it_is_damaged(tmp_path):
     assert state["first"].num_loads == 0
 
 
-def test_only_what_is_asked_for_is_checked(large, tmp_path):
+def test_only_requested_parts_are_checked(large, tmp_path):
     manager = saved(tmp_path)
     damage(manager, 2, "last")
     state = objects()

@@ -149,7 +149,7 @@ def test_more_ranks_get_random_numbers_of_their_own(run):
     assert run("restore", size=3)[2]["draws"] == restored[2]["draws"]
 
 
-def test_fewer_ranks_take_what_is_theirs_with_a_warning(run, tmp_path):
+def test_fewer_ranks_load_their_parts_with_a_warning(run, tmp_path):
     saved = run("save", size=3)
     restored = run("restore")
     assert [rank["draws"] for rank in restored] == [rank["draws"] for rank in saved[:2]]
@@ -215,7 +215,7 @@ def test_entries_of_each_rank_are_named(run, errors):
         ("dtensors", "UnsupportedError", r'"model\.w": expected a whole tensor, found a DTensor'),
     ],
 )
-def test_all_ranks_raise_what_one_found(errors, name, kind, expected):
+def test_all_ranks_raise_the_error_of_one(errors, name, kind, expected):
     for message in errors(name, kind):
         assert re.search(expected, message), message
 

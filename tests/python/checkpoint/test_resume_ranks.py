@@ -100,7 +100,7 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.timeout(1200 if IS_LONG else 600)
 @pytest.mark.parametrize("mode", ["sync", "async", "overlap"] if IS_LONG else ["async"])
-def test_killed_ranks_go_on_bit_for_bit(mode, uninterrupted, tmp_path):
+def test_ranks_resume_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_path):
     folder = prepare(tmp_path)
     seed = random.randrange(1 << 32)
     print("seed", seed)  # pytest shows it if the test fails

@@ -202,7 +202,7 @@ def test_held_batches_are_never_written_again(ds: Dataset) -> None:
     assert torch.cat(held).tolist() == list(range(ROWS))
 
 
-def test_stats_name_what_limits(ds: Dataset) -> None:
+def test_stats_name_the_bottleneck(ds: Dataset) -> None:
     loader = BatchLoader(ds, 100)
     ids(loader)
     stats = loader.stats()
@@ -414,7 +414,7 @@ def test_a_stock_loader_takes_mapped_rows_of_unequal_length(texts: Dataset) -> N
     assert batch["twice"].tolist() == [0, 2, 4, 6]
 
 
-def test_a_rank_without_rows_gets_a_mapped_batch_of_none(texts: Dataset) -> None:
+def test_a_rank_without_rows_gets_an_empty_mapped_batch(texts: Dataset) -> None:
     ds = texts.map(lambda row: {"tokens": row["tokens"], "name": row["name"], "n": row["n"] * 2})
     batch = next(iter(BatchLoader(ds, 1, rank=0, world_size=2)))
     assert len(batch["n"]) == 0

@@ -55,7 +55,9 @@ def test_a_row_is_a_dict_of_tensors_without_the_first_dimension(ds: Dataset) -> 
     ],
     ids=str,
 )
-def test_several_rows_are_what_torch_indexing_gives(ds: Dataset, path: Path, index: object) -> None:
+def test_several_rows_equal_the_result_of_torch_indexing(
+    ds: Dataset, path: Path, index: object
+) -> None:
     tree = tenfold.load(path)
     batch = ds[index]
     plain = torch.arange(ROWS).numpy()[list(index) if isinstance(index, range) else index]
@@ -86,12 +88,12 @@ def test_several_rows_are_what_torch_indexing_gives(ds: Dataset, path: Path, ind
     ],
     ids=str,
 )
-def test_an_index_that_is_none_is_an_error(ds: Dataset, index: object, error: type) -> None:
+def test_an_invalid_index_is_an_error(ds: Dataset, index: object, error: type) -> None:
     with pytest.raises(error):
         ds[index]
 
 
-def test_a_column_is_a_view_of_what_is_mapped(ds: Dataset, path: Path) -> None:
+def test_a_column_is_a_view_of_the_mapping(ds: Dataset, path: Path) -> None:
     tree = tenfold.load(path)
     assert torch.equal(ds["x"], tree["x"])
     assert torch.equal(ds["camera", "gain"], tree["camera", "gain"])
@@ -339,7 +341,7 @@ def test_a_filter_takes_bools_only(ds: Dataset) -> None:
             ds.filter(mask)
 
 
-def test_a_filter_is_asked_of_some_rows_at_a_time() -> None:
+def test_a_filter_is_called_with_blocks_of_rows() -> None:
     sizes = []
 
     def is_even(batch: dict) -> torch.Tensor:

@@ -201,7 +201,7 @@ def test_pinned_blocks_go_with_their_batches(ds: Dataset, pinned: FakePinned) ->
     assert not pinned.storages()
 
 
-def test_what_a_transform_makes_is_pinned_too(ds: Dataset, pinned: FakePinned) -> None:
+def test_results_of_a_transform_are_pinned_too(ds: Dataset, pinned: FakePinned) -> None:
     loader = BatchLoader(
         ds, 100, pin_memory=True, transform=lambda b: {"x": b["x"], "y": b["x"] * 2}
     )

@@ -86,7 +86,7 @@ class Fork:
 
 @pytest.mark.timeout(120 + 2 * KILLS)
 @pytest.mark.parametrize("kind", ["append", "ring"])
-def test_a_killed_writer_leaves_whole_rows_and_every_commit_it_made(
+def test_a_writer_ended_by_sigkill_leaves_complete_rows_and_all_its_commits(
     tmp_path: Path, kind: str
 ) -> None:
     capacity = 5000
@@ -151,7 +151,7 @@ print(batches, lengths)
 
 
 @pytest.mark.parametrize("kind", ["append", "ring"])
-def test_a_reader_in_another_process_sees_whole_rows_only(tmp_path: Path, kind: str) -> None:
+def test_a_reader_in_another_process_sees_only_complete_rows(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "rows"
     schema = {"id": "int64", "x": ("int32", (500,))}
     ds = tenfold.create(path, schema, capacity=1000 if kind == "ring" else None)

@@ -81,7 +81,7 @@ def source_in(target: Path) -> int:
 
 
 @pytest.mark.timeout(120 + 2 * KILLS)
-def test_a_killed_ingest_leaves_the_data_set_before_or_the_new_one(tmp_path: Path) -> None:
+def test_an_ingest_ended_by_sigkill_leaves_the_old_or_the_new_data_set(tmp_path: Path) -> None:
     folder = tmp_path / "sets"
     folder.mkdir()
     sources = write_sources(tmp_path)

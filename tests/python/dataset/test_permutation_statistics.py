@@ -128,7 +128,7 @@ SIZES = [
 
 @pytest.mark.filterwarnings("ignore:Precision loss")
 @pytest.mark.parametrize(("size", "count"), SIZES)
-def test_no_statistic_tells_an_order_from_one_of_numpy(size: int, count: int) -> None:
+def test_no_statistic_distinguishes_an_order_from_one_of_numpy(size: int, count: int) -> None:
     assert unlike_numpy(by_tenfold, size, count) == {}
 
 

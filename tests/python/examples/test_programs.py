@@ -35,7 +35,7 @@ def test_a_hub_checkpoint_is_fine_tuned_with_a_new_head(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_ddp_goes_on_after_the_crash_of_a_rank(tmp_path: Path) -> None:
+def test_ddp_resumes_after_the_crash_of_a_rank(tmp_path: Path) -> None:
     torchrun = [
         "-m",
         "torch.distributed.run",

@@ -41,7 +41,7 @@ def test_a_save_changes_no_umask_and_leaves_nothing_else(tmp_path, monkeypatch):
         mapper.save(tmp_path / "folder.json", overwrite=True)
 
 
-def test_what_json_wrote_elsewhere_is_loaded(tmp_path):
+def test_json_of_other_programs_is_loaded(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps({"%a": {"%%b": 1}, **SEED}))
     mapper = tenfold.StateMapper.load(tmp_path / "x.json")
     assert mapper("%a/%%b") == 1

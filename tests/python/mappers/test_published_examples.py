@@ -30,7 +30,7 @@ class StateMapperNet(nn.Module):
         return self.fc2(x)
 
 
-def test_a_sparse_mapping_lies_on_disk(tmp_path):
+def test_a_sparse_mapping_is_stored_on_disk(tmp_path):
     # The published version: an array of 8 GB, of which three elements are set. Here one row
     # represents it: a sparse file, written through a mapping, so that it takes a page per row.
     shape = (1000000, 1000)
