@@ -56,11 +56,11 @@ def boolean(where: str, value: Any) -> bool:
 
 
 def text(where: str, value: Any) -> str:
-    """A str; what it may say the engine knows.
+    """A str. The engine checks its content.
 
     Raises:
         TypeError: For a value of another type.
-        ValueError: For one with half a character.
+        ValueError: For a str with an unpaired surrogate.
     """
     if not isinstance(value, str):
         raise TypeError(f"{where}: expected a str, found {_shown(value)}")
@@ -72,11 +72,11 @@ def text(where: str, value: Any) -> str:
 
 
 def column_names(where: str, columns: Iterable[str | tuple[str, ...]] | None) -> list[str]:
-    """Names of columns, those of nested records with dots between their keys; none for None.
+    """Names of columns; the keys of nested records are joined by dots. Empty for None.
 
     Raises:
-        TypeError: For a str, whose letters are no columns, or what is no str or tuple of str.
-        ValueError: For a name with half a character.
+        TypeError: For a single str, and for a name that is no str or tuple of str.
+        ValueError: For a name with an unpaired surrogate.
     """
     if columns is None:
         return []
@@ -86,7 +86,7 @@ def column_names(where: str, columns: Iterable[str | tuple[str, ...]] | None) ->
 
 
 def column_name(where: str, name: str | tuple[str, ...]) -> str:
-    """The name of a column; a tuple's keys with dots between them. Raises as `column_names`."""
+    """The name of a column; joins a tuple by dots. Raises the same errors as `column_names`."""
     if isinstance(name, tuple):
         return ".".join(text(where, key) for key in name)
     return text(where, name)
@@ -98,12 +98,12 @@ def path_text(path: Any) -> str:
 
 
 def text_or_empty(where: str, value: Any) -> str:
-    """The same; empty for None, as the engine has what was left out."""
+    """Like `text`; empty for None, which is the engine's default."""
     return "" if value is None else text(where, value)
 
 
 def integer_or_zero(where: str, value: Any, at_most: int = INT64_MAX) -> int:
-    """An int from 0 on; 0 for None, as the engine has what was left out."""
+    """A non-negative int; 0 for None, which is the engine's default."""
     return 0 if value is None else integer(where, value, 0, at_most)
 
 

@@ -48,7 +48,7 @@ def opened_tree(
     keys: tuple[str, ...],
     framework: Any = None,
 ) -> Any:
-    """The node at `keys` of an opened file; `framework`: whose its tensors are.
+    """The node at `keys` of an opened file, with tensors of `framework`.
 
     Raises:
         OSError: ESTALE, if the path holds another file than `identity` (device, inode).
@@ -185,12 +185,12 @@ def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
 
 def opened_dict(cls: type, path: str, mode: str, framework: Any) -> Any:
-    """The MappedDict at `path`; `framework`: whose its tensors are."""
+    """The MappedDict at `path`, with tensors of `framework`."""
     return cls(path, mode, framework=framework)
 
 
 def opened_matrix(cls: type, path: str, framework: Any) -> Any:
-    """The SparseMatrix at `path`; `framework`: whose its tensors are."""
+    """The SparseMatrix at `path`, with tensors of `framework`."""
     return cls(path, framework=framework)
 
 

@@ -94,7 +94,7 @@ class _Bar:
 
 
 def _columns() -> int | None:
-    """Columns of the terminal now, less the last one; None if standard error is none."""
+    """Current width of the terminal less one column; None if standard error is no terminal."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns - 1
     except (OSError, ValueError, AttributeError):
@@ -102,7 +102,7 @@ def _columns() -> int | None:
 
 
 def _fitting(what: str, part: float, figures: str, columns: int | None) -> str:
-    """A bar of up to 30 cells with its figures; a narrow terminal gets a shorter one."""
+    """A bar of up to 30 cells with its numbers; shorter in a narrow terminal."""
     cells = 30
     if columns is not None:
         cells = max(min(cells, columns - len(what) - len(figures) - 4), 0)

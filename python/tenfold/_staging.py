@@ -1,8 +1,8 @@
-"""Folders that other libraries fill: each appears, is replaced and is removed as a whole.
+"""Folders that other libraries fill: each is created, replaced and removed atomically.
 
-A folder is filled under another name beside its own, checked, listed in a manifest with the CRC-32
-of every file, brought to the device, and renamed. A crash leaves what was there before; the
-leftover goes with the next save in the same directory.
+A folder is filled under a temporary name next to the final one, checked, listed in a manifest with
+the CRC-32 of every file, synced and renamed. A crash leaves the old version unchanged; the next
+save in the same directory removes the leftovers.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ class Staging:
         self.folder.mkdir()
 
     def publish(self) -> None:
-        """Checks what was written and gives it its name.
+        """Checks the staged folder and renames it to `path`.
 
-        The folder that was there before is removed. Files in it that no manifest lists are kept.
+        The old folder is removed; files in it that no manifest lists are kept in the new one.
 
         Raises:
-            CorruptFileError: If a file breaks the promises of its format.
+            CorruptFileError: If a file violates its format.
             OSError: If the system failed; what was at `path` is untouched.
         """
         _write_manifest(self.folder)
@@ -92,7 +92,7 @@ class Staging:
         self.close()
 
     def close(self) -> None:
-        """Removes what was not published, or what was replaced. Twice is fine."""
+        """Removes what was not published, or what was replaced. Idempotent."""
         if self._lock < 0:
             return
         shutil.rmtree(self._outer, ignore_errors=True)
@@ -138,7 +138,7 @@ def check(path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Removes a folder, or a file: nobody sees a part of it. Nothing there is no error."""
+    """Removes a folder or file atomically. A missing one is no error."""
     remove_leftovers(path.parent)
     shutil.rmtree(_replaced(path), ignore_errors=True)
     if not path.is_dir() or path.is_symlink():
@@ -186,7 +186,7 @@ def _replaced(path: Path) -> Path:
 
 
 def _put_back(path: Path) -> None:
-    """Where two renames were needed, a crash between them left the old version here."""
+    """Restores the old version, if a crash between the two renames of a replacement left none."""
     if not path.exists():
         with contextlib.suppress(FileNotFoundError):
             _replaced(path).rename(path)
@@ -262,7 +262,7 @@ def _write_manifest(folder: Path) -> None:
 
 
 def _keep_unlisted(old: Path, new: Path) -> None:
-    """Whatever was put into a folder besides its checkpoint goes on into the next one."""
+    """Links or copies files that do not belong to the old checkpoint into the new folder."""
     if not old.is_dir():
         return
     try:

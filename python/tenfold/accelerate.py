@@ -1,4 +1,4 @@
-"""Hugging Face Accelerate: the state of an `Accelerator` in a folder, whole or not there.
+"""Hugging Face Accelerate: saves the state of an `Accelerator` to a folder, atomically.
 
 >>> from tenfold.accelerate import load_state, save_state
 >>> save_state(accelerator, "run/checkpoint")    # instead of accelerator.save_state(...)

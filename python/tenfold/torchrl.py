@@ -43,9 +43,9 @@ _STATE = "buffer.safetensors"
 
 
 class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
-    """What `ReplayBuffer.dumps` keeps of a `RingStorage`: where it is and how far it has come.
+    """What `ReplayBuffer.dumps` saves of a `RingStorage`: its path, length and cursor.
 
-    The rows stay where they are.
+    The rows are not copied.
     """
 
     def dumps(self, storage: RingStorage, path: PathLike) -> None:
@@ -55,7 +55,7 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
         _core.replace_file(os.path.join(path, _DOCUMENT), json.dumps(state), True)
 
     def loads(self, storage: RingStorage, path: PathLike) -> None:
-        """Goes back to the rows that there were."""
+        """Restores the saved length and cursor."""
         storage.load_state_dict(json.loads(Path(path, _DOCUMENT).read_text(encoding="utf-8")))
 
     def register_save_hook(self, hook: Callable[..., Any]) -> None:
@@ -82,7 +82,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     Args:
         path: A folder of its own; made by the first row.
-        max_size: How many rows it keeps. None: as many as the one at `path` does.
+        max_size: Maximum number of rows. None: that of the storage at `path`.
         mode: ``"r+"``; or ``"r"``, to sample from what another process writes.
 
     Raises:
@@ -163,7 +163,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
         Args:
             cursor: A slot, or one for each row: an int, a slice, a sequence or a tensor.
-            data: A TensorDict: a row for an int, else as many as there are slots.
+            data: A TensorDict: one row for an int, otherwise one row per slot.
             set_cursor: Whether these are the newest rows, or older ones that change.
 
         Raises:
@@ -307,7 +307,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             self._ring.flush()
 
     def close(self) -> None:
-        """`flush`, and lets another process write. Reading goes on."""
+        """Flushes, and releases the write lock for other processes. Reading still works."""
         if self._ring is not None:
             self._ring.close()
 
@@ -342,16 +342,16 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes back to the rows that there were when the state was taken.
+        """Restores the length and cursor of a state.
 
-        Rows that came since are sampled no more, until others are written over them. If rows that
-        there were have been replaced since, there is a warning.
+        Rows added since then are no longer sampled, and will be overwritten. Warns if rows of the
+        state have been overwritten since.
 
         Args:
-            state_dict: What `state_dict` gave.
+            state_dict: The result of `state_dict`.
 
         Raises:
-            ValueError: If the state is that of another size, or of more rows than there are.
+            ValueError: If the state has another `max_size`, or more rows than the storage.
         """
         length, cursor = int(state_dict["length"]), int(state_dict["cursor"])
         there = len(self) if self._ring is None else len(self._ring)

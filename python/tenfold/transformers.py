@@ -1,4 +1,4 @@
-"""Hugging Face transformers: the checkpoints of a `Trainer`, each whole or not there.
+"""Hugging Face transformers: the checkpoints of a `Trainer`, saved atomically.
 
 >>> from tenfold.transformers import AtomicCheckpointMixin
 >>> class MyTrainer(AtomicCheckpointMixin, transformers.Trainer): ...

@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # helpers.py
 
 
-# A shell that runs the tests in the background lets them ignore Ctrl-C, which some of them send.
+# A shell that runs the tests in the background makes them ignore SIGINT, which some tests send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -250,7 +250,7 @@ def _pickles() -> dict[str, Any]:
     modules["my.project"].Config = config
     instance = config()
     instance.lr = 0.1
-    sys.modules |= modules  # where pickle looks for the class
+    sys.modules |= modules  # where pickle looks up the class
     try:
         torch.save({"config": instance}, "run.pt")
     finally:

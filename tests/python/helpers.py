@@ -14,7 +14,7 @@ DTYPE_NAMES = (
 DTYPE_NAMES += (
     " complex32 complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz"
 )
-DTYPE_NAMES += " float8_e8m0fnu float4_e2m1fn_x2"  # these two came with torch 2.7 and 2.8
+DTYPE_NAMES += " float8_e8m0fnu float4_e2m1fn_x2"  # added in torch 2.7 and 2.8
 DTYPES = [getattr(torch, name) for name in DTYPE_NAMES.split() if hasattr(torch, name)]
 
 

@@ -40,7 +40,7 @@ def flip(path, bit):
 def is_found(path):
     try:
         return not tenfold.verify(path).ok
-    except tenfold.Error:  # its first bytes name no format any more
+    except tenfold.Error:  # its first bytes match no format any more
         return True
 
 
@@ -69,7 +69,7 @@ def test_every_flipped_bit_of_the_directory_is_found(archive):
 
 
 def change_date(path):
-    """Of the first entry: in its local header, which nobody compares with the directory's."""
+    """Sets a value in the first entry's local header, which is not compared with the directory."""
     with open(path, "r+b") as file:
         file.seek(12)
         file.write(struct.pack("<H", 0x22))

@@ -86,7 +86,7 @@ def test_numpy_reads_ours_and_we_read_numpys(tmp_path):
         assert np.array_equal(found["arr_0"], array)
     np.save(tmp_path / "y.npy", array)
     assert np.array_equal(tenfold.load(tmp_path / "y.npy", framework="numpy"), array)
-    # As np.load: an archive that numpy.savez wrote is a mapping.
+    # Like np.load: an archive that numpy.savez wrote is a mapping.
     np.savez(tmp_path / "y.npz", array)
     found = tenfold.load(tmp_path / "y.npz", framework="numpy")
     assert list(found) == ["arr_0"]

@@ -199,7 +199,7 @@ def test_a_state_of_accelerate_is_a_bundle():
     states = torch.load(folder / "random_states_0.pkl", weights_only=False)
     random.Random().setstate(state["random_states_0"]["random_state"])
     assert torch.equal(state["random_states_0"]["torch_manual_seed"], states["torch_manual_seed"])
-    # The optimizer goes on from it.
+    # The optimizer resumes from it.
     linear = torch.nn.Linear(3, 2)
     linear.load_state_dict(state["model"])
     optimizer = torch.optim.AdamW(linear.parameters())

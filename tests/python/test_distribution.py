@@ -37,7 +37,7 @@ def test_the_extension_exports_its_init_function_alone():
 
 def test_the_description_has_no_links_into_the_repository():
     message = metadata.metadata("tenfold")
-    # The importlib_metadata package, if a test has imported it, puts the text into a header.
+    # The importlib_metadata package, if a test has imported it, stores the description as a header.
     description = message.get_payload() or message["Description"]
     assert "# tenfold" in description
     assert "](https://" in description

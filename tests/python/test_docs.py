@@ -66,7 +66,7 @@ def test_links_lead_to_files_and_headings(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # A module of its own, because dataclasses look theirs up.
+    # A separate module, because dataclasses look up the module of a class.
     scope = {"__name__": "__main__"}
     for block in BLOCK.finditer(TEXTS[page]):
         if not block[1]:
@@ -101,7 +101,7 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
             capture_output=True,
             text=True,
         )
-        # The two steps differ, which is what diff's exit status tells.
+        # The two steps differ, as diff's exit status says.
         assert done.returncode == (arguments[0] == "diff"), f"{command}\n{done.stdout}{done.stderr}"
     assert tenfold.load(tmp_path / "weights.safetensors")["model"]["bias"].dtype == torch.bfloat16
     assert len(tenfold.Dataset(tmp_path / "trips")) == 1

@@ -210,7 +210,7 @@ def test_the_reader_sees_the_rows_that_are_committed(tmp_path):
     assert columns["word"] == ["", "w", "ww", "", "w"]
     assert columns["tags"] == [[], ["t"], ["t", "t"], [], ["t"]]
     assert [row.tolist() for row in columns["tokens"]] == [[], [0], [0, 1], [], [0]]
-    # After a restart of the machine, the rows of the last flush count.
+    # After a reboot, the number of rows is that of the last flush.
     restarted = format_reader.Folder(path, boot=bytes(16)).node()
     assert restarted.entries["id"].tolist() == [0, 1, 2]
     log.close()

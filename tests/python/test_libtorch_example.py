@@ -122,7 +122,7 @@ def test_a_training_goes_on_in_libtorch_and_comes_back_with_the_same_losses(
     assert ("LibTorch has no param_groups.0.foreach" in output) is not name.startswith("lbfgs")
     assert resume.go_on(tmp_path, name) < 1e-9
 
-    # What C++ saved is, to torch itself, the state of this model and this optimizer.
+    # torch reads what C++ saved as the state of this model and this optimizer.
     saved = torch.load(tmp_path / "cpp.pt", weights_only=True)
     state = saved["optimizer"]
     net = resume.Net()

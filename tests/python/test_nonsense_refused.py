@@ -52,7 +52,7 @@ def test_a_batch_size_that_fits_no_tensor(tmp_path):
 
 
 def test_a_tensor_of_another_shape_beside_one_that_fits_is_read(tmp_path):
-    # As tensordict up to 0.14 saved an UnbatchedTensor.
+    # An UnbatchedTensor as saved by tensordict up to 0.14.
     path = folder(tmp_path / "x", node([2], a=leaf([2]), b=leaf([3])), a=bytes(8), b=bytes(12))
     assert tenfold.load(path)["b"].tolist() == [0, 0, 0]
     assert tenfold.verify(path).ok

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-# What torch 2.1 has of DLPack: capsules named "dltensor", and in them these codes and sizes.
+# The DLPack support of torch 2.1: capsules named "dltensor", with these codes and sizes.
 AS_OLD_TORCH = """
 import ctypes
 import sys

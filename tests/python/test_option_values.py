@@ -80,7 +80,7 @@ VALUES: list[Any] = [
 CLEAR = (tenfold.Error, TypeError, ValueError, KeyError, IndexError, OSError)
 UNCLEAR_WORDS = ("std::", "bad_cast", "nanobind", "incompatible function arguments")
 MEMORY_BYTES = 4 << 30
-FILE_BYTES = 64 << 20  # the size of a file that a call may make
+FILE_BYTES = 64 << 20  # maximum size of a file that a call may create
 
 
 class Case(NamedTuple):
@@ -88,7 +88,7 @@ class Case(NamedTuple):
 
     make: Callable[[Path], tuple[Callable[..., Any], dict[str, Any]]]
     count: Callable[[Any], int] | None = None
-    may_be_empty: tuple[str, ...] = ()  # options that say how much there is
+    may_be_empty: tuple[str, ...] = ()  # options that are sizes or counts
 
 
 CASES: dict[str, Case] = {}
@@ -795,7 +795,8 @@ def faults_of(name: str, work: Path) -> Iterator[str]:
             if value is NOT_A_VALUE:
                 yield f"{place}: without the option: {type(error).__name__}: {text[:300]}"
         except BaseException as error:
-            if "Boolean value of Tensor" in str(error):  # torch's, for the truth of a tensor
+            if "Boolean value of Tensor" in str(error):  # torch raises it for the truth value of a
+                # tensor
                 continue
             at = traceback.extract_tb(error.__traceback__)[-1]
             yield (
@@ -819,10 +820,11 @@ def report_faults(name: str, work: Path, answer: Any) -> None:
 def test_odd_values_of_options_give_a_result_or_a_clear_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Relative paths and whatever is written to them stay in here.
+    # Keeps relative paths, and files written there, in this folder.
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
-    fork = multiprocessing.get_context("fork")  # a crash or gigabytes end the child alone
+    fork = multiprocessing.get_context("fork")  # a crash, or the use of gigabytes, ends only the
+    # child
     here, there = fork.Pipe(duplex=False)
     child = fork.Process(target=report_faults, args=(name, tmp_path, there))
     child.start()
@@ -839,7 +841,7 @@ def test_odd_values_of_options_give_a_result_or_a_clear_error(
     assert faults == [], "\n" + "\n".join(faults)
 
 
-# Values of the right type that mean nothing: once they were taken without a word.
+# Values of the right type but without meaning, which were once accepted silently.
 MEANINGLESS: dict[str, Callable[[tenfold.Dataset], Any]] = {
     "accumulate: steps=1.5": lambda ds: tenfold.accumulate(tenfold.BatchLoader(ds, 4), 1.5),  # type: ignore[arg-type]
     "BatchLoader: pad of no column": lambda ds: tenfold.BatchLoader(ds, 4, pad={"typo": 0}),
@@ -873,8 +875,8 @@ def test_values_that_mean_nothing_are_refused(
         MEANINGLESS[name](rows(tmp_path))
 
 
-# What takes no options, or only what the calls of another case take; TensorDict and its family are
-# compared with upstream call by call.
+# Calls without options, or only with those of another case. TensorDict and its relatives are
+# compared with upstream for each call.
 WITHOUT_CASE = {
     "__version__",
     "CorruptFileError",
@@ -950,7 +952,7 @@ def test_every_public_call_has_a_case() -> None:
             function = getattr(found, "__func__", found)
             has_options = inspect.isfunction(function) and len(options_of(function)) > 1
             owner = "StateMapper" if issubclass(thing, tenfold.StateMapper) else name
-            if method == "restore":  # load calls it with what it has read and checked
+            if method == "restore":  # load calls it with the tree that it has read and checked
                 continue
             if method.startswith("_") or not has_options or f"{owner}.{method}" in CASES:
                 continue

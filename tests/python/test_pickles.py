@@ -206,7 +206,7 @@ def test_pickles_name_no_private_module(case, protocol, tmp_path):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_memory_without_a_name_names_no_private_module(protocol):
-    # Only multiprocessing's own pickler can send it.
+    # Only multiprocessing's own pickler can pickle it.
     thing = tenfold.MemoryMappedTensor.from_tensor(torch.arange(6))
     data = bytes(ForkingPickler.dumps(thing, protocol))
     names = [name for name in private_names(data) if not name.startswith("multiprocessing.")]

@@ -41,7 +41,7 @@ def test_spawned_workers_write_through(tmp_path):
 
 def test_a_forked_child_loads_and_saves_after_the_parent_did(saved, tmp_path):
     torch.set_num_threads(1)
-    # Enough leaves and bytes that the parent's threads are at work before the fork.
+    # Enough leaves and bytes that the parent has running threads before the fork.
     tenfold.save({str(i): torch.ones(100_000) for i in range(40)}, tmp_path / "warm")
     opened = tenfold.open(saved)
     child = os.fork()

@@ -66,7 +66,7 @@ def test_false_shows_nothing(big, target, capfd):
 def test_ctrl_c_stops_a_save_and_leaves_nothing(target):
     if target.suffix == ".pt":
         pytest.skip("it holds an expanded tensor as it lies: nothing takes long")
-    # Sparse source, so that only the writing takes long.
+    # A sparse source, so that only the writing takes long.
     big = {"x": torch.zeros(1 << 20).expand(1 << 10, 1 << 20)}
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()

@@ -13,7 +13,7 @@ IN_EVERY_FORMAT = [
     for dtype in DTYPES
     if dtype not in (torch.complex32, torch.complex128, torch.float4_e2m1fn_x2)
 ]
-# Surrogates cannot be keys of other tools' files; their length is limited by file names.
+# Other tools' files cannot have surrogates in keys; file names limit the length of keys.
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 short_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=2)
 other_keys = st.recursive(

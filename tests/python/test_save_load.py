@@ -70,7 +70,7 @@ def test_int_keys_come_back_as_int(target):
     assert_same(round_trip(tree, target), tree)
 
 
-#: Dicts whose keys are not all text, nor all int.
+#: Dicts whose keys are neither all str nor all int.
 KEYS = {
     "int and str": [1, "a"],
     "str and int": ["a", -1, 2**70],

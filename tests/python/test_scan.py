@@ -182,7 +182,7 @@ def test_every_file_of_a_folder_is_looked_into(tmp_path):
     (tmp_path / "deep" / "er" / "w.pkl").write_bytes(call("os.system"))
     torch.save({"w": torch.ones(3)}, tmp_path / "good.pt")
     (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04" + bytes(40))
-    # The bytes of a tensor may begin as a pickle does, and are none.
+    # The bytes of a tensor may start like a pickle without being one.
     (tmp_path / "x.memmap").write_bytes(b"\x80\x02" + bytes(range(100)))
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")

@@ -88,7 +88,7 @@ for name in sorted(os.listdir(sys.argv[1])):
 print(json.dumps(found))
 """
 
-# What checkpoints are made of: the files that are only mutated use it.
+# The globals of real checkpoints: used by the files that are only mutated.
 ALLOWED = [
     "collections.OrderedDict",
     "torch._utils._rebuild_tensor_v2",
@@ -111,7 +111,7 @@ CALLS = {
     "unknown": b"cxml.dom.minidom\nparseString\n(VMARK\ntR",
     "import": b"cthis\nx\n",
 }
-# What Python reads on over, in spellings that no pickler uses.
+# Prefixes that Python accepts and skips, in spellings that no pickler writes.
 BEFORE = [
     b"",
     b"N0",
@@ -316,7 +316,7 @@ def test_what_python_executes_is_never_called_safe(tmp_path, family):
     for i, (data, suffix) in enumerate(zip(files, suffixes, strict=False)):
         (folder / f"{i}{suffix}").write_bytes(data)
     reached = reached_by_python(folder)
-    assert len(reached) > len(files) // 20  # the loaders did get somewhere
+    assert len(reached) > len(files) // 20  # the loaders did load something
     missed = {name: what for name, what in reached.items() if is_safe(folder / name)}
     shown = {name: ((folder / name).read_bytes()[:80], what) for name, what in missed.items()}
     assert not shown

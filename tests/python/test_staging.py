@@ -82,7 +82,7 @@ def test_a_kill_at_any_change_leaves_the_old_folder_or_the_new_one(
         found = contents(run / "checkpoint")
         assert (run / "checkpoint/unlisted.txt").read_text() == "mine"
         outcomes.add(found)
-        # The next save works, and takes what was left with it.
+        # The next save works, and removes the leftovers.
         publish(run / "checkpoint", "next")
         assert contents(run / "checkpoint") == "next"
         assert (run / "checkpoint/unlisted.txt").read_text() == "mine"
@@ -107,7 +107,7 @@ def test_a_call_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, name) ->
         patch.setattr(os, name, fail)
         if name == "rename":
             patch.setattr(_staging, "_exchange", lambda folder, path: False)
-        if name == "link":  # files are copied then
+        if name == "link":  # links are impossible, so files are copied
             publish(tmp_path / "checkpoint", "new")
         else:
             staging = Staging(tmp_path / "checkpoint")
@@ -209,7 +209,7 @@ def test_a_removal_that_fails_is_a_warning_and_the_others_go(tmp_path, monkeypat
 
 def test_a_removed_folder_does_not_come_back(tmp_path) -> None:
     publish(tmp_path / "checkpoint", "old")
-    # As a crash at the very end of a save by two renames leaves it.
+    # The state after a crash at the very end of a save with two renames.
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "_checkpoint.replaced")
     remove(tmp_path / "checkpoint")
     with pytest.raises(FileNotFoundError):

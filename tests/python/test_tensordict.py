@@ -120,7 +120,7 @@ def test_save_is_a_method_too(tmp_path):
     assert tenfold.load(tmp_path / "td")["x"] == 1
 
 
-# --- files that are written through
+# --- writes through shared mappings (r+)
 
 
 def test_memmap_writes_through(tmp_path):
@@ -183,7 +183,7 @@ def test_a_changed_tensordict_is_pickled_with_its_data(target):
 def test_a_pickle_of_what_was_replaced_is_an_error(target):
     tenfold.save({"x": torch.zeros(3)}, target)
     sent = pickle.dumps(tenfold.open(target))
-    kept = tenfold.open(target)  # so that no inode is used again
+    kept = tenfold.open(target)  # so that no inode number is reused
     tenfold.save({"x": torch.ones(3)}, target)
     with pytest.raises(OSError, match="it was replaced since it was opened; open it again"):
         pickle.loads(sent)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 TORTURE = Path(__file__).resolve().parents[1] / "torture"
-# What takes a second or two each; `make torture` runs all, for hours.
+# Tests that take a second or two each; `make torture` runs all of them for hours.
 SHORT = "kills,calls,reads,flips,cuts,readers,writers,full-disk,places,memory"
 
 
@@ -42,7 +42,8 @@ def test_a_writer_that_loses_data_is_found_out():
         capture_output=True,
         text=True,
     )
-    assert run.returncode == 0, run.stdout + run.stderr  # a peer's failures are only counted
+    assert run.returncode == 0, run.stdout + run.stderr  # failures of the compared library are only
+    # counted
     row = next(line for line in run.stdout.splitlines() if line.startswith("| numpy.savez"))
     header = next(line for line in run.stdout.splitlines() if line.startswith("| subject"))
     counts = dict(zip(header.split(" | "), row.split(" | "), strict=True))

@@ -207,7 +207,7 @@ def test_what_is_taken_out_of_an_object_converts_and_loads(tmp_path):
     parameters = tree["m"]["state"]["_parameters"]
     assert parameters["weight"].shape == (3, 2)
     tenfold.convert(tmp_path / "m.pt", tmp_path / "m", keys=keys)
-    for name, parameter in parameters.items():  # a folder has no place for Parameters
+    for name, parameter in parameters.items():  # a folder cannot store Parameters
         parameters[name] = parameter.detach()
     assert_same(tenfold.load(tmp_path / "m"), tree)
     for path in ("all", "all.tdz"):

@@ -33,7 +33,7 @@ def test_write_through_is_flushed_at_the_end(saved: Path) -> None:
     assert tenfold.load(saved)["a"]["x"].tolist() == [7, 1, 2]
     with pytest.raises(ValueError, match="closed"):
         td.flush()
-    tenfold.save({"x": torch.ones(1)}, saved)  # no lock is left
+    tenfold.save({"x": torch.ones(1)}, saved)  # no lock is held
     assert tenfold.load(saved)["x"].tolist() == [1]
 
 

@@ -10,7 +10,7 @@ import tenfold
 from helpers import make_tensor
 from paths import REPOSITORY
 
-# tests/wheel/run.py names one that has the wheel.
+# tests/wheel/run.py names an interpreter with the wheel.
 PYTHON = Path(
     os.environ.get("TENFOLD_PYTHON_WITHOUT_TORCH", REPOSITORY / ".venvs/notorch/bin/python")
 )

@@ -68,7 +68,7 @@ void use_a_new_name_each_time(const Path& path) {
 struct BrokenWriter {
   const char* name;
   void (*save)(const Path& path);
-  bool by_kill;       ///< found by a kill, otherwise by a power failure
+  bool by_kill;       ///< found by SIGKILL, otherwise by a power failure
   const char* found;  ///< part of the report
 };
 

@@ -18,6 +18,10 @@ FOUND = [
     ("include/tenfold/a.hpp", "/// Rows of unequal length.", "unequal length", "ragged"),
     ("include/tenfold/a.hpp", "void require_holdable();", "require_holdable", "check_supported"),
     ("cli/ls.cpp", '"written through"', "written through", "shared mapping"),
+    ("src/base/text.cpp", "f();  // Whoever calls this.", "Whoever", "another process"),
+    ("src/io/a.hpp", "/// Written through: see map().", "Written through", "shared mapping"),
+    ("tests/a_test.cpp", "// Nobody else has it.", "Nobody else", "no other process"),
+    ("bench/a.py", "x = 1  # robbed of a core", "robbed of", "loses"),
     ("python/tenfold/_io/files.py", "left_out = 1", "left_out", "report_ignored"),
     ("python/tenfold/_io/files.py", '"""A twin of the file."""', "twin", "duplicate"),
 ]
@@ -29,8 +33,9 @@ FINE = [
         "Set by another boot. Lines, text, ends and places may be plain words.",
     ),
     ("CHANGELOG.md", "Somebody wrote this, meanwhile."),
-    ("src/base/text.cpp", "// whoever"),
-    ("tests/a_test.cpp", "// whoever"),
+    ("src/base/text.cpp", 'throw Error("whoever");  // A page written through a mapping.'),
+    ("src/base/text.cpp", "const bool left_out = twin;"),
+    ("tests/python/test_a.py", '"""Whoever calls."""'),
     ("include/tenfold/a.hpp", "bool is_left_out_of_all();"),
 ]
 

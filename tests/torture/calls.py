@@ -1,8 +1,8 @@
-"""Every writer and every reader, with a fault at each call into the C library, one after the other.
+"""Every writer and every reader, with a fault at each call into the C library, one per run.
 
-A kill at the n-th call; the n-th call fails (EIO, EINTR), or it and all later ones (ENOSPC of what
-writes, EMFILE of what opens); the n-th write or read does half of what it was asked for, or all do;
-the n-th allocation fails.
+The faults: SIGKILL at the n-th call; the n-th call fails (EIO, EINTR), or it and all later ones
+(ENOSPC for writes, EMFILE for opens); the n-th write or read transfers half of the requested bytes,
+or all of them do; the n-th allocation fails.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, o
     if len(wanted) > limit:
         wanted = sorted(options.random(f"{writer.name} {mode.name}").sample(wanted, limit))
     elif len(wanted) > 8:
-        # In an order in which those of the beginning are not the only ones where time runs out.
+        # An order in which late calls, too, are tested if time runs out.
         wanted = [at for step in range(8) for at in wanted[step::8]]
     for at in wanted:
         if time.monotonic() > end and at != wanted[0]:

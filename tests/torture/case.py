@@ -22,7 +22,8 @@ class Row:
     subject: str
     is_peer: bool = False
     counts: dict[str, int | str] = field(default_factory=dict)
-    #: Each broken promise of tenfold, in words. What peers do is counted only.
+    #: A message for each violated guarantee of tenfold. Failures of the compared libraries are only
+    #: counted.
     problems: list[str] = field(default_factory=list)
 
     def count(self, name: str, number: int = 1) -> None:
@@ -44,7 +45,7 @@ class Options:
     repository: Path
     build: Path  # of the C++ tests
     subjects: str = ""  # rows whose name contains one of these, separated by commas
-    count: int = 0  # trials for each subject; 0: as many as the case thinks right
+    count: int = 0  # trials for each subject; 0: the default of the case
 
     def random(self, name: str) -> random.Random:
         return random.Random(f"{self.seed} {name}")

@@ -22,7 +22,7 @@ class Outcome:
 
     kind: str  # "returned", "raised", "killed" (by a signal) or "hung"
     value: Any = None  # the result; the text of the error; the name of the signal
-    last_words: str = ""  # what a child that did not return has written to its stderr
+    last_words: str = ""  # the stderr of a child that did not return
 
     @property
     def returned(self) -> bool:
@@ -30,7 +30,7 @@ class Outcome:
 
 
 class Child:
-    """A call in a forked child, which goes on meanwhile."""
+    """A call that runs concurrently in a forked child."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         """`call` has no arguments, and a result that can be pickled."""

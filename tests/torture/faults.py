@@ -35,7 +35,7 @@ def preload(build: Path) -> None:
 
 
 def _library() -> ctypes.CDLL:
-    # PyDLL keeps the GIL: no other thread of Python runs between arming and the call.
+    # PyDLL keeps the GIL: no other Python thread runs between arming and the call.
     return ctypes.PyDLL(os.environ[_VARIABLE])
 
 

@@ -64,9 +64,9 @@ class Sample:
     """A small file or folder of a format."""
 
     name: str
-    make: Callable[[Path, tuple[int, int, int]], Any]  # returns what load needs no more
+    make: Callable[[Path, tuple[int, int, int]], Any]  # what load returned is no longer needed
     load: Callable[[Path], Any]
-    load_sure: Callable[[Path], Any] | None = None  # with verify=True; None: of a peer
+    load_sure: Callable[[Path], Any] | None = None  # with verify=True; None for a compared library
     is_whole: Callable[[Path], bool] | None = None  # verify
     has_checksums: bool = True
     file_name: str = "data"
@@ -349,7 +349,7 @@ def _damage(sample: Sample, damages_of: Any, sizes: Any, end: float, options: Op
         while begin < len(damages) and (time.monotonic() < end or begin == 0):
             begin = _in_one_child(sample, path, folder, damages, results, begin, made.value, end)
             if begin < len(damages) and results[begin] == 0 and time.monotonic() < end:
-                # It died, or hung, with this one done.
+                # It crashed or hung during this damage.
                 shutil.rmtree(folder)
                 folder.mkdir()
                 in_child(lambda: sample.make(path, sizes))
@@ -379,7 +379,7 @@ def _in_one_child(
     expected: Any,
     end: float,
 ) -> int:
-    """Damages the files in one child, one after the other; returns how far it came."""
+    """Damages the files sequentially in one child; returns how many it finished."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -387,7 +387,7 @@ def _in_one_child(
                 os.dup2(null.fileno(), 2)
             warnings.simplefilter("ignore")
             for number in range(begin, len(damages)):
-                signal.alarm(30)  # ends a child that hangs
+                signal.alarm(30)  # ends a hanging child
                 undo = damages[number].do(folder)
                 try:
                     results[number] = _look(sample, path, expected)
@@ -425,7 +425,7 @@ def _look(sample: Sample, path: Path, expected: Any) -> int:
     if not whole:
         verified = _MISSED if sure == _MISSED else _REPORTED
     else:
-        # verify is content: then no number may be wrong, and load must agree that it is whole.
+        # verify reports no problem: then every number must be right, and load must succeed.
         bad = _MISSED in (sure, plain) or sure == _REPORTED
         verified = _MISSED if bad else max(sure, plain)
     return 8 * plain + verified

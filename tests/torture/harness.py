@@ -16,7 +16,7 @@ from pathlib import Path
 
 from case import Options, Row
 
-#: Program, and a filter of its tests for the short form.
+#: Program, and a test filter for the short form.
 PROGRAMS = {
     "formats_crash_test": "*/TorchFile:*/MemmapFolder",
     "dataset_growth_crash_test": "*",

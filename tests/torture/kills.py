@@ -16,7 +16,7 @@ COLUMNS = ("kills", "whole", *BAD)
 
 
 def run(options: Options) -> list[Row]:
-    """After a kill the path holds the last version that was acknowledged, or the next one."""
+    """After a SIGKILL the path has the last acknowledged version, or the next one."""
     writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
     wanted = options.count or (3 if options.short else 100)
     clock = Clock(options.seconds, len(writers))
@@ -44,7 +44,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
         ):
             durable = random.random() < 0.3
             child = LoopingChild(lambda durable=durable: writer.steps(path, LARGE, durable), start)
-            # The first save of a process takes longer than those after it.
+            # The first save of a process takes longer than later ones.
             time.sleep(random.uniform(0, 2.5 * seconds[durable] + 0.003))
             done = child.kill()
             if child.error:
@@ -56,7 +56,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
             row.count(what)
             if what == "whole":
                 start = int(outcome.value)
-                # Data sets that grow without end make every look slower.
+                # Data sets that grow without limit make every check slower.
                 if writer.session is None or start < 400:
                     continue
             else:

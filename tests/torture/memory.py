@@ -56,7 +56,8 @@ class Limit:
                 data = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
             resource.setrlimit(resource.RLIMIT_DATA, (data * 1024 + room,) * 2)
             return
-        # What the process has used before is charged to its old group: the room is all it gets.
+        # The process's earlier memory is charged to its old cgroup: the limit applies to new memory
+        # only.
         self._file(self._group, self.kind).write_text(str(room))
         (self._group / "cgroup.procs").write_text(str(os.getpid()))
 

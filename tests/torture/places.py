@@ -25,7 +25,7 @@ from writers import LARGE, SMALL, Sizes, Writer, peers, tenfold_writers, tree_of
 import tenfold
 
 NOBODY = 65534
-# A version that a disk of 512 KiB cannot hold beside a small one.
+# A version that does not fit a disk of 512 KiB next to a small one.
 TOO_LARGE = (5, 500_000, 60_000)
 
 
@@ -54,7 +54,7 @@ def _tmpfs(kibibytes: int, folder: Path) -> Iterator[Path | str]:
 def run_full(options: Options) -> list[Row]:
     """A save that does not fit on its disk: an error, and the version before it, whole."""
     writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
-    # What grows is filled until a commit fails; a ring does not grow.
+    # Growing data sets are filled until a commit fails; a circular buffer does not grow.
     writers = [w for w in writers if "ring" not in w.name]
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "Dataset.append")]
@@ -153,7 +153,7 @@ def run(options: Options) -> list[Row]:
         row = Row(name)
         checks = Checks(row)
         with options.folder() as folder:
-            # In a child: some of them become another user, or move the clock.
+            # In a child process: some of these change the user or the clock.
             outcome = in_child(lambda c=call, f=folder, k=checks, r=row: _counted(c, f, k, r), 300)
             if outcome.returned:
                 row.counts, row.problems = outcome.value
@@ -222,7 +222,7 @@ def clock_backwards(folder: Path, checks: Checks) -> None:
 
 
 def _file_time(folder: Path) -> float:
-    """The time of the file system's clock, which nobody moves."""
+    """The time of the file system's clock, which the tests cannot change."""
     path = folder / "now"
     path.touch()
     os.utime(path)
@@ -275,7 +275,7 @@ def moved_while_open(folder: Path, checks: Checks) -> None:
 
 
 def stray_files(folder: Path, checks: Checks) -> None:
-    """10,000 files of somebody else, around and inside."""
+    """10,000 unrelated files, next to the target and in it."""
     run = folder / "run"
     manager = tenfold.CheckpointManager(run, max_to_keep=2)
     manager.save(1, {"x": torch.ones(3)})

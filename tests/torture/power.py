@@ -24,7 +24,7 @@ from writers import LARGE, Writer, peers, tenfold_writers
 
 COLUMNS = ("power failures", "whole", *BAD)
 _SHUTDOWN = 0x8004587D
-# What is in the journal's memory goes to the device first, or is lost with the rest.
+# Journal records that are in memory are written first, or lost with the rest.
 _LOG_FLUSHED, _LOG_LOST = 1, 2
 _MAKE = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
 _MIB = {"ext4": 96, "xfs": 320}
@@ -139,7 +139,7 @@ def _fail(writer: Writer, disk: Disk, wanted: int, end: float, row: Row, options
             break
         boot = int(row.counts["power failures"])
         child = LoopingChild(lambda boot=boot: _steps(writer, path, boot), start)
-        # Half of the time after a save has returned, with the next one at its beginning.
+        # In half of the trials after a save has returned, at the start of the next one.
         if random.random() < 0.5:
             child.next()
         else:

@@ -65,7 +65,7 @@ def _write_until(writer: Writer, path: Path, start: int, until: float) -> tuple[
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
         if writer.session is not None and version > 300:
-            time.sleep(0.05)  # so that a look at all of it takes no longer than the test
+            time.sleep(0.05)  # so that a complete check takes no longer than the test
     return version - start, errors
 
 
@@ -141,7 +141,7 @@ def _save_until(
     examples: list[str] = []
     version = 1
     while time.monotonic() < until:
-        # Stores go on where they are, whoever made the last commit.
+        # Stores write in place, independent of which process made the last commit.
         version = (writer.found(path) or 0) + 1 if writer.session else version + 1 + which
         what = "saves"
         try:

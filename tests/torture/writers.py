@@ -58,15 +58,15 @@ class Writer:
     file_name: str
     #: Saves a version at the path: (path, version, sizes, durable).
     save: Callable[[Path, int, Sizes, bool], None]
-    #: The version at the path, every number of which is right; 0: there is none yet; None: numbers
-    #: of no version. Raises what the library raises.
+    #: The version at the path, after a check of every number; 0: none yet; None: numbers of no
+    #: version. Raises the library's errors.
     found: Callable[[Path], int | None]
-    #: For what stays open between commits: a context whose value makes the next version.
+    #: For writers that stay open between commits: a context whose value writes the next version.
     session: Callable[[Path, bool], contextlib.AbstractContextManager[Any]] | None = None
     is_peer: bool = False
-    #: Of a peer: the tree at the path.
+    #: For a compared library: the tree at the path.
     load: Callable[[Path], Any] | None = None
-    #: What a save returns is on disk when it returns (of tenfold: with durable=True).
+    #: Saves are durable when they return (tenfold: with durable=True).
     promises_durability: bool = False
     #: As `found`, where less is promised after a power failure than after a kill.
     found_after_power_failure: Callable[[Path], int | None] | None = None
@@ -137,7 +137,7 @@ def _save_shards(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
     )
 
 
-#: A folder in memory, of the runner.
+#: A folder in memory that belongs to the runner.
 SOURCES = Path("/dev/shm")
 
 
@@ -331,7 +331,7 @@ def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
     if not path.exists():
         return 0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that rows were being written over when it was killed
+        warnings.simplefilter("ignore")  # rows that were being overwritten at the SIGKILL
         if not (report := tenfold.verify(path)).ok:
             raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
         ids = _right_ids(tenfold.Dataset(path), False)
@@ -356,7 +356,7 @@ def _updating(path: Path, durable: bool):
     with tenfold.MappedDict(path, "r+") as mapping:
 
         def update(version: int) -> None:
-            if f"{version}-0" in mapping:  # added by one that was killed before it set "last"
+            if f"{version}-0" in mapping:  # added by a writer that was killed before it set "last"
                 mapping.update({"last": version})
                 return
             mapping.extend({f"{version}-{i}": i for i in range(20)})
@@ -373,12 +373,12 @@ def _found_updated(path: Path) -> int | None:
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
     mapping = tenfold.MappedDict(path)
-    # What is read later may be newer, where somebody writes.
+    # Later reads may see a newer version, because another process writes.
     last = int(mapping["last"])
     names = [f"{v}-{i}" for v in range(1, last + 1) for i in range(20)]
     values, found = mapping.get_many(names)
     right = bool(found.all()) and values.tolist() == [i for _ in range(last) for i in range(20)]
-    # Those of a commit are added all at once, before it is counted.
+    # The rows of a commit are added in one step, before they are counted.
     whole = (len(mapping) - 1) % 20 == 0 and len(mapping) > 20 * last
     return last if right and whole else None
 

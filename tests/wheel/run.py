@@ -32,11 +32,12 @@ PROJECT = (REPOSITORY / "pyproject.toml").read_text()
 EXTRAS = PROJECT.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
 FLOORS = dict(re.findall(r'"(\w+)>=([0-9.]+)"', EXTRAS))
 TEST_TOOLS = ("pytest", "pytest-timeout", "hypothesis")
-# What the tests compare with. --floors takes the versions that pip finds for the oldest torch.
+# Libraries that the tests compare with. --floors takes the versions that pip selects for the oldest
+# torch.
 PEERS = ("tensordict", "safetensors")
 
-# The slice of the test suite that runs where torch is: each format, values, errors, processes, and
-# the page that people read first.
+# The part of the test suite that runs with torch: each format, values, errors, processes, and the
+# first page of the documentation.
 TESTS = (
     "test_distribution.py",
     "test_save_load.py",
@@ -111,7 +112,7 @@ class Environment:
 
 
 def write_safetensors(path: Path) -> None:
-    """A file of three float32, written by nobody's library."""
+    """A file of three float32, written without any library."""
     header = json.dumps(
         {"weight": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}
     ).encode()
@@ -190,7 +191,7 @@ def main() -> None:
             *("python", "-m", "pytest", "-q", "-c", REPOSITORY / "pyproject.toml"),
             *("--rootdir", REPOSITORY, "-p", "no:cacheprovider"),
             *(REPOSITORY / "tests/python" / test for test in TESTS),
-            cwd=REPOSITORY,  # processes that tests start import tests.python
+            cwd=REPOSITORY,  # child processes of tests import tests.python
             TENFOLD_PYTHON_WITHOUT_TORCH=str(numpy.python),
         )
         print(f"with numpy and torch: {output.splitlines()[-1]}")

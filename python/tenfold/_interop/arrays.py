@@ -234,7 +234,7 @@ def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
 def tied_to(
     first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], begin: int = 0
 ) -> Any:
-    """`first`, or a view from its byte `begin` on; None if its storage does not hold that."""
+    """`first`, or a view of its storage from byte `begin`; None if the view would not fit."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
         wanted = getattr(torch, dtype)

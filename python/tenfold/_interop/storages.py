@@ -1,4 +1,4 @@
-"""Which torch tensors share memory, as safetensors asks before it saves them."""
+"""Which torch tensors share memory, as safetensors checks before saving."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def duplicate_names(
 
     Args:
         tensors: The state dict of a module.
-        preferred: Names that are kept where there is a choice; else the first by alphabet.
+        preferred: Names to keep if several are possible; otherwise the first in alphabetical order.
 
     Raises:
         RuntimeError: If no tensor of a group covers its whole storage.

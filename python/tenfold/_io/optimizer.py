@@ -189,7 +189,7 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Options that torch gives a value where an older file has none."""
+        """Options that older files lack, and for which torch sets a default."""
         probe: Any = object.__new__(type(self._optimizer))
         group = {**options, "params": []}
         try:
@@ -282,7 +282,7 @@ def unique_names(groups: list[Group]) -> bool:
 
 
 class Pairing:
-    """Parameters and groups of the target with those of the source, by name or else by order."""
+    """Matches parameters and groups of target and source, by name or otherwise by order."""
 
     def __init__(self, targets: list[Group], sources: list[Group]) -> None:
         self.ids: dict[int, Any] = {}  # of the source, by position in the target
@@ -389,7 +389,7 @@ class ParameterState:
         self._torch = torch
 
     def build(self, saved: Any, options: dict[str, Any], name: str, source_name: str) -> Any:
-        """The state with tensors to be filled for those of `saved`; None if that is None.
+        """A state with a tensor to fill for each tensor of `saved`; None if `saved` is None.
 
         Args:
             saved: The state of the parameter in the source: a dict.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tenfold._io.files import PathLike, Progress
 
     class Stateful(Protocol):
-        """A module, an optimizer, a scheduler: what gives and takes its state."""
+        """A module, an optimizer, a scheduler: any object that saves and loads its state."""
 
         def state_dict(self) -> Any: ...
         def load_state_dict(self, state_dict: Any) -> Any: ...
@@ -805,7 +805,7 @@ def _fill_tile(item: Any, tensor: Any, dtype: str, offset: int, budget_bytes: in
 
 
 def empty(dtype: str, shape: tuple[int, ...]) -> Any:
-    """A new tensor of torch, or of numpy where there is no torch."""
+    """A new torch tensor, or a numpy array if torch is not installed."""
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype))

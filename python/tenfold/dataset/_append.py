@@ -405,7 +405,7 @@ def _value(rows: Any, keys: tuple[str, ...]) -> Any:
 
 
 def _unmasked(value: Any, column: Column) -> Any:
-    """A value, or the values of a batch, with None where a masked array of numpy has no value."""
+    """A value, or the values of a batch, with None for masked elements of a numpy array."""
     if not has_mask(value):
         return value
     return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)
@@ -427,7 +427,7 @@ def _row_depth(column: Column) -> int:
 
 
 def _depth(value: Any, column: Column) -> int:
-    """Dimensions of a value, those of nested lists included."""
+    """Number of dimensions of a value, including those of nested lists."""
     if is_array(value):
         # A jagged tensor is a batch of ragged rows.
         return int(value.ndim)

@@ -628,7 +628,7 @@ def reopened(
     maps: _pickle.Maps,
     framework: Name | None = None,
 ) -> Dataset:
-    """Opens what was pickled, unless something else is there now.
+    """Opens the pickled data set; refuses another one at the same path.
 
     Rows that were appended since a view was made are none of its own.
     """

@@ -273,7 +273,7 @@ class _Scoped:
 
 
 class _OneByOne:
-    """An iterator that threads may share: each item goes to one of them, and it ends for all."""
+    """A thread-safe iterator: each item is returned to one thread, and the end to all."""
 
     def __init__(self, items: Iterator[Any]) -> None:
         self._items = items
@@ -326,7 +326,7 @@ def checked_device(device: Any) -> Any:
 
 
 def may_pin() -> bool:
-    """Whether memory can be pinned here; a warning if not, as torch's ``DataLoader`` gives it."""
+    """Whether memory can be pinned; if not, warns like torch's ``DataLoader``."""
     torch = import_torch()
     if torch is not None and torch.cuda.is_available():
         return True
@@ -349,7 +349,7 @@ def is_pinned(tensor: Any) -> bool:
 
 
 def pinned(batch: Any) -> Any:
-    """The batch with those of its tensors copied into pinned memory that are not there."""
+    """The batch in pinned memory; only tensors that are not pinned yet are copied."""
     return _with_tensors(batch, lambda tensor: tensor if is_pinned(tensor) else tensor.pin_memory())
 
 
@@ -370,9 +370,9 @@ class PinnedMemory:
         self._blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def bound(self, batch: Any) -> Any:
-        """The batch, its tensors over the storages of their blocks; supplies blocks for others.
+        """The batch with each tensor in the storage of its block; supplies missing blocks.
 
-        Tensors that the engine found no block for stay as they are.
+        Tensors for which the engine had no block are unchanged.
         """
         made = _with_tensors(batch, self._bound) if self._blocks else batch
         for size_bytes in self._native.sizes_taken():
@@ -473,7 +473,7 @@ class DeviceBatches:
 
 
 def streams_of(device: Any) -> Any:
-    """``torch.cuda`` for its devices, None for those whose copies are waited for."""
+    """``torch.cuda`` for CUDA devices; None for devices whose copies are synchronous."""
     torch = torch_or_none()
     return torch.cuda if device.type == "cuda" else None
 

@@ -50,30 +50,30 @@ class Offsets(dict):  # type: ignore[type-arg]
 
 
 def as_offsets(values: Any, offsets: Any) -> Offsets:
-    """The two as they are."""
+    """Returns both arrays unchanged."""
     return Offsets(values=values, offsets=offsets)
 
 
 class Padding:
-    """The `pad` of a loader, and who does it.
+    """The `pad` of a loader, and whether the engine or Python pads.
 
-    The engine pads while it gathers. Where functions of rows come in between, which get rows as
-    they are, it is done to what they have made.
+    The engine pads while it gathers. Functions of rows get unpadded rows; with them, their results
+    are padded instead.
 
     Attributes:
-        of_engine: The numbers that the engine pads with, by column; None is every other one.
-        ragged: Conversion of the engine's other columns of values and offsets.
-        is_after: `after` has something to do.
+        of_engine: Padding values of the engine by column; the key None is for all other columns.
+        ragged: Converts values and offsets of columns that the engine does not pad.
+        is_after: `after` changes batches.
 
     Args:
-        pad: As `BatchLoader` takes it.
-        has_row_maps: Functions of rows come in between.
-        columns: The columns of batches, by dotted names; None: functions may add others.
+        pad: As in `BatchLoader`.
+        has_row_maps: Functions are applied to rows before they are padded.
+        columns: Dotted names of the columns of a batch; None: functions may add others.
 
     Raises:
-        ValueError: For a pad that is none.
-        KeyError: For a column that is not there.
-        TypeError: For a name of a column that is no str.
+        ValueError: For an invalid pad.
+        KeyError: For a column that does not exist.
+        TypeError: For a column name that is no str.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Padding:
         )
 
     def after(self, batch: Any) -> Any:
-        """The batch, its jagged columns padded if that was left to do."""
+        """The batch with its jagged columns padded, unless the engine has padded them."""
         return self._padded(batch, "") if self.is_after and isinstance(batch, dict) else batch
 
     def _padded(self, batch: dict[str, Any], prefix: str) -> dict[str, Any]:

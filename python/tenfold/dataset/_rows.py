@@ -84,8 +84,9 @@ def collate(rows: Any) -> Any:
 def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: str = "") -> Any:
     """Samples, at least one, as one batch.
 
-    Tensors become ``[B, *shape]``, or jagged where their lengths differ; numbers a tensor; text a
-    list; dicts and tuples are gone into. Anything else is what torch's ``default_collate`` makes.
+    Tensors become ``[B, *shape]``, or jagged if their lengths differ; numbers become a tensor,
+    strings a list; dicts and tuples are collated recursively, other types by torch's
+    ``default_collate``.
 
     Args:
         samples: The rows.

@@ -93,7 +93,7 @@ class Schema(Mapping[str, "Column | Schema"]):
         return "\n".join(self._lines(""))
 
     def _leaves(self, prefix: str = "") -> Iterator[tuple[str, Column]]:
-        """The columns by dotted name, those of nested records too."""
+        """The columns by dotted name, including those of nested records."""
         for name, column in self._columns.items():
             if isinstance(column, Schema):
                 yield from column._leaves(f"{prefix}{name}.")

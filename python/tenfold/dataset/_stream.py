@@ -271,7 +271,7 @@ class IterableDataset(_Base):
         return ((place, transform(row)) for place, row in rows)
 
     def _order(self, epoch: int) -> Callable[[int], int]:
-        """The position of the row that comes as the n-th."""
+        """The function from the index in the epoch to the position of the row."""
         size = len(self._source) if isinstance(self._source, Dataset) else 0
         if self._shuffle:
             return permutation(size, self._seed, epoch).__getitem__
@@ -617,7 +617,7 @@ class Deal(NamedTuple):
 
 
 def member(state: Any, key: str, at_least: int = 0) -> int:
-    """An int of a state. Raises ValueError naming what is wrong with it."""
+    """An int of a state. Raises ValueError for another type or value."""
     value: Any = state.get(key) if isinstance(state, dict) else None
     if not _is_number(value) or value < at_least:
         raise ValueError(
@@ -649,7 +649,7 @@ class Pass(NamedTuple):
     """One iteration of a ``DataLoader`` with workers.
 
     Attributes:
-        is_fresh: It began with the epoch's first row, not where a state said.
+        is_fresh: It began with the epoch's first row, not at the position of a state.
         is_done: The last batch was given.
         rows: Of each worker, in the batches that were given: as many as full batches have, which
             may be more than the worker had.
@@ -761,7 +761,7 @@ class Workers:
 
 
 def _loader_iterator(dataset: Any) -> Any:
-    """The iterator of the ``DataLoader`` that goes through `dataset`, or None.
+    """The iterator of the ``DataLoader`` that iterates over `dataset`, or None.
 
     Nothing else knows how many of the batches that workers made ahead were given to the caller.
     """

@@ -72,7 +72,7 @@ def _pairs_of(dataset: Dataset, key: str) -> Iterator[Pair]:
 
 
 class Items:
-    """Pairs whose keys are of one type and whose values are of one form."""
+    """Pairs whose keys have the same type and whose values have the same form."""
 
     def __init__(self, first: list[Pair], rest: Iterable[Pair]) -> None:
         self._rest = iter(rest)

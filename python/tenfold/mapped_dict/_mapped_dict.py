@@ -276,8 +276,8 @@ class MappedDict(_Native):
                 key the last one counts.
 
         Raises:
-            ValueError: For keys that are there, or come twice, naming them; for a key of another
-                type, naming both; for a value that does not fit. Nothing is added then.
+            ValueError: For existing or duplicate keys, naming them; for a key of another type,
+                naming both; for a value that does not fit. Nothing is added then.
             UnsupportedError, OSError: As assignment.
         """
         self._require_writer("extend")
@@ -286,7 +286,7 @@ class MappedDict(_Native):
         self._write_all(items, duplicates)
 
     def _write_all(self, items: Any, kind: str) -> None:
-        """`kind`: "assign", or what `extend` does with keys that are there."""
+        """Writes all pairs. `kind`: "assign", or how `extend` treats existing keys."""
         blocks = self._checked_blocks(items, kind)
         first = next(blocks, None)
         if first is None:
@@ -301,7 +301,7 @@ class MappedDict(_Native):
         self._write_spool(spool, kind)
 
     def _checked_blocks(self, items: Any, kind: str) -> Iterator[tuple[list[Any], int, Any]]:
-        """Keys, and values as the engine takes them: their number and their columns."""
+        """Yields keys, number of values, and the values as columns for the engine."""
         for begin, keys, values in _blocks_of(items):
             if kind == "assign":
                 for key in keys:
@@ -312,7 +312,7 @@ class MappedDict(_Native):
             yield (keys, *self._columns_of(values, begin))
 
     def _columns_of(self, values: list[Any], begin: int) -> tuple[int, Any]:
-        """Their number and, as the engine takes them, their columns; `begin` items came before."""
+        """Number of values and their columns for the engine; `begin` items precede them."""
         if self._form() == "columns":
             for i, value in enumerate(values, begin):
                 if form_of(value) != "columns":

@@ -104,7 +104,7 @@ class CachedStateMapper(StateMapper):
     def _look_up(
         self, keys: list[Hashable], states: list[Any]
     ) -> tuple[Any, Any, list[int], dict[Hashable, Any]]:
-        """The stamp, the rows that are kept, their places in the batch, the other states."""
+        """The stamp, the cached rows, their positions in the batch, and the other states."""
         stamp = self.mapper.stamp()
         if stamp != self._stamp:
             self._forget()

@@ -219,7 +219,7 @@ class HierarchicalStateMapper(StateMapper):
         return _rows.joined(parts, len(states))
 
     def _rest(self, state: Any, number: int) -> Any:
-        """The rest of a path below a mapper, or below the level whose default it is."""
+        """The part of a path below a mapper, or below the level that has it as its default."""
         self._mapper(number)  # which must exist
         parts = parts_of(state)
         above = self._flat.mapper_paths[number].split("/")

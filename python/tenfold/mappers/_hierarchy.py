@@ -1,8 +1,8 @@
-"""A hierarchy laid flat: paths that lead to places, and values in tables.
+"""A flattened hierarchy: each path leads to a table and a row of it, its place.
 
-A node of the hierarchy is a level or a value. A place is a table and a row of it. The place of a
-level is that of the default that holds in it, its own or the nearest above: so the deepest node of
-a path tells all.
+A node of the hierarchy is a level or a value. The place of a level is that of its default value,
+or else of the default of the nearest level above that has one. The value of a path is therefore
+that of its deepest existing node.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
             ...
 
         def nearest_level(self, path: str, /) -> str:
-            """The deepest level that a path goes through."""
+            """The deepest existing level of a path."""
             ...
 
         def nodes(self) -> Iterable[tuple[str, int, int, bool]]:
-            """Path, table, row and whether it is a level; levels before what is in them."""
+            """Path, table, row and whether it is a level; a level precedes its children."""
             ...
 
 
@@ -68,7 +68,7 @@ class DictPaths:
         return tables, [place[1] for place in found], one
 
     def _above(self, path: str) -> tuple[int, ...]:
-        """The place of a path that is not there: nothing that is no path comes further."""
+        """The place for a path that does not exist. Raises for states that are no paths."""
         parts = parts_of(path)
         return self.find_below("/".join(parts[: min(MAX_DEPTH, len(parts) - 1)]))
 
@@ -183,7 +183,7 @@ class _Builder:
         return number, len(values) - 1
 
     def inherit(self) -> None:
-        """Levels without a default have that of the level above, which comes before them."""
+        """Gives levels without a default that of their parent, which precedes them."""
         for node, is_level in enumerate(self.level):
             if is_level:
                 source = self.defaults.get(node, self.parent[node])
@@ -348,9 +348,9 @@ def parts_of(state: Any) -> tuple[Any, ...]:
 
 
 def text_of(state: Any) -> str | None:
-    """A path as the index knows it; None if it has to be looked at more closely (`known_of`).
+    """A path as a key of the index; None if it needs the full check of `known_of`.
 
-    A path that is no path gives a text that no index has: what is found was a path.
+    An invalid path becomes a key that no index has, so a match implies a valid path.
     """
     if type(state) is str:
         return state
@@ -362,7 +362,7 @@ def text_of(state: Any) -> str | None:
 
 
 def known_of(state: Any) -> tuple[str, bool]:
-    """The first components that can be keys, and whether others follow: those are for a mapper."""
+    """The leading components that can be keys, and whether others (for a mapper) follow."""
     names: list[str] = []
     parts = parts_of(state)
     for part in parts:

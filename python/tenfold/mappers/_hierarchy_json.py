@@ -174,7 +174,7 @@ def _default_key(head: Any, path: str) -> str:
 
 
 def _decoded(members: dict[str, Any], path: str) -> dict[str, Any]:
-    """Tensors for what stands for them, keys without their escape. No recursion: files are deep."""
+    """Decodes tensors and unescapes keys. Not recursive, because files may be nested deeply."""
     root: dict[str, Any] = {}
     waiting = [("", members, root)]
     while waiting:

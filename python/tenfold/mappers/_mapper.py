@@ -343,7 +343,7 @@ def tree_of(mapper: StateMapper) -> dict[str, Any]:
 
 
 def register_reader(accepts: Callable[[str], bool], read: Callable[[str], StateMapper]) -> None:
-    """Lets `StateMapper.load` read files that are no trees: those for which `accepts` is true."""
+    """Makes `StateMapper.load` read other files than trees: those that `accepts` accepts."""
     _readers.append((accepts, read))
 
 

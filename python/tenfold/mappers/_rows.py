@@ -18,7 +18,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def empty(length: int, like: Any) -> Any:
-    """Room for `length` rows of the dtype and shape of those of `like`."""
+    """An uninitialised array of `length` rows with the dtype and row shape of `like`."""
     shape = (length, *like.shape[1:])
     torch = arrays.torch_of(like)
     if torch is not None:

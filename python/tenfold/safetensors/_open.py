@@ -180,7 +180,7 @@ class SafeSlice:
 
 
 def tied_of(use_numpy: bool) -> Any:
-    """Where the engine's binding keeps the arrays of one file, of that framework."""
+    """The binding's cache of the arrays of one file, for one framework."""
     return _core.Tied(code_of("numpy" if use_numpy else "torch"))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _torch() -> Any:
-    """torch, after it has said once and unheard that sparse_csr is in beta; None for numpy."""
+    """torch, with its warning that sparse_csr is in beta suppressed; None for numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
         _silence(torch)
@@ -35,7 +35,7 @@ def _silence(torch: Any) -> None:
 def batch(parts: tuple[Any, ...], layout: str) -> Any:
     """Converts the engine's result to that of `rows` and `cols`.
 
-    The indices have been checked: torch is not asked to do it again.
+    The engine has checked the indices, so torch does not check them again.
     """
     if layout == "dense":
         return parts[0]

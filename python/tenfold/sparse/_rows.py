@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """The part of `SparseMatrix` that gives rows, columns and elements."""
+    """The part of `SparseMatrix` that reads rows, columns and elements."""
 
     _framework: Name
     _native: Any
     _shape: tuple[int, int]
 
     def __len__(self) -> int:
-        """The rows there are."""
+        """Number of rows."""
         return int(self._shape[0])
 
     def __getitem__(self, index: Any) -> Any:
@@ -43,7 +43,7 @@ class Rows:
                 ``[n, columns]``. Two: ``m[i, j]`` an element, 0-d; ``m[:, cols]`` columns.
 
         Raises:
-            IndexError: For what is not there.
+            IndexError: For a row or column that does not exist.
             TypeError: For an index of another type.
         """
         with using(self._framework):
@@ -88,11 +88,11 @@ class Rows:
                 from the end; a row may come several times.
             layout: ``"dense"``: ``[n, columns]``. ``"csr"``, ``"coo"``: torch's sparse tensor
                 ``(n, columns)`` (scipy's without torch). ``"padded"``: ``{"indices", "values"}``
-                ``[n, longest]``, zeros behind the entries of each row, and ``"length"`` int64
+                ``[n, longest]``, zeros after the entries of each row, and ``"length"`` int64
                 ``[n]``.
 
         Raises:
-            IndexError: For a row that is not there.
+            IndexError: For a row that does not exist.
             CorruptFileError: If what these rows use is damaged.
         """
         return self._lines(self._native.rows, indices, 0, layout)
@@ -108,7 +108,7 @@ class Rows:
                 by column, ``[n, longest]``; ``"indices"`` are rows.
 
         Raises:
-            IndexError: For a column that is not there.
+            IndexError: For a column that does not exist.
             CorruptFileError: If the indices are damaged.
         """
         return self._lines(self._native.cols, indices, 1, layout)
@@ -120,7 +120,7 @@ class Rows:
         at once.
 
         Raises:
-            IndexError: For a row that is not there.
+            IndexError: For a row that does not exist.
         """
         self._native.will_need(self._indices(indices, 0))
 
@@ -145,7 +145,7 @@ class Rows:
 
         Args:
             batch_size: Rows a batch.
-            layout: ``"csr"`` or ``"padded"``, as `rows` gives them.
+            layout: ``"csr"`` or ``"padded"``, as in `rows`.
             **options: Of `tenfold.BatchLoader`: shuffle, seed, drop_last, rank, world_size,
                 prefetch, transform, shuffle_block, ...
 
@@ -180,7 +180,7 @@ def _numbers(positions: Any) -> Any:
 
 
 def _is_plain(indices: Any) -> bool:
-    """Numbers that the engine takes as they are: most calls, so that they cost no more here."""
+    """Fast path of most calls: row numbers that the engine accepts unchanged."""
     if type(indices) is list:
         return not indices or type(indices[0]) is not bool
     dtype = getattr(indices, "dtype", None)
@@ -197,7 +197,7 @@ def _inside(what: str, index: int, length: int) -> int:
 
 
 def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) -> BatchLoader:
-    """The loader behind `SparseMatrix.batches`."""
+    """The loader of `SparseMatrix.batches`."""
     from tenfold.dataset import BatchLoader, Dataset
     from tenfold.tensordict import TensorDict, UnbatchedTensor
 

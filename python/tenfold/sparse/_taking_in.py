@@ -224,7 +224,7 @@ class _Rows:
 
 
 def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
-    """The values as an array of that dtype; those that it cannot hold are told by their row."""
+    """The values as an array of that dtype. Errors name the row of a value that does not fit."""
     torch = arrays.torch_or_none()
     integral = dtype.startswith(("int", "uint"))
     if integral:

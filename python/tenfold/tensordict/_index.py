@@ -1,4 +1,4 @@
-"""An index of batch dimensions: its parts, the shape that is left, and its part in a stack."""
+"""An index of batch dimensions: its parts, the resulting shape, and its use in a stack."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
 
 
 def _remedy(index: Any) -> str:
-    """For who means a key: those of a dict of int keys or of a list are str here."""
+    """A hint for an index that is meant as a key: keys of lists and of int are str here."""
     path = index if isinstance(index, tuple) else (index,)
     if not all(type(part) in (int, str) for part in path):
         return ""
@@ -64,7 +64,7 @@ _BASIC = frozenset([int, slice])
 
 
 def _part(part: Any) -> Any:
-    """One part of an index in the form that is fastest for many tensors."""
+    """Converts one part of an index to the form that is fastest for many tensors."""
     kind = type(part)
     if part is None or part is Ellipsis or kind is int or kind is slice or kind is bool:
         return part
@@ -87,7 +87,7 @@ def _part(part: Any) -> Any:
 
 
 def _consumed(part: Any) -> int:
-    """The dimensions that one part of an index takes away or walks along."""
+    """Number of dimensions that one part of an index consumes."""
     if part is None or isinstance(part, bool):
         return 0
     kind = str(getattr(part, "dtype", ""))
@@ -97,7 +97,7 @@ def _consumed(part: Any) -> int:
 
 
 def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[int, ...]:
-    """The batch size that `index`, normalized, leaves. Raises IndexError as torch does."""
+    """The batch size after a normalized `index`. Raises IndexError like torch."""
     left: list[int] = []
     dim = 0
     arrays = 0
@@ -144,7 +144,7 @@ def _probed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
 
 
 def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) -> Names | None:
-    """Names of the dimensions that are left.
+    """Names of the resulting dimensions.
 
     A dimension that one array alone walks along keeps its name; where arrays share one, or an array
     makes several of one, it has none.
@@ -185,7 +185,7 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
 
 
 def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
-    """Names of the dimensions that arrays, broadcast against each other, make."""
+    """Names of the dimensions that result from broadcasting index arrays."""
     shapes = []
     for array, _ in arrays:
         is_mask = "bool" in str(getattr(array, "dtype", ""))
@@ -203,7 +203,7 @@ def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
 
 
 def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An index with the positions that masks select in the place of the masks.
+    """An index in which masks are replaced by the positions that they select.
 
     A mask of no dimensions says what a bool says.
     """
@@ -273,7 +273,7 @@ class IndexPlan:
         return sum(part is None or isinstance(part, (slice, bool)) for part in before)
 
     def _place_of(self, stack_dim: int, place_of_arrays: int) -> int:
-        """Where a dimension that a slice goes along is in the result."""
+        """The position in the result of a dimension that a slice selects from."""
         left = []
         dim = 0
         for part in self._parts:
@@ -288,7 +288,7 @@ class IndexPlan:
         return at + self.arrays_ndim if self._arrays and place_of_arrays <= at else at
 
     def each_place(self) -> Iterator[tuple[Any, ...]]:
-        """The index for each place along the first dimension that the arrays make."""
+        """The index for each position along the first dimension of the broadcast arrays."""
         torch = need_torch("index")
         arrays = torch.broadcast_tensors(*[self._parts[i] for i in self._arrays])
         for k in range(arrays[0].shape[0]):
@@ -303,7 +303,7 @@ def _is_array(part: Any) -> bool:
 
 
 def _are_apart(parts: tuple[Any, ...]) -> bool:
-    """True if anything but integers is between two arrays."""
+    """True if something other than integers is between two arrays."""
     arrays = [i for i, part in enumerate(parts) if _is_array(part)]
     if not arrays:
         return False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ValueRows:
-    """The positions of values, to which whatever moves rows of a tensor can be done."""
+    """The positions of values, as an array that operations on rows of tensors can move."""
 
     __slots__ = ("positions", "stacked")
 
@@ -61,7 +61,7 @@ class ValueRows:
         return len(flat) > 0 and bool((flat == flat[0]).all())
 
     def _moved(self, positions: Any, place_of: dict[int, int], more: tuple[int, ...] = ()) -> Any:
-        """The dimensions in `place_of` have moved there, others are gone, `more` are new."""
+        """Moves the dimensions in `place_of`, removes all others, and adds `more`."""
         kept = [place_of[dim] for dim in self.stacked if dim in place_of]
         return ValueRows(positions, (*kept, *more))
 
@@ -163,7 +163,7 @@ class ValueRows:
         return self._same_dims(self.positions.index_select(dim, index))
 
     def __getattr__(self, name: str) -> Any:
-        """Any other method of a tensor: the rows of stacks are stacked anew, one by one."""
+        """Any other method of a tensor: rebuilds the rows of stacks one by one."""
         method = getattr(self.positions, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -189,7 +189,7 @@ class ValueRows:
 def _regrouped(
     stacked: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """How a stack of batch size `old` is built after it was reshaped to `new`."""
+    """The structure of a stack of batch size `old` after a reshape to `new`."""
     found = flattened_dims(old, new)
     if found is not None:
         first, last = found
@@ -579,7 +579,7 @@ class NonTensorStack(_Values):
         return _pickle.non_tensor_stack, (values, *rows, self.device)
 
     def _compact(self) -> tuple[list[Any], Any]:
-        """The values that rows have, without those that none has any more, and their positions."""
+        """The values that are still used by rows, and the positions of the rows' values."""
         positions = self._all_positions()
         used = sorted(set(positions.reshape(-1).tolist()))
         if len(used) == len(self._values):
@@ -617,7 +617,7 @@ def is_non_tensor(value: Any) -> bool:
 
 
 def side_by_side(parts: list[_Values]) -> tuple[list[Any], list[Any], tuple[int, ...]]:
-    """The values of several, the positions of each in them, and how all of them are built."""
+    """The values of several entries, the positions of each, and the structure of all."""
     values: list[Any] = []
     places = []
     for part in parts:
@@ -638,7 +638,7 @@ def side_by_side(parts: list[_Values]) -> tuple[list[Any], list[Any], tuple[int,
 def restored(
     values: list[Any], positions: Any, batch_size: Any, stacked: tuple[int, ...], device: Any
 ) -> NonTensorStack:
-    """A stack that was pickled."""
+    """Restores a pickled stack."""
     array = _arrays_module().asarray(positions).reshape(batch_size)
     return NonTensorStack._of(values, ValueRows(array, stacked), device)
 

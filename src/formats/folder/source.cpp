@@ -343,7 +343,8 @@ LeafSource::Identity FolderSource::identity(const Leaf& leaf) {
   const std::uint64_t position = position_of(leaf);
   Record& record = records_[position];
   if (record.group == nullptr) {
-    // Without opening the file: most leaves are files with one link, which are not shared.
+    // Check the link count without opening the file: most leaves are files with one link, which
+    // are not shared.
     const std::string name = file_name(position) + std::string(kLeafSuffix);
     if (const auto found =
             name.size() > kMaxNameBytes ? std::optional<StoredInfo>() : folder_->file_info(name)) {

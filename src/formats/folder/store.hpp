@@ -30,9 +30,8 @@ struct NodeNotes {
   std::vector<std::string> unbatched;                           ///< keys of tensors in `%values`
 };
 
-/// Leaves that are aliases according to the notes. If they are hard links of one file, no
-/// comparison is needed. If a copy of the tree has separate files, they share memory if their bytes
-/// are equal.
+/// Leaves that the notes list as aliases of one tensor. Hard links of one file share its mapping.
+/// In a copy of the tree they are separate files, which share a mapping if their bytes are equal.
 struct AliasGroup {
   std::mutex mutex;
   bool started = false;

@@ -21,7 +21,7 @@ namespace tenfold {
 ///   null                                     float64, nullable
 ///   fixed_size_list of numbers               rows of that shape, in each other too
 ///   list of numbers or of such lists         ragged
-///   list of text, binary, decimals           ragged text
+///   list of text, binary, decimals           ragged strings
 ///   list of lists of numbers                 ragged, as long as the inner lists are of one shape
 ///   any other list, map                      string: JSON
 ///   struct                                   a nested record

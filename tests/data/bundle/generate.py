@@ -48,7 +48,7 @@ def write_trainer(folder: Path) -> None:
         max_position_embeddings=8,
     )
     arguments = TrainingArguments(
-        output_dir="trainer",  # stands in training_args.bin
+        output_dir="trainer",  # the string in training_args.bin
         max_steps=2,
         save_steps=2,
         per_device_train_batch_size=2,

@@ -193,7 +193,7 @@ def sparse_matrix(rows: int, columns: int) -> torch.Tensor:
 
 
 TIED = [["a"], ["b"], ["deep", "c"]]
-WITHOUT = {  # what a format refuses
+WITHOUT = {  # trees that a format rejects
     ("dtypes", "safetensors"): ("complex32", "complex128"),
     ("dtypes", "consolidated"): tuple(
         name for name in DTYPES if name.startswith(("float8", "float4"))
@@ -248,7 +248,7 @@ def write_trees(root: Path) -> list[dict[str, Any]]:
     tenfold.convert(root / "memmap/shapes", root / index, shard_size=60_000)
     expect(index, all_trees["shapes"])
 
-    # What tensordict's own calls write: no checksums, nothing of tenfold's.
+    # Folders written by tensordict itself: no checksums, no files of tenfold.
     rows = TensorDict(
         {"word": "text", "x": fill(4, 3), "n": {"y": fill(4, dtype=torch.int64)}}, batch_size=[4]
     )

@@ -262,7 +262,7 @@ def main():
         write(name, make())
     for name, make in LIKE_TREES.items():
         write(name, make(), like=True)
-    # What versions before 0.14 called their files: names as they stand.
+    # File names of versions before 0.14: unencoded keys.
     raw = {key: torch.tensor(i) for i, key in enumerate(["a b", "100%", "", ".", "a%20c", "q?"])}
     raw["n o"] = TensorDict({"x": torch.ones(2)}, [])
     write("raw-names", TensorDict(raw, []), rewrite=False, robust_key=False)

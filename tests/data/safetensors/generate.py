@@ -189,7 +189,7 @@ def hand_made_files() -> dict[str, bytes]:
         },
     }
     return {
-        # 0.2 and before: no padding, so that the data starts at an odd address.
+        # 0.2 and before: no padding, so that the data starts at an unaligned offset.
         "ok-unpadded.safetensors": container(
             compact(PLAIN | {"e": entry("U8", (0,), (8, 8))}), F32_PAIR
         ),

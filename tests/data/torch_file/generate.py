@@ -260,7 +260,7 @@ def tar() -> bytes:
 
 def opaque_files() -> dict[str, bytes]:
     """What names classes and functions that are not read, each under the key "x"."""
-    Own.__module__ = "my_net"  # which a reader does not have
+    Own.__module__ = "my_net"  # which is missing for a reader
     sys.modules["my_net"] = sys.modules["__main__"]
     return {
         "global": saved({"x": Evil()}),

@@ -102,7 +102,7 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("num_models", [1, 2])
-def test_a_training_goes_on_with_the_losses_it_would_have_had(tmp_path, num_models) -> None:
+def test_resumed_training_has_the_losses_of_an_uninterrupted_one(tmp_path, num_models) -> None:
     training = Training(num_models=num_models)
     training.epoch()
     assert save_state(training.accelerator, tmp_path / "state") == tmp_path / "state"
@@ -121,7 +121,7 @@ def test_a_training_goes_on_with_the_losses_it_would_have_had(tmp_path, num_mode
     assert not any(b"pickle" in (tmp_path / "state" / file).read_bytes() for file in files)
 
 
-def test_what_accelerate_saved_is_loaded(tmp_path) -> None:
+def test_loads_files_saved_by_accelerate(tmp_path) -> None:
     training = Training()
     training.epoch()
     training.accelerator.save_state(tmp_path / "state")
@@ -193,7 +193,7 @@ for step in range(100_000):
 """
 
 
-def test_a_killed_save_leaves_a_whole_state(tmp_path, kill_after) -> None:
+def test_a_save_ended_by_sigkill_leaves_a_complete_state(tmp_path, kill_after) -> None:
     step = int(kill_after(KILLED, 7, tmp_path / "state"))
     assert _staging.check(tmp_path / "state")
     found = tenfold.load(tmp_path / "state/custom_checkpoint_0.safetensors")["step"]
@@ -257,7 +257,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path) -> None:
     assert (tmp_path / "state/notes.txt").read_text() == "a good one"
 
 
-def test_mistakes_are_told(tmp_path) -> None:
+def test_misuse_raises_clear_errors(tmp_path) -> None:
     training = Training()
     with pytest.raises(ValueError, match="output_dir"):
         save_state(training.accelerator)
@@ -289,7 +289,7 @@ def test_sharded_trainings_are_refused_by_name(tmp_path, monkeypatch) -> None:
         save_state(training.accelerator, tmp_path / "state")
 
 
-def test_a_stateful_loader_goes_on_in_mid_epoch(tmp_path) -> None:
+def test_a_stateful_loader_resumes_within_an_epoch(tmp_path) -> None:
     pytest.importorskip("torchdata", reason="torchdata is not installed")
     config = accelerate.DataLoaderConfiguration(
         use_stateful_dataloader=True, use_seedable_sampler=True
@@ -342,7 +342,7 @@ def test_two_processes_save_one_state_that_one_process_loads(tmp_path) -> None:
         "random_states_1.safetensors",
         _staging.MANIFEST,
     ]
-    # Without the prefix of DistributedDataParallel.
+    # The names lack the prefix of DistributedDataParallel.
     assert sorted(tenfold.load(tmp_path / "state/model.safetensors")) == ["bias", "weight"]
 
 

@@ -20,20 +20,20 @@ def run(name: str, *arguments: object) -> str:
     return done.stdout
 
 
-def test_lightning_trains_and_goes_on(tmp_path: Path) -> None:
+def test_lightning_trains_and_resumes(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="Lightning is not installed")
     assert "learning rate of the checkpoint: 0.05" in run("with_lightning", "--folder", tmp_path)
     run("with_lightning", "--folder", tmp_path, "--epochs", 6)
 
 
-def test_a_trainer_that_was_killed_goes_on() -> None:
+def test_a_trainer_resumes_after_sigkill() -> None:
     pytest.importorskip("transformers", reason="transformers is not installed")
     output = run("with_transformers")
     assert "killed; there are checkpoint-" in output
     assert "steps 24, checkpoints checkpoint-20 checkpoint-24" in output
 
 
-def test_accelerate_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_accelerate_resumes_at_its_position(tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="Accelerate is not installed")
     whole = run("with_accelerate", "--epochs", 4).splitlines()
     run("with_accelerate", "--folder", tmp_path, "--epochs", 2)

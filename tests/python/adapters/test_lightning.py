@@ -74,7 +74,9 @@ def checkpoint() -> dict:
 
 @pytest.mark.parametrize("async_save", [False, True])
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_training_goes_on_with_the_losses_it_would_have_had(tmp_path, format, async_save) -> None:
+def test_resumed_training_has_the_losses_of_an_uninterrupted_one(
+    tmp_path, format, async_save
+) -> None:
     lightning.seed_everything(7)
     whole = Model()
     trainer(tmp_path / "whole", CheckpointIO(format, async_save), 3).fit(whole, loader())
@@ -89,7 +91,7 @@ def test_a_training_goes_on_with_the_losses_it_would_have_had(tmp_path, format, 
     second = Model()
     keep = ModelCheckpoint(tmp_path / "run", save_last=True)
     resumed = trainer(tmp_path, CheckpointIO(format, async_save), 3, callbacks=[keep])
-    torch.set_rng_state(rng)  # Lightning has none of it in its checkpoints
+    torch.set_rng_state(rng)  # Lightning's checkpoints have no RNG state
     resumed.fit(second, loader(), ckpt_path=tmp_path / "run" / "last.ckpt")
     assert first.losses + second.losses == whole.losses
 
@@ -165,7 +167,7 @@ def gate(monkeypatch):
     return Gate(monkeypatch)
 
 
-def test_what_changes_after_an_asynchronous_save_is_not_in_it(tmp_path, gate) -> None:
+def test_changes_after_an_asynchronous_save_are_not_saved(tmp_path, gate) -> None:
     plugin = CheckpointIO(async_save=True)
     state = checkpoint()
     plugin.save_checkpoint(state, tmp_path / "x.ckpt")
@@ -173,7 +175,7 @@ def test_what_changes_after_an_asynchronous_save_is_not_in_it(tmp_path, gate) ->
     state["loops"]["fit"] = (9, 9)
     assert not (tmp_path / "x.ckpt").exists()
     gate.open.set()
-    found = plugin.load_checkpoint(tmp_path / "x.ckpt")  # waits
+    found = plugin.load_checkpoint(tmp_path / "x.ckpt")  # waits for the pending save
     assert torch.equal(found["state_dict"]["w"], torch.arange(6.0))
     assert found["loops"] == {"fit": (1, None)}
     plugin.teardown()
@@ -214,9 +216,9 @@ def test_a_failed_save_raises_at_the_next_call_and_nothing_is_removed(tmp_path, 
     with pytest.raises(OSError, match="No space left"):
         plugin.save_checkpoint(checkpoint(), tmp_path / "newer.ckpt")
     gate.error = None
-    plugin.teardown()  # raised once
+    plugin.teardown()  # the error is raised only once
     assert [path.name for path in tmp_path.iterdir()] == ["old.ckpt"]
-    plugin.save_checkpoint(checkpoint(), tmp_path / "newer.ckpt")  # and goes on
+    plugin.save_checkpoint(checkpoint(), tmp_path / "newer.ckpt")  # the plugin is still usable
     assert plugin.load_checkpoint(tmp_path / "newer.ckpt")["epoch"] == 3
 
 
@@ -240,11 +242,13 @@ for epoch in range(100_000):
 
 
 @pytest.mark.parametrize(("format", "async_save"), [("", True), ("memmap", False)])
-def test_a_killed_save_leaves_a_whole_checkpoint(tmp_path, kill_after, format, async_save) -> None:
+def test_a_save_ended_by_sigkill_leaves_a_complete_checkpoint(
+    tmp_path, kill_after, format, async_save
+) -> None:
     path = tmp_path / "x.ckpt"
     done = int(kill_after(KILLED, 5, path, format, async_save))
     found = CheckpointIO().load_checkpoint(path)
-    # At least the save before the one that was asked for last.
+    # At least the next-to-last save has finished.
     assert found["epoch"] >= done - 1
     for value in found["state_dict"].values():
         assert bool((value == found["epoch"]).all())
@@ -263,7 +267,7 @@ for number in range(1000):
 """
 
 
-def test_a_killed_removal_leaves_no_part_of_a_folder(tmp_path, kill_after) -> None:
+def test_a_removal_ended_by_sigkill_leaves_no_partial_folder(tmp_path, kill_after) -> None:
     kill_after(KILLED_REMOVAL, 3, tmp_path)
     for path in tmp_path.glob("*.ckpt"):
         assert tenfold.verify(path).ok
@@ -272,7 +276,7 @@ def test_a_killed_removal_leaves_no_part_of_a_folder(tmp_path, kill_after) -> No
     assert [path for path in tmp_path.iterdir() if ".staged-" in path.name] == []
 
 
-def test_what_cannot_be_stored_is_refused_by_key(tmp_path) -> None:
+def test_an_unsupported_value_raises_an_error_with_its_key(tmp_path) -> None:
     state = {**checkpoint(), "hyper_parameters": {"args": argparse.Namespace(lr=1)}}
     for async_save in (False, True):
         with pytest.raises(
@@ -293,7 +297,7 @@ def test_nothing_in_a_checkpoint_is_executed(tmp_path) -> None:
     assert not (tmp_path / "executed").exists()
 
 
-def test_map_location_is_what_torch_takes(tmp_path) -> None:
+def test_map_location_accepts_the_values_of_torch(tmp_path) -> None:
     plugin = CheckpointIO()
     plugin.save_checkpoint(checkpoint(), tmp_path / "x.ckpt")
     for place in (
@@ -311,7 +315,7 @@ def test_map_location_is_what_torch_takes(tmp_path) -> None:
     assert found["state_dict"]["w"].device.type == "meta"
 
 
-def test_mistakes_are_told(tmp_path) -> None:
+def test_misuse_raises_clear_errors(tmp_path) -> None:
     with pytest.raises(ValueError, match="nonsense"):
         CheckpointIO("nonsense")
     with pytest.raises(TypeError, match="format"):

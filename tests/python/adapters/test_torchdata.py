@@ -53,7 +53,7 @@ def numbers(batch) -> list[int]:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", ["rows", "stream", "text"])
 @pytest.mark.parametrize("stop", [0, 5, 12])
-def test_it_goes_on_in_mid_epoch(dataset, log, tmp_path, kind, workers, stop) -> None:
+def test_resumes_within_an_epoch(dataset, log, tmp_path, kind, workers, stop) -> None:
     make = over_rows if kind == "rows" else over_stream
     source = log if kind == "text" else dataset
     whole, state = [], None

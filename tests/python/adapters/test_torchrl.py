@@ -63,7 +63,7 @@ def make(path: Path, size: int = 20, kind=TensorDictReplayBuffer, **options):
 
 try:
     import torchrl._torchrl  # noqa: F401
-except ImportError:  # built for another torch
+except ImportError:  # built for another torch version
     trees = pytest.mark.skip(reason="TorchRL's prioritized samplers do not load with this torch")
 else:
     trees = ()
@@ -93,7 +93,7 @@ def test_it_samples_as_a_storage_in_memory_does(tmp_path, sampler) -> None:
             for buffer in (mine, theirs):
                 torch.manual_seed(first)
                 samples.append(buffer.sample())
-            if sampler == "prioritized":  # draws from a generator of its own
+            if sampler == "prioritized":  # it draws from its own generator
                 assert set(numbers(samples[0])) <= set(mine[:]["action"].tolist())
                 mine.update_tensordict_priority(samples[0])
                 continue
@@ -122,7 +122,7 @@ def test_rows_one_by_one_and_from_a_list(tmp_path) -> None:
     for number in range(25):
         buffer.add(rows(number, 1)[0])
     assert sorted(numbers(buffer[:])) == list(range(5, 25))
-    buffer.extend(rows(100, 50))  # more than there is room for
+    buffer.extend(rows(100, 50))  # more rows than max_size
     assert sorted(numbers(buffer[:])) == list(range(130, 150))
 
 
@@ -162,7 +162,7 @@ def test_a_prioritized_buffer_works(tmp_path) -> None:
     numbers(buffer.sample())
 
 
-def test_a_new_buffer_goes_on_behind_the_newest_row(tmp_path) -> None:
+def test_a_new_buffer_appends_after_the_newest_row(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 27))
     buffer.storage.close()
@@ -175,7 +175,7 @@ def test_a_new_buffer_goes_on_behind_the_newest_row(tmp_path) -> None:
 @pytest.mark.parametrize(
     "sampler", ["random", "without replacement", pytest.param("prioritized", marks=trees)]
 )
-def test_a_saved_buffer_goes_on_with_the_samples_it_would_have_had(tmp_path, sampler) -> None:
+def test_a_restored_buffer_draws_the_samples_of_an_uninterrupted_one(tmp_path, sampler) -> None:
     buffer = make(tmp_path / "ring", sampler=SAMPLERS[sampler]())
     buffer.extend(rows(0, 12))
     if sampler == "prioritized":
@@ -202,7 +202,7 @@ def test_a_saved_buffer_goes_on_with_the_samples_it_would_have_had(tmp_path, sam
     again = make(tmp_path / "ring", sampler=SAMPLERS[sampler]())
     assert len(again) == 16
     load_buffer(again, tmp_path / "state")
-    assert len(again) == 12  # what came after the save is not sampled
+    assert len(again) == 12  # rows added after the save are not sampled
     with pytest.raises(IndexError):
         again[[12]]
     if sampler == "prioritized":
@@ -214,7 +214,7 @@ def test_a_saved_buffer_goes_on_with_the_samples_it_would_have_had(tmp_path, sam
     assert again.storage._limit is None
 
 
-def test_rows_that_were_replaced_since_the_save_are_told(tmp_path) -> None:
+def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 20))
     save_buffer(buffer, tmp_path / "state")
@@ -276,11 +276,11 @@ while True:
 """
 
 
-def test_a_killed_writer_leaves_whole_rows(tmp_path, kill_after) -> None:
+def test_a_writer_ended_by_sigkill_leaves_complete_rows(tmp_path, kill_after) -> None:
     written = int(kill_after(KILLED, 12, tmp_path / "ring", Path(__file__).parent))
     again = make(tmp_path / "ring", 5000)
     found = numbers(again[:])
-    assert len(set(found)) == len(found) >= 4000  # those that were being written over are gone
+    assert len(set(found)) == len(found) >= 4000  # rows that were being overwritten are dropped
     assert max(found) >= written - 1
     again.extend(rows(10**6, 500))
     numbers(again[:])
@@ -325,7 +325,7 @@ class Row:
     x: torch.Tensor
 
 
-def test_mistakes_are_told(tmp_path) -> None:
+def test_misuse_raises_clear_errors(tmp_path) -> None:
     with pytest.raises(FileNotFoundError):
         RingStorage(tmp_path / "none")
     with pytest.raises(FileNotFoundError):
@@ -357,7 +357,7 @@ def test_mistakes_are_told(tmp_path) -> None:
     with pytest.raises(ValueError, match="observation"):
         buffer.extend(rows(0, 2).set("observation", torch.zeros(2, 4)))
     assert len(buffer) == 5
-    buffer.extend(rows(5, 2))  # behind the rows that there are
+    buffer.extend(rows(5, 2))  # appended after the existing rows
     assert numbers(buffer[:]) == list(range(7))
     with pytest.raises(ValueError, match=r"reshape\(-1\)"):
         make(tmp_path / "other").extend(TensorDict({"x": torch.zeros(2, 3)}, [2, 3]))

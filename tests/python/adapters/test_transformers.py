@@ -64,7 +64,7 @@ def test_checkpoints_are_those_of_trainer_with_a_manifest(whole) -> None:
         assert _staging.check(path)
 
 
-def test_a_training_goes_on_with_the_losses_it_would_have_had(whole, run) -> None:
+def test_resumed_training_has_the_losses_of_an_uninterrupted_one(whole, run) -> None:
     shutil.rmtree(run / "checkpoint-12")
     shutil.rmtree(run / "checkpoint-8")
     trainer, losses = make(run)
@@ -125,7 +125,7 @@ def test_every_bit_of_the_manifest_counts(run) -> None:
 
 def test_the_newest_whole_checkpoint_is_taken_with_a_warning(whole, run) -> None:
     flip(run / "checkpoint-12/model.safetensors")
-    (run / "checkpoint-20").mkdir()  # of a Trainer that was killed in mid-save
+    (run / "checkpoint-20").mkdir()  # left by a Trainer that crashed during a save
     trainer, losses = make(run)
     with pytest.warns(UserWarning, match=r"checkpoint-12: model\.safetensors.*goes on from"):
         trainer.train(resume_from_checkpoint=True)
@@ -207,7 +207,7 @@ def test_a_save_that_fails_leaves_nothing_behind(tmp_path, part) -> None:
     assert names(tmp_path) == ["checkpoint-4"]
 
 
-def test_an_existing_checkpoint_is_replaced_and_what_others_put_there_stays(run) -> None:
+def test_an_existing_checkpoint_is_replaced_and_unrelated_files_are_kept(run) -> None:
     (run / "checkpoint-8/eval/deep").mkdir(parents=True)
     (run / "checkpoint-8/eval/deep/results.txt").write_text("0.5")
     before = (run / "checkpoint-8/optimizer.pt").read_bytes()
@@ -218,7 +218,7 @@ def test_an_existing_checkpoint_is_replaced_and_what_others_put_there_stays(run)
     assert names(run) == ["checkpoint-12", "checkpoint-4", "checkpoint-8"]
 
 
-def test_without_an_exchange_two_renames_do_and_a_crash_between_them_is_mended(
+def test_without_an_exchange_two_renames_are_used_and_a_crash_between_them_is_repaired(
     run, monkeypatch
 ) -> None:
     monkeypatch.setattr(_staging, "_exchange", lambda folder, path: False)
@@ -258,7 +258,9 @@ make(sys.argv[1], Telling, save_steps=1, max_steps=100_000, save_total_limit=2)[
 """
 
 
-def test_a_killed_training_leaves_whole_checkpoints_and_goes_on(tmp_path, kill_after) -> None:
+def test_a_training_ended_by_sigkill_leaves_complete_checkpoints_and_resumes(
+    tmp_path, kill_after
+) -> None:
     step = int(kill_after(KILLED, 4, tmp_path))
     left = [path for path in tmp_path.iterdir() if path.name.startswith("checkpoint-")]
     assert left

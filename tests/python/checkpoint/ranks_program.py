@@ -550,7 +550,7 @@ def main():
     for line in sys.stdin:
         folder, name = json.loads(line)
         print(json.dumps(answer(Path(folder), name, rank)), flush=True)
-    os._exit(0)  # a group whose other ranks are gone cannot be ended
+    os._exit(0)  # a process group whose other ranks have ended cannot be destroyed
 
 
 if __name__ == "__main__":

@@ -46,6 +46,6 @@ if __name__ == "__main__":
         )
     except RuntimeError as error:
         print(error, file=sys.stderr)
-        os._exit(3)  # as the other rank has ended, the group cannot be
+        os._exit(3)  # the other rank has ended, so the process group cannot be destroyed
     dist.barrier()
     os._exit(0)

@@ -36,7 +36,7 @@ def value_of(manager, step=None):
     return state["w"]
 
 
-def test_a_save_in_the_background_holds_what_was_there_at_the_call(tmp_path, monkeypatch):
+def test_a_background_save_has_the_state_at_the_call(tmp_path, monkeypatch):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True)
     gate = Gate(manager._native)
     monkeypatch.setattr(manager, "_native", gate)
@@ -52,7 +52,7 @@ def test_a_save_in_the_background_holds_what_was_there_at_the_call(tmp_path, mon
     assert repr(handle) == "<SaveHandle step=1 done>"
 
 
-def test_a_save_in_flight_holds_up_nobody_who_reads(tmp_path, monkeypatch):
+def test_a_save_in_flight_does_not_block_readers(tmp_path, monkeypatch):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True, every_steps=10)
     manager.save(10, {"w": torch.zeros(3)}).result(60)
     gate = Gate(manager._native)
@@ -65,7 +65,7 @@ def test_a_save_in_flight_holds_up_nobody_who_reads(tmp_path, monkeypatch):
     manager.set_metrics(10, {"loss": 1.0})
     assert not handle.done()
     gate.may_go_on.set()
-    manager.set_metrics(20, {"loss": 0.5})  # waits for the step that it is of
+    manager.set_metrics(20, {"loss": 0.5})  # waits until the step is saved
     assert manager.metadata(20)["metrics"] == {"loss": 0.5}
     assert manager.should_save(30)
 
@@ -181,14 +181,14 @@ def overlapping(tmp_path):
     return manager, state
 
 
-def test_overlapped_copies_hold_what_was_there_at_the_call(tmp_path):
+def test_overlapped_copies_have_the_state_at_the_call(tmp_path):
     manager, state = overlapping(tmp_path)
     for step in range(1, 6):
         expected = {key: value.clone() for key, value in state["model"].state_dict().items()}
         moment = state["optimizer"].state_dict()["state"][0]["exp_avg"].clone()
         manager.save(step, state)
         state["ema"] += 1  # copied before save returned
-        state["model"](torch.randn(5, 4)).sum().backward()  # buffers change
+        state["model"](torch.randn(5, 4)).sum().backward()  # buffers change, too
         with manager.lock():
             state["optimizer"].step()
         manager.wait()
@@ -259,7 +259,7 @@ def test_preemption_notes_a_signal_and_puts_handlers_back(tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
             assert stop
             assert stop.signal == signal.SIGTERM
-            os.kill(os.getpid(), signal.SIGUSR1)  # a second one goes to the program's handler
+            os.kill(os.getpid(), signal.SIGUSR1)  # a second signal goes to the program's handler
             assert calls == ["own"]
         assert signal.getsignal(signal.SIGUSR1) is own
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

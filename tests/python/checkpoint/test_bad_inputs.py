@@ -105,7 +105,7 @@ def test_a_directory_that_is_a_file_is_named(tmp_path, place):
         manager.save(1, state())
     with pytest.raises(OSError, match="run"):
         manager.restore()
-    if place == "run":  # what lies below a file does not exist
+    if place == "run":  # a path below a file does not exist
         with pytest.raises(OSError, match="run"):
             manager.all_steps()
         with pytest.raises(OSError, match="run"):
@@ -177,7 +177,7 @@ print(os.listdir(folder + "/run"))
         env={**os.environ, "PROGRAM": program},
     )
     if done.returncode != 0 and ("unshare" in done.stderr or "mount:" in done.stderr):
-        pytest.skip(f"this system lets nobody mount: {done.stderr}")
+        pytest.skip(f"this system permits no mounts: {done.stderr}")
     assert done.returncode == 0, done.stdout + done.stderr
     *failures, names = done.stdout.splitlines()
     assert [line.split()[0] for line in failures] == ["28", "28"]
@@ -211,7 +211,7 @@ print(os.listdir(folder))
 
 
 def test_a_read_only_directory_is_named_and_can_be_read():
-    # What pytest makes is closed to other users.
+    # pytest's folders are closed to other users, so use another one.
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
         run = os.path.join(place, "run")

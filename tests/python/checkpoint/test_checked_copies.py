@@ -79,13 +79,13 @@ def test_a_bad_block_of_a_large_step_leads_to_the_one_before(large, tmp_path, fo
     assert result.step == state["epoch"] == 1
     assert [step for step, _ in result.skipped] == [2]
     assert "checksum" in result.skipped[0][1]
-    # Whatever step 2 had been loaded into has the state of step 1 now.
+    # All targets have the state of step 1, also those that step 2 had been loaded into.
     assert (state["first"].value, state["last"].value) == (1.0, 1.0)
     assert state["last"].num_loads == 1
     assert torch.equal(state["model"].weight, objects(1)["model"].weight)
     if format in ("safetensors", "memmap"):
         assert state["first"].num_loads == 2
-    # It is known to be damaged from now on: pruning does not count it.
+    # The step is remembered as damaged: pruning does not count it.
     assert "verified" not in {s.step: s.kept_by for s in manager.status()}[2]
 
 
@@ -154,7 +154,7 @@ def test_a_small_step_changes_nothing_if_it_is_damaged(tmp_path):
     assert state["first"].num_loads == 0
 
 
-def test_only_what_is_asked_for_is_checked(large, tmp_path):
+def test_only_requested_parts_are_checked(large, tmp_path):
     manager = saved(tmp_path)
     damage(manager, 2, "last")
     state = objects()

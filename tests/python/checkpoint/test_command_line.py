@@ -43,7 +43,7 @@ def test_lists_steps_as_json(directory):
     assert all(step["on_line"] for step in steps)
 
 
-def test_shows_what_rules_keep_and_removes_the_rest(directory):
+def test_shows_the_steps_that_rules_keep_and_removes_the_others(directory):
     rules = ("--keep", 1, "--best", "loss", "--keep-every", 3)
     steps = json.loads(run(directory, *rules, "--json").stdout)
     assert {step["step"]: step["kept_by"] for step in steps} == {
@@ -73,7 +73,7 @@ def test_verify_names_damage(directory):
     assert "step_00000004/w.safetensors: " in found.stdout
     steps = json.loads(run(directory, "--verify", "--json").stdout)
     assert [step["ok"] for step in steps] == [True, True, True, False]
-    # A damaged step does not take the place of a whole one.
+    # A damaged step does not count as one of the steps to keep.
     run(directory, "--verify", "--keep", 1, "--prune")
     assert tenfold.CheckpointManager(directory).all_steps() == [3]
 

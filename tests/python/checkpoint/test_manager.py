@@ -70,7 +70,7 @@ def test_restore_gives_every_object_its_state_back(tmp_path):
     assert not torch.equal(moments["exp_avg"], torch.zeros_like(moments["exp_avg"]))
 
 
-def test_random_numbers_go_on_where_they_were(tmp_path):
+def test_random_numbers_resume_at_their_state(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     np.random.rand(3)
     random.gauss(0, 1)
@@ -187,7 +187,7 @@ def test_nothing_changes_if_a_tensor_does_not_fit(tmp_path):
     assert_same(weights(narrow), before)
 
 
-def test_what_does_not_fit_stays_as_it_is_if_not_strict(tmp_path):
+def test_mismatched_entries_are_unchanged_if_not_strict(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, state)
@@ -205,7 +205,7 @@ def test_what_does_not_fit_stays_as_it_is_if_not_strict(tmp_path):
     assert torch.equal(other[1].weight, state["model"][1].weight)
 
 
-def test_an_object_that_refuses_its_state_names_what_changed(tmp_path):
+def test_an_object_that_rejects_its_state_raises_an_error_naming_the_changed_objects(tmp_path):
     class Refuses:
         def state_dict(self):
             return {"a": 1}
@@ -272,7 +272,7 @@ def test_a_damaged_step_is_passed_over_with_a_warning(tmp_path):
     with pytest.raises(tenfold.CorruptFileError):
         manager.restore(step=2)
     assert manager.restore(step=2, verify=False).step == 2
-    # The restart goes on from step 1, and its step 2 takes the place of the damaged one.
+    # The run resumes from step 1, and its step 2 replaces the damaged one.
     with pytest.warns(UserWarning, match="passed over"):
         manager.restore(state)
     manager.save(2, {"w": torch.zeros(100), "epoch": 2}, force=True)
@@ -353,7 +353,7 @@ def test_extra_comes_back_and_is_json(tmp_path):
     assert manager.all_steps() == [1]
 
 
-def test_what_cannot_be_stored_is_refused_by_key(tmp_path):
+def test_an_unsupported_value_raises_an_error_with_its_key(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     with pytest.raises(tenfold.UnsupportedError, match=r"scheduler\.fn"):
         manager.save(1, {"model": torch.nn.Linear(1, 1), "scheduler": {"fn": object()}})
@@ -394,7 +394,7 @@ def test_wrong_options_are_named(tmp_path):
             tenfold.CheckpointManager(tmp_path, **options)
 
 
-def test_another_process_is_told_who_writes(tmp_path):
+def test_a_second_writer_gets_an_error_naming_the_first(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, {"epoch": 1})
     program = (

@@ -7,7 +7,7 @@ import torch
 
 import tenfold
 
-# Processes with torch start slowly where many tests run at a time.
+# Processes with torch start slowly while many tests run concurrently.
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -54,7 +54,7 @@ def test_more_ranks_get_random_numbers_of_their_own(run):
     assert run("restore", size=3)[2]["draws"] == restored[2]["draws"]
 
 
-def test_fewer_ranks_take_what_is_theirs_with_a_warning(run, tmp_path):
+def test_fewer_ranks_load_their_parts_with_a_warning(run, tmp_path):
     saved = run("save", size=3)
     restored = run("restore")
     assert [rank["draws"] for rank in restored] == [rank["draws"] for rank in saved[:2]]
@@ -119,7 +119,7 @@ def test_entries_of_each_rank_are_named(run, errors):
         ("restore_nothing", "FileNotFoundError", "expected a step"),
     ],
 )
-def test_all_ranks_raise_what_one_found(errors, name, kind, expected):
+def test_all_ranks_raise_the_error_of_one(errors, name, kind, expected):
     for message in errors(name, kind):
         assert re.search(expected, message), message
 

@@ -30,7 +30,7 @@ def start(folder, mode):
 
 
 def losses(folder):
-    """(step, loss) of every line; each is written by one call, which a kill does not cut."""
+    """(step, loss) of every line; a line is written by one call, which SIGKILL cannot interrupt."""
     path = folder / "losses.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]
@@ -59,7 +59,7 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "overlap"])
-def test_a_killed_training_goes_on_bit_for_bit(mode, uninterrupted, tmp_path):
+def test_training_resumes_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_path):
     folder = prepare(tmp_path)
     seed = random.randrange(1 << 32)
     print("seed", seed)  # pytest shows it if the test fails

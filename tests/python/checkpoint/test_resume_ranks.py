@@ -73,13 +73,13 @@ class Job:
         time.sleep(delay_s)
         process.kill()
         statuses = self.wait()
-        # The others notice it: they raise, and neither hang nor end well.
+        # The other ranks detect it: they raise; they neither hang nor exit with 0.
         assert statuses[rank] != -signal.SIGKILL or 0 not in statuses, statuses
         return statuses[rank] == -signal.SIGKILL
 
 
 def losses(folder, rank):
-    """(step, loss) of every line; each is written by one call, which a kill does not cut."""
+    """(step, loss) of every line; a line is written by one call, which SIGKILL cannot interrupt."""
     path = folder / f"losses-{rank}.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]
@@ -100,7 +100,7 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.timeout(1200 if IS_LONG else 600)
 @pytest.mark.parametrize("mode", ["sync", "async", "overlap"] if IS_LONG else ["async"])
-def test_killed_ranks_go_on_bit_for_bit(mode, uninterrupted, tmp_path):
+def test_ranks_resume_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_path):
     folder = prepare(tmp_path)
     seed = random.randrange(1 << 32)
     print("seed", seed)  # pytest shows it if the test fails

@@ -76,7 +76,7 @@ def test_every_kind_of_column_arrives_in_every_view(ds: Dataset, view: str) -> N
     assert not table.schema.field("i").nullable
 
 
-def test_what_arrow_reads_is_ingested_again_as_it_was(ds: Dataset, tmp_path: Path) -> None:
+def test_exported_rows_are_ingested_again_unchanged(ds: Dataset, tmp_path: Path) -> None:
     again = tenfold.ingest(pa.table(ds), tmp_path / "again")
     assert again.schema == ds.schema
     assert same(pa.table(again).to_pylist(), records(50))
@@ -132,7 +132,7 @@ def test_units_are_metadata_of_the_field(tmp_path: Path) -> None:
     assert pa.table(ds).schema.field("t").metadata == {b"unit": b"ms"}
 
 
-def test_what_arrow_does_not_have_is_refused_by_column(ds: Dataset) -> None:
+def test_a_dtype_that_arrow_lacks_raises_an_error_naming_the_column(ds: Dataset) -> None:
     rows = Dataset({"ok": torch.ones(2), "w": torch.ones(2, dtype=torch.bfloat16)})
     with pytest.raises(tenfold.UnsupportedError, match='column "w": Arrow has no such type'):
         pa.table(rows)

@@ -202,7 +202,7 @@ def test_held_batches_are_never_written_again(ds: Dataset) -> None:
     assert torch.cat(held).tolist() == list(range(ROWS))
 
 
-def test_stats_name_what_limits(ds: Dataset) -> None:
+def test_stats_name_the_bottleneck(ds: Dataset) -> None:
     loader = BatchLoader(ds, 100)
     ids(loader)
     stats = loader.stats()
@@ -233,7 +233,7 @@ def test_an_epoch_holds_nothing_after_its_end(ds: Dataset) -> None:
     before = _held()
     for i in range(20):
         ids(loader)
-        next(iter(loader))  # and one that is left in the middle
+        next(iter(loader))  # and an iteration that is abandoned
         loader.set_epoch(i)
     gc.collect()
     after = _held()
@@ -271,7 +271,7 @@ def _sum_of_rows(ds: Dataset) -> int:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_loaders_work_in_other_processes(ds: Dataset, method: str) -> None:
-    ids(BatchLoader(ds, 10, num_threads=3))  # threads of the parent must not matter
+    ids(BatchLoader(ds, 10, num_threads=3))  # threads of the parent process must not matter
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(_sum_of_rows, (ds,)) == sum(range(ROWS))
 
@@ -414,7 +414,7 @@ def test_a_stock_loader_takes_mapped_rows_of_unequal_length(texts: Dataset) -> N
     assert batch["twice"].tolist() == [0, 2, 4, 6]
 
 
-def test_a_rank_without_rows_gets_a_mapped_batch_of_none(texts: Dataset) -> None:
+def test_a_rank_without_rows_gets_an_empty_mapped_batch(texts: Dataset) -> None:
     ds = texts.map(lambda row: {"tokens": row["tokens"], "name": row["name"], "n": row["n"] * 2})
     batch = next(iter(BatchLoader(ds, 1, rank=0, world_size=2)))
     assert len(batch["n"]) == 0
@@ -455,7 +455,7 @@ def test_padding_of_a_column_that_is_not_there_names_it(texts: Dataset, value: o
         BatchLoader(texts, 4, columns=["tokens"], pad={"n": value})
     with pytest.raises(TypeError, match="pad: expected a str, found 1"):
         BatchLoader(texts, 4, pad={1: value})
-    # What functions make is not known yet.
+    # The columns that functions add are not known in advance.
     added = texts.map(lambda row: {"typo": row["tokens"]})
     assert len(list(BatchLoader(added, 4, pad={"typo": value}))) > 0
 

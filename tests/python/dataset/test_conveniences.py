@@ -102,7 +102,7 @@ def test_nulls_and_functions_are_saved(tmp_path: Path) -> None:
 def test_a_view_replaces_the_data_set_it_was_made_of(ds: Dataset) -> None:
     ds.range(3, 6).save(ds._path)  # type: ignore[arg-type]
     assert Dataset(ds._path)["id"].tolist() == [3, 4, 5]
-    assert ds["id"][19] == 19  # what was open stays what it was
+    assert ds["id"][19] == 19  # the open handle still reads the old version
 
 
 def test_overwrite_false_and_other_things_are_respected(ds: Dataset, tmp_path: Path) -> None:

@@ -55,7 +55,9 @@ def test_a_row_is_a_dict_of_tensors_without_the_first_dimension(ds: Dataset) -> 
     ],
     ids=str,
 )
-def test_several_rows_are_what_torch_indexing_gives(ds: Dataset, path: Path, index: object) -> None:
+def test_several_rows_equal_the_result_of_torch_indexing(
+    ds: Dataset, path: Path, index: object
+) -> None:
     tree = tenfold.load(path)
     batch = ds[index]
     plain = torch.arange(ROWS).numpy()[list(index) if isinstance(index, range) else index]
@@ -86,12 +88,12 @@ def test_several_rows_are_what_torch_indexing_gives(ds: Dataset, path: Path, ind
     ],
     ids=str,
 )
-def test_an_index_that_is_none_is_an_error(ds: Dataset, index: object, error: type) -> None:
+def test_an_invalid_index_is_an_error(ds: Dataset, index: object, error: type) -> None:
     with pytest.raises(error):
         ds[index]
 
 
-def test_a_column_is_a_view_of_what_is_mapped(ds: Dataset, path: Path) -> None:
+def test_a_column_is_a_view_of_the_mapping(ds: Dataset, path: Path) -> None:
     tree = tenfold.load(path)
     assert torch.equal(ds["x"], tree["x"])
     assert torch.equal(ds["camera", "gain"], tree["camera", "gain"])
@@ -138,7 +140,7 @@ def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
         ds["full.valid"]
     with pytest.raises(KeyError, match=r"full\.valid"):
         ds.map(dict)["full.valid"]
-    # What the function fills is there, and what it drops is not.
+    # Values that the function sets are valid; columns that it drops are missing.
     filled = ds.map(lambda row: {**row, "score": row["score"].nan_to_num(0)})
     assert filled["score.valid"].tolist() == [True] * 4
     with pytest.raises(KeyError, match=r"score"):
@@ -306,7 +308,7 @@ def test_a_pickled_view_has_none_of_the_rows_that_were_appended_since(tmp_path: 
 
 def test_joined_views_of_joined_views_pickle_in_memory_that_does_not_double(ds: Dataset) -> None:
     joined = tenfold.concat([ds.range(0, 2), ds.range(4, 6)])
-    for _ in range(40):  # 2**40 parts, if each level doubled them
+    for _ in range(40):  # 2**40 parts, if each level doubled their number
         joined = tenfold.concat([joined.range(2, 4), joined.range(0, 2)])
     again = pickle.loads(pickle.dumps(joined))
     assert ids(again) == ids(joined) == [0, 1, 4, 5]
@@ -339,7 +341,7 @@ def test_a_filter_takes_bools_only(ds: Dataset) -> None:
             ds.filter(mask)
 
 
-def test_a_filter_is_asked_of_some_rows_at_a_time() -> None:
+def test_a_filter_is_called_with_blocks_of_rows() -> None:
     sizes = []
 
     def is_even(batch: dict) -> torch.Tensor:

@@ -34,7 +34,7 @@ def given_out(deal: Deal, rows: list[int]) -> list[int]:
     )
 )
 @settings(max_examples=200, deadline=None)
-def test_whatever_the_ranks_and_workers_each_number_is_handed_out_once(
+def test_each_number_is_returned_once_for_any_ranks_and_workers(
     legs: list[tuple[int, list[int], int]],
 ) -> None:
     deal = Deal.fresh(1, 1)
@@ -104,6 +104,6 @@ def test_a_state_is_small_where_all_workers_are_as_far() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_state_is_refused(state: object, message: str) -> None:
+def test_an_invalid_state_is_an_error(state: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Deal.from_state(state)

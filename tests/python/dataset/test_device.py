@@ -93,7 +93,7 @@ def test_the_batch_that_is_copied_ahead_does_not_count(ds: Dataset) -> None:
     assert loader.state_dict() == {"seed": 0, "epoch": 2, "position": 0}
     iterator = iter(loader)
     next(iterator)
-    next(iterator)  # the third, the epoch's last, was taken ahead
+    next(iterator)  # the third batch, the last of the epoch, was prefetched
     assert loader.epoch == 2
     again = [batch["id"].tolist() for batch in loader]
     assert again == [batch["id"].tolist() for batch in plain]
@@ -168,7 +168,7 @@ def test_batches_are_made_in_pinned_memory(
             assert torch.equal(batch["frame"], expected["frame"])
             assert torch.equal(batch["half"], expected["half"])
             assert torch.equal(batch["camera"]["gain"], expected["camera"]["gain"])
-    # Only those were copied that were made before the first was handed out.
+    # Only batches made before the first was returned were copied.
     num_fields = 6
     assert pinned.num_copied <= 5 * num_fields
     pinned.num_copied = 0
@@ -179,7 +179,7 @@ def test_batches_are_made_in_pinned_memory(
 
 
 def test_a_pinned_block_is_never_written_again(ds: Dataset, pinned: FakePinned) -> None:
-    """Whoever copies from it, and has no tensor over it any more, may not be through yet."""
+    """A copy from a buffer may still run when no tensor refers to the buffer any more."""
     seen: set[int] = set()
     held = []
     for batch in BatchLoader(ds, 10, pin_memory=True):
@@ -201,7 +201,7 @@ def test_pinned_blocks_go_with_their_batches(ds: Dataset, pinned: FakePinned) ->
     assert not pinned.storages()
 
 
-def test_what_a_transform_makes_is_pinned_too(ds: Dataset, pinned: FakePinned) -> None:
+def test_results_of_a_transform_are_pinned_too(ds: Dataset, pinned: FakePinned) -> None:
     loader = BatchLoader(
         ds, 100, pin_memory=True, transform=lambda b: {"x": b["x"], "y": b["x"] * 2}
     )

@@ -108,7 +108,7 @@ def test_rows_are_appended_to_all_nodes_of_a_nested_data_set(tmp_path: Path) -> 
     assert tenfold.verify(path).ok
 
 
-def test_what_a_data_set_gives_can_be_appended(tmp_path: Path) -> None:
+def test_rows_of_a_data_set_can_be_appended(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", SCHEMA)
     ds.append([row(i) for i in range(6)])
     ds.append(ds[[5, 0, 3]])
@@ -187,7 +187,7 @@ def test_finite_numbers_do_not_become_infinite(tmp_path: Path, dtype: str, value
     assert math.isnan(found[1])
 
 
-def test_floats_beside_tensors_keep_their_digits(tmp_path: Path) -> None:
+def test_floats_next_to_tensors_keep_their_precision(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", {"x": "float64"})
     ds.append([{"x": 0.1}, {"x": torch.tensor(2.0)}, {"x": 1e300}])
     assert ds["x"].tolist() == [0.1, 2.0, 1e300]
@@ -314,7 +314,7 @@ def test_processes_write_disjoint_rows(tmp_path: Path) -> None:
     assert ds["x"][:, 1].tolist() == list(range(300))
 
 
-def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_a_second_writer_gets_an_error_naming_the_first(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", {"id": "int64"})
     ds.append({"id": 1})
     other = Dataset(tmp_path / "rows", "r+")
@@ -432,7 +432,7 @@ def test_a_str_in_a_schema_that_is_no_dtype_is_refused(tmp_path: Path, dtype, be
     assert not (tmp_path / "c").exists()
 
 
-def test_create_refuses_what_cannot_be(tmp_path: Path) -> None:
+def test_create_rejects_invalid_arguments(tmp_path: Path) -> None:
     tenfold.create(tmp_path / "rows", {"id": "int64"})
     with pytest.raises(FileExistsError, match="expected nothing there"):
         tenfold.create(tmp_path / "rows", {"id": "int64"})
@@ -503,7 +503,7 @@ def matrix(path):
 
 
 @pytest.mark.parametrize("opened", [grown_dataset, dataset_written_in_place, dictionary, matrix])
-def test_a_closed_handle_reads_on_and_keeps_nobody_from_replacing_the_folder(tmp_path, opened):
+def test_a_closed_handle_still_reads_and_does_not_block_replacement_of_the_folder(tmp_path, opened):
     handle, reads_what_was_written = opened(tmp_path / "d")
     with pytest.raises(OSError, match="in use"):
         tenfold.save({"other": torch.zeros(1)}, tmp_path / "d")

@@ -22,7 +22,7 @@ import tenfold
 from tenfold import Dataset
 
 KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
-# Of one data set, which grows and is looked at whole after each.
+# SIGKILLs per data set, which grows and is checked completely after each.
 KILLS_EACH = 20
 
 WRITE = """
@@ -86,7 +86,7 @@ class Fork:
 
 @pytest.mark.timeout(120 + 2 * KILLS)
 @pytest.mark.parametrize("kind", ["append", "ring"])
-def test_a_killed_writer_leaves_whole_rows_and_every_commit_it_made(
+def test_a_writer_ended_by_sigkill_leaves_complete_rows_and_all_its_commits(
     tmp_path: Path, kind: str
 ) -> None:
     capacity = 5000
@@ -103,7 +103,7 @@ def test_a_killed_writer_leaves_whole_rows_and_every_commit_it_made(
                 tenfold.create(path, {**schema, "text": "string"})
             else:
                 tenfold.create(path, schema, capacity=capacity)
-        # Each writer takes over what the one before it left.
+        # Each writer takes over what the previous one left.
         writer = Fork(path, kind, end)
         time.sleep(generator.uniform(0.002, 0.08))
         printed = writer.kill()
@@ -114,7 +114,7 @@ def test_a_killed_writer_leaves_whole_rows_and_every_commit_it_made(
         ids = check(ds, kind)
         assert tenfold.verify(path).ok
         if kind == "append":
-            # The last commit may have been made, and not yet been reported.
+            # The last commit may have been made but not reported.
             assert ids == list(range(len(ids)))
             assert reported <= len(ids) <= reported + 241
             end = len(ids)
@@ -123,7 +123,7 @@ def test_a_killed_writer_leaves_whole_rows_and_every_commit_it_made(
         assert reported <= newest <= reported + 241
         gone = min(newest, capacity) - len(ids)
         assert (gone > 0) == bool(caught)
-        # What is there is the last `capacity` rows, but for those that were being written over.
+        # The data set has the last `capacity` rows, except those that were being overwritten.
         assert set(ids) <= set(range(newest - capacity, newest))
         assert 0 <= gone <= 241
         end = newest
@@ -151,7 +151,7 @@ print(batches, lengths)
 
 
 @pytest.mark.parametrize("kind", ["append", "ring"])
-def test_a_reader_in_another_process_sees_whole_rows_only(tmp_path: Path, kind: str) -> None:
+def test_a_reader_in_another_process_sees_only_complete_rows(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "rows"
     schema = {"id": "int64", "x": ("int32", (500,))}
     ds = tenfold.create(path, schema, capacity=1000 if kind == "ring" else None)

@@ -99,7 +99,7 @@ def test_a_column_of_that_name_is_data(tmp_path: Path) -> None:
     again = tenfold.ingest(ds, tmp_path / "b")
     assert again["x.valid"].tolist() == [False, True]
     assert again["x"].tolist() == [1, 2]
-    # A nullable column of a schema takes a bool of Python's for its validity, as append does.
+    # A nullable column of a schema accepts a Python bool as its validity, like append.
     told = tenfold.ingest(
         [{"x": 1, "x.valid": False}],
         tmp_path / "c",
@@ -110,7 +110,7 @@ def test_a_column_of_that_name_is_data(tmp_path: Path) -> None:
     assert told.report.ignored == ()
 
 
-def test_a_batch_of_arrays_keeps_dtypes_beside_nulls(tmp_path: Path) -> None:
+def test_a_batch_of_arrays_keeps_dtypes_despite_nulls(tmp_path: Path) -> None:
     made = tenfold.ingest(
         {"x": np.array([1, 2], np.int16), "x.valid": np.array([True, False])}, tmp_path / "a"
     )

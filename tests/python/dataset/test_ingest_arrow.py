@@ -168,7 +168,7 @@ def test_lists_become_shapes_or_ragged_columns(tmp_path, kind, lists, dtype):
     assert str(values(ds)) == str(lists[1:]).replace("None", "nan") or values(ds) == lists[1:]
 
 
-def test_what_no_column_is_like_becomes_json(tmp_path):
+def test_types_without_a_column_type_become_json(tmp_path):
     table = pa.table(
         {
             "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int32())),
@@ -248,7 +248,7 @@ def test_text_that_is_no_utf8_is_a_bad_row(tmp_path):
     )
     with pytest.raises(ValueError, match=r'row 1, column "x": expected UTF-8'):
         ingest(tmp_path, bad)
-    # Whole it is UTF-8, in rows it is not.
+    # The whole buffer is valid UTF-8, but its rows are not.
     cut = pa.StringArray.from_buffers(
         2, pa.py_buffer(np.array([0, 1, 2], "<i4")), pa.py_buffer("é".encode())
     )
@@ -264,7 +264,7 @@ def test_types_that_no_column_holds_are_refused_by_name(tmp_path):
         ingest(tmp_path, union)
 
 
-def test_a_schema_casts_and_refuses_what_does_not_fit(tmp_path):
+def test_a_schema_casts_and_rejects_values_that_do_not_fit(tmp_path):
     table = pa.table({"f": [0.5, 1e300], "i": [1, 300], "l": [[1, 2], [3, 4]], "other": [1, 2]})
     schema = Schema({"l": Column("float32", (2,)), "i": Column("int16")})
     ds = ingest(tmp_path, table, schema=schema)
@@ -308,7 +308,7 @@ def test_readers_and_batches_are_read_to_their_end(tmp_path):
         assert ds[999]["s"] == "row 999"
 
 
-def test_an_exception_of_whoever_makes_the_batches_arrives(tmp_path):
+def test_an_exception_of_the_producer_is_propagated(tmp_path):
     def batches():
         yield tables().to_batches()[0]
         raise ZeroDivisionError("mine")
@@ -341,7 +341,7 @@ def test_files_of_other_columns_are_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".arrow", ".feather", ".arrows", ".data"])
 @pytest.mark.parametrize("kind", ["file", "stream"])
-def test_arrow_files_and_streams_are_told_apart_by_content(tmp_path, suffix, kind):
+def test_arrow_files_and_streams_are_distinguished_by_content(tmp_path, suffix, kind):
     path = tmp_path / f"a{suffix}"
     with pa.OSFile(str(path), "wb") as sink:
         make = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream

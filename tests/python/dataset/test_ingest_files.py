@@ -148,14 +148,14 @@ def test_compressed_files_lists_and_globs(tmp_path):
     assert tenfold.ingest(files, tmp_path / "rows")["x"].tolist() == [3, 1, 2]
     ds = tenfold.ingest(str(tmp_path / "*.gz"), tmp_path / "rows")
     assert ds["x"].tolist() == [1, 2]
-    # A pattern without a suffix: what matches tells.
+    # A pattern without a suffix: the format comes from the matching files.
     ds = tenfold.ingest(str(tmp_path / "a.*"), tmp_path / "rows")
     assert ds["x"].tolist() == [1, 2]
     with pytest.raises(FileNotFoundError, match="expected files that match"):
         tenfold.ingest(str(tmp_path / "*.jsonl"), tmp_path / "rows")
 
 
-def test_what_is_no_data_set_is_not_replaced(tmp_path):
+def test_a_folder_that_is_no_data_set_is_not_replaced(tmp_path):
     source = write_lines(tmp_path / "a.jsonl", [{"x": 1}])
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "mine.txt").write_text("mine")
@@ -166,7 +166,7 @@ def test_what_is_no_data_set_is_not_replaced(tmp_path):
         tenfold.ingest(source, tmp_path / "other", overwrite=False)
 
 
-def test_progress_is_told_and_may_stop_the_work(tmp_path):
+def test_progress_is_reported_and_can_cancel_the_ingest(tmp_path):
     source = write_lines(tmp_path / "a.jsonl", ({"x": i, "s": "x" * 200} for i in range(100_000)))
     told = []
     tenfold.ingest(source, tmp_path / "rows", progress=lambda *what: told.append(what))

@@ -18,7 +18,7 @@ import torch
 import tenfold
 
 KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
-# Each has rows of its own, so that it shows which one was ingested last.
+# Each has distinct rows, to identify the one that was ingested last.
 SOURCES = 3
 
 
@@ -41,8 +41,8 @@ def ingest_for_ever(sources: list[Path], target: Path, start: int, report: int) 
     number = start
     while True:
         source = sources[number % SOURCES]
-        # Waiting for the device takes most of the time, in which nothing happens, and may take
-        # longer than this process lives: so it comes after an ingest that was done.
+        # fsync takes most of the time, in which nothing else happens, and may take longer than this
+        # process lives. So only ingests after a completed one are durable.
         durable = number > start and number % 4 == 0
         tenfold.ingest(source, target, num_threads=2, durable=durable, progress=False)
         number += 1
@@ -81,7 +81,7 @@ def source_in(target: Path) -> int:
 
 
 @pytest.mark.timeout(120 + 2 * KILLS)
-def test_a_killed_ingest_leaves_the_data_set_before_or_the_new_one(tmp_path: Path) -> None:
+def test_an_ingest_ended_by_sigkill_leaves_the_old_or_the_new_data_set(tmp_path: Path) -> None:
     folder = tmp_path / "sets"
     folder.mkdir()
     sources = write_sources(tmp_path)
@@ -98,7 +98,7 @@ def test_a_killed_ingest_leaves_the_data_set_before_or_the_new_one(tmp_path: Pat
         if not target.exists():
             assert done == 0
             continue
-        # The last one that was reported, or the next, which was published and not yet reported.
+        # The last source that was reported, or the next one, if it was published but not reported.
         source = source_in(target)
         assert source in ((done - 1) % SOURCES, done % SOURCES)
         done += source == done % SOURCES

@@ -129,7 +129,7 @@ def test_bzip2_and_xz_are_read_as_streams(tmp_path: Path, suffix: str, module: s
         path.write_bytes(damaged)
         with pytest.raises(tenfold.CorruptFileError, match=f"rows.jsonl{suffix}: .*{what}"):
             tenfold.ingest(path, tmp_path / "ds")
-    assert len(tenfold.Dataset(tmp_path / "ds")) == 20_000  # the old one stays
+    assert len(tenfold.Dataset(tmp_path / "ds")) == 20_000  # the old data set is unchanged
 
 
 def test_infer_schema_takes_na_values(tmp_path: Path) -> None:

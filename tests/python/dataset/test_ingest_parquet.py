@@ -60,7 +60,7 @@ def test_columns_are_the_same_however_many_are_decoded_together(tmp_path, group_
     assert tenfold.infer_schema(files) == ds.schema
 
 
-def test_columns_come_in_the_order_that_was_asked_for(tmp_path, group_bytes):
+def test_columns_have_the_requested_order(tmp_path, group_bytes):
     pq.write_table(table(), tmp_path / "a.parquet")
     columns = ["text", "record.b", "float"]
     ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds", columns=columns)
@@ -74,7 +74,7 @@ def test_columns_come_in_the_order_that_was_asked_for(tmp_path, group_bytes):
     assert sorted(ds.report.ignored) == ["holes", "record.a", "record.b.c", "text", "tokens"]
 
 
-def test_columns_that_nobody_wants_are_not_decoded(tmp_path):
+def test_columns_that_are_not_requested_are_not_decoded(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(table(), path, compression="snappy", use_dictionary=False)
     column = pq.read_metadata(path).row_group(0).column(2)
@@ -107,7 +107,9 @@ def test_a_bad_row_is_named_by_its_place_in_the_whole_source(tmp_path, group_byt
 
 
 @pytest.mark.parametrize("on_error", ["skip", "collect"])
-def test_bad_rows_are_left_out_of_columns_that_are_decoded_apart(tmp_path, group_bytes, on_error):
+def test_bad_rows_are_skipped_in_columns_that_are_decoded_separately(
+    tmp_path, group_bytes, on_error
+):
     rows = 3000
     made = {
         "a": list(range(rows)),
@@ -127,7 +129,7 @@ def test_bad_rows_are_left_out_of_columns_that_are_decoded_apart(tmp_path, group
     assert ds["d"].tolist() == [i / 2 for i in kept]
     assert ds[:]["t"] == [f"t{i}" for i in kept]
     assert [row["b"].tolist() for row in ds] == [[i] for i in kept]
-    # The rows without a text are among those that are left out.
+    # The rows without a string are among the skipped rows.
     assert not ds.schema["t"].nullable
     assert (ds.report.num_rows, ds.report.num_bad_rows) == (len(kept), 6)
     assert tenfold.verify(tmp_path / "ds").ok

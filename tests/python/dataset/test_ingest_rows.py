@@ -98,7 +98,7 @@ def test_lists_become_rows_of_a_shape_ragged_columns_or_json(tmp_path, values, d
     assert str([plain(row["x"]) for row in ds]) == str(expected)
 
 
-def test_ever_new_keys_cost_what_their_columns_do(tmp_path):
+def test_rows_with_distinct_keys_are_ingested(tmp_path):
     rows = [{f"key{i}": i} for i in range(1500)]
     ds = ingest(tmp_path, rows, durable=False)
     assert ds.columns == [f"key{i}" for i in range(1500)]
@@ -106,7 +106,7 @@ def test_ever_new_keys_cost_what_their_columns_do(tmp_path):
 
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 3, 1000])
-def test_what_columns_become_does_not_depend_on_where_blocks_end(tmp_path, batch_rows):
+def test_column_types_do_not_depend_on_block_boundaries(tmp_path, batch_rows):
     rows = [
         {"n": True, "l": [], "f": [1, 2], "r": None, "m": 1},
         {"n": 2, "l": [True], "f": [3, 4], "r": None, "m": None},
@@ -166,7 +166,7 @@ def test_subclasses_of_pythons_types_and_mappings_are_what_they_derive_from(tmp_
     assert str(ds.schema) == "c: int64\ns: string\nf: float64\nm.q: int64"
 
 
-def test_what_is_masked_is_null(tmp_path):
+def test_masked_values_are_null(tmp_path):
     masked = np.ma.masked_array
     rows = [
         {
@@ -202,7 +202,7 @@ def test_a_generator_is_read_in_bounded_memory_and_once(tmp_path):
     assert torch.equal(ds["x"], torch.arange(200_000))
 
 
-def test_no_rows_make_a_data_set_of_none(tmp_path):
+def test_no_rows_make_an_empty_data_set(tmp_path):
     assert len(ingest(tmp_path, [])) == 0
     ds = ingest(tmp_path, iter(()), schema=Schema({"x": Column("float32", (3,))}))
     assert len(ds) == 0
@@ -251,7 +251,7 @@ def test_bad_rows_are_skipped_with_one_warning_and_change_no_column(tmp_path):
     assert ds.report.num_bad_rows == 1
 
 
-def test_bad_rows_are_collected_beside_the_columns(tmp_path):
+def test_bad_rows_are_collected_next_to_the_columns(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ds = ingest(tmp_path, [{"x": 1}, {"x": [7]}, 5, {"x": 2}], on_error="collect")
@@ -370,7 +370,7 @@ def test_only_the_columns_that_are_wanted_are_looked_at(tmp_path):
         ingest(tmp_path, rows, columns=["x", "nope"])
 
 
-def test_infer_schema_tells_what_ingest_finds(tmp_path):
+def test_infer_schema_returns_the_schema_of_ingest(tmp_path):
     rows = [{"x": 1, "l": [1]}, {"x": 2.5, "l": [1, 2]}, {"l": None, "r": {"a": "s"}}]
     assert tenfold.infer_schema(rows) == ingest(tmp_path, rows).schema
     with pytest.raises(ValueError, match="read twice"):
@@ -402,7 +402,7 @@ def test_control_c_ends_an_ingest(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_is_told_and_may_stop_it(tmp_path):
+def test_progress_is_reported_and_can_cancel_the_ingest(tmp_path):
     seen = []
     rows = [{"x": float(i)} for i in range(100_000)]
     ingest(tmp_path, rows, progress=lambda *told: seen.append(told))
@@ -416,7 +416,7 @@ def test_progress_is_told_and_may_stop_it(tmp_path):
         ingest(tmp_path, rows, progress=stop)
 
 
-def test_an_existing_data_set_is_kept_if_asked(tmp_path):
+def test_an_existing_data_set_is_kept_on_request(tmp_path):
     ingest(tmp_path, [{"x": 1}])
     with pytest.raises(FileExistsError):
         ingest(tmp_path, [{"x": 2}], overwrite=False)

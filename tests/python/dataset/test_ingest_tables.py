@@ -138,7 +138,7 @@ def test_arrays_of_objects_in_files_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("source", [7, "nowhere-*.npy", b"bytes", object()])
-def test_what_is_no_source_is_refused(tmp_path, source):
+def test_an_invalid_source_is_an_error(tmp_path, source):
     with pytest.raises((tenfold.UnsupportedError, FileNotFoundError)):
         tenfold.ingest(source, tmp_path / "ds")
 
@@ -161,7 +161,7 @@ def test_an_array_of_any_dtype_comes_back_bit_for_bit(tmp_path_factory, array):
     assert ds["x"].shape == array.shape
 
 
-def test_columns_of_records_are_handed_over_whole(tmp_path):
+def test_columns_of_records_are_passed_as_a_whole(tmp_path):
     table = {"a": {"x": torch.arange(5), "b": {"y": np.ones((5, 2), np.float32)}}, "c": ["z"] * 5}
     ds = tenfold.ingest(table, tmp_path / "ds")
     assert str(ds.schema) == "a.x: int64\na.b.y: float32[2]\nc: string"
@@ -203,7 +203,7 @@ def test_damaged_arrays_are_refused_by_name(tmp_path):
             tenfold.ingest(tmp_path / name, tmp_path / "ds")
 
 
-def test_what_is_masked_in_columns_is_null(tmp_path):
+def test_masked_values_of_columns_are_null(tmp_path):
     masked = np.ma.masked_array
     columns = {
         "i": masked([1, 2, 3], mask=[False, True, False], dtype=np.int16),

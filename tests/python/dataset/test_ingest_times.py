@@ -112,7 +112,7 @@ def test_lists_and_columns_of_times(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_time_beside_another_kind_is_a_bad_row(tmp_path: Path, values: list[Any]) -> None:
+def test_a_time_mixed_with_another_type_is_a_bad_row(tmp_path: Path, values: list[Any]) -> None:
     bad = len(values) - 1
     with pytest.raises(ValueError, match=rf'row {bad}, column "t": expected .*, found '):
         ingest(tmp_path, values)
@@ -120,7 +120,7 @@ def test_a_time_beside_another_kind_is_a_bad_row(tmp_path: Path, values: list[An
     assert [row["row"] for row in ds.bad_rows] == [bad]
 
 
-def test_a_schema_says_the_unit(tmp_path: Path) -> None:
+def test_a_schema_sets_the_unit(tmp_path: Path) -> None:
     schema = {"t": {"dtype": "int64", "unit": "us"}}
     ds = ingest(tmp_path, [MOMENT, 7], schema=schema)
     assert ds["t"][1] == 7

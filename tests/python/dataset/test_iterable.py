@@ -126,9 +126,7 @@ def test_resumed_on_other_ranks_the_rest_is_the_same(
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 6, 7, 40])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_loader_with_workers_goes_on_as_if_it_had_not_stopped(
-    path: Path, cut: int, workers: int
-) -> None:
+def test_a_loader_with_workers_resumes_exactly(path: Path, cut: int, workers: int) -> None:
     def loader(rows: IterableDataset) -> DataLoader:
         return DataLoader(rows, batch_size=10, num_workers=workers)
 
@@ -143,7 +141,7 @@ def test_a_loader_with_workers_goes_on_as_if_it_had_not_stopped(
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_it_goes_on_with_another_number_of_workers(path: Path, workers: int) -> None:
+def test_resumes_with_another_number_of_workers(path: Path, workers: int) -> None:
     first = IterableDataset(path, shuffle=True)
     iterator = iter(DataLoader(first, batch_size=10, num_workers=3))
     seen = [next(iterator)["id"].tolist() for _ in range(17)]
@@ -165,7 +163,7 @@ def test_after_the_last_batch_of_workers_the_state_is_the_next_epochs(path: Path
         assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
 
 
-def test_a_loop_over_workers_that_was_left_cannot_be_asked_where_it_stood(path: Path) -> None:
+def test_an_abandoned_loop_over_workers_has_no_state(path: Path) -> None:
     rows = IterableDataset(path)
     for _ in DataLoader(rows, batch_size=10, num_workers=2):
         break

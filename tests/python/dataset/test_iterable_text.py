@@ -134,7 +134,7 @@ def test_zstandard_and_archives_are_read_too(tmp_path: Path) -> None:
     assert ids(pickle.loads(pickle.dumps(rows))) == [1, 2, 5, 6]
 
 
-def test_bad_rows_are_told_of_by_the_shard_that_gets_them(tmp_path: Path) -> None:
+def test_bad_rows_are_reported_by_their_shard(tmp_path: Path) -> None:
     """Rows that a shard does not get may be bad: who gets them tells of it."""
     path = tmp_path / "data.jsonl"
     path.write_text('{"id": 0}\n{"id": "x"}\n{"id": 2}\n{"id": 3}\n')
@@ -178,7 +178,7 @@ def test_the_format_of_a_file_of_any_name_can_be_named(tmp_path: Path) -> None:
     assert ids(IterableDataset(tmp_path / "corpus.txt.gz", format="jsonl")) == [0, 1, 2]
 
 
-def test_a_format_that_is_none_or_has_no_file_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_format_or_missing_file_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "corpus.txt", RECORDS)
     for call in (IterableDataset, tenfold.infer_schema):
         with pytest.raises(ValueError, match=r"format: expected 'jsonl', .*, found 'lines'"):
@@ -269,7 +269,7 @@ def test_resumed_on_other_ranks_every_row_comes_once(
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_workers_share_the_rows_and_go_on(tmp_path: Path, workers: int) -> None:
+def test_workers_share_the_rows_and_resume(tmp_path: Path, workers: int) -> None:
     path = write(tmp_path / "data.jsonl", [{"id": i} for i in range(100)])
     first = IterableDataset(path, shuffle_buffer=16)
     iterator = iter(DataLoader(first, batch_size=8, num_workers=workers))
@@ -281,7 +281,7 @@ def test_workers_share_the_rows_and_go_on(tmp_path: Path, workers: int) -> None:
     assert sorted(seen) == list(range(100))
 
 
-def test_a_schema_is_what_rows_are_checked_against(tmp_path: Path) -> None:
+def test_rows_are_checked_against_the_schema(tmp_path: Path) -> None:
     path = write(tmp_path / "data.jsonl", [{"a": 1, "b": [1, 2], "c": 0}, {"a": 2.5, "b": [3]}])
     schema = {"a": torch.float32, "b": ("int8", (2,))}
     rows = IterableDataset(path, schema=schema)
@@ -346,7 +346,7 @@ def test_bad_records_are_named_skipped_or_collected(
     ],
     ids=repr,
 )
-def test_csv_that_is_none_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
+def test_invalid_csv_is_an_error(tmp_path: Path, text: bytes, message: str) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes(text)
     with pytest.raises(ValueError, match=message):

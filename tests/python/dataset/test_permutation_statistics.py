@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Order = NDArray[np.int64]
     Shuffle = Callable[[int, int, int], Order]
 
-#: Of one comparison. There are about 700.
+#: For one comparison. There are about 700.
 P_VALUE = 1e-6
 
 
@@ -128,7 +128,7 @@ SIZES = [
 
 @pytest.mark.filterwarnings("ignore:Precision loss")
 @pytest.mark.parametrize(("size", "count"), SIZES)
-def test_no_statistic_tells_an_order_from_one_of_numpy(size: int, count: int) -> None:
+def test_no_statistic_distinguishes_an_order_from_one_of_numpy(size: int, count: int) -> None:
     assert unlike_numpy(by_tenfold, size, count) == {}
 
 

@@ -183,7 +183,7 @@ SCHEMAS = [
 
 
 @pytest.mark.parametrize(("dtype", "value", "expected"), SCHEMAS, ids=str)
-def test_what_fits_a_given_column_does_so_from_every_source(tmp_path, dtype, value, expected):
+def test_a_value_that_fits_a_column_does_so_from_every_source(tmp_path, dtype, value, expected):
     text = json.dumps(value)
     (tmp_path / "rows.csv").write_text("x\n" + text + "\n")
     sources: dict[str, Any] = {

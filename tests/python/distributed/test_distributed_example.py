@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "distributed.py"
 
 
 @pytest.mark.timeout(600)
-def test_three_ranks_go_on_from_what_two_have_saved(tmp_path: Path) -> None:
+def test_three_ranks_resume_from_a_save_of_two(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLE, "--folder", tmp_path], capture_output=True, text=True, timeout=300
     )

@@ -57,7 +57,7 @@ def test_any_format_is_loaded(name: str, tmp_path: Path) -> None:
     state = {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2, dtype=torch.int64)}
     tenfold.save(state, tmp_path / name)
     into = {key: torch.zeros_like(value) for key, value in state.items()}
-    into["w"] = torch.zeros(3, 2).t()  # of other strides
+    into["w"] = torch.zeros(3, 2).t()  # with other strides
     dcp.load(into, storage_reader=StorageReader(tmp_path / name, verify=True), no_dist=True)
     assert torch.equal(into["w"], state["w"])
     assert torch.equal(into["b"], state["b"])
@@ -87,7 +87,7 @@ class Pickling(dcp.DefaultSavePlanner):
         return super().transform_object(write_item, object)
 
 
-def test_what_a_planner_has_pickled_is_decoded(tmp_path: Path) -> None:
+def test_values_pickled_by_a_planner_are_decoded(tmp_path: Path) -> None:
     state = {"w": torch.ones(1), "names": ["a", 1, None]}
     save(state, tmp_path / "m.safetensors", planner=Pickling())
     assert tenfold.load(tmp_path / "m.safetensors")["names"] == ["a", 1, None]
@@ -99,7 +99,7 @@ class Evil:
 
 
 @pytest.mark.parametrize("planner", [None, SavePlanner(), Pickling()])
-def test_what_is_no_value_is_refused_by_name(
+def test_an_unsupported_value_raises_an_error_with_its_name(
     planner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -252,7 +252,7 @@ def test_an_existing_checkpoint_is_kept_if_overwrite_is_false(tmp_path: Path) ->
     assert tenfold.load(tmp_path / "m")["w"].tolist() == [1]
 
 
-def test_a_checkpoint_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         StorageReader(tmp_path / "none").read_metadata()
     reader = StorageReader(tmp_path / "none")
@@ -273,7 +273,9 @@ def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
         dcp.save({"w": torch.ones(1)}, storage_writer=StorageWriter(), no_dist=True)
 
 
-def test_writers_readers_and_planners_are_pickled_without_what_is_under_way(tmp_path: Path) -> None:
+def test_writers_readers_and_planners_are_pickled_without_their_operations_in_progress(
+    tmp_path: Path,
+) -> None:
     writer = StorageWriter(tmp_path / "m")
     writer.reset()
     reader = StorageReader(tmp_path / "m", verify=True)

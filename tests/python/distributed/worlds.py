@@ -39,7 +39,7 @@ import tenfold.distributed
 from tenfold import _core
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
-# Of a group. Ranks of a group that loses one wait no longer than the second.
+# Timeout of a process group. After the loss of a rank, the others wait no longer than the second.
 TIMEOUT = datetime.timedelta(seconds=90)
 SHORT_TIMEOUT = datetime.timedelta(seconds=20)
 FORK = multiprocessing.get_context("fork")
@@ -65,7 +65,7 @@ def _rank_main(
         pipe.send(f"rank {rank}: {traceback.format_exc()}")
     finally:
         pipe.close()
-        os._exit(0)  # a rank that failed waits for nobody
+        os._exit(0)  # a failed rank does not wait for others
 
 
 def in_world(size: int, function: Callable[[int, int], None], dying: int | None = None) -> None:
@@ -121,11 +121,11 @@ def numbered(dtype: torch.dtype, *shape: int) -> torch.Tensor:
     return values.to(dtype)
 
 
-# Names, whole tensors, and what each is when it is saved and when it is loaded.
+# Names, whole tensors, and their placement at save and at load.
 WHOLE = {
     "rows": numbered(torch.float32, 7, 5),
     "columns": numbered(torch.bfloat16, 6, 8),
-    "few": numbered(torch.int64, 2, 3),  # some ranks have none of it
+    "few": numbered(torch.int64, 2, 3),  # some ranks have no part of it
     "long": numbered(torch.uint8, 300_001),
     "cube": numbered(torch.float16, 5, 4, 3),
     "copy": numbered(torch.float64, 4, 4),
@@ -374,7 +374,7 @@ def check_fully_sharded_training() -> None:
 
     in_world(2, save)
     in_world(3, load)
-    # A plain checkpoint: one process loads it into a plain model.
+    # A plain checkpoint: one process loads it into an unsharded model.
     make_model().load_state_dict(tenfold.load(path)["model"])
 
 
@@ -422,7 +422,7 @@ def check_asynchronous_saves() -> None:
         whole = numbered(torch.float32, 8, 4)
         writer = StorageWriter()
         for number in range(3):
-            # torch's stager copies no views: what spread() makes is one.
+            # torch's stager does not copy views, and spread() returns one.
             tensor = distribute_tensor(whole + number, mesh, [Shard(0)])
             state = {"w": tensor, "number": number}
             kind = AsyncCheckpointerType.PROCESS if number == 2 else AsyncCheckpointerType.THREAD
@@ -620,7 +620,7 @@ def check_a_full_disk_of_one_rank_leaves_the_old_version() -> None:
                         self._real = real(ticket)
 
                     def write(self, first: int, tensors: Any) -> None:
-                        # The system itself refuses to write beyond a limit.
+                        # The kernel refuses writes beyond a limit.
                         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                         resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
                         try:
@@ -656,7 +656,7 @@ def check_a_flipped_bit_is_refused() -> None:
 
     in_world(2, save)
     bytes_ = bytearray(path.read_bytes())
-    bytes_[-5] ^= 4  # in "b"
+    bytes_[-5] ^= 4  # within the data of "b"
     path.unlink()
     path.write_bytes(bytes_)
 

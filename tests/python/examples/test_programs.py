@@ -35,7 +35,7 @@ def test_a_hub_checkpoint_is_fine_tuned_with_a_new_head(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_ddp_goes_on_after_the_crash_of_a_rank(tmp_path: Path) -> None:
+def test_ddp_resumes_after_the_crash_of_a_rank(tmp_path: Path) -> None:
     torchrun = [
         "-m",
         "torch.distributed.run",
@@ -52,7 +52,7 @@ def test_ddp_goes_on_after_the_crash_of_a_rank(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     begun = re.findall(r"2 processes begin at step (\d+)", done.stdout)
     assert begun[0] == "0"
-    # The save of step 40 was in flight, or done.
+    # The save of step 40 was in flight or finished.
     assert begun[1] in ("20", "40")
     assert "at step 60\n" in done.stdout
     manager = tenfold.CheckpointManager(tmp_path / "run")

@@ -78,8 +78,9 @@ def test_an_error_on_the_way_leaves_nothing(tmp_path):
     [lambda: 1, lambda: torch.zeros(3), lambda: {"x": torch.zeros(3), "y": [1.0], "name": "n"}],
     ids=["scalars", "tensors", "dicts"],
 )
-def test_does_not_make_python_look_for_cycles(tmp_path, value):
-    # Which would walk through all that the program holds, such as what the items come from.
+def test_does_not_trigger_garbage_collection(tmp_path, value):
+    # A garbage collection would visit all objects of the program, such as those that items come
+    # from.
     pairs = ((f"k{i}", value()) for i in range(20_000))
     looks = []
     gc.collect()
@@ -166,7 +167,7 @@ def test_reports_progress(tmp_path):
     assert "ingest" in seen
 
 
-def test_what_is_no_dictionary(tmp_path):
+def test_another_data_set_or_a_missing_path_is_an_error(tmp_path):
     tenfold.ingest([{"a": 1}], tmp_path / "t")
     with pytest.raises(ValueError, match="expected a dictionary, found a data set without"):
         tenfold.MappedDict(tmp_path / "t")

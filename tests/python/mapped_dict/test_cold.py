@@ -57,7 +57,7 @@ def forget(path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux's count of reads")
 @pytest.mark.parametrize("batch", [1, 16, 256])
-def test_keys_read_their_own_pages_and_nothing_beside_them(large, batch):
+def test_lookups_read_only_the_pages_of_their_keys(large, batch):
     forget(large)
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(CODE), str(large), str(KEYS), str(batch)],
@@ -66,5 +66,5 @@ def test_keys_read_their_own_pages_and_nothing_beside_them(large, batch):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    # Slot, end, text and value, each in a page of its own; where it is looked for, a few more.
+    # Slot, end offset, string and value, each in a separate page, and a few more for probing.
     assert float(done.stdout) <= 256 * 4 + 64

@@ -37,7 +37,7 @@ def check(d: MappedDict, done: int) -> None:
     assert found.all()
     assert (values == values[:, :1]).all(), "a value in parts"
     for key in range(KEYS):
-        # Step `done` may be under way.
+        # Step `done` may be in progress.
         last = (done - 1 - key) // KEYS if done > key else -1
         allowed = {max(last, 0)} | ({done // KEYS} if done % KEYS == key else set())
         assert int(values[key, 0]) in allowed, (key, done)
@@ -76,7 +76,7 @@ def test_survives_sigkill(tmp_path, seed):
         done = max([done, *(int(line) for line in said if line.strip())])
         check(MappedDict(path), done)
         check(reader.refresh(), done)
-        # The step under way is begun again, unless its keys are there.
+        # The step in progress is repeated, unless its keys exist.
         if f"n{done}/0" in reader:
             done += 1
     with MappedDict(path, "r+") as d:

@@ -141,7 +141,7 @@ def test_packed_keys(words):
         words.get_many({"values": packed["values"]})
 
 
-def test_what_is_no_key(words):
+def test_an_invalid_key_is_not_found_or_raises(words):
     assert 3 not in words
     assert None not in words
     assert b"word 3" not in words
@@ -291,14 +291,14 @@ def test_read_only_folders(words, tmp_path):
             path.chmod(0o755)
 
 
-def test_verify_finds_an_index_that_lies(words, tmp_path):
+def test_verify_detects_an_inconsistent_index(words, tmp_path):
     assert tenfold.verify(tmp_path / "d").ok
     index = tmp_path / "d" / "%values" / "key.index.memmap"
     data = bytearray(index.read_bytes())
     slot = next(i for i in range(0, len(data), 8) if data[i : i + 8] != bytes(8))
     data[slot : slot + 8] = bytes(8)
     index.write_bytes(data)
-    (tmp_path / "d" / "%checksums").unlink()  # as if nobody had kept any
+    (tmp_path / "d" / "%checksums").unlink()  # as if it had been saved without checksums
     report = tenfold.verify(tmp_path / "d")
     assert not report.ok
     assert any("index" in problem.part or "key" in problem.part for problem in report.problems)

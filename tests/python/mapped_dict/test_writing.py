@@ -197,7 +197,7 @@ def test_many_large_items_take_little_memory(tmp_path, what):
     assert most - before < 150 << 20
 
 
-def test_the_length_of_a_reader_counts_what_it_iterates(path):
+def test_the_length_of_a_reader_is_the_number_of_iterated_keys(path):
     reader = MappedDict(path)
     with MappedDict(path, "r+") as d:
         d.extend({"n0": torch.zeros(3), "n1": torch.ones(3)})

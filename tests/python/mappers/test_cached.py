@@ -43,7 +43,7 @@ def test_a_batch_generates_only_the_rows_that_are_missing_each_once():
     assert cached.nbytes == 3 * ROW_BYTES
 
 
-def test_the_rows_that_were_not_asked_for_longest_go_first():
+def test_the_least_recently_used_rows_are_evicted_first():
     mapper = Squares()
     cached = mapper.cached(3 * ROW_BYTES)
     cached([1, 2, 3])
@@ -110,7 +110,7 @@ def test_training_the_module_empties_the_cache():
     assert not cached((1.0, 2.0)).requires_grad
 
 
-def test_tensors_are_told_apart_by_what_they_hold():
+def test_tensors_are_compared_by_content():
     @tenfold.register_mapper("test.cached_flatten")
     def flatten():
         return torch.nn.Flatten()

@@ -73,14 +73,14 @@ def test_an_unknown_state_names_itself_and_the_nearest_level(path, level):
 
 
 @pytest.mark.parametrize("path", ["", "/", "a//b", "level1/", "/a", ("a/b",), ("", "a"), ()])
-def test_what_is_no_path_is_refused_even_where_a_default_holds(path):
+def test_an_invalid_path_is_an_error_even_with_a_default(path):
     mapper = tenfold.HierarchicalStateMapper({"default": 0, "a/b".replace("/", "_"): 1})
     for states in (path, [path]):
         with pytest.raises(ValueError, match="path of components"):
             mapper(states)
 
 
-def test_a_component_with_a_slash_does_not_find_what_lies_deeper():
+def test_a_component_with_a_slash_does_not_match_a_deeper_path():
     mapper = tenfold.HierarchicalStateMapper({"a": {"b": {"c": 1}}})
     with pytest.raises(ValueError, match="path of components"):
         mapper([("a/b", "c")])
@@ -114,7 +114,7 @@ def test_integers_are_their_digits():
         ({"a": torch.eye(2).to_sparse()}, tenfold.UnsupportedError, "dense tensor"),
     ],
 )
-def test_what_cannot_be_in_a_hierarchy_is_named(hierarchy, error, message):
+def test_errors_name_unsupported_values(hierarchy, error, message):
     with pytest.raises(error, match=message):
         tenfold.HierarchicalStateMapper(hierarchy)
 
@@ -126,7 +126,7 @@ def test_a_level_inside_itself_is_refused():
         tenfold.HierarchicalStateMapper(level)
 
 
-def test_512_levels_are_walked():
+def test_512_levels_are_supported():
     hierarchy = value = {}
     for _ in range(511):
         value["x"] = value = {}
@@ -174,7 +174,7 @@ def test_a_batch_is_of_the_dtype_that_holds_all():
         mapper(["i", "l"])
 
 
-def test_what_it_gives_is_a_copy():
+def test_results_are_copies():
     tensor = torch.ones(2)
     mapper = tenfold.HierarchicalStateMapper({"a": tensor, "b": torch.zeros(2)})
     mapper("a").zero_()
@@ -188,7 +188,7 @@ def linear():
     return torch.nn.Linear(2, 3)
 
 
-def test_a_value_may_be_a_mapper_that_is_asked_for_the_rest_of_the_path():
+def test_a_mapper_as_a_value_gets_the_rest_of_the_path():
     net = tenfold.ModuleStateMapper("test.hierarchical_linear")
     inner = tenfold.HierarchicalStateMapper({"x": {"y": [1.0, 2.0, 3.0]}, "z": [4.0, 5.0, 6.0]})
     mapper = tenfold.HierarchicalStateMapper(
@@ -212,7 +212,7 @@ def test_a_value_may_be_a_mapper_that_is_asked_for_the_rest_of_the_path():
         mapper(["row", "deep/inner/nowhere"])
 
 
-def test_a_mapper_as_a_default_is_asked_for_what_follows_its_level():
+def test_a_mapper_as_a_default_gets_the_path_below_its_level():
     inner = tenfold.HierarchicalStateMapper({"a": 1, "b": {"c": 2}})
     mapper = tenfold.HierarchicalStateMapper({"top": {"default": inner, "own": 5, "low": {}}})
     assert mapper(["top/a", "top/b/c", "top/own"]).tolist() == [1, 2, 5]

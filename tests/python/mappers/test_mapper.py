@@ -124,7 +124,7 @@ HEAD = {"class": "test.one_hot", "version": 1, "config": {"size": 2}}
         ({"state_mapper": HEAD, "tensors": torch.zeros(2)}, "Corrupt", "tensors: expected a tree"),
     ],
 )
-def test_what_is_no_mapper_or_a_broken_one_is_a_clear_error(tmp_path, tree, error, what):
+def test_a_broken_mapper_or_another_file_is_a_clear_error(tmp_path, tree, error, what):
     tenfold.register_mapper("test.embedding_factory")(torch.nn.Embedding)
     tree = {"pad": torch.zeros(1), **tree} if tree else {"pad": torch.zeros(1)}
     tenfold.save(tree, tmp_path / "mapper")
@@ -140,7 +140,7 @@ def test_nothing_there_is_a_file_not_found(tmp_path):
         tenfold.StateMapper.load(tmp_path / "nothing")
 
 
-def test_damage_is_found_when_it_is_asked_for(tmp_path):
+def test_verify_detects_damage(tmp_path):
     TableMapper(torch.rand(1000)).save(tmp_path / "mapper")
     file = tmp_path / "mapper" / "tensors" / "rows.memmap"
     content = bytearray(file.read_bytes())
@@ -161,7 +161,7 @@ def test_verify_diff_and_the_shell_know_it(tmp_path, run_python):
     assert "tensors.rows" in output
 
 
-def test_a_saved_mapper_is_sent_by_its_path_another_by_what_it_is(tmp_path):
+def test_a_saved_mapper_is_pickled_as_its_path_another_as_its_content(tmp_path):
     mapper = TableMapper(torch.rand(5000, 2))
     assert len(pickle.dumps(mapper)) > 40_000
     assert pickle.loads(pickle.dumps(mapper))([3]).equal(mapper([3]))

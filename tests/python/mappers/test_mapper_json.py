@@ -41,7 +41,7 @@ def test_a_save_changes_no_umask_and_leaves_nothing_else(tmp_path, monkeypatch):
         mapper.save(tmp_path / "folder.json", overwrite=True)
 
 
-def test_what_json_wrote_elsewhere_is_loaded(tmp_path):
+def test_json_of_other_programs_is_loaded(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps({"%a": {"%%b": 1}, **SEED}))
     mapper = tenfold.StateMapper.load(tmp_path / "x.json")
     assert mapper("%a/%%b") == 1
@@ -71,7 +71,7 @@ def test_every_dtype_of_numbers_comes_back(tmp_path):
         if dtype.is_complex or dtype == torch.float4_e2m1fn_x2:
             continue
         tensor = make_tensor((3, 2), dtype)
-        if dtype.is_floating_point:  # JSON says of no NaN which one it is
+        if dtype.is_floating_point:  # JSON does not distinguish NaN payloads
             tensor = torch.nan_to_num(tensor.float()).to(dtype)
         tenfold.HierarchicalStateMapper({"x": tensor}).save(tmp_path / "x.json")
         assert_same(tenfold.StateMapper.load(tmp_path / "x.json")("x"), tensor)

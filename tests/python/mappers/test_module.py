@@ -51,7 +51,7 @@ def test_a_network_comes_back_by_its_name_in_every_format(tmp_path, name):
     assert tenfold.verify(tmp_path / name).ok
 
 
-def test_what_is_saved_are_parameters_and_json(tmp_path):
+def test_saves_parameters_and_json(tmp_path):
     mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
     mapper.save(tmp_path / "mapper")
     tree = tenfold.load(tmp_path / "mapper")

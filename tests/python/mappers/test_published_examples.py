@@ -30,9 +30,9 @@ class StateMapperNet(nn.Module):
         return self.fc2(x)
 
 
-def test_a_sparse_mapping_lies_on_disk(tmp_path):
-    # Theirs: an array of 8 GB, of which three elements are set. One row of it stands for it all:
-    # a file of zeros, written through, that takes a page a row.
+def test_a_sparse_mapping_is_stored_on_disk(tmp_path):
+    # The published version: an array of 8 GB, of which three elements are set. Here one row
+    # represents it: a sparse file, written through a mapping, so that it takes a page per row.
     shape = (1000000, 1000)
     state_indices = torch.tensor([(10, 20), (100, 500), (50000, 900)])
     state_values = torch.tensor([1.2, 3.14, -2.7], dtype=torch.float64)
@@ -43,8 +43,8 @@ def test_a_sparse_mapping_lies_on_disk(tmp_path):
     assert mmap_file[10, 20] == 1.2
     assert (tmp_path / "state_mapper.memmap").stat().st_blocks * 512 < 1 << 20
 
-    # As a sparse matrix the same mapping takes some KB for the rows and 16 bytes an element; a
-    # state that is not known has a default, and no row but the ones that are asked for is made.
+    # As a sparse matrix the same mapping takes some KB for the rows and 16 bytes per element. An
+    # unknown state has a default, and only the requested rows are made.
     matrix = tenfold.SparseMatrix.from_coo(
         state_indices[:, 0], state_indices[:, 1], state_values, shape, layout="coo"
     )
@@ -60,7 +60,8 @@ def test_a_sparse_mapping_lies_on_disk(tmp_path):
 
 
 def test_only_the_parameters_of_a_network_are_saved(tmp_path):
-    # Theirs, with tenfold for torch: no pickle, a checksum, one mapping instead of a copy.
+    # The published version, with tenfold instead of torch: no pickle, a checksum, one mapping
+    # instead of a copy.
     state_mapper = StateMapperNet(input_dim=100, output_dim=50)
     tenfold.save(state_mapper.state_dict(), tmp_path / "state_mapper_params.pth")
     loaded_state_mapper = StateMapperNet(input_dim=100, output_dim=50)
@@ -68,7 +69,7 @@ def test_only_the_parameters_of_a_network_are_saved(tmp_path):
     x = torch.rand(3, 100)
     assert loaded_state_mapper(x).equal(state_mapper(x))
 
-    # And without knowing the sizes when it is loaded.
+    # And without knowing the sizes when loading.
     tenfold.register_mapper("page.StateMapperNet")(StateMapperNet)
     config = {"input_dim": 100, "output_dim": 50}
     mapper = tenfold.ModuleStateMapper("page.StateMapperNet", config, state_mapper)
@@ -79,18 +80,18 @@ def test_only_the_parameters_of_a_network_are_saved(tmp_path):
 
 def test_a_hierarchy_is_saved_as_json_and_answers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # Theirs, line by line.
+    # The published version, line by line.
     mapper = HierarchicalStateMapper({"level1": {"a": 1, "b": 2}, "level2": {"c": 3}})
     mapper.save("hierarchy.json")
     loaded_mapper = HierarchicalStateMapper({})
     loaded_mapper.load("hierarchy.json")
 
-    # Their __call__ is `pass`; ours answers.
+    # Its __call__ is `pass`; tenfold's returns values.
     assert loaded_mapper(["level1/a", ("level1", "b"), "level2/c"]).tolist() == [1, 2, 3]
     with pytest.raises(KeyError, match=r"no state 'level2/d'.*nearest level .*level2"):
         loaded_mapper("level2/d")
 
-    # Their own code reads our file, and ours reads theirs.
+    # The published code reads tenfold's file, and tenfold reads the published code's file.
     with open("hierarchy.json") as f:
         hierarchy = json.load(f)
     assert hierarchy == {"level1": {"a": 1, "b": 2}, "level2": {"c": 3}}

@@ -111,7 +111,7 @@ def test_states_are_equal_as_in_python(tmp_path, folder):
         ((b"a",), TypeError, "found bytes"),
     ],
 )
-def test_what_cannot_be_a_state_is_named(tmp_path, folder, state, error, what):
+def test_errors_name_unsupported_states(tmp_path, folder, state, error, what):
     mapper = tenfold.SparseStateMapper([(1, 2)], matrix_of(dense_of(1)), default=0)
     mapper = saved(mapper, tmp_path / "mapper") if folder else mapper
     for states in (state, [(1, 2), state]):
@@ -222,7 +222,7 @@ def test_a_saved_mapper_knows_the_states_of_a_python_dict(tmp_path, states, othe
     mapper = tenfold.SparseStateMapper(states, matrix_of(dense_of(max(len(states), 1))), default=-1)
     loaded = saved(mapper, tmp_path / "mapper")
     asked = [*states, *others]
-    # A float and an integer beyond 2^63 are equal in Python and two keys on disk.
+    # A float and an integer beyond 2^63 are equal in Python, but two keys on disk.
     asked = [each for each in asked if "e+" not in repr(each) and len(repr(each)) < 60]
     assert loaded(asked).equal(mapper(asked))
     for each in asked:
@@ -316,7 +316,7 @@ def test_tuples_that_hold_tensors_are_found():
         [torch.tensor(1.5), 2],
     ],
 )
-def test_what_is_no_list_of_states_is_refused(keys):
+def test_an_invalid_list_of_states_is_an_error(keys):
     with pytest.raises(TypeError, match="expected"):
         tenfold.SparseStateMapper(keys, matrix_of(dense_of(2)))
 

@@ -82,7 +82,7 @@ def test_anonymous_trees_grow_too():
     assert td.make_memmap_from_tensor("t", torch.ones(3)).sum() == 3
 
 
-def test_what_cannot_be_added_changes_nothing(td, tmp_path):
+def test_a_rejected_entry_changes_nothing(td, tmp_path):
     before = (tmp_path / "p" / "meta.json").read_bytes()
     with pytest.raises(RuntimeError, match="already exists within the target tensordict"):
         td.make_memmap("a", (3,))
@@ -163,7 +163,7 @@ def test_rows_are_appended_to_every_tensor(tmp_path):
     assert loaded["b"].batch_size == torch.Size([8])
 
 
-def test_appending_is_what_tensordict_does(tmp_path):
+def test_appending_is_like_in_tensordict(tmp_path):
     upstream = pytest.importorskip("tensordict")
     for name, append in (("ours", append_memmap), ("theirs", upstream.append_memmap)):
         rows(4).memmap(tmp_path / name)
@@ -208,7 +208,7 @@ def test_rows_that_do_not_fit_change_nothing(tmp_path, change, message):
     assert before == {path: path.read_bytes() for path in before}
 
 
-def test_appending_where_it_cannot_be_done_says_so(tmp_path):
+def test_impossible_appends_are_clear_errors(tmp_path):
     with pytest.raises(FileNotFoundError):
         append_memmap(tmp_path / "nothing", rows(1))
     (tmp_path / "empty").mkdir()
@@ -239,7 +239,7 @@ def test_a_hundred_gigabytes_are_preallocated_without_writing_them(tmp_path):
     data = datum.expand(1_000_000).memmap_like(tmp_path / "data")
     found = (tmp_path / "data" / "image.memmap").stat()
     assert found.st_size == 1_000_000 * 3 * 64 * 64 * 8
-    assert found.st_blocks * 512 < 1 << 20  # a hole: none of it was written
+    assert found.st_blocks * 512 < 1 << 20  # a hole: nothing was written
     data["image"][999_999].fill_(5)
     data[7] = TensorDict({"image": torch.ones(3, 64, 64, dtype=torch.int64), "label": 3, "s": "x"})
     again = TensorDict.load_memmap(tmp_path / "data")

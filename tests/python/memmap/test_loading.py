@@ -45,7 +45,7 @@ def test_open_and_load_give_plain_tensors(saved):
         assert type(tree["a"]) is torch.Tensor
 
 
-def test_only_what_is_asked_for_is_loaded(saved):
+def test_only_requested_entries_are_loaded(saved):
     assert list(TensorDict.load_memmap(saved, subpath="b").keys()) == ["c"]
     below = TensorDict.load_memmap(saved, subpath=("b",))
     below["c"].fill_(4)
@@ -106,7 +106,7 @@ def test_a_pickle_of_a_folder_that_was_replaced_is_an_error(saved):
         pickle.loads(data)
 
 
-def test_what_is_no_saved_folder_says_so(saved, tmp_path):
+def test_a_folder_of_another_kind_is_a_clear_error(saved, tmp_path):
     with pytest.raises(FileNotFoundError):
         TensorDict.load_memmap(tmp_path / "nothing")
     with pytest.raises(FileNotFoundError, match=r"meta\.json"):
@@ -121,7 +121,7 @@ def test_what_is_no_saved_folder_says_so(saved, tmp_path):
         TensorDict.load_memmap(saved, mode="w")
 
 
-def test_nothing_is_unpickled_whatever_is_asked(saved):
+def test_no_option_unpickles(saved):
     with pytest.raises(tenfold.UnsupportedError, match="nothing is ever unpickled"):
         TensorDict.load_memmap(saved, allow_pickle=True)
     with pytest.raises(TypeError, match="expected a bool"):
@@ -129,7 +129,7 @@ def test_nothing_is_unpickled_whatever_is_asked(saved):
     assert TensorDict.load_memmap(saved, allow_pickle=False)["a"].tolist() == [0, 1, 2]
 
 
-def test_trees_of_very_many_tensors_are_mapped_as_they_are_asked_for(tmp_path, monkeypatch):
+def test_trees_of_very_many_tensors_are_mapped_on_access(tmp_path, monkeypatch):
     from tenfold.tensordict._files import folder
 
     monkeypatch.setattr(folder, "MAX_MAPPED_AT_ONCE", 5)

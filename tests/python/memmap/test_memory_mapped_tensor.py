@@ -126,7 +126,7 @@ def test_constructors_fill_as_torch_does(tmp_path, filename):
         MemoryMappedTensor(torch.zeros(2), device="meta")
 
 
-def test_what_cannot_be_mapped_says_so(path):
+def test_unsupported_tensors_are_clear_errors(path):
     with pytest.raises(RuntimeError, match="requires grad"):
         MemoryMappedTensor.from_tensor(torch.zeros(2, requires_grad=True), filename=path)
     with pytest.raises(TypeError, match=r"expected a torch\.Tensor, found ndarray"):

@@ -74,7 +74,7 @@ def test_an_anonymous_tree_is_shared(method):
     assert td["x"][:, 0].tolist() == [0, 0, 2, 3, 4, 0, 0, 0]
 
 
-def test_what_another_process_adds_is_there_after_a_refresh(tmp_path):
+def test_entries_added_by_another_process_are_visible_after_a_refresh(tmp_path):
     td = TensorDict({"x": torch.zeros(8)}, [8]).memmap_(tmp_path / "p")
     run("spawn", grow, tmp_path / "p")
     assert "sub" not in td

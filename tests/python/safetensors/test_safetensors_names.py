@@ -44,7 +44,7 @@ def test_signatures_are_those_of_safetensors(name: str) -> None:
 @pytest.mark.parametrize(("writer", "reader"), [(ours, real), (real, ours), (ours, ours)])
 def test_files_and_bytes_cross_with_every_dtype(tmp_path: Path, writer: Any, reader: Any) -> None:
     path = tmp_path / "m.safetensors"
-    # safetensors' `load` does not know these two.
+    # safetensors' `load` does not support these two.
     without = ("float4", "e8m0") if real in (writer, reader) else ()
     made = {name: t for name, t in tensors().items() if not any(part in name for part in without)}
     writer.save_file(made, path, {"k": "v"})
@@ -98,7 +98,7 @@ def test_safe_open_answers_as_safetensors_does(tmp_path: Path, framework: str) -
                 getattr(mine, call)("nope")
             assert isinstance(caught.value, KeyError)
         found = mine.get_tensors()
-    assert found["b"].tolist() == made["b"].tolist()  # what was handed out outlives the handle
+    assert found["b"].tolist() == made["b"].tolist()  # returned tensors outlive the handle
     with pytest.raises(ours.SafetensorError, match="the file is closed"):
         mine.get_tensor("b")
     with pytest.raises(real_package.SafetensorError):

@@ -7,6 +7,6 @@ import pytest
 
 pytest.importorskip("torch")
 HERE = pathlib.Path(__file__).parent
-# Behind the others: this folder has a conftest.py, too.
+# Append it last: this folder has a conftest.py, too.
 sys.path.append(str(HERE))
 sys.path.append(str(HERE.parent / "upstream" / "semantics"))

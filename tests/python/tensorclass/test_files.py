@@ -212,7 +212,7 @@ def test_entries_that_are_no_fields_are_refused(tmp_path):
 # --- tensordict ------------------------------------------------------------------------------
 
 
-@functools.cache  # of two classes of one name tensordict takes any
+@functools.cache  # if two classes have the same name, tensordict takes any of them
 def tensordicts_class():
     """tensordict's class of the same name, module and fields."""
     upstream = pytest.importorskip("tensordict")

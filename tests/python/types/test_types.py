@@ -17,7 +17,7 @@ ROOT = HERE.parents[2]
 
 pytestmark = [
     pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not installed"),
-    pytest.mark.timeout(600),  # the first run reads all of torch
+    pytest.mark.timeout(600),  # the first run checks all of torch
 ]
 
 

@@ -49,7 +49,7 @@ def save_of(tmp_path_factory):
 
     @functools.cache
     def write(name: str) -> pathlib.Path:
-        with warnings.catch_warnings():  # of float8: a test of its own
+        with warnings.catch_warnings():  # float8 has a separate test
             warnings.simplefilter("ignore")
             return tenfold.save(trees.build(name), root / name, durable=False, progress=False)
 

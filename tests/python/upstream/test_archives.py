@@ -87,7 +87,7 @@ def test_long_work_on_archives_tells_how_far_it_is_and_can_be_stopped(tmp_path):
     ):
         with pytest.raises(KeyboardInterrupt):
             work(stop)
-        # Stopped, or told of after it was done: never a part.
+        # It was interrupted before or after the commit: never a partial file.
         names = {entry.name for entry in tmp_path.iterdir()}
         assert names <= {"t.tdz", "folder", "new.tdz"}
         told.clear()

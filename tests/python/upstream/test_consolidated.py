@@ -13,7 +13,7 @@ from trees import TREES
 
 import tenfold
 
-# What tensordict's consolidate cannot write, and how it says so.
+# Trees that tensordict's consolidate cannot write, and its errors.
 NOT_WRITTEN: dict[str, type[Exception]] = {
     "float8": KeyError,
     "float4": KeyError,
@@ -23,9 +23,9 @@ NOT_WRITTEN: dict[str, type[Exception]] = {
     "tensordict_params": RuntimeError,
     "typed_tensordict": RuntimeError,
 }
-# It writes these, and then cannot look at a tensor whose bytes begin at an odd place.
+# It writes these, but cannot view a tensor whose bytes start at an unaligned offset.
 ODD_PLACES = ["scalars", "random_0", "random_2"]
-# It writes these, and can read them no more.
+# It writes these, but cannot read them.
 NOT_READ = ["lazy_stack_of_tensorclasses", "lazy_stack_of_equal_tensorclasses"]
 NAMES = [name for name in TREES if name not in (*NOT_WRITTEN, *ODD_PLACES, *NOT_READ)]
 
@@ -174,8 +174,7 @@ def test_a_file_converts_to_a_folder_that_tensordict_reads(tmp_path):
 
 # --- tensordict reads what tenfold writes ---
 
-# Of what tenfold holds, tensordict's reader knows no dtype below eight bits, and no strided nested
-# tensor.
+# Dtypes below eight bits and strided nested tensors, which tensordict's reader does not support.
 REFUSED = {
     "float8": "tensordict cannot read the dtype",
     "float4": "tensordict cannot read the dtype",

@@ -87,7 +87,7 @@ def test_a_safetensors_file_of_more_than_4_gib(holes):
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     os.truncate(path, 8 + len(header) + end + 3)
     put(path, 8 + len(header) + end - 4, struct.pack("<i", -7) + b"abc")
-    ours = tenfold.open(path)  # load would read ahead, as the reference does
+    ours = tenfold.open(path)  # load would read ahead, like the reference
     assert ours["large"][-2:].tolist() == [0, -7]
     assert ours["after"].tolist() == [97, 98, 99]
 

@@ -40,8 +40,8 @@ def within_reach(version: str, name: str) -> bool:
 class Old:
     """What an old version did, in a process of its own."""
 
-    folder: pathlib.Path  # folder / name: the trees that it wrote
-    held: dict[str, list]  # and what they held
+    folder: pathlib.Path  # folder / name: the trees that the old version wrote
+    held: dict[str, list]  # and their content
     ours: dict[str, list]  # what it read of the trees that tenfold saved
     theirs: dict[str, list]  # and of those that tensordict 0.15 wrote
 
@@ -68,7 +68,7 @@ def old(tmp_path_factory, save_of, memmap_of):
 # --- they write, we read ---
 
 
-# 0.11 names folders as the keys are: a node called "%notes.json" lies where our notes would.
+# 0.11 does not encode keys in folder names: a node called "%notes.json" has the path of our notes.
 NODES_OVER_OUR_NAMES = "keys_that_the_layout_uses_for_nodes"
 WRITTEN = [(v, name) for v in VERSIONS for name in TREES if within_reach(v, name)]
 WRITTEN.remove(("0.11", NODES_OVER_OUR_NAMES))
@@ -115,8 +115,8 @@ def test_an_old_tensordict_reads_ours_as_it_reads_tensordicts(version, name, old
     assert old[version].ours[name] == old[version].theirs[name]
 
 
-# What 0.11 does not find: it looks for names that are the keys as they are (and then finds
-# other keys' files), and knows no subclass of TensorClass.
+# Entries that 0.11 does not find: it looks for files named by unencoded keys (and then finds files
+# of other keys), and does not support subclasses of TensorClass.
 NOT_IN_0_11 = {
     "keys_of_leaves",
     "keys_of_nodes",

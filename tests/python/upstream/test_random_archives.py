@@ -117,7 +117,7 @@ def test_any_archive_is_read_as_zipfile_reads_it(tmp_path, listed, comment, thro
 def test_a_changed_archive_is_refused_or_read_as_zipfile_reads_it(tmp_path, listed, comment, data):
     raw = bytearray(archive_of(listed, comment, data.draw(st.booleans())))
     where = st.integers(0, len(raw) - 1)
-    # Mostly among the records at the end, where a byte decides what two readers see.
+    # Mostly among the records at the end, where one byte can make two readers disagree.
     late = st.integers(max(0, len(raw) - 200), len(raw) - 1)
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.one_of(late, where))] = data.draw(st.integers(0, 255))
@@ -130,9 +130,10 @@ def test_a_changed_archive_is_refused_or_read_as_zipfile_reads_it(tmp_path, list
     try:
         theirs = contents_of(bytes(raw))
     except NotImplementedError:
-        assume(False)  # the version of zip that a member says it needs, which zipfile looks at
+        assume(False)  # the version of zip that a member requires, which zipfile checks
     except zipfile.BadZipFile as error:
-        # zipfile compares the directory's version and disk numbers, which say nothing of contents.
+        # zipfile compares the directory's version and disk numbers, which do not affect the
+        # contents.
         pytest.fail(f"zipfile refuses what tenfold reads: {error}")
     assume(all(name.endswith(".npy") for name in theirs))
     assert [f"{key}.npy" for key in ours] == list(theirs)

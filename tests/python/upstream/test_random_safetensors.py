@@ -73,7 +73,7 @@ def test_a_changed_header_is_refused_or_read_as_the_reference_reads_it(tmp_path,
     try:
         theirs = safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
-        # What the reference is stricter about, the bytes of no tensor depend on it.
+        # The reference is stricter about members that no tensor's bytes depend on.
         header = json.loads(bytes(raw[8 : 8 + int.from_bytes(raw[:8], "little")]))
         pytest.fail(f"the reference refuses what tenfold reads: {error}: {header}")
     assert_same({key: ours[key] for key in theirs}, theirs)

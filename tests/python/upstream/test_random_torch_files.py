@@ -15,10 +15,10 @@ from hypothesis.extra import numpy as st_numpy
 import tenfold
 from helpers import DTYPES, make_tensor
 
-ELEMENTS = 24  # of each storage
+ELEMENTS = 24  # per storage
 NUMPY_DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"]
 NUMPY_DTYPES += ["f2", "f4", "f8", "c8", "c16"]
-# Of the others torch writes, and cannot load, files of the layout before 1.6.
+# Of the other dtypes, torch writes files in the layout before 1.6, but cannot load them.
 OLD_DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 OLD_DTYPES += [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
 

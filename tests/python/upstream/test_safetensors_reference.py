@@ -14,11 +14,11 @@ from trees import TREES
 
 import tenfold
 
-# The dtypes that the reference has a name for.
+# Dtypes that the reference has no name for.
 NAMELESS = (torch.complex32, torch.complex128)
 DTYPES = [d for d in (*trees.LOADABLE, *trees.FLOAT8) if d not in NAMELESS]
 
-# What tensordict's to_safetensors refuses, and how.
+# Trees that tensordict's to_safetensors rejects, and its errors.
 REFUSED: dict[str, type[Exception]] = {
     "complex_numbers": KeyError,  # complex32 has no name in safetensors
     "scalars": KeyError,
@@ -42,7 +42,7 @@ REFUSED: dict[str, type[Exception]] = {
     "nested_tensors": TypeError,
     "nested_tensors_with_empty_components": TypeError,
 }
-# Saved by tensordict with the wrong values: it forgets that the tensor is a conjugate view.
+# Saved by tensordict with wrong values: it ignores that the tensor is a conjugate view.
 WRONG = {"conjugate_and_negative_views"}
 KEPT = [name for name in TREES if name not in REFUSED]
 

@@ -126,7 +126,7 @@ def test_convert_copies_a_folder_of_tensordict(name, tmp_path, memmap_of):
         if path not in ("%checksums", "%notes.json")
     }
     expected = theirs_as_we_keep_it(name, memmap_of)
-    if TREES[name].not_described:  # what no metadata names is not part of the tree
+    if TREES[name].not_described:  # an entry that no metadata names is not part of the tree
         lost = {
             f"{path}{end}"
             for path in TREES[name].not_described

@@ -90,7 +90,8 @@ def test_views_of_one_storage_are_that_after_loading(tmp_path, data):
     tenfold.save(pieces, path, durable=False)
     for loaded in (both_ways(path), torch.load(path), tenfold.load(path)):
         assert_same(loaded, pieces)
-        # What shares memory here shares it there: a change of one shows in the same others.
+        # Tensors that share memory in one do so in the other: a change of one is visible in the
+        # same others.
         for i, piece in enumerate(loaded):
             for j, other in enumerate(loaded):
                 ours = pieces[i].data_ptr() - pieces[j].data_ptr()

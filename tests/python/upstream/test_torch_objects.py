@@ -55,7 +55,7 @@ CYCLE: list = []
 CYCLE.append({"again": CYCLE})
 
 
-#: What a tree cannot hold, and a part of the message that says so.
+#: Objects that a tree cannot hold, and a part of the error message.
 UNREADABLE = {
     "array of objects": (numpy.array(["a", None], object), 'found "O8"'),
     "array of text": (numpy.array(["a", "b"]), 'found "U1"'),

@@ -49,12 +49,12 @@ def test_a_quantized_tensor_is_read_as_its_parts(tmp_path, which, zipped):
     state = {"q": tensor, "x": torch.ones(1)}
     torch.save(state, tmp_path / "m.pt", _use_new_zipfile_serialization=zipped)
     found = tenfold.load(tmp_path / "m.pt")
-    # torch saves the scheme of floating-point zero points under the name of the other one.
+    # torch saves the scheme of floating-point zero points under the name of the other scheme.
     expected = parts_of(torch.load(tmp_path / "m.pt", weights_only=True)["q"].detach())
     expected["qscheme"] = found["q"]["qscheme"] if which == "float" else expected["qscheme"]
     assert_same(found, {"q": expected, "x": torch.ones(1)})
     assert tenfold.verify(tmp_path / "m.pt").ok
-    # By itself it is those parts, too.
+    # Saved separately, it has the same parts.
     torch.save(tensor, tmp_path / "bare.pt", _use_new_zipfile_serialization=zipped)
     assert_same(tenfold.load(tmp_path / "bare.pt"), expected)
 
@@ -123,7 +123,7 @@ def test_a_lazy_view_is_read_as_its_values(tmp_path, which, zipped):
         ours, theirs = (x.contiguous().reshape(-1).view(torch.uint8) for x in (loaded, resolved))
         if tensor.dtype != torch.complex32:
             assert torch.equal(loaded.nan_to_num(7), resolved.nan_to_num(7))
-        # Of -(conj(z)) torch's kernels give zeros of either sign.
+        # For -(conj(z)), torch's kernels return zeros of either sign.
         assert which == "both" or torch.equal(ours, theirs)
     if tensor.numel():
         assert found["v"].data_ptr() == found["list"][1].data_ptr()

@@ -139,7 +139,7 @@ def test_torchsnapshot_reads_our_chunks_and_files(torchsnapshot, tmp_path):
     assert same(dict(found), source["state"])
 
 
-# --- the seed's examples: the same text, run with either package under torchsnapshot's name ---
+# --- published examples: the same text, run with either package under torchsnapshot's name ---
 
 IN_MEMORY = """
 tensordict_source = TensorDict({"a": torch.randn(3), "b": {"c": torch.randn(3)}}, [])
@@ -227,7 +227,8 @@ def test_examples_run_with_only_the_import_changed(tmp_path, example, collection
     }
     text = EXAMPLES[example]
     if collections == "tensordict":
-        # tensordict 0.15.3 takes no state into an empty TensorDict, by torchsnapshot neither.
+        # tensordict 0.15.3 cannot load a state into an empty TensorDict, also not through
+        # torchsnapshot.
         text = text.replace("= TensorDict()", "= tensordict_source.clone().zero_()")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -65,7 +65,8 @@ def test_verify_finds_nothing_wrong_in_a_folder_of_tensordict(name, memmap_of):
     assert report.num_checksums == 0
 
 
-# tensordict cannot save these under raw names, or not inside the folder, or over our own names.
+# tensordict cannot save these under unencoded names: not at all, not inside the folder, or not
+# without overwriting tenfold's own names.
 NOT_UNDER_RAW_NAMES = {
     "keys_of_leaves",
     "keys_of_nodes",
@@ -84,7 +85,8 @@ def test_open_reads_keys_that_stand_in_names_as_they_are(name, tmp_path):
 
 def test_safe_keys_of_the_table_are_found_under_raw_names(tmp_path):
     safe = [key for key in trees.TABLE_KEYS if "/" not in key and "\\" not in key]
-    # "C:x" is a drive's elsewhere; the raw name of "%" is the encoded name of "".
+    # "C:x" is on another drive on some systems; the unencoded name of "%" is the encoded name of
+    # "".
     safe = [key for key in safe if key not in ("C:x", "%")]
     td = TensorDict({key: trees.numbers(i + 1) for i, key in enumerate(safe)})
     td.memmap(tmp_path / "t", robust_key=False)

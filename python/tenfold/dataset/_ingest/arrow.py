@@ -1,4 +1,4 @@
-"""Sources that hand over Arrow's record batches, and files that pyarrow reads."""
+"""Sources that yield Arrow record batches, and files that pyarrow reads."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def streams_of_files(
     """The record batches of files of one kind, one file after the other.
 
     Raises:
-        ValueError: For a file whose columns are others than those of the first.
+        ValueError: For a file whose columns differ from those of the first.
         CorruptFileError: For a file that pyarrow cannot read.
     """
     pa = pyarrow(files[0])
@@ -293,7 +293,7 @@ def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[s
     Args:
         streams: Streams of some columns each.
         way: How.
-        again: The same once more, if rows may be left out of several.
+        again: Reopens the same streams, if rows may be left out of several of them.
     """
     raised: list[BaseException] = []
     batches = [_watched(stream.batches, raised) for stream in streams]

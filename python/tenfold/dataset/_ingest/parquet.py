@@ -1,8 +1,8 @@
-"""Parquet files, whose columns are decoded some after the others.
+"""Parquet files, whose columns are decoded in groups.
 
-A column that is decoded holds a page of it as it lies in the file, the same as values, and a
-dictionary: some MB each, however few rows are taken at a time. The columns of the data set are
-files of their own, so that those of a wide file need not be decoded together.
+The decoder of a column holds an encoded page, the decoded page and a dictionary: some MB per
+column, however small the batches are. Each column of the data set is a separate file, so the
+columns of a wide Parquet file need not be decoded at the same time.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class ParquetFooter:
         self._sizes = _sizes(self._metadata)
 
     def groups(self, way: Way) -> list[list[str] | None]:
-        """The columns that are decoded together, in the order of the file; None: all.
+        """Groups of columns to decode together, in the order of the file; None: all columns.
 
-        Those that are wanted share no group with those that are not, which are never decoded.
+        Requested and other columns never share a group, so the others are not decoded.
         """
         names = self._schema.names
         # pyarrow interprets names as paths.
@@ -197,7 +197,7 @@ def _sizes(metadata: Any) -> dict[str, _Size]:
 
 
 def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same: one is decoded while the engine writes the one before."""
+    """The same batches; one is decoded while the engine writes the previous one."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1, "tenfold-decode") as pool:

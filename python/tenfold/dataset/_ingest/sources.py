@@ -41,7 +41,7 @@ def ingest_source(
     overwrite: bool = True,
     durable: bool = True,
 ) -> Dataset:
-    """Writes the rows of `source` as a data set at `path`, at once or not at all.
+    """Writes the rows of `source` as a data set at `path`, atomically.
 
     Args:
         source: An iterable of dicts; a dict of columns of equal length; a tensor or array, or a

@@ -32,7 +32,7 @@ TEXT_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv")
 
 
 def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
-    """The paths, if there are text files among them, which the engine reads; else None.
+    """The paths, if any of them is a text file, which the engine reads; otherwise None.
 
     Args:
         source: Anything.
@@ -107,9 +107,9 @@ class TextStream:
     def rows(
         self, numbers: Iterator[int], shuffle: bool, buffer: int, seed: int, epoch: int
     ) -> Iterator[tuple[int, Any]]:
-        """The records of those rising numbers, as ``(place, row)``.
+        """The records with the given ascending numbers, as ``(place, row)``.
 
-        The place counts the numbers that were requested, from 1: bad rows take one, too.
+        The place counts the requested numbers from 1, including those of bad rows.
         """
         order = permutation(len(self._files), seed, epoch) if shuffle else range(len(self._files))
         files = [self._files[i] for i in order]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def simple(value: Any) -> object:
-    """A list, dict, str, ... that stands for `value`; `value` itself if there is none.
+    """`value` converted to a list, dict, str, ...; unchanged if there is no conversion.
 
     Raises:
         ValueError: For a tensor without elements of its own.
@@ -199,6 +199,6 @@ def _json_value(value: Any) -> object:
 
 
 def row_text(row: object, max_characters: int) -> str:
-    """A row that is left out, for ``bad_rows.jsonl``."""
+    """Formats a skipped row for ``bad_rows.jsonl``."""
     text = json.dumps(row, default=repr) if isinstance(row, dict) else repr(row)
     return text if len(text) <= max_characters else text[:max_characters] + "..."

@@ -1,4 +1,4 @@
-"""Saving a node of the engine, and opening a path, in whatever format it is in."""
+"""Saves a node of the engine, and opens a path, in any format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def save_node(
     overwrite: bool = True,
     progress: Progress = None,
 ) -> Path:
-    """`tenfold.save` of a tree that the engine holds."""
+    """`tenfold.save` of a tree of the engine."""
     from pathlib import Path
 
     from tenfold._progress import Shown

@@ -141,7 +141,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
 
 
 def deflate_level(compression: str | int | None, level: int | None = None) -> int:
-    """The engine's level for what tensordict and zipfile call a compression; 0: stored."""
+    """Converts a compression of tensordict and zipfile to the engine's level; 0: stored."""
     name = compression.lower() if isinstance(compression, str) else compression
     if name in (None, "stored", 0):
         return 0
@@ -158,7 +158,7 @@ def deflate_level(compression: str | int | None, level: int | None = None) -> in
 
 
 def open_archive(path: str, mode: str) -> tuple[Any, Opened]:
-    """The engine's root node, and what its nodes share."""
+    """The engine's root node, and the state that its nodes share."""
     if not path.endswith(SUFFIX):
         _require_archive(path)
     return _core.open(path, mode, FORMAT), Opened(path, mode, FORMAT)

@@ -70,7 +70,7 @@ def is_consolidated(td: Any) -> bool:
 
 
 def warn_written_elsewhere(filename: Any, has_file: bool) -> None:
-    """As tensordict warns of a file that is not written."""
+    """Warns about a file that is not written, like tensordict."""
     reason = (
         "only the file it was consolidated into is rewritten"
         if has_file
@@ -149,7 +149,7 @@ def shape_of(tree: Any) -> list[Any]:
 
 
 def file_id(path: str) -> tuple[int, int, int] | None:
-    """Tells whether a path still names the same file."""
+    """Detects whether a path still names the same file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -169,7 +169,7 @@ def must_pin(
     return_early: bool,
     num_threads: int | None,
 ) -> bool:
-    """True if a block that is not pinned is to be copied into one that is."""
+    """True if an unpinned block must be copied into a pinned one."""
     state = getattr(tree, "_consolidated", None)
     if not pin_memory or filename is not None or inplace or state is None:
         return False
@@ -217,7 +217,7 @@ def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
 
 
 def _write_again(tree: Any, path: str) -> None:
-    """Replaces the tree's own file and maps the new one, which has another document."""
+    """Replaces the tree's file by one with another document, and maps that."""
     torch = need_torch("consolidate")
     _core.consolidate(_core.tree(tree, path), path, 0, bool(tree._locked))
     _, places, size = planned(tree)
@@ -231,7 +231,7 @@ def _write_again(tree: Any, path: str) -> None:
 
 
 def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
-    """The tensors of a tree in order, their places, and the size of the block."""
+    """The tensors of a tree in order, their positions, and the size of the block."""
     check(tree, ())
     tensors: list[Any] = []
     places: list[Any] = []
@@ -262,7 +262,7 @@ def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
 
 
 def check(tree: Any, path: tuple[str, ...]) -> None:
-    """Raises NotImplementedError for what cannot be part of a block, naming its key."""
+    """Raises NotImplementedError naming the key of an entry that cannot be part of a block."""
     members = getattr(tree, "tensordicts", None)
     entries = tree._entries() if members is None else {str(i): one for i, one in enumerate(members)}
     for key, entry in entries.items():
@@ -295,7 +295,7 @@ def view_of(torch: Any, storage: Any, place: Any) -> Any:
 
 
 def _flat(places: list[Any]) -> list[Place]:
-    """The places of single tensors, in the order of `planned`."""
+    """The positions of single tensors, in the order of `planned`."""
     found = []
     for place in places:
         if isinstance(place, JaggedPlace):
@@ -367,7 +367,7 @@ def _set_device(made: Any, device: Any, options: Options) -> None:
 
 
 def mapped(torch: Any, path: str, size: int) -> Any:
-    """A shared mapping of the tensors' bytes of a file."""
+    """A shared mapping of the tensor bytes of a file."""
     if size == 0:
         return torch.empty(0, dtype=torch.uint8)
     return torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
@@ -419,7 +419,7 @@ def _zero_gaps(storage: Any, places: list[Place], size: int) -> None:
 
 
 def _parts(pairs: list[Any], size: int, num_threads: int) -> list[list[Any]]:
-    """Consecutive pairs of about equal bytes, one part a thread."""
+    """Splits consecutive pairs into parts of about equal size, one per thread."""
     if num_threads < 2:
         return [pairs]
     parts: list[list[Any]] = [[]]
@@ -435,7 +435,7 @@ def _parts(pairs: list[Any], size: int, num_threads: int) -> list[list[Any]]:
 
 
 def reduced(tree: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A pickle of one block, and of the tree with places for tensors."""
+    """A pickle of one block, and of the tree with positions instead of tensors."""
     _, places, _ = planned(tree)
     left = iter(places)
     skeleton = tree._valued(lambda _: _as_tuple(next(left)))
@@ -456,7 +456,7 @@ def _as_place(found: tuple[Any, ...]) -> Any:
 
 
 def rebuilt(skeleton: Any, storage: Any, locked: bool) -> Any:
-    """A consolidated tree that was pickled."""
+    """Restores a pickled consolidated tree."""
     torch = need_torch("consolidate")
     made = skeleton._valued(lambda found: view_of(torch, storage, _as_place(found)))
     if locked:

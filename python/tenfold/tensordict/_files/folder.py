@@ -1,4 +1,4 @@
-"""The folder of a memory-mapped tree: opening it, and putting it under a tree in memory."""
+"""The folder of a memory-mapped tree: opens it, and attaches it to a tree in memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MemmapFolder(Opened):
 
 
 def mapped_class() -> Any:
-    """MemoryMappedTensor, or None without torch: numpy arrays over the mapping serve then."""
+    """MemoryMappedTensor; None without torch, when numpy arrays over the mapping are used."""
     if arrays.torch_or_none() is None:
         return None
     from tenfold.tensordict._files.mapped_tensor import MemoryMappedTensor
@@ -47,7 +47,7 @@ def mapped_class() -> Any:
 
 
 def mapped_class_if_imported() -> Any:
-    """MemoryMappedTensor if anything can be one yet, else None."""
+    """MemoryMappedTensor if its module is imported, else None."""
     module = sys.modules.get("tenfold.tensordict._files.mapped_tensor")
     return None if module is None else module.MemoryMappedTensor
 
@@ -56,7 +56,7 @@ def mapped_class_if_imported() -> Any:
 
 
 def node_of(entry: Any) -> Any:
-    """The node that an entry is, or wraps (a tensorclass); None for tensors and values."""
+    """The entry itself if it is a node, or the node of a tensorclass; otherwise None."""
     if isinstance(entry, Primitives):
         return entry
     return entry._tensordict if getattr(type(entry), "_is_tensorclass", False) else None
@@ -67,7 +67,7 @@ def is_stack(node: Any) -> bool:
 
 
 def held(node: Any) -> dict[str, Any]:
-    """The entries that are in Python's memory; of a stack: its members, "0", "1", ..."""
+    """The entries that Python has loaded; of a stack: its members, "0", "1", ..."""
     if is_stack(node):
         return {str(number): member for number, member in enumerate(node.tensordicts)}
     items: dict[str, Any] = node._items
@@ -75,7 +75,7 @@ def held(node: Any) -> dict[str, Any]:
 
 
 def nodes_of(tree: Any) -> Iterator[Any]:
-    """The node of a tree and all below, as far as they are in Python's memory."""
+    """The node of a tree and its descendants, as far as Python has loaded them."""
     node = node_of(tree)
     yield node
     for entry in held(node).values():
@@ -84,13 +84,13 @@ def nodes_of(tree: Any) -> Iterator[Any]:
 
 
 def lock(tree: Any) -> None:
-    """Marks a tree as mapped; what is read of it later is locked by its parents."""
+    """Marks a tree as mapped; nodes that are loaded later are locked by their parents."""
     for node in nodes_of(tree):
         node._locked = MAPPED
 
 
 def is_marked(node: Any) -> bool:
-    """True if `lock` marked the node, or a parent that locked it when it was read."""
+    """True if `lock` marked the node, or its parent locked it when it was loaded."""
     locked = node._locked
     if isinstance(locked, tuple):
         return any(ref() is not None and is_marked(ref()) for ref in locked)
@@ -101,13 +101,13 @@ def is_marked(node: Any) -> bool:
 
 
 def disk_of(node: Any) -> Any:
-    """The `Disk` of a node that is one of an opened file or folder; else None."""
+    """The `Disk` of a node of an opened file or folder; otherwise None."""
     disk = getattr(node, "_disk", None)
     return None if disk is None or disk.opened is None else disk
 
 
 def folder_of(node: Any) -> str | None:
-    """The folder that holds a node's own tensors; None for one that is in no folder."""
+    """The folder of a node's own tensors; None if it has no folder."""
     disk = disk_of(node)
     if disk is None or not isinstance(disk.opened, MemmapFolder):
         return None
@@ -116,7 +116,7 @@ def folder_of(node: Any) -> str | None:
 
 
 def prefix_of(tree: Any) -> str | None:
-    """Where a tree writes through to: what `memmap` without a prefix means."""
+    """The folder to which writes to a tree go: the default prefix of `memmap`."""
     disk = disk_of(node_of(tree))
     if disk is None or not isinstance(disk.opened, MemmapFolder) or disk.mode != "r+":
         return None
@@ -129,7 +129,7 @@ def open_folder(path: str, mode: str) -> Any:
 
 
 def node_from(native: Any, opened: Any, keys_above: tuple[str, ...]) -> Any:
-    """A node of Python's over one of the engine."""
+    """A Python node over a node of the engine."""
     return dense()._from_native(native, opened, keys_above)
 
 
@@ -140,7 +140,7 @@ def adopt(
     keys_above: tuple[str, ...] = (),
     kept: dict[int, dict[str, Any]] | None = None,
 ) -> None:
-    """Puts the engine's node of the same keys under a node of Python's, which stays itself.
+    """Attaches the engine's node with the same keys to an existing Python node.
 
     Nodes below that Python has stay themselves, too. With `kept` (id of a node -> key -> tensor) it
     is the node that was just written: the tensors in `kept` stay, and so do values that are no
@@ -170,7 +170,7 @@ def adopt(
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_AT_ONCE) -> int:
-    """Maps the tensors of a tree, the first `budget` at least; returns what is left of that.
+    """Maps at least the first `budget` tensors of a tree; returns the unused budget.
 
     The folder may then be replaced, or removed as temporary ones are, while the tree is in use.
     Entries that cannot be read raise an error on access.
@@ -196,7 +196,7 @@ def reopened(
     keys: tuple[str, ...],
     framework: Name | None = None,
 ) -> Any:
-    """Opens a tree that was pickled, unless something else is there now."""
+    """Opens a pickled tree; refuses another one at the same path."""
     found = identity_of(path)
     if found is not None and found != identity:
         import errno
@@ -214,7 +214,7 @@ def reopened(
 
 
 def check_pickle(allow_pickle: Any) -> None:
-    """Refuses what would unpickle."""
+    """Refuses options that would unpickle data."""
     if allow_pickle is None or allow_pickle is False:
         return
     if allow_pickle is True:

@@ -79,7 +79,7 @@ def make_from_storage(
 
 
 def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
-    """The node that the new entry goes to, made if it is missing, and its key there."""
+    """The node of the new entry, created if it is missing, and the key in it."""
     if not tree.is_memmap():
         raise RuntimeError(
             "Can only make a memmap tensor within a memory-mapped tensordict: expected the result "
@@ -176,7 +176,7 @@ def _added(node: Any, name: str, shape: Any, dtype: Any, robust_key: Any, exists
 
 
 def _refresh(node: Any) -> None:
-    """Reads a node's metadata again, which has got an entry."""
+    """Rereads the metadata of a node after an entry was added."""
     disk = node._disk
     opened = disk.opened
     native: Any = _core.open_memmap(opened.path, opened.mode)
@@ -223,7 +223,7 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
 
 
 def write_value(node: Any, key: str, entry: Any) -> bool:
-    """Replaces a NonTensorData or NonTensorStack on disk; false for a tree that is in no folder.
+    """Replaces a NonTensorData or NonTensorStack on disk; false if the tree has no folder.
 
     Raises UnsupportedError if it is not JSON: then nothing has changed.
     """

@@ -1,4 +1,4 @@
-"""`MemoryMappedTensor`: a tensor whose bytes are a file, or memory that processes share."""
+"""`MemoryMappedTensor`: a tensor over a file, or over memory shared by processes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SHARED_MEMORY = "/dev/shm"
 
 
 class AnonymousFile:
-    """A temporary file that has no name, and goes with the last process that has it.
+    """An unnamed temporary file, freed when the last process closes it.
 
-    It is in memory where there is room for it, else in the folder for temporary files. It is as
-    long as who writes it makes it, and takes no room before.
+    It is in memory if there is enough, otherwise in the folder for temporary files. It is empty
+    and takes no space until it is written.
 
     Args:
-        size_bytes: How much is going to be written.
+        size_bytes: Number of bytes that will be written.
 
     Attributes:
         path: A path that opens the file in this process.
@@ -70,7 +70,7 @@ def _reduced(file: AnonymousFile) -> tuple[Any, tuple[Any, ...]]:
 
 
 def received(descriptor: Any) -> AnonymousFile:
-    """A file that another process has sent."""
+    """A file received from another process."""
     made = AnonymousFile.__new__(AnonymousFile)
     made._hold(os.fdopen(descriptor.detach(), "r+b", buffering=0))
     return made
@@ -100,7 +100,7 @@ def map_file(
 
 
 def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
-    """Makes the file, as long as it must be; a tensor without elements has none."""
+    """Creates the file with its final size; a tensor without elements has none."""
     path = os.path.abspath(filename)
     if os.path.islink(path):
         raise RuntimeError(
@@ -126,7 +126,7 @@ def _exists(path: str) -> RuntimeError:
 
 
 def is_view(whole: torch.Tensor, part: torch.Tensor, index: Any) -> bool:
-    """True if `part`, which `index` gave, shares the bytes of `whole`."""
+    """True if `part`, the result of `index`, shares the bytes of `whole`."""
     kind = type(index)
     if kind is int or kind is slice or index is None or index is Ellipsis:
         return True
@@ -307,7 +307,7 @@ class MemoryMappedTensor(torch.Tensor):
     def _made(
         cls, shape: Any, dtype: torch.dtype, filename: PathLike | None, existsok: bool
     ) -> MemoryMappedTensor:
-        """A new tensor of zeros, or of what a file that exists holds."""
+        """A new tensor of zeros, or over the content of an existing file."""
         sizes = shape if isinstance(shape, torch.Tensor) else None
         lengths = (nested_numel(shape),) if isinstance(shape, torch.Tensor) else torch.Size(shape)
         size_bytes = torch.Size(lengths).numel() * dtype.itemsize
@@ -321,7 +321,7 @@ class MemoryMappedTensor(torch.Tensor):
 
     @classmethod
     def _wrapped(cls, plain: Any, file: Any) -> MemoryMappedTensor:
-        """`plain` becomes one: its class is assigned, as torch's lazy modules do it."""
+        """Converts `plain` in place by assigning its class, like torch's lazy modules."""
         plain.__class__ = cls
         plain._file = file
         made: MemoryMappedTensor = plain
@@ -598,7 +598,7 @@ def rebuilt(
     shape: Any,
     strides: Any,
 ) -> MemoryMappedTensor:
-    """A tensor that was pickled, unless its file has been replaced since."""
+    """Restores a pickled tensor; refuses a file that has been replaced since."""
     kind = getattr(torch, dtype)
     if strides is not None:
         plain, file = map_file(path, offset, kind, shape, strides, mode, handler, identity)

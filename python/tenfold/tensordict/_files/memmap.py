@@ -1,4 +1,4 @@
-"""Memory-mapped files of a TensorDict, with the names that tensordict gave to them."""
+"""Memory-mapped files of a TensorDict: the methods of tensordict's API."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _noted_share_non_tensor = False
 
 
 def is_archive(prefix: PathLike | None, archive: bool | None, compression: str | None) -> bool:
-    """True if a tree is to be one file rather than a folder."""
+    """True to save a tree as one file instead of a folder."""
     return archives.is_wanted(prefix, archive, compression)
 
 
@@ -51,7 +51,7 @@ def save(
     compression: str | None,
     options: dict[str, Any],
 ) -> Any:
-    """`TensorDictBase.save`; `common`: the options that `write_tree` has, too."""
+    """`TensorDictBase.save`; `common`: options passed to `write_tree`."""
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
     if as_archive:
         options.setdefault("format", archives.FORMAT)
@@ -119,7 +119,7 @@ def _note_share_non_tensor(share_non_tensor: bool) -> None:
 
 
 def _early_or_now(run: Callable[[], Any], early: bool) -> Any:
-    """`run()`, or a future whose ``result()`` it is."""
+    """The result of `run()`, or a future of it."""
     if not early:
         return run()
     from concurrent.futures import ThreadPoolExecutor
@@ -185,7 +185,7 @@ def reduced(td: Any) -> Any:
 
 
 def is_written(td: Any, key: str, entry: Any) -> bool:
-    """True for a value of a mapped tree, which has been written to its folder by then."""
+    """True for a value of a mapped tree, which has already been written to its folder."""
     if not getattr(entry, "_is_non_tensor", False) or not folders.is_marked(td):
         return False
     return grow.write_value(td, key, entry)
@@ -201,14 +201,14 @@ def as_view(td: T, made: T, index: Any = ...) -> T:
 
 
 def _begins_at_zero(part: Any) -> bool:
-    """Which views of mapped trees tensordict calls mapped, too."""
+    """The views of mapped trees for which tensordict's `is_memmap` is true, too."""
     if isinstance(part, slice):
         return part.start is None or part.start == 0
     return part is None or part is Ellipsis or (isinstance(part, int) and part is not True)
 
 
 def _flush_own(node: Any) -> None:
-    """Tensors that were mapped by themselves, not by the engine's node."""
+    """Tensors that were mapped separately, not by the engine's node."""
     mapped = folders.mapped_class_if_imported()
     for value in folders.held(node).values():
         if type(value) is mapped and value._file is not None and value._file.path is not None:
@@ -216,7 +216,7 @@ def _flush_own(node: Any) -> None:
 
 
 def engine_mode(path: str, mode: str | None) -> str:
-    """The engine's mode for `load_memmap`'s, whose None writes through where that is allowed.
+    """The engine's mode for that of `load_memmap`, where None means r+ if permitted.
 
     That is a folder: an archive is opened for reading unless ``"r+"`` is requested.
     """
@@ -231,7 +231,7 @@ def engine_mode(path: str, mode: str | None) -> str:
 
 
 def open_saved(prefix: Any, mode: str | None, subpath: Any = None) -> Any:
-    """The tree, or the part of it under `subpath`, its tensors mapped on access."""
+    """The tree, or the subtree at `subpath`; tensors are mapped on access."""
     path = os.path.abspath(os.fsdecode(prefix))
     wanted = engine_mode(path, mode)
     native, opened = _opened(path, wanted)
@@ -251,7 +251,7 @@ def open_saved(prefix: Any, mode: str | None, subpath: Any = None) -> Any:
 
 
 def _opened(path: str, mode: str) -> tuple[Any, Any]:
-    """The engine's root node of a folder or an archive, and what its nodes share."""
+    """The engine's root node of a folder or archive, and the state that its nodes share."""
     if not os.path.isfile(path):
         return _core.open_memmap(path, mode), folders.MemmapFolder(path, mode)
     return open_archive(path, mode)
@@ -293,7 +293,7 @@ def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, m
 
 
 def _move(tree: Any, device: Any, non_blocking: bool) -> None:
-    """Puts copies on another device in the place of the tensors."""
+    """Replaces the tensors by copies on another device."""
     torch = arrays.import_torch()
     if torch is None:
         raise ImportError("device: moving tensors needs torch, which cannot be imported")
@@ -334,7 +334,7 @@ def _use_meta(torch: Any, tree: Any) -> None:
 
 
 def _filled(out: Any, tree: Any) -> Any:
-    """Puts the entries of `tree` into `out`; those that `tree` has not are removed."""
+    """Sets the entries of `tree` in `out`; entries that `tree` lacks are removed."""
     target, source = folders.node_of(out), folders.node_of(tree)
     if folders.is_stack(target):
         for mine, theirs in zip(target.tensordicts, source.tensordicts, strict=True):
@@ -354,7 +354,7 @@ def _filled(out: Any, tree: Any) -> Any:
 
 
 def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
-    """`TensorDict.load_memmap_`: the tree becomes what the folder holds."""
+    """`TensorDict.load_memmap_`: replaces the content of the tree by that of the folder."""
     path = os.path.abspath(os.fsdecode(prefix))
     wanted = engine_mode(path, mode)
     node = folders.node_of(tree)

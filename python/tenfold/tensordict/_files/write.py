@@ -1,4 +1,4 @@
-"""Writes a tree as memory-mapped files: what `memmap`, `memmap_` and `memmap_like` do."""
+"""Writes a tree as memory-mapped files, for `memmap`, `memmap_` and `memmap_like`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _NO_SIBLING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 
 
 class _Survey:
-    """Which tensors of a tree are mapped already, and from where.
+    """The tensors of a tree that are already mapped, and their files.
 
     Attributes:
-        kept: id of a node -> key -> tensor, of those that are mapped from their place in the
-            target already.
-        there: The files of those, as paths within the target; also of tensors not fetched yet.
-        elsewhere: (key path, file) of the first that is mapped from another file, or None.
+        kept: id of a node -> key -> tensor, for tensors that are already mapped from their final
+            file in the target.
+        there: Files of these, as paths within the target; also of tensors not loaded yet.
+        elsewhere: (key path, file) of the first tensor that is mapped from another file, or None.
     """
 
     def __init__(self, target: str) -> None:
@@ -47,9 +47,9 @@ class _Survey:
         self._mapped = folders.mapped_class_if_imported()
 
     def visit(self, entry: Any, within: str, keys: tuple[str, ...], bare: bool = False) -> None:
-        """Looks at a node in the folder `within`, which is a path that ends in a slash or empty.
+        """Inspects a node in the folder `within`: a path that ends with a slash, or empty.
 
-        `bare`: it is an element of a stack whose class is said once, for the whole stack.
+        `bare`: an element of a stack whose class is stored once, for the whole stack.
         """
         node = folders.node_of(entry)
         if folders.is_stack(node):
@@ -71,7 +71,7 @@ class _Survey:
                 self.visit(value, f"{within}{_core.encode_key(key)}/", (*keys, key))
 
     def _visit_unfetched(self, node: Any, within: str, keys: tuple[str, ...]) -> None:
-        """Tensors that are still on disk only; nodes on disk are fetched."""
+        """Tensors that are on disk only; nodes on disk are loaded."""
         disk = folders.disk_of(node)
         if disk is None or not isinstance(disk.opened, folders.MemmapFolder) or disk.mode != "r+":
             return
@@ -106,7 +106,7 @@ class _Survey:
 
 
 def _let_go_if_renamed(node: Any) -> None:
-    """Detaches a node from the engine's if its batch size, names or device differ."""
+    """Detaches a node from its engine node if batch size, names or device differ."""
     disk = node._disk
     if disk is None or disk.changed or tuple(node._info()) == disk.node.info():
         return
@@ -115,7 +115,7 @@ def _let_go_if_renamed(node: Any) -> None:
 
 
 def _common_class(members: list[Any]) -> Any:
-    """The tensorclass that all members of a stack are of, or None."""
+    """The common tensorclass of the members of a stack, or None."""
     classes = {type(member) for member in members}
     found = classes.pop() if len(classes) == 1 else None
     return found if getattr(found, "_is_tensorclass", False) else None
@@ -160,7 +160,7 @@ def write(tree: Any, prefix: str, options: Options) -> Any:
 
 
 def surveyed(tree: Any, target: str) -> _Survey:
-    """Which tensors of `tree` are mapped, seen from the folder `target`."""
+    """The mapped tensors of `tree`, relative to the folder `target`."""
     survey = _Survey(target)
     survey.visit(tree, "", ())
     return survey
@@ -228,7 +228,7 @@ def _text(error: OSError) -> str:
 
 
 def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
-    """Tensors that were mapped from their place already are the same objects in the new tree."""
+    """Tensors that are already mapped from their final file are reused in the new tree."""
     source, target = folders.node_of(tree), folders.node_of(made)
     if not kept or folders.is_stack(source) != folders.is_stack(target):
         return
@@ -246,7 +246,7 @@ def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
 
 
 def write_anonymous(tree: Any, options: Options) -> Any:
-    """As `write`, to memory that processes share: one file without a name for all new tensors."""
+    """Like `write`, to shared memory: one unnamed file for all new tensors."""
     mapped = folders.mapped_class()
     if mapped is None:
         raise ImportError("memmap without a prefix needs torch, which cannot be imported")
@@ -299,7 +299,7 @@ def _mapped_together(tensors: dict[str, Any], options: Options) -> dict[str, Any
 
 
 def replace_tensors(tree: Any, change: Callable[[Any], Any]) -> None:
-    """Puts `change(tensor)` in the place of each tensor, whether the tree is locked or not."""
+    """Replaces each tensor by `change(tensor)`, also in a locked tree."""
     node = folders.node_of(tree)
     if not folders.is_stack(node):
         items = node._entries()
@@ -327,7 +327,7 @@ def save(
     durable: bool,
     options: dict[str, Any],
 ) -> Any:
-    """Saves `tree` and returns what was saved, opened."""
+    """Saves `tree`, opens it and returns it."""
     path = os.path.abspath(os.fsdecode(prefix))
     if not options and (atomic is False or robust_key is False or _lives_there(tree, path)):
         written = Options(

@@ -55,7 +55,7 @@ _GROUPS = (
 
 
 def _members() -> dict[str, Any]:
-    """All that a tensorclass has, by name."""
+    """All members of a tensorclass, by name."""
     made = inherited()
     for group in _GROUPS:
         for name, member in vars(group).items():
@@ -235,7 +235,7 @@ def _annotated_fields(cls: Any) -> list[str]:
 
 
 def _add_members(cls: Any) -> None:
-    """Adds what the class, or one above it, does not define itself."""
+    """Adds the members that neither the class nor a base class defines."""
     bases = [base for base in cls.__mro__ if base is not object]
     for name, member in MEMBERS.items():
         found = next((vars(base)[name] for base in bases if name in vars(base)), None)
@@ -249,7 +249,7 @@ _WRITTEN = ("__eq__", "__repr__", "__hash__")
 
 
 def _names_around(cls: Any, frame: Any) -> dict[str, Any]:
-    """The local names where a class is defined, if that is in a function."""
+    """The local variables of the function in which a class is defined."""
     if "<locals>" not in cls.__qualname__:
         return {}
     found: dict[str, Any] = {}
@@ -276,7 +276,7 @@ def _check_tensor_only(cls: Any) -> None:
 if TYPE_CHECKING:
 
     class _BatchSize:
-        """Is read as torch.Size; the constructor and assignments take other sequences, too."""
+        """A descriptor that returns torch.Size, and accepts any sequence of int."""
 
         def __get__(self, obj: object, owner: Any) -> torch.Size: ...
         def __set__(self, obj: object, value: BatchSize | None) -> None: ...
@@ -294,7 +294,7 @@ if TYPE_CHECKING:
         pass
 
     class TensorClass(_Dataclass):
-        """As type checkers see it: the methods of TensorDictBase, and a dataclass's constructor."""
+        """For type checkers: the methods of TensorDictBase, and a dataclass constructor."""
 
         batch_size: _BatchSize = dataclasses.field(  # type: ignore[override]
             default=_BatchSize(), kw_only=True

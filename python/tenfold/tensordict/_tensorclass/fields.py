@@ -1,4 +1,4 @@
-"""The fields of a tensorclass: what they may be called, how they are read, and the constructor."""
+"""The fields of a tensorclass: permitted names, access, and the constructor."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Field:
 
 
 def value_of(node: Any, name: str) -> Any:
-    """The value of a field; None where there is no such entry.
+    """The value of a field; None if it has no entry.
 
     In a lazy stack of which some members have it: a list of the members' values.
     """
@@ -96,7 +96,7 @@ def require(cls: Any, name: str) -> None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The end of a message that names the nearest of `names`."""
+    """The suffix of a message that suggests the most similar of `names`."""
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -178,7 +178,7 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def scalar_types(hint: Any) -> tuple[type, ...]:
-    """The types that an annotation of int, float and bool only allows; otherwise none."""
+    """The types of an annotation that permits only int, float and bool; otherwise empty."""
     found: set[type] = set()
     for one in alternatives(hint):
         if one not in (bool, int, float):
@@ -359,7 +359,7 @@ def _about_names(cls: Any) -> tuple[str, ...]:
 
 
 def init_vars(cls: Any) -> dict[str, Any]:
-    """The defaults, or MISSING, of what only ``__post_init__`` is given, by name."""
+    """Defaults, or MISSING, of arguments that only ``__post_init__`` gets, by name."""
     kind = dataclasses._FIELD_INITVAR  # type: ignore[attr-defined]
     declared = cls.__dataclass_fields__.values()
     return {field.name: field.default for field in declared if field._field_type is kind}
@@ -392,7 +392,7 @@ def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 
 
 def _add_defaults(cls: Any, values: dict[str, Any], later: dict[str, Any]) -> None:
-    """Completes what was given; raises TypeError if something without a default was not."""
+    """Adds defaults to the arguments; raises TypeError for a missing one without default."""
     absent = []
     for field in dataclasses.fields(cls):
         if field.name in values:
@@ -432,7 +432,7 @@ def default_of(field: Any) -> Any:
 
 
 def _around(own_init: Callable[..., None]) -> Callable[..., None]:
-    """`own_init` on an object whose TensorDict is there; it may call ``super().__init__``."""
+    """Calls `own_init` on an object with a TensorDict; it may call ``super().__init__``."""
     declared = set(inspect.signature(own_init).parameters)
 
     @functools.wraps(own_init)
@@ -458,7 +458,7 @@ def _around(own_init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _fill_unset(obj: Any) -> None:
-    """Gives the fields that an ``__init__`` of the class did not set their defaults."""
+    """Sets the defaults of fields that an ``__init__`` of the class did not set."""
     cls = type(obj)
     node = obj._tensordict
     if node.is_locked:
@@ -477,7 +477,7 @@ def _fill_unset(obj: Any) -> None:
 
 
 def _contain(obj: Any, about: dict[str, Any]) -> bool:
-    """Gives an object its TensorDict; false if an ``__init__`` further out did so already."""
+    """Creates the TensorDict of an object; false if an outer ``__init__`` has done so."""
     node = obj.__dict__.get("_tensordict")
     batch_size, device, names = (about.get(name) for name in _ABOUT[:3])
     if node is None:

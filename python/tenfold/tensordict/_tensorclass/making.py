@@ -1,4 +1,4 @@
-"""How objects of a tensorclass are made of TensorDicts, and stored as them."""
+"""Conversion of objects of a tensorclass from and to TensorDicts."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ class MakingMethods:
         device: Any = None,
         batch_dims: int | None = None,
     ) -> Any:
-        """An object of the fields in a dict; those that it lacks are None.
+        """An object with the fields of a dict; missing ones are None.
 
         Args:
             input_dict: The fields; nested dicts become TensorDicts, or what the field is annotated
@@ -265,12 +265,12 @@ class MakingMethods:
         return type(self).from_dict(input_dict, **options)
 
     def empty(self: Any, recurse: bool = False, **options: Any) -> Any:
-        """An object whose fields are all None, otherwise as this one; see `TensorDict.empty`."""
+        """An object like this one with all fields None; see `TensorDict.empty`."""
         return type(self)._over(self._tensordict.empty(recurse, **options))
 
     @classmethod
     def fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
-        """The fields of the class, as `dataclasses.fields` tells them."""
+        """The fields of the class, as in `dataclasses.fields`."""
         return dataclasses.fields(cls)
 
     def __copy__(self: Any) -> Any:
@@ -283,7 +283,7 @@ class MakingMethods:
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Torch's functions give objects of the class of their first argument that is one."""
+        """Torch functions return objects of the class of their first tensorclass argument."""
         kwargs = kwargs or {}
         given = [*args, *kwargs.values()]
         flat = [one for arg in given for one in (arg if isinstance(arg, (list, tuple)) else [arg])]
@@ -297,7 +297,7 @@ class MakingMethods:
 
 
 def _bare(argument: Any) -> Any:
-    """An argument of torch's with TensorDicts for objects."""
+    """An argument of a torch function with objects replaced by their TensorDicts."""
     if isinstance(argument, (list, tuple)):
         return type(argument)(map(_bare, argument)) if type(argument) in (list, tuple) else argument
     return argument._tensordict if class_kind(type(argument)) == TENSORCLASS else argument
@@ -344,7 +344,7 @@ def with_classes(cls: Any, node: Any) -> Any:
 
 
 class StateMethods:
-    """`state_dict`, `load_state_dict`; what a file is given."""
+    """`state_dict`, `load_state_dict`, and the tree that is written to a file."""
 
     def state_dict(
         self: Any,
@@ -393,7 +393,7 @@ class StateMethods:
         assign: bool = False,
         from_flatten: bool | None = None,
     ) -> Any:
-        """Takes over what `state_dict` gave. Returns this object.
+        """Loads the result of `state_dict`. Returns this object.
 
         Args:
             state_dict: Tensors by dotted names, or nested.
@@ -480,13 +480,13 @@ class FileMethods:
 
     @classmethod
     def load(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
-        """`TensorDict.load` with this class in mind, as `load_memmap`."""
+        """`TensorDict.load` that returns this class, like `load_memmap`."""
         _claim(cls, os.fsdecode(prefix))
         return TensorDictBase.load(prefix, *args, **options)
 
 
 def _claim(cls: Any, prefix: str) -> None:
-    """Makes `cls` the class of what is saved under its name by another module."""
+    """Registers `cls` for objects that another module saved under its class name."""
     if not os.path.isdir(prefix):
         return  # the loader reports the error
     name = str(_core.open_memmap(os.path.abspath(prefix), "r").info()[4])

@@ -27,7 +27,7 @@ class FieldMethods:
     """`get`, `set`, `del_` and attributes."""
 
     def get(self: Any, key: Any, default: Any = None, **how: Any) -> Any:
-        """The value of a field, as ``obj.field``; of a path of keys, that of an entry below it.
+        """The value of a field, like ``obj.field``; for a path of keys, that of a nested entry.
 
         Args:
             key: A str or a tuple of str.
@@ -64,7 +64,7 @@ class FieldMethods:
     def set(
         self: Any, key: Any, value: Any, inplace: bool = False, non_blocking: bool = False
     ) -> Any:
-        """Sets a field, or an entry below one. Returns this object.
+        """Sets a field or a nested entry. Returns this object.
 
         Args:
             key: A str or a tuple of str.
@@ -85,7 +85,7 @@ class FieldMethods:
         return self
 
     def del_(self: Any, key: Any) -> Any:
-        """Makes a field None, or deletes an entry below one. Returns this object.
+        """Sets a field to None, or deletes a nested entry. Returns this object.
 
         Raises:
             KeyError: If there is no such field or entry.
@@ -100,7 +100,7 @@ class FieldMethods:
         return self
 
     def non_tensor_items(self: Any, include_nested: bool = False) -> Any:
-        """Pairs of key and value of the fields that are not tensors, those that are None first."""
+        """Pairs of key and value of the fields that are not tensors; None values first."""
         absent = [(name, None) for name in missing(self)]
         return (*absent, *self._tensordict.non_tensor_items(include_nested))
 
@@ -319,7 +319,7 @@ class TreeMethods:
         return self if made is self._tensordict else type(self)._from_tensordict(made)
 
     def rename_keys(self: Any, mapping: Mapping[Any, Any], *, strict: bool = True) -> Any:
-        """An object whose entries have moved to other fields; see `TensorDict.rename_keys`.
+        """An object with renamed entries; see `TensorDict.rename_keys`.
 
         Raises:
             AttributeError: If a new key is no field.
@@ -374,7 +374,7 @@ class TreeMethods:
     def update_(
         self: Any, input_dict_or_td: Any = None, clone: bool = False, **options: Any
     ) -> Any:
-        """Writes fields into the tensors that are there; see `TensorDict.update_`."""
+        """Writes fields into the existing tensors; see `TensorDict.update_`."""
         more, options = _parted(options)
         for source in (input_dict_or_td, more):
             if source is not None and (source is not more or more):
@@ -389,7 +389,7 @@ _UPDATE_OPTIONS = frozenset(
 
 
 def _parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keywords that are fields, and those that are options."""
+    """Splits keywords into fields and options."""
     more = {name: value for name, value in options.items() if name not in _UPDATE_OPTIONS}
     return more, {name: value for name, value in options.items() if name in _UPDATE_OPTIONS}
 

@@ -18,8 +18,8 @@ namespace tenfold::detail::formats::folder {
 class CommitFile {
  public:
   /// Locks the file; creates it atomically and durably if it is missing. Takes over what a crashed
-  /// writer committed during this boot. Commits of another boot may have been lost, so the number
-  /// of rows is then that of meta.json. Throws Error(io) (EBUSY) naming the process that holds the
+  /// writer committed if the boot ID is the same. After a reboot commits may have been lost, so the
+  /// number of rows is then that of meta.json. Throws Error(io) (EBUSY) naming the process that holds the
   /// lock.
   CommitFile(const Path& path, const os::Directory& root);
 

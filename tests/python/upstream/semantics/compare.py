@@ -22,7 +22,7 @@ import torch
 
 import tenfold
 
-# What a call must not raise in tensordict: it would say that the test is wrong, not what is meant.
+# Exceptions that a call must not raise in tensordict, because they would be errors of the test.
 NOT_A_CONTRACT = (AttributeError, NameError, SyntaxError, NotImplementedError)
 
 
@@ -76,7 +76,7 @@ class Node:
     device: str
     locked: bool
     memmap: bool
-    entries: list  # of (key, Leaf | Value | Node), in order
+    entries: list  # (key, Leaf | Value | Node), in order
 
     def __str__(self):
         flags = " locked" * self.locked + " memmap" * self.memmap
@@ -117,7 +117,7 @@ def describe(item):
     if isinstance(item, type):
         return item.__name__
     if isinstance(item, dict):
-        # Of state_dict() and the like: a node's description in entries of the same order.
+        # For state_dict() and similar: a node's description with its entries in the same order.
         return [type(item).__name__, [(key, describe(value)) for key, value in item.items()]]
     if isinstance(item, (list, tuple)):
         described = [describe(part) for part in item]
@@ -235,7 +235,7 @@ def outcome(library, build, call, *, memory=False):
     """Builds the argument with `build(library)` and describes what `call(it, library)` does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.default_generator.manual_seed(0)  # manual_seed also asks for devices: 2 ms
+        torch.default_generator.manual_seed(0)  # manual_seed also queries devices: 2 ms
         argument = build(library)
         before = {address(tensor) for tensor in tensors_of(argument)} if memory else None
         try:
@@ -289,7 +289,7 @@ def assert_equal(found, expected, *, in_order=True):
 
 
 def assert_same_kind(found, expected):
-    """Demands an exception that whoever catches tensordict's also catches."""
+    """Requires an exception that handlers of tensordict's exception also catch."""
     kind = type(found.error)
     for wanted in public_classes(type(expected.error)):
         assert issubclass(kind, wanted), (

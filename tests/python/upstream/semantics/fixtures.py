@@ -204,15 +204,15 @@ def memmap_td(lib):
 
 # --- tables of cases -------------------------------------------------------------------------
 
-# Every way in which a TensorDict may hold its tensors, and every kind of entry.
+# Every way in which a TensorDict may store its tensors, and every kind of entry.
 ALL = tuple(FIXTURES)
-# One of each kind of thing that makes a difference, for calls of which there are many.
+# One fixture of each relevant kind, for calls that are many.
 VARIED = (
     "nested_td", "deeper_nested_td", "nested_tensorclass", "td_with_names", "locked_td",
     "td_with_non_tensor", "td_with_unbatched", "td_without_batch_size", "nested_stacked_td",
     "memmap_td",
 )  # fmt: skip
-# Those that any call on batch dimensions fits: four of them, and no lazy stack.
+# Fixtures for any call on batch dimensions: four dimensions, and no lazy stack.
 DENSE = tuple(
     name for name in ALL if "stacked" not in name and name not in ("td_without_batch_size",)
 )

@@ -37,7 +37,7 @@ def mapped(td, folder):
     """Which leaves are memory-mapped, and their files relative to `folder`."""
     found = []
     for key, leaf in td.items(True, True):
-        # Nobody has to map what has no bytes.
+        # Empty tensors need no mapping.
         if kind_of(leaf) in ("NonTensorData", "NonTensorStack") or leaf.numel() == 0:
             continue
         kind = "MemoryMappedTensor" in [base.__name__ for base in type(leaf).__mro__]

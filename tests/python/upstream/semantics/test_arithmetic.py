@@ -159,7 +159,8 @@ def test_unary(build, call):
     assert_same_outcome(build, call)
 
 
-# Most results are not locked, or are for every locked argument; these by the way they are computed.
+# Most results are never locked, or are locked for every locked argument. For these it depends on
+# how they are computed.
 BY_CHANCE = ("locked_td", "memmap_td")
 
 
@@ -168,7 +169,7 @@ def test_binary(build, call):
     assert_same_outcome(build, call)
 
 
-# Of a value that is compared to a number tensordict leaves an empty node or nothing.
+# If a value is compared to a number, tensordict leaves an empty node or nothing.
 OF_VALUES = [
     (kind, name)
     for kind in ("td_with_non_tensor", "nested_tensorclass")
@@ -181,7 +182,7 @@ def test_comparing(build, call):
     assert_same_outcome(build, call)
 
 
-# Here alone tensordict forgets the batch size and the names of the nodes below.
+# Only here tensordict loses the batch size and the names of nested nodes.
 EXTREMES = [
     (kind, name) for kind in ("deeper_nested_td", "td_with_names") for name in ("amax", "amin")
 ]
@@ -192,11 +193,11 @@ def test_reducing(build, call):
     assert_same_outcome(build, call)
 
 
-# The batch size that is asked for is that of the parts, not of the stack.
+# The requested batch size is that of the parts, not of the stack.
 NEW_DIMENSION = [("nested_stacked_td", "apply_names")]
 
 
-# A function that gets nodes and gives them back: a stack made dense, names lost.
+# A function that gets nodes and returns them: a dense stack, names lost.
 NODES = [(kind, "apply_call_on_nested") for kind in ("nested_stacked_td", "td_with_names")]
 UNLOCKED = [(kind, "where_a_number") for kind in BY_CHANCE]
 

@@ -217,7 +217,7 @@ NESTED = {
 
 
 NESTING = ["nested_td", "nested_stacked_td", "td_with_names", "locked_td", "nested_tensorclass"]
-# select() of a child and of what is in it leaves that child unlocked, of the child alone locked.
+# select() of a child and its descendants leaves the child unlocked; of the child alone, locked.
 UNLOCKED = [("locked_td", "select_twice")]
 
 

@@ -112,7 +112,7 @@ def test_refused_by_the_same_exception(name):
     assert_same_outcome(base, REFUSED[name], may_raise=may_raise)
 
 
-# These change the TensorDict themselves before they make the call that fails.
+# These change the TensorDict before they make the call that fails.
 TWO_STEPS = {"flatten_keys_clash"}
 
 

@@ -115,8 +115,8 @@ def test_reading_at(build, call):
     assert_same_outcome(build, call)
 
 
-# tensordict gives another exception for them here than everywhere else, and a lazy stack where
-# every other pair of index tensors gives a dense TensorDict.
+# For these, tensordict raises another exception than for all others, and returns a lazy stack where
+# every other pair of index tensors returns a dense TensorDict.
 INCONSISTENT = [
     ("nested_stacked_td", name)
     for name in ("tensors_that_do_not_broadcast", "list_slice_list", "tensor_slice_tensor")

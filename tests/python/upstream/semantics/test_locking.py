@@ -45,7 +45,7 @@ LOCKED = {
     "lock_unlock_set": lambda td, lib: td.unlock_().set("new", ones(td)),
     "unlocked_within": lambda td, lib: set_within(td),
     "is_locked_setter": lambda td, lib: setattr(td, "is_locked", False),
-    # what is made of it
+    # results of methods
     "clone": lambda td, lib: td.clone(),
     "clone_shallow": lambda td, lib: td.clone(False),
     "copy": lambda td, lib: td.copy(),
@@ -97,7 +97,7 @@ def test_a_mapped_td_is_locked_too(build, call):
     assert_same_outcome(build, call)
 
 
-# Whether these are locked depends, for a stack, on the dimension.
+# Whether these are locked depends on the dimension, for a stack.
 BY_CHANCE = ("unbind", "cat")
 
 

@@ -56,8 +56,8 @@ def test_making_new_leaves(tmp_path, make):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path)
 
 
-# Without files tensordict maps no empty memory, copies what it was told not to, and leaves the
-# nodes that it makes unlocked.
+# Without files, tensordict does not map empty tensors, makes copies although it was told not to,
+# and leaves the new nodes unlocked.
 WITHOUT_FILES = MAKING.keys() - {
     "make_memmap_zero_elements", "from_tensor_without_data", "make_memmap_in_a_new_node",
 }  # fmt: skip
@@ -129,7 +129,7 @@ def test_refreshing_after_a_change_by_another(tmp_path, change):
         change(lib.TensorDict.load_memmap(folder / "p"), lib)
         return [td.memmap_refresh_() is td, td.is_locked, td.is_memmap(), td]
 
-    # tensordict writes all metadata anew, in the order in which it has loaded it.
+    # tensordict rewrites all metadata, in the order in which it has loaded it.
     assert_same_story(FIXTURES["nested_td"], story, tmp_path, files="json")
 
 

@@ -92,7 +92,7 @@ def test_threads_change_nothing(tmp_path, build, return_early):
         kinds = [made.is_memmap(), made.is_locked, (made == td).all(), (loaded == td).all()]
         return [*kinds, sorted(without(tree_of(folder), "other.pickle"))]
 
-    # Threads of tensordict pickle what a value never needs, most of the time.
+    # Threads of tensordict usually pickle values although it is not needed.
     assert_same_story(build, story, tmp_path, files=None)
 
 

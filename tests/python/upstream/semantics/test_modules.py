@@ -100,7 +100,7 @@ def gradients(module, lib):
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("make", [model, tied], ids=["model", "tied"])
 def test_modules(make, call):
-    # Not the module: its parameters are described by what the calls return.
+    # Not the module itself: the results of the calls describe its parameters.
     holder = {}
 
     def build(lib):

@@ -35,7 +35,7 @@ BATCHES = ((), (3,), (2, 3), (4, 1, 2))
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.uint8)
 VALUES = ("text", "", None, 7, 2.5, True, {"k": [1, "two", None]}, ["p", {"q": 1}])
 MAX_LIVE = 4
-# A program that has grown beyond this begins anew.
+# A program restarts when it has more rows than this.
 MAX_ROWS = 400
 
 
@@ -73,7 +73,7 @@ def step(run):
 
 
 # Each takes the library, the TensorDict, a Step and another TensorDict of the program, and returns
-# a new TensorDict, or None if it changed the one it was given.
+# a new TensorDict, or None if it changed its argument.
 
 
 def known(td, s):
@@ -95,7 +95,7 @@ def build(lib, td, s, other):
 
 @step
 def set_tensor(lib, td, s, other):
-    # A stack of tensordict sets it in nodes of a larger batch, which it does not fit.
+    # A stack of tensordict sets it in nodes of a larger batch, where it does not fit.
     if s.node is None or not has_stacks(td) or not has_larger_nodes(td):
         td.set(s.path, tensor(td.batch_size, DTYPES[s.number % len(DTYPES)], s.number))
 
@@ -128,7 +128,7 @@ def rename(lib, td, s, other):
 
 @step
 def update(lib, td, s, other):
-    # What tensordict raises for a stack and another batch size depends on how far it came.
+    # The error that tensordict raises for a stack and another batch size depends on its progress.
     if other.batch_size == td.batch_size or not (has_stacks(td) or has_stacks(other)):
         td.update(other.clone())
 
@@ -229,8 +229,8 @@ def unsqueeze(lib, td, s, other):
 
 @step
 def squeeze(lib, td, s, other):
-    # Without a dim, nodes lose their names, which tensordict gives them again when it loads them,
-    # and stacks among them are an error of tensordict's.
+    # Without a dim, nodes lose their names, which tensordict restores when it loads them; stacks
+    # among them are an error in tensordict.
     if td.batch_dims and (any(td.names) or any(map(has_stacks, nodes_of(td)))):
         return td.squeeze(s.number % td.batch_dims)
     return td.squeeze()
@@ -257,7 +257,7 @@ def add(lib, td, s, other):
 
 @step
 def compare(lib, td, s, other):
-    # Lists that are values of rows are dimensions of the batch after tensordict loaded them.
+    # When tensordict loads values that are lists, the lists become batch dimensions.
     has_lists = isinstance(s.value, list) or any(map(is_list_of_lists, td.values(True)))
     return None if has_lists else td == td.clone()
 
@@ -306,7 +306,7 @@ def save_and_swap(programs, s):
         program.live[s.which % len(program.live)].memmap(folder, copy_existing=True)
     assert_same_tree(tree_of(folders[1]), tree_of(folders[0]), in_order=False)
     try:
-        # Of stacks of values without rows tensordict forgets the other dimensions.
+        # For stacks of values without rows, tensordict loses the other dimensions.
         upstream.TensorDict.load_memmap(folders[0])
     except RuntimeError:
         return True
@@ -329,7 +329,7 @@ def both(programs, s):
     expected, found = raised
     if expected is not None and found is not None:
         assert_same_kind(Raised(found), Raised(expected))
-        # tensordict may have done half of the step.
+        # tensordict may have done a part of the step.
         return states(programs[0]) != states(programs[1])
     for error, who in ((expected, "tensordict"), (found, "tenfold")):
         assert error is None, f"only {who} {Raised(error)}"
@@ -385,7 +385,7 @@ def shortest(program):
     return program
 
 
-# Hypothesis would take minutes to shrink what shortest() shortens in a moment.
+# Hypothesis would take minutes to shrink what shortest() shrinks in a moment.
 @settings(
     derandomize=True,
     max_examples=250,

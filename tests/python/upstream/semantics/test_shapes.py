@@ -91,7 +91,7 @@ FOUR_DIMS = (
 )  # fmt: skip
 
 
-# expand() of what is locked is locked, expand_as() is not.
+# expand() of a locked TensorDict is locked, expand_as() is not.
 UNLOCKED = [("memmap_td", "expand_as")]
 
 
@@ -213,9 +213,9 @@ NAMES = {
 }  # fmt: skip
 
 
-# tensordict's lazy stack runs out of its own list of names.
+# the lazy stack of tensordict raises because its list of names is too short.
 TOO_FEW = [("stacked_td", "set_too_few")]
-# And forgets the name of the dimension along which it is stacked.
+# And it loses the name of the stack dimension.
 FORGOTTEN = [("stacked_td", "cat")]
 
 

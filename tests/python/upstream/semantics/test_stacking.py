@@ -50,7 +50,7 @@ KINDS = (
 )  # fmt: skip
 
 
-# A stack of which one part is mapped says neither yes nor no to is_memmap().
+# For a partly mapped stack, is_memmap() returns neither True nor False.
 MIXED = [
     ("memmap_td", name)
     for name in ("lazy_stack", "lazy_stack_dim_1", "lazy_stack_last", "lazy_stack_constructor")

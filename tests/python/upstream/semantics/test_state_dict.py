@@ -64,11 +64,12 @@ CALLS = {
 }  # fmt: skip
 
 
-# tensordict tries to change the batch size of a lazy stack, and stops half-way.
+# tensordict tries to change the batch size of a lazy stack, and fails half-way.
 NOT_STRICT = [("nested_stacked_td", "load_state_dict_of_another_not_strict")]
 
 
-# tensordict loads a value into nothing as an empty node; that tenfold keeps it is tested below.
+# tensordict loads a value into an empty tree as an empty node; a test below checks that tenfold
+# keeps it.
 LOST = [
     ("td_with_non_tensor", name)
     for name in ("load_state_dict_into_nothing", "load_state_dict_through_torch_save")

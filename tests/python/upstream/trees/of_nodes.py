@@ -110,14 +110,14 @@ def with_a_device():
 
 # --- keys ---
 
-# Every key of the table of encoded names, and what stands around it.
+# Every key in the table of encoded names, and its neighbors.
 TABLE_KEYS = [
     "a/b", "a b", "100%", "a%2Fb", "a\\b", "C:x", 'q?"*|', "x<y>z",
     "", ".", "..", "...", ".hidden", "a.", "é", "日本", "tab\t", "del\x7f",
     "~&+#'()", "a.b", "a.b.memmap", "%", "%%", "%2f", "/", "\\", "//etc/passwd", "../up",
 ]  # fmt: skip
 
-# Names that the layout itself uses somewhere.
+# Names that the layout itself uses.
 LAYOUT_KEYS = [
     "meta", "meta.json", "other.pickle", "pickle.pkl", "json_types.json", "_tensordict", "_source",
     "0", "1", "x.shape", "%notes.json", "%checksums", "%values", "%clash-0", "data", "type",

@@ -19,10 +19,10 @@ class Tree:
     upstream_cannot_load: tuple[str, ...] = ()
     # Whether tensordict fails as a whole, rather than dropping the paths above.
     upstream_load_raises: type[Exception] | None = None
-    # What names the entry that metadata no longer describes, so that nobody can read it back
-    # from a folder that tensordict wrote.
+    # Names of entries that the metadata no longer describes, so that they cannot be read back from
+    # a folder that tensordict wrote.
     not_described: tuple[str, ...] = ()
-    # What tensordict 0.11 does not read back although it wrote it.
+    # Entries that tensordict 0.11 writes but cannot read back.
     lost_by_0_11: tuple[str, ...] = ()
 
 
