@@ -28,18 +28,18 @@ enum class ColumnKind : std::uint8_t {
 ///                  offsets of items in bytes
 ///     nullable     and `valid_leaf` bool [N]
 struct TENFOLD_API Column {
-  KeyPath path;                          ///< {"x"}; of a nested record {"a", "b"}
+  KeyPath path{};                        ///< {"x"}; of a nested record {"a", "b"}
   ColumnKind kind = ColumnKind::number;  ///< of its values
   DType dtype = DType::float32;          ///< of the stored elements: uint8 for strings
-  Shape shape;                           ///< of a row's value; of each element of a ragged column
+  Shape shape{};                         ///< of a row's value; of each element of a ragged column
   bool ragged = false;                   ///< strings: a list of strings in every row
   bool nullable = false;                 ///< rows may have no value
-  std::string unit;                      ///< "ns", "days", ...; empty for none
+  std::string unit{};                    ///< "ns", "days", ...; empty for none
 
-  KeyPath leaf;           ///< of the elements; empty: named by create()
-  KeyPath end_leaf;       ///< of the ends of rows
-  KeyPath item_end_leaf;  ///< of the ends of items
-  KeyPath valid_leaf;     ///< of the validity
+  KeyPath leaf{};           ///< of the elements; empty: named by create()
+  KeyPath end_leaf{};       ///< of the ends of rows
+  KeyPath item_end_leaf{};  ///< of the ends of items
+  KeyPath valid_leaf{};     ///< of the validity
 
   /// "a.b"
   std::string name() const { return dotted(path); }
