@@ -55,9 +55,9 @@ TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
 
 /// A new tensor of a saved node. For a nested tensor, `shape` is that of its sizes.
 struct NewLeaf {
-  std::string key;                ///< its key
+  std::string key{};              ///< its key
   DType dtype = DType::float32;   ///< its dtype
-  Shape shape;                    ///< its shape
+  Shape shape{};                  ///< its shape
   const Tensor* sizes = nullptr;  ///< int64 [n, k] of a strided nested tensor
   bool existing_ok = false;       ///< use an existing file, extended if too short
   bool robust_names = true;       ///< false: the key is the file's name without encoding
