@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class HasPath:
     """A checkpoint that is a file or folder of this machine."""
 
-    path: Any
+    path: str | None
 
     @property
     def checkpoint_id(self) -> Any:
