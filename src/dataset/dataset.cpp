@@ -339,7 +339,8 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
   choose_columns(made->parts, [&](const std::vector<PartColumn>& shown) {
     std::vector<PartColumn> chosen;
     for (const PartColumn& column : wanted) {
-      chosen.push_back({shown[column.index].index, column.is_validity});
+      const PartColumn& of = shown[column.index];
+      chosen.push_back({of.index, of.is_validity || column.is_validity});
     }
     return chosen;
   });

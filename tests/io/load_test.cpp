@@ -65,7 +65,7 @@ class LoadVerified : public testing::TestWithParam<Form> {
     path_ = save(tree, folder_ / GetParam().file_name, {.format = GetParam().format});
   }
 
-  test::Thrown loading(std::vector<KeyPath> keys) const {
+  test::Thrown loading(Keys keys) const {
     LoadOptions options;
     options.verify = true;
     options.keys = std::move(keys);
@@ -81,14 +81,14 @@ TEST_P(LoadVerified, ChecksTheLoadedParts) {
   EXPECT_EQ(loading({}).message, "nothing was thrown");
   damage(path_, damaged_);
   EXPECT_EQ(loading({}).code, ErrorCode::corrupt);
-  EXPECT_EQ(loading({{"damaged"}}).code, ErrorCode::corrupt);
-  EXPECT_EQ(loading({{"*d"}}).code, ErrorCode::corrupt);
+  EXPECT_EQ(loading({"damaged"}).code, ErrorCode::corrupt);
+  EXPECT_EQ(loading({"*d"}).code, ErrorCode::corrupt);
 }
 
 TEST_P(LoadVerified, DamageElsewhereDoesNotMatter) {
   damage(path_, damaged_);
-  EXPECT_EQ(loading({{"good"}}).message, "nothing was thrown");
-  EXPECT_EQ(loading({{"good"}, {"better"}}).message, "nothing was thrown");
+  EXPECT_EQ(loading({"good"}).message, "nothing was thrown");
+  EXPECT_EQ(loading({"good", "better"}).message, "nothing was thrown");
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, LoadVerified,

@@ -230,11 +230,10 @@ TEST(Registry, ThrowsFileNotFoundForAMissingPath) {
 TEST(Registry, ListsTheFormatsForAnUnknownName) {
   const auto thrown = thrown_by([] { format_by_name("hdf5"); });
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
-  EXPECT_THAT(
-      thrown.message,
-      HasSubstr("expected one of \"consolidated\", \"safetensors\", "
-                "\"snapshot\", \"memmap\", \"tdz\", \"npy\", \"npz\", \"pt\", \"dcp\", \"bundle\", "
-                "found \"hdf5\""));
+  EXPECT_THAT(thrown.message, HasSubstr("expected one of \"consolidated\", \"safetensors\", "
+                                        "\"snapshot\", \"parts\", \"memmap\", \"tdz\", \"npy\", "
+                                        "\"npz\", \"pt\", \"dcp\", \"bundle\", "
+                                        "found \"hdf5\""));
   EXPECT_EQ(thrown_by([] { format_by_name("pickle"); }).code, ErrorCode::unsupported);
 }
 
