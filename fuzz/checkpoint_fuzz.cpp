@@ -17,18 +17,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   CheckpointInfo info;
   try {
     info = checkpoint::parse_document(text, "input");
-    static_cast<void>(checkpoint::checksum_problem(text));
   } catch (const Error& error) {
     const bool expected =
         error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported;
     if (!expected) std::abort();
     return 0;
   }
+  try {
+    checkpoint::require_checksum(text, "input");
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt) std::abort();
+  }
   for (const CheckpointEntry& entry : info.entries) {
     if (!checkpoint::is_entry_path(entry.path)) std::abort();
   }
   const std::string written = checkpoint::write_document(info);
-  if (!checkpoint::checksum_problem(written).empty()) std::abort();
+  checkpoint::require_checksum(written, "written");
   if (checkpoint::write_document(checkpoint::parse_document(written, "again")) != written) {
     std::abort();
   }

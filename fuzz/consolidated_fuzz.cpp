@@ -37,7 +37,7 @@ class InputLeaves final : public consolidated::Leaves {
     if (!into.empty())
       std::memcpy(into.data(), data_.get() + range.begin + offset_bytes, into.size());
   }
-  std::string where(const Leaf&) const override { return "input"; }
+  base::Where where(const Leaf&) const override { return "input"; }
 
  private:
   std::unique_ptr<std::byte[]> data_;

@@ -39,7 +39,7 @@ class InputSource final : public LeafSource {
     if (!into.empty())
       std::memcpy(into.data(), data_.get() + entry.begin + offset_bytes, into.size());
   }
-  std::string where(const Leaf&) const override { return "input"; }
+  base::Where where(const Leaf&) const override { return "input"; }
 
  private:
   std::shared_ptr<const safetensors::Header> header_;

@@ -48,7 +48,7 @@ class InputStorages final : public torch_file::Storages {
     std::memcpy(into.data(), buffers_[range.storage].data() + range.begin + offset_bytes,
                 into.size());
   }
-  std::string where(const Leaf&) const override { return "input"; }
+  base::Where where(const Leaf&) const override { return "input"; }
 
  private:
   std::vector<std::string> keys_;
