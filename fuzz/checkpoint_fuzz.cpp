@@ -24,6 +24,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!expected) std::abort();
     return 0;
   }
+  try {
+    checkpoint::require_checksum(text, "input");
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt) std::abort();
+  }
   for (const CheckpointEntry& entry : info.entries) {
     if (!checkpoint::is_entry_path(entry.path)) std::abort();
   }

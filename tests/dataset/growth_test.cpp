@@ -58,7 +58,7 @@ void flip_a_bit(const Path& file, std::streamoff offset) {
 test::WatchChanges::Before full_after(std::size_t num_writes) {
   return [num_writes](const os::Change& change) mutable {
     if (change.kind != os::Change::Kind::write) return;
-    if (num_writes == 0) throw Error::io(ENOSPC, "x", "x: no space left on device");
+    if (num_writes == 0) throw Error::io(ENOSPC, "x", "no space left on device");
     --num_writes;
   };
 }

@@ -69,10 +69,9 @@ TEST(CircularBuffer, HidesTornRowsUntilTheyAreOverwritten) {
   {
     Dataset ds = numbers_at(path, {.capacity = 6});
     ds.append(test::numbers(6));
-    ds.append(test::numbers(1, 6));                         // writes the durable mark
-    const test::AtChange refuse(2, [](const os::Change&) {  // marks rows as busy, writes one
-                                                            // column, and then fails
-      throw Error::io(ENOSPC, "injected", "injected: no space");
+    ds.append(test::numbers(1, 6));                         // the durable mark is made
+    const test::AtChange refuse(2, [](const os::Change&) {  // busy, one column, and then no more
+      throw Error::io(ENOSPC, "injected", "no space");
     });
     EXPECT_THROW(ds.append(test::numbers(2, 7)), Error);
     EXPECT_EQ(ds.size(), 4);

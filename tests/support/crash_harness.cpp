@@ -213,7 +213,7 @@ void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_ol
       const AtChange changes(at, [&](const os::Change&) {
         if (what != Refused::changes) return;
         refused = true;
-        throw Error::io(system_errno, "injected", "injected: the system refuses");
+        throw Error::io(system_errno, "injected", "the system refuses");
       });
       try {
         crash.make_new(path, durable);
