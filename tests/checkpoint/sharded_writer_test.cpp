@@ -201,7 +201,9 @@ TEST_P(EveryLayout, WithoutChecksumsAreNone) {
   Save save = rich();
   save.options.checksums = false;
   run(save, path());
-  if (save.options.layout == ShardLayout::plain) EXPECT_EQ(verify(path()).num_checksums, 0U);
+  if (save.options.layout == ShardLayout::plain) {
+    EXPECT_EQ(verify(path()).num_checksums, 0U);
+  }
   EXPECT_TRUE(verify(path()).ok());
 }
 
