@@ -45,8 +45,8 @@ enum class DuplicateKeys : std::uint8_t {
 };
 
 /// Keys that a call is given: {"house", "garden"}, {5, 7}, a vector or span of strings, string
-/// views or int64. They are not copied: what they were made of lives as long. A dictionary with
-/// keys of the other type contains none of them.
+/// views or int64. They are not copied: what they were made of must outlive this object. A
+/// dictionary with keys of the other type contains none of them.
 class DictKeys {
  public:
   /// The keys as they are looked up.

@@ -37,7 +37,7 @@ struct TENFOLD_API Column {
   std::string unit{};                    ///< "ns", "days", ...; empty for none
 
   KeyPath leaf{};           ///< of the elements; empty: named by create()
-  KeyPath end_leaf{};       ///< of the ends of rows
+  KeyPath end_leaf{};       ///< of the row offsets
   KeyPath item_end_leaf{};  ///< of the ends of items
   KeyPath valid_leaf{};     ///< of the validity
 

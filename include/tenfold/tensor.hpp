@@ -103,7 +103,7 @@ class TENFOLD_API Tensor {
   std::size_t itemsize() const noexcept { return tenfold::itemsize(dtype_); }
   /// numel() * itemsize(): the bytes of a contiguous copy.
   std::uint64_t nbytes() const noexcept;
-  /// True if the elements lie end to end, in row-major order.
+  /// True if the elements are stored in row-major order without gaps.
   bool is_contiguous() const noexcept;
 
   /// The buffer that owns the bytes; it may extend beyond this view.

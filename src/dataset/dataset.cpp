@@ -291,7 +291,7 @@ Tensor Dataset::column(std::string_view name) const {
   const auto first = state.order->contiguous_from();
   // Of a ring a copy: what is mapped may be written over at any time.
   if (first && state.parts.size() == 1 && state.all_open && !state.parts[0].table->ring()) {
-    // Whoever gets it may write through it.
+    // The caller may write through it.
     if (growth_) growth_->will_write_in_place();
     return state.parts[0].columns[0]->values.narrow(*first, *first + selected.size());
   }

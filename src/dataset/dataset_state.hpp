@@ -99,8 +99,8 @@ std::shared_ptr<const DatasetState> state_of(TensorDict tree,
 /// The same with all parts open, unless they are more than ClosedTables::kMostOpen.
 std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state);
 
-/// Copies rows (of all parts, numbered through) into a batch. Throws Error(corrupt) where the ends
-/// of rows of unequal length make no sense.
+/// Copies rows, numbered over all parts, into a batch. Throws Error(corrupt) if the row offsets of
+/// a ragged column are invalid.
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options);
 

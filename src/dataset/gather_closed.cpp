@@ -55,7 +55,7 @@ class FewParts {
   std::int64_t next_row_ = 0;
 };
 
-/// Tensors of rows, one after the other.
+/// Concatenates tensors of rows.
 Tensor join_rows(const std::vector<Batch>& batches, std::size_t column,
                  const Tensor BatchColumn::* member) {
   const Tensor& first = batches.front().columns()[column].*member;

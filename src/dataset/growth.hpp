@@ -37,7 +37,8 @@ class Growth {
   virtual void refresh() = 0;
   virtual std::int64_t capacity() = 0;
   virtual std::int64_t cursor() = 0;
-  /// Somebody gets memory that the file shows: from now on no checksum vouches for tensors.
+  /// Must be called before a caller gets writable memory mapped from the file: from then on the
+  /// stored checksums do not count.
   virtual void will_write_in_place() = 0;
 };
 

@@ -68,7 +68,7 @@ class Writer:
     load: Callable[[Path], Any] | None = None
     #: Saves are durable when they return (tenfold: with durable=True).
     promises_durability: bool = False
-    #: As `found`, where less is promised after a power failure than after a kill.
+    #: As `found`, where less is promised after a power failure than after SIGKILL.
     found_after_power_failure: Callable[[Path], int | None] | None = None
 
     def steps(self, path: Path, sizes: Sizes, durable: bool) -> Callable[[int], None]:

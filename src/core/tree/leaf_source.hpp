@@ -66,7 +66,7 @@ class LeafSource {
   static constexpr std::uint64_t kThisProcess = ~std::uint64_t{0};
   virtual Identity identity(const Leaf& leaf);
 
-  /// Where the leaf's bytes lie: the file, and in a file of several tensors the part `tensor "w"`.
+  /// The file that stores the leaf's bytes, and in a file of several tensors the part `tensor "w"`.
   virtual base::Where where(const Leaf& leaf) const = 0;
 
   /// The leaves that this one is assembled from; empty if its bytes are stored.

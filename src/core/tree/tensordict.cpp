@@ -58,7 +58,7 @@ struct Found {
   base::Where place;
 };
 
-/// An entry that somebody asks for by its key.
+/// The entry that a caller requested by its key.
 TensorDict::Item asked_for(Node& node, std::size_t position) {
   TensorDict::Item item = node.item(position);
   const auto* child = std::get_if<TensorDict>(&item);

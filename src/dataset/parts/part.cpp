@@ -23,7 +23,7 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// A leftover by its name, which whoever replaces the folder removes.
+/// Named as a leftover, so that the next replacement of the folder removes it.
 constexpr const char* kLeaseName = ".parts.tenfold-lease";
 
 os::Directory require_part_folder(const os::Directory& folder, const std::string& part_path) {

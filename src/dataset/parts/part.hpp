@@ -16,11 +16,11 @@ namespace tenfold {
 /// XXH3 of the `%checksums` of a part; nothing if it has none.
 std::optional<std::uint64_t> checksum_of_part(const os::Directory& part);
 
-/// The lease of whoever changes `%parts.json`. Throws Error(io) (EBUSY) naming its holder.
+/// The lease of the process that changes `%parts.json`. Throws Error(io) (EBUSY) naming its holder.
 os::Lease lease_parts(const os::Directory& folder, const Path& path);
 
 /// Ends the appending of a part whose writer did not, so that meta.json counts its rows. Throws
-/// Error(io) (EBUSY) if somebody is appending.
+/// Error(io) (EBUSY) if another process is appending.
 void seal_part(const Path& path);
 
 /// What the manifest says of the part at `part_path` below `path`, which nobody is appending to:

@@ -731,7 +731,7 @@ std::string_view checksums_at_the_end(std::string_view document) {
 
 void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyRequest& request,
                    VerifyReport& report) {
-  // Damage to the mark before them hides them from whoever opens the file, and not from here.
+  // Damage to the mark before them hides them from open(). verify() finds them by their position.
   const std::string_view text = opened.extra.checksums.empty()
                                     ? checksums_at_the_end(opened.document)
                                     : std::string_view(opened.extra.checksums);

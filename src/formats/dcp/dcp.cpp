@@ -28,7 +28,7 @@
 #include "os/thread/thread_pool.hpp"
 
 // Folders of torch.distributed.checkpoint: `.metadata`, a pickle that is read as data
-// (dcp_metadata), and `__<rank>_<n>.distcp`, in which files of torch.save lie end to end
+// (dcp_metadata), and `__<rank>_<n>.distcp`, which contains files of torch.save without gaps
 // (dcp_source). checkpoint/ writes them, with a manifest (shared/dcp_manifest.hpp) beside them.
 
 namespace tenfold::detail::formats::dcp {

@@ -139,7 +139,7 @@ void list_parts(const os::Directory& folder, const std::string& prefix,
   }
 }
 
-/// Of a manifest that cannot be read every part is somebody else's.
+/// Every part counts as foreign if the manifest cannot be read.
 std::set<std::string> paths_of_parts(const os::Directory& folder) {
   std::set<std::string> paths;
   try {

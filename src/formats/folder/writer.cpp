@@ -112,7 +112,7 @@ class Writer {
   /// Links the leaves that are equal in the earlier version, so that they need not be written.
   void link_unchanged_files(const EarlierVersion& earlier) {
     os::Directory old_root = os::Directory::try_open_at(earlier.folder, earlier.name);
-    // Somebody writes through the old one, and a link would be written through, too.
+    // Another process has a shared mapping of the old folder: its writes would change a link, too.
     if (!old_root.valid() || old_root.try_lock_exclusive() == os::LockResult::held) return;
     auto stored = stored_checksums(old_root);
     std::vector<LeafComparison> compared;

@@ -483,9 +483,9 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   progress.finish();
 }
 
-/// Looked for in the text: damage to the name "metadata" hides it from whoever opens the index, and
-/// not from here. Without that name it must be a checksum by its look, as a tensor may be called
-/// so.
+/// Searches the text for the checksum, which damage to the name "metadata" hides from open().
+/// Without that name the value must have the form of a checksum, because a tensor may have the same
+/// name.
 void check_index(const OpenedShards& opened, VerifyReport& report) {
   const std::string_view text = opened.index_text;
   const std::size_t at = find_checksums(text);

@@ -26,7 +26,7 @@ os::File open_as_saved(const os::Directory& folder, const std::string& name,
     protect(file, info);
     return file;
   } catch (const Error& error) {
-    // No regular file, or somebody else's.
+    // Not a regular file, or owned by another user.
     const bool is_denied = error.system_errno() == EACCES || error.system_errno() == EPERM;
     if (error.code() != ErrorCode::corrupt && !is_denied) throw;
   }

@@ -351,7 +351,7 @@ std::string read_metadata(const os::Directory& root) {
   return file.read_all(kMaxMetadataBytes);
 }
 
-// What the metadata does not name is somebody's who did not ask for its removal.
+// Files that the metadata does not name are not this library's to remove.
 std::vector<std::string> foreign_in(const os::Directory& folder) {
   std::unordered_set<std::string> named;
   if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);

@@ -82,7 +82,7 @@ std::string unescape(std::string_view piece) {
   return base::is_utf8(key) ? key : std::string(piece);
 }
 
-/// An entry that cannot be read: whoever asks for it is told why.
+/// An entry that cannot be read. Access to it throws the reason.
 class Refused final : public LazyItem {
  public:
   explicit Refused(Error error) : error_(std::move(error)) {}

@@ -117,7 +117,7 @@ class LegacyStorages final : public Storages {
   std::vector<Buffer> copies_;
 };
 
-/// The pickles at the front of a file, one after the other.
+/// Reads the sequence of pickles at the start of a file.
 class Front {
  public:
   Front(std::string_view bytes, base::Where where) : bytes_(bytes), where_(std::move(where)) {}

@@ -294,7 +294,7 @@ TEST(TensorDict, ItsEntriesAreARange) {
   ASSERT_NE(found, td.end());
   EXPECT_EQ((*found).key, "step");
   EXPECT_EQ(TensorDict().begin(), TensorDict().end());
-  // The node of a temporary lives as long as its iterators.
+  // Iterators keep the node of a temporary alive.
   auto begin = small_tree()["model"].begin();
   EXPECT_EQ((*begin).key, "encoder");
 }

@@ -1,5 +1,5 @@
-// Data sets of parts, whose writers are killed at every change, refused every change, and robbed of
-// their power at every moment: the rows of one manifest or of the next.
+// Data sets of parts whose writers are killed at every change, fail at every change, or lose power
+// at every moment: a reader finds the rows of one manifest or of the next.
 
 #include <gtest/gtest.h>
 

@@ -22,7 +22,7 @@
 namespace tenfold::test {
 
 /// Rows [begin, end) of every kind of column: id int64, x float32 [2] that may be missing, name a
-/// string, tokens int32 of unequal length, tags a list of strings.
+/// string, tokens a ragged column of int32, tags a list of strings.
 inline TensorDict rows_of_all_kinds(std::int64_t begin, std::int64_t end) {
   NodeInfo info;
   info.batch_size = {end - begin};
