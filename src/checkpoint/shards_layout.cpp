@@ -111,7 +111,8 @@ class ShardsLayout : public ShardedLayout {
     require_same_tensors(tree);
     finish(tree, boxes);
     write_new(std::string(formats::kManifestName),
-              formats::write_manifest(layout_name(), data_files(), manifest_tensors(), tree));
+              formats::write_manifest(layout_name(), data_files(), options_.checksums,
+                                      manifest_tensors(), tree));
     folder().remove_file(std::string(kStagingMarker));
     replacement_->publish(options_.durable);
   }

@@ -39,24 +39,24 @@ void verify_part(PartsFolder& folder, std::size_t number, const Path& path,
     report.num_checksums += found.num_checksums;
     report.problems.insert(report.problems.end(), found.problems.begin(), found.problems.end());
     if (part.is_open || !found.ok()) return;
-    if (found.num_bytes != part.num_bytes) {
+    const auto checksum = checksum_of_part(open_part_folder(folder.directory(), part.path));
+    const auto text = [](const std::optional<std::uint64_t>& sum) {
+      return sum ? base::hex16(*sum) : std::string("none");
+    };
+    if (part.checksum != checksum) {
+      report.problems.push_back(
+          problem_of(base::corrupt(display)
+                         .part(kChecksumsName, ": checksum")
+                         .expected(text(part.checksum), ", as ", kPartsName, " says")
+                         .found(text(checksum))
+                         .remedy("the part was written again since it was committed")));
+    } else if (found.num_bytes != part.num_bytes) {
       report.problems.push_back(
           problem_of(base::corrupt(display)
                          .part("num_bytes")
                          .expected(part.num_bytes, ", as ", kPartsName, " says")
                          .found(found.num_bytes)));
     }
-    const auto checksum = checksum_of_part(open_part_folder(folder.directory(), part.path));
-    if (part.checksum == checksum) return;
-    const auto text = [](const std::optional<std::uint64_t>& sum) {
-      return sum ? base::hex16(*sum) : std::string("none");
-    };
-    report.problems.push_back(
-        problem_of(base::corrupt(display)
-                       .part(kChecksumsName, ": checksum")
-                       .expected(text(part.checksum), ", as ", kPartsName, " says")
-                       .found(text(checksum))
-                       .remedy("the part was written again since it was committed")));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
     report.problems.push_back(problem_of(error, display));

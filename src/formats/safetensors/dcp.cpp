@@ -24,6 +24,7 @@
 #include "formats/safetensors/file.hpp"
 #include "formats/safetensors/source.hpp"
 #include "formats/shared/dcp_manifest.hpp"
+#include "formats/shared/problem.hpp"
 #include "os/fs/directory.hpp"
 
 // Folders that torch.distributed.checkpoint's HuggingFaceStorageWriter writes with
@@ -224,6 +225,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manife
 
 struct OpenedFolder {
   std::vector<OpenedFile> shards;
+  bool has_checksums = false;  ///< as the manifest says
   TensorDict tree;
   std::uint64_t num_tensors = 0;
 };
@@ -234,6 +236,7 @@ OpenedFolder open_folder(const Path& path) {
   OpenedFolder opened;
   if (manifest && manifest->layout == kShardsLayout) {
     opened.shards = open_listed_shards(folder, *manifest);
+    opened.has_checksums = manifest->has_checksums;
     opened.tree = tree_of(opened.shards, *manifest, path.string());
     opened.num_tensors = manifest->tensors.size();
   } else {
@@ -254,6 +257,14 @@ VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
     verify_manifest(os::Directory::open(path), found);
     OpenedFolder opened = open_folder(path);
     num_tensors = opened.num_tensors;
+    for (const OpenedFile& shard : opened.shards) {
+      if (!opened.has_checksums || shard.header->metadata_value(kBoxesMember) != nullptr) continue;
+      found.problems.push_back(
+          problem_of(base::corrupt(shard.source->file().display())
+                         .part("metadata ", base::quote(kBoxesMember))
+                         .expected("checksums, as ", base::quote(kManifestName), " says")
+                         .found("none")));
+    }
     return std::move(opened.shards);
   });
   report.num_leaves = num_tensors;  // tensors, not their pieces

@@ -15,6 +15,7 @@
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/shared/json_checksums.hpp"
+#include "formats/shared/problem.hpp"
 #include "formats/shared/tree_notes.hpp"
 #include "os/fs/file.hpp"
 
@@ -93,6 +94,9 @@ class ManifestReader {
     for (const Value& file : list(member("files"), "files")) {
       manifest.files.push_back(file_name(text(file, "files")));
     }
+    const bool* has_checksums = member("checksums").get_if<bool>();
+    if (has_checksums == nullptr) fail("checksums", "true or false");
+    manifest.has_checksums = *has_checksums;
     for (const Value& tensor : list(member("tensors"), "tensors")) {
       manifest.tensors.push_back(tensor_of(tensor, manifest.files.size()));
     }
@@ -269,7 +273,8 @@ bool has_manifest(const os::Directory& folder, std::string_view layout) {
 }
 
 std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
-                           const std::vector<ManifestTensor>& tensors, const TensorDict& tree) {
+                           bool has_checksums, const std::vector<ManifestTensor>& tensors,
+                           const TensorDict& tree) {
   codecs::JsonWriter json(codecs::JsonStyle::utf8_compact);
   json.begin_object();
   write_text(json, "format", kManifestFormat);
@@ -280,6 +285,8 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
   json.begin_array();
   for (const std::string& file : files) json.string(file);
   json.end_array();
+  json.key("checksums");
+  json.boolean(has_checksums);
   json.key("tensors");
   json.begin_array();
   for (const ManifestTensor& tensor : tensors) {
@@ -339,10 +346,13 @@ void verify_manifest(const os::Directory& folder, VerifyReport& report) {
   const std::string expected = text.ends_with(end) ? text.substr(at, kManifestSumDigits) : "";
   const std::string found = expected.empty() ? "" : base::hex16(hash_with_blank_digits(text, at));
   if (found == expected && !found.empty()) return;
-  report.problems.push_back({where, "document",
-                             "the checksum of " + std::to_string(text.size()) +
-                                 " bytes differs: expected " + base::quote(expected) + ", found " +
-                                 base::quote(found) + "; the file is damaged or was changed"});
+  report.problems.push_back(
+      problem_of(base::corrupt(where)
+                     .part("document")
+                     .problem("the checksum of ", text.size(), " bytes differs")
+                     .expected(base::quote(expected))
+                     .found(base::quote(found))
+                     .remedy("the file is damaged or was changed")));
 }
 
 }  // namespace tenfold::detail::formats

@@ -20,7 +20,7 @@ namespace tenfold::detail::formats {
 // torch.distributed.checkpoint: what its files cannot say, or only in a pickle.
 //
 //   {"format": "tenfold.distributed", "version": 1, "layout": "shards",
-//    "files": ["shard-00001-model-00001-of-00001.safetensors", ...],
+//    "files": ["shard-00001-model-00001-of-00001.safetensors", ...], "checksums": true,
 //    "tensors": [["model.w", "float32", [10, 6], [[0, [0, 0], [3, 6]], [1, [3, 0], [7, 6]]]], ...],
 //    "tree": {"model": {"entries": {"w": 0}}, "step": {"value": 7}},
 //    "notes": "...", "tree_notes": "...", "tenfold_xxh3": "<16 hexadecimal digits>"}
@@ -48,6 +48,7 @@ struct ManifestTensor {
 struct Manifest {
   std::string layout;
   std::vector<std::string> files;  ///< each the name of a file in the folder
+  bool has_checksums = false;      ///< of the tensors, in the files
   std::vector<ManifestTensor> tensors;
   Value tree;  ///< an object
   Notes notes;
@@ -57,7 +58,8 @@ struct Manifest {
 /// The document of a tree whose tensors, in the order of for_each_leaf, are those of the manifest.
 /// Throws Error(invalid_argument) for text that is no UTF-8.
 std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
-                           const std::vector<ManifestTensor>& tensors, const TensorDict& tree);
+                           bool has_checksums, const std::vector<ManifestTensor>& tensors,
+                           const TensorDict& tree);
 
 /// True if the folder has a manifest of that layout. Looks at its beginning only.
 bool has_manifest(const os::Directory& folder, std::string_view layout);

@@ -267,7 +267,7 @@ TEST(Parts, AreReadAsTheyWereOpenedOrNotAtAll) {
   compact(ds);
   // A part that was open already is read on; others are gone.
   EXPECT_EQ(opened.rows(1, 2).num_rows(), 1);
-  expect_error(ErrorCode::io, "it was replaced since it was opened",
+  expect_error(ErrorCode::io, "was replaced since it was opened",
                [&] { static_cast<void>(opened.rows(4, 5)); });
 }
 
