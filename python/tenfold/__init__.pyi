@@ -43,8 +43,11 @@ from tenfold.dataset import Dataset as Dataset
 from tenfold.dataset import Schema as Schema
 from tenfold.dataset import accumulate as accumulate
 from tenfold.dataset import collate as collate
+from tenfold.dataset import commit_parts as commit_parts
+from tenfold.dataset import compact as compact
 from tenfold.dataset import concat as concat
 from tenfold.dataset import create as create
+from tenfold.dataset import create_parts as create_parts
 from tenfold.dataset import infer_schema as infer_schema
 from tenfold.dataset import ingest as ingest
 from tenfold.dataset import mix as mix

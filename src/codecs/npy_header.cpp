@@ -60,7 +60,10 @@ class HeaderParser {
                           : !has_shape ? "shape"
                                        : nullptr;
     if (missing != nullptr) {
-      throw bad_header(where_).problem("a key is missing").expected("\"", missing, "\"").found("none");
+      throw bad_header(where_)
+          .problem("a key is missing")
+          .expected("\"", missing, "\"")
+          .found("none");
     }
     return header;
   }

@@ -279,7 +279,7 @@ class Restoring:
             self._loaded += [f"{name}.{key}" for key in state]
             return
         if name in self._place:
-            state = self._placed(name, entry_of(node, name, in_memory=False))
+            state = self._placed(name, entry_of(self._node, name, in_memory=False))
         else:
             copy = self._copies.pop(name, None)
             if copy is None:

@@ -89,8 +89,8 @@ class StorageWriter(HasPath, _StorageWriter):
         layout: ``"plain"``, as above. ``"shards"``: a folder with one safetensors file a rank, as
             torch's HuggingFaceStorageWriter makes it, for storage where several hosts cannot write
             one file. ``"torch"``: a folder as torch's FileSystemWriter makes it, for programs
-            that load it without tenfold. Both have a ``metadata.json``, which says what else would need
-            a pickle.
+            that load it without tenfold. Both have a ``metadata.json``, which says what else would
+            need a pickle.
         durable: Return only when the data is on the device.
         checksums: Store checksums, which `verify` and `StorageReader` compare.
         overwrite: If false, an existing `path` is an error.

@@ -50,8 +50,8 @@ bool is_reserved_member(std::string_view key) noexcept;
 ///    "size": see extra.hpp, any other key: a node}
 ///
 /// On success each range is within `data_bytes`, has the size of its tensor and padding, and is
-/// equal to or disjoint from every other. Throws Error(corrupt) naming node and member, Error(unsupported)
-/// for unknown classes and dtypes. `where` names the file.
+/// equal to or disjoint from every other. Throws Error(corrupt) naming node and member,
+/// Error(unsupported) for unknown classes and dtypes. `where` names the file.
 struct Tree {
   TensorDict tree;
   Extra extra;          ///< already applied to the tree
