@@ -71,7 +71,11 @@ class RestorePlan:
             return []
         if self.check not in ("auto", "full"):
             return []
-        return [name for name, value in app_state.items() if not is_module(value)]
+        return [
+            name
+            for name, value in app_state.items()
+            if not is_module(value) and name not in self.templates
+        ]
 
     def open(
         self,
