@@ -64,7 +64,12 @@ StoredChecksums checksums_of(const Path& path, const std::string& format) {
         os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
     std::map<std::string, std::uint64_t> last;  // bytes of the last block of each file
     for (formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
-      stored.has_boxes = stored.has_boxes || line.box != nullptr;
+      // Only the last block of a file is shorter than the others.
+      std::uint64_t& last_bytes =
+          last.try_emplace(line.path, base::kChecksumBlockBytes).first->second;
+      const bool follows_short_block = last_bytes != base::kChecksumBlockBytes;
+      last_bytes = line.size_bytes;
+      stored.has_boxes = stored.has_boxes || line.box != nullptr || follows_short_block;
       stored.blocks[root.display_of(line.path)].push_back(line.checksum);
     }
   }

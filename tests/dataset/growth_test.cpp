@@ -71,6 +71,21 @@ std::uint64_t bytes_below(const Path& folder) {
   return bytes;
 }
 
+TEST(Growth, ClosingWithoutANewRowKeepsTheRowsOfACrashedWriter) {
+  const test::TemporaryFolder folder;
+  {
+    Dataset writer = numbers_at(folder / "running");
+    writer.append(test::numbers(2));
+    std::filesystem::copy(folder / "running", folder / "crashed",
+                          std::filesystem::copy_options::recursive);
+  }
+  Dataset next(folder / "crashed", Mode::write_through);
+  next.append(next.rows(0, 0));
+  next.close();
+  EXPECT_EQ(Dataset(folder / "crashed").size(), 2);
+  EXPECT_TRUE(verify(folder / "crashed").ok());
+}
+
 TEST(Growth, AFailedAppendReleasesItsDiskSpace) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");

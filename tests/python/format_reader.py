@@ -364,7 +364,7 @@ def columns(path: str | Path) -> dict[str, Any]:
     entries, made = file.node().entries, {}
 
     def ragged(values: Any, ends: Any) -> list[Any]:
-        return [values[b:e] for b, e in zip([0, *ends[:-1]], ends, strict=True)]
+        return [values[b:e] for b, e in zip([0, *ends], ends, strict=False)]
 
     def leaf(column: dict[str, Any], member: str, name: str) -> Any:
         at, found = column.get(member, name), entries

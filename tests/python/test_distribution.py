@@ -55,7 +55,7 @@ def test_the_notices_name_each_licence_that_is_shipped():
 
 
 def test_the_extra_all_takes_every_other_extra_but_the_adapters():
-    adapters = {"accelerate", "lightning", "torchdata", "torchrl", "transformers"}
+    adapters = {"accelerate", "lightning", "ray", "torchdata", "torchrl", "transformers"}
     extras = set(metadata.metadata("tenfold").get_all("Provides-Extra"))
     (taken,) = (
         requirement

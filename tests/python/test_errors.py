@@ -172,15 +172,13 @@ def test_a_bad_pickle_tells_the_byte(tmp_path):
     assert error.found
 
 
-def test_a_column_that_a_data_set_lacks_tells_both(tmp_path):
+def test_a_column_that_a_data_set_lacks_tells_which_it_has(tmp_path):
     tenfold.ingest([{"x": 1, "y": 2.0}, {"x": 2, "y": 3.0}], tmp_path / "d")
-    data = tenfold.Dataset(tmp_path / "d", mode="r+")
-    error = raised(ValueError, data.append, {"x": [3]})
-    assert error.path == str(tmp_path / "d")
-    assert error.part == 'column "y"'
-    assert error.expected == "it in the rows"
-    assert error.found == "none"
-    data.close()
+    error = raised(KeyError, tenfold.Dataset(tmp_path / "d").select, ["z"])
+    assert error.part == "data set"
+    assert error.problem == 'no column "z"'
+    assert '"x"' in error.expected
+    assert error.found == '"z"'
 
 
 def test_the_argument_of_a_call_is_a_part_without_a_path():

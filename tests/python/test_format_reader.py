@@ -326,7 +326,7 @@ def test_the_reader_finds_the_checksums_of_boxes(tmp_path, name):
     state = {"w": torch.arange(48, dtype=torch.int16).reshape(4, 12), "b": torch.ones(())}
     tree = core.tree(state, "state")
     boxes = [(0, (0, 0), (4, 4), 0), (0, (0, 4), (4, 8), 1), (1, (), (), 0)]
-    writer = core.ShardedWriter(str(path), tree, boxes, False, True, True, 64)
+    writer = core.ShardedWriter(str(path), tree, boxes, "plain", False, True, True, 64)
     receipts = []
     for rank, parts in enumerate([[state["w"][:, :4], state["b"]], [state["w"][:, 4:]]]):
         shards = core.ShardWriter(writer.ticket(rank))

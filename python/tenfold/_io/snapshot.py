@@ -251,7 +251,7 @@ class Snapshot:
             ValueError: If `obj_out` has another shape, or a dtype that numbers would be lost in.
         """
         manifest = self._metadata()["manifest"]
-        fields = find_entry(manifest, path)
+        fields = find_entry(manifest, text("snapshot: path", path))
         if fields is None:
             raise UnknownPathError(
                 f'{self.path}: no entry "{path}": expected a path that get_manifest() lists'

@@ -197,7 +197,7 @@ def test_verify_on_load_reads_every_checksum(tmp_path):
     data[data.index(torch.arange(1000).numpy().tobytes()) + 4000] ^= 1
     (tmp_path / "m.pt").write_bytes(data)
     tenfold.load(tmp_path / "m.pt")
-    with pytest.raises(tenfold.CorruptFileError, match=r"m/data/0: .*expected CRC-32"):
+    with pytest.raises(tenfold.CorruptFileError, match=r'"m/data/0": .*expected CRC-32'):
         tenfold.load(tmp_path / "m.pt", verify=True)
 
 

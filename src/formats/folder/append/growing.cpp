@@ -53,6 +53,10 @@ GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile co
   for (GrowingLeaf& leaf : leaves) leaves_.push_back({std::move(leaf), {}, nullptr, false});
   open_files();
   begin_checksums();
+  // A writer that crashed may have left committed rows that are not durable and that meta.json does
+  // not count: close() removes the commit page that counts them.
+  is_dirty_ = true;
+  for (OpenLeaf& open : leaves_) open.is_dirty = open.file.valid();
 }
 
 GrowingFolder::~GrowingFolder() = default;
