@@ -118,8 +118,9 @@ def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
     if not has_columns:
         return [table.select([])]
     for number, (name, column) in enumerate(view.schema.items()):
-        is_tensor = isinstance(column, Column) and column.shape and not column.ragged
-        if is_tensor and not column.nullable:
+        if not isinstance(column, Column) or column.ragged or column.nullable:
+            continue
+        if column.shape:
             tensors = ArrowTensorArray.from_numpy(view[name].copy())
             table = table.set_column(number, name, tensors)
     return [table]
