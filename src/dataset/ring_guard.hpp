@@ -16,7 +16,10 @@
 
 namespace tenfold {
 
+namespace detail {
 struct DatasetState;
+}  // namespace detail
+using detail::DatasetState;
 
 /// Waits while rows of a circular buffer are overwritten, with very short pauses at first. Throws
 /// Error(io) (EAGAIN) after about 10 seconds: the writer is stopped, or faster than rows can be
