@@ -23,7 +23,7 @@ CLASS = re.compile(
     r"^(?:class|struct) (TENFOLD_API )?(\w+)[^;{]*\{\n(.*?)^\};", re.MULTILINE | re.DOTALL
 )
 # A member function that is defined elsewhere.
-DECLARED_MEMBER = re.compile(r"^  [^={}\n]*\)(?: const| noexcept|&| )*;$", re.MULTILINE)
+DECLARED_MEMBER = re.compile(r"^  (?! )[^={}\n]*\)(?: const| noexcept|&| )*;$", re.MULTILINE)
 
 
 def public_api(folder: Path) -> tuple[set[str], dict[str, str], list[str]]:

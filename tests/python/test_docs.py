@@ -62,9 +62,9 @@ def test_links_lead_to_files_and_headings(page):
             assert anchor in anchors(target.read_text()), link
 
 
-@pytest.mark.filterwarnings("error")
 # torch says so of each dcp.load by one process.
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

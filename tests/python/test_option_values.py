@@ -304,6 +304,26 @@ def _create(work: Path):
     return tenfold.create, {"path": new(work), "schema": example, "num_rows": 4}
 
 
+@case("create_parts", may_be_empty=("schema",))
+def _create_parts(work: Path):
+    return tenfold.create_parts, {"path": new(work), "schema": {"x": ("float32", (3,))}}
+
+
+@case("commit_parts", may_be_empty=("parts",))
+def _commit_parts(work: Path):
+    path = new(work)
+    tenfold.ingest(ROWS, path / "a")
+    return tenfold.commit_parts, {"path": path, "parts": ["a"]}
+
+
+@case("compact")
+def _compact(work: Path):
+    path = new(work)
+    tenfold.ingest(ROWS, path / "a")
+    tenfold.commit_parts(path).close()
+    return tenfold.compact, {"path": path}
+
+
 @case("concat", count=len, may_be_empty=("datasets",))
 def _concat(work: Path):
     return tenfold.concat, {"datasets": [rows(work), rows(work)]}
