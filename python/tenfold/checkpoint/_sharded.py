@@ -129,7 +129,8 @@ class ShardedEntries:
                 label += "'"
             parts[label] = part
             live[label] = tensor
-            boxes.append((number, *box))
+            offsets, sizes = box
+            boxes.append((number, offsets, sizes))
 
 
 def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
