@@ -178,7 +178,7 @@ LeaseHandle acquire_lease(nb::object folder, const std::string& name) {
   return {without_gil([&] {
     auto lease = os::Lease::try_acquire(os::Directory::open(path), name);
     if (lease) return std::optional(std::move(*lease));
-    throw Error::io(EBUSY, path.string(), (path / name).string() + ": another process holds it");
+    throw Error::io(EBUSY, (path / name).string(), "another process holds it");
   })};
 }
 

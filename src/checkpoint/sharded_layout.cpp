@@ -353,10 +353,10 @@ Path beside(const Path& path, const std::string& name) {
 
 void refuse_existing(const Path& path, const ShardedWriteOptions& options) {
   if (options.overwrite || (!os::exists(path) && !formats::recover_folder(path))) return;
-  throw Error::io(EEXIST, path.string(),
-                  path.string() +
-                      ": it exists already: expected nothing there; the option overwrite replaces "
-                      "it");
+  throw Error::io(EEXIST, path.string())
+      .problem("it exists already")
+      .expected("nothing there")
+      .remedy("the option overwrite replaces it");
 }
 
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,

@@ -18,6 +18,7 @@
 #include <tenfold/snapshot.hpp>
 
 #include "base/base64.hpp"
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/tree/assembled_source.hpp"
@@ -339,7 +340,7 @@ class Assigner {
   using Holders = std::map<Box, std::vector<std::int64_t>>;
 
   [[noreturn]] void fail(const std::string& path, const std::string& what) const {
-    throw Error(ErrorCode::invalid_argument, where_ + ": entry " + base::quote(path) + ": " + what);
+    throw base::invalid_argument(where_).part("entry ", base::quote(path)).problem(what);
   }
   [[noreturn]] void fail_other(const std::string& path, std::int64_t rank,
                                const std::string& expected, const std::string& found) const {
@@ -613,9 +614,10 @@ class Merger {
 
  private:
   [[noreturn]] void fail(const std::string& path, const std::string& whose) const {
-    throw Error(ErrorCode::invalid_argument, where_ + ": entry " + base::quote(path) +
-                                                 ": expected it in the receipt " + whose +
-                                                 ", found it missing there, or in parts");
+    throw base::invalid_argument(where_)
+        .part("entry ", base::quote(path))
+        .expected("it in the receipt ", whose)
+        .found("it missing there, or in parts");
   }
 
   const Entry* find(const std::string& path) const {
@@ -773,15 +775,16 @@ class SnapshotWriter::State {
     for (std::size_t i = 0; i < outlines_.size(); ++i) require_rank(i, outlines_[i].rank);
     if (outlines_.empty() ||
         outlines_.front().world_size != static_cast<std::int64_t>(outlines_.size())) {
-      throw Error(ErrorCode::invalid_argument, path_.string() +
-                                                   ": expected the outlines of all ranks, found " +
-                                                   std::to_string(outlines_.size()));
+      throw base::invalid_argument(path_)
+          .expected("the outlines of all ranks")
+          .found(outlines_.size());
     }
     Assigner assigner(path_.string(), outlines_);
     ticket_.assignment = assigner.take();
     if (!options_.overwrite && (os::exists(path_) || formats::recover_folder(path_))) {
-      throw Error::io(EEXIST, path_.string(),
-                      path_.string() + ": it exists already: expected nothing there");
+      throw Error::io(EEXIST, path_.string())
+          .problem("it exists already")
+          .expected("nothing there");
     }
     refuse_foreign(path_);
     replacement_.emplace(path_, assigner.num_bytes(), foreign_in);
@@ -802,26 +805,24 @@ class SnapshotWriter::State {
 
   void publish(std::span<const std::string> receipts) {
     if (!replacement_) {
-      throw Error(ErrorCode::invalid_argument,
-                  path_.string() +
-                      ": expected a snapshot that is being written, found one that "
-                      "is published");
+      throw base::invalid_argument(path_)
+          .expected("a snapshot that is being written")
+          .found("one that is published");
     }
     if (receipts.size() != outlines_.size()) {
-      throw Error(ErrorCode::invalid_argument, path_.string() + ": expected the receipts of " +
-                                                   std::to_string(outlines_.size()) +
-                                                   " ranks, found " +
-                                                   std::to_string(receipts.size()));
+      throw base::invalid_argument(path_)
+          .expected("the receipts of ", outlines_.size(), " ranks")
+          .found(receipts.size());
     }
     Merger merger(path_.string(), ticket_.world_size);
     for (std::size_t i = 0; i < receipts.size(); ++i) {
       const Receipt receipt = Receipt::parse(receipts[i]);
       require_rank(i, receipt.rank);
       if (receipt.id != ticket_.id) {
-        throw Error(ErrorCode::invalid_argument, path_.string() + ": receipt of rank " +
-                                                     std::to_string(i) +
-                                                     ": expected one of this save, found one of "
-                                                     "another");
+        throw base::invalid_argument(path_)
+            .part("receipt of rank ", i)
+            .expected("one of this save")
+            .found("one of another");
       }
       merger.add(receipt);
     }
@@ -836,9 +837,10 @@ class SnapshotWriter::State {
  private:
   void require_rank(std::size_t position, std::int64_t rank) const {
     if (rank == static_cast<std::int64_t>(position)) return;
-    throw Error(ErrorCode::invalid_argument,
-                path_.string() + ": ranks: expected each once and in order, found rank " +
-                    std::to_string(rank) + " at position " + std::to_string(position));
+    throw base::invalid_argument(path_)
+        .part("ranks")
+        .expected("each once and in order")
+        .found("rank ", rank, " at position ", position);
   }
 
   Path path_;

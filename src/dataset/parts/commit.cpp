@@ -8,6 +8,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/parts.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/leaf_names.hpp"
 #include "dataset/parts/folder.hpp"
@@ -63,10 +64,11 @@ void require_complete(const Path& path, const std::vector<std::string>& added,
     for (std::int64_t i = 0; i < count; ++i) {
       const std::string name = part_name(i, count);
       if (known.contains(name) || std::ranges::find(added, name) != added.end()) continue;
-      throw Error(ErrorCode::file_not_found,
-                  path.string() + ": part " + base::quote(name) +
-                      " is missing: expected all parts of " + std::to_string(count) +
-                      ", found others of them; ingest() it before commit_parts()");
+      throw base::file_not_found(path)
+          .problem("part ", base::quote(name), " is missing")
+          .expected("all parts of ", count)
+          .found("others of them")
+          .remedy("ingest() it before commit_parts()");
     }
   }
 }
@@ -82,10 +84,10 @@ std::vector<std::string> unnamed_folders(const os::Directory& folder,
     const auto info = folder.entry_info(name);
     if (!info || info->is_regular) continue;
     if (!info->is_directory) {
-      throw Error(ErrorCode::invalid_argument,
-                  folder.display_of(name) +
-                      ": expected the folder of a part, found a link or a special file; move the "
-                      "folder here");
+      throw base::invalid_argument(folder.display_of(name))
+          .expected("the folder of a part")
+          .found("a link or a special file")
+          .remedy("move the folder here");
     }
     names.push_back(name);
   }
@@ -113,26 +115,26 @@ void remove_leftovers(os::Directory& folder) {
 
 void require_no_tree(const os::Directory& folder, const Path& path) {
   if (!folder.entry_info(std::string(formats::folder::kMetaName))) return;
-  throw Error(ErrorCode::invalid_argument,
-              path.string() +
-                  ": expected a folder of parts, found a data set in one folder; write parts to "
-                  "another path");
+  throw base::invalid_argument(path)
+      .expected("a folder of parts")
+      .found("a data set in one folder")
+      .remedy("write parts to another path");
 }
 
 void check_new_path(const Path& path) {
   if (!os::exists(path)) return;
   if (os::file_info(path).is_directory && os::Directory::open(path).list(1).empty()) return;
-  throw Error::io(EEXIST, path.string(),
-                  path.string() + ": expected nothing there, found a file or folder");
+  throw Error::io(EEXIST, path.string()).expected("nothing there").found("a file or folder");
 }
 
 }  // namespace
 
 std::string part_name(std::int64_t index, std::int64_t count) {
   if (count < 1 || index < 0 || index >= count) {
-    throw Error(ErrorCode::invalid_argument, "part: expected an index of 0 to count - 1, found " +
-                                                 std::to_string(index) + " of " +
-                                                 std::to_string(count));
+    throw base::invalid_argument()
+        .part("part")
+        .expected("an index of 0 to count - 1")
+        .found(index, " of ", count);
   }
   return "part-" + padded(index) + "-of-" + padded(count);
 }
@@ -145,10 +147,11 @@ Path part_path(const Path& path, std::int64_t index, std::int64_t count) {
   if (formats::has_parts_manifest(folder)) {
     for (const formats::PartEntry& part : formats::read_parts_manifest(folder).parts) {
       if (part.path != name) continue;
-      throw Error::io(EEXIST, path.string(),
-                      path.string() + ": part " + base::quote(name) +
-                          ": expected a new part, found one that the data set has; compact() it "
-                          "first, or write to another path");
+      throw Error::io(EEXIST, path.string())
+          .part("part ", base::quote(name))
+          .expected("a new part")
+          .found("one that the data set has")
+          .remedy("compact() it first, or write to another path");
     }
   }
   return path / name;
@@ -157,8 +160,7 @@ Path part_path(const Path& path, std::int64_t index, std::int64_t count) {
 Dataset create_parts(const Path& path, const Schema& schema) {
   check_new_path(path);
   if (schema.size() == 0) {
-    throw Error(ErrorCode::invalid_argument,
-                path.string() + ": schema: expected at least one column, found none");
+    throw base::invalid_argument(path).part("schema").expected("at least one column").found("none");
   }
   std::vector<Column> columns = schema.columns();
   name_leaves(columns);
@@ -189,14 +191,15 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
       require_complete(path, added, known);
     }
     if (is_new && added.empty()) {
-      throw Error(ErrorCode::invalid_argument,
-                  path.string() + ": expected parts, found none; ingest() them first");
+      throw base::invalid_argument(path).expected("parts").found("none").remedy(
+          "ingest() them first");
     }
     for (const std::string& name : added) {
       if (!known.insert(name).second) {
-        throw Error(ErrorCode::invalid_argument, path.string() + ": part " + base::quote(name) +
-                                                     ": expected a new part, found one that the "
-                                                     "data set has");
+        throw base::invalid_argument(path)
+            .part("part ", base::quote(name))
+            .expected("a new part")
+            .found("one that the data set has");
       }
     }
     const Schema schema =
@@ -231,9 +234,9 @@ Dataset compact(const Path& path, const CompactOptions& options) {
   {
     os::Directory folder = os::Directory::open(path);
     if (!formats::has_parts_manifest(folder)) {
-      throw Error(ErrorCode::invalid_argument, path.string() +
-                                                   ": expected a data set of parts, found no " +
-                                                   std::string(formats::kPartsName));
+      throw base::invalid_argument(path)
+          .expected("a data set of parts")
+          .found("no ", formats::kPartsName);
     }
     const os::Lease lease = lease_parts(folder, path);
     const TensorDict tree = open_parts(folder.duplicate(), path);

@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/parts/part.hpp"
 #include "os/fs/unreplaced.hpp"
@@ -57,10 +58,11 @@ PartsGrowth::PartsGrowth(const Path& path)
     : path_(std::filesystem::absolute(path)), folder_(os::Directory::open(path_)) {
   // As long as it is open, no save replaces the folder.
   if (folder_.try_lock_shared() == os::LockResult::held) {
-    throw Error::io(EBUSY, path_.string(),
-                    path_.string() +
-                        ": it is being replaced: expected nobody at work, found "
-                        "another writer; wait for it");
+    throw Error::io(EBUSY, path_.string())
+        .problem("it is being replaced")
+        .expected("no other writer")
+        .found("one")
+        .remedy("wait for it");
   }
   const Lock lock(mutex_);
   schema_ = current()->schema;
@@ -94,8 +96,7 @@ std::int64_t PartsGrowth::num_rows() {
 
 void PartsGrowth::require_open(const char* what) const {
   if (!closed_) return;
-  throw Error(ErrorCode::unsupported,
-              path_.string() + ": " + what + ": it was closed: open it again");
+  throw base::unsupported(path_).part(what).problem("it was closed").remedy("open it again");
 }
 
 /// From now on this is the manifest, if nothing fails.
@@ -110,10 +111,11 @@ void PartsGrowth::start() {
   os::Lease lease = lease_parts(folder_, path_);
   const auto again = os::Directory::open(path_);
   if (!again.info().same_file(folder_.info())) {
-    throw Error::io(ESTALE, path_.string(),
-                    path_.string() +
-                        ": it was replaced since it was opened: expected the same data set, found "
-                        "another; open it again");
+    throw Error::io(ESTALE, path_.string())
+        .problem("it was replaced since it was opened")
+        .expected("the same data set")
+        .found("another")
+        .remedy("open it again");
   }
   manifest_ = formats::read_parts_manifest(folder_);
   lease_ = std::move(lease);
@@ -186,10 +188,11 @@ std::int64_t PartsGrowth::append(const Batch& rows) {
 }
 
 void PartsGrowth::update(std::span<const std::int64_t>, const Batch&) {
-  throw Error(ErrorCode::unsupported,
-              path_.string() +
-                  ": rows in place: expected a data set in one folder, found one of parts; open "
-                  "the part, or compact() the data set");
+  throw base::unsupported(path_)
+      .part("rows in place")
+      .expected("a data set in one folder")
+      .found("one of parts")
+      .remedy("open the part, or compact() the data set");
 }
 
 void PartsGrowth::flush() {

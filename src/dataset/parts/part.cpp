@@ -6,6 +6,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "dataset/parts/folder.hpp"
@@ -30,18 +31,22 @@ os::Directory require_part_folder(const os::Directory& folder, const std::string
   os::Directory part = open_part_folder(folder, part_path);
   const std::string display = folder.display_of(part_path);
   if (!part.valid()) {
-    throw Error(ErrorCode::file_not_found,
-                display + ": part is missing: expected a data set, found nothing");
+    throw base::file_not_found(display)
+        .problem("part is missing")
+        .expected("a data set")
+        .found("nothing");
   }
   if (formats::has_parts_manifest(part)) {
-    throw Error(ErrorCode::invalid_argument,
-                display + ": expected a data set in one folder, found one of parts; compact() it");
+    throw base::invalid_argument(display)
+        .expected("a data set in one folder")
+        .found("one of parts")
+        .remedy("compact() it");
   }
   if (!part.entry_info(std::string(formats::folder::kMetaName))) {
-    throw Error(ErrorCode::invalid_argument,
-                display +
-                    ": expected a data set, found a folder without meta.json; remove it, or "
-                    "finish writing it");
+    throw base::invalid_argument(display)
+        .expected("a data set")
+        .found("a folder without meta.json")
+        .remedy("remove it, or finish writing it");
   }
   return part;
 }
@@ -62,10 +67,11 @@ std::optional<std::uint64_t> checksum_of_part(const os::Directory& part) {
 
 os::Lease lease_parts(const os::Directory& folder, const Path& path) {
   if (auto lease = os::Lease::try_acquire(folder, kLeaseName)) return std::move(*lease);
-  throw Error::io(EBUSY, path.string(),
-                  path.string() + ": its parts are being changed by " +
-                      os::lease_holder(folder, kLeaseName) +
-                      ": expected one writer at a time, found another; wait for it or close it");
+  throw Error::io(EBUSY, path.string())
+      .problem("its parts are being changed by ", os::lease_holder(folder, kLeaseName))
+      .expected("one writer at a time")
+      .found("another")
+      .remedy("wait for it or close it");
 }
 
 void seal_part(const Path& path) {
@@ -83,9 +89,9 @@ formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
   const os::Directory part = require_part_folder(folder, part_path);
   if (part.entry_info(std::string(formats::folder::kCommitName))) {
     if (Table(open_part(folder, path, part_path)).ring()) {
-      throw Error(ErrorCode::invalid_argument, folder.display_of(part_path) +
-                                                   ": expected a data set, found a circular "
-                                                   "buffer");
+      throw base::invalid_argument(folder.display_of(part_path))
+          .expected("a data set")
+          .found("a circular buffer");
     }
     seal_part(path / part_path);
   }
@@ -106,10 +112,11 @@ formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
 void publish_parts(const formats::PartsManifest& manifest, const os::Lease& lease, const Path& path,
                    bool durable) {
   if (!lease.is_held()) {
-    throw Error::io(EBUSY, path.string(),
-                    path.string() +
-                        ": the lease of its parts was lost: expected to be its one writer, found "
-                        "that another took over; open it again");
+    throw Error::io(EBUSY, path.string())
+        .problem("the lease of its parts was lost")
+        .expected("to be its one writer")
+        .found("that another took over")
+        .remedy("open it again");
   }
   formats::replace_file(path / formats::kPartsName, formats::parts_manifest_text(manifest),
                         durable);

@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
@@ -30,14 +31,13 @@ class Members {
   Members(const Value& value, std::string where)
       : where_(std::move(where)), object_(value.get_if<Value::Object>()) {
     if (object_ == nullptr) {
-      throw Error(ErrorCode::corrupt,
-                  where_ + ": expected an object, found " + std::string(value.type_name()));
+      throw base::corrupt(where_).expected("an object").found(value.type_name());
     }
   }
 
   const Value& at(const char* key) const {
     if (const Value* found = object_->find(key)) return *found;
-    throw Error(ErrorCode::corrupt, where_ + ": member " + base::quote(key) + ": is missing");
+    throw base::corrupt(where_).part("member ", base::quote(key)).problem("is missing");
   }
   std::int64_t count(const char* key) const {
     const auto* found = at(key).get_if<std::int64_t>();
@@ -70,8 +70,10 @@ class Members {
   }
 
   [[noreturn]] void fail(const char* key, const std::string& expected) const {
-    throw Error(ErrorCode::corrupt, where_ + ": member " + base::quote(key) + ": expected " +
-                                        expected + ", found " + base::quote(to_json(at(key))));
+    throw base::corrupt(where_)
+        .part("member ", base::quote(key))
+        .expected(expected)
+        .found(base::quote(to_json(at(key))));
   }
 
  private:
@@ -99,16 +101,19 @@ void check_paths(const std::vector<PartEntry>& parts, const std::string& where) 
   std::set<std::vector<std::string>> paths;
   for (const PartEntry& part : parts) {
     if (paths.insert(components_of(part.path)).second) continue;
-    throw Error(ErrorCode::corrupt, where + ": part " + base::quote(part.path) +
-                                        ": expected each part once, found it twice");
+    throw base::corrupt(where)
+        .part("part ", base::quote(part.path))
+        .expected("each part once")
+        .found("it twice");
   }
   const std::vector<std::string>* before = nullptr;
   for (const auto& path : paths) {
     if (before != nullptr && before->size() < path.size() &&
         std::equal(before->begin(), before->end(), path.begin())) {
-      throw Error(ErrorCode::corrupt, where + ": part " + base::quote(before->back()) +
-                                          ": expected parts beside each other, found one inside "
-                                          "another");
+      throw base::corrupt(where)
+          .part("part ", base::quote(before->back()))
+          .expected("parts beside each other")
+          .found("one inside another");
     }
     before = &path;
   }
@@ -122,9 +127,10 @@ void check_totals(const std::vector<PartEntry>& parts, const std::string& where)
     rows += static_cast<std::uint64_t>(part.num_rows);
     bytes += part.num_bytes;
     if (rows <= kMost && bytes <= kMost) continue;
-    throw Error(ErrorCode::corrupt, where + ": part " + base::quote(part.path) +
-                                        ": expected fewer than 2^63 rows and bytes in all, found "
-                                        "more");
+    throw base::corrupt(where)
+        .part("part ", base::quote(part.path))
+        .expected("fewer than 2^63 rows and bytes in all")
+        .found("more");
   }
 }
 
@@ -146,9 +152,11 @@ PartsManifest parse_parts_manifest(std::string_view text, std::string_view where
   const Members members(document, place);
   const std::int64_t version = members.count("version");
   if (version > kPartsVersion) {
-    throw Error(ErrorCode::unsupported,
-                place + ": version: expected " + std::to_string(kPartsVersion) + ", found " +
-                    std::to_string(version) + "; a later version of tenfold reads it");
+    throw base::unsupported(place)
+        .part("version")
+        .expected(kPartsVersion)
+        .found(version)
+        .remedy("a later version of tenfold reads it");
   }
   if (version < 1) members.fail("version", "1");
   PartsManifest manifest;
@@ -160,9 +168,10 @@ PartsManifest parse_parts_manifest(std::string_view text, std::string_view where
     manifest.parts.push_back(
         entry_from(parts->items[i], place + ": parts[" + std::to_string(i) + "]"));
     if (i > 0 && manifest.parts[i - 1].is_open) {
-      throw Error(ErrorCode::corrupt, place + ": part " + base::quote(manifest.parts[i - 1].path) +
-                                          ": expected only the last part to be open, found one "
-                                          "before it");
+      throw base::corrupt(place)
+          .part("part ", base::quote(manifest.parts[i - 1].path))
+          .expected("only the last part to be open")
+          .found("one before it");
     }
   }
   check_paths(manifest.parts, place);
