@@ -182,13 +182,13 @@ LeaseHandle acquire_lease(nb::object folder, const std::string& name) {
   })};
 }
 
-DatasetHandle create_parts_at(nb::object path, const std::string& schema) {
+DatasetHandle create_parts_at(PathArgument path, const std::string& schema) {
   const Path target = path_from(path);
   return {without_gil([&] { return create_parts(target, Schema::from_json(schema, "schema")); })};
 }
 
-void commit_parts_at(nb::object path, const std::vector<std::string>& parts, bool durable,
-                     nb::object progress) {
+void commit_parts_at(PathArgument path, const std::vector<std::string>& parts, bool durable,
+                     ProgressArgument progress) {
   const Path target = path_from(path);
   CommitPartsOptions options;
   options.parts = parts;
@@ -199,7 +199,7 @@ void commit_parts_at(nb::object path, const std::vector<std::string>& parts, boo
   });
 }
 
-void compact_at(nb::object path, bool durable, int num_threads, nb::object progress) {
+void compact_at(PathArgument path, bool durable, int num_threads, ProgressArgument progress) {
   const Path target = path_from(path);
   CompactOptions options;
   options.durable = durable;
@@ -210,7 +210,7 @@ void compact_at(nb::object path, bool durable, int num_threads, nb::object progr
   });
 }
 
-nb::str part_path_of(nb::object path, std::int64_t index, std::int64_t count) {
+nb::str part_path_of(PathArgument path, std::int64_t index, std::int64_t count) {
   const Path target = path_from(path);
   return text(without_gil([&] { return part_path(target, index, count); }).native());
 }

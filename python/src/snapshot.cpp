@@ -113,13 +113,13 @@ void make_snapshot_part(SnapshotPart* self, const NodeHandle& tree, std::int64_t
 }
 
 std::string write_snapshot_part(SnapshotPart& self, const std::string& ticket,
-                                nb::object progress) {
+                                ProgressArgument progress) {
   std::string receipt;
   monitored(std::move(progress), [&](Monitor* monitor) { receipt = self.write(ticket, monitor); });
   return receipt;
 }
 
-void make_snapshot_writer(SnapshotWriter* self, nb::object path,
+void make_snapshot_writer(SnapshotWriter* self, PathArgument path,
                           const std::vector<std::string>& outlines, bool durable) {
   const Path where = path_from(path);
   SnapshotOptions options;
@@ -138,7 +138,7 @@ void read_bytes(const ItemHandle& item, std::uint64_t offset_bytes, const NodeHa
       [&] { leaf.read(offset_bytes, {into.raw_data(), static_cast<std::size_t>(into.nbytes())}); });
 }
 
-NodeHandle open_rank(nb::object path, std::int64_t rank) {
+NodeHandle open_rank(PathArgument path, std::int64_t rank) {
   const Path where = path_from(path);
   return {without_gil([&] { return open_snapshot(where, rank); })};
 }

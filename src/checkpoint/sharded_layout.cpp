@@ -351,14 +351,6 @@ Path beside(const Path& path, const std::string& name) {
   return std::filesystem::absolute(os::resolve_link(path)).parent_path() / name;
 }
 
-void refuse_existing(const Path& path, const ShardedWriteOptions& options) {
-  if (options.overwrite || (!os::exists(path) && !formats::recover_folder(path))) return;
-  throw Error::io(EEXIST, path.string())
-      .problem("it exists already")
-      .expected("nothing there")
-      .remedy("the option overwrite replaces it");
-}
-
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,
                                        const std::vector<std::vector<formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id) {
@@ -369,7 +361,7 @@ std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outli
             "a name that ends in \".safetensors\", or a folder: several processes write these")
         .found("one of format ", base::quote(format.name));
   }
-  refuse_existing(path, options);
+  formats::refuse_existing(path, options.overwrite);
   require_holdable(outline, format, path.string());
   std::unique_ptr<ShardedLayout> layout;
   with_path(path, [&] {

@@ -89,7 +89,4 @@ class OutlineNumbers {
 /// Absolute, so that every process finds it from wherever it runs.
 Path beside(const Path& path, const std::string& name);
 
-/// Throws Error(io) with errno EEXIST if that is to be an error and something is there.
-void refuse_existing(const Path& path, const ShardedWriteOptions& options);
-
 }  // namespace tenfold::checkpoint

@@ -478,7 +478,7 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
         .expected("the name of a folder, in which each process writes files of its own")
         .found("one of format ", base::quote(format.name));
   }
-  refuse_existing(path, options);
+  formats::refuse_existing(path, options.overwrite);
   refuse_foreign_files(path);
   std::unique_ptr<ShardedLayout> layout;
   with_path(path, [&] {

@@ -32,12 +32,7 @@ Path save(const TensorDict& saved, const Path& path, const SaveOptions& options)
   os::keep_freed_memory();
   const TensorDict tree = with_bare_key(saved);
   const formats::Format& format = format_for_saving(path, options.format);
-  if (!options.overwrite && (os::exists(path) || formats::recover_folder(path))) {
-    throw Error::io(EEXIST, path.string())
-        .problem("it exists already")
-        .expected("nothing there")
-        .remedy("the option overwrite replaces it");
-  }
+  formats::refuse_existing(path, options.overwrite);
   require_holdable(tree, format, path.string());
   with_path(path, [&] {
     format.write(tree, path,

@@ -19,9 +19,7 @@ namespace tenfold {
 using namespace detail;
 
 Path save_snapshot(const TensorDict& tree, const Path& path, const SnapshotOptions& options) {
-  if (!options.overwrite && (os::exists(path) || formats::recover_folder(path))) {
-    throw Error::io(EEXIST, path.string()).problem("it exists already").expected("nothing there");
-  }
+  formats::refuse_existing(path, options.overwrite);
   formats::snapshot::write_folder(tree, path, options);
   return path;
 }

@@ -781,11 +781,7 @@ class SnapshotWriter::State {
     }
     Assigner assigner(path_.string(), outlines_);
     ticket_.assignment = assigner.take();
-    if (!options_.overwrite && (os::exists(path_) || formats::recover_folder(path_))) {
-      throw Error::io(EEXIST, path_.string())
-          .problem("it exists already")
-          .expected("nothing there");
-    }
+    formats::refuse_existing(path_, options_.overwrite);
     refuse_foreign(path_);
     replacement_.emplace(path_, assigner.num_bytes(), foreign_in);
     ticket_.id = base::hex16(os::random_number());

@@ -460,6 +460,14 @@ bool recover_folder(const Path& path) {
   return settle_set_aside(parent.directory, parent.name);
 }
 
+void refuse_existing(const Path& path, bool overwrite) {
+  if (overwrite || (!os::exists(path) && !recover_folder(path))) return;
+  throw Error::io(EEXIST, path.string())
+      .problem("it exists already")
+      .expected("nothing there")
+      .remedy("the option overwrite replaces it");
+}
+
 void replace_file(const Path& path, std::string_view bytes, bool durable) {
   FileReplacement replacement(path, bytes.size());
   replacement.file().write_at(0, std::as_bytes(std::span(bytes)));

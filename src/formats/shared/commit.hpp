@@ -175,6 +175,10 @@ class FolderReplacement {
 /// did something.
 bool recover_folder(const Path& path);
 
+/// Throws Error(io) (EEXIST) if something is at `path`, or recover_folder() put it there, unless
+/// the caller's option `overwrite` is set.
+void refuse_existing(const Path& path, bool overwrite);
+
 /// Replaces the file at `path` by these bytes, with a FileReplacement.
 void replace_file(const Path& path, std::string_view bytes, bool durable);
 

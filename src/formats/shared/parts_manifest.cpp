@@ -28,7 +28,7 @@ bool is_component(std::string_view name) {
 /// One object of the document; errors name its members.
 class Members {
  public:
-  Members(const Value& value, std::string where)
+  Members(const Value& value, base::Where where)
       : where_(std::move(where)), object_(value.get_if<Value::Object>()) {
     if (object_ == nullptr) {
       throw base::corrupt(where_).expected("an object").found(value.type_name());
@@ -70,18 +70,19 @@ class Members {
   }
 
   [[noreturn]] void fail(const char* key, const std::string& expected) const {
+    const auto* text = at(key).get_if<std::string>();
     throw base::corrupt(where_)
         .part("member ", base::quote(key))
         .expected(expected)
-        .found(base::quote(to_json(at(key))));
+        .found(base::quote(text != nullptr ? *text : to_json(at(key))));
   }
 
  private:
-  std::string where_;
+  base::Where where_;
   const Value::Object* object_;
 };
 
-PartEntry entry_from(const Value& value, const std::string& where) {
+PartEntry entry_from(const Value& value, const base::Where& where) {
   const Members members(value, where);
   PartEntry part;
   part.path = members.text("path");
@@ -166,7 +167,7 @@ PartsManifest parse_parts_manifest(std::string_view text, std::string_view where
   manifest.parts.reserve(parts->items.size());
   for (std::size_t i = 0; i < parts->items.size(); ++i) {
     manifest.parts.push_back(
-        entry_from(parts->items[i], place + ": parts[" + std::to_string(i) + "]"));
+        entry_from(parts->items[i], {place, "parts[" + std::to_string(i) + "]"}));
     if (i > 0 && manifest.parts[i - 1].is_open) {
       throw base::corrupt(place)
           .part("part ", base::quote(manifest.parts[i - 1].path))

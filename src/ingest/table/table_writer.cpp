@@ -333,17 +333,10 @@ std::size_t parts_of(const Column& column) {
 
 /// The target folder. Throws unless it may be replaced.
 Path checked_target(const Path& path, bool overwrite) {
-  const bool there = os::exists(path) || formats::recover_folder(path);
-  const auto refuse = [&] { return Error::io(EEXIST, path.string()); };
-  if (!there) return path;
-  if (!overwrite) {
-    throw refuse()
-        .problem("it exists already")
-        .expected("nothing there")
-        .remedy("the option overwrite replaces it");
-  }
+  formats::refuse_existing(path, overwrite);
+  if (!os::exists(path) && !formats::recover_folder(path)) return path;
   if (!os::file_info(path).is_directory) {
-    throw refuse()
+    throw Error::io(EEXIST, path.string())
         .expected("a data set to replace, or nothing")
         .found("a file")
         .remedy("remove it first");
@@ -352,7 +345,7 @@ Path checked_target(const Path& path, bool overwrite) {
     formats::folder::require_replaceable(path);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
-    throw refuse()
+    throw Error::io(EEXIST, path.string())
         .part(error.part())
         .problem(error.problem())
         .expected(error.expected())

@@ -54,7 +54,8 @@ GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile co
   open_files();
   begin_checksums();
   // A writer that crashed may have left committed rows that are not durable and that meta.json does
-  // not count: close() removes the commit page that counts them.
+  // not count. close() removes the commit page that counts them; a circular buffer keeps its page.
+  if (capacity() > 0) return;
   is_dirty_ = true;
   for (OpenLeaf& open : leaves_) open.is_dirty = open.file.valid();
 }
