@@ -141,7 +141,10 @@ class FakePinned:
 
     def pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         self.num_copied += 1
-        return tensor.clone()
+        copy = tensor.clone()
+        stored = copy.values() if copy.is_nested else copy
+        self.blocks.append(weakref.ref(stored.untyped_storage()))
+        return copy
 
 
 @pytest.fixture
@@ -209,7 +212,10 @@ def test_results_of_a_transform_are_pinned_too(ds: Dataset, pinned: FakePinned) 
     pinned.num_copied = 0
     for batch in loader:
         assert torch.equal(batch["y"], batch["x"] * 2)
-    assert pinned.num_copied == len(loader)
+        assert pinned.is_pinned(batch["x"])
+        assert pinned.is_pinned(batch["y"])
+    # "y" of each batch, and "x" of those that were made while no block was free.
+    assert len(loader) <= pinned.num_copied <= len(loader) + 5
     list(BatchLoader(ds, 100, pin_memory=True, as_tensordict=True))
 
 
