@@ -262,11 +262,11 @@ def given_back_mib() -> int:
     return int(text) >> 10
 
 
-def warm_memory(beside: Path) -> None:
-    """Makes free memory available without the host, as on a busy machine."""
+def warm_memory(beside: Path, size_bytes: int = 0) -> None:
+    """Makes free memory available without the host, as on a busy machine: at least `size_bytes`."""
     scratch = beside.parent / "warm-memory"
     with scratch.open("wb", buffering=0) as file:
-        for _ in range(WARM_BYTES // len(_ZEROS)):
+        for _ in range(max(size_bytes, WARM_BYTES) // len(_ZEROS) + 1):
             file.write(_ZEROS)
     scratch.unlink()
 
@@ -275,10 +275,10 @@ WARM_BYTES = 640 << 20
 _ZEROS = bytes(16 << 20)
 
 
-def fresh(path: Path) -> None:
-    """Removes the path, and warms memory."""
+def fresh(path: Path, size_bytes: int = 0) -> None:
+    """Removes the path, and warms memory: at least `size_bytes`."""
     remove(path)
-    warm_memory(path)
+    warm_memory(path, size_bytes)
 
 
 def fresh_folder(path: Path) -> None:
