@@ -111,10 +111,10 @@ class CheckedCopy {
         [&](std::size_t i) { copy(blocks_[i], progress); }, [&] { progress.poll(); });
   }
 
-  TensorDict tree_over_copies(const TensorDict& tree) {
+  TensorDict tree_with_copies(const TensorDict& tree) {
     std::size_t next = 0;
     return map_leaves(tree,
-                      [&](const Leaf& leaf) { return leaf_over(leaf, *copies_[first_[next++]]); });
+                      [&](const Leaf& leaf) { return leaf_with(leaf, *copies_[first_[next++]]); });
   }
 
  private:
@@ -188,7 +188,7 @@ TensorDict::Item copy_entry(const TensorDict::Item& item, const Path& step_path,
   const auto copied = [&](const TensorDict& tree) {
     CheckedCopy copy(tree, stored.blocks, needs_all);
     copy.run(num_threads, monitor);
-    return copy.tree_over_copies(tree);
+    return copy.tree_with_copies(tree);
   };
   if (const auto* node = std::get_if<TensorDict>(&item)) return copied(*node);
   TensorDict alone;

@@ -26,7 +26,7 @@
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/verify_filter.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "io/tree.hpp"
 #include "os/fs/file.hpp"
@@ -135,7 +135,7 @@ PlannedEntry plan_entry(const std::string& name, const TensorDict::Item& item,
   const formats::Format& writer = format_by_name(format.name);
   const Path path = Path(where) / planned.entry.path;
   refuse_opaque(planned.tree, path.string(), "");
-  require_holdable(planned.tree, writer, path.string());
+  check_supported(planned.tree, writer, path.string());
   with_path(path, [&] { writer.check(planned.tree); });
   return planned;
 }

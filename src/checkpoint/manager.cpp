@@ -134,7 +134,7 @@ RestoredCheckpoint CheckpointManager::find(const CheckpointRestoreOptions& optio
       return restoration.open(step, options.check, {}, options.monitor);
     } catch (const Error& error) {
       if (!checkpoint::is_damage(error)) throw;
-      restoration.pass_over(step, error, true);
+      restoration.skip(step, error, true);
     }
   }
   restoration.fail();

@@ -95,7 +95,7 @@ RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Ra
   return restored;
 }
 
-void Restoration::pass_over(const Step& step, const Error& error, bool warns) {
+void Restoration::skip(const Step& step, const Error& error, bool warns) {
   if (state_) state_->remember(step, false);
   if (is_given_) throw Error(error).code(ErrorCode::corrupt);
   skipped_.push_back({step.info.step, error.what()});

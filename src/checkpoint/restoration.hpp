@@ -34,7 +34,7 @@ class Restoration {
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
                           const std::set<std::string>& copied = {}) const;
   /// Notes a damaged candidate. Throws Error(corrupt) if it is the one that was asked for.
-  void pass_over(const Step& step, const Error& error, bool warns);
+  void skip(const Step& step, const Error& error, bool warns);
   const std::vector<SkippedCheckpoint>& skipped() const noexcept { return skipped_; }
   /// Error(corrupt), for when every candidate was passed over.
   [[noreturn]] void fail() const;

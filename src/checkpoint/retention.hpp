@@ -12,7 +12,7 @@
 namespace tenfold::checkpoint {
 
 /// What retention knows besides the documents.
-struct Knowledge {
+struct KnownSteps {
   std::set<std::int64_t> held;
   std::set<std::int64_t> verified;  ///< saved, or checked, by this manager
   std::set<std::int64_t> damaged;   ///< found so by this manager
@@ -21,7 +21,7 @@ struct Knowledge {
 /// The rules that keep each step, in the order of the listing; none: pruning removes it.
 std::vector<std::vector<std::string>> kept_by(const Listing& listing,
                                               const CheckpointManagerOptions& options,
-                                              const Knowledge& knowledge);
+                                              const KnownSteps& known_steps);
 
 /// Steps that have the metric as a finite number, the best one first; of equal ones the one that
 /// was saved later.

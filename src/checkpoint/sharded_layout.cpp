@@ -20,7 +20,7 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/json_checksums.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/registry.hpp"
 
 namespace tenfold::checkpoint {
@@ -362,7 +362,7 @@ std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outli
         .found("one of format ", base::quote(format.name));
   }
   formats::refuse_existing(path, options.overwrite);
-  require_holdable(outline, format, path.string());
+  check_supported(outline, format, path.string());
   std::unique_ptr<ShardedLayout> layout;
   with_path(path, [&] {
     if (&format == &safetensors::kFormat) {

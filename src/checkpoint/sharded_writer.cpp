@@ -68,14 +68,14 @@ class Cover {
       if (equal(shards_[i - 1], shards_[i])) shards_[i]->is_written = false;
     }
     std::erase_if(shards_, [](const PlannedShard* planned) { return !planned->is_written; });
-    require_apart();
+    require_disjoint();
     require_whole();
   }
 
  private:
   Error fail() const { return base::invalid_argument(where_); }
 
-  void require_apart() const {
+  void require_disjoint() const {
     if (shape_.empty()) return;  // two boxes of one element are equal
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const ShardBox& first = shards_[i]->shard;

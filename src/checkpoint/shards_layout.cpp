@@ -22,7 +22,7 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/dcp_manifest.hpp"
 #include "formats/shared/json_checksums.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
@@ -226,10 +226,10 @@ class SafetensorsShards final : public ShardsLayout {
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const ShardBox& shard = shards_[i].shard;
       // Readers learn dtype and shape of a tensor without elements from an entry of its own.
-      const bool is_whole_and_empty = numel_of(tensors_[shard.tensor].shape) == 0 &&
-                                      shard.sizes == tensors_[shard.tensor].shape &&
-                                      empty.insert(shard.tensor).second;
-      if (!is_stored(i) && !is_whole_and_empty) continue;
+      const bool is_single_empty = numel_of(tensors_[shard.tensor].shape) == 0 &&
+                                   shard.sizes == tensors_[shard.tensor].shape &&
+                                   empty.insert(shard.tensor).second;
+      if (!is_stored(i) && !is_single_empty) continue;
       by_file[{shard.rank, counts[shard.rank][shard.tensor]++}].push_back(i);
     }
     std::map<int, std::size_t> files_of;
@@ -360,7 +360,7 @@ class TorchShards final : public ShardsLayout {
     }
     for (std::size_t number = 0; number < files_.size(); ++number) {
       os::File file = reopen(number);
-      for (const std::size_t i : of_file[number]) write_around(file, i, boxes[i]);
+      for (const std::size_t i : of_file[number]) write_complement(file, i, boxes[i]);
       close(std::move(file));
     }
     dcp::Metadata metadata;
@@ -377,7 +377,8 @@ class TorchShards final : public ShardsLayout {
     write_new(kTorchMetadata, dcp::write_metadata(metadata));
   }
 
-  void write_around(os::File& file, std::size_t shard, const std::vector<SummedBox>& parts) const {
+  void write_complement(os::File& file, std::size_t shard,
+                        const std::vector<SummedBox>& parts) const {
     const TensorPlace& place = places_[shard];
     std::uint32_t crc32 = 0;
     for (const SummedBox& part : parts) {

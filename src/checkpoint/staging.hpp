@@ -12,7 +12,7 @@
 namespace tenfold::checkpoint {
 
 /// A leaf over a copy of the bytes of `leaf`, with its marks.
-Leaf leaf_over(const Leaf& leaf, Tensor copy);
+Leaf leaf_with(const Leaf& leaf, Tensor copy);
 
 /// Memory for copies of a training's state, used again for each save: the pages of fresh memory
 /// take longer to get than the bytes to copy. Thread-safe; buffers may outlive the pool.

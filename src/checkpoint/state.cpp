@@ -447,8 +447,8 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
   if (options.durable) folder.sync();
 }
 
-checkpoint::Knowledge CheckpointManager::State::knowledge(const Listing& listing) {
-  checkpoint::Knowledge known;
+checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& listing) {
+  checkpoint::KnownSteps known;
   std::set<std::string> held;
   if (os::exists(directory)) {
     const os::Directory folder = os::Directory::open(directory);
@@ -469,7 +469,7 @@ checkpoint::Knowledge CheckpointManager::State::knowledge(const Listing& listing
 
 std::vector<CheckpointStatus> CheckpointManager::State::status() {
   const Listing listing = reader.list();
-  const checkpoint::Knowledge known = knowledge(listing);
+  const checkpoint::KnownSteps known = known_steps(listing);
   const auto rules = checkpoint::kept_by(listing, options, known);
   std::vector<CheckpointStatus> all;
   for (std::size_t i = 0; i < listing.steps().size(); ++i) {
@@ -493,7 +493,7 @@ std::vector<std::int64_t> CheckpointManager::State::prune() {
   os::Directory& folder = *writer_directory_;
   if (options.max_to_keep) {
     const Listing listing = reader.list();
-    const auto rules = checkpoint::kept_by(listing, options, knowledge(listing));
+    const auto rules = checkpoint::kept_by(listing, options, known_steps(listing));
     for (std::size_t i = 0; i < rules.size(); ++i) {
       const Step& step = listing.steps()[i];
       if (rules[i].empty() && remove(folder, step)) removed.push_back(step.info.step);

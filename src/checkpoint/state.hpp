@@ -126,7 +126,7 @@ struct CheckpointManager::State {
   std::chrono::steady_clock::time_point last_save_time = std::chrono::steady_clock::now();
 
  private:
-  checkpoint::Knowledge knowledge(const checkpoint::Listing& listing);
+  checkpoint::KnownSteps known_steps(const checkpoint::Listing& listing);
   std::vector<CheckpointRun> lineage_of(std::int64_t step, const checkpoint::Listing& listing);
   void clean_leftovers(os::Directory& folder);
   void require_space(const os::Directory& folder, std::uint64_t num_bytes);

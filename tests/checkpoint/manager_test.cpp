@@ -375,7 +375,7 @@ TEST(CheckpointManager, AForkedChildDoesNotWrite) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3));
 }
 
-TEST(CheckpointManager, WhatIsNoStepIsNamedAndLeftAlone) {
+TEST(CheckpointManager, OtherEntriesAreNamedAndKept) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.max_to_keep = 1});
   manager.save(1, state_at(1));
@@ -597,7 +597,7 @@ TEST(CheckpointManager, AFileThatWasModifiedSinceItsStepIsNotLinked) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
-TEST(CheckpointManager, WhatIsNoMoreTheFileThatWasSavedIsNotLinked) {
+TEST(CheckpointManager, AReplacedFileIsNotLinked) {
   const auto change = [](const fs::path& path, const std::function<void(const fs::path&)>& how) {
     const TemporaryFolder folder;
     CheckpointManager manager(folder.path(), kSharing);

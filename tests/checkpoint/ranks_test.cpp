@@ -148,7 +148,7 @@ TEST(RankedSave, AnEntryOfAllRanksIsOneFile) {
   }
 }
 
-TEST(RankedSave, APartThatNobodyWroteIsNotPublished) {
+TEST(RankedSave, APartThatNoRankWroteIsNotPublished) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   {
