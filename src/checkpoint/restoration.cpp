@@ -18,7 +18,7 @@ using namespace detail;
 
 namespace {
 
-/// The step in a folder of its own, wherever it was copied to.
+/// Reads the step in a folder, which may have been copied out of its directory.
 Step step_in(const Path& path) {
   const os::Directory folder = os::Directory::open(path);
   Step step;

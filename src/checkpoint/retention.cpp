@@ -7,7 +7,7 @@
 namespace tenfold::checkpoint {
 namespace {
 
-/// Adds rules to the steps that they keep.
+/// Collects the rules that keep each step.
 class Rules {
  public:
   explicit Rules(const Listing& listing) : steps_(listing.steps()), kept_(steps_.size()) {}
@@ -22,7 +22,7 @@ class Rules {
   std::vector<std::vector<std::string>> kept_;
 };
 
-/// Of the current line; steps that are known to be damaged do not count.
+/// Keeps the newest steps of the current line, without counting those that are known to be damaged.
 void keep_newest(const Listing& listing, std::int64_t count, const KnownSteps& known_steps,
                  Rules& rules) {
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend() && count > 0; ++step) {
@@ -73,7 +73,7 @@ std::vector<std::vector<std::string>> kept_by(const Listing& listing,
       rules.keep(*step, "best " + options.best);
     }
   }
-  // Whatever else is wrong with the others, one step can be restored.
+  // Keep the newest verified step: if all others are damaged, it can be restored.
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
     const std::int64_t number = step->info.step;
     if (!listing.is_on_line(*step) || !known_steps.verified.contains(number)) continue;

@@ -203,7 +203,7 @@ ShardTicket ShardTicket::parse(std::string_view text) {
     if (!is_inside(box.box, place.shape)) refuse_ticket();
     const auto whole = formats::byte_box(place.shape, itemsize(place.dtype), box.box);
     if (whole && box.is_written && place.file >= ticket.files.size()) refuse_ticket();
-    // One with bytes that byte_box() does not take is of a tensor beyond 63 bits.
+    // If byte_box() rejects a box with elements, the tensor's size exceeds 63 bits.
     if (!whole && numel_of(box.box.sizes) != 0) refuse_ticket();
     ticket.boxes.push_back(std::move(box));
   }

@@ -356,8 +356,8 @@ class Parts {
   std::int64_t num_lines_;
   std::size_t value_bytes_;
   DType index_dtype_;
-  std::shared_ptr<SpillFile>
-      lines_;  ///< csr, csc: end offsets of lines; coo: the row of each entry
+  /// csr, csc: end offsets of the major axis; coo: the row of each entry.
+  std::shared_ptr<SpillFile> lines_;
   std::shared_ptr<SpillFile> places_;
   std::shared_ptr<SpillFile> values_;
   std::int64_t count_ = 0;

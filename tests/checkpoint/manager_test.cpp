@@ -60,7 +60,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Changes one byte at the end of a file, which belongs to a tensor.
+/// Changes the last byte of a file, which belongs to a tensor.
 void damage(const fs::path& file) {
   std::string bytes = read_bytes(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);

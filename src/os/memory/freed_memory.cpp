@@ -12,8 +12,8 @@ void keep_freed_memory() noexcept {
   constexpr std::size_t kThresholdBytes = std::size_t{31} << 20;
   static std::atomic<bool> is_raised{false};
   if (is_raised.exchange(true, std::memory_order_relaxed)) return;
-  void* volatile block = std::malloc(kThresholdBytes);  // volatile prevents the compiler from
-                                                        // removing the allocation
+  // volatile prevents the compiler from removing the allocation.
+  void* volatile block = std::malloc(kThresholdBytes);
   std::free(block);
 }
 
