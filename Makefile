@@ -289,7 +289,7 @@ TSAN_TESTS := \
   core/tree/leaf formats/shared/leaf_writer formats/folder/folder formats/folder/open \
   formats/folder/verify formats/safetensors/safetensors formats/torch_file/torch_file \
   ingest/text/ingest_json io/convert io/io io/load_into io/read_ahead os/thread/background \
-  os/thread/companion os/fs/file os/thread/no_fork os/memory/page_reader os/thread/thread_pool \
+  os/thread/helper_thread os/fs/file os/thread/no_fork os/memory/page_reader os/thread/thread_pool \
   dataset/loader/batch_loader dataset/loader/buffer_pool dict/mapped_dict \
   dict/mapped_dict_write dataset/loader/residency
 EMPTY :=

@@ -93,7 +93,7 @@ std::string metrics_text(const CheckpointInfo& info) {
 }
 
 /// What retention does with a step: "newest", "goes next", "-" if no rule was given.
-std::string fate_of(const CheckpointStatus& status, bool has_rules) {
+std::string status_text(const CheckpointStatus& status, bool has_rules) {
   if (status.kept_by.empty()) return "goes next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
   return status.is_on_line ? rules : rules + " (line left)";
@@ -111,7 +111,7 @@ void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_repor
     const CheckpointInfo& info = row.status.info;
     std::vector<std::string> cells = {std::to_string(info.step), printable(info.time.substr(0, 19)),
                                       human_bytes(step_bytes(info)), metrics_text(info),
-                                      fate_of(row.status, has_rules)};
+                                      status_text(row.status, has_rules)};
     if (has_reports) cells.emplace_back(row.report && row.report->ok() ? "ok" : "damaged");
     table.add_row(std::move(cells));
   }

@@ -53,7 +53,7 @@ std::string cosine_text(double cosine) {
 
 std::string shown_key(const std::string& key) { return key.empty() ? "(root)" : printable(key); }
 
-std::string what_differs(const Change& change, const Output& out) {
+std::string describe_change(const Change& change, const Output& out) {
   const auto shown = [&](const std::string& text) {
     return out.columns() == 0 ? printable(text) : cut_end(printable(text), kMaxTextWidth);
   };
@@ -71,7 +71,7 @@ void print_text(const DiffReport& report, Output& out) {
                {"cosine", Align::right}});
   for (const Change& change : report.changed) {
     const bool has_figures = change.num_different != 0;
-    table.add_row({shown_key(change.key), to_string(change.kind), what_differs(change, out),
+    table.add_row({shown_key(change.key), to_string(change.kind), describe_change(change, out),
                    has_figures ? with_commas(change.num_different) : "-",
                    short_number(change.max_abs), short_number(change.rel_l2),
                    cosine_text(change.cosine)});

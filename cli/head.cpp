@@ -18,7 +18,7 @@ namespace tenfold::cli {
 namespace {
 
 /// Maximum width of a data set's cell on a terminal.
-constexpr std::size_t kMostCellWidth = 32;
+constexpr std::size_t kMaxCellWidth = 32;
 
 struct HeadArguments {
   std::string path;
@@ -200,7 +200,7 @@ void print_rows(const Dataset& data, const std::vector<Column>& columns,
     std::vector<std::string> cells = {std::to_string(row)};
     for (const std::vector<Value>& column : values) {
       const std::string text = cell_text(column[row]);
-      cells.push_back(out.columns() == 0 ? text : cut_end(text, kMostCellWidth));
+      cells.push_back(out.columns() == 0 ? text : cut_end(text, kMaxCellWidth));
     }
     table.add_row(std::move(cells));
   }

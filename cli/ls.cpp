@@ -29,7 +29,7 @@ struct Listed {
 
 constexpr std::string_view kNotRead = "not read";
 /// Maximum number of problems printed below the table; JSON has all.
-constexpr std::uint64_t kMostProblems = 10;
+constexpr std::uint64_t kMaxProblems = 10;
 
 std::string_view describe(ErrorCode code) {
   if (code == ErrorCode::unsupported) return kNotRead;
@@ -125,10 +125,10 @@ void print_ls_table(const std::vector<Listed>& rows, Output& out) {
   if (num_values != 0) total += ", " + counted(num_values, "JSON value");
   if (num_unread != 0) total += ", " + std::to_string(num_unread) + " not read";
   out.line(out.paint(Style::dim, total));
-  std::uint64_t num_told = 0;
+  std::uint64_t num_printed = 0;
   for (const Listed& row : rows) {
     if (row.problem.empty()) continue;
-    if (num_told++ == kMostProblems) break;
+    if (num_printed++ == kMaxProblems) break;
     out.line(out.paint(Style::dim, printable(row.problem)));
   }
 }

@@ -12,7 +12,7 @@ namespace tenfold::cli {
 namespace {
 
 /// More cores than any machine has.
-constexpr std::int64_t kMostThreads = 65'536;
+constexpr std::int64_t kMaxThreads = 65'536;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
 
 void add_threads(CLI::App& command, int& num_threads) {
   command.add_option("--threads", num_threads, "Threads (default: up to 8)")
-      ->check(whole_number(1, kMostThreads));
+      ->check(whole_number(1, kMaxThreads));
 }
 
 }  // namespace tenfold::cli

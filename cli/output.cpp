@@ -42,7 +42,7 @@ std::string_view code_of(Style style) {
   return "";
 }
 
-bool colours_wanted() {
+bool use_colours() {
   const char* no_colour = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
   return is_terminal(Stream::output) && (no_colour == nullptr || *no_colour == '\0') &&
@@ -75,7 +75,7 @@ std::vector<std::size_t> wrap(std::vector<std::size_t>& widths, std::size_t colu
 
 }  // namespace
 
-Output::Output() : colours_(colours_wanted()) {}
+Output::Output() : colours_(use_colours()) {}
 
 std::size_t Output::columns() const noexcept {
   return static_cast<std::size_t>(columns_of(Stream::output));

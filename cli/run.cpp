@@ -50,7 +50,7 @@ int fail(const Error& error) {
   return kExitFailure;
 }
 
-int carry_out(const Chosen& chosen) {
+int execute(const Chosen& chosen) {
   const InterruptGuard guard;
   try {
     Output out;
@@ -153,7 +153,7 @@ int parse_and_run(int argc, char** argv) {
     print_error(std::string(error.what()) + "; see `tenfold" + command + " --help`");
     return kExitFailure;
   }
-  return carry_out(chosen);
+  return execute(chosen);
 }
 
 }  // namespace

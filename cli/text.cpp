@@ -23,7 +23,7 @@ std::size_t columns(const CodePoint& point) noexcept {
 }
 
 /// Length in bytes of the longest prefix of `text` that fits `width` columns.
-std::size_t bytes_that_fit(std::string_view text, std::size_t width) noexcept {
+std::size_t fitting_bytes(std::string_view text, std::size_t width) noexcept {
   std::size_t used = 0;
   std::size_t at = 0;
   while (at < text.size()) {
@@ -109,7 +109,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string cut_end(std::string_view text, std::size_t width) {
   if (width_of(text) <= width) return std::string(text);
   if (width == 0) return {};
-  return std::string(text.substr(0, bytes_that_fit(text, width - 1))) + std::string(kEllipsis);
+  return std::string(text.substr(0, fitting_bytes(text, width - 1))) + std::string(kEllipsis);
 }
 
 std::string cut_middle(std::string_view text, std::size_t width) {
@@ -118,8 +118,8 @@ std::string cut_middle(std::string_view text, std::size_t width) {
   if (width < 4) return cut_end(text, width);
   const std::size_t head = (width - 1) / 2;
   const std::size_t tail = width - 1 - head;
-  const std::size_t head_bytes = bytes_that_fit(text, head);
-  std::size_t tail_begin = bytes_that_fit(text, total - tail);
+  const std::size_t head_bytes = fitting_bytes(text, head);
+  std::size_t tail_begin = fitting_bytes(text, total - tail);
   return std::string(text.substr(0, head_bytes)) + std::string(kEllipsis) +
          std::string(text.substr(tail_begin));
 }

@@ -12,10 +12,10 @@ namespace tenfold::cli {
 namespace {
 
 /// Names of siblings are padded to one width, but names longer than this are not considered.
-constexpr std::size_t kMostPadding = 48;
+constexpr std::size_t kMaxPadding = 48;
 /// Minimum and maximum width of a JSON value.
 constexpr std::size_t kLeastValueWidth = 20;
-constexpr std::size_t kMostValueWidth = 120;
+constexpr std::size_t kMaxValueWidth = 120;
 
 struct TreeArguments {
   std::string path;
@@ -63,7 +63,7 @@ class Drawer {
     std::size_t padding = 0;
     for (const std::string& key : node.keys()) {
       const std::size_t width = width_of(printable(key));
-      if (width <= kMostPadding) padding = std::max(padding, width);
+      if (width <= kMaxPadding) padding = std::max(padding, width);
     }
     const std::size_t count = node.size();
     std::size_t position = 0;
@@ -105,7 +105,7 @@ class Drawer {
     const std::string text = printable(to_json(std::get<NonTensor>(item).value));
     if (out_.columns() == 0) return text;
     const std::size_t rest = out_.columns() - std::min(out_.columns(), used);
-    return cut_end(text, std::clamp(rest, kLeastValueWidth, kMostValueWidth));
+    return cut_end(text, std::clamp(rest, kLeastValueWidth, kMaxValueWidth));
   }
 
   Output& out_;

@@ -35,9 +35,9 @@ std::string take(std::string_view& rest) {
 }
 
 void fill(const fs::path& folder, std::string_view rest) {
-  constexpr int kMostEntries = 16;
+  constexpr int kMaxEntries = 16;
   fs::path at = folder;
-  for (int i = 0; i < kMostEntries && !rest.empty(); ++i) {
+  for (int i = 0; i < kMaxEntries && !rest.empty(); ++i) {
     const char kind = rest[0];
     rest.remove_prefix(1);
     std::string name = take(rest);

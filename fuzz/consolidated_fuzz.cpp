@@ -44,7 +44,7 @@ class InputLeaves final : public consolidated::Leaves {
 };
 
 void check_jagged(const TensorDict& tree) {
-  if (tree.kind() == NodeKind::sparse) return require_sound_sparse(tree, "input");
+  if (tree.kind() == NodeKind::sparse) return check_sparse_indices(tree, "input");
   tree.for_each([](const std::string&, const TensorDict::Item& item) {
     if (const auto* node = std::get_if<TensorDict>(&item)) check_jagged(*node);
   });

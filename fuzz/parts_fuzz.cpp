@@ -58,8 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   attempt([&] {
     const Dataset ds(folder());
-    constexpr std::int64_t kMostRows = 64;
-    static_cast<void>(ds.rows(0, std::min(ds.size(), kMostRows)));
+    constexpr std::int64_t kMaxRows = 64;
+    static_cast<void>(ds.rows(0, std::min(ds.size(), kMaxRows)));
   });
   attempt([&] { fuzz::touch_leaves(open(folder())); });
   attempt([&] { static_cast<void>(verify(folder())); });

@@ -3,8 +3,8 @@
 
 Usage: tools/check_words.py [repository root]
 
-Checks the documentation, the public headers, the Python package and the command line, and the
-comments of all other C++ code and of the Python tools. Prints one line per finding,
+Checks the documentation, the public headers, the Python package and the command line, and of all
+other code the comments and the identifiers. Prints one line per finding,
 `<file>:<line>: "<found>": write "<term>"`, and exits 1 if there is any.
 """
 
@@ -23,7 +23,7 @@ CHECKED = (
     "cli/*.?pp",
     "python/tenfold/**/*.py",
 )
-# Only the comments of these: their messages and data may quote anything.
+# Only comments and identifiers of these: their messages and data may quote anything.
 COMMENTS_CHECKED = (
     "src/**/*.?pp",
     "python/src/*.?pp",
@@ -34,12 +34,11 @@ COMMENTS_CHECKED = (
     "tests/**/*.py",
     "tools/*.py",
 )
-# History is not changed; two files have the words; src/checkpoint is still to be reworded.
+# History is not changed, and two files contain the words.
 SKIPPED = (
     "CHANGELOG.md",
     "tools/check_words.py",
     "tests/tools/check_words_test.py",
-    "src/checkpoint/",
 )
 
 # Phrases in any case, as whole words: what to write instead.
@@ -87,22 +86,38 @@ PHRASES = {
     r"laid flat": "flattened",
     r"mend(?:s|ed|ing)?": "repair",
 }
-# Identifiers: what to call them instead.
+# Identifiers, as patterns: what to call them instead. Checked in all code.
 IDENTIFIERS = {
-    "HashesApart": "ChecksumTasks",
-    "require_holdable": "check_supported",
-    "lies_as_written": "is_contiguous",
-    "copy_asking_for": "copy_with_prefetch",
-    "take_back": "rollback",
-    "left_out": "report_ignored",
-    "in_vain_": "futile_prefetches_",
+    r"HashesApart": "ChecksumTasks",
+    r"require_holdable": "check_supported",
+    r"lies_as_written": "is_contiguous",
+    r"\w+_asking_for": "copy_with_prefetch",
+    r"(?:begin|end)_asking": "start_prefetching",
+    r"ask_for(?:_\w+)?": "prefetch_values",
+    r"k\w*Asked\w*": "kPrefetchedRows",
+    r"take_back": "rollback",
+    r"left_out_?": "report_ignored, excluded",
+    r"in_vain_": "futile_prefetches_",
+    r"looks_resident": "is_sample_cached",
+    r"k(?:First|Second)Cache": "kL1, kL2",
+    r"kMost[A-Z]\w*": "kMaxEntries",
+    r"\w*Companion": "HelperThread",
+    r"\w*Spool\w*": "SpillFile",
+    r"told_\w+|\w+_told": "difference_of",
 }
 
-# One pattern of named groups for all of them, and the term of each group.
+# Patterns of named groups, one for prose and one for identifiers, and the term of each group.
 WORDS = [(rf"(?i:{phrase})", term) for phrase, term in PHRASES.items()]
-WORDS += [(re.escape(name), term) for name, term in IDENTIFIERS.items()]
-ALTERNATIVES = "|".join(f"(?P<w{i}>{pattern})" for i, (pattern, _) in enumerate(WORDS))
-ANY = re.compile(rf"(?<![\w-])(?:{ALTERNATIVES})(?![\w-])")
+NAMES = list(IDENTIFIERS.items())
+
+
+def compiled(words: list[tuple[str, str]]) -> re.Pattern[str]:
+    alternatives = "|".join(f"(?P<w{i}>{pattern})" for i, (pattern, _) in enumerate(words))
+    return re.compile(rf"(?<![\w-])(?:{alternatives})(?![\w-])")
+
+
+PROSE = compiled(WORDS)
+CODE = compiled(NAMES)
 
 
 def comments_of(text: str, marker: str) -> str:
@@ -120,12 +135,13 @@ def check(root: Path) -> list[str]:
         if name.startswith(SKIPPED):
             continue
         text = path.read_text(encoding="utf-8")
-        if path in comments:
-            text = comments_of(text, "#" if path.suffix == ".py" else "//")
-        for match in ANY.finditer(text):
-            line = text.count("\n", 0, match.start()) + 1
-            term = WORDS[int(match.lastgroup[1:])][1]
-            found.append(f'{name}:{line}: "{match[0]}": write "{term}"')
+        marker = "#" if path.suffix == ".py" else "//"
+        prose = comments_of(text, marker) if path in comments else text
+        for words, pattern, part in ((WORDS, PROSE, prose), (NAMES, CODE, text)):
+            for match in pattern.finditer(part):
+                line = part.count("\n", 0, match.start()) + 1
+                term = words[int(match.lastgroup[1:])][1]
+                found.append(f'{name}:{line}: "{match[0]}": write "{term}"')
     return found
 
 

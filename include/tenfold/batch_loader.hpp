@@ -97,7 +97,7 @@ class TENFOLD_API BatchLoader {
   /// be called while batches are made.
   void supply(Buffer memory);
   /// Sizes of the blocks requested since the last call. Use them to pre-allocate.
-  std::vector<std::size_t> sizes_taken();
+  std::vector<std::size_t> requested_sizes();
 
   /// Starts an epoch, at the position of load_state_dict() the first time.
   std::shared_ptr<BatchStream> start();

@@ -24,13 +24,13 @@ struct MemmapOptions {
   Monitor* monitor = nullptr;  ///< observes the call
   /// Tensors that are mapped from this very folder: their files are kept. Then only new tensors and
   /// metadata are written, each by replacing one file.
-  std::vector<std::string> mapped_there{};
+  std::vector<std::string> already_mapped{};
   bool replace_foreign = false;  ///< the caller has checked foreign_entries()
 };
 
 /// Writes the files of tensordict's `memmap` and opens them as open_memmap() does: no checksums,
 /// not durable unless `durable` is set, and notes only for what its files cannot express. An
-/// existing folder is replaced by one rename, unless `in_place` or `mapped_there` is set. Shared
+/// existing folder is replaced by one rename, unless `in_place` or `already_mapped` is set. Shared
 /// storage is not kept. Throws Error(unsupported) if a folder cannot hold the tree,
 /// Error(invalid_argument) if the old folder has entries that no metadata names; both before
 /// anything is written.

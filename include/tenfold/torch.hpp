@@ -225,7 +225,7 @@ inline std::optional<DType> dtype_of_scalar(c10::ScalarType wanted) noexcept {
 
 /// Why a tensor is not described by shape, strides and bytes on a device; empty if it is.
 /// The order matters: later queries are invalid for tensors that earlier ones refuse.
-inline std::string obstacle(const at::Tensor& tensor) {
+inline std::string to_tensor_problem(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined one";
   if (tensor.is_nested()) return "a nested one";
   if (tensor.layout() != c10::kStrided) {
@@ -242,7 +242,8 @@ inline std::string obstacle(const at::Tensor& tensor) {
   return {};
 }
 
-/// Why the memory of a tensor without obstacle() differs from its elements; empty if it does not.
+/// Why the memory of a tensor without to_tensor_problem() differs from its elements; empty if it
+/// does not.
 inline std::string indirection(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu()) {
     return "one on the device " + tensor.device().str() + "; copy it with cpu()";
@@ -267,7 +268,7 @@ inline std::string subject_of(std::string_view whose, const std::string& name) {
 
 inline Tensor share(const at::Tensor& tensor, const std::string& subject) {
   constexpr const char* kProblem = "its bytes cannot be shared";
-  std::string found = obstacle(tensor);
+  std::string found = to_tensor_problem(tensor);
   if (found.empty()) found = indirection(tensor);
   if (!found.empty()) refuse(subject, kProblem, found);
   // Keeps the storage, not the tensor, so that its autograd graph can be released.
@@ -288,7 +289,7 @@ class MainMemory {
  public:
   Tensor tensor(const NamedTensor& named, std::string_view whose) {
     const std::string subject = subject_of(whose, named.name);
-    const std::string found = obstacle(named.tensor);
+    const std::string found = to_tensor_problem(named.tensor);
     if (!found.empty()) refuse(subject, "it cannot be saved", found);
     if (indirection(named.tensor).empty()) return share(named.tensor, subject);
     return share(copy_of(named.tensor), subject);
@@ -398,8 +399,8 @@ NamedTensors tensors_of(Module& module) {
 inline constexpr std::uint64_t kGroupBytes = std::uint64_t{64} << 20;
 
 /// dtype and shape without memory, for comparison only.
-inline Tensor stand_in(const NamedTensor& target) {
-  const std::string found = obstacle(target.tensor);
+inline Tensor outline_of(const NamedTensor& target) {
+  const std::string found = to_tensor_problem(target.tensor);
   if (!found.empty()) {
     refuse(subject_of("target", target.name), "it cannot be written in place", found);
   }
@@ -417,7 +418,7 @@ inline NamedTensors named_by(const std::vector<std::string>& names, NamedTensors
 
 /// Each storage once: the last of tied tensors, so that two threads never write the same bytes and
 /// the result is that of Python.
-inline NamedTensors without_ties(NamedTensors tensors) {
+inline NamedTensors without_aliases(NamedTensors tensors) {
   std::set<std::pair<const void*, std::size_t>> seen;
   NamedTensors last;
   for (std::size_t i = tensors.size(); i-- > 0;) {
@@ -464,7 +465,7 @@ inline void load_indirect(const NamedTensors& tensors, const TensorDict& source,
 inline LoadReport load_into_tensors(const NamedTensors& targets, const TensorDict& source,
                                     const LoadIntoOptions& options) {
   TensorDict everything;
-  for (const NamedTensor& target : targets) everything.set(target.name, stand_in(target));
+  for (const NamedTensor& target : targets) everything.set(target.name, outline_of(target));
   LoadIntoOptions checking = options;
   checking.dry_run = true;
   LoadReport report = load_into(everything, source, checking);
@@ -474,7 +475,7 @@ inline LoadReport load_into_tensors(const NamedTensors& targets, const TensorDic
   for (const NamedTensor& named : loaded) note_write(named.tensor);
   TensorDict direct;
   NamedTensors indirect;
-  for (NamedTensor& named : without_ties(std::move(loaded))) {
+  for (NamedTensor& named : without_aliases(std::move(loaded))) {
     if (indirection(named.tensor).empty()) {
       direct.set(named.name, share(named.tensor, subject_of("target", named.name)));
     } else {

@@ -55,7 +55,7 @@ PyObject* interned(const char* text) {
   return made;
 }
 
-bool answers_true(nb::handle object, const char* method) {
+bool is_method_true(nb::handle object, const char* method) {
   return nb::cast<bool>(object.attr(method)());
 }
 
@@ -65,9 +65,9 @@ bool is_lazy_view(nb::handle object, const dlpack::Array& array) {
   constexpr std::uint8_t kFloat = 2;
   constexpr std::uint8_t kComplex = 5;
   if (array.dtype.code == kComplex) {
-    return answers_true(object, "is_conj") || answers_true(object, "is_neg");
+    return is_method_true(object, "is_conj") || is_method_true(object, "is_neg");
   }
-  return array.dtype.code == kFloat && answers_true(object, "is_neg");
+  return array.dtype.code == kFloat && is_method_true(object, "is_neg");
 }
 
 }  // namespace

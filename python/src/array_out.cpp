@@ -28,7 +28,7 @@ struct TorchLeaf {
 /// Alignment of elements in a leaf's own block, as everywhere.
 constexpr std::size_t kAlignment = 64;
 /// Larger blocks come from the pool, because the kernel would have to zero fresh pages for each.
-constexpr std::size_t kMostOwnBytes = std::size_t{64} << 10;
+constexpr std::size_t kMaxOwnBytes = std::size_t{64} << 10;
 
 void free_leaf(dlpack::ManagedVersioned* managed) {
   auto* leaf = static_cast<TorchLeaf*>(managed->context);
@@ -102,12 +102,12 @@ nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafNa
   const nb::object capsule =
       nb::steal(PyCapsule_New(managed.get(), "dltensor", drop_unused_capsule));
   if (!capsule.is_valid()) throw nb::python_error();
-  const bool is_as_it_is = leaf->array.dtype == dtype;
+  const bool has_dtype = leaf->array.dtype == dtype;
   static_cast<void>(leaf.release());
   static_cast<void>(managed.release());
   const nb::object made = nb::steal(call_with(torch_api.from_dlpack, capsule.ptr()));
   if (!made.is_valid()) throw nb::python_error();
-  if (is_as_it_is) return made;
+  if (has_dtype) return made;
   return nb::module_::import_("tenfold._interop.arrays")
       .attr("viewed_as")(made, text(tenfold::to_string(*dtype_of_dlpack(dtype))),
                          text(name.text()));
@@ -262,7 +262,7 @@ nb::object array_of(const Tensor& tensor, const std::string& name) {
 
 nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
                          std::span<const std::byte> elements, const BufferPool& pool) {
-  if (elements.empty() || elements.size() > kMostOwnBytes || output_torch() == nullptr) {
+  if (elements.empty() || elements.size() > kMaxOwnBytes || output_torch() == nullptr) {
     Buffer buffer = pool.take(elements.size());
     std::ranges::copy(elements, buffer.data());
     return array_of(Tensor(dtype, shape, strides, std::move(buffer), 0), "value");

@@ -127,7 +127,7 @@ void bind_batch_loader(nb::module_& module) {
                 Buffer(std::span(begin, size_bytes), keep_alive(std::move(owner))));
           },
           "address"_a, "size_bytes"_a, "owner"_a)
-      .def("sizes_taken", [](Loader& self) { return self.loader().sizes_taken(); })
+      .def("requested_sizes", [](Loader& self) { return self.loader().requested_sizes(); })
       .def("stats", stats_of);
 }
 

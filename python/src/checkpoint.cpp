@@ -339,10 +339,10 @@ void bind_checkpoint(nb::module_& module) {
       .def("open", &open_candidate, "index"_a, "check"_a, "rank"_a, "world_size"_a, "copied"_a,
            "progress"_a.none())
       .def(
-          "pass_over",
+          "skip",
           [](Restoration& self, std::size_t index, const std::string& problem, bool warns) {
             const Error error(ErrorCode::corrupt, problem);
-            without_gil([&] { self.pass_over(self.candidates().at(index), error, warns); });
+            without_gil([&] { self.skip(self.candidates().at(index), error, warns); });
           },
           "index"_a, "problem"_a, "warns"_a)
       .def("fail", &Restoration::fail);

@@ -127,10 +127,10 @@ nb::object dict_of(const Value::Object& object) {
 nb::object special_of(const Value::Special& value) {
   const bool is_bytes =
       value.type == Value::Special::Type::bytes || value.type == Value::Special::Type::bytearray;
-  const nb::object said =
+  const nb::object description =
       is_bytes ? nb::object(nb::bytes(value.text.data(), value.text.size())) : text(value.text);
   return nb::module_::import_("tenfold._interop.objects")
-      .attr("special")(text(to_string(value.type)), said, list_of(value.items));
+      .attr("special")(text(to_string(value.type)), description, list_of(value.items));
 }
 
 struct ToPython {

@@ -131,7 +131,7 @@ class RowIngest {
           .found("none in ", num_kept_);
     }
     table_->report().ignored = reader_->ignored();
-    if (!has_schema_) table_->arrange(reader_->columns_as_they_came());
+    if (!has_schema_) table_->arrange(reader_->columns_in_input_order());
     table_->settle();
     try {
       reader_->check_nulls();
@@ -242,7 +242,7 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
                         std::uint64_t total_bytes, std::int64_t total_rows,
                         ProgressArgument progress) {
   const std::vector<ArrowArrayStream*> streams = streams_of(capsules);
-  const std::vector<ArrowArrayStream*> once_more = streams_of(again);
+  const std::vector<ArrowArrayStream*> retry_streams = streams_of(again);
   ArrowIngestOptions options;
   options.where = where;
   options.schema = selected(schema_from(schema), columns, where);
@@ -257,7 +257,7 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {
     options.table.monitor = monitor;
-    return ingest_arrow(streams, once_more, target, options);
+    return ingest_arrow(streams, retry_streams, target, options);
   });
   return dict_of(report);
 }

@@ -17,9 +17,9 @@
 #include "batch_out.hpp"
 #include "call.hpp"
 #include "dict/handle.hpp"
-#include "dict/spool.hpp"
+#include "dict/spill.hpp"
 #include "dict/walk.hpp"
-#include "os/thread/companion.hpp"
+#include "os/thread/helper_thread.hpp"
 #include "python_objects.hpp"
 #include "rows_in.hpp"
 
@@ -30,7 +30,7 @@ using namespace nb::literals;
 namespace {
 
 /// Number of missing keys that a KeyError names.
-constexpr std::size_t kMostNamed = 5;
+constexpr std::size_t kMaxNamed = 5;
 
 [[noreturn]] void raise_key(nb::handle key) {
   // Creates the exception object here: given the key alone, PyErr_SetObject would unpack a tuple to
@@ -100,7 +100,7 @@ class Dict {
   }
 
   AnyObject get_many(nb::handle keys, bool raise) {
-    os::expect_short_work();
+    os::start_helper();
     const KeysIn wanted(keys, type_);
     std::optional<Batch> values;
     std::vector<std::int64_t> rows;
@@ -120,7 +120,7 @@ class Dict {
   }
 
   AnyObject rows(nb::handle keys) {
-    os::expect_short_work();
+    os::start_helper();
     const KeysIn wanted(keys, type_);
     const auto rows = without_gil([&] { return wanted.rows_of_all(find_some(wanted).rows); });
     const FrameworkScope scope(framework_);
@@ -160,20 +160,20 @@ class Dict {
     without_gil([&] { put(wanted.some(), values, kind); });
   }
 
-  /// A buffer for items that write_spool() adds in one step, which may be larger than memory. Takes
+  /// A buffer for items that write_spill() adds in one step, which may be larger than memory. Takes
   /// the writer lock.
-  DictSpool spool() {
+  DictSpill spill() {
     const std::string& path = handle_of(dict_)->state()->keys.where.path;
     without_gil([&] { handle_of(dict_)->begin_writing(); });
     return {type_, dict_.schema(), Path(path).parent_path()};
   }
-  void spool_items(DictSpool& spool, nb::handle keys, std::int64_t num_rows, AnyObject columns) {
+  void spill_items(DictSpill& spill, nb::handle keys, std::int64_t num_rows, AnyObject columns) {
     const KeysIn wanted(keys, type_);
     const Batch values = batch_from(dict_.schema(), num_rows, columns);
-    without_gil([&] { spool.add(wanted.some(), values); });
+    without_gil([&] { spill.add(wanted.some(), values); });
   }
-  void write_spool(DictSpool& spool, const std::string& kind) {
-    without_gil([&] { put(spool.keys(), spool.values(), kind); });
+  void write_spill(DictSpill& spill, const std::string& kind) {
+    without_gil([&] { put(spill.keys(), spill.values(), kind); });
   }
 
   AnyObject check() {
@@ -252,14 +252,14 @@ class Dict {
     std::size_t count = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (rows[i] >= 0) continue;
-      if (count++ < kMostNamed) missing.append(keys.object(i));
+      if (count++ < kMaxNamed) missing.append(keys.object(i));
     }
     if (count == 1) raise_key(missing[0]);
     std::string message = std::to_string(count) + " keys are missing: ";
     for (std::size_t i = 0; i < nb::len(missing); ++i) {
       message += (i == 0 ? "" : ", ") + utf8(nb::repr(missing[i]));
     }
-    if (count > kMostNamed) message += ", ...";
+    if (count > kMaxNamed) message += ", ...";
     raise_key(text(message));
   }
 
@@ -304,7 +304,7 @@ DuplicateKeys duplicates_from(std::string_view name) {
 }
 
 void bind_mapped_dict(nb::module_& module) {
-  nb::class_<DictSpool>(module, "DictSpool");
+  nb::class_<DictSpill>(module, "DictSpill");
   nb::class_<DictWalk>(module, "DictWalk");
   nb::class_<Dict>(module, "MappedDict")
       .def(nb::init<PathArgument, const std::string&, AnyObject, int>(), "path"_a, "mode"_a,
@@ -325,9 +325,9 @@ void bind_mapped_dict(nb::module_& module) {
       .def("_is_dense", [](Dict& self) { return self.dict().is_dense(); })
       .def("_ordered_rows", &Dict::ordered_rows)
       .def("_dataset", [](Dict& self) { return DatasetHandle{self.dict().dataset()}; })
-      .def("_spool", &Dict::spool)
-      .def("_spool_items", &Dict::spool_items, "spool"_a, "keys"_a, "num_rows"_a, "columns"_a)
-      .def("_write_spool", &Dict::write_spool, "spool"_a, "kind"_a)
+      .def("_spill", &Dict::spill)
+      .def("_spill_items", &Dict::spill_items, "spill"_a, "keys"_a, "num_rows"_a, "columns"_a)
+      .def("_write_spill", &Dict::write_spill, "spill"_a, "kind"_a)
       .def("_write", &Dict::write, "keys"_a, "num_rows"_a, "columns"_a, "kind"_a)
       .def(
           "_compact",

@@ -13,7 +13,7 @@
 #include "base/prefetch.hpp"
 #include "core/tensor/cast.hpp"
 #include "mapped_dict.hpp"
-#include "os/thread/companion.hpp"
+#include "os/thread/helper_thread.hpp"
 #include "python_objects.hpp"
 #include "row_values.hpp"
 
@@ -139,7 +139,7 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
 bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copies,
                               std::span<std::string_view> texts) const {
   constexpr std::size_t kAtOnce = 128;
-  constexpr std::size_t kMostBytes = 256;
+  constexpr std::size_t kMaxBytes = 256;
   constexpr std::size_t kUsualBytes = 24;
   copies.reserve(keys.size() * kUsualBytes);
   fetch_objects(keys.first(std::min(kAtOnce, keys.size())));
@@ -148,7 +148,7 @@ bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copi
       fetch_objects(keys.subspan(i + kAtOnce, std::min(kAtOnce, keys.size() - i - kAtOnce)));
     }
     const auto text = plain_text(keys[i], type_);
-    if (!text || text->size() > kMostBytes) return false;
+    if (!text || text->size() > kMaxBytes) return false;
     copies.append(*text);
     texts[i] = *text;
   }
@@ -179,7 +179,7 @@ bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
   if constexpr (kLimitedApi) {
     copy_part(0, keys.size());
   } else {
-    os::share_short_work(keys.size(), kAtOnce, copy_part);
+    os::run_with_helper(keys.size(), kAtOnce, copy_part);
   }
   if (!all_short) {
     texts_.clear();

@@ -23,13 +23,13 @@ namespace {
 
 void write_tree(const NodeHandle& tree, PathArgument path, int num_threads, bool zeros,
                 bool durable, bool in_place, bool existing_ok, bool robust_names,
-                std::vector<std::string> mapped_there) {
+                std::vector<std::string> already_mapped) {
   const Path where = path_from(path);
   MemmapOptions options{.num_threads = num_threads, .zeros = zeros, .durable = durable};
   options.in_place = in_place;
   options.existing_ok = existing_ok;
   options.robust_names = robust_names;
-  options.mapped_there = std::move(mapped_there);
+  options.already_mapped = std::move(already_mapped);
   options.replace_foreign = true;  // Python checks this, and raises the same error as tensordict
   monitored(nb::none(), [&](Monitor* monitor) {
     options.monitor = monitor;
@@ -165,7 +165,7 @@ void refresh_checksums(PathArgument path, ProgressArgument progress) {
 void bind_memmap(nb::module_& module) {
   module.def("write_memmap", &write_tree, "tree"_a, "path"_a, nb::kw_only(), "num_threads"_a,
              "zeros"_a, "durable"_a, "in_place"_a, "existing_ok"_a, "robust_names"_a,
-             "mapped_there"_a);
+             "already_mapped"_a);
   module.def("open_memmap", &open_tree, "path"_a, "mode"_a);
   module.def("is_memmap_archive", &is_archive, "path"_a);
   module.def("write_memmap_archive", &write_archive, "tree"_a, "path"_a, nb::kw_only(),

@@ -26,7 +26,7 @@ static TypedKeys typed_keys_from(nb::handle dict) {
     if (typed) keys.emplace_back(utf8(key), *std::move(typed));
   }
   std::ranges::sort(keys, {}, [](const auto& key) -> const std::string& { return key.first; });
-  if (!are_sound(keys)) {
+  if (!are_valid(keys)) {
     throw base::invalid_argument()
         .part("keys of a dict")
         .expected("each under its text")

@@ -63,7 +63,7 @@ void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t b
     const nb::object value = values[nb::int_(i - begin)];
     if (!add_scalar(column, value.ptr())) throw_bad_value(column, value, i);
   }
-  misfit(column, values.ptr());
+  mismatch(column, values.ptr());
 }
 
 /// Adds the rows [begin, end) of a list, or all of an array, which was sliced before.
@@ -71,7 +71,7 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
                            std::int64_t end) {
   const auto widened = [&](const RowType& type, nb::handle value) {
     const auto joined = column.with(type);
-    if (!joined) misfit(column, value.ptr());
+    if (!joined) mismatch(column, value.ptr());
     table_.promote(column, *joined);
   };
   if (const auto tensor = array_from(values)) {
@@ -96,7 +96,7 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
     widened(type, values);
     if (tensor->ndim() > 1) column.expect_length(tensor->shape()[1]);
     if (!column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) {
-      misfit(column, values.ptr());
+      mismatch(column, values.ptr());
     }
     return;
   }

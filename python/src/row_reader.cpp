@@ -81,7 +81,7 @@ void RowReader::add(nb::handle row) {
       }
       widen(*root_, dict.ptr(), false);
       widen(*root_, dict.ptr(), true);
-      if (!add_record(*root_, dict.ptr())) misfit_in(*root_, dict.ptr());
+      if (!add_record(*root_, dict.ptr())) mismatch_in(*root_, dict.ptr());
       refuse_missing();
     }
   } catch (...) {
@@ -232,7 +232,7 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
 void RowReader::check_nulls() {
   for (std::size_t i = 0; i < table_.num_columns(); ++i) {
     const RowColumn& column = table_.column(i);
-    const std::int64_t row = column.first_misfit_null();
+    const std::int64_t row = column.first_null_not_fitting();
     if (row < 0) continue;
     throw BadRow{dotted(column.path()),
                  "expected " + column.type().text() + ", found null in a list", row};
@@ -261,7 +261,7 @@ void RowReader::check_all_seen(const std::string& where) const {
   }
 }
 
-std::vector<const RowColumn*> RowReader::columns_as_they_came() const {
+std::vector<const RowColumn*> RowReader::columns_in_input_order() const {
   std::vector<const RowColumn*> columns;
   const auto visit = [&](const auto& self, const Record& record) -> void {
     for (const auto& entry : record.entries) {

@@ -37,7 +37,7 @@ class RowReader {
   void check_nulls();
   /// All columns in the order of their first appearance, with the columns of a record together. A
   /// record may have started as a column of nulls.
-  std::vector<const RowColumn*> columns_as_they_came() const;
+  std::vector<const RowColumn*> columns_in_input_order() const;
   /// Throws Error(invalid_argument) for a column of the schema, Error(key_not_found) for one of
   /// `columns`, that occurred in no row.
   void check_all_seen(const std::string& where) const;
@@ -71,8 +71,8 @@ class RowReader {
   void widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply);
 
   static std::string described_type(const RowColumn& column);
-  [[noreturn]] void misfit(const RowColumn& column, PyObject* value) const;
-  void misfit_in(Record& record, PyObject* dict);
+  [[noreturn]] void mismatch(const RowColumn& column, PyObject* value) const;
+  void mismatch_in(Record& record, PyObject* dict);
   void refuse_missing();
   void throw_bad_value(const RowColumn& column, nb::handle value, std::int64_t row) const;
 

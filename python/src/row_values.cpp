@@ -205,16 +205,17 @@ std::optional<Time> time_from(nb::handle object) {
   if (!is_time(object.ptr())) return std::nullopt;
   Time time;
   try {
-    const nb::tuple said = nb::borrow<nb::tuple>(ingest_values().attr("time_count")(object));
-    if (!said[0].is_none()) {
-      const Integer count = integer_of(nb::object(said[0]).ptr());
+    const nb::tuple count_and_unit =
+        nb::borrow<nb::tuple>(ingest_values().attr("time_count")(object));
+    if (!count_and_unit[0].is_none()) {
+      const Integer count = integer_of(nb::object(count_and_unit[0]).ptr());
       if (count.size != Integer::Size::int64) {
         throw BadRow{"", "expected a time that int64 counts, found " + utf8(nb::str(object))};
       }
       time.count = count.value;
     }
-    time.unit = utf8(said[1]);
-    time.clock = nb::cast<bool>(said[2]) ? Clock::utc : Clock::local;
+    time.unit = utf8(count_and_unit[1]);
+    time.clock = nb::cast<bool>(count_and_unit[2]) ? Clock::utc : Clock::local;
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
     throw BadRow{"", utf8(nb::str(error.value()))};

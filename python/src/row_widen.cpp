@@ -56,7 +56,7 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   nb::object dict = PyDict_Check(value) ? nb::borrow(value) : simple_mapping(value);
   RowColumn* column = entry == nullptr ? nullptr : entry->column;
   if (dict.is_valid()) {
-    if (column != nullptr && column->type().form != RowForm::none) misfit(*column, value);
+    if (column != nullptr && column->type().form != RowForm::none) mismatch(*column, value);
     Record empty;
     empty.path = path;
     if (apply && !entry->record) {
@@ -86,7 +86,7 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   table_.promote(*column, *joined);
 }
 
-void RowReader::misfit(const RowColumn& column, PyObject* value) const {
+void RowReader::mismatch(const RowColumn& column, PyObject* value) const {
   throw BadRow{dotted(column.path()),
                "expected " + described_type(column) + ", found " + found_text(value)};
 }
@@ -101,13 +101,13 @@ std::string RowReader::described_type(const RowColumn& column) {
 }
 
 /// Throws for the value that does not fit, in a column of the schema.
-void RowReader::misfit_in(Record& record, PyObject* dict) {
+void RowReader::mismatch_in(Record& record, PyObject* dict) {
   table_.undo_row();
   for (const auto& [key, value] : nb::borrow<nb::dict>(dict)) {
     Entry* entry = find(record, key.ptr());
     if (entry == nullptr || entry->is_ignored) continue;
     if (entry->record && PyDict_Check(value.ptr())) {
-      misfit_in(*entry->record, value.ptr());
+      mismatch_in(*entry->record, value.ptr());
     } else if (entry->column != nullptr &&
                !add_scalar(table_.begin_value(*entry->column), value.ptr())) {
       const bool is_null = value.is_none();

@@ -79,8 +79,8 @@ void read_boxes_into(nb::object items, nb::object offsets, const NodeHandle& tar
 }
 
 /// (key, dtype, shape, offsets of the parts, None or (shape of the mesh, ranks, dim_map)).
-SnapshotShards snapshot_shards_from(nb::handle said) {
-  const auto fields = nb::cast<nb::tuple>(said);
+SnapshotShards snapshot_shards_from(nb::handle description) {
+  const auto fields = nb::cast<nb::tuple>(description);
   SnapshotShards shards;
   for (const nb::handle piece : fields[0]) shards.key.push_back(utf8(piece));
   const std::string dtype = utf8(fields[1]);
@@ -107,7 +107,7 @@ void make_snapshot_part(SnapshotPart* self, const NodeHandle& tree, std::int64_t
   options.chunk_bytes = chunk_bytes;
   for (const nb::handle glob : replicated) options.replicated.push_back(utf8(glob));
   std::vector<SnapshotShards> all;
-  for (const nb::handle said : shards) all.push_back(snapshot_shards_from(said));
+  for (const nb::handle description : shards) all.push_back(snapshot_shards_from(description));
   without_gil(
       [&] { new (self) SnapshotPart(tree.node, rank, world_size, std::move(all), options); });
 }

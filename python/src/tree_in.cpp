@@ -376,12 +376,13 @@ Leaf TreeBuilder::nested(nb::handle values, nb::handle sizes) {
   return Leaf::nested(leaf(values).tensor().contiguous(), leaf(sizes).tensor().contiguous());
 }
 
-Value TreeBuilder::special(nb::handle name, nb::handle said, nb::handle items) {
+Value TreeBuilder::special(nb::handle name, nb::handle description, nb::handle items) {
   Value::Special made;
   made.type = *special_type_from_name(utf8(name));
-  made.text = PyBytes_Check(said.ptr())
-                  ? std::string(nb::cast<nb::bytes>(said).c_str(), nb::cast<nb::bytes>(said).size())
-                  : utf8(said);
+  made.text = PyBytes_Check(description.ptr())
+                  ? std::string(nb::cast<nb::bytes>(description).c_str(),
+                                nb::cast<nb::bytes>(description).size())
+                  : utf8(description);
   for (const nb::handle item : items) made.items.push_back(value(item));
   return made;
 }

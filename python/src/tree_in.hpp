@@ -56,7 +56,7 @@ class TreeBuilder {
   Leaf leaf(nb::handle object);
   Value value(nb::handle object);
   std::optional<Value> module_versions(nb::handle dict);
-  Value special(nb::handle name, nb::handle said, nb::handle items);
+  Value special(nb::handle name, nb::handle description, nb::handle items);
   void add(Children& children, std::string key, nb::handle object);
 
   /// `<path>: key "a.b"`, for messages about the object that is being converted.

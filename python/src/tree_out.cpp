@@ -53,11 +53,11 @@ std::vector<Mapped> map_entries(const TensorDict& tree, std::size_t begin, std::
 /// are still in the CPU cache when their Python objects are created.
 template <class Use>
 void for_each_mapped(const TensorDict& tree, const Use& use) {
-  constexpr std::size_t kAtATime = 256;
+  constexpr std::size_t kBlockTensors = 256;
   const GarbagePause pause;
   const std::size_t count = tree.size();
-  for (std::size_t begin = 0; begin < count; begin += kAtATime) {
-    const std::size_t end = std::min(begin + kAtATime, count);
+  for (std::size_t begin = 0; begin < count; begin += kBlockTensors) {
+    const std::size_t end = std::min(begin + kBlockTensors, count);
     const auto entries = without_gil([&] { return map_entries(tree, begin, end); });
     for (const Mapped& entry : entries) use(entry);
   }
@@ -141,7 +141,7 @@ class Containers {
 
   /// The result of tenfold/_interop/objects.py for the component tensors.
   nb::object sparse(const TensorDict& node) {
-    without_gil([&] { require_sound_sparse(node, place_of(node)); });
+    without_gil([&] { check_sparse_indices(node, place_of(node)); });
     const NodeInfo& info = node.info();
     return special("sparse")(text(info.layout), tuple_of(info.dense_shape), info.is_coalesced,
                              members(node));

@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
-    Thing = TypeVar("Thing", bound=Callable[..., Any])
+    Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-def set_module(name: str) -> Callable[[Thing], Thing]:
+def set_module(name: str) -> Callable[[Decorated], Decorated]:
     """Decorates a class or function whose documented home is the module `name`.
 
     Pickles, tracebacks and ``help()`` then name that module and not the private one that defines
@@ -18,10 +18,10 @@ def set_module(name: str) -> Callable[[Thing], Thing]:
     looks into the named module, as for the classes of numpy and pandas.
     """
 
-    def decorate(thing: Thing) -> Thing:
-        thing.__module__ = name
-        if "__firstlineno__" in vars(thing):  # Python 3.13: a line of the file of `name`
-            del thing.__firstlineno__  # type: ignore[attr-defined]
-        return thing
+    def decorate(decorated: Decorated) -> Decorated:
+        decorated.__module__ = name
+        if "__firstlineno__" in vars(decorated):  # Python 3.13: a line of the file of `name`
+            del decorated.__firstlineno__  # type: ignore[attr-defined]
+        return decorated
 
     return decorate

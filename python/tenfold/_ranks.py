@@ -84,7 +84,7 @@ class Ranks:
         try:
             messages = self._gather(message)
         except RuntimeError as error:
-            raise self._no_answer(call, error) from failure
+            raise self._no_reply(call, error) from failure
         if failure is not None and not isinstance(failure, Exception):
             raise failure  # Ctrl-C, or the end of the interpreter
         calls = [other["call"] for other in messages]
@@ -110,7 +110,7 @@ class Ranks:
                 number, op=torch.distributed.ReduceOp.MAX, group=self._group
             )
         except RuntimeError as error:
-            raise self._no_answer("a flag", error) from None
+            raise self._no_reply("a flag", error) from None
         return bool(number.item())
 
     def leave(self) -> None:
@@ -136,7 +136,7 @@ class Ranks:
             for part, other in zip(parts, sizes, strict=True)
         ]
 
-    def _no_answer(self, call: str, error: Exception) -> RuntimeError:
+    def _no_reply(self, call: str, error: Exception) -> RuntimeError:
         return RuntimeError(
             f"{self._owner}: {call}: rank {self.rank} of {self.size}: expected an answer of "
             f"all ranks, found none: a process ended, or stood still for {_TIMEOUT}: {error}"

@@ -12,10 +12,12 @@ class _Report:
     """A report, which has no truth value: `if verify(path):` would be ambiguous."""
 
     # The attribute to use. Without an annotation it is no field.
-    _asked = ""
+    _attribute = ""
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__}: its truth value is ambiguous; use .{self._asked}")
+        raise TypeError(
+            f"{type(self).__name__}: its truth value is ambiguous; use .{self._attribute}"
+        )
 
 
 def _count(number: int, noun: str) -> str:
@@ -67,7 +69,7 @@ class VerifyReport(_Report):
     num_checksums: int
     unchecked: tuple[str, ...] = ()
 
-    _asked = "ok"
+    _attribute = "ok"
 
     @property
     def ok(self) -> bool:
@@ -136,7 +138,7 @@ class ScanReport(_Report):
     findings: tuple[ScanFinding, ...]
     num_pickles: int
 
-    _asked = "safe"
+    _attribute = "safe"
 
     @property
     def safe(self) -> bool:
@@ -183,7 +185,7 @@ class LoadReport(_Report):
     unexpected: tuple[str, ...]
     mismatched: tuple[Mismatch, ...]
 
-    _asked = "ok"
+    _attribute = "ok"
 
     @property
     def ok(self) -> bool:
@@ -240,7 +242,7 @@ class IngestReport(_Report):
     promotions: tuple[Promotion, ...]
     ignored: tuple[str, ...]
 
-    _asked = "num_bad_rows"
+    _attribute = "num_bad_rows"
 
     def _repr_html_(self) -> str:
         line = (
@@ -306,7 +308,7 @@ class DiffReport(_Report):
     num_leaves: int
     num_bytes: int
 
-    _asked = "same"
+    _attribute = "same"
 
     @property
     def same(self) -> bool:

@@ -108,7 +108,7 @@ def new_token() -> str:
 def staging_folder(path: Path, token: str) -> Path:
     """Where a `Staging` of this path and token is filled."""
     path = Path(os.path.realpath(path))
-    return _beside(path, token) / path.name
+    return _hidden_sibling(path, token) / path.name
 
 
 def check(path: Path) -> bool:
@@ -144,7 +144,7 @@ def remove(path: Path) -> None:
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
-    aside = _beside(path, new_token())
+    aside = _hidden_sibling(path, new_token())
     path.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
 
@@ -177,7 +177,7 @@ def remove_leftovers(directory: Path) -> None:
 # --- names ---
 
 
-def _beside(path: Path, token: str) -> Path:
+def _hidden_sibling(path: Path, token: str) -> Path:
     return path.with_name(f"_{path.name}.staged-{token}")
 
 

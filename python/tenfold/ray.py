@@ -176,7 +176,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             return None
         # A task that is run again writes under another name.
         name = f"{ctx.task_idx:06}-{uuid.uuid4().hex[:8]}"
-        batches = (batch for table in _and_rest(first, tables) for batch in table.to_batches())
+        batches = (batch for table in _chain_tables(first, tables) for batch in table.to_batches())
         reader = pa.RecordBatchReader.from_batches(first.schema, batches)
         rows = ingest(reader, os.path.join(self._staging, name), schema=self._schema)
         return name, len(rows)
@@ -257,7 +257,7 @@ def _union(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _and_rest(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _chain_tables(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
     yield first
     for table in rest:
         yield table if table.schema == first.schema else table.cast(first.schema)

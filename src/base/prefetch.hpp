@@ -3,13 +3,13 @@
 namespace tenfold::base {
 
 /// Locality arguments of __builtin_prefetch.
-inline constexpr int kFirstCache = 3;
-inline constexpr int kSecondCache = 2;
+inline constexpr int kL1 = 3;
+inline constexpr int kL2 = 2;
 
 /// Prefetches the cache line at `address`, which may be any address. The default is L2: a core can
 /// have twice as many outstanding fetches there as in L1, which is only a few cycles closer.
 /// Lookups in a dictionary of 20 M keys take two thirds of the time.
-template <int kInto = kSecondCache>
+template <int kInto = kL2>
 inline void prefetch(const void* address) noexcept {
   constexpr int kToRead = 0;
   __builtin_prefetch(address, kToRead, kInto);

@@ -37,18 +37,18 @@ using namespace detail;
 
 namespace {
 
-/// Smaller tensors lie beside others on the heap.
+/// Smaller tensors are allocated together on the heap.
 constexpr std::uint64_t kSmallCopyBytes = std::uint64_t{1} << 20;
-/// What is read at once: larger pieces fall out of the cache before they are hashed.
+/// Bytes per read. Larger pieces are evicted from the cache before they are hashed.
 constexpr std::uint64_t kCopyPieceBytes = std::uint64_t{1} << 20;
 
 /// The stored checksums of an entry's tensors.
 struct StoredChecksums {
   formats::ChecksumsByLeaf blocks;
-  bool has_boxes = false;  ///< several processes wrote it: some are not those of blocks
+  bool has_boxes = false;  ///< some checksums are of the boxes of several processes
 };
 
-/// Of the formats whose tensors are not among the bytes that fingerprint() reads.
+/// Supports the formats whose tensors fingerprint() does not read.
 StoredChecksums checksums_of(const Path& path, const std::string& format) {
   StoredChecksums stored;
   if (format == "safetensors") {
@@ -84,7 +84,7 @@ Buffer allocate_copy(std::uint64_t size_bytes) {
   return {bytes, std::move(pages)};
 }
 
-/// A block of a tensor that is copied.
+/// A block of a tensor to copy.
 struct Block {
   std::size_t leaf = 0;
   std::uint64_t offset_bytes = 0;
@@ -111,10 +111,10 @@ class CheckedCopy {
         [&](std::size_t i) { copy(blocks_[i], progress); }, [&] { progress.poll(); });
   }
 
-  TensorDict tree_over_copies(const TensorDict& tree) {
+  TensorDict tree_with_copies(const TensorDict& tree) {
     std::size_t next = 0;
     return map_leaves(tree,
-                      [&](const Leaf& leaf) { return leaf_over(leaf, *copies_[first_[next++]]); });
+                      [&](const Leaf& leaf) { return leaf_with(leaf, *copies_[first_[next++]]); });
   }
 
  private:
@@ -178,7 +178,7 @@ TensorDict::Item copy_entry(const TensorDict::Item& item, const Path& step_path,
   bool needs_all = compares && (entry.format == "safetensors" || entry.format == "memmap");
   if (compares) stored = checksums_of(path, entry.format);
   if (stored.has_boxes) {
-    // Boxes lie across the blocks that are copied.
+    // Boxes do not align with the copied blocks.
     const VerifyReport report =
         verify(path, {.format = entry.format, .num_threads = num_threads, .monitor = monitor});
     if (!report.ok()) throw formats::error_of(report);
@@ -188,7 +188,7 @@ TensorDict::Item copy_entry(const TensorDict::Item& item, const Path& step_path,
   const auto copied = [&](const TensorDict& tree) {
     CheckedCopy copy(tree, stored.blocks, needs_all);
     copy.run(num_threads, monitor);
-    return copy.tree_over_copies(tree);
+    return copy.tree_with_copies(tree);
   };
   if (const auto* node = std::get_if<TensorDict>(&item)) return copied(*node);
   TensorDict alone;

@@ -28,8 +28,8 @@ bool is_same(const os::FileInfo& a, const os::FileInfo& b) {
   return a.same_file(b) && a.modified_ns == b.modified_ns && a.size_bytes == b.size_bytes;
 }
 
-/// Where exchange is not supported, a save that was killed between its two renames left the old
-/// version of the step under a hidden name.
+/// Renames steps back that a crashed save left under a hidden name. Without RENAME_EXCHANGE a save
+/// needs two renames, and may crash between them.
 void recover_steps(const Path& path, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto hidden = parse_hidden_name(name);
@@ -37,7 +37,7 @@ void recover_steps(const Path& path, const std::vector<std::string>& names) {
     try {
       formats::recover_folder(path / hidden->folder_name);
     } catch (const Error&) {
-      continue;  // Read-only for us: the writer will do it.
+      continue;  // Read-only for this process: the writer will do it.
     }
   }
 }
@@ -150,7 +150,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     }
     const auto document = folder.entry_info(std::string(kDocumentName));
     if (!document) {
-      // A step that is being removed has none any more.
+      // A step that is being removed has no document any more.
       if (directory.entry_info(name)) {
         warn_once(name, display + ": is no step: it has no " + std::string(kDocumentName) +
                             "; it is left alone");
@@ -172,8 +172,8 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     return step;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
-    // A system that fails (no descriptors, no memory) says nothing about the step: a restart must
-    // not take it for absent. Permissions belong to the step.
+    // A lack of descriptors or memory does not mean that the step is absent, and a restart must not
+    // skip it. A lack of permissions is a problem of the step.
     const bool is_of_step = error.system_errno() == EACCES || error.system_errno() == EPERM ||
                             error.system_errno() == ELOOP || error.system_errno() == ESTALE;
     if (error.code() == ErrorCode::io && !is_of_step) throw;

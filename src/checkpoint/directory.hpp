@@ -16,24 +16,24 @@
 
 namespace tenfold::checkpoint {
 
-/// A step that is whole, as far as its document says.
+/// A step that is complete according to its document.
 struct Step {
   CheckpointInfo info;
   std::string folder_name;
-  os::FileInfo document;  ///< of checkpoint.json: a step that was saved again has another
+  os::FileInfo document;  ///< identifies checkpoint.json: saving the step again changes it
 };
 
-/// The steps of a directory at one moment, ascending, each number once.
+/// A snapshot of the steps of a directory, in ascending order without duplicates.
 class Listing {
  public:
   explicit Listing(std::vector<Step> steps) : steps_(std::move(steps)) {}
 
   const std::vector<Step>& steps() const noexcept { return steps_; }
   const Step* find(std::int64_t number) const noexcept;
-  /// The step with the highest seq, whose line is the current one; null if there is none.
+  /// Returns the step with the highest seq, or null if there is none. Its line is the current one.
   const Step* newest_save() const noexcept;
   bool is_on_line(const Step& step) const noexcept;
-  /// The highest step of the current line; null if there is none.
+  /// Returns the highest step of the current line, or null if there is none.
   const Step* latest() const noexcept;
   /// "1, 2, 3", for messages.
   std::string numbers() const;
@@ -46,21 +46,20 @@ class Listing {
 std::string step_folder_name(std::int64_t step);
 /// The number in the name of a step's folder, of any width.
 std::optional<std::int64_t> step_of_folder_name(std::string_view name) noexcept;
-/// The number in the name of what a save of a step puts beside it: ".step_00000500.tenfold-0", and
-/// the rest, "tenfold-0".
+/// The parts of a hidden sibling of a step: ".step_00000500.tenfold-0" has the rest "tenfold-0".
 struct HiddenName {
   std::string folder_name;
   std::string rest;
 };
 std::optional<HiddenName> parse_hidden_name(std::string_view name);
 
-/// Reads a directory. Documents that did not change are not read again, and each folder that is no
-/// step is one warning. Thread-safe.
+/// Reads the steps of a directory. Reads a document again only if it has changed, and warns once of
+/// each folder that is not a step. Thread-safe.
 class DirectoryReader {
  public:
   explicit DirectoryReader(Path directory) : directory_(std::move(directory)) {}
 
-  /// Empty if the directory does not exist.
+  /// Returns an empty listing if the directory does not exist.
   Listing list();
 
  private:
@@ -73,7 +72,7 @@ class DirectoryReader {
   std::set<std::string> warned_;
 };
 
-/// The text of a step's document. Throws Error(file_not_found), Error(io).
+/// Reads a step's document. Throws Error(file_not_found), Error(io).
 std::string read_document(const os::Directory& folder, os::FileInfo* info = nullptr);
 
 }  // namespace tenfold::checkpoint

@@ -30,7 +30,7 @@ Value number(std::uint64_t value) {
   return {static_cast<std::int64_t>(std::min(value, kMost))};
 }
 
-/// Strict JSON has no infinities.
+/// Strict JSON has no infinities: they are written as strings.
 Value metric_value(double value) {
   if (std::isnan(value)) return {"nan"};
   if (std::isinf(value)) return {value > 0 ? "inf" : "-inf"};
@@ -257,7 +257,7 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   if (const Value* extra = reader.find("extra")) info.extra = *extra;
   if (const Value* versions = reader.find("versions")) info.versions = *versions;
   info.world_size = reader.integer("world_size", 1);
-  std::set<std::pair<std::int64_t, std::string>> names;  // of each rank; -1: of all
+  std::set<std::pair<std::int64_t, std::string>> names;  // with the rank; -1: of all ranks
   std::set<std::string> paths;
   for (const Value& item : reader.list("entries")) {
     CheckpointEntry entry = entry_from(item, where, info.entries.size());

@@ -9,30 +9,31 @@
 
 namespace tenfold::checkpoint {
 
-/// The file that makes a folder a step.
+/// The name of a step's document. A folder without it is not a step.
 inline constexpr std::string_view kDocumentName = "checkpoint.json";
 inline constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{64} << 20;
-/// Its first member, "format".
+/// The value of its first member, "format".
 inline constexpr std::string_view kFormatName = "tenfold.checkpoint";
-/// Of what this version writes; all older ones are read.
+/// The version that is written. Older versions can be read.
 inline constexpr std::int64_t kDocumentVersion = 1;
 
-/// True if JSON gives this value back as it is: no tuples, integer keys, bytes, and
-/// Unicode text only.
+/// Returns true if the value survives a round trip through JSON: it has no tuples, integer keys or
+/// bytes, and its strings are valid Unicode.
 bool is_json(const Value& value);
 
-/// Text of `checkpoint.json`, strict JSON with one member a line. The last member is the checksum
-/// of the others.
+/// Returns the text of `checkpoint.json`: strict JSON, one member per line. The last member is the
+/// checksum of the others.
 std::string write_document(const CheckpointInfo& info);
 
-/// Throws Error(corrupt) naming the member, Error(unsupported) for a newer version.
+/// Parses a document. Throws Error(corrupt) naming the member, Error(unsupported) for a newer
+/// version.
 CheckpointInfo parse_document(std::string_view text, const std::string& where);
 
-/// Throws Error(corrupt) if the document has a checksum that does not fit it.
+/// Throws Error(corrupt) if the document has a checksum that does not match.
 void require_checksum(std::string_view text, const std::string& where);
 
 inline constexpr std::size_t kMaxEntryPathBytes = 255;
-/// True for the name of a file or folder within a step.
+/// Returns true if `path` may name a file or folder within a step.
 bool is_entry_path(std::string_view path) noexcept;
 
 /// The folder of a step that holds the entries of single ranks.

@@ -26,7 +26,7 @@
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/verify_filter.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "io/tree.hpp"
 #include "os/fs/file.hpp"
@@ -42,7 +42,7 @@ constexpr std::string_view kJson = "json";
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kReadBytes = std::uint64_t{4} << 20;
 
-/// What an entry is written as, and its suffix.
+/// The format of an entry, and its suffix.
 struct EntryFormat {
   std::string_view name;
   std::string_view suffix;
@@ -68,7 +68,8 @@ const EntryFormat& format_of(const std::string& name, const FormatRules& rules) 
   return kFormats[0];
 }
 
-/// A name that a file can have, as others see it: no '/', no control characters, no leading dot.
+/// Returns a valid file name that is visible and safe to print: no '/', no control characters, no
+/// leading dot.
 std::string file_stem(const std::string& name, std::size_t longest_suffix) {
   std::string stem;
   for (const char c : name) {
@@ -78,14 +79,14 @@ std::string file_stem(const std::string& name, std::size_t longest_suffix) {
     stem += is_plain && !is_hidden ? std::string(1, c) : fmt::format("%{:02X}", byte);
   }
   if (!stem.empty() && stem.size() + longest_suffix <= kMaxEntryPathBytes) return stem;
-  // The name stands in the document.
+  // The document contains the real name.
   return "entry-" + base::hex16(base::xxh3(std::as_bytes(std::span(name))));
 }
 
-/// A path that no other entry has.
+/// Returns a path that no other entry has.
 std::string claim_path(const std::string& name, std::string_view suffix,
                        std::set<std::string>& taken) {
-  constexpr std::size_t kRoom = 32;  // for the suffix, and what tells equal stems apart
+  constexpr std::size_t kRoom = 32;  // for the suffix and a number that makes the stem unique
   std::string stem = file_stem(name, kRoom);
   for (;;) {
     std::string path = stem + std::string(suffix);
@@ -135,7 +136,7 @@ PlannedEntry plan_entry(const std::string& name, const TensorDict::Item& item,
   const formats::Format& writer = format_by_name(format.name);
   const Path path = Path(where) / planned.entry.path;
   refuse_opaque(planned.tree, path.string(), "");
-  require_holdable(planned.tree, writer, path.string());
+  check_supported(planned.tree, writer, path.string());
   with_path(path, [&] { writer.check(planned.tree); });
   return planned;
 }
@@ -151,7 +152,7 @@ void hash_file(const os::File& file, base::Xxh3Stream& stream) {
   }
 }
 
-/// Puts a hard link to the file of the earlier version in the place of one that turned out equal.
+/// Replaces a file by a hard link to the equal file of the earlier version.
 void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
                      const formats::EarlierVersion& earlier, bool durable) {
   const std::string linked = entry.path + ".linked";
@@ -164,7 +165,7 @@ void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
   folder.sync();
 }
 
-/// The same entry of the step before, still as it was saved.
+/// The same entry of the previous step, unmodified since it was saved.
 struct EarlierEntry {
   formats::EarlierVersion version;
   std::string checksum;
@@ -179,7 +180,7 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
     const Fingerprint found = fingerprint(step.folder, *old);
     if (found.checksum != old->checksum || found.num_bytes != old->num_bytes) return std::nullopt;
     EntryPlace place = place_of(step.folder, old->path);
-    // Files are older than what was written after them.
+    // The files were written before the document.
     earlier.version.saved_ns =
         entry.format == "memmap"
             ? os::File::open_read_at(os::Directory::open_at(place.folder, place.name),
@@ -192,11 +193,11 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
     earlier.version.is_synced = step.is_synced;
     return earlier;
   } catch (const Error&) {
-    return std::nullopt;  // A damaged old step is no reason to fail.
+    return std::nullopt;  // A save does not fail because an older step is damaged.
   }
 }
 
-/// What is left of a tree if only these of its tensors, in the order of for_each_leaf, are there.
+/// Returns the tree with only the chosen tensors. `chosen` is in the order of for_each_leaf.
 TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::size_t& next) {
   TensorDict part = empty_like(tree);
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -209,8 +210,8 @@ TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::si
   return part;
 }
 
-/// Compares the checksums of the tensors of an entry, of one of all ranks those that fall to this
-/// one: each tensor to the rank that has fewest bytes so far.
+/// Compares the checksums of the tensors of an entry. The tensors of an entry of all ranks are
+/// distributed: each is assigned to the rank with the fewest bytes so far.
 VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
                             const VerifyOptions& options, Rank rank) {
   VerifyOptions inner = options;
@@ -231,12 +232,12 @@ VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
               {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
 }
 
-/// True for the formats that compare before they write.
+/// Returns true for formats that compare files before they write them.
 bool links_itself(const std::string& format) {
   return format == "safetensors" || format == "memmap";
 }
 
-/// Checks what is no tensor.
+/// Checks everything but the tensors.
 VerifyReport verify_metadata(const Path& path, const std::string& format,
                              const VerifyOptions& options) {
   const formats::VerifyFilter no_tensors(open(path, {.format = format}), TensorDict());
@@ -352,7 +353,7 @@ Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry&
     const os::File file = os::File::open_read_at(folder, name);
     made.num_bytes = file.size_bytes();
     if (entry.format == "safetensors") {
-      // The header holds the checksums of all blocks.
+      // The header contains the checksums of all blocks.
       const std::string header = formats::safetensors::read_header_bytes(file, made.num_bytes);
       stream.update(std::as_bytes(std::span(header)));
     } else {
@@ -393,7 +394,7 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
       of_entry = verify_tensors(path / entry.path, entry, options, rank);
     } else {
       open_entry(path, entry);
-      if (entry.format != "memmap") return;  // the fingerprint is that of all but the tensors
+      if (entry.format != "memmap") return;  // the fingerprint covers everything but the tensors
       of_entry = verify_metadata(path / entry.path, entry.format, options);
     }
     report.problems.insert(report.problems.end(), of_entry.problems.begin(),

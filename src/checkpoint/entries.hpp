@@ -15,72 +15,75 @@ namespace tenfold::checkpoint {
 
 using FormatRules = std::vector<std::pair<std::string, std::string>>;
 
-/// Throws Error(invalid_argument) for a format that entries cannot have.
+/// Throws Error(invalid_argument) if a rule names a format that entries cannot have.
 void check_rules(const FormatRules& rules);
 
-/// An entry that is about to be written.
+/// An entry that will be written.
 struct PlannedEntry {
   CheckpointEntry entry;
-  TensorDict tree;              ///< what its file holds; empty for JSON
-  std::string json;             ///< its bytes, if its format is "json"
+  TensorDict tree;              ///< content of its file; empty for JSON
+  std::string json;             ///< content of its file, if its format is "json"
   std::uint64_t num_bytes = 0;  ///< of tensors and values
   bool has_tensors = false;
 };
 
-/// Decides where each entry of `state` goes. `where`: the step's folder, for messages.
-/// Throws Error(unsupported), naming the key, for what its format cannot hold.
+/// Chooses format and path of each entry of `state`. `where`: the step's folder, for messages.
+/// Throws Error(unsupported), naming the key, if an entry has something that its format does not
+/// support.
 std::vector<PlannedEntry> plan_entries(const TensorDict& state, const FormatRules& rules,
                                        const std::string& where);
 
-/// Bytes of tensors and values.
+/// Returns the size of all tensors and values.
 std::uint64_t bytes_of(const std::vector<PlannedEntry>& plan) noexcept;
 
-/// The entry of that name, of that rank; null if there is none.
+/// Returns the entry of that name and rank, or null if there is none.
 const CheckpointEntry* entry_of(const CheckpointInfo& info, const std::string& name,
                                 std::optional<std::int64_t> rank);
 
-/// The step before, whose files get second names in a new one where they are equal.
+/// The previous step. A new step gets hard links to its files if they are equal.
 struct EarlierStep {
   os::Directory folder;
   CheckpointInfo info;
-  bool is_synced = false;  ///< it is on the device
+  bool is_synced = false;  ///< its files are durable
 };
 
-/// Writes the entry into `folder`, which is hidden as yet. Returns it with size and checksum.
-/// `earlier`, which may be null: what is equal there by its checksums, and was not modified since
-/// it was saved, is linked. The files of safetensors and memmap are compared before they are
-/// written; what else is one file is written first.
+/// Writes the entry into `folder`, which is still hidden. Returns it with size and checksum.
+/// `earlier` may be null: files of it that have equal checksums, and were not modified since they
+/// were saved, are linked. Files of safetensors and memmap are compared before anything is written,
+/// other files after they are written.
 CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
                             const EarlierStep* earlier, bool durable, int num_threads,
                             Monitor* monitor);
 
-/// The entry, which lies in `folder`, with size and checksum.
+/// Returns the entry, which is stored in `folder`, with its size and checksum.
 CheckpointEntry measured(CheckpointEntry entry, const os::Directory& folder);
 
-/// The folder that an entry lies in, and its name there.
+/// The folder that contains an entry, and its name there.
 struct EntryPlace {
   os::Directory folder;
   std::string name;
 };
-/// `path` of an entry, below a step's folder. Symbolic links are not followed. Throws
-/// Error(file_not_found) if a folder on the way is missing.
+/// Opens the folder of an entry's `path`, relative to a step's folder. Does not follow symbolic
+/// links. Throws Error(file_not_found) if a folder of the path is missing.
 EntryPlace place_of(const os::Directory& step_folder, const std::string& path);
 
-/// Bytes of all regular files below; anything else is Error(corrupt).
+/// Returns the size of all regular files below `folder`. Throws Error(corrupt) if there is anything
+/// but files and folders.
 std::uint64_t folder_bytes(const os::Directory& folder);
 
-/// Size of the files of an entry, and a checksum that stands for all its bytes.
+/// The size of an entry's files, and one checksum of all their bytes.
 struct Fingerprint {
   std::uint64_t num_bytes = 0;
   std::string checksum;
 };
 Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry& entry);
 
-/// Adds what is wrong with an entry to `report`; every checksum of its own only if `full`.
+/// Verifies an entry and adds its problems to `report`. Compares all block checksums only if
+/// `full`.
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
                   bool full, const VerifyOptions& options, Rank rank, VerifyReport& report);
 
-/// The entry, opened lazily.
+/// Opens the entry lazily.
 TensorDict::Item open_entry(const Path& step_path, const CheckpointEntry& entry);
 
 }  // namespace tenfold::checkpoint

@@ -1,4 +1,4 @@
-// A step's folder as a format of its own: the tree of its entries, read only. Other folders of
+// A step's folder as a format: the tree of its entries, read-only. Folders of other libraries'
 // trainers are in formats/bundle/.
 
 #include <array>
@@ -36,7 +36,8 @@ namespace {
 
 using formats::bundle::Folder;
 
-/// The document begins with the name of its format. Others may call a file so, too.
+/// Checks that the document begins with the name of its format, because other programs may also
+/// write a file of that name.
 bool probe_step(const formats::FileHead& head) {
   if (!head.has_file(kDocumentName)) return false;
   std::array<std::byte, 64> start{};
@@ -51,7 +52,7 @@ CheckpointInfo read_step(const os::Directory& folder) {
   return parse_document(read_document(folder), folder.display_of(std::string(kDocumentName)));
 }
 
-/// An entry of the step, opened when it is asked for: a damaged one is an error by its key.
+/// An entry of the step, opened at its first access. If it is damaged, only that access fails.
 class StepEntry final : public LazyItem {
  public:
   StepEntry(std::shared_ptr<const Folder> folder, CheckpointEntry entry)
@@ -89,7 +90,8 @@ TensorDict dict_at(std::string where) {
   return node;
 }
 
-/// The entries of all ranks by their names; those of single ranks below "ranks", by rank.
+/// Opens the entries of all ranks under their names, and those of single ranks under "ranks", by
+/// rank.
 TensorDict open_step(const formats::FileHead& head, const formats::OpenRequest& /*request*/) {
   const auto folder = std::make_shared<const Folder>(head.path());
   const CheckpointInfo info = read_step(folder->directory());

@@ -63,7 +63,7 @@ void check_options(const CheckpointManagerOptions& options) {
   }
 }
 
-/// Of a step of several processes only what rank 0 has leaves the directory.
+/// Warns that only the entries of rank 0 are converted.
 void warn_of_other_ranks(const Path& path, const CheckpointInfo& info, const TensorDict& taken) {
   for (const CheckpointEntry& entry : info.entries) {
     if (entry.rank != 0 || info.world_size == 1 || !taken.contains(entry.name)) continue;
@@ -72,7 +72,7 @@ void warn_of_other_ranks(const Path& path, const CheckpointInfo& info, const Ten
   }
 }
 
-/// A background save must not depend on the working directory.
+/// Makes a path independent of the working directory, for a save in the background.
 Path absolute_path(const Path& path) {
   if (!path.empty()) return std::filesystem::absolute(path);
   throw base::invalid_argument()
@@ -93,9 +93,9 @@ const Path& CheckpointManager::directory() const noexcept { return state_->direc
 bool CheckpointManager::should_save(std::int64_t step) const {
   const CheckpointManagerOptions& options = state_->options;
   if (!options.every_steps && !options.every_seconds) return true;
-  // Not the mutex of a save that is under way.
+  // A save that is under way holds the other mutex.
   const std::lock_guard lock(state_->last_mutex);
-  // A multiple was passed since the last save: loops need not call with every number.
+  // True if a multiple was passed since the last save: loops need not call this for every step.
   if (options.every_steps &&
       step / *options.every_steps > state_->last_step / *options.every_steps) {
     return true;
@@ -134,7 +134,7 @@ RestoredCheckpoint CheckpointManager::find(const CheckpointRestoreOptions& optio
       return restoration.open(step, options.check, {}, options.monitor);
     } catch (const Error& error) {
       if (!checkpoint::is_damage(error)) throw;
-      restoration.pass_over(step, error, true);
+      restoration.skip(step, error, true);
     }
   }
   restoration.fail();
@@ -263,7 +263,8 @@ Path CheckpointManager::import_step(const Path& source, std::int64_t step,
     tree = std::move(state);
   }
   CheckpointSaveOptions quiet = options;
-  for (const std::string& name : tree.keys()) quiet.constant.insert(name);  // no training made it
+  // Not the result of a training: it may be unchanged.
+  for (const std::string& name : tree.keys()) quiet.constant.insert(name);
   return save(step, tree, quiet);
 }
 

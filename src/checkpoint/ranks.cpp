@@ -30,13 +30,13 @@ namespace {
 
 constexpr std::uint64_t kHashedBytes = std::uint64_t{4} << 20;
 
-/// Two hashes over a tree, fed in its order.
+/// Two digests of a tree, updated in its order.
 struct Digests {
   base::Xxh3Stream structure;
   base::Xxh3Stream values;
 };
 
-/// Lengths first, so that no two sequences of texts are the same bytes.
+/// Adds the length first, so that different sequences of strings have different bytes.
 void add(base::Xxh3Stream& stream, std::string_view text) {
   const std::string length = std::to_string(text.size()) + ":";
   stream.update(std::as_bytes(std::span(length)));
@@ -61,12 +61,13 @@ void add_item(Digests& digests, const std::string& name, const TensorDict::Item&
     try {
       add(digests.values, to_json(value, codecs::JsonStyle::python));
     } catch (const Error&) {
-      add(digests.values, "no UTF-8");  // Half a character: compared by nothing but its place.
+      // A string that is not Unicode: only its position is compared.
+      add(digests.values, "no UTF-8");
     }
   }
 }
 
-/// Bytes of the files of an entry, as rank 0 sees them.
+/// Returns the size of an entry's files, as rank 0 sees them.
 std::uint64_t entry_bytes(const os::Directory& folder, const CheckpointEntry& entry) {
   const EntryPlace place = place_of(folder, entry.path);
   const auto info = place.folder.entry_info(place.name);
@@ -174,7 +175,7 @@ std::vector<std::string> write_shards(const CheckpointManager& manager,
   std::vector<std::string> receipts;
   parts.for_each([&](const std::string&, const TensorDict::Item& item) {
     ShardTicket ticket = ShardTicket::parse(tickets.at(receipts.size()));
-    // Another host may have the directory at another place.
+    // On another host the directory may have another path.
     const Path staging(ticket.staging);
     ticket.staging =
         (manager.directory() / staging.parent_path().filename() / staging.filename()).string();

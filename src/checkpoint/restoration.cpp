@@ -18,7 +18,7 @@ using namespace detail;
 
 namespace {
 
-/// The step in a folder of its own, wherever it was copied to.
+/// Reads the step in a folder, which may have been copied out of its directory.
 Step step_in(const Path& path) {
   const os::Directory folder = os::Directory::open(path);
   Step step;
@@ -95,7 +95,7 @@ RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Ra
   return restored;
 }
 
-void Restoration::pass_over(const Step& step, const Error& error, bool warns) {
+void Restoration::skip(const Step& step, const Error& error, bool warns) {
   if (state_) state_->remember(step, false);
   if (is_given_) throw Error(error).code(ErrorCode::corrupt);
   skipped_.push_back({step.info.step, error.what()});

@@ -7,7 +7,7 @@
 namespace tenfold::checkpoint {
 namespace {
 
-/// Adds rules to the steps that they keep.
+/// Collects the rules that keep each step.
 class Rules {
  public:
   explicit Rules(const Listing& listing) : steps_(listing.steps()), kept_(steps_.size()) {}
@@ -22,11 +22,11 @@ class Rules {
   std::vector<std::vector<std::string>> kept_;
 };
 
-/// Of the current line; steps that are known to be damaged do not count.
-void keep_newest(const Listing& listing, std::int64_t count, const Knowledge& knowledge,
+/// Keeps the newest steps of the current line, without counting those that are known to be damaged.
+void keep_newest(const Listing& listing, std::int64_t count, const KnownSteps& known_steps,
                  Rules& rules) {
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend() && count > 0; ++step) {
-    if (!listing.is_on_line(*step) || knowledge.damaged.contains(step->info.step)) continue;
+    if (!listing.is_on_line(*step) || known_steps.damaged.contains(step->info.step)) continue;
     rules.keep(*step, "newest");
     --count;
   }
@@ -53,10 +53,10 @@ std::vector<const Step*> best_first(const Listing& listing, const std::string& m
 
 std::vector<std::vector<std::string>> kept_by(const Listing& listing,
                                               const CheckpointManagerOptions& options,
-                                              const Knowledge& knowledge) {
+                                              const KnownSteps& known_steps) {
   Rules rules(listing);
   if (options.max_to_keep) {
-    keep_newest(listing, *options.max_to_keep, knowledge, rules);
+    keep_newest(listing, *options.max_to_keep, known_steps, rules);
   } else {
     for (const Step& step : listing.steps()) rules.keep(step, "all");
   }
@@ -64,7 +64,7 @@ std::vector<std::vector<std::string>> kept_by(const Listing& listing,
     if (options.keep_every && step.info.step % *options.keep_every == 0) {
       rules.keep(step, "every " + std::to_string(*options.keep_every));
     }
-    if (knowledge.held.contains(step.info.step)) rules.keep(step, "held");
+    if (known_steps.held.contains(step.info.step)) rules.keep(step, "held");
   }
   if (!options.best.empty()) {
     std::int64_t left = options.best_to_keep;
@@ -73,10 +73,10 @@ std::vector<std::vector<std::string>> kept_by(const Listing& listing,
       rules.keep(*step, "best " + options.best);
     }
   }
-  // Whatever else is wrong with the others, one step can be restored.
+  // Keep the newest verified step: if all others are damaged, it can be restored.
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
     const std::int64_t number = step->info.step;
-    if (!listing.is_on_line(*step) || !knowledge.verified.contains(number)) continue;
+    if (!listing.is_on_line(*step) || !known_steps.verified.contains(number)) continue;
     rules.keep(*step, "verified");
     break;
   }

@@ -11,20 +11,21 @@
 
 namespace tenfold::checkpoint {
 
-/// What retention knows besides the documents.
-struct Knowledge {
+/// Steps that are held, or whose condition is known.
+struct KnownSteps {
   std::set<std::int64_t> held;
-  std::set<std::int64_t> verified;  ///< saved, or checked, by this manager
-  std::set<std::int64_t> damaged;   ///< found so by this manager
+  std::set<std::int64_t> verified;  ///< saved or checked by this manager
+  std::set<std::int64_t> damaged;   ///< found to be damaged by this manager
 };
 
-/// The rules that keep each step, in the order of the listing; none: pruning removes it.
+/// Returns the rules that keep each step, in the order of the listing. Pruning removes steps
+/// without any.
 std::vector<std::vector<std::string>> kept_by(const Listing& listing,
                                               const CheckpointManagerOptions& options,
-                                              const Knowledge& knowledge);
+                                              const KnownSteps& known_steps);
 
-/// Steps that have the metric as a finite number, the best one first; of equal ones the one that
-/// was saved later.
+/// Returns the steps whose metric is a finite number, the best one first. If two are equal, the one
+/// that was saved later comes first.
 std::vector<const Step*> best_first(const Listing& listing, const std::string& metric,
                                     BestMode mode);
 

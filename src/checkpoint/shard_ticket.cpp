@@ -94,7 +94,7 @@ std::string from_base64(const Value& value) {
   return std::move(*bytes);
 }
 
-bool lies_inside(const formats::Box& box, const Shape& shape) {
+bool is_inside(const formats::Box& box, const Shape& shape) {
   if (box.offsets.size() != shape.size() || box.sizes.size() != shape.size()) return false;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (box.offsets[d] > shape[d] || box.sizes[d] > shape[d] - box.offsets[d]) return false;
@@ -200,10 +200,10 @@ ShardTicket ShardTicket::parse(std::string_view text) {
             as<bool>(fields[1]),
             {lengths(fields[2]), lengths(fields[3])}};
     const TensorPlace& place = ticket.tensors[box.tensor];
-    if (!lies_inside(box.box, place.shape)) refuse_ticket();
+    if (!is_inside(box.box, place.shape)) refuse_ticket();
     const auto whole = formats::byte_box(place.shape, itemsize(place.dtype), box.box);
     if (whole && box.is_written && place.file >= ticket.files.size()) refuse_ticket();
-    // One with bytes that byte_box() does not take is of a tensor beyond 63 bits.
+    // If byte_box() rejects a box with elements, the tensor's size exceeds 63 bits.
     if (!whole && numel_of(box.box.sizes) != 0) refuse_ticket();
     ticket.boxes.push_back(std::move(box));
   }

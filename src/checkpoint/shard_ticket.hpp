@@ -14,7 +14,7 @@
 
 namespace tenfold::checkpoint {
 
-/// Where one tensor of a save by several processes lies.
+/// The location of one tensor in a save by several processes.
 struct TensorPlace {
   std::string key;  ///< dotted and quoted, for messages
   DType dtype = DType::float32;
@@ -23,39 +23,39 @@ struct TensorPlace {
   std::uint64_t offset_bytes = 0;  ///< in the file
 };
 
-/// A file that the coordinator has made.
+/// A file that the coordinator has created.
 struct StagedFile {
   std::string path;         ///< within the staged folder; empty: it is the staged file itself
-  bool is_reserved = true;  ///< its space is taken: it may be written through a mapping
+  bool is_reserved = true;  ///< its blocks are allocated, so it may be written through a mapping
 };
 
-/// What the coordinator tells a rank.
+/// The message from the coordinator to a rank.
 struct ShardTicket {
   struct Box {
     std::size_t tensor = 0;
     bool is_written = true;  ///< false: another rank writes the same box
     detail::formats::Box box;
   };
-  std::string id;  ///< of the save: what the marker of the staged files says
+  std::string id;  ///< of the save, stored in the marker of the staged files
   std::string boot;
   std::string host;
   std::string staging;  ///< absolute path
   bool is_folder = false;
   bool durable = true;
   bool checksums = true;
-  bool are_crc32 = false;    ///< the checksums, instead of XXH3
-  bool shares_files = true;  ///< with other ranks
+  bool are_crc32 = false;    ///< checksums are CRC-32 instead of XXH3
+  bool shares_files = true;  ///< with other ranks, which write other parts of them
   int rank = 0;
   std::vector<StagedFile> files;
   std::vector<TensorPlace> tensors;
   std::vector<Box> boxes;
 
   std::string to_text() const;
-  /// Throws Error(invalid_argument) for any other text.
+  /// Throws Error(invalid_argument) if the text is malformed.
   static ShardTicket parse(std::string_view text);
 };
 
-/// What a rank tells the coordinator.
+/// The message from a rank to the coordinator.
 struct ShardReceipt {
   std::string id;
   int rank = 0;
@@ -66,11 +66,11 @@ struct ShardReceipt {
   static std::optional<ShardReceipt> parse(std::string_view text);
 };
 
-/// The file in a staged folder that says whose it is. A staged file begins with the same text.
+/// The file in a staged folder that identifies the save. A staged file begins with the same text.
 inline constexpr std::string_view kStagingMarker = "%staging";
 std::string marker_text(const std::string& id);
 
-/// This run of this host's system.
+/// Returns the boot ID of this host.
 std::string boot_text();
 
 }  // namespace tenfold::checkpoint

@@ -32,14 +32,14 @@ using detail::formats::Box;
 using detail::formats::BoxRuns;
 using detail::formats::ByteBox;
 
-/// Shorter runs are copied into a mapping of the file: a call for each would cost more.
+/// Shorter runs are copied into a mapping of the file: a system call for each would be slower.
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
-/// Hashed, then written: the second pass finds the piece in the cache.
+/// Bytes that are hashed and then written, while they are in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
-/// After as many bytes the device is asked to begin.
+/// Writeback is started after each of this many bytes.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{64} << 20;
 
-/// The part of a rank's tensor that is one box with a checksum.
+/// Returns the part of a rank's tensor that is one box with a checksum.
 Tensor view_of(const Tensor& tensor, const Box& whole, const Box& part) {
   std::uint64_t offset = tensor.offset_bytes();
   for (std::size_t d = 0; d < part.offsets.size(); ++d) {
@@ -105,7 +105,7 @@ class ShardWriter::State {
         .remedy("all ranks must see one folder, and a save is written once");
   }
 
-  /// Opens what the coordinator made and looks for its marker.
+  /// Opens the staged file or folder and checks its marker.
   void open_staging() {
     const std::string expected = checkpoint::marker_text(ticket_.id);
     std::string found(expected.size(), '\0');
@@ -168,7 +168,7 @@ class ShardWriter::State {
   void write_box(std::size_t number, const Tensor& tensor, detail::formats::Progress& progress) {
     const ShardTicket::Box& box = ticket_.boxes[number];
     progress.poll();
-    sums_[number].clear();  // of an attempt that failed
+    sums_[number].clear();  // left by a failed attempt
     if (!box.is_written || tensor.numel() == 0) return;
     const TensorPlace& place = this->place(number);
     os::File& file = file_of(place.file);
@@ -206,7 +206,7 @@ class ShardWriter::State {
       if (!stream) stream.emplace();
       stream->update(piece);
     };
-    // A hole of the file must not be written through a mapping: a full disk would end the process.
+    // A hole of the file must not be written through a mapping: on a full disk that raises SIGBUS.
     const bool is_mapped = !box.is_contiguous() && box.sizes.back() < kCalledRunBytes &&
                            ticket_.files[place.file].is_reserved;
     Buffer mapping;
@@ -250,8 +250,8 @@ class ShardWriter::State {
     return files_.emplace(number, std::move(file)).first->second;
   }
 
-  /// A file is synced by the descriptor that wrote it: the kernel reports an error of writing back
-  /// to those that were open when it happened.
+  /// Syncs and closes the files. Uses the descriptors that wrote them, because the kernel reports
+  /// writeback errors only to descriptors that were open when they occurred.
   void close_files() {
     for (auto& [number, file] : files_) {
       if (ticket_.durable) file.sync();

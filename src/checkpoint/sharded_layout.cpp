@@ -20,7 +20,7 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/json_checksums.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/registry.hpp"
 
 namespace tenfold::checkpoint {
@@ -167,7 +167,7 @@ class FileLayout final : public ShardedLayout {
     }
   }
 
-  /// The values are longer than the room that was kept for them.
+  /// Copies the file with a larger header, because the values exceed the reserved space.
   void publish_copy(const std::string& header) {
     const std::uint64_t end = replacement_->file().size_bytes();
     const std::uint64_t data_bytes = end - reserved_bytes_;
@@ -187,7 +187,7 @@ class FileLayout final : public ShardedLayout {
 
   Path path_;
   ShardedWriteOptions options_;
-  std::vector<std::size_t> order_;  ///< numbers of the tensors in the order of the file
+  std::vector<std::size_t> order_;  ///< numbers of the tensors, in file order
   std::uint64_t reserved_bytes_ = 0;
   std::optional<formats::FileReplacement> replacement_;
 };
@@ -237,7 +237,7 @@ class FolderLayout final : public ShardedLayout {
     }
     root.remove_file(std::string(kStagingMarker));
     if (options_.durable) {
-      // The root is synced by its publisher.
+      // FolderReplacement syncs the root.
       for (std::size_t i = 1; i < plan.folders.size(); ++i) open_folder(plan, i).sync();
     }
     replacement_->publish(options_.durable);
@@ -250,7 +250,7 @@ class FolderLayout final : public ShardedLayout {
                                   plan.folders[number].name);
   }
 
-  /// Files come folder by folder: the last one stays open.
+  /// Returns the folder of a file. Keeps the last one open, because files are sorted by folder.
   os::Directory& folder_of(const folder::Plan& plan, const folder::Plan::File& file) {
     if (!open_.valid() || open_number_ != file.folder) {
       open_ = open_folder(plan, file.folder);
@@ -259,7 +259,7 @@ class FolderLayout final : public ShardedLayout {
     return open_;
   }
 
-  /// Those that are not there yet: a value may be a folder, too.
+  /// Creates the missing folders. Some exist already, because a value may be stored as a folder.
   void make_folders(const folder::Plan& plan) {
     open_.close();
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {
@@ -362,7 +362,7 @@ std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outli
         .found("one of format ", base::quote(format.name));
   }
   formats::refuse_existing(path, options.overwrite);
-  require_holdable(outline, format, path.string());
+  check_supported(outline, format, path.string());
   std::unique_ptr<ShardedLayout> layout;
   with_path(path, [&] {
     if (&format == &safetensors::kFormat) {

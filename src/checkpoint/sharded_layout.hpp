@@ -19,29 +19,29 @@ struct SummedBox {
   std::uint64_t checksum = 0;
 };
 
-/// A box that one process writes, or that is the same as another one.
+/// A box of one process. Of equal boxes, only one is written.
 struct PlannedShard {
   ShardBox shard;
   bool is_written = true;
-  std::vector<SummedBox> parts;  ///< that have a checksum each
+  std::vector<SummedBox> parts;  ///< each with a checksum
 };
 
-/// The files of a save by several processes, laid out beside the target. The destructor removes
-/// what was not published.
+/// The files of a save by several processes, created next to the target. The destructor removes
+/// them unless they were published.
 class ShardedLayout {
  public:
   virtual ~ShardedLayout() = default;
 
-  /// Of each tensor, in the order of for_each_leaf; or of each shard, which then lies as a tensor
-  /// of its own.
+  /// Returns the location of each tensor, in the order of for_each_leaf, or of each shard if shards
+  /// are stored as separate tensors.
   const std::vector<TensorPlace>& places() const noexcept { return places_; }
   const std::vector<StagedFile>& files() const noexcept { return files_; }
-  /// Absolute.
+  /// The absolute path of the staged file or folder.
   const std::string& staging() const noexcept { return staging_; }
   virtual bool is_folder() const noexcept = 0;
 
-  /// Writes what only the coordinator knows and puts everything at the target. `tree` holds the
-  /// tensors of the layout. `boxes`: of each place.
+  /// Writes everything but the ranks' bytes and renames the files to the target. `tree`: holds the
+  /// tensors of the layout. `boxes`: one list for each location.
   virtual void publish(const TensorDict& tree,
                        const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
@@ -51,27 +51,27 @@ class ShardedLayout {
   std::string staging_;
 };
 
-/// The tree with tensors of the same dtypes and shapes whose bytes nobody has: what is written of
-/// it are its names. Throws Error(unsupported), naming the key, for nodes and tensors that are not
-/// written in boxes (lazy stacks, sparse and nested tensors).
+/// Returns the tree with tensors of the same dtypes and shapes but without bytes. Throws
+/// Error(unsupported), naming the key, for nodes and tensors that cannot be written in boxes (lazy
+/// stacks, sparse and nested tensors).
 TensorDict outline_of(const TensorDict& tree);
 
-/// Lays out an outline: one file if `path` ends in ".safetensors", else a folder. `boxes`: of each
-/// tensor, those that will have a checksum. Throws as ShardedWriter's constructor.
+/// Creates the files for an outline: one file if `path` ends in ".safetensors", else a folder.
+/// `boxes`: for each tensor, the boxes that will have a checksum. Throws like ShardedWriter's
+/// constructor.
 std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outline,
                                        const std::vector<std::vector<detail::formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id);
 
-/// Lays out a folder in which each shard that is written has a place of its own, in a file of its
-/// rank: ShardLayout::shards and ShardLayout::torch. Those without elements have none.
+/// Creates a folder in which each written shard is stored separately, in a file of its rank:
+/// ShardLayout::shards and ShardLayout::torch. Shards without elements are not stored.
 std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict& outline,
                                               const std::vector<PlannedShard>& shards,
                                               const ShardedWriteOptions& options,
                                               const std::string& id);
 
-/// What layouts share.
-
-/// The tensors of an outline in order, found by the memory that no two of them share.
+/// The numbers of an outline's tensors in order. Finds a tensor by its memory, which no two of them
+/// share.
 class OutlineNumbers {
  public:
   explicit OutlineNumbers(const TensorDict& outline, std::vector<TensorPlace>* places = nullptr);
@@ -86,7 +86,8 @@ class OutlineNumbers {
 
 [[noreturn]] void refuse_other_tensors(const Path& path);
 
-/// Absolute, so that every process finds it from wherever it runs.
+/// Returns the path of a sibling of `path`, absolute because processes may have different working
+/// directories.
 Path beside(const Path& path, const std::string& name);
 
 }  // namespace tenfold::checkpoint

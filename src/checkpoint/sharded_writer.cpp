@@ -34,7 +34,7 @@ bool has_elements(const ShardBox& shard) {
   return std::ranges::find(shard.sizes, 0) == shard.sizes.end();
 }
 
-/// Finds out whether the boxes of one tensor hold each of its elements once.
+/// Checks that the boxes of one tensor cover each of its elements exactly once.
 class Cover {
  public:
   Cover(const std::string& path, const std::string& key, const Shape& shape)
@@ -57,7 +57,7 @@ class Cover {
   }
 
   void finish() {
-    // Of equal boxes the first that was given is written.
+    // Of equal boxes, the first one in the argument is written.
     std::ranges::stable_sort(shards_, {}, [](const PlannedShard* planned) {
       return std::pair(planned->shard.offsets, planned->shard.sizes);
     });
@@ -68,15 +68,15 @@ class Cover {
       if (equal(shards_[i - 1], shards_[i])) shards_[i]->is_written = false;
     }
     std::erase_if(shards_, [](const PlannedShard* planned) { return !planned->is_written; });
-    require_apart();
+    require_disjoint();
     require_whole();
   }
 
  private:
   Error fail() const { return base::invalid_argument(where_); }
 
-  void require_apart() const {
-    if (shape_.empty()) return;  // two boxes of one element are equal
+  void require_disjoint() const {
+    if (shape_.empty()) return;  // boxes of a scalar are equal
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const ShardBox& first = shards_[i]->shard;
       for (std::size_t j = i + 1; j < shards_.size(); ++j) {
@@ -120,7 +120,7 @@ class Cover {
   std::vector<PlannedShard*> shards_;
 };
 
-/// Shapes and names of the tensors of an outline, before anything is laid out.
+/// Returns shapes and names of the tensors of an outline, before files are created.
 std::vector<TensorPlace> outline_tensors(const TensorDict& outline) {
   std::vector<TensorPlace> tensors;
   outline.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
@@ -170,7 +170,7 @@ class ShardedWriter::State {
     ticket.are_crc32 = options_.layout == ShardLayout::torch;
     ticket.shares_files = !is_by_shard();
     ticket.rank = rank;
-    // Only what this rank needs: tensors and files have numbers of its own.
+    // A ticket contains only the rank's tensors and files, and numbers these itself.
     std::map<std::size_t, std::size_t> tensors;
     std::map<std::size_t, std::size_t> files;
     for (std::size_t i = 0; i < shards_.size(); ++i) {
@@ -184,7 +184,7 @@ class ShardedWriter::State {
           if (is_new_file) ticket.files.push_back(layout().files()[place.file]);
           place.file = file->second;
         } else {
-          place.file = 0;  // it has none
+          place.file = 0;  // it has no file
         }
         ticket.tensors.push_back(std::move(place));
       }
@@ -214,7 +214,7 @@ class ShardedWriter::State {
     return *layout_;
   }
 
-  /// Each shard lies as a tensor of its own.
+  /// Returns true if each shard is stored as a separate tensor.
   bool is_by_shard() const noexcept { return options_.layout != ShardLayout::plain; }
   bool has_sums() const noexcept {
     return options_.checksums || options_.layout == ShardLayout::torch;
@@ -222,7 +222,7 @@ class ShardedWriter::State {
   std::size_t place_of(std::size_t shard) const {
     return is_by_shard() ? shard : shards_[shard].shard.tensor;
   }
-  /// In its place.
+  /// Returns the box relative to the tensor that is stored.
   Box box_of(const ShardBox& shard) const {
     return {is_by_shard() ? Shape(shard.offsets.size(), 0) : shard.offsets, shard.sizes};
   }
@@ -244,7 +244,7 @@ class ShardedWriter::State {
     for (Cover& cover : covers) cover.finish();
   }
 
-  /// The checksums of all parts, out of the receipts.
+  /// Collects the checksums of all parts from the receipts.
   void take(std::span<const std::string> receipts) {
     std::map<int, ShardReceipt> by_rank;
     for (const std::string& text : receipts) {

@@ -22,12 +22,12 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/dcp_manifest.hpp"
 #include "formats/shared/json_checksums.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
-// Folders of torch.distributed.checkpoint, in which every rank has files of its own.
+// Folders of torch.distributed.checkpoint, with separate files for each rank.
 
 namespace tenfold::checkpoint {
 namespace {
@@ -45,19 +45,20 @@ std::string numbered(std::size_t number) {
   return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
 }
 
-/// As torch's HuggingFaceStorageWriter(save_distributed=True) calls them; it counts from 1.
+/// Returns the name that torch's HuggingFaceStorageWriter(save_distributed=True) gives; it counts
+/// from 1.
 std::string shard_name(int rank, std::size_t number, std::size_t count) {
   return "shard-" + numbered(static_cast<std::size_t>(rank) + 1) + "-model-" + numbered(number) +
          "-of-" + numbered(count) + ".safetensors";
 }
 
-/// What a save of either layout writes, whoever did.
+/// Returns true if `name` is one that a save of either layout writes, by tenfold or by torch.
 bool is_own_name(const os::Directory& folder, const std::string& name) {
   if (name == formats::kManifestName) {
     try {
       return formats::read_manifest(folder).has_value();
     } catch (const Error&) {
-      return true;  // ours, and damaged
+      return true;  // written by tenfold, but damaged
     }
   }
   return name == kTorchMetadata || name == kStagingMarker ||
@@ -67,7 +68,7 @@ bool is_own_name(const os::Directory& folder, const std::string& name) {
           name.ends_with(".safetensors"));
 }
 
-/// What a replaced folder holds and no such save wrote.
+/// Lists the entries of a folder that no such save wrote.
 std::vector<std::string> foreign_files(const os::Directory& folder) {
   std::vector<std::string> foreign = folder.list();
   std::erase_if(foreign, [&](const std::string& name) {
@@ -88,7 +89,7 @@ void refuse_foreign_files(const Path& path) {
       .remedy("save to another path, or remove it first");
 }
 
-/// A folder of files that the ranks write, and one `metadata.json`.
+/// A folder with files of the ranks and one metadata file.
 class ShardsLayout : public ShardedLayout {
  public:
   ShardsLayout(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
@@ -121,15 +122,15 @@ class ShardsLayout : public ShardedLayout {
   static constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
 
   virtual std::string layout_name() const = 0;
-  /// Writes what lies around the data, and files beside it.
+  /// Writes everything but the ranks' bytes.
   virtual void finish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
-  /// True if it has bytes of its own.
+  /// Returns true if the shard has bytes in a file.
   bool is_stored(std::size_t shard) const {
     return shards_[shard].is_written && numel_of(shards_[shard].shard.sizes) != 0;
   }
 
-  /// Makes the folder and the files, of `sizes` bytes each.
+  /// Creates the folder and the files, of `sizes` bytes each.
   void make_files(const std::vector<std::uint64_t>& sizes, const std::string& id) {
     std::uint64_t total = 0;
     for (const std::uint64_t size : sizes) total += size;
@@ -152,7 +153,7 @@ class ShardsLayout : public ShardedLayout {
     file.close_written();
   }
 
-  /// Opens a file that ranks have written, for the rest.
+  /// Reopens a file that ranks have written, to add the rest.
   os::File reopen(std::size_t number) {
     return os::File::open_read_write_at(folder(), files_[number].path);
   }
@@ -171,7 +172,7 @@ class ShardsLayout : public ShardedLayout {
   ShardedWriteOptions options_;
   std::vector<PlannedShard> shards_;
   std::vector<TensorPlace> tensors_;  ///< keys, dtypes and shapes
-  std::vector<std::string> names_;    ///< of tensors, as torch.distributed.checkpoint gives them
+  std::vector<std::string> names_;    ///< of tensors, as torch.distributed.checkpoint names them
   std::optional<formats::FolderReplacement> replacement_;
 
  private:
@@ -199,7 +200,7 @@ class ShardsLayout : public ShardedLayout {
   }
 };
 
-/// One safetensors file a rank; a second one for the second box of a tensor.
+/// One safetensors file per rank; more if a rank has several boxes of a tensor.
 class SafetensorsShards final : public ShardsLayout {
  public:
   SafetensorsShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
@@ -213,23 +214,23 @@ class SafetensorsShards final : public ShardsLayout {
 
  private:
   struct FileTensors {
-    std::vector<std::size_t> shards;  ///< in the order of the file
+    std::vector<std::size_t> shards;  ///< in file order
     std::uint64_t header_bytes = 0;
   };
 
   std::string layout_name() const override { return std::string(formats::kShardsLayout); }
 
   void assign_files() {
-    std::map<int, std::map<std::size_t, std::size_t>> counts;  // of boxes, by rank and tensor
+    std::map<int, std::map<std::size_t, std::size_t>> counts;  // boxes by rank and tensor
     std::map<std::pair<int, std::size_t>, std::vector<std::size_t>> by_file;
-    std::unordered_set<std::size_t> empty;  // tensors that have an entry already
+    std::unordered_set<std::size_t> empty;  // tensors without elements that already have an entry
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const ShardBox& shard = shards_[i].shard;
-      // Readers learn dtype and shape of a tensor without elements from an entry of its own.
-      const bool is_whole_and_empty = numel_of(tensors_[shard.tensor].shape) == 0 &&
-                                      shard.sizes == tensors_[shard.tensor].shape &&
-                                      empty.insert(shard.tensor).second;
-      if (!is_stored(i) && !is_whole_and_empty) continue;
+      // A tensor without elements needs one entry, from which readers take dtype and shape.
+      const bool is_single_empty = numel_of(tensors_[shard.tensor].shape) == 0 &&
+                                   shard.sizes == tensors_[shard.tensor].shape &&
+                                   empty.insert(shard.tensor).second;
+      if (!is_stored(i) && !is_single_empty) continue;
       by_file[{shard.rank, counts[shard.rank][shard.tensor]++}].push_back(i);
     }
     std::map<int, std::size_t> files_of;
@@ -241,7 +242,7 @@ class SafetensorsShards final : public ShardsLayout {
     }
   }
 
-  /// Orders the tensors of a file, gives them their places in it and returns its size.
+  /// Sorts the tensors of a file, computes their offsets and returns the file size.
   std::uint64_t place_file(std::size_t file) {
     FileTensors& of_file = of_file_[file];
     std::vector<safetensors::Plan::Tensor> tensors;
@@ -321,7 +322,7 @@ class SafetensorsShards final : public ShardsLayout {
   std::vector<FileTensors> of_file_;
 };
 
-/// `.metadata` and one `.distcp` file a rank, in which files of torch.save lie end to end.
+/// `.metadata` and one `.distcp` file per rank, which is a concatenation of torch.save files.
 class TorchShards final : public ShardsLayout {
  public:
   TorchShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
@@ -360,7 +361,7 @@ class TorchShards final : public ShardsLayout {
     }
     for (std::size_t number = 0; number < files_.size(); ++number) {
       os::File file = reopen(number);
-      for (const std::size_t i : of_file[number]) write_around(file, i, boxes[i]);
+      for (const std::size_t i : of_file[number]) write_complement(file, i, boxes[i]);
       close(std::move(file));
     }
     dcp::Metadata metadata;
@@ -377,7 +378,8 @@ class TorchShards final : public ShardsLayout {
     write_new(kTorchMetadata, dcp::write_metadata(metadata));
   }
 
-  void write_around(os::File& file, std::size_t shard, const std::vector<SummedBox>& parts) const {
+  void write_complement(os::File& file, std::size_t shard,
+                        const std::vector<SummedBox>& parts) const {
     const TensorPlace& place = places_[shard];
     std::uint32_t crc32 = 0;
     for (const SummedBox& part : parts) {
@@ -392,8 +394,8 @@ class TorchShards final : public ShardsLayout {
     file.write_at(begin + item.size_bytes() - tail.size(), std::as_bytes(std::span(tail)));
   }
 
-  /// The entries of a node as torch's flatten_state_dict() makes them: dicts, and lists with
-  /// tensors or dicts in them, are taken apart.
+  /// Adds the entries of a node as torch's flatten_state_dict() does: flattens dicts, and lists
+  /// that contain tensors or dicts.
   void add_node(dcp::Metadata& metadata, const TensorDict& node, std::vector<dcp::Key> path,
                 const std::string& name) {
     const NodeKind kind = node.kind();
@@ -461,8 +463,8 @@ class TorchShards final : public ShardsLayout {
 
   static constexpr const char* kValuesFile = "__0_1.distcp";
 
-  std::vector<dcp::Item> items_;       ///< of each shard
-  std::vector<std::size_t> entry_of_;  ///< of each tensor, in the metadata
+  std::vector<dcp::Item> items_;       ///< for each shard
+  std::vector<std::size_t> entry_of_;  ///< for each tensor, its entry in the metadata
   std::string values_;
 };
 

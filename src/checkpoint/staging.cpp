@@ -12,7 +12,7 @@
 
 namespace tenfold::checkpoint {
 
-Leaf leaf_over(const Leaf& leaf, Tensor copy) {
+Leaf leaf_with(const Leaf& leaf, Tensor copy) {
   Leaf made =
       leaf.is_nested() ? Leaf::nested(std::move(copy), leaf.sizes()) : Leaf(std::move(copy));
   made.mark_unbatched(leaf.is_unbatched());
@@ -20,7 +20,7 @@ Leaf leaf_over(const Leaf& leaf, Tensor copy) {
   return made;
 }
 
-/// Blocks that no copy uses, by size.
+/// Unused blocks, by size.
 struct StagingPool::Free {
   std::mutex mutex;
   std::multimap<std::size_t, Buffer> blocks;
@@ -54,7 +54,7 @@ Buffer StagingPool::take(std::size_t size_bytes) {
   }
   if (block.size_bytes() != size_bytes) block = Buffer::allocate(size_bytes);
   const auto bytes = block.bytes();
-  // The last copy of the handle gives the block back.
+  // The last copy of the handle returns the block to the pool.
   const std::weak_ptr<Free> pool = free_;
   auto owner = std::shared_ptr<const void>(bytes.data(), [pool, block](const void*) {
     const std::shared_ptr<Free> free = pool.lock();
@@ -73,7 +73,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (first[i] == i) needed += leaves[i].leaf.nbytes();
   }
-  // The system promises more than it has, and would end the process when it is used.
+  // Linux overcommits memory, and kills the process when it uses more than there is.
   const std::uint64_t kept = kept_bytes();
   if (needed > kept && needed - kept > os::available_memory_bytes()) throw std::bad_alloc();
   std::vector<std::optional<Tensor>> copies(leaves.size());
@@ -83,7 +83,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
     copies[i] = Tensor(tensor.dtype(), tensor.shape(),
                        take(static_cast<std::size_t>(leaves[i].leaf.nbytes())));
   }
-  free_->drop_all();  // of sizes that this state does not have
+  free_->drop_all();  // of sizes that this state does not need
   os::parallel_for(leaves.size(), os::num_threads_for(num_threads), [&](std::size_t i) {
     if (first[i] != i) return;
     const Tensor& into = *copies[i];
@@ -91,7 +91,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
   });
   std::size_t next = 0;
   return map_leaves(tree,
-                    [&](const Leaf& leaf) { return leaf_over(leaf, *copies[first[next++]]); });
+                    [&](const Leaf& leaf) { return leaf_with(leaf, *copies[first[next++]]); });
 }
 
 }  // namespace tenfold::checkpoint

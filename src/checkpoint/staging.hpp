@@ -11,20 +11,20 @@
 
 namespace tenfold::checkpoint {
 
-/// A leaf over a copy of the bytes of `leaf`, with its marks.
-Leaf leaf_over(const Leaf& leaf, Tensor copy);
+/// Returns a leaf over `copy` with the attributes of `leaf`.
+Leaf leaf_with(const Leaf& leaf, Tensor copy);
 
-/// Memory for copies of a training's state, used again for each save: the pages of fresh memory
-/// take longer to get than the bytes to copy. Thread-safe; buffers may outlive the pool.
+/// A pool of memory for copies of a training state, reused by each save: page faults in new memory
+/// take longer than the copy. Thread-safe; buffers may outlive the pool.
 class StagingPool {
  public:
   StagingPool();
 
-  /// A tree over copies of all tensors. Tensors that share their bytes share the copy. Throws
-  /// std::bad_alloc; nothing is copied if the system says that there is not enough memory.
+  /// Returns a tree over copies of all tensors. Tensors that share storage share the copy. Throws
+  /// std::bad_alloc, before it copies anything, if the available memory is too small.
   TensorDict copy(const TensorDict& tree, int num_threads);
 
-  /// Bytes that are kept for the next copy.
+  /// The size of the memory that is kept for the next copy.
   std::uint64_t kept_bytes() const;
 
  private:

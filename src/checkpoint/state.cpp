@@ -46,7 +46,7 @@ std::string hold_name(const std::string& folder_name, int number) {
          std::string(kLeaseSuffix);
 }
 
-/// The folder that a hold is of.
+/// Returns the name of the folder that a hold protects.
 std::optional<std::string> held_folder(std::string_view name) {
   if (!name.starts_with(kHoldPrefix) || !name.ends_with(kLeaseSuffix)) return std::nullopt;
   name.remove_prefix(kHoldPrefix.size());
@@ -66,7 +66,8 @@ std::string new_run_id() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-/// UTC with milliseconds, as datetime.fromisoformat() of every Python reads it.
+/// Returns the time in UTC with milliseconds, in a form that datetime.fromisoformat() of all Python
+/// versions parses.
 std::string time_text() {
   namespace chrono = std::chrono;
   const auto now = chrono::floor<chrono::milliseconds>(chrono::system_clock::now());
@@ -151,7 +152,7 @@ os::Directory& CheckpointManager::State::require_writer() {
     try {
       parent.directory.create_directory(parent.name);
     } catch (const Error& error) {
-      if (error.system_errno() != EEXIST) throw;  // Made by another process.
+      if (error.system_errno() != EEXIST) throw;  // Created by another process.
     }
     if (options.durable) parent.directory.sync();
   }
@@ -182,12 +183,13 @@ void CheckpointManager::State::release_writer() {
   writer_directory_.reset();
 }
 
-/// What dead writers left: saves that did not end, leases, steps that were being removed.
+/// Removes leftovers of crashed writers: unfinished saves, leases, partly removed steps.
 void CheckpointManager::State::clean_leftovers(os::Directory& folder) {
   for (const std::string& name : folder.list()) {
     try {
       if (held_folder(name)) {
-        static_cast<void>(os::Lease::try_acquire(folder, name));  // removed if it is dead
+        // Removes the lease if its process is dead.
+        static_cast<void>(os::Lease::try_acquire(folder, name));
         continue;
       }
       const auto hidden = checkpoint::parse_hidden_name(name);
@@ -199,7 +201,7 @@ void CheckpointManager::State::clean_leftovers(os::Directory& folder) {
           formats::try_lease_slot(folder, hidden->folder_name, std::stoi(std::string(number)));
       if (lease) folder.remove_tree(formats::hidden_name(hidden->folder_name, std::string(number)));
     } catch (const Error&) {
-      continue;  // Nothing that the next save needs.
+      continue;  // The next save does not depend on it.
     }
   }
   trash.empty(folder);
@@ -225,7 +227,7 @@ std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t ste
   }
   has_continued_ = true;
   if (last_saved_ && step < *last_saved_) {
-    // What this run saved behind that step is not continued.
+    // Steps that this run saved after that one are not continued.
     ancestors_.push_back({run_id_, *last_saved_});
     run_id_.clear();
   }
@@ -272,7 +274,7 @@ void CheckpointManager::State::warn_of_no_metric(const CheckpointInfo& info) {
   if (options.best.empty() || has_warned_of_metric_) return;
   const auto found = info.metrics.find(options.best);
   if (found == info.metrics.end()) {
-    // It may still come: set_metrics() after a validation.
+    // set_metrics() may add it after a validation.
     if (info.metrics.empty()) return;
   } else if (std::isfinite(found->second)) {
     return;
@@ -326,7 +328,7 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   const Step* previous = newest == nullptr ? nullptr : listing.latest();
   if (previous != nullptr && previous->info.step != number) {
     save->previous = *previous;
-    // Another run may have saved it without syncing.
+    // Another run may have saved it without fsync.
     save->is_previous_synced = options.durable && last_saved_ == previous->info.step;
   }
   if (ranks.have_entries) {
@@ -355,7 +357,7 @@ std::unique_ptr<checkpoint::EarlierStep> CheckpointManager::State::earlier_step(
   if (!options.share_unchanged || !step) return nullptr;
   os::Directory folder =
       os::Directory::try_open_at(os::Directory::open(directory), step->folder_name);
-  if (!folder.valid()) return nullptr;  // removed since
+  if (!folder.valid()) return nullptr;  // removed concurrently
   auto earlier = std::make_unique<checkpoint::EarlierStep>();
   earlier->folder = std::move(folder);
   earlier->info = step->info;
@@ -395,7 +397,7 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
 
 void CheckpointManager::State::continue_from(const RestoredCheckpoint& restored,
                                              bool is_other_run) {
-  // A restart is a run of its own, so that steps behind the restored one leave the line.
+  // A restart is a new run, so steps after the restored one no longer belong to the line.
   run_id_.clear();
   last_saved_.reset();
   ancestors_.clear();
@@ -419,7 +421,7 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
                                            const std::map<std::string, double>& metrics) {
   const Listing listing = reader.list();
   const std::string& name = require_step(listing, number).folder_name;
-  // By its descriptor: if the step is pruned now, nothing is made in its old place.
+  // Uses a descriptor: if the step is pruned concurrently, nothing is created at its old path.
   os::Directory folder = os::Directory::open_at(os::Directory::open(directory), name);
   const std::string document(checkpoint::kDocumentName);
   const auto give_up = std::chrono::steady_clock::now() + kMetricsPatience;
@@ -447,8 +449,8 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
   if (options.durable) folder.sync();
 }
 
-checkpoint::Knowledge CheckpointManager::State::knowledge(const Listing& listing) {
-  checkpoint::Knowledge known;
+checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& listing) {
+  checkpoint::KnownSteps known;
   std::set<std::string> held;
   if (os::exists(directory)) {
     const os::Directory folder = os::Directory::open(directory);
@@ -469,7 +471,7 @@ checkpoint::Knowledge CheckpointManager::State::knowledge(const Listing& listing
 
 std::vector<CheckpointStatus> CheckpointManager::State::status() {
   const Listing listing = reader.list();
-  const checkpoint::Knowledge known = knowledge(listing);
+  const checkpoint::KnownSteps known = known_steps(listing);
   const auto rules = checkpoint::kept_by(listing, options, known);
   std::vector<CheckpointStatus> all;
   for (std::size_t i = 0; i < listing.steps().size(); ++i) {
@@ -493,7 +495,7 @@ std::vector<std::int64_t> CheckpointManager::State::prune() {
   os::Directory& folder = *writer_directory_;
   if (options.max_to_keep) {
     const Listing listing = reader.list();
-    const auto rules = checkpoint::kept_by(listing, options, knowledge(listing));
+    const auto rules = checkpoint::kept_by(listing, options, known_steps(listing));
     for (std::size_t i = 0; i < rules.size(); ++i) {
       const Step& step = listing.steps()[i];
       if (rules[i].empty() && remove(folder, step)) removed.push_back(step.info.step);
@@ -506,8 +508,8 @@ std::vector<std::int64_t> CheckpointManager::State::prune() {
 bool CheckpointManager::State::remove(os::Directory& folder, const Step& step) {
   if (is_held(folder, step.folder_name)) return false;
   const std::string trashed = checkpoint::Trash::put(folder, step.folder_name);
-  // Whoever took a hold since then has looked whether the step is there after it: either it was
-  // gone, or the hold is seen here.
+  // A process that acquires a hold checks afterwards that the step exists. So either that check
+  // fails, or the hold is visible here.
   if (!is_held(folder, step.folder_name)) return true;
   folder.rename(trashed, step.folder_name);
   return false;
@@ -534,7 +536,7 @@ CheckpointHold CheckpointManager::hold(std::int64_t step) {
     auto lease = os::Lease::try_acquire(held->folder, hold_name(name, number));
     if (!lease) continue;
     held->lease = std::move(*lease);
-    // After the hold: see remove().
+    // Must follow the creation of the hold: see remove().
     state_->require_step(state_->reader.list(), step);
     return CheckpointHold(std::move(held));
   }

@@ -25,7 +25,7 @@ namespace tenfold {
 
 namespace detail {
 
-/// Access to the parts of a manager's calls, for processes that save and restore together.
+/// Access to a manager's state, for processes that save and restore together.
 struct CheckpointInternals {
   using State = CheckpointManager::State;
 
@@ -38,14 +38,14 @@ struct CheckpointInternals {
 
 namespace checkpoint {
 
-/// What other processes add to a step.
+/// The entries that other processes add to a step.
 struct RanksPlan {
   std::int64_t world_size = 1;
-  bool have_entries = false;    ///< each rank writes entries of its own
+  bool have_entries = false;    ///< each rank writes its own entries
   std::uint64_t num_bytes = 0;  ///< of these
-  /// Entries that the processes write together: of their tensors only dtype and shape count.
+  /// Entries that the processes write together. Only dtype and shape of their tensors are used.
   TensorDict sharded{};
-  std::vector<std::vector<ShardBox>> boxes{};  ///< of each of `sharded`
+  std::vector<std::vector<ShardBox>> boxes{};  ///< for each entry of `sharded`
 };
 
 /// An entry that the processes write together.
@@ -54,7 +54,7 @@ struct ShardedEntry {
   ShardedWriter writer;
 };
 
-/// A save between its beginning and its publication: a hidden folder that is being filled.
+/// A save that is not published yet: a hidden folder that is being written.
 struct PendingSave {
   PendingSave(const Path& path, CheckpointSaveOptions given)
       : options(std::move(given)), replacement(path, 0) {}
@@ -63,41 +63,43 @@ struct PendingSave {
   CheckpointInfo info;  ///< entries are added as they are written
   std::string folder_name;
   std::vector<PlannedEntry> plan;
-  std::optional<Step> previous;  ///< on the line, which unchanged entries are compared with
+  std::optional<Step> previous;  ///< of the line; unchanged entries are linked to its files
   bool is_previous_synced = false;
-  /// "ranks-<random>" in the hidden folder, of no other save: what a process of a job that ended
-  /// still writes arrives nowhere. Empty: no rank has entries.
+  /// The folder "ranks-<random>" in the hidden folder. The random name prevents a surviving process
+  /// of an earlier job from writing into this save. Empty if no rank has entries.
   std::string ranks_name;
   detail::formats::FolderReplacement replacement;
-  std::vector<ShardedEntry> sharded;  ///< laid out within `replacement`
+  std::vector<ShardedEntry> sharded;  ///< created within `replacement`
 };
 
 using Internals = detail::CheckpointInternals;
 
 }  // namespace checkpoint
 
-/// What a manager remembers. The directory is the truth: nothing here is needed to read it.
-/// `mutex` is held by the caller of all members but `reader`, require_step(), remember(),
-/// set_metrics(), status(), prunable_bytes(), write_entries(), earlier_step() and count_from():
-/// those go on during a save.
+/// The state of a manager. Nothing in it is needed to read the directory. The caller holds `mutex`
+/// for all members but `reader`, require_step(), remember(), set_metrics(), status(),
+/// prunable_bytes(), write_entries(), earlier_step() and count_from(), which may be used during a
+/// save.
 struct CheckpointManager::State {
   State(Path path, CheckpointManagerOptions given);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// The directory, made if it is missing, with the lease of its writer.
+  /// Creates the directory if it is missing, acquires the writer's lease and returns the directory.
   os::Directory& require_writer();
   void release_writer();
 
   /// Throws Error(key_not_found) listing the steps.
   const checkpoint::Step& require_step(const checkpoint::Listing& listing, std::int64_t step) const;
 
-  /// The three parts of a save. What begin_save() gave removes its folder if it is not published.
+  /// The three parts of a save. The destructor of a PendingSave removes its folder unless it was
+  /// published.
   std::unique_ptr<checkpoint::PendingSave> begin_save(std::int64_t step, const TensorDict& state,
                                                       const CheckpointSaveOptions& options,
                                                       const checkpoint::RanksPlan& ranks = {});
   void write_entries(checkpoint::PendingSave& save) const;
-  /// What a save of that step shares files with, by `options`; null: nothing.
+  /// Returns the step with which a save shares files; null if `options` disable that or there is
+  /// none.
   std::unique_ptr<checkpoint::EarlierStep> earlier_step(const std::optional<checkpoint::Step>& step,
                                                         bool is_synced) const;
   Path publish(checkpoint::PendingSave& save);
@@ -108,9 +110,9 @@ struct CheckpointManager::State {
   std::vector<CheckpointStatus> status();
   std::uint64_t prunable_bytes();
   std::vector<std::int64_t> prune();
-  /// Puts a step into the trash; false if somebody holds it.
+  /// Moves a step to the trash. Returns false if the step is held.
   bool remove(os::Directory& directory, const checkpoint::Step& step);
-  /// A step was checked.
+  /// Records the result of checking a step.
   void remember(const checkpoint::Step& step, bool is_whole);
 
   const Path directory;
@@ -118,15 +120,15 @@ struct CheckpointManager::State {
   std::mutex mutex;
   checkpoint::DirectoryReader reader;
   checkpoint::Trash trash;
-  /// should_save() counts from this step, and from now.
+  /// Makes should_save() count from this step and the current time.
   void count_from(std::int64_t step);
 
   std::mutex last_mutex;
-  std::int64_t last_step = 0;  ///< saved or restored
+  std::int64_t last_step = 0;  ///< the step that was saved or restored last
   std::chrono::steady_clock::time_point last_save_time = std::chrono::steady_clock::now();
 
  private:
-  checkpoint::Knowledge knowledge(const checkpoint::Listing& listing);
+  checkpoint::KnownSteps known_steps(const checkpoint::Listing& listing);
   std::vector<CheckpointRun> lineage_of(std::int64_t step, const checkpoint::Listing& listing);
   void clean_leftovers(os::Directory& folder);
   void require_space(const os::Directory& folder, std::uint64_t num_bytes);
@@ -138,11 +140,11 @@ struct CheckpointManager::State {
   std::optional<os::Directory> writer_directory_;
   std::optional<os::Lease> lease_;
   std::string run_id_;                    ///< empty before the first save after a restore
-  std::vector<CheckpointRun> ancestors_;  ///< of the run, oldest first
+  std::vector<CheckpointRun> ancestors_;  ///< of this run, oldest first
   bool has_continued_ = false;
   std::optional<std::int64_t> last_saved_;  ///< by run_id_
   std::mutex checked_mutex_;
-  std::map<std::int64_t, bool> checked_;  ///< seq of a step -> it is whole
+  std::map<std::int64_t, bool> checked_;  ///< seq of a step -> is complete
   std::set<std::string> warned_entries_;
   bool has_warned_of_metric_ = false;
 };

@@ -14,18 +14,18 @@ struct Rank {
   std::int64_t world_size = 1;
 };
 
-/// Checks the document and the entries of the step at `path`: those of all ranks, those of this
-/// one, and of each rank that this world lacks those that fall to it. A world checks everything.
-/// `copied`: entries of this rank or of all whose tensors are compared as they are copied.
+/// Checks the document and entries of the step at `path`. Entries of all ranks, and of ranks that
+/// this world lacks, are distributed over the ranks of this world; together they check everything.
+/// `copied`: entries whose tensors are not checked here, because copy_entry() compares them.
 VerifyReport verify_step(const Path& path, const CheckpointInfo& info, CheckpointCheck check,
                          const VerifyOptions& options, Rank rank = {},
                          const std::set<std::string>& copied = {});
 
-/// Of a step of `info` the rank whose entries a rank gets.
+/// Returns the rank whose entries `rank` gets.
 std::int64_t own_rank(const CheckpointInfo& info, std::int64_t rank) noexcept;
 
-/// The tree of a step: a dict whose top-level keys are the entries of all ranks and of this one,
-/// opened lazily.
+/// Opens the tree of a step lazily: a dict with the entries of all ranks and those of `rank` as
+/// keys.
 TensorDict open_state(const Path& path, const CheckpointInfo& info, std::int64_t rank = 0);
 
 }  // namespace tenfold::checkpoint

@@ -24,7 +24,7 @@ void remove_all(os::Directory& directory, const std::vector<std::string>& names)
       warn(directory.display_of(name) + ": a removed step cannot be deleted yet: " + error.what() +
            "; the next save tries again");
     } catch (...) {
-      return;  // Out of memory: the next one tries again.
+      return;  // Out of memory: the next call retries.
     }
   }
 }
@@ -59,7 +59,7 @@ void Trash::wait() {
     thread_->join();
     thread_.reset();
   } else {
-    // A forked child has the object, and not the thread.
+    // A forked child has a copy of the object but not the thread.
     static_cast<void>(thread_.release());
   }
 }

@@ -8,9 +8,9 @@
 
 namespace tenfold::checkpoint {
 
-/// Removes folders of a directory in two parts: a rename to `.trash-<n>`, after which they are gone
-/// for all readers, and the removal of their files on a thread of its own. A removal that fails, or
-/// is interrupted, is done again by the next one.
+/// Removes folders in two steps: renames them to `.trash-<n>`, which hides them from readers, and
+/// deletes their files on a separate thread. The next removal retries one that failed or was
+/// interrupted.
 class Trash {
  public:
   Trash() = default;
@@ -18,11 +18,11 @@ class Trash {
   Trash& operator=(const Trash&) = delete;
   ~Trash() { wait(); }
 
-  /// Renames an entry. Returns its new name.
+  /// Renames an entry to a trash name, and returns that.
   static std::string put(os::Directory& directory, const std::string& name);
-  /// Starts to remove all that is in the trash of `directory`.
+  /// Starts to delete everything in the trash of `directory`.
   void empty(const os::Directory& directory);
-  /// Waits until that is done.
+  /// Waits until the deletion has finished.
   void wait();
 
  private:

@@ -185,7 +185,7 @@ class XzDecoder final : public StreamDecoder {
       case LZMA_MEMLIMIT_ERROR:
         throw base::unsupported(where_)
             .problem("it takes too much memory to decompress")
-            .expected("at most ", kMostMemoryBytes, " bytes")
+            .expected("at most ", kMaxMemoryBytes, " bytes")
             .found(lzma_memusage(&stream_))
             .remedy("compress it by xz -9 or less");
       case LZMA_FORMAT_ERROR:
@@ -203,11 +203,11 @@ class XzDecoder final : public StreamDecoder {
 
  private:
   /// Maximum size of the dictionary that a file may declare. xz -9 uses 65 MiB.
-  static constexpr std::uint64_t kMostMemoryBytes = std::uint64_t{256} << 20;
+  static constexpr std::uint64_t kMaxMemoryBytes = std::uint64_t{256} << 20;
 
   void begin() {
     ended_ = false;
-    if (lzma_stream_decoder(&stream_, kMostMemoryBytes, 0) != LZMA_OK) throw std::bad_alloc();
+    if (lzma_stream_decoder(&stream_, kMaxMemoryBytes, 0) != LZMA_OK) throw std::bad_alloc();
   }
 
   base::Where where_;

@@ -24,11 +24,11 @@ void copy_plain(const std::byte* coming, const std::byte* from, std::size_t size
   std::memcpy(out + last, from + last, kCacheLineBytes);
 }
 
-void copy_two_plain(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes, std::byte* out,
-                    std::size_t apart_bytes) noexcept {
+void copy_two_plain(TwoSources coming, TwoSources from, std::size_t size_bytes, std::byte* out,
+                    std::size_t second_offset_bytes) noexcept {
   const auto copy_line = [&](std::size_t at) {
     std::memcpy(out + at, from.first + at, kCacheLineBytes);
-    std::memcpy(out + apart_bytes + at, from.second + at, kCacheLineBytes);
+    std::memcpy(out + second_offset_bytes + at, from.second + at, kCacheLineBytes);
   };
   const std::size_t last = size_bytes - kCacheLineBytes;
   for (std::size_t at = 0; at < last; at += kCacheLineBytes) {
@@ -42,8 +42,8 @@ void copy_two_plain(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes, st
 }
 
 #ifdef TENFOLD_X86_64_KERNELS
-void stream_two_sse2(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes, std::byte* out,
-                     std::size_t apart_bytes) noexcept {
+void stream_two_sse2(TwoSources coming, TwoSources from, std::size_t size_bytes, std::byte* out,
+                     std::size_t second_offset_bytes) noexcept {
   const auto stream_line = [](std::byte* into, const std::byte* line) {
     for (std::size_t at = 0; at < kCacheLineBytes; at += sizeof(__m128i)) {
       const __m128i word = _mm_loadu_si128(reinterpret_cast<const __m128i*>(line + at));
@@ -54,34 +54,34 @@ void stream_two_sse2(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes, s
     base::prefetch(coming.first + at);
     base::prefetch(coming.second + at);
     stream_line(out + at, from.first + at);
-    stream_line(out + apart_bytes + at, from.second + at);
+    stream_line(out + second_offset_bytes + at, from.second + at);
   }
 }
 
-[[gnu::target("avx512f")]] void copy_two_avx512(TwoPlaces coming, TwoPlaces from,
+[[gnu::target("avx512f")]] void copy_two_avx512(TwoSources coming, TwoSources from,
                                                 std::size_t size_bytes, std::byte* out,
-                                                std::size_t apart_bytes) noexcept {
+                                                std::size_t second_offset_bytes) noexcept {
   const std::size_t last = size_bytes - kCacheLineBytes;
   for (std::size_t at = 0; at < last; at += kCacheLineBytes) {
     base::prefetch(coming.first + at);
     base::prefetch(coming.second + at);
     _mm512_storeu_si512(out + at, _mm512_loadu_si512(from.first + at));
-    _mm512_storeu_si512(out + apart_bytes + at, _mm512_loadu_si512(from.second + at));
+    _mm512_storeu_si512(out + second_offset_bytes + at, _mm512_loadu_si512(from.second + at));
   }
   base::prefetch(coming.first + size_bytes - 1);
   base::prefetch(coming.second + size_bytes - 1);
   _mm512_storeu_si512(out + last, _mm512_loadu_si512(from.first + last));
-  _mm512_storeu_si512(out + apart_bytes + last, _mm512_loadu_si512(from.second + last));
+  _mm512_storeu_si512(out + second_offset_bytes + last, _mm512_loadu_si512(from.second + last));
 }
 
-[[gnu::target("avx512f")]] void stream_two_avx512(TwoPlaces coming, TwoPlaces from,
+[[gnu::target("avx512f")]] void stream_two_avx512(TwoSources coming, TwoSources from,
                                                   std::size_t size_bytes, std::byte* out,
-                                                  std::size_t apart_bytes) noexcept {
+                                                  std::size_t second_offset_bytes) noexcept {
   for (std::size_t at = 0; at < size_bytes; at += kCacheLineBytes) {
     base::prefetch(coming.first + at);
     base::prefetch(coming.second + at);
     _mm512_stream_si512(reinterpret_cast<__m512i*>(out + at), _mm512_loadu_si512(from.first + at));
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(out + apart_bytes + at),
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(out + second_offset_bytes + at),
                         _mm512_loadu_si512(from.second + at));
   }
 }
@@ -104,8 +104,7 @@ LineCopiers choose_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
   // Processors before those that have this slow down for vectors of 512 bits.
   if (base::vector_instructions().avx512vbmi2) {
-    return {copy_avx512<base::kSecondCache>, copy_avx512<base::kFirstCache>, copy_two_avx512,
-            stream_two_avx512};
+    return {copy_avx512<base::kL2>, copy_avx512<base::kL1>, copy_two_avx512, stream_two_avx512};
   }
 #endif
   return plain_line_copiers();
@@ -115,11 +114,9 @@ LineCopiers choose_line_copiers() noexcept {
 
 LineCopiers plain_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
-  return {copy_plain<base::kSecondCache>, copy_plain<base::kFirstCache>, copy_two_plain,
-          stream_two_sse2};
+  return {copy_plain<base::kL2>, copy_plain<base::kL1>, copy_two_plain, stream_two_sse2};
 #else
-  return {copy_plain<base::kSecondCache>, copy_plain<base::kFirstCache>, copy_two_plain,
-          copy_two_plain};
+  return {copy_plain<base::kL2>, copy_plain<base::kL1>, copy_two_plain, copy_two_plain};
 #endif
 }
 

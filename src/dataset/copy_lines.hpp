@@ -12,15 +12,15 @@ using CopyLines = void (*)(const std::byte* coming, const std::byte* from, std::
                            std::byte* out) noexcept;
 
 /// The same position in each of two rows.
-struct TwoPlaces {
+struct TwoSources {
   const std::byte* first;
   const std::byte* second;
 };
 
 /// Copies two rows at once, so that their memory requests overlap. The first row goes to `out`, the
-/// second to `apart_bytes` after it.
-using CopyTwoLines = void (*)(TwoPlaces coming, TwoPlaces from, std::size_t size_bytes,
-                              std::byte* out, std::size_t apart_bytes) noexcept;
+/// second to `second_offset_bytes` after it.
+using CopyTwoLines = void (*)(TwoSources coming, TwoSources from, std::size_t size_bytes,
+                              std::byte* out, std::size_t second_offset_bytes) noexcept;
 
 struct LineCopiers {
   /// Prefetches from memory to L2, which allows many more outstanding requests than L1.
@@ -30,7 +30,7 @@ struct LineCopiers {
   /// Like from_memory.
   CopyTwoLines two_from_memory;
   /// Writes whole cache lines with non-temporal stores, which need not read them first. `out` and
-  /// `apart_bytes` must be multiples of a cache line. Call end_streaming() at the end.
+  /// `second_offset_bytes` must be multiples of a cache line. Call end_streaming() at the end.
   CopyTwoLines two_past_caches;
 };
 

@@ -359,7 +359,7 @@ Dataset Dataset::take(Tensor positions) const {
   const auto rows = kept.span<std::int64_t>();
   const auto state = this->state();
   check_positions(rows, state->order->size());
-  return with_order(*state, taken_order(state->order, rows));
+  return with_order(*state, selected_order(state->order, rows));
 }
 
 Dataset Dataset::filter(const Tensor& mask) const {
@@ -377,7 +377,7 @@ Dataset Dataset::filter(const Tensor& mask) const {
   for (std::int64_t i = 0; i < size; ++i) {
     if (bytes[i] != std::byte{0}) positions.push_back(i);
   }
-  return with_order(*state, taken_order(state->order, positions));
+  return with_order(*state, selected_order(state->order, positions));
 }
 
 std::vector<Dataset> Dataset::split(const std::vector<std::int64_t>& sizes,

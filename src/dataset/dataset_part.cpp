@@ -50,7 +50,7 @@ bool DatasetPart::is_same(const DatasetPart& other) const noexcept {
 }
 
 std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state) {
-  if (state->all_open || state->parts.size() > ClosedTables::kMostOpen) return state;
+  if (state->all_open || state->parts.size() > ClosedTables::kMaxOpen) return state;
   auto made = std::make_shared<DatasetState>(*state);
   for (DatasetPart& part : made->parts) part = part.opened();
   made->all_open = true;

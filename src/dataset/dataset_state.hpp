@@ -28,7 +28,7 @@ struct PartColumn {
 class ClosedTables {
  public:
   /// Tables that a data set keeps open, and that a batch opens, at a time.
-  static constexpr std::size_t kMostOpen = 1024;
+  static constexpr std::size_t kMaxOpen = 1024;
 
   virtual ~ClosedTables() = default;
   virtual std::shared_ptr<const Table> open(std::size_t number) = 0;
@@ -96,7 +96,7 @@ inline Dataset dataset_of(std::shared_ptr<const DatasetState> state) {
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
                                              const std::optional<os::FileIdentity>& origin = {});
 
-/// The same with all parts open, unless they are more than ClosedTables::kMostOpen.
+/// The same with all parts open, unless they are more than ClosedTables::kMaxOpen.
 std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state);
 
 /// Copies rows, numbered over all parts, into a batch. Throws Error(corrupt) if the row offsets of

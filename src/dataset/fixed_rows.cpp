@@ -14,7 +14,7 @@ constexpr std::uint64_t kAlignment = 64;
 
 /// True if the batch includes validity. NaN marks a missing float, but a missing ragged row has no
 /// element that could be NaN.
-bool tells_validity(const Column& column) noexcept {
+bool has_validity(const Column& column) noexcept {
   return column.nullable && (column.has_ends() || !is_floating_point(column.dtype));
 }
 
@@ -32,7 +32,7 @@ FixedRows::FixedRows(const DatasetState& state, std::size_t num_rows,
   };
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (!columns[i].column.has_ends()) reserve(row_bytes_of(columns[i].column));
-    if (tells_validity(columns[i].column)) reserve(1);
+    if (has_validity(columns[i].column)) reserve(1);
   }
   const Buffer block = state.pool.take(static_cast<std::size_t>(total_bytes));
   sources_.reserve(offsets.size() * state.parts.size());
@@ -48,7 +48,7 @@ FixedRows::FixedRows(const DatasetState& state, std::size_t num_rows,
         return RowSource{stored.values.raw_data(), stored.stride_bytes};
       });
     }
-    if (tells_validity(into.column)) {
+    if (has_validity(into.column)) {
       into.valid = tensor_in(DType::bool_, {length}, block, offsets[next++]);
       add(state, into.valid, 1,
           [&](const DatasetPart& part) { return RowSource{part.columns[i]->valid.raw_data(), 1}; });

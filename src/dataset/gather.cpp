@@ -26,9 +26,9 @@ namespace {
 constexpr std::uint64_t kMinBytesAThread = 256 << 10U;
 
 /// The rows of a batch, each as a part and a row index in the part.
-class RowPlaces {
+class RowLocations {
  public:
-  RowPlaces(const std::vector<DatasetPart>& parts, std::span<const std::int64_t> rows)
+  RowLocations(const std::vector<DatasetPart>& parts, std::span<const std::int64_t> rows)
       : rows_(rows) {
     if (parts.size() <= 1) return;
     std::vector<std::int64_t> begins;
@@ -185,7 +185,7 @@ class Gatherer {
         static_cast<std::size_t>(static_cast<std::uint64_t>(extent.end - extent.begin) * row_bytes);
     if (size == 0) return 0;
     const Extent& coming = extents[std::min(i + kAhead, extents.size() - 1)];
-    copy_asking_for(source(index, coming), source(index, extent), size, out);
+    copy_with_prefetch(source(index, coming), source(index, extent), size, out);
     return size;
   }
 
@@ -273,7 +273,7 @@ class Gatherer {
 
   const DatasetState& state_;
   const BatchOptions& options_;
-  RowPlaces places_;
+  RowLocations places_;
 };
 
 /// Copies row `from` of one tensor to row `to` of another.

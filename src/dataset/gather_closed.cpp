@@ -19,9 +19,10 @@ std::size_t part_of(const std::vector<DatasetPart>& parts, std::int64_t row) {
 }
 
 /// Some of the rows, and the parts that they lie in.
-class FewParts {
+class PartLocations {
  public:
-  explicit FewParts(const DatasetState& state) : state_(state), places_(state.parts.size(), kNone) {
+  explicit PartLocations(const DatasetState& state)
+      : state_(state), places_(state.parts.size(), kNone) {
     few_.schema = state.schema;
     few_.pool = state.pool;
   }
@@ -30,7 +31,7 @@ class FewParts {
   bool add(std::int64_t row) {
     const std::size_t number = part_of(state_.parts, row);
     if (places_[number] == kNone) {
-      if (few_.parts.size() == ClosedTables::kMostOpen) return false;
+      if (few_.parts.size() == ClosedTables::kMaxOpen) return false;
       places_[number] = static_cast<std::int64_t>(few_.parts.size());
       DatasetPart part = state_.parts[number].opened();
       part.first_row = next_row_;
@@ -137,7 +138,7 @@ Batch gather_closed(const DatasetState& state, std::span<const std::int64_t> row
   unpadded.pad_all.reset();
   std::vector<Batch> batches;
   for (std::size_t done = 0; batches.empty() || done < rows.size();) {
-    FewParts few(state);
+    PartLocations few(state);
     std::size_t end = done;
     while (end < rows.size() && few.add(rows[end])) ++end;
     if (few.num_rows() == rows.size()) return few.batch(options);

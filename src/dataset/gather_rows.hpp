@@ -32,7 +32,7 @@ void gather_rows(const RowSource& source, std::uint64_t row_bytes,
 
 /// Copies `size_bytes` from `from` to `out`, and prefetches as many bytes at `coming`. That may be
 /// any address, because it is not read.
-void copy_asking_for(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
-                     std::byte* out);
+void copy_with_prefetch(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
+                        std::byte* out);
 
 }  // namespace tenfold

@@ -38,9 +38,10 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
       source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
   const std::string below = handle == nullptr ? "" : handle->path_below_root();
   // The elements of ragged rows must be in one folder, next to the root's tensors.
-  const bool lies_right = role.is_unbatched ? below == folder::kValuesName
-                                            : below.find(folder::kValuesName) == std::string::npos;
-  if (handle == nullptr || !lies_right || leaf.is_unbatched() != role.is_unbatched) {
+  const bool has_expected_name = role.is_unbatched
+                                     ? below == folder::kValuesName
+                                     : below.find(folder::kValuesName) == std::string::npos;
+  if (handle == nullptr || !has_expected_name || leaf.is_unbatched() != role.is_unbatched) {
     throw refuse_growth(path)
         .part(where)
         .problem("rows cannot be added")
@@ -248,14 +249,15 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
 void FolderGrowth::start() {
   if (writer_) return;
   require_folder();
-  const bool had_page = lock_.folder.entry_info(std::string(folder::kCommitName)).has_value();
+  const bool had_commit_page =
+      lock_.folder.entry_info(std::string(folder::kCommitName)).has_value();
   // Take the lock first: from then on no other process can append rows.
   folder::CommitFile commit(path_, lock_.folder);
   forget();
   // If its last writer closed it, there is no commit page, and no element after the rows.
   constexpr std::uint64_t kFirstSequence = 2;
   const bool was_closed =
-      !had_page && commit.capacity() == 0 && commit.state().sequence == kFirstSequence;
+      !had_commit_page && commit.capacity() == 0 && commit.state().sequence == kFirstSequence;
   try {
     auto leaves = leaves_of(*current(), was_closed);
     writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.folder.duplicate(),

@@ -30,13 +30,13 @@ constexpr int kYields = 64;
 constexpr int kShortPauses = 1000;
 constexpr std::chrono::microseconds kShortPause{20};
 constexpr std::chrono::milliseconds kLongPause{1};
-constexpr int kLooksBetweenLocks = 64;
+constexpr int kPollsPerLockCheck = 64;
 
 /// 10 s of long pauses.
 std::atomic<int> ring_patience{kYields + kShortPauses + 10'000};
 
 /// True if a write is in progress, or if its writer crashed.
-bool is_at_work(const folder::CommitState& state) {
+bool is_writing(const folder::CommitState& state) {
   return state.sequence % 2 == 1 && state.boot == os::boot_id();
 }
 
@@ -104,7 +104,7 @@ folder::CommitState RingGuard::settled() const {
   RingWait writing(where());
   for (int looks = 1;; ++looks) {
     const folder::CommitState state = now();
-    if (!is_at_work(state) || (looks % kLooksBetweenLocks == 0 && !has_writer())) return state;
+    if (!is_writing(state) || (looks % kPollsPerLockCheck == 0 && !has_writer())) return state;
     writing.wait();
   }
 }
@@ -162,7 +162,7 @@ std::vector<std::size_t> RingWatch::torn() const {
       places.push_back(place);
       if (is_among(slot, after.busy_begin, after.busy_rows, capacity)) gone = slot;
     }
-    if (!gone || (is_at_work(after) && part.guard->has_writer())) continue;
+    if (!gone || (is_writing(after) && part.guard->has_writer())) continue;
     throw base::key_not_found(part.guard->where())
         .part("slot ", *gone)
         .problem("its row is lost, because its writer crashed")

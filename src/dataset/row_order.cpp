@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
 /// Number of positions whose cache lines fit L2 next to other data.
-constexpr std::size_t kAskedAtOnce = 512;
+constexpr std::size_t kPrefetchedRows = 512;
 
 class Range final : public RowOrder {
  public:
@@ -67,8 +67,9 @@ class Taken final : public RowOrder {
   void map(std::span<std::int64_t> positions) const override {
     const auto* taken = reinterpret_cast<const Index*>(memory_.get());
     // Prefetch all of them first, to L2, which allows more outstanding requests.
-    for (std::size_t first = 0; first < positions.size(); first += kAskedAtOnce) {
-      const auto some = positions.subspan(first, std::min(kAskedAtOnce, positions.size() - first));
+    for (std::size_t first = 0; first < positions.size(); first += kPrefetchedRows) {
+      const auto some =
+          positions.subspan(first, std::min(kPrefetchedRows, positions.size() - first));
       for (const std::int64_t position : some) base::prefetch(taken + position);
       for (std::int64_t& position : some) position = std::int64_t{taken[position]};
     }
@@ -229,7 +230,7 @@ RowOrderPtr sub_order(const RowOrderPtr& base, std::int64_t begin, std::int64_t 
   return std::make_shared<Shifted>(base, begin, size);
 }
 
-RowOrderPtr taken_order(RowOrderPtr base, std::span<const std::int64_t> positions) {
+RowOrderPtr selected_order(RowOrderPtr base, std::span<const std::int64_t> positions) {
   if (base->size() <= std::numeric_limits<std::int32_t>::max()) {
     return std::make_shared<Taken<std::int32_t>>(std::move(base), positions);
   }

@@ -32,7 +32,7 @@ RowOrderPtr row_range(std::int64_t begin, std::int64_t size);
 RowOrderPtr sub_order(const RowOrderPtr& base, std::int64_t begin, std::int64_t size);
 
 /// Copies `positions` of `base`, which must be in range.
-RowOrderPtr taken_order(RowOrderPtr base, std::span<const std::int64_t> positions);
+RowOrderPtr selected_order(RowOrderPtr base, std::span<const std::int64_t> positions);
 
 /// The positions [begin, begin + size) of `permutation`, applied to `base`.
 RowOrderPtr permuted_order(RowOrderPtr base, const Permutation& permutation, std::int64_t begin,

@@ -24,7 +24,7 @@ void SuppliedMemory::supply(Buffer block) {
 
 std::optional<Buffer> SuppliedMemory::take(std::size_t size_bytes) {
   const std::lock_guard lock(mutex_);
-  asked_.push_back(size_bytes);
+  requested_.push_back(size_bytes);
   auto best = blocks_.end();
   for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
     if (block->size_bytes() < size_bytes) continue;
@@ -36,9 +36,9 @@ std::optional<Buffer> SuppliedMemory::take(std::size_t size_bytes) {
   return taken;
 }
 
-std::vector<std::size_t> SuppliedMemory::asked() {
+std::vector<std::size_t> SuppliedMemory::requested() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(asked_, {});
+  return std::exchange(requested_, {});
 }
 
 }  // namespace tenfold

@@ -21,12 +21,12 @@ class SuppliedMemory {
   std::optional<Buffer> take(std::size_t size_bytes);
   /// Sizes requested since the last call, whether or not there was a block. Supplying blocks of
   /// these sizes is sufficient after some batches.
-  std::vector<std::size_t> asked();
+  std::vector<std::size_t> requested();
 
  private:
   std::mutex mutex_;
   std::vector<Buffer> blocks_;  ///< in the order in which they were supplied
-  std::vector<std::size_t> asked_;
+  std::vector<std::size_t> requested_;
 };
 
 }  // namespace tenfold

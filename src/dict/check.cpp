@@ -14,9 +14,9 @@ namespace tenfold {
 namespace {
 
 /// Rows per lookup.
-constexpr std::int64_t kRowsAtOnce = 1024;
+constexpr std::int64_t kCheckedRows = 1024;
 /// Maximum number of reported problems of one kind.
-constexpr std::size_t kMostProblems = 10;
+constexpr std::size_t kMaxProblems = 10;
 
 /// Used instead of a row: the key's slot points to a row that was added after the state was read.
 constexpr std::int64_t kFoundInNewerRow = -2;
@@ -28,8 +28,8 @@ void for_each_found(const DictState& state, std::int64_t begin, std::int64_t end
   std::vector<std::string_view> texts;
   std::vector<std::int64_t> numbers;
   std::vector<std::int64_t> found;
-  for (; begin < end; begin += kRowsAtOnce) {
-    const std::int64_t stop = std::min(end, begin + kRowsAtOnce);
+  for (; begin < end; begin += kCheckedRows) {
+    const std::int64_t stop = std::min(end, begin + kCheckedRows);
     found.resize(static_cast<std::size_t>(stop - begin));
     texts.clear();
     numbers.clear();
@@ -95,7 +95,7 @@ std::vector<Problem> check_dict(const DictState& state) {
     for_each_found(state, 0, state.keys.num_rows, [&](std::int64_t row, std::int64_t found) {
       // A later row supersedes an earlier one of the same key, never the reverse.
       if (found == row) ++num_live;
-      if (found >= row || problems.size() >= kMostProblems) return;
+      if (found >= row || problems.size() >= kMaxProblems) return;
       // The writer crashed, or is about to change the slot, or has added a row for the key.
       if ((found >= 0 || found == kFoundInNewerRow) && is_open()) return;
       add(corrupt("key " + state.keys.shown(row))

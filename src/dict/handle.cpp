@@ -40,7 +40,7 @@ struct DictWriter::Change {
       : keys(of),
         old_rows(rows),
         first_row(first),
-        again(std::visit([&](const auto& some) { return comes_again(some, seed); }, of.views())) {
+        again(std::visit([&](const auto& some) { return is_repeated(some, seed); }, of.views())) {
     for (std::size_t i = 0; i < size(); ++i) ++(is_new(i) ? num_new : num_dead);
   }
 
@@ -174,7 +174,7 @@ bool DictWriter::insert(const Change& change) {
     const std::uint64_t hash = change.hash(i, index_->seed());
     const auto position = index_->free_position(hash);
     if (!position) {
-      take_back(change, i);
+      rollback(change, i);
       return false;
     }
     index_->store(*position, dict_slot(hash, change.row(i)));
@@ -183,7 +183,7 @@ bool DictWriter::insert(const Change& change) {
 }
 
 /// Removes the slots of the first `count` keys.
-void DictWriter::take_back(const Change& change, std::size_t count) {
+void DictWriter::rollback(const Change& change, std::size_t count) {
   // In reverse order, because a search ends at the first bucket with a free slot.
   for (std::size_t i = count; i-- > 0;) {
     if (!change.is_new(i)) continue;
@@ -253,7 +253,7 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
   try {
     dataset_.append(rows);
   } catch (...) {
-    take_back(change, count);
+    rollback(change, count);
     set_dead(num_dead_, kDictNever);
     throw;
   }
@@ -288,7 +288,7 @@ void DictWriter::close() {
 namespace {
 
 /// Maximum number of keys named in a message.
-constexpr std::size_t kMostNamed = 5;
+constexpr std::size_t kMaxNamed = 5;
 
 /// Formats the first keys for whose index `is_wrong` is true; empty if there are none.
 template <class IsWrong>
@@ -298,12 +298,12 @@ std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   std::visit(
       [&](const auto& some) {
         for (std::size_t i = 0; i < some.size(); ++i) {
-          if (!is_wrong(i) || ++count > kMostNamed) continue;
+          if (!is_wrong(i) || ++count > kMaxNamed) continue;
           text += (text.empty() ? "" : ", ") + shown_key(some[i]);
         }
       },
       keys.views());
-  return count > kMostNamed ? text + ", ... (" + std::to_string(count) + " keys)" : text;
+  return count > kMaxNamed ? text + ", ... (" + std::to_string(count) + " keys)" : text;
 }
 
 }  // namespace
@@ -346,10 +346,10 @@ std::shared_ptr<const DictState> DictHandle::open_state() {
 /// Opens matching rows and index. A writer may add rows in less time than it takes to open them. In
 /// that case the counts that were read before are those of the rows that are opened next.
 std::shared_ptr<const DictState> DictHandle::open_state_once() {
-  constexpr int kMostTries = 100;
+  constexpr int kMaxTries = 100;
   auto state = dict_state_of(state_of(dataset_));
   if (is_trusted(*state)) return state;
-  for (int i = 0; i < kMostTries && path_; ++i) {
+  for (int i = 0; i < kMaxTries && path_; ++i) {
     const auto before = std::exchange(state, nullptr);
     const bool was_replaced = before->index->word(DictWord::writer) == kDictReplaced;
     const auto counts = counts_now(*before);
@@ -444,9 +444,9 @@ std::shared_ptr<DictPaging> DictHandle::paging() {
   if (!paging_ || paging_->state() != state_) {
     paging_ = nullptr;  // destroy it first, because it resets the kernel advice for the same pages
     paging_ = std::make_shared<DictPaging>(state_);
-    looked_ = std::chrono::steady_clock::now();
+    checked_ = std::chrono::steady_clock::now();
     is_cold_.store(paging_->is_needed(), std::memory_order_relaxed);
-    in_vain_ = pause_ = 0;
+    futile_prefetches_ = pause_ = 0;
   }
   if (!paging_->is_needed()) return nullptr;
   if (pause_ == 0) return paging_;
@@ -455,21 +455,21 @@ std::shared_ptr<DictPaging> DictHandle::paging() {
 }
 
 /// Doubles the pause after each futile prefetch, until a lookup is slow.
-void DictHandle::note_asking(bool was_missing) {
-  constexpr unsigned kMostDoublings = 6;
+void DictHandle::note_prefetch(bool was_missing) {
+  constexpr unsigned kMaxDoublings = 6;
   const Lock lock(mutex_);
-  pause_ = was_missing ? 0 : 1U << in_vain_;
-  in_vain_ = was_missing ? 0 : std::min(in_vain_ + 1, kMostDoublings);
+  pause_ = was_missing ? 0 : 1U << futile_prefetches_;
+  futile_prefetches_ = was_missing ? 0 : std::min(futile_prefetches_ + 1, kMaxDoublings);
 }
 
 void DictHandle::note_time(std::chrono::steady_clock::duration taken, std::size_t num_keys) {
   constexpr std::chrono::nanoseconds kSlowKey{4000};
-  constexpr std::chrono::seconds kBetweenLooks{1};
+  constexpr std::chrono::seconds kCheckInterval{1};
   const bool was_slow = taken > kSlowKey * static_cast<std::int64_t>(num_keys);
   const Lock lock(mutex_);
   if (!paging_) return;
-  if (was_slow) in_vain_ = pause_ = 0;
-  const bool is_due = std::chrono::steady_clock::now() - looked_ >= kBetweenLooks;
+  if (was_slow) futile_prefetches_ = pause_ = 0;
+  const bool is_due = std::chrono::steady_clock::now() - checked_ >= kCheckInterval;
   if (is_due && was_slow != paging_->is_needed()) paging_ = nullptr;
 }
 
@@ -558,7 +558,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .remedy("the option duplicates \"last\" assigns them");
     }
     const std::vector<bool> repeated = std::visit(
-        [](const auto& some) { return comes_again(some, random_dict_seed()); }, keys.views());
+        [](const auto& some) { return is_repeated(some, random_dict_seed()); }, keys.views());
     const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{repeated[i]}; });
     if (!twice.empty()) {
       throw base::invalid_argument(where)

@@ -56,7 +56,7 @@ class DictWriter {
   void add_checksums();
   void rebuild(double load, std::uint64_t room);
   bool insert(const Change& change);
-  void take_back(const Change& change, std::size_t count);
+  void rollback(const Change& change, std::size_t count);
   void set_dead(std::uint64_t num_dead, std::uint64_t num_rows);
   Batch with_keys(const DictKeys& keys, const Batch& values) const;
   Path values_folder() const;
@@ -156,9 +156,9 @@ class DictHandle {
   template <class Find>
   std::shared_ptr<const DictState> find_paged(const DictKeys& keys, std::span<std::int64_t> rows,
                                               const Find& find);
-  bool is_look_due() noexcept;
+  bool is_check_due() noexcept;
   std::shared_ptr<DictPaging> paging();
-  void note_asking(bool was_missing);
+  void note_prefetch(bool was_missing);
   void note_time(std::chrono::steady_clock::duration taken, std::size_t num_keys);
   /// A state that differs from `old`, or null if there is none.
   std::shared_ptr<const DictState> newer_than(const std::shared_ptr<const DictState>& old);
@@ -173,13 +173,13 @@ class DictHandle {
   Dataset dataset_;
   std::unique_ptr<DictWriter> writer_;
   std::shared_ptr<const DictState> state_;
-  std::shared_ptr<DictPaging> paging_;              ///< for the state that was sampled last
-  std::chrono::steady_clock::time_point looked_{};  ///< time at which paging_ was created
-  unsigned in_vain_ = 0;                ///< consecutive prefetches of pages that were all cached
-  unsigned pause_ = 0;                  ///< lookups to skip before the next prefetch
-  std::atomic<bool> is_cold_{false};    ///< a page was not cached
-  std::atomic<unsigned> num_alone_{0};  ///< number of lookups of a single key
-  bool is_behind_ = false;              ///< this handle has added rows since state_ was read
+  std::shared_ptr<DictPaging> paging_;               ///< for the state that was sampled last
+  std::chrono::steady_clock::time_point checked_{};  ///< time at which paging_ was created
+  unsigned futile_prefetches_ = 0;       ///< consecutive prefetches of pages that were all cached
+  unsigned pause_ = 0;                   ///< lookups to skip before the next prefetch
+  std::atomic<bool> is_cold_{false};     ///< a page was not cached
+  std::atomic<unsigned> num_single_{0};  ///< number of lookups of a single key
+  bool is_behind_ = false;               ///< this handle has added rows since state_ was read
   bool is_closed_ = false;
 };
 
@@ -214,11 +214,11 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
 
 /// Looking up a single key takes less time than reading a clock. So only every 64th lookup is
 /// timed, or each while some page is not cached.
-inline bool DictHandle::is_look_due() noexcept {
-  constexpr unsigned kKeysAWatch = 64;
-  const unsigned num_before = num_alone_.load(std::memory_order_relaxed);
-  num_alone_.store(num_before + 1, std::memory_order_relaxed);
-  return num_before % kKeysAWatch == 0 || is_cold_.load(std::memory_order_relaxed);
+inline bool DictHandle::is_check_due() noexcept {
+  constexpr unsigned kTimedKeys = 64;
+  const unsigned num_before = num_single_.load(std::memory_order_relaxed);
+  num_single_.store(num_before + 1, std::memory_order_relaxed);
+  return num_before % kTimedKeys == 0 || is_cold_.load(std::memory_order_relaxed);
 }
 
 template <class Key>
@@ -227,7 +227,7 @@ FoundRow DictHandle::find(const Key& key) {
   const std::span keys(&key, 1);
   const std::span rows(&found.row, 1);
   const auto find = [&](const DictState& state) { return find_rows(state, keys, rows); };
-  found.state = is_look_due() ? find_paged(keys, rows, find) : find_in_newest(keys, rows, find);
+  found.state = is_check_due() ? find_paged(keys, rows, find) : find_in_newest(keys, rows, find);
   return found;
 }
 
@@ -235,7 +235,7 @@ template <class Find>
 std::shared_ptr<const DictState> DictHandle::find_paged(const DictKeys& keys,
                                                         std::span<std::int64_t> rows,
                                                         const Find& find) {
-  if (const auto paging = this->paging()) note_asking(paging->ask(keys));
+  if (const auto paging = this->paging()) note_prefetch(paging->prefetch(keys));
   const auto begin = std::chrono::steady_clock::now();
   auto state = find_in_newest(keys, rows, find);
   note_time(std::chrono::steady_clock::now() - begin, num_keys_of(keys));

@@ -96,8 +96,8 @@ inline std::uint64_t load_dict_slot(const std::uint64_t* slot) noexcept {
 }
 
 /// Bit k is set if slot k of the bucket has that fingerprint. Slots may change concurrently.
-inline std::uint32_t dict_matches_one_by_one(const std::uint64_t* slots,
-                                             std::uint64_t fingerprint) noexcept {
+inline std::uint32_t dict_matches_scalar(const std::uint64_t* slots,
+                                         std::uint64_t fingerprint) noexcept {
   std::uint32_t matches = 0;
   for (std::size_t k = 0; k < kDictSlots; ++k) {
     const bool is_same = load_dict_slot(slots + k) >> kDictRowBits == fingerprint;
@@ -109,8 +109,8 @@ inline std::uint32_t dict_matches_one_by_one(const std::uint64_t* slots,
 #if defined(__SSE2__)
 /// Same result with SSE2. Here, too, each slot is read in one piece, and matching slots are read
 /// again. Not used under TSan, which would not see that these reads are atomic.
-inline std::uint32_t dict_matches_at_once(const std::uint64_t* slots,
-                                          std::uint64_t fingerprint) noexcept {
+inline std::uint32_t dict_matches_sse2(const std::uint64_t* slots,
+                                       std::uint64_t fingerprint) noexcept {
   static_assert(kDictFingerprintBits == 24 && kDictSlots == 8);
   const auto* pairs = reinterpret_cast<const __m128i*>(slots);
   const __m128i wanted = _mm_set1_epi32(static_cast<int>(fingerprint));
@@ -225,9 +225,9 @@ class DictIndex {
   std::uint32_t matches_in(std::uint64_t bucket, std::uint64_t fingerprint) const noexcept {
     const std::uint64_t* const slots = slots_ + bucket * kDictSlots;
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
-    return dict_matches_at_once(slots, fingerprint);
+    return dict_matches_sse2(slots, fingerprint);
 #else
-    return dict_matches_one_by_one(slots, fingerprint);
+    return dict_matches_scalar(slots, fingerprint);
 #endif
   }
   bool has_room(std::uint64_t bucket) const noexcept {

@@ -9,7 +9,7 @@
 #include "base/prefetch.hpp"
 #include "dataset/fixed_rows.hpp"
 #include "dict/state.hpp"
-#include "os/thread/companion.hpp"
+#include "os/thread/helper_thread.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
@@ -19,7 +19,7 @@ constexpr std::uint64_t kLineBytes = 64;
 
 /// Prefetches the first cache lines of a row's values, or of their end offsets.
 void prefetch_values(const DictState& state, std::int64_t row) {
-  constexpr std::uint64_t kMostBytes = 4 * kLineBytes;
+  constexpr std::uint64_t kMaxBytes = 4 * kLineBytes;
   const auto place = static_cast<std::uint64_t>(row);
   for (const StoredColumn* column : state.values->parts[0].columns) {
     if (column->ends.numel() > 0) {
@@ -27,7 +27,7 @@ void prefetch_values(const DictState& state, std::int64_t row) {
       continue;
     }
     const std::byte* values = column->values.raw_data() + place * column->stride_bytes;
-    for (std::uint64_t at = 0; at < std::min(column->row_bytes, kMostBytes); at += kLineBytes) {
+    for (std::uint64_t at = 0; at < std::min(column->row_bytes, kMaxBytes); at += kLineBytes) {
       base::prefetch(values + at);
     }
   }
@@ -67,7 +67,7 @@ class Search {
   /// Prefetching values earlier gains nothing, because the core already has as many outstanding
   /// loads as it can.
   void run(std::size_t first, std::size_t end, const FixedRows* into) {
-    if (end - first == 1 && into == nullptr) return run_alone(first);
+    if (end - first == 1 && into == nullptr) return run_single(first);
     for (; first < end; first += kAtOnce) run_some(first, std::min(first + kAtOnce, end), into);
   }
 
@@ -76,16 +76,16 @@ class Search {
 
   /// A single key has a chain of dependent loads. The value is prefetched as soon as its row is
   /// guessed, so that it arrives while the keys are compared.
-  void run_alone(std::size_t i) {
+  void run_single(std::size_t i) {
     hash(i);
-    look_into_index(i);
+    probe_index(i);
     if (rows_[i] >= 0) prefetch_values(state_, rows_[i]);
     compare(i);
   }
 
   void run_some(std::size_t first, std::size_t end, const FixedRows* into) {
     for (std::size_t i = first; i < end; ++i) hash(i);
-    for (std::size_t i = first; i < end; ++i) look_into_index(i);
+    for (std::size_t i = first; i < end; ++i) probe_index(i);
     if constexpr (kIsText) {
       for (std::size_t i = first; i < end; ++i) prefetch_text(rows_[i]);
     }
@@ -98,7 +98,7 @@ class Search {
     index_.prefetch(hashes_[i % kAtOnce]);
   }
 
-  void look_into_index(std::size_t i) {
+  void probe_index(std::size_t i) {
     DictIndex::Cursor& cursor = cursors_[i % kAtOnce];
     cursor = index_.find(hashes_[i % kAtOnce]);
     rows_[i] = next(cursor, i);
@@ -170,7 +170,7 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
   const int num_threads = num_threads_for_keys(keys.size());
   const auto parts = static_cast<std::size_t>(num_threads);
   if (parts == 1) {
-    os::share_short_work(keys.size(), kSharedKeys, search_part);
+    os::run_with_helper(keys.size(), kSharedKeys, search_part);
   } else {
     os::parallel_for(parts, num_threads, [&](std::size_t part) {
       search_part(keys.size() * part / parts, keys.size() * (part + 1) / parts);
@@ -181,13 +181,13 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
 
 /// True if all values have the same length, and are short enough that those of a group fit L2.
 bool are_short(const DatasetState& values) {
-  constexpr std::uint64_t kMostBytes = 2048;
+  constexpr std::uint64_t kMaxBytes = 2048;
   std::uint64_t row_bytes = 0;
   for (std::size_t i = 0; i < values.schema.size(); ++i) {
     if (values.schema.columns()[i].has_ends()) return false;
     row_bytes += values.parts[0].columns[i]->row_bytes;
   }
-  return row_bytes <= kMostBytes;
+  return row_bytes <= kMaxBytes;
 }
 
 std::size_t row_bytes_of(const Tensor& tensor) {

@@ -10,7 +10,7 @@
 #include "base/fail.hpp"
 #include "dict/handle.hpp"
 #include "dict/walk.hpp"
-#include "os/thread/companion.hpp"
+#include "os/thread/helper_thread.hpp"
 
 namespace tenfold {
 namespace {
@@ -59,13 +59,13 @@ Batch MappedDict::at(std::string_view key) const { return value_at(*handle_, key
 Batch MappedDict::at(std::int64_t key) const { return value_at(*handle_, key); }
 
 DictValues MappedDict::get_many(const DictKeys& keys) const {
-  os::expect_short_work();
+  os::start_helper();
   FoundValues found = handle_->get_many(keys);
   return {std::move(found.values), found_of(found.found.rows)};
 }
 
 std::vector<std::int64_t> MappedDict::rows(const DictKeys& keys) const {
-  os::expect_short_work();
+  os::start_helper();
   return handle_->find_many(keys).rows;
 }
 

@@ -31,13 +31,13 @@ std::vector<T> sample_of(std::span<const T> all) {
 }
 
 /// Prefetches the ranges. Returns false if a sample of them is cached.
-bool ask_for(std::span<const std::span<const std::byte>> ranges) {
+bool prefetch_missing(std::span<const std::span<const std::byte>> ranges) {
   if (std::ranges::all_of(sample_of(ranges), os::is_resident)) return false;
   os::will_need(ranges);
   return true;
 }
 
-bool looks_resident(std::span<const std::byte> bytes) {
+bool is_sample_cached(std::span<const std::byte> bytes) {
   const auto num_pages = static_cast<std::int64_t>(bytes.size()) / kPageBytes;
   const Permutation sample(num_pages, 1);
   for (std::int64_t i = 0; i < std::min(kSampledPages, num_pages); ++i) {
@@ -60,7 +60,7 @@ DictPaging::DictPaging(std::shared_ptr<const DictState> state)
   if (keys.ends != nullptr) {
     add(std::as_bytes(std::span(keys.ends, static_cast<std::size_t>(keys.num_rows))));
   }
-  needed_ = !std::ranges::all_of(sources_, looks_resident);
+  needed_ = !std::ranges::all_of(sources_, is_sample_cached);
   if (!needed_) return;
   for (const auto& source : sources_) os::expect_random_access(source, true);
 }
@@ -70,10 +70,10 @@ DictPaging::~DictPaging() {
   for (const auto& source : sources_) os::expect_random_access(source, false);
 }
 
-bool DictPaging::ask_for_index(std::span<const std::uint64_t> hashes) const {
+bool DictPaging::prefetch_index(std::span<const std::uint64_t> hashes) const {
   Ranges ranges;
   for (const std::uint64_t hash : hashes) ranges.push_back(state_->index->home_bytes(hash));
-  return ask_for(ranges);
+  return prefetch_missing(ranges);
 }
 
 /// The first candidate row of each key that has one, by the index alone.
@@ -89,13 +89,13 @@ std::vector<std::int64_t> DictPaging::candidates(std::span<const std::uint64_t> 
   return rows;
 }
 
-bool DictPaging::ask_for_values(std::span<const std::int64_t> rows) {
+bool DictPaging::prefetch_values(std::span<const std::int64_t> rows) {
   if (!values_.is_needed() || values_.holds(sample_of(rows))) return false;
-  values_.ask(rows, 0);
+  values_.prefetch(rows, 0);
   return true;
 }
 
-bool DictPaging::ask_for_keys(std::span<const std::int64_t> rows) const {
+bool DictPaging::prefetch_keys(std::span<const std::int64_t> rows) const {
   const StoredKeys& keys = state_->keys;
   const std::span values(keys.values, static_cast<std::size_t>(keys.num_bytes));
   Ranges ranges;
@@ -103,20 +103,20 @@ bool DictPaging::ask_for_keys(std::span<const std::int64_t> rows) const {
     for (const std::int64_t row : rows) {
       ranges.push_back(values.subspan(static_cast<std::size_t>(row) * 8, 8));
     }
-    return ask_for(ranges);
+    return prefetch_missing(ranges);
   }
   const auto ends = std::as_bytes(std::span(keys.ends, static_cast<std::size_t>(keys.num_rows)));
   for (const std::int64_t row : rows) {
     const auto first = static_cast<std::size_t>(std::max<std::int64_t>(row, 1) - 1);
     ranges.push_back(ends.subspan(first * 8, row > 0 ? 16 : 8));
   }
-  const bool any_end = ask_for(ranges);
+  const bool any_end = prefetch_missing(ranges);
   ranges.clear();
   for (const std::int64_t row : rows) ranges.push_back(std::as_bytes(std::span(keys.text(row))));
-  return ask_for(ranges) || any_end;
+  return prefetch_missing(ranges) || any_end;
 }
 
-bool DictPaging::ask(const DictKeys& keys) {
+bool DictPaging::prefetch(const DictKeys& keys) {
   if (state_->keys.is_text() ==
       std::holds_alternative<std::span<const std::int64_t>>(keys.views())) {
     return false;
@@ -127,12 +127,13 @@ bool DictPaging::ask(const DictKeys& keys) {
         for (const auto& key : some) hashes.push_back(dict_hash(key, state_->index->seed()));
       },
       keys.views());
-  const bool any_slot = ask_for_index(hashes);
+  const bool any_slot = prefetch_index(hashes);
   const std::vector<std::int64_t> rows = candidates(hashes);
-  const bool any_value = ask_for_values(rows);
-  const bool any_key = ask_for_keys(rows);
+  const bool any_value = prefetch_values(rows);
+  const bool any_key = prefetch_keys(rows);
   // The first stage reads the end offsets of ragged values; the next ones, their contents.
-  for (int stage = 1; any_value && stage < values_.num_stages(); ++stage) values_.ask(rows, stage);
+  for (int stage = 1; any_value && stage < values_.num_stages(); ++stage)
+    values_.prefetch(rows, stage);
   return any_key || any_value || any_slot;
 }
 

@@ -16,7 +16,7 @@ namespace tenfold {
 /// by then: the index, then the end offsets of keys and the values, then the keys and the contents
 /// of ragged values. A lookup without this has one outstanding request to the device at a time.
 ///
-/// Thread safety: ask() may be called from many threads.
+/// Thread safety: prefetch() may be called from many threads.
 class DictPaging {
  public:
   explicit DictPaging(std::shared_ptr<const DictState> state);
@@ -28,15 +28,15 @@ class DictPaging {
   /// True if some part of the dictionary is not cached.
   bool is_needed() const noexcept { return needed_ || values_.is_needed(); }
   /// Prefetches for `keys`. Returns false if everything seems to be cached.
-  bool ask(const DictKeys& keys);
+  bool prefetch(const DictKeys& keys);
 
  private:
   using Ranges = std::vector<std::span<const std::byte>>;
 
-  bool ask_for_index(std::span<const std::uint64_t> hashes) const;
+  bool prefetch_index(std::span<const std::uint64_t> hashes) const;
   std::vector<std::int64_t> candidates(std::span<const std::uint64_t> hashes) const;
-  bool ask_for_values(std::span<const std::int64_t> rows);
-  bool ask_for_keys(std::span<const std::int64_t> rows) const;
+  bool prefetch_values(std::span<const std::int64_t> rows);
+  bool prefetch_keys(std::span<const std::int64_t> rows) const;
 
   std::shared_ptr<const DictState> state_;
   std::vector<std::span<const std::byte>> sources_;  ///< index, keys and their end offsets, if

@@ -14,7 +14,7 @@ namespace tenfold {
 /// because a hash set of many keys takes several times their memory. `seed` must be unpredictable,
 /// so that nobody can choose colliding keys.
 template <class Key>
-std::vector<bool> comes_again(std::span<const Key> keys, std::uint64_t seed) {
+std::vector<bool> is_repeated(std::span<const Key> keys, std::uint64_t seed) {
   struct Place {
     std::uint64_t hash;
     std::size_t number;

@@ -180,9 +180,9 @@ std::int64_t num_rows_now(const DictState& state) {
 
 std::optional<DictCounts> counts_now(const DictState& state) {
   // A writer commits at most a few times while this loop runs.
-  constexpr int kMostTries = 100;
+  constexpr int kMaxTries = 100;
   const DictIndex& index = *state.index;
-  for (int i = 0; i < kMostTries; ++i) {
+  for (int i = 0; i < kMaxTries; ++i) {
     if (index.word(DictWord::writer) != dict_boot()) return std::nullopt;
     const std::int64_t num_rows = num_rows_now(state);
     const auto count = static_cast<std::uint64_t>(num_rows);

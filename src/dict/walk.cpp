@@ -8,7 +8,7 @@
 namespace tenfold {
 namespace {
 
-constexpr std::int64_t kRowsAWalk = 1024;
+constexpr std::int64_t kWalkedRows = 1024;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ DictWalk::Block DictWalk::next() {
   Block block;
   while (block.places.empty() && next_ < keys().num_rows) {
     const std::int64_t begin = next_;
-    next_ = std::min(keys().num_rows, begin + kRowsAWalk);
+    next_ = std::min(keys().num_rows, begin + kWalkedRows);
     if (begun_->num_dead == 0) {
       block.places.resize(static_cast<std::size_t>(next_ - begin));
       std::iota(block.places.begin(), block.places.end(), begin);

@@ -139,7 +139,7 @@ class Ingestion {
       }
     }
     plan.targets = std::move(targets);
-    plan.ignores_others = true;
+    plan.ignores_new_columns = true;
     index_fields(plan);
     std::erase_if(report_.promotions, [&](const Promotion& promotion) {
       return std::ranges::none_of(plan.targets, [&](const Target& target) {

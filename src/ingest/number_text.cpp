@@ -18,13 +18,13 @@ constexpr std::uint64_t kExactIntegers = std::uint64_t{1} << 53;
 using number_parts::kMaxDigits;
 
 /// 5^-1 to 5^-27, normalised to 128 bits and rounded up: 2^127 <= bits < 2^128.
-constexpr std::int32_t kMostDivided = 27;
+constexpr std::int32_t kMaxDivided = 27;
 struct Reciprocal {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
 };
-constexpr std::array<Reciprocal, kMostDivided + 1> kReciprocals = [] {
-  std::array<Reciprocal, kMostDivided + 1> made{};
+constexpr std::array<Reciprocal, kMaxDivided + 1> kReciprocals = [] {
+  std::array<Reciprocal, kMaxDivided + 1> made{};
   std::uint64_t power = 1;
   for (std::size_t i = 1; i < made.size(); ++i) {
     power *= 5;  // 5^27 has 63 bits
@@ -65,8 +65,8 @@ double divided(std::uint64_t digits, std::int32_t power) noexcept {
   const int cut = upper + 64 - 55;
   std::uint64_t mantissa = product.high >> cut;
   // 54 bits: exactly halfway between two doubles only if no bits were truncated.
-  constexpr std::int32_t kMostExact = 4;
-  const bool is_middle = product.low <= 1 && power <= kMostExact && (mantissa & 3) == 1 &&
+  constexpr std::int32_t kMaxExact = 4;
+  const bool is_middle = product.low <= 1 && power <= kMaxExact && (mantissa & 3) == 1 &&
                          mantissa << cut == product.high;
   if (is_middle) mantissa &= ~std::uint64_t{1};
   mantissa = (mantissa + (mantissa & 1)) >> 1;
@@ -85,10 +85,10 @@ double divided(std::uint64_t digits, std::int32_t power) noexcept {
 
 double to_double(const NumberText& number) noexcept {
   const std::int32_t exponent = number.exponent - number.num_fraction;
-  constexpr auto kMostExponent = static_cast<std::int32_t>(kPowers.size()) - 1;
+  constexpr auto kMaxExponent = static_cast<std::int32_t>(kPowers.size()) - 1;
   // Both operands are exact, so a single operation rounds correctly (Clinger's fast path).
   if (number.num_digits <= kMaxDigits && number.digits <= kExactIntegers &&
-      exponent >= -kMostExponent && exponent <= kMostExponent) {
+      exponent >= -kMaxExponent && exponent <= kMaxExponent) {
     const auto digits = static_cast<double>(number.digits);
     const double value = exponent < 0 ? digits / kPowers[static_cast<std::size_t>(-exponent)]
                                       : digits * kPowers[static_cast<std::size_t>(exponent)];
@@ -96,7 +96,7 @@ double to_double(const NumberText& number) noexcept {
   }
   double value = 0;
   if (number.num_digits <= kMaxDigits && number.digits != 0 && exponent < 0 &&
-      exponent >= -kMostDivided) {
+      exponent >= -kMaxDivided) {
     value = divided(number.digits, -exponent);
     return number.negative ? -value : value;
   }

@@ -9,7 +9,7 @@ namespace tenfold {
 enum class Outcome : std::uint8_t {
   kept,
   promote,    ///< the plan is too narrow: a column needs another type, or is missing
-  misfit,     ///< no column of any plan could hold this value
+  mismatch,   ///< no column of any plan could hold this value
   malformed,  ///< not a valid record of the format
 };
 

@@ -1,7 +1,7 @@
 #include <tenfold/consolidated.hpp>
 
 #include "formats/consolidated/write.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 
 namespace tenfold {
 

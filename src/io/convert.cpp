@@ -21,7 +21,7 @@
 #include "core/tensor/leaf_bytes.hpp"
 #include "core/tree/bare.hpp"
 #include "core/tree/leaf_source.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "io/rename.hpp"
 #include "io/sparse_check.hpp"
@@ -181,12 +181,12 @@ ConvertReport convert_tree(TensorDict tree, const std::string& source,
                            const formats::Format& format, const Path& target,
                            const ConvertOptions& options) {
   // torch.load would trust these indices, and read out of bounds if they exceed the shape.
-  require_sound_sparse_nodes(tree, source);
+  check_all_sparse_indices(tree, source);
   tree = rename_leaves(with_bare_key(tree), options.rename);
   if (format.bare_roots == formats::BareRoots::all) tree = only_tensor(tree);
   if (options.dtype) tree = with_dtype(tree, *options.dtype);
   refuse_opaque(tree, source, "; exclude= leaves it out");
-  require_holdable(tree, format, target.string());
+  check_supported(tree, format, target.string());
   with_path(target, [&] { format.check(tree); });
   // Counted first: `target` may be the source, whose leaves cannot be asked once it is replaced.
   ConvertReport report;

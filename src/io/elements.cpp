@@ -14,7 +14,7 @@
 #include "base/fail.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tensor/element_text.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 
 namespace tenfold {
 std::size_t doubles_per_element(DType dtype) noexcept {

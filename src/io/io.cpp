@@ -7,7 +7,7 @@
 #include "base/fail.hpp"
 #include "core/tree/bare.hpp"
 #include "formats/shared/commit.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/unreplaced.hpp"
@@ -33,7 +33,7 @@ Path save(const TensorDict& saved, const Path& path, const SaveOptions& options)
   const TensorDict tree = with_bare_key(saved);
   const formats::Format& format = format_for_saving(path, options.format);
   formats::refuse_existing(path, options.overwrite);
-  require_holdable(tree, format, path.string());
+  check_supported(tree, format, path.string());
   with_path(path, [&] {
     format.write(tree, path,
                  {.durable = options.durable,

@@ -16,7 +16,7 @@
 #include "core/tree/node.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/read_ahead.hpp"
 #include "io/registry.hpp"
 #include "io/sparse_check.hpp"
@@ -169,7 +169,7 @@ TensorDict load_once(const Path& path, const LoadOptions& options) {
   // a copy of the tree is mapped.
   const TensorDict kept = options.mode == Mode::write_through ? tree : TensorDict();
   const TensorDict loaded = mapped(std::move(tree), options);
-  require_sound_sparse_nodes(loaded, path.string());
+  check_all_sparse_indices(loaded, path.string());
   return options.mode == Mode::write_through ? kept : loaded;
 }
 

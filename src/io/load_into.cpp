@@ -230,11 +230,11 @@ LoadReport load_into(const TensorDict& target_tree, const TensorDict& source_tre
       report.loaded.push_back(name);
     }
   }
-  Selector asked_for(options.keys.paths());
+  Selector requested(options.keys.paths());
   for (const NamedLeaf& named : tensors_of(target)) {
     const std::string name = dotted(named.path);
     if (from.find(name) != NamedTensors::kNone) continue;
-    if (options.keys.given() && !asked_for.names_or_holds(named.path)) continue;
+    if (options.keys.given() && !requested.selects_or_contains(named.path)) continue;
     report.missing.push_back(name);
   }
   if (options.strict) require_ok(report, source.where());

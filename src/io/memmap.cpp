@@ -20,7 +20,7 @@
 #include "formats/folder/writer.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/leaf_writer.hpp"
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 #include "io/tree.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/free_space.hpp"
@@ -59,9 +59,9 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
           .remedy("the option existsok takes it");
     }
   }
-  if (options.in_place || !options.mapped_there.empty()) {
-    const std::unordered_set<std::string> there(options.mapped_there.begin(),
-                                                options.mapped_there.end());
+  if (options.in_place || !options.already_mapped.empty()) {
+    const std::unordered_set<std::string> there(options.already_mapped.begin(),
+                                                options.already_mapped.end());
     folder::UpdateRequest request;
     request.in_place = options.in_place;
     request.zeros = options.zeros;

@@ -15,13 +15,13 @@ constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
 constexpr int kNumPopulating = 2;
 /// Threads for missing pages: the requests of one thread keep the device busy, and are in file
 /// order.
-constexpr int kNumAsking = 1;
-constexpr std::uint64_t kWorthwhileBytes = std::uint64_t{16} << 20;
+constexpr int kNumPrefetching = 1;
+constexpr std::uint64_t kMinReadAheadBytes = std::uint64_t{16} << 20;
 
 }  // namespace
 
 bool ReadAhead::is_worthwhile(std::uint64_t total_bytes, Mode mode) {
-  return mode != Mode::write_through && total_bytes >= kWorthwhileBytes &&
+  return mode != Mode::write_through && total_bytes >= kMinReadAheadBytes &&
          total_bytes <= os::available_memory_bytes() / 2;
 }
 
@@ -45,19 +45,20 @@ void ReadAhead::start() && {
   if (count == 0) return;
   const auto ahead = std::make_shared<const ReadAhead>(std::move(*this));
   const bool is_cached = os::is_resident(ahead->pieces_.front().bytes);
-  os::run_in_background(count, is_cached ? kNumPopulating : kNumAsking, [ahead](std::size_t i) {
-    const Piece& piece = ahead->pieces_[i];
-    // Keeps the pages mapped during this iteration.
-    const auto owner = ahead->owners_[piece.owner].lock();
-    if (!owner) return;
-    // Only populate cached pages: for others, it would wait for them with its own requests, which
-    // interleave with those for later pages.
-    if (os::is_resident(piece.bytes)) {
-      os::populate(piece.bytes);
-    } else {
-      os::prefetch(piece.bytes);
-    }
-  });
+  os::run_in_background(count, is_cached ? kNumPopulating : kNumPrefetching,
+                        [ahead](std::size_t i) {
+                          const Piece& piece = ahead->pieces_[i];
+                          // Keeps the pages mapped during this iteration.
+                          const auto owner = ahead->owners_[piece.owner].lock();
+                          if (!owner) return;
+                          // Only populate cached pages: for others, it would wait for them with its
+                          // own requests, which interleave with those for later pages.
+                          if (os::is_resident(piece.bytes)) {
+                            os::populate(piece.bytes);
+                          } else {
+                            os::prefetch(piece.bytes);
+                          }
+                        });
 }
 
 }  // namespace tenfold

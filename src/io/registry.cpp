@@ -48,7 +48,7 @@ struct Unknown {
 constexpr std::array<Unknown, 1> kUnsupported = {{{"pickle", ".pkl"}}};
 
 /// Number of entries that are examined in a folder of unknown format, to describe it.
-constexpr std::size_t kMostNames = 100'000;
+constexpr std::size_t kMaxNames = 100'000;
 
 constexpr std::string_view kWritable =
     "\"memmap\" and \"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" "
@@ -115,10 +115,10 @@ std::string describe_file(const formats::FileHead& head) {
 /// its shards. The order of names depends on the file system, so the alphabetically first candidate
 /// is chosen.
 std::optional<std::string> best_inside(const std::vector<std::string>& names) {
-  constexpr auto kOfModels =
+  constexpr auto kModelNames =
       std::to_array<std::string_view>({"model.safetensors.index.json", "model.safetensors",
                                        "pytorch_model.bin.index.json", "pytorch_model.bin"});
-  for (const std::string_view wanted : kOfModels) {
+  for (const std::string_view wanted : kModelNames) {
     if (std::ranges::find(names, wanted) != names.end()) return std::string(wanted);
   }
   const auto rank = [](const std::string& name) { return !name.ends_with(".index.json"); };
@@ -132,7 +132,7 @@ std::optional<std::string> best_inside(const std::vector<std::string>& names) {
 
 /// Describes a folder of unknown format.
 std::string describe_folder(const formats::FileHead& head) {
-  const std::vector<std::string> names = head.folder().list(kMostNames);
+  const std::vector<std::string> names = head.folder().list(kMaxNames);
   const bool is_distributed =
       std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".distcp"); });
   if (is_distributed) {
@@ -148,7 +148,7 @@ std::string describe_folder(const formats::FileHead& head) {
 /// True for a memory-mapped folder that has lost its meta.json.
 bool is_damaged_folder(const os::Directory& folder) {
   if (folder.entry_info("%checksums") || folder.entry_info("%notes.json")) return true;
-  const std::vector<std::string> names = folder.list(kMostNames);
+  const std::vector<std::string> names = folder.list(kMaxNames);
   return std::any_of(names.begin(), names.end(),
                      [](const std::string& name) { return name.ends_with(".memmap"); });
 }

@@ -82,17 +82,18 @@ void visit_names(const TensorDict& node, KeyPath path, Selector& selector) {
 }  // namespace
 
 TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude) {
-  const std::vector<KeyPath>& left_out = exclude.paths();
-  if (!keys.given() && left_out.empty()) return tree;
+  const std::vector<KeyPath>& excluded_paths = exclude.paths();
+  if (!keys.given() && excluded_paths.empty()) return tree;
   if (keys.given() && keys.paths().empty()) {
     refuse_bare(tree, "an empty list of them");
     TensorDict nothing = empty_like(tree);
     fix_kind(nothing);
     return nothing;
   }
-  refuse_bare(tree, base::quote(dotted(keys.given() ? keys.paths().front() : left_out.front())));
+  refuse_bare(tree,
+              base::quote(dotted(keys.given() ? keys.paths().front() : excluded_paths.front())));
   Selector selector(keys.paths());
-  Selector excluder(left_out);
+  Selector excluder(excluded_paths);
   TensorDict kept = Pruner(selector, excluder).prune(tree, !keys.given());
   selector.require_all_hit(tree);
   if (!excluder.all_hit()) {

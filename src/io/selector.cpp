@@ -45,7 +45,7 @@ bool Selector::names(const KeyPath& path, const std::string& name) {
   return found;
 }
 
-bool Selector::names_or_holds(const KeyPath& path) {
+bool Selector::selects_or_contains(const KeyPath& path) {
   KeyPath above;
   for (const std::string& key : path) {
     above.push_back(key);

@@ -19,7 +19,7 @@ class Selector {
   bool names(const KeyPath& path, const std::string& name);
 
   /// True if a key names the entry at `path` or an ancestor.
-  bool names_or_holds(const KeyPath& path);
+  bool selects_or_contains(const KeyPath& path);
 
   /// True if a key may name a descendant of the node with that dotted name.
   bool may_name_below(const std::string& name) const;

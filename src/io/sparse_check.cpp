@@ -14,7 +14,7 @@ namespace {
 void check(const TensorDict& tree, const std::string& where, KeyPath& path) {
   if (tree.kind() == NodeKind::sparse) {
     const std::string part = path.empty() ? "root" : "key " + base::quote(dotted(path));
-    return require_sound_sparse(tree, {where, part});
+    return check_sparse_indices(tree, {where, part});
   }
   Node& node = *node_of(tree);
   for (std::size_t i = 0; i < node.entries.size(); ++i) {
@@ -30,7 +30,7 @@ void check(const TensorDict& tree, const std::string& where, KeyPath& path) {
 
 }  // namespace
 
-void require_sound_sparse_nodes(const TensorDict& tree, const std::string& where) {
+void check_all_sparse_indices(const TensorDict& tree, const std::string& where) {
   KeyPath path;
   check(tree, where, path);
 }

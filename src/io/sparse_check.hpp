@@ -6,8 +6,8 @@
 
 namespace tenfold {
 
-/// Calls require_sound_sparse() for every sparse tensor of the tree, which reads the indices.
+/// Calls check_sparse_indices() for every sparse tensor of the tree, which reads the indices.
 /// Throws Error(corrupt) that starts with `where` and names the key.
-void require_sound_sparse_nodes(const TensorDict& tree, const std::string& where);
+void check_all_sparse_indices(const TensorDict& tree, const std::string& where);
 
 }  // namespace tenfold

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "formats/shared/progress.hpp"
+#include "io/check_supported.hpp"
 #include "io/elements.hpp"
-#include "io/holdable.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {

@@ -29,8 +29,8 @@ namespace detail {
 
 /// What a StateMapper is a handle of.
 struct SavedMapper {
-  SavedMapper(MapperHead said, MapperKind what, TensorDict parts)
-      : head(std::move(said)), kind(what), tensors(std::move(parts)) {}
+  SavedMapper(MapperHead saved_head, MapperKind what, TensorDict parts)
+      : head(std::move(saved_head)), kind(what), tensors(std::move(parts)) {}
   virtual ~SavedMapper() = default;
 
   virtual Tensor rows(std::span<const Value> states) const;

@@ -124,8 +124,8 @@ struct Group {
 
 /// Values by path.
 struct SavedHierarchy final : SavedMapper {
-  SavedHierarchy(MapperHead said, TensorDict parts)
-      : SavedMapper(std::move(said), MapperKind::hierarchical, std::move(parts)),
+  SavedHierarchy(MapperHead saved_head, TensorDict parts)
+      : SavedMapper(std::move(saved_head), MapperKind::hierarchical, std::move(parts)),
         paths(node_of(head, tensors, "paths")) {
     read_tables();
     if (tensors.contains("texts")) {
@@ -147,8 +147,8 @@ struct SavedHierarchy final : SavedMapper {
   }
 
   void read_mappers() {
-    const Value* said = head.find("mappers");
-    const auto* list = said == nullptr ? nullptr : said->get_if<Value::List>();
+    const Value* saved_head = head.find("mappers");
+    const auto* list = saved_head == nullptr ? nullptr : saved_head->get_if<Value::List>();
     if (list == nullptr) {
       throw head.corrupt("config").part("mappers").expected("a list of paths").found("none");
     }

@@ -101,9 +101,9 @@ class Flattener {
   /// Visits levels before their entries. `from_json` limits the depth.
   void walk(const Value::Object& level, std::size_t node, const std::string& prefix) {
     std::vector<std::tuple<const Value::Object*, std::size_t, std::string>> below;
-    for (const auto& [said, value] : level.members) {
-      if (is_escaped_ && prefix.empty() && said == kJsonHead) continue;
-      const std::string key = key_of(said, prefix);
+    for (const auto& [stored_key, value] : level.members) {
+      if (is_escaped_ && prefix.empty() && stored_key == kJsonHead) continue;
+      const std::string key = key_of(stored_key, prefix);
       const std::string path = prefix + key;
       const auto* object = value.get_if<Value::Object>();
       const bool is_level = object != nullptr && !(is_escaped_ && object->find(kTensor) != nullptr);
@@ -150,18 +150,19 @@ class Flattener {
     return base::corrupt(where_).part(base::quote(path));
   }
 
-  std::string key_of(std::string_view said, const std::string& prefix) const {
-    if (is_escaped_ && said.starts_with('%')) {
-      said.remove_prefix(1);
-      if (!said.starts_with('%')) {
-        throw fail(prefix + std::string(said))
+  std::string key_of(std::string_view stored_key, const std::string& prefix) const {
+    if (is_escaped_ && stored_key.starts_with('%')) {
+      stored_key.remove_prefix(1);
+      if (!stored_key.starts_with('%')) {
+        throw fail(prefix + std::string(stored_key))
             .expected("\"%%\" for a \"%\" at the beginning of a key");
       }
     }
-    if (said.empty() || said.find('/') != std::string_view::npos) {
-      throw fail(prefix + std::string(said)).expected("a key that is not empty, without \"/\"");
+    if (stored_key.empty() || stored_key.find('/') != std::string_view::npos) {
+      throw fail(prefix + std::string(stored_key))
+          .expected("a key that is not empty, without \"/\"");
     }
-    return std::string(said);
+    return std::string(stored_key);
   }
 
   StatePlace place_of(const Value& value, const std::string& path) {
@@ -312,15 +313,15 @@ std::shared_ptr<const SavedMapper> json_hierarchy(std::string_view text, const s
   if (root == nullptr) {
     throw base::corrupt(where).part("JSON").expected("an object").found("a ", document.type_name());
   }
-  const std::optional<std::string> said = default_key_of(*root, where);
+  const std::optional<std::string> default_key = default_key_of(*root, where);
   MapperHead head;
   head.where = where;
   head.class_name = "tenfold.HierarchicalStateMapper";
   Value::Object config;
-  config.members.emplace_back("default_key", Value(said.value_or("default")));
+  config.members.emplace_back("default_key", Value(default_key.value_or("default")));
   config.members.emplace_back("mappers", Value(Value::List()));
   head.config = std::move(config);
-  Flattener flattener(where, said.value_or("default"), said.has_value());
+  Flattener flattener(where, default_key.value_or("default"), default_key.has_value());
   flattener.add("", {kNoTable, 0}, true, 0);
   flattener.walk(*root, 0, "");
   return saved_hierarchy(std::move(head), flattener.tensors());

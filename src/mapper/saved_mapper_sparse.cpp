@@ -35,8 +35,8 @@ SparseMatrix matrix_of(const MapperHead& head, TensorDict node) {
 
 /// Rows of a sparse matrix by key.
 struct SavedSparse final : SavedMapper {
-  SavedSparse(MapperHead said, TensorDict parts)
-      : SavedMapper(std::move(said), MapperKind::sparse, std::move(parts)),
+  SavedSparse(MapperHead saved_head, TensorDict parts)
+      : SavedMapper(std::move(saved_head), MapperKind::sparse, std::move(parts)),
         key_kind(kind_of(head)),
         keys(open_state_index(node_of(head, tensors, "keys"), key_type_of(key_kind), {})),
         matrix(matrix_of(head, node_of(head, tensors, "matrix"))) {

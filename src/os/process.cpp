@@ -62,11 +62,11 @@ std::optional<BootId> set_boot_id(std::optional<BootId> id) {
 }
 
 std::size_t num_files_to_keep_open() noexcept {
-  constexpr rlim_t kMost = 4096;
-  constexpr rlim_t kFewest = 16;
+  constexpr rlim_t kMax = 4096;
+  constexpr rlim_t kMin = 16;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewest;
-  return std::clamp(limit.rlim_cur / 4, kFewest, kMost);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMin;
+  return std::clamp(limit.rlim_cur / 4, kMin, kMax);
 }
 
 std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(::getpid()); }

@@ -17,17 +17,17 @@ class ProcessWide {
   static T& get() {
     static_cast<void>(&fork_handler_);  // naming it here makes the compiler initialise it at load
                                         // time
-    T* current = the_one_.load(std::memory_order_acquire);
+    T* current = instance_.load(std::memory_order_acquire);
     if (current != nullptr) return *current;
     auto made = std::make_unique<T>();
-    if (the_one_.compare_exchange_strong(current, made.get())) return *made.release();
+    if (instance_.compare_exchange_strong(current, made.get())) return *made.release();
     return *current;
   }
 
  private:
-  static void forget() { the_one_.store(nullptr); }
+  static void forget() { instance_.store(nullptr); }
 
-  inline static std::atomic<T*> the_one_{nullptr};
+  inline static std::atomic<T*> instance_{nullptr};
   inline static const int fork_handler_ = pthread_atfork(nullptr, nullptr, forget);
 };
 

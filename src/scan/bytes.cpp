@@ -278,7 +278,7 @@ bool among(NameSpan names, std::string_view wanted) {
 }
 
 /// True if `global` is one of `names`, or inside one.
-bool lies_in(NameSpan names, std::string_view global) {
+bool has_prefix_in(NameSpan names, std::string_view global) {
   return std::any_of(names.begin(), names.end(), [&](std::string_view outer) {
     return global.starts_with(outer) &&
            (global.size() == outer.size() || global[outer.size()] == '.');
@@ -306,7 +306,7 @@ ScanRisk risk_of_global(std::string_view module, std::string_view name) {
   if (module == "torch" && (is_torch_dtype(name) || is_torch_qscheme(name))) return ScanRisk::safe;
   if (is_typed_class(module, name)) return ScanRisk::safe;
   if (module == "numpy.dtypes" && name.ends_with("DType")) return ScanRisk::safe;
-  if (lies_in(kDangerousModules, global) || lies_in(kDangerousParts, global)) {
+  if (has_prefix_in(kDangerousModules, global) || has_prefix_in(kDangerousParts, global)) {
     return ScanRisk::dangerous;
   }
   // numpy's array constructors are safe; much of the rest opens files or compiles.
@@ -321,7 +321,7 @@ ScanRisk risk_of_global(std::string_view module, std::string_view name) {
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kZipEnd = "PK\x05\x06";
-constexpr std::string_view kNotLookedInto = ", which is not looked into";
+constexpr std::string_view kNotScanned = ", which is not scanned";
 /// Limits for nested archives, which are inflated into memory: depth and total size.
 constexpr int kMaxArchiveDepth = 8;
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
@@ -509,17 +509,18 @@ void ByteScanner::globals(const codecs::PickleGraph& graph, const std::string& w
   }
 }
 
-/// Scans the consecutive pickles at the start of `bytes`. `surely`: the first is known to be one.
-void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool surely) {
+/// Scans the consecutive pickles at the start of `bytes`. `is_pickle`: the first is known to be
+/// one.
+void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool is_pickle) {
   bool is_old_torch = false;
   std::uint64_t at = 0;
   for (int i = 0; at < bytes.size() && !(is_old_torch && i == kOldTorchPickles); ++i) {
     const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
     std::string problem;
     const codecs::PickleGraph graph = codecs::read_pickle_prefix(rest, where, problem);
-    const bool counts = problem.empty() || (i == 0 && surely) || has_global(graph);
+    const bool counts = problem.empty() || (i == 0 && is_pickle) || has_global(graph);
     if (!counts) {
-      if (i > 0 && surely) {
+      if (i > 0 && is_pickle) {
         add(std::to_string(rest.size()) + " bytes after a pickle that are none",
             ScanRisk::suspicious, where, at);
       }
@@ -551,13 +552,13 @@ bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanH
   const bool is_marked =
       bytes.size() > kTarMagicAt && bytes.substr(kTarMagicAt).starts_with("ustar");
   if ((is_marked && hint != ScanHint::tensor) || begins_as_tar(bytes)) {
-    add("tar archive" + std::string(kNotLookedInto), ScanRisk::suspicious, where, 0);
+    add("tar archive" + std::string(kNotScanned), ScanRisk::suspicious, where, 0);
     return false;
   }
   if (hint == ScanHint::tensor) return false;
   for (const Packed& format : kPacked) {
     if (!bytes.starts_with(format.magic)) continue;
-    add(std::string(format.name) + " archive" + std::string(kNotLookedInto) +
+    add(std::string(format.name) + " archive" + std::string(kNotScanned) +
             "; unpack it and scan what comes out",
         ScanRisk::suspicious, where, 0);
     return true;
@@ -568,7 +569,7 @@ bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanH
       (static_cast<unsigned char>(bytes[0]) * 256U + static_cast<unsigned char>(bytes[1])) % 31U ==
           0;
   if (!is_zlib || hint != ScanHint::pickle) return false;
-  add("zlib stream" + std::string(kNotLookedInto), ScanRisk::suspicious, where, 0);
+  add("zlib stream" + std::string(kNotScanned), ScanRisk::suspicious, where, 0);
   return true;
 }
 
@@ -593,7 +594,7 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
   const codecs::ZipInput input = input_of(bytes, where);
   const codecs::ZipDirectory directory = directory_of(input);
   if (depth_ == kMaxArchiveDepth) {
-    add("archive in an archive, " + std::to_string(depth_) + " deep" + std::string(kNotLookedInto),
+    add("archive in an archive, " + std::to_string(depth_) + " deep" + std::string(kNotScanned),
         ScanRisk::suspicious, where, 0);
     return;
   }
@@ -611,13 +612,13 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
       }
       if (entry.size_bytes > kMaxRecordBytes) {
         if (hint == ScanHint::storage) continue;
-        add("deflated record of more than 1 GiB" + std::string(kNotLookedInto),
-            ScanRisk::suspicious, place, 0);
+        add("deflated record of more than 1 GiB" + std::string(kNotScanned), ScanRisk::suspicious,
+            place, 0);
         continue;
       }
       inflated_bytes_ += depth_ > 1 ? entry.size_bytes : 0;
       if (inflated_bytes_ > kMaxInflatedBytes) {
-        add("archives in archives of more than 4 GiB" + std::string(kNotLookedInto),
+        add("archives in archives of more than 4 GiB" + std::string(kNotScanned),
             ScanRisk::suspicious, place, 0);
         break;
       }
@@ -657,7 +658,7 @@ std::uint64_t ByteScanner::archive_bytes(std::string_view bytes, const std::stri
 
 void ByteScanner::no_archive(std::string_view bytes, const std::string& where, std::uint64_t at) {
   if (bytes.empty()) return;
-  add(std::to_string(bytes.size()) + " bytes beside archives" + std::string(kNotLookedInto),
+  add(std::to_string(bytes.size()) + " bytes beside archives" + std::string(kNotScanned),
       ScanRisk::suspicious, where, at);
   guess(bytes, inside(where, "bytes from " + std::to_string(at) + " on"));
 }

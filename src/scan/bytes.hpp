@@ -53,7 +53,7 @@ class ByteScanner {
   ScanReport take() { return std::move(report_); }
 
  private:
-  void pickles(std::string_view bytes, const std::string& where, bool surely);
+  void pickles(std::string_view bytes, const std::string& where, bool is_pickle);
   bool packed(std::string_view bytes, const std::string& where, ScanHint hint);
   void zip(std::string_view bytes, const std::string& where);
   void no_archive(std::string_view bytes, const std::string& where, std::uint64_t at);

@@ -64,7 +64,7 @@ void add_items(ScanItems& items, const os::Path& metadata) {
 void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t begin) {
   const std::string where = "bytes from " + std::to_string(begin) + " on, which no key names";
   if (bytes.empty() || scanner.archives(bytes, where)) return;
-  scanner.add(std::to_string(bytes.size()) + " bytes that no key names, which are not looked into",
+  scanner.add(std::to_string(bytes.size()) + " bytes that no key names, which are not scanned",
               ScanRisk::suspicious, "", begin);
 }
 
@@ -112,8 +112,8 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
     return;
   }
   if (path.extension() == ".distcp" && !bytes.starts_with("PK") && !scanner.archives(bytes, "")) {
-    scanner.add("checkpoint without its .metadata, which is not looked into", ScanRisk::suspicious,
-                "", 0);
+    scanner.add("checkpoint without its .metadata, which is not scanned", ScanRisk::suspicious, "",
+                0);
   }
 }
 

@@ -19,7 +19,7 @@
 #include "base/fail.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tree/sparse.hpp"
-#include "dataset/spool.hpp"
+#include "dataset/spill_file.hpp"
 #include "formats/shared/progress.hpp"
 #include "sparse/state.hpp"
 
@@ -134,9 +134,9 @@ struct Entry {
 /// A sorted run that is read back from the spill file.
 class Run {
  public:
-  Run(const Spool& spool, std::uint64_t begin, std::uint64_t end, std::size_t value_bytes,
+  Run(const SpillFile& spill, std::uint64_t begin, std::uint64_t end, std::size_t value_bytes,
       std::size_t buffer_bytes)
-      : spool_(&spool),
+      : spill_(&spill),
         at_(begin),
         end_(end),
         value_bytes_(value_bytes),
@@ -148,7 +148,7 @@ class Run {
       const auto count = std::min<std::uint64_t>(buffer_entries_ * entry_bytes(), end_ - at_);
       if (count == 0) return false;
       buffer_.resize(static_cast<std::size_t>(count));
-      spool_->read(at_, buffer_);
+      spill_->read(at_, buffer_);
       at_ += count;
       next_ = 0;
     }
@@ -163,7 +163,7 @@ class Run {
  private:
   std::size_t entry_bytes() const noexcept { return 2 * sizeof(std::int64_t) + value_bytes_; }
 
-  const Spool* spool_;
+  const SpillFile* spill_;
   std::uint64_t at_;
   std::uint64_t end_;
   std::size_t value_bytes_;
@@ -216,7 +216,7 @@ struct SparseBuilder::State {
   std::size_t value_bytes;
   std::size_t max_entries;
   std::vector<Entry> entries;
-  Spool runs;
+  SpillFile runs;
   std::vector<std::uint64_t> run_ends;  ///< end offset of each run, in bytes
   std::uint64_t num_entries = 0;
   std::int64_t lines_needed = 0;
@@ -294,9 +294,9 @@ class Parts {
         num_lines_(num_lines),
         value_bytes_(value_bytes),
         index_dtype_(index_dtype),
-        lines_(std::make_shared<Spool>(folder, kPartBytes)),
-        places_(std::make_shared<Spool>(folder, kPartBytes)),
-        values_(std::make_shared<Spool>(folder, kPartBytes)) {
+        lines_(std::make_shared<SpillFile>(folder, kPartBytes)),
+        places_(std::make_shared<SpillFile>(folder, kPartBytes)),
+        values_(std::make_shared<SpillFile>(folder, kPartBytes)) {
     if (layout_ == SparseLayout::coo) return;
     // One offset for each line, whatever the number of entries.
     lines_->require_space(static_cast<std::uint64_t>(num_lines) + 1, itemsize(index_dtype));
@@ -322,9 +322,9 @@ class Parts {
     info.is_coalesced = layout_ == SparseLayout::coo;
     const auto parts = sparse_parts(info.layout);
     TensorDict node(info);
-    const auto set = [&](std::string_view part, const std::shared_ptr<Spool>& spool, DType of,
+    const auto set = [&](std::string_view part, const std::shared_ptr<SpillFile>& spill, DType of,
                          Shape shape) {
-      node.set(part, TensorDict::Item(leaf_of(spool, of, std::move(shape))));
+      node.set(part, TensorDict::Item(leaf_of(spill, of, std::move(shape))));
     };
     if (layout_ == SparseLayout::coo) {
       lines_->append(*places_);
@@ -340,12 +340,12 @@ class Parts {
   }
 
  private:
-  void put(Spool& spool, std::int64_t number) const {
+  void put(SpillFile& spill, std::int64_t number) const {
     if (index_dtype_ == DType::int32) {
       const auto narrow = static_cast<std::int32_t>(number);
-      spool.append(std::as_bytes(std::span(&narrow, 1)));
+      spill.append(std::as_bytes(std::span(&narrow, 1)));
     } else {
-      spool.append(std::as_bytes(std::span(&number, 1)));
+      spill.append(std::as_bytes(std::span(&number, 1)));
     }
   }
   void end_lines_before(std::int64_t line) {
@@ -356,9 +356,10 @@ class Parts {
   std::int64_t num_lines_;
   std::size_t value_bytes_;
   DType index_dtype_;
-  std::shared_ptr<Spool> lines_;  ///< csr, csc: end offsets of lines; coo: the row of each entry
-  std::shared_ptr<Spool> places_;
-  std::shared_ptr<Spool> values_;
+  /// csr, csc: end offsets of the major axis; coo: the row of each entry.
+  std::shared_ptr<SpillFile> lines_;
+  std::shared_ptr<SpillFile> places_;
+  std::shared_ptr<SpillFile> values_;
   std::int64_t count_ = 0;
   std::int64_t ended_ = 0;
 };

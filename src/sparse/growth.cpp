@@ -57,7 +57,7 @@ std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& 
 }
 
 /// Converts numbers[begin:] to `dtype` and adds `base`.
-Tensor counted_on(const Tensor& numbers, DType dtype, std::int64_t base, std::int64_t begin) {
+Tensor counted_from(const Tensor& numbers, DType dtype, std::int64_t base, std::int64_t begin) {
   const std::int64_t count = numbers.numel() - begin;
   Tensor made = Tensor::zeros(dtype, {count});
   const auto convert = [&](const auto* from, auto* into) {
@@ -86,16 +86,18 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
 }
 
 void require_fitting(const Path& path, const SparseState& state, const SparseState& rows) {
-  const auto misfit = [&] { return base::invalid_argument(path).part("rows to append"); };
+  const auto mismatch = [&] { return base::invalid_argument(path).part("rows to append"); };
   if (rows.num_cols != state.num_cols) {
-    throw misfit().expected(state.num_cols, " columns").found(rows.num_cols);
+    throw mismatch().expected(state.num_cols, " columns").found(rows.num_cols);
   }
   if (rows.values.dtype() != state.values.dtype()) {
-    throw misfit().expected(to_string(state.values.dtype())).found(to_string(rows.values.dtype()));
+    throw mismatch()
+        .expected(to_string(state.values.dtype()))
+        .found(to_string(rows.values.dtype()));
   }
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (state.ends.dtype() == DType::int32 && state.nnz > kMost - rows.nnz) {
-    throw misfit()
+    throw mismatch()
         .expected("at most 2^31 - 1 entries in all, as the indices are int32")
         .found(state.nnz, " and ", rows.nnz);
   }
@@ -198,10 +200,10 @@ void SparseGrowth::append(const SparseMatrix& added) {
   const std::shared_ptr<const SparseState> state = current();
   require_fitting(path_, *state, *rows);
   if (rows->num_rows == 0) return;
-  const Tensor ends = counted_on(rows->ends, state->ends.dtype(), state->nnz, 1);
+  const Tensor ends = counted_from(rows->ends, state->ends.dtype(), state->nnz, 1);
   const Tensor places = rows->places.dtype() == state->places.dtype()
                             ? rows->places
-                            : counted_on(rows->places, state->places.dtype(), 0, 0);
+                            : counted_from(rows->places, state->places.dtype(), 0, 0);
   const std::vector<std::span<const std::byte>> bytes = {bytes_of(places), bytes_of(rows->values),
                                                          bytes_of(ends)};
   state_ = nullptr;

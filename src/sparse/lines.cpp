@@ -32,7 +32,7 @@ constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
 constexpr std::size_t kAheadLines = 8;
 constexpr std::size_t kAheadEnds = 32;
 /// Smaller matrices are not prefetched: page faults read them faster.
-constexpr std::uint64_t kMinAskedBytes = std::uint64_t{1} << 20U;
+constexpr std::uint64_t kMinPrefetchBytes = std::uint64_t{1} << 20U;
 
 /// Calls use(T{}) with the index type.
 template <class Use>
@@ -52,7 +52,7 @@ std::vector<LineExtent> extents_in_ends(const SparseState& state,
   std::vector<LineExtent> extents(lines.size());
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::int64_t coming = lines[std::min(i + kAheadEnds, lines.size() - 1)];
-    base::prefetch<base::kFirstCache>(ends + coming);
+    base::prefetch<base::kL1>(ends + coming);
     const std::int64_t begin = ends[lines[i]];
     const std::int64_t end = ends[lines[i] + 1];
     if (begin < 0 || begin > end || end > state.nnz) {
@@ -160,8 +160,8 @@ void copy_lines(const Tensor& elements, const std::vector<LineExtent>& extents, 
     const LineExtent& coming = extents[std::min(i + kAheadLines, last - 1)];
     const auto bytes = static_cast<std::size_t>(extent.end - extent.begin) * size;
     if (bytes == 0) continue;
-    copy_asking_for(from + static_cast<std::uint64_t>(coming.begin) * size,
-                    from + static_cast<std::uint64_t>(extent.begin) * size, bytes, out);
+    copy_with_prefetch(from + static_cast<std::uint64_t>(coming.begin) * size,
+                       from + static_cast<std::uint64_t>(extent.begin) * size, bytes, out);
     out += bytes;
   }
 }
@@ -185,7 +185,7 @@ template <class Index>
 LineParts gather_typed(const SparseState& state, std::span<const std::int64_t> lines,
                        bool with_numbers) {
   const std::vector<LineExtent> extents = extents_of(state, lines);
-  ask_for(state, extents);
+  prefetch_extents(state, extents);
   const auto total = static_cast<std::size_t>(total_of(extents));
   if (total > static_cast<std::uint64_t>(std::numeric_limits<Index>::max())) {
     throw base::invalid_argument(state.where)
@@ -236,7 +236,7 @@ LineParts gather_typed(const SparseState& state, std::span<const std::int64_t> l
 template <class Index>
 PaddedLines pad_typed(const SparseState& state, std::span<const std::int64_t> lines) {
   const std::vector<LineExtent> extents = extents_of(state, lines);
-  ask_for(state, extents);
+  prefetch_extents(state, extents);
   std::int64_t longest = 0;
   for (const LineExtent& extent : extents) longest = std::max(longest, extent.end - extent.begin);
   const Shape shape = {static_cast<std::int64_t>(lines.size()), longest};
@@ -256,9 +256,9 @@ PaddedLines pad_typed(const SparseState& state, std::span<const std::int64_t> li
     const auto count = static_cast<std::size_t>(extents[i].end - extents[i].begin) * size;
     const LineExtent& coming = extents[std::min(i + kAheadLines, extents.size() - 1)];
     std::byte* out = into.raw_data() + i * width * size;
-    copy_asking_for(from.raw_data() + static_cast<std::size_t>(coming.begin) * size,
-                    from.raw_data() + static_cast<std::size_t>(extents[i].begin) * size, count,
-                    out);
+    copy_with_prefetch(from.raw_data() + static_cast<std::size_t>(coming.begin) * size,
+                       from.raw_data() + static_cast<std::size_t>(extents[i].begin) * size, count,
+                       out);
     std::memset(out + count, 0, width * size - count);
   };
   in_parts(lines.size(), lines.size() * width * (sizeof(Index) + value_bytes), kMinBytesAThread,
@@ -356,14 +356,14 @@ std::vector<LineExtent> extents_of(const SparseState& state, std::span<const std
   });
 }
 
-void ask_for(const SparseState& state, const std::vector<LineExtent>& extents) {
+void prefetch_extents(const SparseState& state, const std::vector<LineExtent>& extents) {
   const auto bytes_of = [](const Tensor& tensor, const LineExtent& extent) {
     const std::size_t size = tensor.itemsize();
     return std::span<const std::byte>(
         tensor.raw_data() + static_cast<std::size_t>(extent.begin) * size,
         static_cast<std::size_t>(extent.end - extent.begin) * size);
   };
-  if (extents.empty() || state.values.nbytes() < kMinAskedBytes) return;
+  if (extents.empty() || state.values.nbytes() < kMinPrefetchBytes) return;
   bool is_resident = true;
   for (const std::size_t sample : {std::size_t{0}, extents.size() / 2}) {
     const LineExtent& extent = extents[sample];
@@ -396,7 +396,7 @@ PaddedLines gather_padded(const SparseState& state, std::span<const std::int64_t
 Tensor gather_dense(const SparseState& state, std::span<const std::int64_t> lines,
                     bool as_columns) {
   const std::vector<LineExtent> extents = extents_of(state, lines);
-  ask_for(state, extents);
+  prefetch_extents(state, extents);
   const auto count = static_cast<std::int64_t>(lines.size());
   Shape shape = {count, state.line_length()};
   if (as_columns) std::swap(shape[0], shape[1]);

@@ -206,7 +206,7 @@ SparseRows SparseMatrix::rows(std::span<const std::int64_t> rows, RowsLayout lay
 void SparseMatrix::will_need(std::span<const std::int64_t> rows) const {
   const auto state = this->state();
   require_inside(*state, "row", rows, state->num_rows);
-  if (state->layout == SparseLayout::csr) ask_for(*state, extents_of(*state, rows));
+  if (state->layout == SparseLayout::csr) prefetch_extents(*state, extents_of(*state, rows));
 }
 
 SparseRows SparseMatrix::cols(std::span<const std::int64_t> columns, RowsLayout layout) const {
@@ -218,9 +218,9 @@ SparseRows SparseMatrix::cols(std::span<const std::int64_t> columns, RowsLayout 
 
 void SparseMatrix::check() const {
   const auto state = this->state();
-  if (state->is_sound.load(std::memory_order_acquire)) return;
-  require_sound_sparse(state->tree, state->where);
-  state->is_sound.store(true, std::memory_order_release);
+  if (state->is_valid.load(std::memory_order_acquire)) return;
+  check_sparse_indices(state->tree, state->where);
+  state->is_valid.store(true, std::memory_order_release);
 }
 
 Path SparseMatrix::save(const Path& path, const SaveOptions& options) const {

@@ -34,7 +34,7 @@ struct SparseState {
   Tensor values;   ///< [nnz]
   bool is_sorted;  ///< entries are sorted; only coo may be unsorted
   BufferPool pool;
-  mutable std::atomic<bool> is_sound{false};  ///< all indices have been checked
+  mutable std::atomic<bool> is_valid{false};  ///< all indices have been checked
 
   std::int64_t num_lines() const noexcept {
     return layout == SparseLayout::csc ? num_cols : num_rows;
@@ -69,7 +69,7 @@ std::vector<LineExtent> extents_of(const SparseState& state, std::span<const std
 
 /// Prefetches all pages of these lines that are not cached. A reader without this has one
 /// outstanding request to the device at a time.
-void ask_for(const SparseState& state, const std::vector<LineExtent>& extents);
+void prefetch_extents(const SparseState& state, const std::vector<LineExtent>& extents);
 
 /// Throws Error(unsupported) unless the entries are sorted.
 void require_sorted(const SparseState& state);

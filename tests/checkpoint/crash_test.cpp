@@ -1,5 +1,5 @@
-// Crash tests of checkpoints: a SIGKILL at every call, an error of every call, and power failures
-// at every moment. There must always be a complete step, and it must be the right one.
+// Crash tests of checkpoints: SIGKILL or an error at every system call, and power failures between
+// any two. Afterwards the latest complete step must be restored.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Step 2 with one older step, which a third one prunes.
+/// Saves steps 1 and 2. A third save prunes step 1.
 void save_old(const fs::path& path) {
   CheckpointManager manager(path, {.max_to_keep = 2, .durable = false, .num_threads = 1});
   manager.save(1, state_at(1));
@@ -34,7 +34,7 @@ void save_new(const fs::path& path, bool durable) {
   manager.close();
 }
 
-/// The result of a restart.
+/// Returns what a restart restores.
 Found which(const fs::path& path) {
   CheckpointManager manager(path);
   if (!manager.latest_step()) return Found::absent;
@@ -68,7 +68,7 @@ CrashCase crash_case() {
   return crash;
 }
 
-/// Steps that share their files, as nothing changes.
+/// Saves steps that share all files, because the state does not change.
 void save_shared(const fs::path& path, bool durable, const std::vector<std::int64_t>& steps) {
   CheckpointManager manager(path, {.max_to_keep = 2,
                                    .formats = {{"optimizer", "memmap"}, {"*", "safetensors"}},
@@ -102,19 +102,19 @@ CrashCase sharing_case() {
   return crash;
 }
 
-TEST(CheckpointCrash, AKillAtEveryChangeOfASharingSaveLeavesAWholeStep) {
+TEST(CheckpointCrash, ACrashAtEveryChangeOfASharingSaveLeavesACompleteStep) {
   expect_survives_kill_at_every_change(sharing_case(), true, true);
 }
 
-TEST(CheckpointCrash, AFailureOfEveryChangeOfASharingSaveLeavesAWholeStep) {
+TEST(CheckpointCrash, AFailureOfEveryChangeOfASharingSaveLeavesACompleteStep) {
   expect_survives_failure_of_every_change(sharing_case(), true, true, EIO);
 }
 
-TEST(CheckpointCrash, APowerLossAtEveryMomentOfASharingSaveLeavesAWholeStep) {
+TEST(CheckpointCrash, APowerLossAtEveryMomentOfASharingSaveLeavesACompleteStep) {
   expect_survives_power_loss(sharing_case(), true, 4, 20262);
 }
 
-TEST(CheckpointCrash, AKillAtEveryChangeLeavesAWholeStep) {
+TEST(CheckpointCrash, ACrashAtEveryChangeLeavesACompleteStep) {
   expect_survives_kill_at_every_change(crash_case(), false, true);
   expect_survives_kill_at_every_change(crash_case(), true, true);
 }

@@ -60,7 +60,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Changes one byte at the end of a file, which belongs to a tensor.
+/// Changes the last byte of a file, which belongs to a tensor.
 void damage(const fs::path& file) {
   std::string bytes = read_bytes(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -375,7 +375,7 @@ TEST(CheckpointManager, AForkedChildDoesNotWrite) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3));
 }
 
-TEST(CheckpointManager, WhatIsNoStepIsNamedAndLeftAlone) {
+TEST(CheckpointManager, OtherEntriesAreNamedAndKept) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.max_to_keep = 1});
   manager.save(1, state_at(1));
@@ -597,7 +597,7 @@ TEST(CheckpointManager, AFileThatWasModifiedSinceItsStepIsNotLinked) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
-TEST(CheckpointManager, WhatIsNoMoreTheFileThatWasSavedIsNotLinked) {
+TEST(CheckpointManager, AReplacedFileIsNotLinked) {
   const auto change = [](const fs::path& path, const std::function<void(const fs::path&)>& how) {
     const TemporaryFolder folder;
     CheckpointManager manager(folder.path(), kSharing);

@@ -1,4 +1,4 @@
-// A step written by several processes, all simulated by one process here.
+// A step written by several processes, which this process simulates.
 
 #include "checkpoint/ranks.hpp"
 
@@ -148,7 +148,7 @@ TEST(RankedSave, AnEntryOfAllRanksIsOneFile) {
   }
 }
 
-TEST(RankedSave, APartThatNobodyWroteIsNotPublished) {
+TEST(RankedSave, APartThatNoRankWroteIsNotPublished) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   {

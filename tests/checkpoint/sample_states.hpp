@@ -33,7 +33,7 @@ inline TensorDict state_at(std::int64_t step) {
   return state;
 }
 
-/// True if every number belongs to that step.
+/// Returns true if all numbers are those of that step.
 inline bool is_state_of(const TensorDict& state, std::int64_t step) {
   const auto is = [&](const char* entry, const char* key, float offset) {
     return values<float>(state.at(entry, key)) ==

@@ -123,7 +123,8 @@ Save rich_save() {
   return save;
 }
 
-/// "shards" and "torch" are layouts, other names those of files and folders of the plain one.
+/// Returns the layout for a test parameter: "shards", "torch", or the name of a file or folder of
+/// the plain layout.
 ShardLayout layout_of(const std::string& name) {
   if (name == "shards") return ShardLayout::shards;
   return name == "torch" ? ShardLayout::torch : ShardLayout::plain;
@@ -253,7 +254,7 @@ TEST_P(EveryLayout, OfNothingIsAnEmptyTree) {
 TEST_P(EveryLayout, ValuesMayComeWhenItIsPublished) {
   Save save = rich();
   TensorDict later = rich().tree;
-  later.set("step", Value(std::string(5000, 'x')));  // longer than what is kept for it
+  later.set("step", Value(std::string(5000, 'x')));  // longer than the reserved space
   for (const std::uint64_t room : {std::uint64_t{0}, std::uint64_t{6000}}) {
     save.options.value_bytes = room;
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -390,7 +391,7 @@ TEST(ShardsLayout, FilesOfOthersAreNeverReplaced) {
   }
 }
 
-/// What the manifest says is checked: no damage of it is a crash.
+/// The manifest is validated: a damaged one is an error.
 TEST(ShardsLayout, AManifestOfAnyFormIsAnErrorAndNoCrash) {
   const TemporaryFolder folder;
   for (const char* layout : {"shards", "torch"}) {
@@ -555,7 +556,8 @@ TEST(ShardedWriterChecksums, OfAnyInvalidFormAreAProblemAndNoCrash) {
   }
 }
 
-/// A save in which each rank writes whole rows: the model does not see writes through mappings.
+/// A save in which each rank writes whole rows, because the disk model does not see writes through
+/// mappings.
 Save save_of(int version) {
   Save save{dict(), {{0, {0, 0}, {2, 3}, 0}, {0, {2, 0}, {2, 3}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 3}, version));

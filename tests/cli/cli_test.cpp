@@ -105,7 +105,7 @@ class Cli : public testing::Test {
   std::string file_;
 };
 
-TEST_F(Cli, IngestsTextFilesAndTellsWhatBecameOfThem) {
+TEST_F(Cli, IngestsTextFilesAndReportsTheResult) {
   const std::string source = (folder_ / "a.csv").string();
   const std::string target = (folder_ / "rows").string();
   std::ofstream(source) << "x,y\n1,a\n0.5,b\n3\n";
@@ -513,7 +513,7 @@ TEST_F(Cli, Exits1ForDamage) {
                               HasSubstr("\"part\": "), HasSubstr("\"what\": ")));
 }
 
-TEST_F(Cli, SaysSoIfThereAreNoChecksums) {
+TEST_F(Cli, WarnsIfThereAreNoChecksums) {
   const std::string target = folder_ / "plain.safetensors";
   ASSERT_EQ(tenfold_run({"convert", file_, target, "--no-checksums"}).status, 0);
   const Result result = tenfold_run({"verify", target});
@@ -542,7 +542,7 @@ TEST_F(Cli, MeasuresHowFastDataIsRead) {
   EXPECT_EQ(tenfold_run({"bench", ckpt_, "--max-mb", "0"}).status, 2);
 }
 
-TEST_F(Cli, TellsWhatDiffersAndExits1) {
+TEST_F(Cli, ListsDifferencesAndExits1) {
   TensorDict other = sample_checkpoint();
   other["model"].set("head.bias", counting({4}, 101));
   other["model"].set("extra", counting({1}));

@@ -145,11 +145,11 @@ TEST(CopyLines, OfEveryCpuCopyAnyNumberOfBytesFromOneLine) {
   }
 }
 
-TEST(CopyLines, OfEveryCpuCopyTwoRowsAtOnce) {
+TEST(CopyLines, OfEveryCpuCopyTwoRowsPerCall) {
   constexpr std::size_t kApart = 512;
   const std::vector<std::byte> from = numbered(10'000);
-  const TwoPlaces rows{from.data() + 7, from.data() + 3001};
-  const TwoPlaces coming{from.data() + 9000, from.data() + 5};
+  const TwoSources rows{from.data() + 7, from.data() + 3001};
+  const TwoSources coming{from.data() + 9000, from.data() + 5};
   const auto copied = [&](CopyTwoLines copy, std::size_t size) {
     // Non-temporal stores need whole cache lines.
     alignas(kCacheLineBytes) static std::array<std::byte, 2 * kApart> out;
@@ -194,7 +194,7 @@ TEST(CopyWithPrefetch, CopiesAnyNumberOfBytes) {
   const std::vector<std::byte> from = numbered(10'000);
   for (std::size_t size = 0; size <= 300; ++size) {
     std::vector<std::byte> out(size + 1);
-    copy_asking_for(from.data() + 9000, from.data() + 7, size, out.data());
+    copy_with_prefetch(from.data() + 9000, from.data() + 7, size, out.data());
     const auto begin = from.begin() + 7;
     std::vector<std::byte> expected(begin, begin + static_cast<std::ptrdiff_t>(size));
     expected.emplace_back();

@@ -34,7 +34,7 @@ TEST(DictKeys, OccurAgainUnlessTheyAreTheLastOnes) {
     for (std::int64_t& key : keys) key = static_cast<std::int64_t>(random()) % different;
     std::map<std::int64_t, std::size_t> last;
     for (std::size_t i = 0; i < keys.size(); ++i) last[keys[i]] = i;
-    const std::vector<bool> again = comes_again(std::span<const std::int64_t>(keys), 7);
+    const std::vector<bool> again = is_repeated(std::span<const std::int64_t>(keys), 7);
     for (std::size_t i = 0; i < keys.size(); ++i) {
       ASSERT_EQ(again[i], last[keys[i]] != i) << i << " of " << different;
     }

@@ -131,17 +131,18 @@ TEST(MappedDict, ReturnsZerosOrNothingForMissingKeys) {
 TEST(MappedDict, FindsTheSameOnSeveralThreads) {
   const TemporaryFolder folder;
   constexpr std::int64_t kSize = 3'000;
-  constexpr std::size_t kAsked = 40'000;
+  constexpr std::size_t kLookups = 40'000;
   build(folder / "d", kSize);
   const MappedDict dict(folder / "d");
   const Words words(kSize + 10);
   std::vector<std::string_view> keys;
-  for (std::size_t i = 0; i < kAsked; ++i) keys.push_back(words.views[i * 7 % words.views.size()]);
+  for (std::size_t i = 0; i < kLookups; ++i)
+    keys.push_back(words.views[i * 7 % words.views.size()]);
   ::setenv("TENFOLD_NUM_THREADS", "4", 1);
   const DictValues got = dict.get_many(std::span<const std::string_view>(keys));
   ::unsetenv("TENFOLD_NUM_THREADS");
   const auto x = test::values<float>(got.values.at("x"));
-  for (std::size_t i = 0; i < kAsked; ++i) {
+  for (std::size_t i = 0; i < kLookups; ++i) {
     const std::size_t place = i * 7 % words.views.size();
     const bool is_there = place < static_cast<std::size_t>(kSize);
     ASSERT_EQ(got.found.raw_data()[i], static_cast<std::byte>(is_there ? 1 : 0)) << i;

@@ -64,7 +64,7 @@ TEST_F(Memmap, KeepsMappedFilesAndRemovesUnnamedOnes) {
   TensorDict changed;
   changed.set("a", open_memmap(path_).at("a"));
   changed.set("new", counting({3}));
-  write_memmap(changed, path_, {.mapped_there = {"a.memmap"}});
+  write_memmap(changed, path_, {.already_mapped = {"a.memmap"}});
   EXPECT_EQ(inode_of(path_ / "a.memmap"), inode);
   EXPECT_THAT(open(path_).keys(), ElementsAre("a", "new"));
   EXPECT_FALSE(fs::exists(path_ / "b"));

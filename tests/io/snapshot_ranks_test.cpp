@@ -158,7 +158,7 @@ TEST(SnapshotRanks, EachSeesItsOwnEntriesAndWhatAllShare) {
   EXPECT_FALSE(fs::exists(folder / "s" / "%staging"));
 }
 
-TEST(SnapshotRanks, OthersSeeWhatIsSharedAndAreToldWhatIsNot) {
+TEST(SnapshotRanks, OtherRanksSeeSharedEntriesAndAreWarnedOfTheRest) {
   const TemporaryFolder folder;
   Ranks(two_ranks(), kReplicated).save(folder / "s");
   const TensorDict state = open_snapshot(folder / "s", 2)["state"];
@@ -233,7 +233,7 @@ TEST(SnapshotRanks, TiedReplicatedTensorsStayTied) {
   EXPECT_EQ(state.at("a").raw_data(), state.at("b").raw_data());
 }
 
-TEST(SnapshotRanks, WhatMatchesOnSomeRanksOnlyIsTheirOwn) {
+TEST(SnapshotRanks, EntriesThatMatchOnSomeRanksOnlyBelongToThem) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
   ranks[0].state.set("x", counting({2}));
@@ -326,7 +326,7 @@ TEST(SnapshotRanks, ShardsThatDoNotMakeUpTheirTensorAreRefused) {
   EXPECT_THAT(said(2, 3, {5, 2}), AllOf(HasSubstr("\"state/w\""), HasSubstr("on rank 1")));
 }
 
-TEST(SnapshotRanks, PartsThatDoNotFitWhatIsSaidOfThemAreRefused) {
+TEST(SnapshotRanks, PartsThatContradictTheManifestAreRefused) {
   OfRank rank;
   rank.state.set("w", counting({4}));
   SnapshotShards shards{.key = {"state", "w"}, .shape = {4}, .offsets = {{0}}};
@@ -404,7 +404,7 @@ TEST(SnapshotRanks, TextsOfOtherKindsAreRefused) {
               HasSubstr("1 ranks, found 2"));
 }
 
-TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderSaysSo) {
+TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderReportsIt) {
   const TemporaryFolder folder;
   Ranks ranks(two_ranks(), kReplicated);
   std::string ticket;

@@ -218,7 +218,7 @@ def test_a_prefix_of_all_names_is_named_with_the_rename_that_works(module, targe
     assert_same(dict(other.state_dict()), dict(module.state_dict()))
 
 
-def test_a_wrapped_module_is_told_to_add_the_prefix(module, saved):
+def test_the_error_of_a_wrapped_module_suggests_the_prefix(module, saved):
     wrapped = torch.nn.DataParallel(fresh())
     with pytest.raises(ValueError, match="with the prefix") as caught:
         tenfold.load_into(wrapped, saved)

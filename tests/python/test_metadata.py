@@ -69,7 +69,7 @@ def test_schema_and_unbatched_tensors_come_back(tmp_path, name):
     assert back[1]["text.end"] == 5
 
 
-def test_metadata_of_a_folder_lies_in_its_notes(tmp_path):
+def test_metadata_of_a_folder_is_stored_in_its_sidecar(tmp_path):
     td = tenfold.TensorDict({"a": torch.ones(2)})
     td.metadata = {"note": "hello"}
     tenfold.save(td, tmp_path / "f")

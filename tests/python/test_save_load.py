@@ -115,7 +115,7 @@ def test_keys_are_kept_from_format_to_format_and_in_part(target, tmp_path):
     assert_same(tenfold.load(tmp_path / "again"), tree)
 
 
-def test_diff_tells_keys_apart(tmp_path):
+def test_diff_distinguishes_keys(tmp_path):
     tenfold.save({"t": {0.5: torch.zeros(1)}, "v": {None: 1}}, tmp_path / "a")
     tenfold.save({"t": {"0.5": torch.zeros(1)}, "v": {"None": 1}}, tmp_path / "b.pt")
     assert [change.key for change in tenfold.diff(tmp_path / "a", tmp_path / "b.pt").changed] == [
@@ -320,7 +320,7 @@ def test_a_tied_module_stays_tied(target):
     assert state["embed.weight"] is state["head.weight"]
 
 
-def test_without_aliases_tied_tensors_are_apart(target):
+def test_without_aliases_tied_tensors_are_stored_separately(target):
     weight = torch.randn(4, 3)
     found = round_trip({"a": weight, "b": weight}, target, aliases=False)
     found["a"].zero_()

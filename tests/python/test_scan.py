@@ -246,7 +246,7 @@ def test_without_metadata_the_archives_of_a_checkpoint_are_found(tmp_path):
     assert report.num_pickles >= 2
     (tmp_path / "raw.distcp").write_bytes(bytes(100))
     (found,) = tenfold.scan(tmp_path / "raw.distcp").findings
-    assert (found.risk, "not looked into" in found.name) == ("suspicious", True)
+    assert (found.risk, "not scanned" in found.name) == ("suspicious", True)
 
 
 def test_bytes_that_no_metadata_names_are_looked_into(tmp_path):
@@ -284,7 +284,7 @@ def test_archives_too_deep_are_named(tmp_path):
         inner = outer.getvalue()
     (tmp_path / "o.zip").write_bytes(inner)
     (found,) = tenfold.scan(tmp_path / "o.zip").findings
-    assert (found.risk, "not looked into" in found.name) == ("suspicious", True)
+    assert (found.risk, "not scanned" in found.name) == ("suspicious", True)
 
 
 @pytest.mark.parametrize("module", ["gzip", "bz2", "lzma", "zlib", "tar.gz", "7z"])
@@ -299,10 +299,10 @@ def test_compressed_files_are_not_called_safe(tmp_path, module):
     else:
         path.write_bytes(importlib.import_module(module).compress(evil))
     (found,) = tenfold.scan(path).findings
-    assert (found.risk, "not looked into" in found.name) == ("suspicious", True)
+    assert (found.risk, "not scanned" in found.name) == ("suspicious", True)
     run = cli(path)
     assert run.returncode == 1
-    assert "not looked into" in run.stdout
+    assert "not scanned" in run.stdout
 
 
 def test_what_follows_a_pickle_is_mentioned(tmp_path):
@@ -327,5 +327,5 @@ def test_records_too_large_to_inflate_are_named_and_the_others_looked_into(tmp_p
                 record.write(bytes(16 << 20))
         archive.writestr("data.pkl", call("os.system"))
     large, bad = tenfold.scan(tmp_path / "m.zip").findings
-    assert (large.risk, "not looked into" in large.name) == ("suspicious", True)
+    assert (large.risk, "not scanned" in large.name) == ("suspicious", True)
     assert bad.name == "os.system"

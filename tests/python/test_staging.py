@@ -61,7 +61,7 @@ def dies_at(monkeypatch, number: int) -> None:
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_kill_at_any_change_leaves_the_old_folder_or_the_new_one(
+def test_a_crash_at_any_change_leaves_the_old_folder_or_the_new_one(
     tmp_path, monkeypatch, can_exchange
 ) -> None:
     outcomes = set()

@@ -20,6 +20,8 @@ FOUND = [
     ("cli/ls.cpp", '"written through"', "written through", "shared mapping"),
     ("src/base/text.cpp", "f();  // Whoever calls this.", "Whoever", "another process"),
     ("src/io/a.hpp", "/// Written through: see map().", "Written through", "shared mapping"),
+    ("src/base/text.cpp", "const bool left_out = true;", "left_out", "report_ignored"),
+    ("src/base/text.cpp", "f(kMostAtOnce);", "kMostAtOnce", "kMaxEntries"),
     ("tests/a_test.cpp", "// Nobody else has it.", "Nobody else", "no other process"),
     ("bench/a.py", "x = 1  # robbed of a core", "robbed of", "loses"),
     ("python/tenfold/_io/files.py", "left_out = 1", "left_out", "report_ignored"),
@@ -34,7 +36,7 @@ FINE = [
     ),
     ("CHANGELOG.md", "Somebody wrote this, meanwhile."),
     ("src/base/text.cpp", 'throw Error("whoever");  // A page written through a mapping.'),
-    ("src/base/text.cpp", "const bool left_out = twin;"),
+    ("src/base/text.cpp", "const bool left = twin;"),
     ("tests/python/test_a.py", '"""Whoever calls."""'),
     ("include/tenfold/a.hpp", "bool is_left_out_of_all();"),
 ]

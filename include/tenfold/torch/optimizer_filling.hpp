@@ -167,9 +167,9 @@ class StateFilling {
     if (leaf == nullptr || c10::IntArrayRef(leaf->shape()) != made.sizes()) {
       return mismatch(key, "a tensor of shape " + shape_text(made.sizes()), text_of(saved));
     }
-    const bool is_there = member.defined() && member.sizes() == made.sizes() &&
-                          member.scalar_type() == made.scalar_type();
-    if (!is_there) member = made;
+    const bool exists = member.defined() && member.sizes() == made.sizes() &&
+                        member.scalar_type() == made.scalar_type();
+    if (!exists) member = made;
     planned_.targets.push_back({planned_.source_name + '.' + key, member});
   }
 

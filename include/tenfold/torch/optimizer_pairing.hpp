@@ -100,21 +100,21 @@ inline OptimizerPairing pair_by_name(const GroupNames& targets,
   for (std::size_t g = 0; g < targets.size(); ++g) {
     std::vector<std::string>& numbers = pairing.numbers.emplace_back();
     std::vector<std::string> expected;
-    std::vector<std::size_t> votes(sources.size(), 0);
+    std::vector<std::size_t> num_matches(sources.size(), 0);
     for (const std::string& name : targets[g]) {
       const auto place = places.find(name);
       if (place == places.end()) report.missing.push_back(name);
       numbers.push_back(place == places.end() ? "" : place->second.number);
       if (place == places.end()) continue;
       expected.push_back(name);
-      ++votes[place->second.group];
+      ++num_matches[place->second.group];
     }
     if (targets[g].empty() && g < sources.size()) pairing.groups[g] = g;
     if (expected.empty()) continue;
     // Prefer the group at the same position if another has as many.
-    auto best =
-        static_cast<std::size_t>(std::max_element(votes.begin(), votes.end()) - votes.begin());
-    if (g < votes.size() && votes[g] == votes[best]) best = g;
+    auto best = static_cast<std::size_t>(std::max_element(num_matches.begin(), num_matches.end()) -
+                                         num_matches.begin());
+    if (g < num_matches.size() && num_matches[g] == num_matches[best]) best = g;
     std::vector<std::string> found;
     for (const std::string& name : source_names[best]) {
       if (wanted.contains(name)) found.push_back(name);

@@ -54,9 +54,9 @@ def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> 
         batch_size, names = (), []
     device = "" if node.device is None else str(node.device)
     # schema, metadata and more: upstream has none
-    of_the_root: tuple[None, dict[str, str], None] = (None, {}, None)
+    root_fields: tuple[None, dict[str, str], None] = (None, {}, None)
     dims = (stack_dim, stack_dim_name)
-    return (kind, False, batch_size, names, class_name, *dims, device, *of_the_root)
+    return (kind, False, batch_size, names, class_name, *dims, device, *root_fields)
 
 
 def _plain_lists(value: Any) -> Any:

@@ -99,8 +99,8 @@ def load_into(
             *_core.load_into(_core.tree(direct), node, strict, cast, False, rename, paths, renamed)
         )
     else:
-        stand_ins = {name: _stand_in(tensor) for name, tensor in indirect.items()}
-        everything = _core.tree({name: {**direct, **stand_ins}[name] for name in tensors})
+        outlines = {name: _outline(tensor) for name, tensor in indirect.items()}
+        everything = _core.tree({name: {**direct, **outlines}[name] for name in tensors})
         report = _report(
             *_core.load_into(everything, node, strict, cast, True, rename, paths, renamed)
         )
@@ -266,7 +266,7 @@ def _bare(tensor: Any) -> Any:
     return tensor.detach().as_subclass(torch.Tensor)
 
 
-def _stand_in(tensor: Any) -> Any:
+def _outline(tensor: Any) -> Any:
     return _core.shape_only(arrays.dtype_name(tensor.dtype), tuple(tensor.shape))
 
 

@@ -28,7 +28,7 @@ def load_optimizer(
     saved = _containers(node)
     _require_layout(saved, node.where() or "source")
     if _changes_state_itself(optimizer):
-        return _hand_over(optimizer, node, renamer(rename))
+        return _load_native(optimizer, node, renamer(rename))
     plan = _Plan(optimizer, saved, renamer(rename), cast)
     _require_names(exact_names(rename), saved["param_groups"], node.where() or "source")
     if strict:
@@ -117,7 +117,7 @@ def _changes_state_itself(optimizer: Any) -> bool:
     )
 
 
-def _hand_over(optimizer: Any, node: Any, rename: Renamer) -> LoadReport:
+def _load_native(optimizer: Any, node: Any, rename: Renamer) -> LoadReport:
     if rename is not None:
         raise ValueError(
             "rename: it does not apply to an optimizer with a load_state_dict or a hook of its own"
@@ -352,7 +352,7 @@ def _groups_text(counts: list[int]) -> str:
 
 
 # State that torch's optimizers keep in tensors with the parameter's dtype and device.
-_LIKE_THE_PARAMETER = frozenset(
+_PARAMETER_SHAPED = frozenset(
     [
         "acc_delta",
         "ax",
@@ -459,7 +459,7 @@ class ParameterState:
         return self._param.dtype if floating else saved.dtype, self._param.device
 
     def _shape(self, saved: Any, current: Any, key: Any) -> Any:
-        if self._is_torchs and key in _LIKE_THE_PARAMETER:
+        if self._is_torchs and key in _PARAMETER_SHAPED:
             return self._param.shape
         if isinstance(current, self._torch.Tensor) and key not in (None, "step"):
             return current.shape

@@ -515,15 +515,15 @@ def _refuse_options(storage_options: dict[str, Any] | None) -> None:
 def _require_shared(node: Any, key: str) -> None:
     """Raises KeyError for an entry that each rank has for itself."""
     try:
-        kind, *said = node.describe(key)
+        kind, *fields = node.describe(key)
     except KeyNotFoundError:
         raise
     except (UnsupportedError, CorruptFileError):
         return  # told when it is read
     if kind == "node":
-        keys: list[str] = said[0].keys()
+        keys: list[str] = fields[0].keys()
         for below in keys:
-            _require_shared(said[0], below)
+            _require_shared(fields[0], below)
 
 
 def _key_of(node: Any, piece: str) -> str:

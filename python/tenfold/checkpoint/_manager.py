@@ -429,7 +429,7 @@ class CheckpointManager:
                 if result is not None:
                     return result
                 problem = next(text for text in problems if text)
-                plan.steps.pass_over(index, problem, ranks.rank == 0)
+                plan.steps.skip(index, problem, ranks.rank == 0)
             plan.steps.fail()
         except CorruptFileError as error:
             if not changed:

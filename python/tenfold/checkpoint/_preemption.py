@@ -32,14 +32,14 @@ class Preemption:
     def __init__(self, signals: Iterable[int], ranks: Ranks | None = None) -> None:
         self.signal: int | None = None
         self._ranks = ranks or alone()
-        self._has_come = False
+        self._has_arrived = False
         self._signals = list(signals)
         self._before: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
         # Once it is true it is so on all ranks, without asking again.
-        self._has_come = self._has_come or self._ranks.any(self.signal is not None)
-        return self._has_come
+        self._has_arrived = self._has_arrived or self._ranks.any(self.signal is not None)
+        return self._has_arrived
 
     def __enter__(self) -> Preemption:
         if threading.current_thread() is not threading.main_thread():

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 # Maximum rows, and approximate bytes, that `extend` commits at once: their columns are copies.
-_ROWS_AT_ONCE = 4096
-_BYTES_AT_ONCE = 8 << 20
+_BATCH_ROWS = 4096
+_BATCH_BYTES = 8 << 20
 
 
 class Growing(Closing):
@@ -120,9 +120,7 @@ class Growing(Closing):
             if is_row:
                 waiting.append(item)
                 num_bytes += bytes_of(item)
-            if waiting and (
-                not is_row or len(waiting) == _ROWS_AT_ONCE or num_bytes >= _BYTES_AT_ONCE
-            ):
+            if waiting and (not is_row or len(waiting) == _BATCH_ROWS or num_bytes >= _BATCH_BYTES):
                 self.append(waiting)
                 waiting, num_bytes = [], 0
             if not is_row:

@@ -113,7 +113,7 @@ class BatchLoader:
         self._as_tensordict = as_tensordict
         self._device = None if device is None else checked_device(device)
         self._pin = boolean("batch loader: pin_memory", pin_memory) and may_pin()
-        self._on_device: Standing | None = None
+        self._on_device: BatchProgress | None = None
         self._transform_seconds = self._last_transform_seconds = 0.0
         self._padding = Padding(
             pad,
@@ -159,9 +159,9 @@ class BatchLoader:
             return stream  # type: ignore[no-any-return]
         batches = self._transformed(stream)
         if self._device is None:
-            return _OneByOne(batches)
-        self._on_device = Standing(self._native.state)
-        return _OneByOne(DeviceBatches(batches, self._device, self._on_device))
+            return _Synchronized(batches)
+        self._on_device = BatchProgress(self._native.state)
+        return _Synchronized(DeviceBatches(batches, self._device, self._on_device))
 
     def _transformed(self, stream: Any) -> Iterator[Any]:
         for batch in stream:
@@ -272,7 +272,7 @@ class _Scoped:
             return next(self._stream)
 
 
-class _OneByOne:
+class _Synchronized:
     """A thread-safe iterator: each item is returned to one thread, and the end to all."""
 
     def __init__(self, items: Iterator[Any]) -> None:
@@ -375,7 +375,7 @@ class PinnedMemory:
         Tensors for which the engine had no block are unchanged.
         """
         made = _with_tensors(batch, self._bound) if self._blocks else batch
-        for size_bytes in self._native.sizes_taken():
+        for size_bytes in self._native.requested_sizes():
             block = pinned_block(1 << max(size_bytes - 1, 4095).bit_length())
             self._blocks[block.data_ptr()] = block
             self._native.supply(block.data_ptr(), block.nbytes, block)
@@ -397,7 +397,7 @@ class PinnedMemory:
         return tensor
 
 
-class Standing:
+class BatchProgress:
     """How far `DeviceBatches` have come.
 
     Attributes:
@@ -419,12 +419,12 @@ class DeviceBatches:
     finished.
     """
 
-    def __init__(self, batches: Iterator[Any], device: Any, standing: Standing) -> None:
+    def __init__(self, batches: Iterator[Any], device: Any, progress: BatchProgress) -> None:
         self._batches = batches
         self._device = device
         self._cuda = streams_of(device)
         self._stream = None if self._cuda is None else self._cuda.Stream(device)
-        self._standing = standing
+        self._progress = progress
         self._ahead: tuple[Any, Any] | None = None
         self._failure: BaseException | None = None
         self._began = False
@@ -440,10 +440,10 @@ class DeviceBatches:
             failure, self._failure = self._failure, None
             raise failure
         if self._ahead is None:
-            self._standing.is_at_end = True
+            self._progress.is_at_end = True
             raise StopIteration
         batch, copied = self._ahead
-        self._standing.state = self._standing.state_of()
+        self._progress.state = self._progress.state_of()
         self._take()
         if self._cuda is not None:
             current = self._cuda.current_stream(self._device)

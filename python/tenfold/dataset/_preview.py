@@ -34,7 +34,7 @@ def preview(title: str, native: Any, schema: Schema) -> str:
         shown += 1
     cells_of_lines = zip(*columns[:shown], strict=True)
     lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in cells_of_lines]
-    return "\n".join([title, *lines, *_left_out(len(native), len(leaves) - shown)])
+    return "\n".join([title, *lines, *_omitted(len(native), len(leaves) - shown)])
 
 
 def preview_html(title: str, native: Any, schema: Schema) -> str:
@@ -42,12 +42,12 @@ def preview_html(title: str, native: Any, schema: Schema) -> str:
     leaves = list(schema._leaves())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     names, types, *rows = zip(*columns, strict=True) if columns else ((), ())
-    more = "; ".join(_left_out(len(native), len(leaves) - len(columns)))
+    more = "; ".join(_omitted(len(native), len(leaves) - len(columns)))
     made = paragraph(title) + table(names, [types, *rows])
     return made + (paragraph(more) if more else "")
 
 
-def _left_out(num_rows: int, num_columns: int) -> list[str]:
+def _omitted(num_rows: int, num_columns: int) -> list[str]:
     lines = []
     if num_rows > _NUM_ROWS:
         lines.append(f"... and {num_rows - _NUM_ROWS:,} more rows")

@@ -205,7 +205,7 @@ def is_specification(given: Mapping[str, Any]) -> bool:
     """True if all values specify columns, or are dicts of such values."""
     return all(
         is_specification(value)
-        if isinstance(value, Mapping) and not _says_dtype(value)
+        if isinstance(value, Mapping) and not _has_dtype(value)
         else _spec(value) is not None
         for value in given.values()
     )
@@ -253,10 +253,10 @@ def refused_dtype(name: str, found: str) -> ValueError:
 def _document(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The columns of ``{"columns": {...}}``, as the JSON document has them."""
     columns = given.get("columns") if len(given) == 1 else None
-    return columns if isinstance(columns, Mapping) and not _says_dtype(columns) else None
+    return columns if isinstance(columns, Mapping) and not _has_dtype(columns) else None
 
 
-def _says_dtype(value: Mapping[str, Any]) -> bool:
+def _has_dtype(value: Mapping[str, Any]) -> bool:
     return "dtype" in value and not isinstance(value["dtype"], Mapping)
 
 
@@ -280,7 +280,7 @@ def _specified(name: str, value: Any) -> Column | Schema:
     spec = _spec(value)
     if spec is not None:
         return spec
-    if not isinstance(value, Mapping) or _says_dtype(value):
+    if not isinstance(value, Mapping) or _has_dtype(value):
         shown = value.get("dtype") if isinstance(value, Mapping) else value
         if isinstance(shown, tuple) and len(shown) == 2 and isinstance(shown[0], str):
             shown = shown[0] if dtype_of(shown[0]) is None else shown

@@ -170,10 +170,10 @@ class IterableDataset(_Base):
             self._schema = self._source.schema
         self._seed = seed
         self._epoch = 0
-        self._deal = Deal.fresh(1, 1)
+        self._assignment = Assignment.fresh(1, 1)
         self._resumes = False
         # Of the newest iteration in this process: the number of rows it was given, counted from
-        # `_deal`.
+        # `_assignment`.
         self._newest: object = None
         self._handed_out = 0
         # A counter, so that workers detect changes since they were started.
@@ -205,12 +205,12 @@ class IterableDataset(_Base):
         rank, world_size = self._ranks()
         if worker is not None:
             return self._in_worker(worker.id, worker.num_workers, rank, world_size)
-        self._deal = self._deal if self._resumes else Deal.fresh(world_size, 1)
-        self._deal = self._deal.dealt_to(world_size, 1)
+        self._assignment = self._assignment if self._resumes else Assignment.fresh(world_size, 1)
+        self._assignment = self._assignment.reassigned(world_size, 1)
         self._resumes = False
         self._handed_out = 0
         self._newest = token = object()
-        return self._in_this_process(token, self._rows(self._deal, self._epoch, rank, 0))
+        return self._in_this_process(token, self._rows(self._assignment, self._epoch, rank, 0))
 
     def _in_this_process(self, token: object, rows: Iterator[tuple[int, Any]]) -> Iterator[Any]:
         for place, row in rows:
@@ -226,12 +226,12 @@ class IterableDataset(_Base):
             # Raised with the first batch, because a DataLoader reports errors only in batches.
             return iter(_refuse, None)
         resumes = self._resumes and is_first and generation == self._generation
-        deal = self._deal if resumes else Deal.fresh(world_size, workers)
-        deal = deal.dealt_to(world_size, workers)
+        assignment = self._assignment if resumes else Assignment.fresh(world_size, workers)
+        assignment = assignment.reassigned(world_size, workers)
         skipped, self._skipped = self._skipped, None
         epoch, size = (epoch, 0) if skipped is None else skipped
         self._in_worker_at = epoch, size
-        return self._counted(worker, epoch, size, self._rows(deal, epoch, rank, worker, size))
+        return self._counted(worker, epoch, size, self._rows(assignment, epoch, rank, worker, size))
 
     def _counted(
         self, worker: int, epoch: int, size: int, rows: Iterator[tuple[int, Any]]
@@ -255,10 +255,10 @@ class IterableDataset(_Base):
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
 
     def _rows(
-        self, deal: Deal, epoch: int, rank: int, worker: int, skip: int = 0
+        self, assignment: Assignment, epoch: int, rank: int, worker: int, skip: int = 0
     ) -> Iterator[tuple[int, Any]]:
-        """Places, counted from 1 in what this worker is dealt after the skipped ones, and rows."""
-        numbers = deal.numbers(rank, worker)
+        """Positions, counted from 1 among this worker's rows after the skipped ones, and rows."""
+        numbers = assignment.numbers(rank, worker)
         if isinstance(self._source, TextStream):
             rows = self._source.rows(numbers, self._shuffle, self._buffer, self._seed, epoch)
             rows = itertools.islice(rows, skip, None)
@@ -294,7 +294,7 @@ class IterableDataset(_Base):
             ValueError: For a negative one.
         """
         self._epoch = integer("iterable dataset: epoch", epoch, 0, _LAST_EPOCH)
-        self._deal = Deal.fresh(1, 1)
+        self._assignment = Assignment.fresh(1, 1)
         self._resumes = False
         self._handed_out = 0
         self._newest = None
@@ -318,11 +318,15 @@ class IterableDataset(_Base):
         """
         if (worker := _worker()) is not None:
             epoch, handed_out = self._in_worker_at
-            dealt = {"worker": worker.id, "workers": worker.num_workers, "ranks": self._ranks()[1]}
-            return {"seed": self._seed, "epoch": epoch, "handed_out": handed_out, **dealt}
-        epoch, deal = self._epoch, self._deal
+            assigned = {
+                "worker": worker.id,
+                "workers": worker.num_workers,
+                "ranks": self._ranks()[1],
+            }
+            return {"seed": self._seed, "epoch": epoch, "handed_out": handed_out, **assigned}
+        epoch, assignment = self._epoch, self._assignment
         if self._newest is not None:
-            deal = deal.advanced([self._handed_out])
+            assignment = assignment.advanced([self._handed_out])
         elif self._workers.has_begun(self._generation):
             made = self._workers.newest_pass(self, self._generation)
             if made is None:
@@ -334,12 +338,14 @@ class IterableDataset(_Base):
             _, world_size = self._ranks()
             size = len(self._source) if isinstance(self._source, Dataset) else made.num_records
             if made.is_done:
-                epoch, deal = _after(epoch), Deal.fresh(1, 1)
+                epoch, assignment = _after(epoch), Assignment.fresh(1, 1)
             else:
-                deal = Deal.fresh(world_size, len(made.rows)) if made.is_fresh else deal
-                deal = deal.dealt_to(world_size, len(made.rows))
-                deal = deal.advanced(made.rows, made.batches, size, made.dropped)
-        return {"seed": self._seed, "epoch": epoch, **deal.to_state()}
+                assignment = (
+                    Assignment.fresh(world_size, len(made.rows)) if made.is_fresh else assignment
+                )
+                assignment = assignment.reassigned(world_size, len(made.rows))
+                assignment = assignment.advanced(made.rows, made.batches, size, made.dropped)
+        return {"seed": self._seed, "epoch": epoch, **assignment.to_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration hands out what was not; seed and epoch become the state's.
@@ -351,17 +357,21 @@ class IterableDataset(_Base):
         if (worker := _worker()) is not None:
             self._load_in_worker(state, worker)
             return
-        seed, epoch, deal = member(state, "seed"), member(state, "epoch"), Deal.from_state(state)
+        seed, epoch, assignment = (
+            member(state, "seed"),
+            member(state, "epoch"),
+            Assignment.from_state(state),
+        )
         seed = integer("iterable dataset: state: seed", seed, 0, UINT64_MAX)
-        if isinstance(self._source, Dataset) and deal.position > len(self._source):
+        if isinstance(self._source, Dataset) and assignment.position > len(self._source):
             raise ValueError(
                 f"iterable dataset: state: position: expected at most the {len(self._source)} rows "
-                f"of the data set, found {deal.position}"
+                f"of the data set, found {assignment.position}"
             )
         self._loads += 1
         self.set_epoch(epoch)
         self._seed = seed
-        self._deal = deal
+        self._assignment = assignment
         self._resumes = True
 
     def _load_in_worker(self, state: dict[str, Any], worker: Any) -> None:
@@ -383,7 +393,7 @@ class IterableDataset(_Base):
         # Without their classes, which pickles must not name.
         source = self._source
         state["_source"] = source.state() if isinstance(source, TextStream) else source
-        state["_deal"] = tuple(self._deal)
+        state["_assignment"] = tuple(self._assignment)
         state["_workers"] = self._workers.state()
         return state
 
@@ -391,7 +401,7 @@ class IterableDataset(_Base):
         self.__dict__.update(state)
         source = state["_source"]
         self._source = source if isinstance(source, Dataset) else TextStream.from_state(source)
-        self._deal = Deal(*state["_deal"])
+        self._assignment = Assignment(*state["_assignment"])
         self._workers = Workers.from_state(state["_workers"])
 
     def __repr__(self) -> str:
@@ -474,8 +484,8 @@ def _schema_of(columns: dict[str, Any]) -> Schema:
     )
 
 
-class Deal(NamedTuple):
-    """The rows of an epoch, numbered in its order, dealt in turn to the workers of all ranks.
+class Assignment(NamedTuple):
+    """The rows of an epoch, numbered in its order, assigned in turn to the workers of all ranks.
 
     Shard ``s`` of ``S = world_size * workers`` (worker ``s // world_size`` of rank ``s %
     world_size``) gets the numbers ``position + s + k * S``. Workers run ahead of each other by
@@ -488,7 +498,7 @@ class Deal(NamedTuple):
         taken: For each shard, how many of its numbers from `position` on were returned.
         next_worker: The worker of the next batch. Its shard goes to the first worker of
             the next iteration, so that its batches come as if there had been no stop.
-        holes: Single numbers, handed out by a deal to other shards.
+        holes: Single numbers, handed out by an assignment to other shards.
     """
 
     position: int
@@ -499,7 +509,7 @@ class Deal(NamedTuple):
     holes: frozenset[int] = frozenset()
 
     @classmethod
-    def fresh(cls, world_size: int, workers: int, position: int = 0) -> Deal:
+    def fresh(cls, world_size: int, workers: int, position: int = 0) -> Assignment:
         """Nothing was handed out from `position` on."""
         return cls(position, world_size, workers, (0,) * (world_size * workers))
 
@@ -521,7 +531,7 @@ class Deal(NamedTuple):
         batches: int = 0,
         num_records: int | None = None,
         dropped: int = 1,
-    ) -> Deal:
+    ) -> Assignment:
         """After the workers of every rank have handed out so many rows each, or all they had.
 
         Args:
@@ -555,7 +565,7 @@ class Deal(NamedTuple):
         numbers = range(first, num_records, shards)
         return len(numbers) - sum(hole in numbers for hole in self.holes)
 
-    def _settled(self) -> Deal:
+    def _settled(self) -> Assignment:
         """The same with the longest prefix."""
         shards = len(self.taken)
         whole = min(self.taken)
@@ -565,13 +575,13 @@ class Deal(NamedTuple):
         return settled._replace(holes=frozenset(h for h in self.holes if not settled._has(h)))
 
     def _has(self, number: int) -> bool:
-        """Whether it was handed out by this deal itself."""
+        """Whether it was handed out by this assignment itself."""
         if number < self.position:
             return True
         index, shard = divmod(number - self.position, len(self.taken))
         return index < self.taken[shard]
 
-    def dealt_to(self, world_size: int, workers: int) -> Deal:
+    def reassigned(self, world_size: int, workers: int) -> Assignment:
         """The rest, for another number of ranks or workers."""
         if (world_size, workers) == (self.world_size, self.workers):
             return self
@@ -599,7 +609,7 @@ class Deal(NamedTuple):
         return state
 
     @classmethod
-    def from_state(cls, state: Any) -> Deal:
+    def from_state(cls, state: Any) -> Assignment:
         """The inverse. Raises ValueError for an invalid state."""
         position = member(state, "position")
         if "taken" in state:
@@ -610,10 +620,14 @@ class Deal(NamedTuple):
                     f'iterable dataset: state: member "taken": expected {world_size * workers} '
                     f"numbers, one for each worker of each rank, found {len(taken)}"
                 )
-            deal = cls(position, world_size, workers, taken, member(state, "next_worker") % workers)
+            assignment = cls(
+                position, world_size, workers, taken, member(state, "next_worker") % workers
+            )
         else:
-            deal = cls.fresh(1, 1, position)
-        return deal._replace(holes=frozenset(_numbers(state, "holes") if "holes" in state else ()))
+            assignment = cls.fresh(1, 1, position)
+        return assignment._replace(
+            holes=frozenset(_numbers(state, "holes") if "holes" in state else ())
+        )
 
 
 def member(state: Any, key: str, at_least: int = 0) -> int:

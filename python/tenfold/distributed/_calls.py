@@ -64,7 +64,7 @@ def save(
     writer = StorageWriter(
         path, layout=layout, durable=durable, checksums=checksums, overwrite=overwrite
     )
-    with _asked_for(no_dist):
+    with _no_dist_expected(no_dist):
         dcp_save(
             state_dict,
             storage_writer=writer,
@@ -104,7 +104,7 @@ def load(
         >>> state = model.state_dict()
         >>> tenfold.distributed.load(state, "model.safetensors", no_dist=True)
     """
-    with _asked_for(no_dist):
+    with _no_dist_expected(no_dist):
         dcp_load(
             state_dict,
             storage_reader=StorageReader(path, verify=verify),
@@ -115,7 +115,7 @@ def load(
 
 
 @contextmanager
-def _asked_for(no_dist: bool) -> Iterator[None]:
+def _no_dist_expected(no_dist: bool) -> Iterator[None]:
     """Without torch's warning that there are no ranks, if that is what was asked for."""
     if not no_dist:
         yield

@@ -70,7 +70,7 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
             lists where the paths have integers. What nobody has of a list is None.
     """
     root = _Branch()
-    for path, (_, keys) in ((key[1:], said) for key, said in containers.items()):
+    for path, (_, keys) in ((key[1:], container) for key, container in containers.items()):
         branch = root
         for part in path:
             branch = branch.below(part)
@@ -81,14 +81,14 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
         for part in path[:-1]:
             branch = branch.below(part)
         if isinstance(branch.children.get(path[-1]), _Branch):
-            raise _two_things(path)
+            raise _conflict(path)
         branch.children[path[-1]] = _Leaf(leaf)
     made = root.build((), containers)
     assert isinstance(made, dict)
     return made
 
 
-def _two_things(path: Path) -> ValueError:
+def _conflict(path: Path) -> ValueError:
     name = ".".join(map(str, path))
     return ValueError(
         f"{name!r}: expected a tensor or value, or a container, on all ranks, found both"
@@ -113,7 +113,7 @@ class _Branch:
     def below(self, part: str | int) -> _Branch:
         child = self.children.get(part)
         if isinstance(child, _Leaf):
-            raise _two_things((part,))
+            raise _conflict((part,))
         if child is None:
             child = self.children[part] = _Branch()
         return child
@@ -185,17 +185,17 @@ class _Counter:
 def _containers(node: _core.Node, keys: tuple[str, ...], counter: _Counter) -> Any:
     kind = node.info()[0]
     made: dict[str, Any] = {}
-    for key, (what, *said) in node.describe_all():
+    for key, (what, *fields) in node.describe_all():
         below = (*keys, key)
         if what == "tensor":
             number = counter.value
             counter.value += 1
-            if not said[2]:  # nested tensors are none of torch.distributed.checkpoint's
-                made[key] = StoredTensor(number, said[0], said[1], below)
+            if not fields[2]:  # nested tensors are none of torch.distributed.checkpoint's
+                made[key] = StoredTensor(number, fields[0], fields[1], below)
         elif what == "node":
-            made[key] = _containers(said[0], below, counter)
+            made[key] = _containers(fields[0], below, counter)
         else:
-            made[key] = said[0]
+            made[key] = fields[0]
     if kind in ("list", "lazy_stack"):
         return list(made.values())
     return tuple(made.values()) if kind == "tuple" else made

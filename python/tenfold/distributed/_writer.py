@@ -165,11 +165,11 @@ class StorageWriter(HasPath, _StorageWriter):
         items: dict[str, WriteItem] = {}
         paths: dict[Any, Any] = {}
         for plan in plans:
-            for key, said in (plan.planner_data or {}).items():
-                paths.setdefault(key, said)
+            for key, path in (plan.planner_data or {}).items():
+                paths.setdefault(key, path)
             for item in plan.items:
                 items.setdefault(item.index.fqn, item)
-        save.containers = {key: said for key, said in paths.items() if _is_container(key)}
+        save.containers = {key: path for key, path in paths.items() if _is_container(key)}
         for name, item in items.items():
             path = paths.get(name, (name,))
             if item.type == WriteItemType.BYTE_IO:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 # Items converted to columns at a time: limited by the number of Python objects, or by memory. After
 # 700 new objects Python's garbage collector runs, and sometimes traverses all objects: for a source
 # list of 20 million keys, that takes longer than storing them.
-_OBJECTS_AT_ONCE = 512
-_BYTES_AT_ONCE = 16 << 20
+_BATCH_OBJECTS = 512
+_BATCH_BYTES = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
 _shape_of = attrgetter("shape")
 _INT64 = range(-(2**63), 2**63)
@@ -87,7 +87,7 @@ class Items:
     def blocks(self) -> Iterator[tuple[int, list[Any], list[Any]]]:
         """Number of the first pair, keys, values."""
         begin = 0
-        count = items_at_once(self._first[0][1])
+        count = items_per_batch(self._first[0][1])
         block = self._first + list(islice(self._rest, count - 1))
         while block:
             try:
@@ -122,11 +122,11 @@ class Items:
         ingest.finish()
 
 
-def items_at_once(value: Any) -> int:
+def items_per_batch(value: Any) -> int:
     """How many items with values like this one are taken together."""
     num_objects = 1 + _objects_of(value)  # including the pair
     num_bytes = max(bytes_of(value), 1)
-    return max(1, min(_OBJECTS_AT_ONCE // num_objects, _BYTES_AT_ONCE // num_bytes))
+    return max(1, min(_BATCH_OBJECTS // num_objects, _BATCH_BYTES // num_bytes))
 
 
 def _objects_of(value: Any) -> int:

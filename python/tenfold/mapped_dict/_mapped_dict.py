@@ -20,7 +20,7 @@ from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import samples_of
 from tenfold.dataset._schema import Schema
-from tenfold.mapped_dict._build import build, checked_keys, form_of, items_at_once
+from tenfold.mapped_dict._build import build, checked_keys, form_of, items_per_batch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -295,10 +295,10 @@ class MappedDict(_Native):
         if following is None:
             self._write(*first, kind)
             return
-        spool = self._spool()  # excludes other writers while these are gathered
+        spill = self._spill()  # excludes other writers while these are gathered
         for block in chain([first, following], blocks):
-            self._spool_items(spool, *block)
-        self._write_spool(spool, kind)
+            self._spill_items(spill, *block)
+        self._write_spill(spill, kind)
 
     def _checked_blocks(self, items: Any, kind: str) -> Iterator[tuple[list[Any], int, Any]]:
         """Yields keys, number of values, and the values as columns for the engine."""
@@ -412,7 +412,7 @@ def _blocks_of(items: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
     pairs = iter(items.items() if isinstance(items, Mapping) else items)
     block = list(islice(pairs, 1))
     _check_pairs(block, 0)
-    count = items_at_once(block[0][1]) if block else 0
+    count = items_per_batch(block[0][1]) if block else 0
     block += islice(pairs, count - 1) if block else ()
     begin = 0
     while block:

@@ -164,7 +164,7 @@ class HierarchicalStateMapper(StateMapper):
         if table == NONE:
             raise self._unknown(state)
         if table == MAPPER:
-            return self._ask(row, self._rest(state, row))
+            return self._query(row, self._rest(state, row))
         if table == TEXT:
             return value_at(self._flat, table, row)
         return self._take(table, [row])[0]
@@ -177,7 +177,7 @@ class HierarchicalStateMapper(StateMapper):
             )
         return self._flat.mappers[number]
 
-    def _ask(self, number: int, rest: Any) -> Any:
+    def _query(self, number: int, rest: Any) -> Any:
         """The values that a mapper in the hierarchy has."""
         mapper = self._mapper(number)
         try:
@@ -199,7 +199,7 @@ class HierarchicalStateMapper(StateMapper):
                 asked.setdefault(rows[position], []).append(position)
             for number, places in asked.items():
                 rest = [self._rest(states[place], number) for place in places]
-                parts.append((places, self._ask(number, rest)))
+                parts.append((places, self._query(number, rest)))
         if len(parts) == 1:
             return parts[0][1]
         if not all(_rows.is_tensor(part) for _, part in parts):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # --- names in files ---
 
-_things: dict[str, Any] = {}
+_functions: dict[str, Any] = {}
 _names: dict[Any, str] = {}
 
 
@@ -63,36 +63,36 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
             f"found {found!r}"
         )
 
-    def register(thing: Thing) -> Thing:
-        if not callable(thing):
+    def register(mapped: Thing) -> Thing:
+        if not callable(mapped):
             raise TypeError(
                 f'register_mapper("{name}"): expected a class or a function, found '
-                f"{type(thing).__name__}"
+                f"{type(mapped).__name__}"
             )
-        known = _things.get(name)
-        if known is not None and known is not thing and _place_of(known) != _place_of(thing):
+        known = _functions.get(name)
+        if known is not None and known is not mapped and _place_of(known) != _place_of(mapped):
             raise ValueError(
                 f'register_mapper("{name}"): the name is taken: expected one of its own for '
-                f"{_place_of(thing)}, found {_place_of(known)} under it"
+                f"{_place_of(mapped)}, found {_place_of(known)} under it"
             )
-        _things[name] = thing
-        _names[thing] = name
-        return thing
+        _functions[name] = mapped
+        _names[mapped] = name
+        return mapped
 
     return register
 
 
-def _place_of(thing: Any) -> str:
-    name = getattr(thing, "__qualname__", type(thing).__qualname__)
-    return f"{getattr(thing, '__module__', '?')}.{name}"
+def _place_of(mapped: Any) -> str:
+    name = getattr(mapped, "__qualname__", type(mapped).__qualname__)
+    return f"{getattr(mapped, '__module__', '?')}.{name}"
 
 
 def registered(name: str, where: str) -> Any:
     """The registered object. Raises UnsupportedError with the name and the remedy."""
     try:
-        return _things[name]
+        return _functions[name]
     except KeyError:
-        known = ", ".join(f'"{other}"' for other in sorted(_things))
+        known = ", ".join(f'"{other}"' for other in sorted(_functions))
         raise UnsupportedError(
             f'{where}: no class or factory is registered as "{name}": expected one of {known}; '
             f'import the module with @tenfold.register_mapper("{name}") before, because a file '
@@ -100,9 +100,9 @@ def registered(name: str, where: str) -> Any:
         ) from None
 
 
-def name_of(thing: Any) -> str | None:
-    """The name that `thing` was registered under last, or None."""
-    return _names.get(thing)
+def name_of(mapped: Any) -> str | None:
+    """The name that `mapped` was registered under last, or None."""
+    return _names.get(mapped)
 
 
 # --- the class ---

@@ -9,7 +9,7 @@ from tenfold._interop import arrays
 from tenfold._interop.frameworks import using
 from tenfold._options import text
 from tenfold.dataset._indexing import positions_of
-from tenfold.sparse import _handing_out
+from tenfold.sparse import _outputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Rows:
         indices = self._indices(indices, dim)
         with using(self._framework):
             taken = take(indices, text("sparse matrix: layout", layout))
-            return _handing_out.batch(taken, layout)
+            return _outputs.batch(taken, layout)
 
     def batches(
         self, batch_size: int, *, layout: Literal["csr", "padded"] = "csr", **options: Any
@@ -250,4 +250,4 @@ def _made(layout: str, num_cols: int, batch: Any) -> Any:
     ends = ends.to(indices.dtype) if is_torch else ends.astype(indices.dtype)
     shape = (len(ends) - 1, num_cols)
     with using("torch" if is_torch else "numpy"):
-        return _handing_out.batch((ends, indices, batch["values"]["values"], shape), "csr")
+        return _outputs.batch((ends, indices, batch["values"]["values"], shape), "csr")

@@ -10,9 +10,9 @@ from tenfold._html import table
 from tenfold._interop.frameworks import decided, using
 from tenfold._options import integer, text
 from tenfold._public import set_module
-from tenfold.sparse import _handing_out, _products, _taking_in
+from tenfold.sparse import _inputs, _outputs, _products
+from tenfold.sparse._inputs import Growing
 from tenfold.sparse._rows import Rows
-from tenfold.sparse._taking_in import Growing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class SparseMatrix(Rows, Growing):
             ValueError: For another format, or not two dimensions.
             UnsupportedError: For a dtype that torch has not.
         """
-        return cls._of_native(_taking_in.of_scipy(x))
+        return cls._of_native(_inputs.of_scipy(x))
 
     @classmethod
     def from_torch(cls, tensor: Any) -> SparseMatrix:
@@ -132,7 +132,7 @@ class SparseMatrix(Rows, Growing):
         Raises:
             ValueError: For another tensor, and for indices that torch would refuse.
         """
-        return cls._of_native(_taking_in.of_torch(tensor))
+        return cls._of_native(_inputs.of_torch(tensor))
 
     @classmethod
     def from_coo(
@@ -176,7 +176,7 @@ class SparseMatrix(Rows, Growing):
         from tenfold._progress import Shown
 
         with Shown(progress) as callback:
-            native = _taking_in.of_coordinates(
+            native = _inputs.of_coordinates(
                 rows, cols, values, shape, layout, duplicates, memory_bytes, folder, callback
             )
         made = cls._of_native(native)
@@ -215,7 +215,7 @@ class SparseMatrix(Rows, Growing):
         from tenfold._progress import Shown
 
         with Shown(progress) as callback:
-            native = _taking_in.of_rows(rows, num_cols, dtype, _existing_parent(path), callback)
+            native = _inputs.of_rows(rows, num_cols, dtype, _existing_parent(path), callback)
         cls._of_native(native).save(path, progress=progress)
         return cls(path)
 
@@ -323,7 +323,7 @@ class SparseMatrix(Rows, Growing):
         self._native.check()
         with using("torch"):
             parts = tuple(self._native.part(part) for part in _PARTS[self._layout])
-        return _handing_out.torch_of(self._layout, parts, self._shape, coalesced)
+        return _outputs.torch_of(self._layout, parts, self._shape, coalesced)
 
     def to_scipy(self) -> Any:
         """The scipy matrix of the same layout, over the same memory.
@@ -335,7 +335,7 @@ class SparseMatrix(Rows, Growing):
             UnsupportedError: For a dtype that numpy has not.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
-        return _handing_out.scipy_of(self._layout, self._parts(), self._shape, coalesced)
+        return _outputs.scipy_of(self._layout, self._parts(), self._shape, coalesced)
 
     def toarray(self) -> Any:
         """Returns all elements as a dense numpy array ``[rows, columns]``, as scipy's matrices do.
@@ -350,7 +350,7 @@ class SparseMatrix(Rows, Growing):
             >>> m.toarray().shape
             (40, 50)
         """
-        return _handing_out.numpy_of(self[:], "toarray")
+        return _outputs.numpy_of(self[:], "toarray")
 
     @property
     def T(self) -> SparseMatrix:  # noqa: N802 - numpy's, scipy's and torch's name
@@ -465,7 +465,7 @@ class SparseMatrix(Rows, Growing):
 
 def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> SparseMatrix:
     """A matrix in memory of the arrays that its layout has."""
-    return SparseMatrix._of_native(_taking_in.of_parts(layout, parts, shape))
+    return SparseMatrix._of_native(_inputs.of_parts(layout, parts, shape))
 
 
 def _dtype(name: str, framework: Name) -> Any:

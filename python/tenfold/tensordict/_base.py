@@ -1769,7 +1769,7 @@ class TensorDictBase(TensorLike):
     ) -> None:
         _convert.add_state(self, state, metadata, prefix, keep_vars, flatten)
 
-    def _moved_as_one(self, device: Any, non_blocking: bool) -> Self:
+    def _moved_in_one_copy(self, device: Any, non_blocking: bool) -> Self:
         """A consolidated tree on another device, moved as one block."""
         made: Self = consolidated.moved(self, device, non_blocking)
         return made

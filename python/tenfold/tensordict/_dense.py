@@ -237,7 +237,7 @@ class TensorDict(TensorDictBase):
     def _fetch(self, key: str) -> Any:
         """Reads one entry of the engine's node."""
         disk = self._disk
-        if disk is not None and self._answers_to(key):
+        if disk is not None and self._is_on_disk(key):
             return self._entry(self._key_list()[0])
         if disk is None or (disk.whole and key not in self._items):
             keys = ", ".join(repr(known) for known in self._items)
@@ -246,7 +246,7 @@ class TensorDict(TensorDictBase):
         value = self._items[key] = self._adopted(key, value, mark)
         return value
 
-    def _answers_to(self, key: str) -> bool:
+    def _is_on_disk(self, key: str) -> bool:
         """True for the stem of the file's name where a file holds one value without a name."""
         more, opened = self._kind.more, self._opened
         if more is None or more[4:5] != (True,) or opened is None:
@@ -347,7 +347,7 @@ class TensorDict(TensorDictBase):
     def _put(self, key: str, entry: Any) -> None:
         self._own()[key] = entry
 
-    def _put_anyway(self, key: str, entry: Any) -> None:
+    def _put_locked(self, key: str, entry: Any) -> None:
         if self._locked and is_written(self, key, entry):
             self._items[key] = entry
             return
@@ -367,7 +367,7 @@ class TensorDict(TensorDictBase):
         disk = self._disk
         if key in self._items:
             return True
-        return disk is not None and (self._answers_to(key) if disk.whole else key in disk.node)
+        return disk is not None and (self._is_on_disk(key) if disk.whole else key in disk.node)
 
     def _key_list(self) -> list[str]:
         disk = self._disk

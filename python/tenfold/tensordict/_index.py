@@ -257,11 +257,11 @@ class IndexPlan:
             else:
                 inner.append(part)
         self.arrays_ndim = max((parts[i].ndim for i in self._arrays), default=0)
-        says_all = all(type(part) is slice and part == slice(None) for part in inner)
-        self.inner = () if says_all else tuple(inner)
+        is_full = all(type(part) is slice and part == slice(None) for part in inner)
+        self.inner = () if is_full else tuple(inner)
         self.is_alone = len(self._arrays) == 1 and _is_array(self.at_stack)
-        apart = _are_apart(parts)
-        self.moves = apart and not _are_apart(tuple(inner))
+        apart = _are_separated(parts)
+        self.moves = apart and not _are_separated(tuple(inner))
         self.place = self._place_of_arrays(apart)
         if type(self.at_stack) is slice:
             self.place = self._place_of(stack_dim, self.place)
@@ -302,7 +302,7 @@ def _is_array(part: Any) -> bool:
     return not (part is None or isinstance(part, (int, slice))) and getattr(part, "ndim", 0) > 0
 
 
-def _are_apart(parts: tuple[Any, ...]) -> bool:
+def _are_separated(parts: tuple[Any, ...]) -> bool:
     """True if something other than integers is between two arrays."""
     arrays = [i for i, part in enumerate(parts) if _is_array(part)]
     if not arrays:

@@ -346,9 +346,9 @@ class LazyStackedTensorDict(TensorDictBase):
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._put(key, part)
 
-    def _put_anyway(self, key: str, entry: Any) -> None:
+    def _put_locked(self, key: str, entry: Any) -> None:
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
-            node._put_anyway(key, part)
+            node._put_locked(key, part)
 
     def _parts(self, entry: Any) -> Any:
         """The entry in each member."""
@@ -368,12 +368,12 @@ class LazyStackedTensorDict(TensorDictBase):
     def _overwrite(self, key: str, item: Any, non_blocking: bool) -> None:
         from tenfold.tensordict._entries import as_entry
 
-        self._entry_somewhere(key)
+        self._require_entry(key)
         entry = as_entry(key, item, self)
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._overwrite(key, part, non_blocking)
 
-    def _entry_somewhere(self, key: str) -> None:
+    def _require_entry(self, key: str) -> None:
         if not self._has(key):
             raise KeyNotFoundError(f'no key "{key}" in all members')
 
@@ -387,7 +387,7 @@ class LazyStackedTensorDict(TensorDictBase):
             whole[index] = value
             return
         if isinstance(whole, (NonTensorData, NonTensorStack)):
-            self._put_anyway(key, whole._with_rows(index, value))
+            self._put_locked(key, whole._with_rows(index, value))
             return
 
     def _overwrite_rows(self, key: str, value: Any, index: Any) -> None:
@@ -499,7 +499,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def _selected(self, wanted: Any, inplace: bool, strict: bool) -> Any:
         if strict:
             for key in wanted:
-                self._entry_somewhere(key)
+                self._require_entry(key)
         if inplace:
             for node in self._nodes():
                 node._selected(wanted, True, strict)
@@ -520,7 +520,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node.empty(recurse))
 
     def _fill_entry(self, key: str, value: Any) -> None:
-        self._entry_somewhere(key)
+        self._require_entry(key)
         for node in self._nodes():
             node._fill_entry(key, value)
 

@@ -72,9 +72,9 @@ double out_of_range_value(std::string_view number) noexcept {
     std::string_view digits = number.substr(exponent_at + 1);
     exponent_negative = digits.front() == '-';
     if (exponent_negative || digits.front() == '+') digits.remove_prefix(1);
-    constexpr std::int64_t kEnough = std::int64_t{1} << 60;
+    constexpr std::int64_t kMaxMagnitude = std::int64_t{1} << 60;
     for (const char c : digits) {
-      if (exponent < kEnough / 10) exponent = exponent * 10 + (c - '0');
+      if (exponent < kMaxMagnitude / 10) exponent = exponent * 10 + (c - '0');
     }
     if (exponent_negative) exponent = -exponent;
   }

@@ -34,7 +34,7 @@ class PickleState {
   PickleState(std::string_view bytes, const base::Where& where, const PickleLimits& limits)
       : bytes_(bytes), where_(where), limits_(limits) {
     // torch.save writes one node per 13 bytes.
-    graph_.nodes.reserve(std::min({bytes.size() / 12 + 16, limits.max_nodes, kMostReserved}));
+    graph_.nodes.reserve(std::min({bytes.size() / 12 + 16, limits.max_nodes, kMaxReserved}));
     small_integers_.fill(kNone);
   }
 
@@ -196,7 +196,7 @@ class PickleState {
   }
 
   // Memo. Nearly every pickler uses consecutive slots.
-  std::size_t memo_size() const { return memo_.size() + far_memo_.size(); }
+  std::size_t memo_size() const { return memo_.size() + sparse_memo_.size(); }
   void put(std::uint64_t slot) {
     if (memo_size() >= limits_.max_nodes) {
       unsupported("the memo is too large", fmt::format("at most {}", limits_.max_nodes), "more");
@@ -205,15 +205,15 @@ class PickleState {
       memo_[static_cast<std::size_t>(slot)] = top();
     } else if (slot == memo_.size()) {
       memo_.push_back(top());
-      far_memo_.erase(slot);
+      sparse_memo_.erase(slot);
     } else {
-      far_memo_.insert_or_assign(slot, top());
+      sparse_memo_.insert_or_assign(slot, top());
     }
   }
   void get(std::uint64_t slot) {
     if (slot < memo_.size()) return push(memo_[static_cast<std::size_t>(slot)]);
-    const auto found = far_memo_.find(slot);
-    if (found == far_memo_.end()) {
+    const auto found = sparse_memo_.find(slot);
+    if (found == sparse_memo_.end()) {
       corrupt("the memo has no such slot", "one that was put", fmt::format("{}", slot));
     }
     push(found->second);
@@ -244,9 +244,9 @@ class PickleState {
   std::vector<std::uint32_t> stack_;
   std::vector<std::size_t> marks_;
   std::vector<std::uint32_t> memo_;
-  std::unordered_map<std::uint64_t, std::uint32_t> far_memo_;
+  std::unordered_map<std::uint64_t, std::uint32_t> sparse_memo_;
 
-  static constexpr std::size_t kMostReserved = std::size_t{1} << 20U;
+  static constexpr std::size_t kMaxReserved = std::size_t{1} << 20U;
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
   std::array<std::uint32_t, 3> constants_ = {kNone, kNone, kNone};  ///< False, True, None
   std::array<std::uint32_t, 256> small_integers_;

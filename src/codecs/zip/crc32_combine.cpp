@@ -25,7 +25,7 @@ constexpr std::uint32_t times(std::uint32_t a, std::uint32_t b) noexcept {
 }
 
 /// x^(8 * 2^i): the factor for appending 2^i bytes.
-constexpr std::array<std::uint32_t, 64> kBytesToThePowerOfTwo = [] {
+constexpr std::array<std::uint32_t, 64> kPowersOfTwoBytes = [] {
   std::array<std::uint32_t, 64> powers{kOneByte};
   for (std::size_t i = 1; i < powers.size(); ++i) powers[i] = times(powers[i - 1], powers[i - 1]);
   return powers;
@@ -37,7 +37,7 @@ std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
                             std::uint64_t second_bytes) noexcept {
   if (first == 0) return second;  // usually nothing: in an archive, the bytes before a tensor
   for (std::uint64_t rest = second_bytes; rest != 0; rest &= rest - 1) {
-    first = times(kBytesToThePowerOfTwo[static_cast<std::size_t>(std::countr_zero(rest))], first);
+    first = times(kPowersOfTwoBytes[static_cast<std::size_t>(std::countr_zero(rest))], first);
   }
   return first ^ second;
 }

@@ -189,9 +189,9 @@ void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t f
 
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
   // Inflating in one call is twice as fast.
-  constexpr std::uint64_t kMostAtOnce = std::uint64_t{64} << 20U;
+  constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{64} << 20U;
   if (entry.method == ZipMethod::deflated) {
-    if (entry.size_bytes > kMostAtOnce) return check_inflating(input, entry, use);
+    if (entry.size_bytes > kMaxInflatedBytes) return check_inflating(input, entry, use);
     const std::vector<std::byte> bytes = read_zip_entry(input, entry);
     if (use) use(bytes);
     return;

@@ -26,11 +26,11 @@ void ZipDirectoryReader::read_local_headers(ZipDirectory& directory) {
   limit_ = directory.offset;
   order_.reserve(directory.entries.size());
   for (ZipEntry& entry : directory.entries) order_.push_back(&entry);
-  const auto lies_before = [](const ZipEntry* a, const ZipEntry* b) {
+  const auto is_before = [](const ZipEntry* a, const ZipEntry* b) {
     return a->header_offset < b->header_offset;
   };
-  if (!std::is_sorted(order_.begin(), order_.end(), lies_before)) {
-    std::stable_sort(order_.begin(), order_.end(), lies_before);
+  if (!std::is_sorted(order_.begin(), order_.end(), is_before)) {
+    std::stable_sort(order_.begin(), order_.end(), is_before);
   }
   for (std::size_t i = 0; i < order_.size(); ++i) {
     read_local(*order_[i]);
@@ -101,17 +101,18 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
         .expected("the directory's name")
         .found(base::quote(local.substr(kLocalBytes, static_cast<std::size_t>(name_bytes))));
   }
-  const std::uint64_t told = little(local, 6, 2);
+  const std::uint64_t local_flags = little(local, 6, 2);
   const std::uint64_t method = entry.method == ZipMethod::stored ? 0 : 8;
-  std::uint64_t telling = kEncryptedFlags | kDescriptorFlag | kPatchFlag;
+  std::uint64_t compared_flags = kEncryptedFlags | kDescriptorFlag | kPatchFlag;
   // The UTF-8 flag has no effect on ASCII names; for other names, a different flag would give a
   // different name.
-  if (std::ranges::any_of(entry.name, [](char c) { return (c & 0x80) != 0; })) telling |= kUtf8Flag;
-  if (little(local, 8, 2) != method || ((told ^ entry.flags) & telling) != 0) {
+  if (std::ranges::any_of(entry.name, [](char c) { return (c & 0x80) != 0; }))
+    compared_flags |= kUtf8Flag;
+  if (little(local, 8, 2) != method || ((local_flags ^ entry.flags) & compared_flags) != 0) {
     throw corrupt(entry)
         .problem("its local header has another method")
         .expected("method ", method, " with flags ", fmt::format("{:#06x}", entry.flags))
-        .found(little(local, 8, 2), " with ", fmt::format("{:#06x}", told));
+        .found(little(local, 8, 2), " with ", fmt::format("{:#06x}", local_flags));
   }
   entry.data_offset = entry.header_offset + kLocalBytes + name_bytes + extra_bytes;
   if (!base::range_fits(entry.data_offset, entry.stored_bytes, limit_)) {

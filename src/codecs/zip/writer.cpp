@@ -142,12 +142,12 @@ std::string end_records(std::uint64_t entries, std::uint64_t bytes, std::uint64_
         .put(offset, 8);
     record.put(kZip64LocatorSignature, 4).put(0, 4).put(offset + bytes, 8).put(1, 4);
   }
-  const std::uint64_t told_entries = entries >= kFull16 ? kFull16 : entries;
+  const std::uint64_t entries_field = entries >= kFull16 ? kFull16 : entries;
   record.put(kEndSignature, 4)
       .put(0, 2)
       .put(0, 2)
-      .put(told_entries, 2)
-      .put(told_entries, 2)
+      .put(entries_field, 2)
+      .put(entries_field, 2)
       .put(bytes >= kFull32 ? kFull32 : bytes, 4)
       .put(offset >= kFull32 ? kFull32 : offset, 4)
       .put(kZipStructureCommentBytes, 2);

@@ -184,7 +184,7 @@ bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     apply_marks(*place->first, *place->second);
     const auto* special = place->second->get_if<Value::Special>();
-    if (special != nullptr && !is_sound(*special)) return false;
+    if (special != nullptr && !is_valid(*special)) return false;
   }
   return true;
 }

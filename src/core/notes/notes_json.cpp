@@ -135,8 +135,8 @@ class NotesReader {
   }
 
   void read_metadata(const Value& value, Notes& notes) const {
-    for_each(value, "metadata", [&](const std::string& key, const Value& said) {
-      notes.metadata.emplace(key, text(said, part_of("metadata", key)));
+    for_each(value, "metadata", [&](const std::string& key, const Value& content) {
+      notes.metadata.emplace(key, text(content, part_of("metadata", key)));
     });
   }
 
@@ -202,7 +202,7 @@ class NotesReader {
       keys.emplace_back(text, with_tuples(key));
     }
     std::ranges::sort(keys, {}, [](const auto& entry) { return std::string_view(entry.first); });
-    if (!are_sound(keys)) {
+    if (!are_valid(keys)) {
       throw fail(part)
           .part("keys")
           .expected(
@@ -245,7 +245,7 @@ class NotesReader {
     note.is_coalesced = flag(part, members, "coalesced");
   }
 
-  /// Parses a shape with -1 for the ragged dimension. require_sound_sparse() checks more.
+  /// Parses a shape with -1 for the ragged dimension. check_sparse_indices() checks more.
   Shape ragged_shape(const std::string& part, const Value& value) const {
     Shape lengths;
     for (const Value& item : list(value, part)) {
@@ -266,16 +266,16 @@ class NotesReader {
     Notes::ValueNote note;
     const Object& members = object(value, part);
     if (const Value* types = members.find("types")) {
-      for (const auto& [pointer, said] : object(*types, part).members) {
-        const auto type = special_type_from_name(text(said, part));
+      for (const auto& [pointer, content] : object(*types, part).members) {
+        const auto type = special_type_from_name(text(content, part));
         // A newer tenfold may write more types.
-        if (!type) warn_unknown_type(part, text(said, part));
+        if (!type) warn_unknown_type(part, text(content, part));
         if (type) note.types.emplace(pointer, *type);
       }
     }
     if (const Value* keys = members.find("keys")) {
-      for (const auto& [pointer, said] : object(*keys, part).members) {
-        note.typed_keys.emplace(pointer, typed_keys(part, said));
+      for (const auto& [pointer, content] : object(*keys, part).members) {
+        note.typed_keys.emplace(pointer, typed_keys(part, content));
       }
     }
     for (const auto& [name, into] :

@@ -39,13 +39,13 @@ constexpr std::array<Row, kNumDTypes> kRows = {{
     {DType::float4_e2m1fn_x2, "float4_e2m1fn_x2", 1},
 }};
 
-constexpr bool rows_follow_the_enumeration() {
+constexpr bool rows_match_enumeration() {
   for (std::size_t i = 0; i < kRows.size(); ++i) {
     if (static_cast<std::size_t>(kRows[i].dtype) != i) return false;
   }
   return true;
 }
-static_assert(rows_follow_the_enumeration());
+static_assert(rows_match_enumeration());
 
 constexpr std::array<DType, kNumDTypes> all_of_them() {
   std::array<DType, kNumDTypes> all{};

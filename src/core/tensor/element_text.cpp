@@ -60,7 +60,7 @@ std::vector<std::string> cast_texts(DType dtype, std::span<const std::byte> byte
 /// Elements of a tensor that is written whole.
 constexpr std::int64_t kWholeNumel = 100;
 /// Elements that are written at most, and of each end of a dimension.
-constexpr std::int64_t kMostWritten = 1000;
+constexpr std::int64_t kMaxWritten = 1000;
 constexpr std::int64_t kEdge = 3;
 
 class TensorWriter {
@@ -77,10 +77,10 @@ class TensorWriter {
     out_ << '[';
     for (std::int64_t i = 0; i < length; ++i) {
       if (i > 0) separate(tensor, indent);
-      const bool is_left_out = !whole_ && i == kEdge && length > 2 * kEdge;
-      if (is_left_out || written_ >= kMostWritten) {
+      const bool is_omitted = !whole_ && i == kEdge && length > 2 * kEdge;
+      if (is_omitted || written_ >= kMaxWritten) {
         out_ << "...";
-        if (!is_left_out) break;
+        if (!is_omitted) break;
         i = length - kEdge - 1;
         continue;
       }

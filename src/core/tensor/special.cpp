@@ -87,7 +87,7 @@ bool has_special(const Value& value) {
   return value.is<Special>();
 }
 
-bool is_sound(const Special& special) noexcept {
+bool is_valid(const Special& special) noexcept {
   switch (special.type) {
     case Special::Type::complex:
       return special.items.size() == 2 && all(special.items, is_number);

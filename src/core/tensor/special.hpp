@@ -21,6 +21,6 @@ bool is_hashable(const Value& value) noexcept;
 bool has_special(const Value& value);
 
 /// False for a value that Python cannot have: a set of unhashable items, a torch.Size of strings.
-bool is_sound(const Value::Special& special) noexcept;
+bool is_valid(const Value::Special& special) noexcept;
 
 }  // namespace tenfold

@@ -60,9 +60,9 @@ bool is_torch_device(std::string_view text) noexcept {
   }
   if (colon == text.size()) return true;
   const std::string_view index = text.substr(colon + 1);
-  constexpr std::size_t kMostDigits = 3;
+  constexpr std::size_t kMaxDigits = 3;
   constexpr int kLastIndex = 127;  // torch stores device indices in 8 bits
-  if (index.empty() || index.size() > kMostDigits || !std::ranges::all_of(index, is_digit) ||
+  if (index.empty() || index.size() > kMaxDigits || !std::ranges::all_of(index, is_digit) ||
       (index.size() > 1 && index.front() == '0')) {
     return false;
   }

@@ -280,7 +280,7 @@ void sort_sparse_parts(Node& node) {
   node.index.clear();
 }
 
-void require_sound_sparse(const TensorDict& node, const base::Where& where) {
+void check_sparse_indices(const TensorDict& node, const base::Where& where) {
   Checker(node, where).check();
 }
 

@@ -30,6 +30,6 @@ void sort_sparse_parts(detail::Node& node);
 /// What torch demands of the parts of a sparse tensor, indices within the shape above all: a
 /// program that trusts them would read beyond its memory. Reads the indices. Throws Error(corrupt)
 /// that starts with `where`.
-void require_sound_sparse(const TensorDict& node, const base::Where& where);
+void check_sparse_indices(const TensorDict& node, const base::Where& where);
 
 }  // namespace tenfold

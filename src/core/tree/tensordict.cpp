@@ -38,7 +38,7 @@ base::Where place(const std::string& where, std::span<const std::string> below) 
   throw base::key_not_found(place).problem("no key ", base::quote(key)).remedy(remedy);
 }
 
-std::string_view what_it_is(const TensorDict::Item& item) {
+std::string_view kind_text(const TensorDict::Item& item) {
   return std::holds_alternative<Leaf>(item)        ? "a tensor"
          : std::holds_alternative<NonTensor>(item) ? "a JSON value"
                                                    : "a node";
@@ -49,7 +49,7 @@ std::string_view what_it_is(const TensorDict::Item& item) {
   throw base::key_not_found(place)
       .part("key ", base::quote(key))
       .expected(expected)
-      .found(what_it_is(item));
+      .found(kind_text(item));
 }
 
 /// An entry, and the message prefix of the node that contains it.
@@ -59,7 +59,7 @@ struct Found {
 };
 
 /// The entry that a caller requested by its key.
-TensorDict::Item asked_for(Node& node, std::size_t position) {
+TensorDict::Item requested_item(Node& node, std::size_t position) {
   TensorDict::Item item = node.item(position);
   const auto* child = std::get_if<TensorDict>(&item);
   if (child != nullptr && child->info().is_refused()) {
@@ -80,7 +80,7 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
     const base::Where here = place(where, path.subspan(named, i - named));
     const std::size_t position = node_of(node)->find_or_stem(path[i]);
     if (position == Node::npos) fail_no_key(node, here, path[i]);
-    TensorDict::Item item = asked_for(*node_of(node), position);
+    TensorDict::Item item = requested_item(*node_of(node), position);
     if (i + 1 == path.size()) return {std::move(item), here};
     const auto* child = std::get_if<TensorDict>(&item);
     if (child == nullptr) fail_other_kind(here, path[i], "a node", item);
@@ -112,7 +112,7 @@ KeyPath path_of_name(const TensorDict& node, std::string_view name) {
 }
 
 /// The path of a name, or the name as the only key of one, for the message that it is not there.
-KeyPath asked_path(const TensorDict& node, std::string_view name) {
+KeyPath path_or_name(const TensorDict& node, std::string_view name) {
   KeyPath path = path_of_name(node, name);
   if (path.empty()) path.emplace_back(name);
   return path;
@@ -125,7 +125,7 @@ std::optional<TensorDict::Item> found_at(const TensorDict& root,
   for (std::size_t i = 0; i < path.size(); ++i) {
     const std::size_t position = node_of(node)->find_or_stem(path[i]);
     if (position == Node::npos) return std::nullopt;
-    if (i + 1 == path.size()) return asked_for(*node_of(node), position);
+    if (i + 1 == path.size()) return requested_item(*node_of(node), position);
     const TensorDict::Item item = node_of(node)->item(position);
     const auto* child = std::get_if<TensorDict>(&item);
     if (child == nullptr || child->info().is_refused()) return std::nullopt;
@@ -237,7 +237,7 @@ bool has_key(const TensorDict& tree, std::string_view key) {
 TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key) {
   const std::size_t position = node_of(tree)->find_or_stem(key);
   if (position == Node::npos) fail_no_key(tree, place(tree.where(), {}), key);
-  return asked_for(*node_of(tree), position);
+  return requested_item(*node_of(tree), position);
 }
 
 TensorDict TensorDict::dict() { return TensorDict(NodeInfo{.kind = NodeKind::dict}); }
@@ -282,13 +282,13 @@ std::optional<TensorDict::Item> TensorDict::find(const KeyPath& path) const {
 TensorDict::Item TensorDict::get(std::string_view name) const {
   // Most names are keys; the path is made for others only.
   const std::size_t position = node_->find_or_stem(name);
-  if (position != Node::npos) return asked_for(*node_, position);
-  return follow(*this, asked_path(*this, name)).item;
+  if (position != Node::npos) return requested_item(*node_, position);
+  return follow(*this, path_or_name(*this, name)).item;
 }
 
 TensorDict::Item TensorDict::get(const KeyPath& path) const { return follow(*this, path).item; }
 
-Tensor TensorDict::at(std::string_view name) const { return tensor(asked_path(*this, name)); }
+Tensor TensorDict::at(std::string_view name) const { return tensor(path_or_name(*this, name)); }
 
 Tensor TensorDict::tensor(const KeyPath& path) const {
   const Found found = follow(*this, path);
@@ -298,7 +298,7 @@ Tensor TensorDict::tensor(const KeyPath& path) const {
 }
 
 TensorDict TensorDict::operator[](std::string_view name) const {
-  return (*this)[asked_path(*this, name)];
+  return (*this)[path_or_name(*this, name)];
 }
 
 TensorDict TensorDict::operator[](const KeyPath& path) const {
@@ -316,7 +316,7 @@ TensorDict TensorDict::operator[](const KeyPath& path) const {
   return *made;
 }
 
-Value TensorDict::value(std::string_view name) const { return value(asked_path(*this, name)); }
+Value TensorDict::value(std::string_view name) const { return value(path_or_name(*this, name)); }
 
 Value TensorDict::value(const KeyPath& path) const {
   const Found found = follow(*this, path);

@@ -12,10 +12,10 @@ namespace {
 
 /// Entries of a node, lines of a tree and nodes within each other that are written at most: the
 /// text is for people, and a node may contain itself.
-constexpr std::size_t kMostEntries = 20;
-constexpr std::size_t kMostLines = 200;
-constexpr std::size_t kMostNodes = 16;
-constexpr std::size_t kMostValueBytes = 60;
+constexpr std::size_t kMaxEntries = 20;
+constexpr std::size_t kMaxLines = 200;
+constexpr std::size_t kMaxNodes = 16;
+constexpr std::size_t kMaxValueBytes = 60;
 
 class TreeWriter {
  public:
@@ -23,13 +23,13 @@ class TreeWriter {
 
   void write(const TensorDict& node, std::size_t depth) {
     write_head(node);
-    if (depth == kMostNodes && !node.empty()) {
+    if (depth == kMaxNodes && !node.empty()) {
       out_ << " ...";
       return;
     }
     for (std::size_t i = 0; i < node.size(); ++i) {
       out_ << '\n' << std::string(2 * (depth + 1), ' ');
-      if (i == kMostEntries || ++lines_ > kMostLines) {
+      if (i == kMaxEntries || ++lines_ > kMaxLines) {
         out_ << "... " << node.size() - i << " more";
         return;
       }
@@ -47,7 +47,7 @@ class TreeWriter {
     if (info.kind == NodeKind::sparse) {
       out_ << ' ' << info.layout << ' ' << base::list_text(info.dense_shape);
     }
-    if (!info.class_name.empty()) out_ << ' ' << base::quote(info.class_name, kMostValueBytes);
+    if (!info.class_name.empty()) out_ << ' ' << base::quote(info.class_name, kMaxValueBytes);
   }
 
   void write_entry(const std::string& key, const TensorDict::Item& item, std::size_t depth) {
@@ -59,13 +59,13 @@ class TreeWriter {
            << base::list_text(leaf->shape());
     } else {
       const std::string text = to_json(std::get<NonTensor>(item).value);
-      out_ << (text.size() <= kMostValueBytes ? text : text.substr(0, kMostValueBytes) + "...");
+      out_ << (text.size() <= kMaxValueBytes ? text : text.substr(0, kMaxValueBytes) + "...");
     }
   }
 
   /// A key that would break the line, or command the terminal, in quotes.
   static std::string printable(const std::string& key) {
-    std::string quoted = base::quote(key, kMostValueBytes);
+    std::string quoted = base::quote(key, kMaxValueBytes);
     const std::string_view inner(quoted.data() + 1, quoted.size() - 2);
     return inner == key ? key : quoted;
   }

@@ -39,9 +39,9 @@ std::string equality_text(const Value& key) {
   if (const auto* flag = key.get_if<bool>()) return *flag ? "1" : "0";
   if (const auto* text = key.get_if<std::string>()) return quoted_text(*text);
   if (const auto* tuple = key.get_if<Value::Tuple>()) return tuple_text(*tuple, equality_text);
-  constexpr double kMostExact = 9007199254740992.0;  // above, the string of a float is unique
+  constexpr double kMaxExact = 9007199254740992.0;  // above, the string of a float is unique
   const auto* number = key.get_if<double>();
-  if (number == nullptr || std::abs(*number) > kMostExact || *number != std::trunc(*number)) {
+  if (number == nullptr || std::abs(*number) > kMaxExact || *number != std::trunc(*number)) {
     return key_text(key);
   }
   return std::to_string(static_cast<std::int64_t>(*number));
@@ -91,7 +91,7 @@ const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexce
   return found != keys.end() && found->first == text ? &found->second : nullptr;
 }
 
-bool are_sound(const TypedKeys& keys) {
+bool are_valid(const TypedKeys& keys) {
   std::unordered_set<std::string> seen;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto& [text, key] = keys[i];

@@ -32,7 +32,7 @@ const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexce
 
 /// True if they are sorted, have distinct strings, and no two are equal in Python, where 1 == 1.0
 /// == True.
-bool are_sound(const TypedKeys& keys);
+bool are_valid(const TypedKeys& keys);
 
 /// True if the string of every key is in `texts`.
 bool are_all_among(const TypedKeys& keys, std::span<const std::string> texts);
@@ -66,7 +66,7 @@ class KeyTypes {
       if (kinds_[i] == Kind::integer) others_.emplace_back(text_at(i), int_key(text_at(i)));
     }
     sort(others_);
-    if (!are_sound(others_)) return false;
+    if (!are_valid(others_)) return false;
     info.typed_keys = std::move(others_);
     return true;
   }

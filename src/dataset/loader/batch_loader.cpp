@@ -204,7 +204,7 @@ LoaderStats BatchLoader::stats() const {
 
 void BatchLoader::supply(Buffer memory) { state_->supplied->supply(std::move(memory)); }
 
-std::vector<std::size_t> BatchLoader::sizes_taken() { return state_->supplied->asked(); }
+std::vector<std::size_t> BatchLoader::requested_sizes() { return state_->supplied->requested(); }
 
 std::shared_ptr<BatchStream> BatchLoader::start() {
   const StateLock lock(*state_);

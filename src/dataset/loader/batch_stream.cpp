@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Rows that are prefetched at a time: enough to keep any device busy.
-constexpr std::int64_t kRowsAsked = 1024;
+constexpr std::int64_t kPrefetchedRows = 1024;
 /// Every 16th batch is checked for major page faults.
 constexpr std::int64_t kWatchedBatches = 16;
 
@@ -48,7 +48,7 @@ BatchStream::BatchStream(Dataset dataset, const BatchLoaderOptions& options, Epo
   const std::int64_t ahead = std::min(
       {options_.prefetch, num_batches_, static_cast<std::int64_t>(threads == 1 ? 0 : 1024)});
   slots_.resize(static_cast<std::size_t>(std::max<std::int64_t>(ahead, 1)) + 1);
-  stats_.residency = residency_.way();
+  stats_.residency = residency_.strategy();
   if (options_.shuffle && options_.shuffle_block > 0) {
     stats_.shuffle_window_rows =
         std::min(options_.shuffle_block, order_.size()) * EpochOrder::kWindowBlocks;
@@ -107,30 +107,30 @@ Batch BatchStream::make(std::int64_t batch) {
   return made;
 }
 
-void BatchStream::look_ahead(std::int64_t batch, Lock& lock) {
+void BatchStream::prefetch_ahead(std::int64_t batch, Lock& lock) {
   if (!residency_.is_needed()) {
     // The first batch does not wait for more samples than the constructor took.
-    if (batch == 0 || !looks_closer_) return;
-    looks_closer_ = false;
+    if (batch == 0 || !samples_more_) return;
+    samples_more_ = false;
     lock.unlock();
-    const bool may_look_again = residency_.look_closer();
+    const bool may_sample_again = residency_.sample_more();
     lock.lock();
-    looks_closer_ = may_look_again;
+    samples_more_ = may_sample_again;
     if (!residency_.is_needed()) return;
   }
-  const std::int64_t ahead = std::max<std::int64_t>(kRowsAsked / options_.batch_size, 2);
+  const std::int64_t ahead = std::max<std::int64_t>(kPrefetchedRows / options_.batch_size, 2);
   // The first stage is the furthest ahead, because later stages read what it prefetched.
   for (int stage = 0; stage < residency_.num_stages(); ++stage) {
-    std::int64_t& asked_to = asked_[static_cast<std::size_t>(stage)];
+    std::int64_t& prefetched_to = prefetched_[static_cast<std::size_t>(stage)];
     const std::int64_t end =
         std::min(batch + 1 + ahead * (residency_.num_stages() - stage), num_batches_);
-    while (asked_to < end) {
-      const std::int64_t asked = std::max(asked_to, batch);
-      asked_to = asked + 1;
+    while (prefetched_to < end) {
+      const std::int64_t asked = std::max(prefetched_to, batch);
+      prefetched_to = asked + 1;
       lock.unlock();
       const std::vector<std::int64_t> rows = rows_of(asked);
       residency_.reconsider(rows, stage);
-      residency_.ask(rows, stage);
+      residency_.prefetch(rows, stage);
       lock.lock();
     }
   }
@@ -152,7 +152,7 @@ void BatchStream::work() {
     lock.lock();
     Slot made;
     try {
-      look_ahead(batch, lock);
+      prefetch_ahead(batch, lock);
       lock.unlock();
       made.batch = make(batch);
     } catch (...) {
@@ -169,7 +169,7 @@ Batch BatchStream::take(std::int64_t batch, Lock& lock) {
   if (claimed_ == batch) {
     ++claimed_;
     if (idle_workers_ > 0 && claimed_ < num_batches_) signals_->wanted.notify_one();
-    look_ahead(batch, lock);
+    prefetch_ahead(batch, lock);
     lock.unlock();
     Batch made = make(batch);
     lock.lock();
@@ -221,7 +221,7 @@ std::optional<Batch> BatchStream::next() {
   stats_.bytes += bytes_of(*made);
   stats_.wait_seconds += seconds_since(asked);
   stats_.elapsed_seconds = seconds_since(*began_);
-  stats_.residency = residency_.way();
+  stats_.residency = residency_.strategy();
   return made;
 }
 

@@ -65,7 +65,7 @@ class BatchStream {
   std::vector<std::int64_t> rows_of(std::int64_t batch) const;
   Batch make(std::int64_t batch);
   /// Prefetches pages of the batches after the one that is made next.
-  void look_ahead(std::int64_t batch, Lock& lock);
+  void prefetch_ahead(std::int64_t batch, Lock& lock);
   void work();
   Batch take(std::int64_t batch, Lock& lock);
   Slot& slot_of(std::int64_t batch) {
@@ -98,8 +98,8 @@ class BatchStream {
   std::int64_t next_ = 0;     ///< next batch to return; changed by the consumer only
   std::int64_t claimed_ = 0;  ///< batches before this one are made or being made
   /// In each stage, batches before this one were prefetched.
-  std::array<std::int64_t, Residency::kMaxStages> asked_{};
-  bool looks_closer_ = true;  ///< more samples are possible, and no thread is sampling
+  std::array<std::int64_t, Residency::kMaxStages> prefetched_{};
+  bool samples_more_ = true;  ///< more samples are possible, and no thread is sampling
   bool consumer_waits_ = false;
   int idle_workers_ = 0;
   bool stop_ = false;

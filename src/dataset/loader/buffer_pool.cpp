@@ -15,7 +15,7 @@ namespace {
 
 /// Blocks up to this size come from the heap: if a program keeps its batches, so that no block is
 /// returned, pages of their own would cost more than their content.
-constexpr std::size_t kMostHeapBytes = std::size_t{64} << 10U;
+constexpr std::size_t kMaxHeapBytes = std::size_t{64} << 10U;
 /// More blocks than a loader uses at a time; beyond this the oldest are freed.
 constexpr std::size_t kMaxFreeLarge = 16;
 constexpr std::size_t kMaxFreeSmall = 64;
@@ -40,11 +40,11 @@ struct BufferPool::Blocks {
   /// expensive.
   std::vector<Block> free_small, free_large;
 
-  static bool is_small(std::size_t size_bytes) { return size_bytes <= kMostHeapBytes; }
+  static bool is_small(std::size_t size_bytes) { return size_bytes <= kMaxHeapBytes; }
 
   /// Locks the mutex, or gives up after a short time: in a child that was forked while another
   /// thread held it, it is locked for ever. The caller then does without the pool.
-  std::unique_lock<std::mutex> lock_soon() {
+  std::unique_lock<std::mutex> lock_or_spin() {
     std::unique_lock lock(mutex, std::try_to_lock);
     for (int i = 0; i < 1000 && !lock.owns_lock(); ++i) {
       std::this_thread::yield();
@@ -54,7 +54,7 @@ struct BufferPool::Blocks {
   }
 
   Block take(std::size_t size_bytes) {
-    if (const auto lock = lock_soon()) {
+    if (const auto lock = lock_or_spin()) {
       std::vector<Block>& free = is_small(size_bytes) ? free_small : free_large;
       // The block that was returned last is the warmest. A block that is much too large is kept for
       // large requests.
@@ -73,7 +73,7 @@ struct BufferPool::Blocks {
 
   void give_back(Block block) {
     Block dropped;
-    const auto lock = lock_soon();
+    const auto lock = lock_or_spin();
     if (!lock) return;
     const bool small = is_small(block.size_bytes);
     std::vector<Block>& free = small ? free_small : free_large;
@@ -103,7 +103,7 @@ Buffer BufferPool::take(std::size_t size_bytes) const {
 }
 
 std::size_t BufferPool::free_bytes() const {
-  const auto lock = blocks_->lock_soon();
+  const auto lock = blocks_->lock_or_spin();
   std::size_t total = 0;
   for (const Block& block : blocks_->free_small) total += block.size_bytes;
   for (const Block& block : blocks_->free_large) total += block.size_bytes;

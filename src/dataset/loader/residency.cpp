@@ -18,27 +18,27 @@ namespace {
 
 /// Rows sampled in each column: before the first batch, which waits for it, then before each batch,
 /// and in total. If one page in a hundred is missing, half of all samples find it.
-constexpr std::int64_t kRowsAtATime = 4;
+constexpr std::int64_t kSampledRows = 4;
 constexpr std::int64_t kRowsInAll = 64;
 /// Smaller data is not prefetched: its first epoch reads it faster.
 constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
-constexpr std::size_t kRangesAtATime = 1024;
+constexpr std::size_t kMaxRanges = 1024;
 /// Prefetching pays off if at least one page in 256 is missing.
-constexpr std::int64_t kPagesAMissingOne = 256;
+constexpr std::int64_t kPagesPerMissing = 256;
 /// Samples taken from each prefetched batch, and in total before prefetching stops.
-constexpr std::size_t kLooksABatch = 8;
-constexpr std::int64_t kLooks = 512;
+constexpr std::size_t kSamplesPerBatch = 8;
+constexpr std::int64_t kSamples = 512;
 constexpr const char* kVariable = "TENFOLD_RESIDENCY";
 
 }  // namespace
 
-std::optional<Residency::Way> Residency::way_from_environment() {
+std::optional<Residency::Strategy> Residency::strategy_from_environment() {
   const char* text = std::getenv(kVariable);
   if (text == nullptr || *text == '\0') return std::nullopt;
   const std::string_view name = text;
-  if (name == "willneed") return Way::willneed;
-  if (name == "pread") return Way::pread;
-  if (name == "none") return Way::none;
+  if (name == "willneed") return Strategy::willneed;
+  if (name == "pread") return Strategy::pread;
+  if (name == "none") return Strategy::none;
   throw base::invalid_argument()
       .part("batch loader: ", kVariable)
       .expected("willneed, pread or none")
@@ -46,7 +46,7 @@ std::optional<Residency::Way> Residency::way_from_environment() {
 }
 
 Residency::Residency(const DatasetState& state, bool random) : random_(random) {
-  forced_ = way_from_environment();
+  forced_ = strategy_from_environment();
 
   constexpr std::uint64_t kEndBytes = sizeof(std::int64_t);
   // Of parts that are not open nothing is known.
@@ -61,37 +61,37 @@ Residency::Residency(const DatasetState& state, bool random) : random_(random) {
           in_items ? 2 : (has_ends ? 1 : 0));
     }
   }
-  looked_at_ = kRowsAtATime;
-  if (!looks_resident(0, kRowsAtATime)) begin_asking();
+  num_sampled_ = kSampledRows;
+  if (!is_sample_cached(0, kSampledRows)) start_prefetching();
 }
 
-Residency::~Residency() { end_asking(); }
+Residency::~Residency() { stop_prefetching(); }
 
-bool Residency::look_closer() {
-  if (is_needed() || looked_at_ >= kRowsInAll) return false;
-  const std::int64_t begin = looked_at_;
-  looked_at_ += kRowsAtATime;
-  if (!looks_resident(begin, looked_at_)) begin_asking();
+bool Residency::sample_more() {
+  if (is_needed() || num_sampled_ >= kRowsInAll) return false;
+  const std::int64_t begin = num_sampled_;
+  num_sampled_ += kSampledRows;
+  if (!is_sample_cached(begin, num_sampled_)) start_prefetching();
   return true;
 }
 
-void Residency::begin_asking() {
-  const std::lock_guard lock(turning_);
+void Residency::start_prefetching() {
+  const std::lock_guard lock(mutex_);
   if (is_needed()) return;
-  if (!was_needed_) choose_way();
-  if (random_ && way_ != Way::none) {
+  if (!was_needed_) choose_strategy();
+  if (random_ && strategy_ != Strategy::none) {
     for (const Source& source : sources_) os::expect_random_access(source.bytes, true);
   }
-  num_looks_ = num_missing_ = 0;
+  num_samples_ = num_missing_ = 0;
   was_needed_.store(true, std::memory_order_release);
   needed_.store(true, std::memory_order_release);
 }
 
-void Residency::end_asking() {
-  const std::lock_guard lock(turning_);
+void Residency::stop_prefetching() {
+  const std::lock_guard lock(mutex_);
   if (!is_needed()) return;
   needed_.store(false, std::memory_order_release);
-  if (!random_ || way_ == Way::none) return;
+  if (!random_ || strategy_ == Strategy::none) return;
   // Few pages are missing: let readahead fetch their neighbours, which may be missing too.
   for (const Source& source : sources_) os::expect_random_access(source.bytes, false);
 }
@@ -101,14 +101,14 @@ void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
     return;  // nothing was large enough to be sampled, so the faults have
              // another cause
   const auto num_places = num_rows * static_cast<std::int64_t>(sources_.size());
-  if (static_cast<std::int64_t>(num_pages) * kPagesAMissingOne > num_places) begin_asking();
+  if (static_cast<std::int64_t>(num_pages) * kPagesPerMissing > num_places) start_prefetching();
 }
 
 void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
-  if (way_ == Way::none || sources_.empty()) return;
-  const std::size_t step = std::max<std::size_t>(rows.size() / kLooksABatch, 1);
+  if (strategy_ == Strategy::none || sources_.empty()) return;
+  const std::size_t step = std::max<std::size_t>(rows.size() / kSamplesPerBatch, 1);
   // Sample each row in one source, and the next batch's rows in others.
-  auto turn = static_cast<std::size_t>(num_turns_++);
+  auto turn = static_cast<std::size_t>(num_calls_++);
   std::int64_t looks = 0;
   std::int64_t missing = 0;
   for (std::size_t i = 0; i < rows.size(); i += step, ++turn) {
@@ -122,14 +122,14 @@ void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
     missing += os::is_resident(bytes) ? 0 : 1;
   }
   num_missing_ += missing;
-  if ((num_looks_ += looks) < kLooks) return;
-  if (num_missing_ * kPagesAMissingOne <= num_looks_) return end_asking();
-  num_looks_ = num_missing_ = 0;
+  if ((num_samples_ += looks) < kSamples) return;
+  if (num_missing_ * kPagesPerMissing <= num_samples_) return stop_prefetching();
+  num_samples_ = num_missing_ = 0;
 }
 
-void Residency::choose_way() {
-  way_ = forced_.value_or(Way::willneed);
-  if (forced_ && *forced_ != Way::pread) return;
+void Residency::choose_strategy() {
+  strategy_ = forced_.value_or(Strategy::willneed);
+  if (forced_ && *forced_ != Strategy::pread) return;
   std::vector<std::span<const std::byte>> ranges;
   for (const Source& source : sources_) ranges.push_back(source.bytes);
   std::vector<os::MappedFile> mapped = os::files_of_mappings(ranges);
@@ -138,18 +138,18 @@ void Residency::choose_way() {
     any_remote = any_remote || (mapped[i].file && os::is_remote(*mapped[i].file));
     sources_[i].mapped = std::move(mapped[i]);
   }
-  if (!forced_ && any_remote) way_ = Way::pread;
-  if (way_ == Way::pread) reader_.emplace();
+  if (!forced_ && any_remote) strategy_ = Strategy::pread;
+  if (strategy_ == Strategy::pread) reader_.emplace();
 }
 
-std::string_view Residency::way() const noexcept {
+std::string_view Residency::strategy() const noexcept {
   if (!was_needed_.load(std::memory_order_acquire)) return "resident";
-  switch (way_) {
-    case Way::willneed:
+  switch (strategy_) {
+    case Strategy::willneed:
       return "willneed";
-    case Way::pread:
+    case Strategy::pread:
       return "pread";
-    case Way::none:
+    case Strategy::none:
       break;
   }
   return "none";
@@ -174,7 +174,7 @@ void Residency::add(const DatasetPart& part, const StoredColumn& column, const T
   num_stages_ = std::max(num_stages_, stage + 1);
 }
 
-bool Residency::looks_resident(std::int64_t begin, std::int64_t end) const {
+bool Residency::is_sample_cached(std::int64_t begin, std::int64_t end) const {
   for (const Source& source : sources_) {
     const Permutation sample(source.num_elements, 1);
     for (std::int64_t i = begin; i < std::min(end, source.num_elements); ++i) {
@@ -185,9 +185,9 @@ bool Residency::looks_resident(std::int64_t begin, std::int64_t end) const {
   return true;
 }
 
-void Residency::ask(std::span<const std::int64_t> rows, int stage) {
-  if (way_ == Way::willneed) ask_kernel(rows, stage);
-  if (way_ == Way::pread) ask_reader(rows, stage);
+void Residency::prefetch(std::span<const std::int64_t> rows, int stage) {
+  if (strategy_ == Strategy::willneed) advise_kernel(rows, stage);
+  if (strategy_ == Strategy::pread) queue_reads(rows, stage);
 }
 
 Residency::Piece Residency::piece_of(const Source& source, std::int64_t local) {
@@ -241,20 +241,20 @@ bool Residency::holds(std::span<const std::int64_t> rows) const {
   return holds;
 }
 
-void Residency::ask_kernel(std::span<const std::int64_t> rows, int stage) const {
+void Residency::advise_kernel(std::span<const std::int64_t> rows, int stage) const {
   std::vector<std::span<const std::byte>> ranges;
-  ranges.reserve(std::min(kRangesAtATime, rows.size() * sources_.size()));
+  ranges.reserve(std::min(kMaxRanges, rows.size() * sources_.size()));
   for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
     ranges.push_back(source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),
                                           static_cast<std::size_t>(piece.size_bytes)));
-    if (ranges.size() < kRangesAtATime) return;
+    if (ranges.size() < kMaxRanges) return;
     os::will_need(ranges);
     ranges.clear();
   });
   os::will_need(ranges);
 }
 
-void Residency::ask_reader(std::span<const std::int64_t> rows, int stage) {
+void Residency::queue_reads(std::span<const std::int64_t> rows, int stage) {
   std::vector<os::PageReader::Range> ranges;
   ranges.reserve(rows.size() * sources_.size());
   for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
@@ -262,7 +262,7 @@ void Residency::ask_reader(std::span<const std::int64_t> rows, int stage) {
     ranges.push_back(
         {source.mapped.file, source.mapped.offset_bytes + piece.offset_bytes, piece.size_bytes});
   });
-  reader_->ask(ranges);
+  reader_->prefetch(ranges);
 }
 
 }  // namespace tenfold

@@ -30,7 +30,7 @@ namespace tenfold {
 /// strings in the third. What a stage reads was prefetched by the previous stage, some batches
 /// earlier.
 ///
-/// Thread safety: ask() may be called from many threads, look_closer() from one at a time.
+/// Thread safety: prefetch() may be called from many threads, sample_more() from one at a time.
 class Residency {
  public:
   static constexpr int kMaxStages = 3;
@@ -45,12 +45,12 @@ class Residency {
   /// True if the samples so far found enough missing pages for prefetching to pay off.
   bool is_needed() const noexcept { return needed_.load(std::memory_order_acquire); }
   /// Takes some more samples; returns false if there are no more to take.
-  bool look_closer();
+  bool sample_more();
   /// True if all pages of these rows are cached.
   bool holds(std::span<const std::int64_t> rows) const;
   int num_stages() const noexcept { return num_stages_; }
   /// Prefetches what these rows (numbered across all parts) need in one of the stages.
-  void ask(std::span<const std::int64_t> rows, int stage);
+  void prefetch(std::span<const std::int64_t> rows, int stage);
   /// Samples a few of the rows that are about to be prefetched, and stops prefetching if nearly all
   /// pages of many samples are cached.
   void reconsider(std::span<const std::int64_t> rows, int stage);
@@ -58,10 +58,10 @@ class Residency {
   /// `num_rows` rows that was not prefetched.
   void note_waits(std::uint64_t num_pages, std::int64_t num_rows);
   /// "resident" if prefetching was never needed, else "willneed", "pread" or "none".
-  std::string_view way() const noexcept;
+  std::string_view strategy() const noexcept;
 
  private:
-  enum class Way : std::uint8_t { willneed, pread, none };
+  enum class Strategy : std::uint8_t { willneed, pread, none };
   /// A tensor of which each row needs a piece. In later stages, `column` has the bounds of the
   /// pieces.
   struct Source {
@@ -80,34 +80,34 @@ class Residency {
     std::uint64_t size_bytes;
   };
 
-  static std::optional<Way> way_from_environment();
+  static std::optional<Strategy> strategy_from_environment();
   void add(const DatasetPart& part, const StoredColumn& column, const Tensor& tensor,
            std::uint64_t row_bytes, std::uint64_t stride_bytes, int stage);
-  bool looks_resident(std::int64_t begin, std::int64_t end) const;
-  void begin_asking();
-  void end_asking();
-  void choose_way();
+  bool is_sample_cached(std::int64_t begin, std::int64_t end) const;
+  void start_prefetching();
+  void stop_prefetching();
+  void choose_strategy();
   /// The piece that row `local` of its part needs; empty for invalid end offsets, which gathering
   /// reports.
   static Piece piece_of(const Source& source, std::int64_t local);
   /// Calls use(source, piece) for each row in each source of that stage.
   template <class Use>
   void for_each_piece(std::span<const std::int64_t> rows, int stage, const Use& use) const;
-  void ask_kernel(std::span<const std::int64_t> rows, int stage) const;
-  void ask_reader(std::span<const std::int64_t> rows, int stage);
+  void advise_kernel(std::span<const std::int64_t> rows, int stage) const;
+  void queue_reads(std::span<const std::int64_t> rows, int stage);
 
   std::vector<Source> sources_;
   bool random_;
   int num_stages_ = 1;
-  std::int64_t looked_at_ = 0;  ///< number of rows sampled in each source
-  std::optional<Way> forced_;
-  Way way_ = Way::willneed;
+  std::int64_t num_sampled_ = 0;  ///< number of rows sampled in each source
+  std::optional<Strategy> forced_;
+  Strategy strategy_ = Strategy::willneed;
   std::optional<os::PageReader> reader_;
   std::atomic<bool> was_needed_{false};  ///< the members above do not change after this is true
   std::atomic<bool> needed_{false};
-  std::mutex turning_;                        ///< held while they are changed
-  std::atomic<std::int64_t> num_turns_{0};    ///< calls of reconsider()
-  std::atomic<std::int64_t> num_looks_{0};    ///< number of samples since its last decision
+  std::mutex mutex_;                          ///< held while they are changed
+  std::atomic<std::int64_t> num_calls_{0};    ///< calls of reconsider()
+  std::atomic<std::int64_t> num_samples_{0};  ///< number of samples since its last decision
   std::atomic<std::int64_t> num_missing_{0};  ///< missing pages among these
 };
 

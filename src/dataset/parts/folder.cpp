@@ -77,7 +77,7 @@ PartsFolder::PartsFolder(os::Directory folder, const Path& path)
             .found(rows);
       }
       manifest_.parts[i].num_rows = rows;
-    } else if (manifest_.parts[i].num_rows > kMostUnseenRows) {
+    } else if (manifest_.parts[i].num_rows > kMaxUnseenRows) {
       static_cast<void>(tree_of(i));
     }
     first_rows_.push_back(first_rows_.back() + manifest_.parts[i].num_rows);

@@ -88,9 +88,9 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   void add_to(DatasetState& state);
 
  private:
-  static constexpr std::size_t kMostTrees = 16;
+  static constexpr std::size_t kMaxTrees = 16;
   /// A part that should have more is looked at first: nothing is sized by a number that lies.
-  static constexpr std::int64_t kMostUnseenRows = 65'536;
+  static constexpr std::int64_t kMaxUnseenRows = 65'536;
 
   PartsFolder(os::Directory folder, const Path& path);
   TensorDict open_tree(std::size_t number) const;
@@ -102,8 +102,8 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   Schema schema_;
   std::vector<std::int64_t> first_rows_;
   mutable std::mutex mutex_;  ///< guards what follows
-  mutable RecentlyUsed<std::shared_ptr<const PartTree>> trees_{kMostTrees};
-  RecentlyUsed<std::shared_ptr<const Table>> tables_{kMostOpen};
+  mutable RecentlyUsed<std::shared_ptr<const PartTree>> trees_{kMaxTrees};
+  RecentlyUsed<std::shared_ptr<const Table>> tables_{kMaxOpen};
 };
 
 /// Opens the folder `name/name/...` below `folder`; an invalid Directory if a name is missing.

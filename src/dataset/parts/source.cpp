@@ -15,7 +15,7 @@
 namespace tenfold {
 namespace {
 
-constexpr std::size_t kEndsAtATime = 8192;
+constexpr std::size_t kBlockEnds = 8192;
 constexpr std::uint64_t kEndBytes = sizeof(std::int64_t);
 
 using Role = LeafRole::Part;
@@ -148,7 +148,7 @@ void PartsSource::read_part(std::size_t role, std::size_t part, std::uint64_t of
   const std::uint64_t end_bytes = offset_bytes + into.size();
   const std::uint64_t last = (end_bytes + kEndBytes - 1) / kEndBytes;
   for (std::uint64_t first = offset_bytes / kEndBytes; first < last; first += ends.size()) {
-    ends.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kEndsAtATime, last - first)));
+    ends.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kBlockEnds, last - first)));
     leaf.read(first * kEndBytes, std::as_writable_bytes(std::span(ends)));
     for (std::int64_t& end : ends) {
       end = static_cast<std::int64_t>(static_cast<std::uint64_t>(end) +

@@ -149,10 +149,10 @@ TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const s
 }
 
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level) {
-  if (level >= kMostLevels) {
+  if (level >= kMaxLevels) {
     throw base::unsupported(path.string())
         .problem("folders of trainers in each other")
-        .expected("at most ", kMostLevels)
+        .expected("at most ", kMaxLevels)
         .found("more")
         .remedy("open it by itself");
   }

@@ -13,7 +13,7 @@
 namespace tenfold::detail::formats::bundle {
 
 /// Maximum nesting of trainers' folders (DeepSpeed's are inside transformers').
-inline constexpr std::size_t kMostLevels = 3;
+inline constexpr std::size_t kMaxLevels = 3;
 
 /// How an entry can be read.
 struct Reading {

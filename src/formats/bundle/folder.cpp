@@ -46,9 +46,9 @@ bool is_of_rank(std::string_view name) {
 /// True for names of files that only a trainer writes: accelerate's and DeepSpeed's.
 bool is_marker(std::string_view name) {
   if (has_ends(name, "random_states_", ".pkl")) return true;
-  constexpr auto kOfDeepSpeed = std::to_array<std::string_view>(
+  constexpr auto kDeepSpeedNames = std::to_array<std::string_view>(
       {"mp_rank_", "zero_pp_rank_", "bf16_zero_pp_rank_", "fp16_zero_pp_rank_"});
-  return std::ranges::any_of(kOfDeepSpeed,
+  return std::ranges::any_of(kDeepSpeedNames,
                              [&](std::string_view start) { return has_ends(name, start, ".pt"); });
 }
 
@@ -112,7 +112,7 @@ bool is_bundle(const os::Directory& folder) {
   if (state && state->is_regular) return true;
   bool has_metadata = false;
   bool has_rank = false;
-  for (const std::string& name : folder.list(kMostEntries)) {
+  for (const std::string& name : folder.list(kMaxEntries)) {
     if (is_marker(name)) return true;
     has_metadata |= name == "metadata.pkl";
     has_rank |= is_of_rank(name);
@@ -121,11 +121,11 @@ bool is_bundle(const os::Directory& folder) {
 }
 
 std::vector<Entry> list_entries(const os::Directory& folder) {
-  std::vector<std::string> names = folder.list(kMostEntries + 1);
-  if (names.size() > kMostEntries) {
+  std::vector<std::string> names = folder.list(kMaxEntries + 1);
+  if (names.size() > kMaxEntries) {
     throw base::unsupported(folder.display())
         .problem("too many entries")
-        .expected("at most ", kMostEntries, " files and folders")
+        .expected("at most ", kMaxEntries, " files and folders")
         .found("more")
         .remedy("open the files one by one");
   }

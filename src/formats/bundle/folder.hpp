@@ -39,9 +39,9 @@ bool is_bundle(const os::Directory& folder);
 
 /// Lists the entries by name. The key is the name without the suffix of its format, or the whole
 /// name if the stem would not be unique. Hidden files, and shards listed by an index, are no
-/// entries. Throws Error(unsupported) beyond kMostEntries.
+/// entries. Throws Error(unsupported) beyond kMaxEntries.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
-inline constexpr std::size_t kMostEntries = std::size_t{1} << 18;
+inline constexpr std::size_t kMaxEntries = std::size_t{1} << 18;
 
 }  // namespace tenfold::detail::formats::bundle

@@ -238,7 +238,7 @@ class Placer {
   void place_jagged(Level& level, const TensorDict& node, const std::string& key,
                     const std::string& path) {
     check_name(key, path);
-    require_sound_sparse(node, {"", "key " + base::quote(path)});
+    check_sparse_indices(node, {"", "key " + base::quote(path)});
     const Shape& shape = node.info().dense_shape;
     check_batch(shape, level.info->batch_size, path);
     for (const auto& [part, prefix] : {std::pair("values", kJaggedValues),
@@ -496,7 +496,7 @@ class DocumentWriter {
 };
 
 /// Throws for what tensordict's own file would silently lose.
-void refuse_what_notes_hold(const NodeInfo& root) {
+void refuse_described_values(const NodeInfo& root) {
   if (root.schema) {
     throw refuse("")
         .problem("the schema of a data set cannot be stored")
@@ -525,7 +525,7 @@ Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
     extra.notes.schema = tree.info().schema;
     extra.notes.metadata = tree.info().metadata;
   } else {
-    refuse_what_notes_hold(tree.info());
+    refuse_described_values(tree.info());
   }
   if (options.checksums) {
     std::uint64_t blocks = 0;
@@ -721,7 +721,7 @@ std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
 
 /// The text of the checksums that a document ends with; empty if it ends otherwise, as those of
 /// tensordict do.
-std::string_view checksums_at_the_end(std::string_view document) {
+std::string_view trailing_checksums(std::string_view document) {
   constexpr std::string_view kEnd = "\"}]}";
   const std::size_t begin = find_last_checksums(document);
   if (begin == std::string_view::npos || !document.ends_with(kEnd)) return {};
@@ -733,7 +733,7 @@ void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyReque
                    VerifyReport& report) {
   // Damage to the mark before them hides them from open(). verify() finds them by their position.
   const std::string_view text = opened.extra.checksums.empty()
-                                    ? checksums_at_the_end(opened.document)
+                                    ? trailing_checksums(opened.document)
                                     : std::string_view(opened.extra.checksums);
   if (text.empty()) return;
   std::vector<BlockCheck> blocks = blocks_of(*opened.source);

@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 5> kModules = {
 /// Maximum size of a compressed object.
 constexpr std::uint64_t kMaxObjectBytes = std::uint64_t{1} << 30;
 /// Maximum size of a compressed item beyond the tensor's bytes: the pickle and the headers.
-constexpr std::uint64_t kMaxAroundBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMaxOverheadBytes = std::uint64_t{1} << 20;
 /// Maximum ratio of Zstandard: a block of 4 bytes can repeat one byte for 128 KiB.
 constexpr std::uint64_t kMaxZstdRatio = 32'768;
 
@@ -345,7 +345,7 @@ class MetadataReader {
     const std::string subject = "chunk at " + base::list_text(chunk.offsets);
     chunk.item = stored(chunk.offsets, subject);
     if (chunk.item.is_compressed()) {
-      chunk.item.most_bytes = size_bytes + kMaxAroundBytes;
+      chunk.item.most_bytes = size_bytes + kMaxOverheadBytes;
       if (size_bytes / kMaxZstdRatio > chunk.item.size_bytes) {
         throw corrupt()
             .part(subject)

@@ -177,7 +177,7 @@ class Planner {
   void add_node(const TensorDict& node, std::size_t folder, const std::string& path,
                 bool under_batch = false);
   void add_tensordict(const TensorDict& node, std::size_t folder, const std::string& path,
-                      bool parts_apart = false);
+                      bool unbatched_parts = false);
   void add_tensorclass(const TensorDict& node, std::size_t folder, const std::string& path);
   void add_lazy_stack(const TensorDict& node, std::size_t folder, const std::string& path);
   void add_value(const NonTensor& value, std::size_t folder, const std::string& path);
@@ -186,7 +186,7 @@ class Planner {
 
   std::string name_of(const std::string& key, bool is_leaf, const std::string& path) const;
   std::vector<Entry> entries_of(const TensorDict& node, const std::string& path, bool unbatched,
-                                bool parts_apart);
+                                bool unbatched_parts);
   void name_entries(std::vector<Entry>& entries, const std::string& path);
   void note_names(const std::vector<Entry>& entries, const std::string& path);
   void add_entries(const NodeInfo& info, const std::vector<Entry>& entries, std::size_t folder,
@@ -310,14 +310,14 @@ std::string Planner::name_of(const std::string& key, bool is_leaf, const std::st
 }
 
 std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const std::string& path,
-                                                bool unbatched, bool parts_apart) {
+                                                bool unbatched, bool unbatched_parts) {
   const bool is_class = node.kind() == NodeKind::tensorclass;
   std::vector<Entry> entries;
   entries.reserve(node.size());
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     const bool is_marked = leaf != nullptr && leaf->is_unbatched();
-    const bool is_unbatched = leaf != nullptr && (is_marked || parts_apart);
+    const bool is_unbatched = leaf != nullptr && (is_marked || unbatched_parts);
     if (is_unbatched != unbatched) return;
     if (is_unbatched && !is_marked) notes_.unbatched.push_back(note_path_child(path, key));
     const auto* value = std::get_if<NonTensor>(&item);
@@ -438,7 +438,7 @@ void Planner::add_entries(const NodeInfo& info, const std::vector<Entry>& entrie
 }
 
 void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const std::string& path,
-                             bool parts_apart) {
+                             bool unbatched_parts) {
   const DimNames& names = node.info().names;
   const bool named =
       std::any_of(names.begin(), names.end(), [](const auto& n) { return n.has_value(); });
@@ -449,11 +449,11 @@ void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const s
             "takes")
         .remedy("rename it");
   }
-  std::vector<Entry> entries = entries_of(node, path, false, parts_apart);
+  std::vector<Entry> entries = entries_of(node, path, false, unbatched_parts);
   name_entries(entries, path);
   note_names(entries, path);
   add_entries(node.info(), entries, folder, path);
-  std::vector<Entry> unbatched = entries_of(node, path, true, parts_apart);
+  std::vector<Entry> unbatched = entries_of(node, path, true, unbatched_parts);
   if (unbatched.empty()) return;
   const std::size_t depth = depth_;
   const std::size_t values = add_folder(folder, std::string(kValuesName), path);

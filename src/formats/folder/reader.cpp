@@ -170,7 +170,7 @@ class NodeBuilder {
     auto folder = place_.folder->try_child(std::string(kValuesName));
     if (!folder) {
       if (place_.folder->was_replaced()) place_.folder->throw_replaced();
-      place_.store->left_out(
+      place_.store->report_ignored(
           place_.folder->display(), "unbatched tensors",
           "their folder is missing: expected a folder " + base::quote(kValuesName));
       return;
@@ -525,10 +525,11 @@ TensorDict read_tensorclass(const NodePlace& place, const std::string& text, con
     node->set(key, std::move(value));
   }
   if (has_entry(place, kPickleName)) {
-    place.store->left_out(place.folder->display() + "/" + std::string(kPickleName),
-                          "tensorclass " + base::quote(meta.type),
-                          "fields stored in a pickle are left out: expected JSON; nothing is ever "
-                          "unpickled");
+    place.store->report_ignored(
+        place.folder->display() + "/" + std::string(kPickleName),
+        "tensorclass " + base::quote(meta.type),
+        "fields stored in a pickle are left out: expected JSON; nothing is ever "
+        "unpickled");
   }
   return *node;
 }

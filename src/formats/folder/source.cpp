@@ -275,8 +275,8 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
   AliasGroup& group = *record.group;
   const StoredInfo& info = file.info();
   if (record.in_group || record.left_group) return record.in_group;
-  const auto speaker = group.source.lock();
-  if (!group.started || (!speaker && group.buffer.size_bytes() == 0)) {
+  const auto reporter = group.source.lock();
+  if (!group.started || (!reporter && group.buffer.size_bytes() == 0)) {
     group.started = true;
     group.info = info;
     group.source = weak_from_this();
@@ -287,8 +287,8 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
   // Shared mappings of two files cannot be one memory: a write would reach only one of them.
   const bool apart = store_->mode() == Mode::write_through;
   bool equal = false;
-  if (!apart && speaker) {
-    const auto other = speaker->open_file(group.position, kLeafSuffix, false);
+  if (!apart && reporter) {
+    const auto other = reporter->open_file(group.position, kLeafSuffix, false);
     equal = same_content(file, *other, size_bytes);
   } else if (!apart && group.buffer.size_bytes() == size_bytes) {
     equal = same_content(file, group.buffer.bytes());

@@ -53,7 +53,8 @@ void Store::index_notes(const std::string& where) {
   }
 }
 
-void Store::left_out(const std::string& path, const std::string& part, const std::string& what) {
+void Store::report_ignored(const std::string& path, const std::string& part,
+                           const std::string& what) {
   if (problems_ != nullptr) {
     problems_->push_back({path, part, what});
   } else {

@@ -65,7 +65,7 @@ class Store {
 
   /// Reports something in the folder that is not part of the tree: as a warning, or in `problems`
   /// if verify() passed a list.
-  void left_out(const std::string& path, const std::string& part, const std::string& what);
+  void report_ignored(const std::string& path, const std::string& part, const std::string& what);
   void collect_problems(std::vector<Problem>* problems) noexcept { problems_ = problems; }
 
   bool has_aliases() const noexcept { return !groups_.empty(); }

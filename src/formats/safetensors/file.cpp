@@ -115,7 +115,7 @@ bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, P
     }
     compared.push_back(std::move(comparison));
   }
-  compare_with_checksums(compared, CompareUntil::one_is_different, num_threads, progress);
+  compare_with_checksums(compared, CompareUntil::first_difference, num_threads, progress);
   return std::ranges::all_of(compared, &LeafComparison::is_equal);
 }
 

@@ -85,8 +85,8 @@ class TiedTensors {
 
 /// For each leaf, the one that is stored for it. Among aliases, the first in sorted order is
 /// stored, as in safetensors' save_model.
-std::vector<std::size_t> kept_of(const std::vector<std::string>& keys,
-                                 const std::vector<Leaf>& leaves) {
+std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
+                                      const std::vector<Leaf>& leaves) {
   std::vector<std::size_t> order(leaves.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::vector<std::size_t> kept(leaves.size());
@@ -122,7 +122,7 @@ std::optional<Plan> plan_flat(const TensorDict& tree) {
   });
   if (!flat) return std::nullopt;
 
-  const std::vector<std::size_t> kept = kept_of(plan.keys, leaves);
+  const std::vector<std::size_t> kept = deduplicated(plan.keys, leaves);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (kept[i] == i) {
       plan.tensors.push_back({plan.keys[i], std::move(leaves[i])});

@@ -74,7 +74,7 @@ class ShardTransaction {
   void committed(bool durable);
 
  private:
-  void clean_up_after_others();
+  void remove_abandoned();
   void clean_up(const std::string& list_name);
   bool may_be_named() const;
   bool are_free(const std::vector<std::string>& names) const;
@@ -138,7 +138,7 @@ ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name
       index_name_(std::move(index_name)),
       index_(index),
       present_shards_(std::move(present_shards)) {
-  if (index_.slot() == 0) clean_up_after_others();
+  if (index_.slot() == 0) remove_abandoned();
   try {
     old_shards_ = present_shards_();
   } catch (const Error&) {
@@ -167,7 +167,7 @@ bool ShardTransaction::may_be_named() const {
 
 /// Removes what crashed saves left. Files that cannot be removed do not fail this save; the next
 /// one tries again.
-void ShardTransaction::clean_up_after_others() {
+void ShardTransaction::remove_abandoned() {
   for (const std::string& name : folder_.list()) {
     if (!name.starts_with(hidden_name(index_name_, "shards-"))) continue;
     try {

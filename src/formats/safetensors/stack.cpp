@@ -142,10 +142,11 @@ class StackSource final : public LeafSource {
       return;
     }
     // Short runs: read many of one part at once, then copy them to their destinations.
-    const std::uint64_t rows_at_once = std::max<std::uint64_t>(1, kWindowBytes / run_bytes_);
+    const std::uint64_t rows_per_batch = std::max<std::uint64_t>(1, kWindowBytes / run_bytes_);
     std::vector<std::byte> runs;
-    for (std::uint64_t row = offset_bytes / row_bytes; row * row_bytes < end; row += rows_at_once) {
-      const std::uint64_t last = std::min(row + rows_at_once, (end + row_bytes - 1) / row_bytes);
+    for (std::uint64_t row = offset_bytes / row_bytes; row * row_bytes < end;
+         row += rows_per_batch) {
+      const std::uint64_t last = std::min(row + rows_per_batch, (end + row_bytes - 1) / row_bytes);
       runs.resize(static_cast<std::size_t>((last - row) * run_bytes_));
       for (std::size_t part = 0; part < parts_.size(); ++part) {
         parts_[part].read(row * run_bytes_, runs);

@@ -33,7 +33,7 @@ constexpr int kMaxAttempts = 100;
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
 /// Mode during a replacement: other users cannot read what replaces a private file or folder.
 constexpr std::uint32_t kOwnerOnly = 0700;
-constexpr std::uint32_t kAnybody = 0777;  // before the umask
+constexpr std::uint32_t kAllUsers = 0777;  // before the umask
 
 std::string sibling_name(const std::string& name, int slot) {
   return hidden_name(name, std::to_string(slot));
@@ -41,11 +41,11 @@ std::string sibling_name(const std::string& name, int slot) {
 
 std::string lease_name(const std::string& hidden) { return hidden + ".lease"; }
 
-std::string set_aside_name(const std::string& name) { return hidden_name(name, "old"); }
+std::string replaced_name(const std::string& name) { return hidden_name(name, "old"); }
 
 /// False if the name was given to another file between open and lock.
 template <class Opened>
-bool still_named(const os::Directory& parent, const std::string& name, const Opened& opened) {
+bool is_still_named(const os::Directory& parent, const std::string& name, const Opened& opened) {
   const auto now = parent.entry_info(name);
   return now && now->same_file(opened.info());
 }
@@ -69,9 +69,9 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
 /// Removes what dead writers left in higher slots. Files that cannot be removed do not fail this
 /// save; the next one tries again.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
-  constexpr int kMostEmpty = 2;
+  constexpr int kMaxEmpty = 2;
   int num_empty = 0;
-  for (int slot = taken + 1; slot < kMaxSiblings && num_empty < kMostEmpty; ++slot) {
+  for (int slot = taken + 1; slot < kMaxSiblings && num_empty < kMaxEmpty; ++slot) {
     try {
       const std::string name = sibling_name(target_name, slot);
       const bool is_empty = !parent.entry_info(name) && !parent.entry_info(lease_name(name));
@@ -94,7 +94,7 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
       .remedy("close it first");
 }
 
-[[noreturn]] void throw_not_ours(const std::string& display, const std::string& sibling) {
+[[noreturn]] void throw_lost_sibling(const std::string& display, const std::string& sibling) {
   throw Error::io(EBUSY, display)
       .problem("not saved")
       .expected(base::quote(sibling), " to belong to this save")
@@ -121,14 +121,14 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
     if (folder.try_lock_exclusive() == os::LockResult::held) {
       throw_in_use(display, "folder", os::held_by(*found));
     }
-    if (still_named(parent, name, folder)) return folder;
+    if (is_still_named(parent, name, folder)) return folder;
   }
   throw_in_use(parent.display_of(name), "folder");
 }
 
 /// Removes the folder that was renamed aside. If it cannot be removed (FUSE and NFS keep the names
 /// of open files), it moves to a slot, and a later save removes it.
-void make_way(os::Directory& parent, const std::string& aside, const std::string& name) {
+void remove_replaced(os::Directory& parent, const std::string& aside, const std::string& name) {
   if (remove_leftover(parent, aside)) return;
   Sibling later = Sibling::take(parent, name);
   parent.rename(aside, later.name());
@@ -137,8 +137,8 @@ void make_way(os::Directory& parent, const std::string& aside, const std::string
 
 /// Renames `.<name>.tenfold-old` back if `name` is missing, or removes it if the replacement was
 /// completed. Returns true if it was renamed back.
-bool settle_set_aside(os::Directory& parent, const std::string& name) {
-  const std::string aside = set_aside_name(name);
+bool finish_replacement(os::Directory& parent, const std::string& name) {
+  const std::string aside = replaced_name(name);
   const auto found = parent.entry_info(aside);
   if (!found || !found->is_directory) return false;
   // If the lease is taken, its writer is alive, and is between its two renames or removing the
@@ -146,7 +146,7 @@ bool settle_set_aside(os::Directory& parent, const std::string& name) {
   const auto lease = os::Lease::try_acquire(parent, lease_name(aside));
   if (!lease || !parent.entry_info(aside)) return false;
   if (parent.rename_if_absent(aside, name)) return true;
-  make_way(parent, aside, name);
+  remove_replaced(parent, aside, name);
   return false;
 }
 
@@ -253,28 +253,28 @@ void FileReplacement::lock_old() {
     if (old_.try_lock_exclusive() == os::LockResult::held) {
       throw_in_use(parent_.display_of(name_), "file", os::held_by(*found));
     }
-    if (still_named(parent_, name_, old_)) return;
+    if (is_still_named(parent_, name_, old_)) return;
   }
   throw_in_use(parent_.display_of(name_), "file");
 }
 
-void FileReplacement::publish(bool durable, const LookAtOld& look_at_old) {
+void FileReplacement::publish(bool durable, const UseOld& use_old) {
   if (const auto old = require_regular()) file_.copy_permissions(*old);
   if (durable) file_.sync();
   const os::FileInfo made = file_.info();
   file_.close_written();
   const auto now = parent_.entry_info(sibling_->name());
   if (!now || !now->same_file(made) || !sibling_->is_ours()) {
-    throw_not_ours(parent_.display_of(name_), sibling_->name());
+    throw_lost_sibling(parent_.display_of(name_), sibling_->name());
   }
   bool exchanged = false;
   if (parent_.entry_info(name_) || !parent_.rename_if_absent(sibling_->name(), name_)) {
     // Another writer may have created or replaced the file since the save began.
     require_regular();
-    if (!old_.valid() || !still_named(parent_, name_, old_)) lock_old();
+    if (!old_.valid() || !is_still_named(parent_, name_, old_)) lock_old();
     exchanged = parent_.exchange(sibling_->name(), name_);
     if (!exchanged) {
-      look(look_at_old, open_old(name_));
+      call_use_old(use_old, open_old(name_));
       parent_.rename(sibling_->name(), name_);
     }
   }
@@ -282,7 +282,7 @@ void FileReplacement::publish(bool durable, const LookAtOld& look_at_old) {
   sibling_->keep();
   if (durable) parent_.sync();
   std::string problem;
-  if (exchanged) problem = remove_old(look_at_old);
+  if (exchanged) problem = remove_old(use_old);
   old_.close();
   if (!problem.empty()) warn(problem);
 }
@@ -296,9 +296,9 @@ os::File FileReplacement::open_old(const std::string& name) const {
   }
 }
 
-void FileReplacement::look(const LookAtOld& look_at_old, const os::File& old) {
+void FileReplacement::call_use_old(const UseOld& use_old, const os::File& old) {
   try {
-    if (look_at_old && old.valid()) look_at_old(old);
+    if (use_old && old.valid()) use_old(old);
   } catch (const Error&) {
     // A damaged file: its content is unknown.
   }
@@ -306,13 +306,13 @@ void FileReplacement::look(const LookAtOld& look_at_old, const os::File& old) {
 
 /// Removes the old file, which has the sibling's name after the exchange. Returns a warning if that
 /// failed.
-std::string FileReplacement::remove_old(const LookAtOld& look_at_old) {
+std::string FileReplacement::remove_old(const UseOld& use_old) {
   try {
     const auto there = parent_.entry_info(sibling_->name());
     const bool is_large = there && there->is_regular && there->size_bytes >= kSlowlyFreedBytes;
     os::File old;
-    if (is_large || look_at_old) old = open_old(sibling_->name());
-    look(look_at_old, old);
+    if (is_large || use_old) old = open_old(sibling_->name());
+    call_use_old(use_old, old);
     parent_.remove_file(sibling_->name());
     if (is_large && old.valid()) {
       old_.close();
@@ -358,7 +358,7 @@ FolderReplacement::FolderReplacement(const Path& path, std::uint64_t new_bytes,
   os::Parent parent = os::open_parent(target, true);
   parent_ = std::move(parent.directory);
   name_ = std::move(parent.name);
-  settle_set_aside(parent_, name_);
+  finish_replacement(parent_, name_);
   if (auto old = lock_folder(parent_, name_)) old_ = std::move(*old);
   if (old_.valid() && !old_.is_writable()) {
     const std::string display = parent_.display_of(name_);
@@ -370,7 +370,7 @@ FolderReplacement::FolderReplacement(const Path& path, std::uint64_t new_bytes,
   }
   sibling_.emplace(Sibling::take(parent_, name_));
   os::require_free_space(parent_.fd(), parent_.display_of(name_), new_bytes);
-  parent_.create_directory(sibling_->name(), old_.valid() ? kOwnerOnly : kAnybody);
+  parent_.create_directory(sibling_->name(), old_.valid() ? kOwnerOnly : kAllUsers);
   folder_ = os::Directory::open_at(parent_, sibling_->name());
   if (old_.valid()) folder_.copy_permissions(old_.info());
 }
@@ -378,8 +378,8 @@ FolderReplacement::FolderReplacement(const Path& path, std::uint64_t new_bytes,
 void FolderReplacement::publish(bool durable) {
   if (old_.valid()) folder_.copy_permissions(old_.info());
   if (durable) folder_.sync();
-  if (!still_named(parent_, sibling_->name(), folder_) || !sibling_->is_ours()) {
-    throw_not_ours(parent_.display_of(name_), sibling_->name());
+  if (!is_still_named(parent_, sibling_->name(), folder_) || !sibling_->is_ours()) {
+    throw_lost_sibling(parent_.display_of(name_), sibling_->name());
   }
   std::string problem;
   if (!old_.valid() && parent_.rename_if_absent(sibling_->name(), name_)) {
@@ -387,7 +387,7 @@ void FolderReplacement::publish(bool durable) {
     if (durable) parent_.sync();
   } else {
     // Another writer may have created it, or replaced it where there are no locks.
-    if (!old_.valid() || !still_named(parent_, name_, old_)) {
+    if (!old_.valid() || !is_still_named(parent_, name_, old_)) {
       auto old = lock_folder(parent_, name_);
       if (!old) throw_in_use(parent_.display_of(name_), "folder");
       old_ = std::move(*old);
@@ -399,7 +399,7 @@ void FolderReplacement::publish(bool durable) {
       if (durable) parent_.sync();
       problem = remove_old(sibling_->name());
     } else {
-      problem = step_aside_and_move_in(durable);
+      problem = replace_by_renames(durable);
     }
   }
   sibling_->release();
@@ -407,12 +407,12 @@ void FolderReplacement::publish(bool durable) {
   if (!problem.empty()) warn(problem);
 }
 
-std::string FolderReplacement::step_aside_and_move_in(bool durable) {
-  const std::string aside = set_aside_name(name_);
+std::string FolderReplacement::replace_by_renames(bool durable) {
+  const std::string aside = replaced_name(name_);
   const auto lease = os::Lease::try_acquire(parent_, lease_name(aside));
   if (!lease) throw_in_use(parent_.display_of(name_), "folder");
   // Left by a writer that crashed after its second rename.
-  make_way(parent_, aside, name_);
+  remove_replaced(parent_, aside, name_);
   parent_.rename(name_, aside);
   try {
     // The two renames must become durable in this order.
@@ -457,7 +457,7 @@ bool recover_folder(const Path& path) {
   const Path above = target.has_parent_path() ? target.parent_path() : Path(".");
   if (os::exists(target) || !os::exists(above)) return false;
   os::Parent parent = os::open_parent(target, false);
-  return settle_set_aside(parent.directory, parent.name);
+  return finish_replacement(parent.directory, parent.name);
 }
 
 void refuse_existing(const Path& path, bool overwrite) {

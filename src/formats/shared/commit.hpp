@@ -86,7 +86,7 @@ enum class OldFile : std::uint8_t {
 /// (auto_da_alloc). Creates missing folders above `path`.
 class FileReplacement {
  public:
-  using LookAtOld = std::function<void(const os::File&)>;
+  using UseOld = std::function<void(const os::File&)>;
 
   /// `new_bytes`: lower bound of the size to write, in addition to the old version. Links are
   /// followed. Throws Error(io) if it cannot fit (ENOSPC), if the parent folder does not allow new
@@ -106,16 +106,16 @@ class FileReplacement {
   /// The slot, held during the lifetime of this object.
   int slot() const noexcept { return sibling_->slot(); }
   /// Closes file() and publishes it. Throws Error(io) (EBUSY), with the old file in place, if this
-  /// writer has lost its sibling. `look_at_old` is called with the replaced file, which another
+  /// writer has lost its sibling. `use_old` is called with the replaced file, which another
   /// writer may have published since the save began, before it is removed.
-  void publish(bool durable, const LookAtOld& look_at_old = {});
+  void publish(bool durable, const UseOld& use_old = {});
 
  private:
   std::optional<os::FileInfo> require_regular() const;
   void lock_old();
   os::File open_old(const std::string& name) const;
-  static void look(const LookAtOld& look_at_old, const os::File& old);
-  std::string remove_old(const LookAtOld& look_at_old);
+  static void call_use_old(const UseOld& use_old, const os::File& old);
+  std::string remove_old(const UseOld& use_old);
 
   os::Directory parent_;
   std::string name_;
@@ -159,7 +159,7 @@ class FolderReplacement {
   void publish(bool durable);
 
  private:
-  std::string step_aside_and_move_in(bool durable);
+  std::string replace_by_renames(bool durable);
   std::string remove_old(const std::string& name);
 
   os::Directory parent_;

@@ -60,7 +60,7 @@ std::string_view FileHead::first_zip_name() const {
 }
 
 const codecs::ZipDirectory* FileHead::zip_directory() const {
-  if (!has_looked_for_zip_ && head().starts_with(kZipMagic)) {
+  if (!has_searched_zip_ && head().starts_with(kZipMagic)) {
     const os::File& opened = file();
     codecs::ZipInput input;
     input.where = opened.display();
@@ -74,12 +74,12 @@ const codecs::ZipDirectory* FileHead::zip_directory() const {
       if (error.code() == ErrorCode::io) throw;
     }
   }
-  has_looked_for_zip_ = true;
+  has_searched_zip_ = true;
   return zip_ ? &*zip_ : nullptr;
 }
 
 std::optional<codecs::ZipDirectory> FileHead::take_zip_directory() const {
-  has_looked_for_zip_ = false;
+  has_searched_zip_ = false;
   return std::exchange(zip_, std::nullopt);
 }
 

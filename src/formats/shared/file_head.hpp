@@ -54,7 +54,7 @@ class FileHead {
   mutable os::File file_;
   mutable os::Directory folder_;
   mutable std::optional<std::string> head_;
-  mutable bool has_looked_for_zip_ = false;
+  mutable bool has_searched_zip_ = false;
   mutable std::optional<codecs::ZipDirectory> zip_;
 };
 

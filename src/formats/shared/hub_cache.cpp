@@ -15,8 +15,8 @@ namespace {
 constexpr std::string_view kUp = "../";
 constexpr std::string_view kBlobs = "blobs";
 /// A file of a snapshot is in `snapshots/<commit>/`, or in a folder below.
-constexpr std::size_t kFewestUp = 2;
-constexpr std::size_t kMostUp = 16;
+constexpr std::size_t kMinUp = 2;
+constexpr std::size_t kMaxUp = 16;
 
 /// The target of a cache link: the number of "../", and the name in `blobs/`.
 struct Blob {
@@ -32,11 +32,11 @@ bool is_hash(std::string_view name) {
 
 std::optional<Blob> blob_of(std::string_view link) {
   Blob blob;
-  while (link.starts_with(kUp) && blob.num_up <= kMostUp) {
+  while (link.starts_with(kUp) && blob.num_up <= kMaxUp) {
     link.remove_prefix(kUp.size());
     ++blob.num_up;
   }
-  if (blob.num_up < kFewestUp || blob.num_up > kMostUp) return std::nullopt;
+  if (blob.num_up < kMinUp || blob.num_up > kMaxUp) return std::nullopt;
   if (!link.starts_with(kBlobs) || !link.substr(kBlobs.size()).starts_with('/'))
     return std::nullopt;
   blob.name = link.substr(kBlobs.size() + 1);

@@ -14,9 +14,9 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
-#include "base/claims.hpp"
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
+#include "base/once_flags.hpp"
 #include "codecs/zip/zip.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/shared/problem.hpp"
@@ -89,9 +89,9 @@ class Scratch {
 /// Writes pieces, and combines small adjacent ones into one write.
 class Gatherer {
  public:
-  /// `lasting`: the bytes stay valid until the next flush().
+  /// `stays_valid`: the bytes stay valid until the next flush().
   void put(os::File& file, std::uint64_t offset_bytes, std::span<const std::byte> piece,
-           bool lasting) {
+           bool stays_valid) {
     const bool follows = file_ == &file && offset_bytes == offset_ + size_;
     const bool fits =
         size_ + piece.size() <= kWritePieceBytes && parts_.size() < os::File::kMaxParts;
@@ -105,7 +105,7 @@ class Gatherer {
       file_ = &file;
       offset_ = offset_bytes;
     }
-    add(lasting && piece.size() >= kCopiedBytes ? piece : copied(piece));
+    add(stays_valid && piece.size() >= kCopiedBytes ? piece : copied(piece));
     size_ += piece.size();
     // Flush at the alignment of the next large piece.
     if ((offset_ + size_) % kWritePieceBytes == 0) flush();
@@ -168,7 +168,7 @@ class Workspaces {
   std::vector<std::unique_ptr<Workspace>> free_;
 };
 
-bool lies_as_written(const Leaf& leaf) {
+bool is_contiguous(const Leaf& leaf) {
   const Tensor* tensor = leaf.tensor_in_memory();
   return tensor != nullptr && tensor->is_contiguous();
 }
@@ -205,13 +205,13 @@ class PieceChecksum {
 
 /// True if the leaf is small enough to be hashed as a whole and then written after its head, so
 /// that head and leaf are one write.
-bool goes_after_its_head(const LeafWrite& write) {
+bool follows_header(const LeafWrite& write) {
   return write.head && write.size_bytes <= kDirectBytes;
 }
 
 void write_after_its_head(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& space,
                           Progress& progress) {
-  const bool lasting = lies_as_written(*write.leaf);
+  const bool stays_valid = is_contiguous(*write.leaf);
   const auto use = [&](std::span<const std::byte> piece) {
     PieceChecksum checksum(kind, piece.size());
     checksum.update(piece);
@@ -220,7 +220,7 @@ void write_after_its_head(LeafWrite& write, const Run& run, BlockChecksum kind, 
     space.gatherer.put(*write.file, write.file_offset_bytes - head.size(),
                        std::as_bytes(std::span(head)), false);
     if (piece.empty()) return;
-    space.gatherer.put(*write.file, write.file_offset_bytes, piece, lasting);
+    space.gatherer.put(*write.file, write.file_offset_bytes, piece, stays_valid);
     progress.add(piece.size());
   };
   if (write.size_bytes == 0) {
@@ -235,10 +235,10 @@ void write_run(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& 
   const std::uint64_t item_bytes = itemsize(write.leaf->dtype());
   PieceChecksum checksum(kind, run.end - run.begin);
   std::uint64_t position = run.begin;
-  const bool lasting = lies_as_written(*write.leaf);
+  const bool stays_valid = is_contiguous(*write.leaf);
   const auto use = [&](std::span<const std::byte> piece) {
     checksum.update(piece);
-    space.gatherer.put(*write.file, write.file_offset_bytes + position, piece, lasting);
+    space.gatherer.put(*write.file, write.file_offset_bytes + position, piece, stays_valid);
     position += piece.size();
     progress.add(piece.size());
   };
@@ -264,24 +264,24 @@ void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
 
 /// The checksums of the runs of one file, computed by threads that have nothing to write. If a
 /// checksum is stored before the bytes, the writer waits for it, or computes it itself.
-class HashesApart {
+class ChecksumTasks {
  public:
-  HashesApart(std::vector<LeafWrite>& writes, const std::vector<Run>& runs, BlockChecksum kind,
-              std::vector<Batch> batches)
+  ChecksumTasks(std::vector<LeafWrite>& writes, const std::vector<Run>& runs, BlockChecksum kind,
+                std::vector<Batch> batches)
       : writes_(writes),
         runs_(runs),
         kind_(kind),
         batches_(std::move(batches)),
-        claims_(batches_.size()) {}
+        once_flags_(batches_.size()) {}
 
   std::size_t num_batches() const noexcept { return batches_.size(); }
   void take(std::size_t batch) {
-    claims_.do_once(batch, [&] { hash(batches_[batch]); });
+    once_flags_.do_once(batch, [&] { hash(batches_[batch]); });
   }
   void ensure(std::size_t run) {
     const auto after = std::ranges::upper_bound(batches_, run, {}, &Batch::first);
     const auto batch = static_cast<std::size_t>(after - batches_.begin()) - 1;
-    claims_.ensure(batch, [&] { hash(batches_[batch]); });
+    once_flags_.ensure(batch, [&] { hash(batches_[batch]); });
   }
 
  private:
@@ -295,13 +295,13 @@ class HashesApart {
   const std::vector<Run>& runs_;
   BlockChecksum kind_;
   std::vector<Batch> batches_;
-  base::Claims claims_;
+  base::OnceFlags once_flags_;
 };
 
 /// Writes the heads of leaves that were written before their checksums were known.
-void write_other_heads(const std::vector<LeafWrite>& writes) {
+void write_separate_headers(const std::vector<LeafWrite>& writes) {
   for (const LeafWrite& write : writes) {
-    if (!write.head || goes_after_its_head(write)) continue;
+    if (!write.head || follows_header(write)) continue;
     const std::string head = write.head(write);
     write.file->write_at(write.file_offset_bytes - head.size(), std::as_bytes(std::span(head)));
   }
@@ -380,23 +380,23 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (i == 0 || file_of(i) != file_of(i - 1)) ++num_files;
   }
-  const bool as_they_lie = std::ranges::all_of(
-      writes, [](const LeafWrite& write) { return lies_as_written(*write.leaf); });
+  const bool all_contiguous = std::ranges::all_of(
+      writes, [](const LeafWrite& write) { return is_contiguous(*write.leaf); });
   // The kernel serialises writes to one file, and contention makes them slower (49 ms where one
   // thread takes 16). So one thread writes a whole file, unless there are few files and their bytes
   // must first be read or gathered.
-  const bool by_file = num_files >= threads || as_they_lie;
+  const bool by_file = num_files >= threads || all_contiguous;
   const auto batches = batches_of(runs.size(), by_file ? ~std::uint64_t{0} : kBatchBytes, size_of,
                                   [&](std::size_t i) { return file_of(i) == file_of(i - 1); });
   // Threads that have no file to write compute checksums for those that have.
   std::vector<Batch> to_hash;
-  if (checksums && as_they_lie && num_files < threads) {
+  if (checksums && all_contiguous && num_files < threads) {
     to_hash = batches_of(runs.size(), kHashedBytes, size_of, [](std::size_t) { return true; });
     if (to_hash.size() < 2) to_hash.clear();  // not worth another thread
   }
   const bool apart = !to_hash.empty();
   const BlockChecksum written_with = apart ? BlockChecksum::none : checksum;
-  HashesApart hashes(writes, runs, checksum, std::move(to_hash));
+  ChecksumTasks hashes(writes, runs, checksum, std::move(to_hash));
   Workspaces workspaces;
   std::atomic<std::uint64_t> waiting_bytes = 0;  // for the device
   const std::thread::id caller = std::this_thread::get_id();
@@ -404,7 +404,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
     auto space = workspaces.take();
     for (std::size_t i = batch.first; i < batch.last; ++i) {
       LeafWrite& of = writes[runs[i].index];
-      if (goes_after_its_head(of)) {
+      if (follows_header(of)) {
         if (apart) hashes.ensure(i);
         write_after_its_head(of, runs[i], written_with, *space, progress);
       } else {
@@ -430,7 +430,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
         }
       },
       [&] { progress.poll(); });
-  write_other_heads(writes);
+  write_separate_headers(writes);
 }
 
 void compare_with_checksums(std::vector<LeafComparison>& leaves, CompareUntil until,
@@ -450,11 +450,11 @@ void compare_with_checksums(std::vector<LeafComparison>& leaves, CompareUntil un
       [&](std::size_t item) {
         const auto& [number, block] = blocks[item];
         const LeafComparison& compared = leaves[number];
-        if (until == CompareUntil::one_is_different ? any_differs : differs[number]) return;
+        if (until == CompareUntil::first_difference ? any_differs : differs[number]) return;
         const std::uint64_t begin = block * kLeafBlockBytes;
         const std::uint64_t end = std::min(begin + kLeafBlockBytes, compared.leaf->nbytes());
         PieceChecksum checksum(BlockChecksum::xxh3, end - begin);
-        if (lies_as_written(*compared.leaf)) {
+        if (is_contiguous(*compared.leaf)) {
           const std::byte* bytes = compared.leaf->tensor_in_memory()->raw_data();
           checksum.update({bytes + begin, bytes + end});
         } else {

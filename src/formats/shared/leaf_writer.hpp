@@ -50,7 +50,7 @@ struct LeafComparison {
 
 enum class CompareUntil : std::uint8_t {
   each_is_known,    ///< of every leaf whether it is equal
-  one_is_different  ///< then all that follow count as different
+  first_difference  ///< then all that follow count as different
 };
 
 /// Compares leaves with stored checksums, each up to its first block that differs.

@@ -171,8 +171,8 @@ class Reader {
 
   void nodes(const Object& members) {
     for (const auto& [path, note] : members.members) {
-      const Object& said = object(path, note);
-      const Value* kind = said.find("kind");
+      const Object& fields = object(path, note);
+      const Value* kind = fields.find("kind");
       const auto* kind_text = kind == nullptr ? nullptr : kind->get_if<std::string>();
       if (kind_text == nullptr) corrupt(where_, path, "a \"kind\"", note);
       NodeInfo info;
@@ -184,12 +184,12 @@ class Reader {
         continue;
       }
       info.kind = *known;
-      read_info(path, said, info);
+      read_info(path, fields, info);
       if (auto node = node_at(path)) noted_.push_back({path, *node, std::move(info)});
     }
   }
 
-  void read_info(const std::string& path, const Object& said, NodeInfo& info) const {
+  void read_info(const std::string& path, const Object& fields, NodeInfo& info) const {
     const auto text = [&](const Value& value) {
       const auto* found = value.get_if<std::string>();
       if (found == nullptr) corrupt(where_, path, "text", value);
@@ -205,7 +205,7 @@ class Reader {
       if (found == nullptr) corrupt(where_, path, "an array", value);
       return found->items;
     };
-    for (const auto& [name, value] : said.members) {
+    for (const auto& [name, value] : fields.members) {
       if (name == "batch_size") {
         for (const Value& length : list(value)) info.batch_size.push_back(natural(length));
       } else if (name == "names") {
@@ -224,7 +224,7 @@ class Reader {
       }
     }
     if (!info.names.empty() && info.names.size() != info.batch_size.size()) {
-      corrupt(where_, path, "a name for each batch dimension", *said.find("names"));
+      corrupt(where_, path, "a name for each batch dimension", *fields.find("names"));
     }
   }
 

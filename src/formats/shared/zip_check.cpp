@@ -60,8 +60,8 @@ std::uint32_t crc32_of(const Read& read, std::uint64_t begin, std::uint64_t end,
 }
 
 /// The CRC-32 of [begin, end), without reading holes, which are zeros.
-std::uint32_t crc32_around_holes(const os::File& file, std::uint64_t begin, std::uint64_t end,
-                                 std::vector<std::byte>& scratch) {
+std::uint32_t crc32_with_holes(const os::File& file, std::uint64_t begin, std::uint64_t end,
+                               std::vector<std::byte>& scratch) {
   const Read read = [&](std::uint64_t offset, std::span<std::byte> into) {
     file.read_at(offset, into);
   };
@@ -103,7 +103,7 @@ std::vector<std::uint32_t> stored_crc32s(const os::File& file, Entries entries, 
         Block& block = blocks[i];
         const std::uint64_t begin = entries[block.entry]->data_offset + block.begin;
         std::vector<std::byte> scratch;
-        block.crc32 = crc32_around_holes(file, begin, begin + block.size_bytes, scratch);
+        block.crc32 = crc32_with_holes(file, begin, begin + block.size_bytes, scratch);
         progress.add(block.size_bytes);
       },
       [&] { progress.poll(); });

@@ -110,7 +110,7 @@ class TreeBuilder {
   /// _rebuild_qtensor: a dict of the integers and the quantization scheme.
   std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
-  void require_numbers(std::span<const std::uint32_t> said) const;
+  void require_numbers(std::span<const std::uint32_t> arguments) const;
   void require_channels(const Children& parts, const Shape& shape, std::uint64_t axis) const;
 
   /// _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and derived values.

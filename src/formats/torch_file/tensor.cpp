@@ -471,8 +471,10 @@ using codecs::PickleNode;
 Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   pickle_.require_arguments(call, 2, 2);
   const auto inner = pickle_.call(call.arguments[0]);
-  const auto said = inner ? special_value(pickle_, call.arguments[0], *inner) : std::nullopt;
-  std::string_view layout = said ? std::string_view(said->text) : std::string_view();
+  const auto layout_value =
+      inner ? special_value(pickle_, call.arguments[0], *inner) : std::nullopt;
+  std::string_view layout =
+      layout_value ? std::string_view(layout_value->text) : std::string_view();
   if (layout.starts_with("torch.")) layout.remove_prefix(6);
   const auto names = sparse_parts(layout);
   const std::span<const std::uint32_t> parts = pickle_.at(call.arguments[1]).items;
@@ -513,10 +515,10 @@ bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
 Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
   Tensors::Quantized parts = tensors_.quantized(call);
   const PickleNode scheme = pickle_.at(call.arguments[4]);
-  const std::span<const std::uint32_t> said = scheme.items;
+  const std::span<const std::uint32_t> arguments = scheme.items;
   const auto is_scheme = [&](std::string_view name, std::size_t count) {
-    return scheme.kind == PickleKind::tuple && said.size() == count &&
-           pickle_.is_global(said[0], "torch", name);
+    return scheme.kind == PickleKind::tuple && arguments.size() == count &&
+           pickle_.is_global(arguments[0], "torch", name);
   };
   const bool is_per_tensor = is_scheme("per_tensor_affine", 3);
   const bool is_per_channel =
@@ -533,25 +535,25 @@ Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
     to.any_tensor = true;
     to.entries.push_back({"int_repr", std::move(parts.integers)});
     to.entries.push_back({"dtype", special(Value::Special::Type::dtype, "torch." + parts.dtype)});
-    add(to, "qscheme", said[0]);
-    add(to, is_per_tensor ? "scale" : "scales", said[1]);
-    add(to, is_per_tensor ? "zero_point" : "zero_points", said[2]);
-    if (is_per_tensor) return require_numbers(said);
-    add(to, "axis", said[3]);
-    require_channels(to, shape, pickle_.natural(said[3], "axis"));
+    add(to, "qscheme", arguments[0]);
+    add(to, is_per_tensor ? "scale" : "scales", arguments[1]);
+    add(to, is_per_tensor ? "zero_point" : "zero_points", arguments[2]);
+    if (is_per_tensor) return require_numbers(arguments);
+    add(to, "axis", arguments[3]);
+    require_channels(to, shape, pickle_.natural(arguments[3], "axis"));
   });
 }
 
 /// Checks the scale and zero point of the whole tensor.
-void TreeBuilder::require_numbers(std::span<const std::uint32_t> said) const {
-  if (pickle_.at(said[1]).kind == PickleKind::number &&
-      pickle_.at(said[2]).kind == PickleKind::integer) {
+void TreeBuilder::require_numbers(std::span<const std::uint32_t> arguments) const {
+  if (pickle_.at(arguments[1]).kind == PickleKind::number &&
+      pickle_.at(arguments[2]).kind == PickleKind::integer) {
     return;
   }
   throw pickle_.corrupt()
       .part("quantized tensor")
       .expected("a float as scale and an int as zero point")
-      .found(pickle_.describe(said[1]), " and ", pickle_.describe(said[2]));
+      .found(pickle_.describe(arguments[1]), " and ", pickle_.describe(arguments[2]));
 }
 
 /// Checks the scales and zero points for each index along the axis.

@@ -317,7 +317,7 @@ class ArchiveStorages final : public Storages {
     read_local_headers();
     const codecs::ZipEntry& found = entry(storage);
     if (found.size_bytes == 0) return {};
-    if (!lies_in_place(found)) return copy_of(storage);
+    if (!is_stored_aligned(found)) return copy_of(storage);
     std::call_once(mapped_, [this] {
       mapping_ =
           os::map_file(*file_.file(), file_.begin, file_.size_bytes, os::MapKind::private_copy);
@@ -365,7 +365,7 @@ class ArchiveStorages final : public Storages {
   }
   /// torch aligns to 64 from the start of the archive. Other tools do not, and deflated records
   /// cannot be mapped.
-  bool lies_in_place(const codecs::ZipEntry& entry) const {
+  bool is_stored_aligned(const codecs::ZipEntry& entry) const {
     return entry.method == codecs::ZipMethod::stored && (file_.begin + entry.data_offset) % 16 == 0;
   }
   Buffer copy_of(std::size_t storage) {

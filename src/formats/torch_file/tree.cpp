@@ -193,7 +193,7 @@ Node::Slot TreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
   auto* value = std::get_if<NonTensor>(&converted);
   if (value != nullptr) {
     set.items = std::move(std::get<Value::List>(value->value.data()).items);
-    if (is_sound(set)) return NonTensor{Value(std::move(set))};
+    if (is_valid(set)) return NonTensor{Value(std::move(set))};
   }
   Children parts;
   if (value != nullptr) converted = NonTensor{Value(Value::List{std::move(set.items)})};
@@ -432,11 +432,11 @@ std::string_view class_of(PickleKind kind) {
 
 template <class Info>
 void set_keys(const Pickle& pickle, Children& children, Info& info) {
-  const bool are_sound =
+  const bool are_valid =
       std::move(children.keys).finish(info, [&](std::size_t i) -> const std::string& {
         return children.entries[i].key;
       });
-  if (!are_sound) {
+  if (!are_valid) {
     throw pickle.unsupported()
         .problem("its keys cannot be read")
         .expected("different ones")

@@ -211,7 +211,7 @@ class Planner {
                         return leaves_[i].dtype() != first.dtype();
                       });
     const bool in_memory = group.extent.end > group.extent.begin;
-    const bool stays = in_memory && stays_as_it_lies(group);
+    const bool stays = in_memory && is_copied_unchanged(group);
     if (stays) storage.bytes = memory_of(group);
     for (const std::size_t i : group.leaves) {
       TensorLayout& tensor = plan_.tensors[i];
@@ -228,7 +228,7 @@ class Planner {
     return plan_.storages.size() - 1;
   }
 
-  bool stays_as_it_lies(const Group& group) const {
+  bool is_copied_unchanged(const Group& group) const {
     if (!are_alike(group)) return true;
     const Tensor& tensor = *leaves_[group.leaves.front()].tensor_in_memory();
     return group.extent.end - group.extent.begin <= tensor.nbytes();

@@ -19,7 +19,7 @@
 #include "base/text.hpp"
 #include "core/value/value_json.hpp"
 #include "dataset/leaf_names.hpp"
-#include "dataset/spool.hpp"
+#include "dataset/spill_file.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/shared/progress.hpp"
 #include "ingest/arrow/array.hpp"
@@ -52,27 +52,27 @@ class BadRowPieces {
 
   /// Calls `tell` with each of `num_rows` rows: the error of the first stream that found one, and
   /// the members of all streams' JSON objects.
-  void tell_all(std::size_t num_rows, const std::function<void(const Piece&)>& tell) const;
+  void report_all(std::size_t num_rows, const std::function<void(const Piece&)>& tell) const;
 
  private:
   Path folder_;
-  std::vector<Spool> streams_;
+  std::vector<SpillFile> streams_;
 };
 
 /// Memory for each stream; more goes to a spill file.
 constexpr std::size_t kPiecesInMemoryBytes = std::size_t{64} << 10;
 
-void append_member(Spool& spool, std::string_view text) {
+void append_member(SpillFile& spill, std::string_view text) {
   const auto size = static_cast<std::uint64_t>(text.size());
-  spool.append(std::as_bytes(std::span(&size, 1)));
-  spool.append(std::as_bytes(std::span(text)));
+  spill.append(std::as_bytes(std::span(&size, 1)));
+  spill.append(std::as_bytes(std::span(text)));
 }
 
-std::string read_member(const Spool& spool, std::uint64_t& at) {
+std::string read_member(const SpillFile& spill, std::uint64_t& at) {
   std::uint64_t size = 0;
-  spool.read(at, std::as_writable_bytes(std::span(&size, 1)));
+  spill.read(at, std::as_writable_bytes(std::span(&size, 1)));
   std::string text(static_cast<std::size_t>(size), '\0');
-  spool.read(at + sizeof size, std::as_writable_bytes(std::span(text)));
+  spill.read(at + sizeof size, std::as_writable_bytes(std::span(text)));
   at += sizeof size + size;
   return text;
 }
@@ -87,14 +87,14 @@ void join_members(std::string& all, std::string_view object) {
 void BadRowPieces::begin_stream() { streams_.emplace_back(folder_, kPiecesInMemoryBytes); }
 
 void BadRowPieces::add(const Piece& piece) {
-  Spool& spool = streams_.back();
-  append_member(spool, piece.column);
-  append_member(spool, piece.error);
-  append_member(spool, piece.text);
+  SpillFile& spill = streams_.back();
+  append_member(spill, piece.column);
+  append_member(spill, piece.error);
+  append_member(spill, piece.text);
 }
 
-void BadRowPieces::tell_all(std::size_t num_rows,
-                            const std::function<void(const Piece&)>& tell) const {
+void BadRowPieces::report_all(std::size_t num_rows,
+                              const std::function<void(const Piece&)>& tell) const {
   std::vector<std::uint64_t> at(streams_.size());
   for (std::size_t row = 0; row < num_rows; ++row) {
     Piece whole;
@@ -153,11 +153,11 @@ class BatchStream {
  private:
   void check(int code, const char* what) {
     if (code == 0) return;
-    const char* said = stream_.get()->get_last_error == nullptr
-                           ? nullptr
-                           : stream_.get()->get_last_error(stream_.get());
+    const char* message = stream_.get()->get_last_error == nullptr
+                              ? nullptr
+                              : stream_.get()->get_last_error(stream_.get());
     throw Error::io(code < 0 ? EIO : code, where_)
-        .problem(what, said == nullptr ? "" : ": ", said == nullptr ? "" : said);
+        .problem(what, message == nullptr ? "" : ": ", message == nullptr ? "" : message);
   }
 
   std::string where_;
@@ -185,13 +185,14 @@ class ArrowIngest {
 
   SourceReport run() {
     read_all();
-    if (!left_out_.empty()) {
-      std::sort(left_out_.begin(), left_out_.end());
-      left_out_.erase(std::unique(left_out_.begin(), left_out_.end()), left_out_.end());
+    if (!bad_rows_seen_.empty()) {
+      std::sort(bad_rows_seen_.begin(), bad_rows_seen_.end());
+      bad_rows_seen_.erase(std::unique(bad_rows_seen_.begin(), bad_rows_seen_.end()),
+                           bad_rows_seen_.end());
       start_again();
       read_all();
-      report_.num_bad_rows = left_out_.size();
-      if (pieces_) tell_pieces();
+      report_.num_bad_rows = bad_rows_seen_.size();
+      if (pieces_) report_pieces();
     }
     if (writer_) writer_->commit();
     progress_->finish();
@@ -213,8 +214,8 @@ class ArrowIngest {
     for (std::size_t i = 0; i < sources_.size(); ++i) columns[sources_[i].stream].push_back(i);
     const auto wanted = std::count_if(columns.begin(), columns.end(),
                                       [](const auto& some) { return !some.empty(); });
-    leaves_out_later_ = wanted > 1 && options_.on_error != OnError::raise;
-    if (leaves_out_later_ && !is_again_ && again_.size() != streams_.size()) {
+    defers_bad_rows_ = wanted > 1 && options_.on_error != OnError::raise;
+    if (defers_bad_rows_ && !is_again_ && again_.size() != streams_.size()) {
       throw base::invalid_argument(options_.where)
           .problem("rows are left out of all columns at once")
           .expected("the streams twice, or one")
@@ -336,17 +337,17 @@ class ArrowIngest {
       for (BadValue& value : read.bad) bad.push_back({value.row, i, std::move(value.what)});
       fitted.emplace_back();
       if (options_.schema && must_fit(i, read)) {
-        std::vector<BadValue> misfits;
-        fitted.back() = fit_chunk(sources_[i].column, read.chunk, targets_[i], misfits);
-        for (BadValue& value : misfits) bad.push_back({value.row, i, std::move(value.what)});
+        std::vector<BadValue> mismatches;
+        fitted.back() = fit_chunk(sources_[i].column, read.chunk, targets_[i], mismatches);
+        for (BadValue& value : mismatches) bad.push_back({value.row, i, std::move(value.what)});
         chunks.push_back(fitted.back().view());
       } else {
         chunks.push_back(read.chunk);
       }
     }
     keep_first_of_rows(bad);
-    if (leaves_out_later_) {
-      leave_out_later(batch, bad, chunks, fitted);
+    if (defers_bad_rows_) {
+      defer_bad_rows(batch, bad, chunks, fitted);
     } else if (!bad.empty()) {
       drop(batch, bad, chunks, fitted);
     }
@@ -418,17 +419,17 @@ class ArrowIngest {
 
   /// With several streams: the first pass only collects the bad rows, and stops writing at the
   /// first one. The second pass drops the rows that were bad in any stream.
-  void leave_out_later(const ArrowSlice& batch, const std::vector<Bad>& bad,
-                       std::vector<ColumnChunk>& chunks, std::vector<OwnedChunk>& fitted) {
+  void defer_bad_rows(const ArrowSlice& batch, const std::vector<Bad>& bad,
+                      std::vector<ColumnChunk>& chunks, std::vector<OwnedChunk>& fitted) {
     if (!is_again_) {
-      for (const Bad& one : bad) left_out_.push_back(position_ + one.row);
+      for (const Bad& one : bad) bad_rows_seen_.push_back(position_ + one.row);
       if (!bad.empty()) writer_.reset();
       return;
     }
     std::vector<std::int64_t> dropped;
-    auto row = std::lower_bound(left_out_.begin(), left_out_.end(), position_);
+    auto row = std::lower_bound(bad_rows_seen_.begin(), bad_rows_seen_.end(), position_);
     auto found = bad.begin();
-    for (; row != left_out_.end() && *row < position_ + batch.size; ++row) {
+    for (; row != bad_rows_seen_.end() && *row < position_ + batch.size; ++row) {
       dropped.push_back(*row - position_);
       if (!pieces_) continue;
       BadRowPieces::Piece piece{.text = text_of(batch, dropped.back())};
@@ -461,9 +462,9 @@ class ArrowIngest {
         to_json_line({.row = row, .column = column, .error = error, .text = shown_text(text)}));
   }
 
-  void tell_pieces() {
-    auto row = left_out_.begin();
-    pieces_->tell_all(left_out_.size(), [&](const BadRowPieces::Piece& piece) {
+  void report_pieces() {
+    auto row = bad_rows_seen_.begin();
+    pieces_->report_all(bad_rows_seen_.size(), [&](const BadRowPieces::Piece& piece) {
       tell(*row++, piece.column, piece.error, piece.text);
     });
   }
@@ -500,11 +501,11 @@ class ArrowIngest {
   SourceReport report_;
   std::vector<std::size_t> columns_;  ///< of the current stream: indices in sources_ and targets_
   std::int64_t position_ = 0;         ///< number of its rows that were read
-  bool leaves_out_later_ = false;     ///< a row that is bad in one stream must be dropped from all
+  bool defers_bad_rows_ = false;      ///< a row that is bad in one stream must be dropped from all
   bool is_again_ = false;
-  std::vector<std::int64_t> left_out_;  ///< if leaves_out_later_: row indices in the source,
-                                        ///< ascending
-  std::optional<BadRowPieces> pieces_;  ///< descriptions of these rows
+  std::vector<std::int64_t> bad_rows_seen_;  ///< if defers_bad_rows_: row indices in the source,
+                                             ///< ascending
+  std::optional<BadRowPieces> pieces_;       ///< descriptions of these rows
 };
 
 }  // namespace

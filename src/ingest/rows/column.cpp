@@ -178,7 +178,7 @@ void RowColumn::note_other(Origins::Kind kind) {
 
 bool RowColumn::put_cast(DType dtype, const std::byte* elements, std::int64_t count) {
   if (!type_.is_number() || !can_cast(dtype, type_.dtype) ||
-      first_misfit(dtype, elements, type_.dtype, count) < count) {
+      first_not_fitting(dtype, elements, type_.dtype, count) < count) {
     return false;
   }
   const std::size_t at = values_.size();

@@ -26,7 +26,7 @@ class RowColumn {
  public:
   /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
   /// with nulls whatever their type is so far, because later rows may promote it to float; in the
-  /// end first_misfit_null() tells whether they fit.
+  /// end first_null_not_fitting() tells whether they fit.
   RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true);
   /// A column of a schema given by the user: its type never changes.
   explicit RowColumn(Column wanted);
@@ -48,7 +48,7 @@ class RowColumn {
   std::optional<RowType> with(const RowType& value) const;
   void promote(const RowType& type);
   /// The first row with a null in a list if the current type cannot represent it; -1: none.
-  std::int64_t first_misfit_null() const noexcept {
+  std::int64_t first_null_not_fitting() const noexcept {
     return type_.takes_nulls() ? -1 : first_null_row_;
   }
 

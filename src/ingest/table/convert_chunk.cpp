@@ -125,7 +125,7 @@ class Converter {
     } else if (!to_.is_text()) {
       numbers_to_numbers();
     } else if (to_.ragged) {
-      lists_to_texts();
+      lists_to_strings();
     } else if (from_.ragged || !from_.shape.empty()) {
       lists_to_json();
     } else {
@@ -303,7 +303,7 @@ class Converter {
     }
   }
 
-  void lists_to_texts() {
+  void lists_to_strings() {
     const bool one_dimension = from_.ragged ? from_.shape.empty() : from_.shape.size() == 1;
     if (to_.kind != ColumnKind::string || !one_dimension) refuse();
     for_each_row([&](std::int64_t row, std::int64_t begin, std::int64_t end) {

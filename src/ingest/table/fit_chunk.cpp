@@ -95,8 +95,8 @@ std::int64_t integer_beyond(DType from, const std::byte* elements, Range range,
 
 /// Index of the first element for which `fits(double)` is false.
 template <class Fits>
-std::int64_t float_misfit(DType from, const std::byte* elements, std::int64_t count,
-                          const Fits& fits) {
+std::int64_t float_not_fitting(DType from, const std::byte* elements, std::int64_t count,
+                               const Fits& fits) {
   for (std::int64_t i = 0; i < count; ++i) {
     double value = 0;
     if (from == DType::float64) {
@@ -128,7 +128,8 @@ bool float_becomes_infinite(double value, DType to) {
 
 }  // namespace
 
-std::int64_t first_misfit(DType from, const std::byte* elements, DType to, std::int64_t count) {
+std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to,
+                               std::int64_t count) {
   if (from == to || from == DType::bool_) return count;
   if (!can_cast(from, to)) return 0;
   if (is_integer(to) || to == DType::bool_) {
@@ -138,31 +139,32 @@ std::int64_t first_misfit(DType from, const std::byte* elements, DType to, std::
     // The first integer out of range is a power of two, and so exact.
     const double end =
         range.most == 1 ? 2.0 : std::ldexp(1.0, static_cast<int>(std::bit_width(range.most)));
-    return float_misfit(from, elements, count, [&](double value) {
+    return float_not_fitting(from, elements, count, [&](double value) {
       return value >= least && value < end && value == std::trunc(value);
     });
   }
   if (is_complex(to)) {
     const std::int64_t parts = is_complex(from) ? 2 : 1;
-    return first_misfit(part_of(from), elements, part_of(to), parts * count) / parts;
+    return first_not_fitting(part_of(from), elements, part_of(to), parts * count) / parts;
   }
   if (!is_floating_point(to)) return count;
   if (is_integer(from) && (to == DType::float32 || to == DType::bfloat16)) return count;
   if (to == DType::float64 || (to == DType::float32 && itemsize(from) < 4)) return count;
   if (to == DType::float32 && from == DType::float64) {
-    return float_misfit(from, elements, count, [](double value) {
+    return float_not_fitting(from, elements, count, [](double value) {
       return !std::isfinite(value) || std::isfinite(static_cast<float>(value));
     });
   }
-  return float_misfit(from, elements, count,
-                      [&](double value) { return !float_becomes_infinite(value, to); });
+  return float_not_fitting(from, elements, count,
+                           [&](double value) { return !float_becomes_infinite(value, to); });
 }
 
 namespace {
 
-class Fitter {
+class ChunkConverter {
  public:
-  Fitter(const Column& from, const ColumnChunk& chunk, const Column& to, std::vector<BadValue>& bad)
+  ChunkConverter(const Column& from, const ColumnChunk& chunk, const Column& to,
+                 std::vector<BadValue>& bad)
       : from_(from), chunk_(chunk), to_(to), bad_(bad) {
     made_.num_rows = chunk.num_rows;
     if (to.nullable) made_.valid.assign(chunk.valid.begin(), chunk.valid.end());
@@ -170,7 +172,7 @@ class Fitter {
 
   OwnedChunk run() {
     if (!to_.is_text() && !from_.is_text()) {
-      if (numbers_at_once()) return std::move(made_);
+      if (convert_all()) return std::move(made_);
       for_each_row([&](std::int64_t row, std::int64_t begin, std::int64_t end) {
         numbers(row, begin, end);
       });
@@ -182,10 +184,10 @@ class Fitter {
       OwnedChunk text = convert_chunk(from_, chunk_, text_column());
       const ColumnChunk view = text.view();
       Column column = text_column();
-      return Fitter(column, view, to_, bad_).run();
+      return ChunkConverter(column, view, to_, bad_).run();
     } else {
       for_each_row(
-          [&](std::int64_t row, std::int64_t, std::int64_t) { misfit(row, described(from_)); });
+          [&](std::int64_t row, std::int64_t, std::int64_t) { mismatch(row, described(from_)); });
     }
     return std::move(made_);
   }
@@ -212,7 +214,7 @@ class Fitter {
     }
   }
 
-  void misfit(std::int64_t row, const std::string& found) {
+  void mismatch(std::int64_t row, const std::string& found) {
     bad_.push_back({row, "expected " + described(to_) + ", found " + found});
     null_row();
   }
@@ -238,19 +240,19 @@ class Fitter {
     if (to_.nullable) {
       null_row();
     } else {
-      misfit(row, "null; a column that may miss values is nullable");
+      mismatch(row, "null; a column that may miss values is nullable");
     }
     return true;
   }
 
   /// Converts all rows at once if they have the same layout and fit.
-  bool numbers_at_once() {
+  bool convert_all() {
     const bool alike = from_.ragged == to_.ragged && from_.shape == to_.shape;
     if (!alike || !chunk_.valid.empty()) return false;
     const std::size_t count = chunk_.values.size() / itemsize(from_.dtype);
     const std::byte* elements = chunk_.values.data();
     const auto all = static_cast<std::int64_t>(count);
-    if (first_misfit(from_.dtype, elements, to_.dtype, all) < all) return false;
+    if (first_not_fitting(from_.dtype, elements, to_.dtype, all) < all) return false;
     cast_elements(from_.dtype, elements, to_.dtype, grow(count * itemsize(to_.dtype)), count);
     made_.ends.assign(chunk_.ends.begin(), chunk_.ends.end());
     return true;
@@ -264,17 +266,18 @@ class Fitter {
                                                                 to_.shape.begin(), to_.shape.end())
                                  : found == to_.shape;
     if (!fits) {
-      misfit(row, from_.dtype_name() + base::list_text(found));
+      mismatch(row, from_.dtype_name() + base::list_text(found));
       return;
     }
     const std::int64_t count = elements_per_row(found);
     const auto first = static_cast<std::size_t>(begin * elements_per_row(from_.shape));
     const std::byte* elements = chunk_.values.data() + first * itemsize(from_.dtype);
-    const std::int64_t misfit_at = first_misfit(from_.dtype, elements, to_.dtype, count);
-    if (misfit_at < count) {
-      const std::byte* at = elements + static_cast<std::size_t>(misfit_at) * itemsize(from_.dtype);
-      misfit(row, can_cast(from_.dtype, DType::float64) ? number_text(from_.dtype, at)
-                                                        : from_.dtype_name());
+    const std::int64_t mismatch_at = first_not_fitting(from_.dtype, elements, to_.dtype, count);
+    if (mismatch_at < count) {
+      const std::byte* at =
+          elements + static_cast<std::size_t>(mismatch_at) * itemsize(from_.dtype);
+      mismatch(row, can_cast(from_.dtype, DType::float64) ? number_text(from_.dtype, at)
+                                                          : from_.dtype_name());
       return;
     }
     cast_elements(from_.dtype, elements, to_.dtype,
@@ -308,7 +311,7 @@ class Fitter {
 
 OwnedChunk fit_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
                      std::vector<BadValue>& bad) {
-  return Fitter(from, chunk, to, bad).run();
+  return ChunkConverter(from, chunk, to, bad).run();
 }
 
 OwnedChunk without_rows(const Column& column, const ColumnChunk& chunk,

@@ -21,7 +21,7 @@ namespace tenfold {
 namespace {
 
 /// Rows of a data set that are copied at a time.
-constexpr std::int64_t kRowsAtOnce = 1 << 14;
+constexpr std::int64_t kBatchRows = 1 << 14;
 
 Error refuse(const Path& path) { return base::invalid_argument(path); }
 
@@ -277,8 +277,8 @@ void build_mapped_dict(const Path& path, const Dataset& source, std::string_view
   all.expected_keys = source.size();
   MappedDictBuilder builder(path, from.type, from.values.schema(), all);
   std::vector<std::string_view> texts;
-  for (std::int64_t begin = 0; begin < source.size(); begin += kRowsAtOnce) {
-    const std::int64_t end = std::min(source.size(), begin + kRowsAtOnce);
+  for (std::int64_t begin = 0; begin < source.size(); begin += kBatchRows) {
+    const std::int64_t end = std::min(source.size(), begin + kBatchRows);
     const Batch keys = from.keys.rows(begin, end);
     const Batch values = from.values.rows(begin, end);
     if (from.type == DictKeyType::int64) {

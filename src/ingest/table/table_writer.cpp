@@ -295,7 +295,7 @@ using formats::folder::Plan;
 
 /// Total memory of the write buffers of all columns.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
-constexpr std::size_t kMostGatheredBytes = std::size_t{2} << 20;
+constexpr std::size_t kMaxGatheredBytes = std::size_t{2} << 20;
 constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
 /// Maximum number of files that stay open. With more columns, the others are opened for each write.
 constexpr std::size_t kOpenFiles = 256;
@@ -386,7 +386,7 @@ struct TableWriter::State {
     std::size_t num_parts = 1;
     for (const Column& column : columns) num_parts += parts_of(column);
     gathered_bytes = std::bit_floor(
-        std::clamp(kGatheredBytes / num_parts, kLeastGatheredBytes, kMostGatheredBytes));
+        std::clamp(kGatheredBytes / num_parts, kLeastGatheredBytes, kMaxGatheredBytes));
     for (Column& column : columns) writers.emplace_back(std::move(column), make_part());
     check_names(0, writers.size());
   }

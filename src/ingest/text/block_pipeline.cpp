@@ -30,7 +30,7 @@ class Pipeline {
       try {
         work.begin(block);
         bool more = true;
-        while (more && !is_over()) {
+        while (more && !is_stopped()) {
           more = work.work();
           if (!await_turn(number)) return;
           if (!work.deliver()) return end();
@@ -60,7 +60,7 @@ class Pipeline {
  private:
   bool read(Block& block) {
     const std::lock_guard lock(reading_);
-    if (is_over() || read_all_) return false;
+    if (is_stopped() || read_all_) return false;
     try {
       const std::uint64_t before = reader_.num_read();
       read_all_ = !reader_.next(block);
@@ -103,7 +103,7 @@ class Pipeline {
     over_ = true;
     changed_.notify_all();
   }
-  bool is_over() {
+  bool is_stopped() {
     const std::lock_guard lock(mutex_);
     return over_;
   }

@@ -90,7 +90,7 @@ void CsvRows::begin_file(const TextFile& file) {
       break;
     }
     if (targets_[i] != kIgnored) continue;
-    if (plan_.ignores_others) {
+    if (plan_.ignores_new_columns) {
       ignored_.push_back(file.header[i]);
     } else {
       new_column_ = file.header[i];
@@ -169,7 +169,7 @@ bool CsvRows::is_well_formed(const char* begin, const char* end) {
 
 bool CsvRows::set_null(ColumnBuilder& column) {
   if (plan_.is_given && !column.target().column.nullable) {
-    return fail(Outcome::misfit, column.target().column.name(),
+    return fail(Outcome::mismatch, column.target().column.name(),
                 "expected a value, found none; make the column nullable in the schema");
   }
   column.set_null();
@@ -212,7 +212,7 @@ bool CsvRows::field(const CsvField& field, ColumnBuilder& column) {
   const std::string expected = fit == Fit::too_large
                                    ? "a number that fits " + type_text(target.column)
                                    : type_text(target.column);
-  return fail(plan_.is_final ? Outcome::misfit : Outcome::promote, target.column.name(),
+  return fail(plan_.is_final ? Outcome::mismatch : Outcome::promote, target.column.name(),
               "expected " + expected + ", found " + base::quote(text, kShownBytes));
 }
 

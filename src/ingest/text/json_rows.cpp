@@ -59,12 +59,12 @@ Outcome JsonRows::add(const char* begin, const char* end, bool lines) {
 
 void JsonRows::note_names(std::vector<bool>& seen, std::set<std::string>& ignored) {
   note_names(plan_.root, "", seen, ignored);
-  has_new_others_ = false;
+  has_new_columns_ = false;
 }
 
 void JsonRows::note_names(const Field& field, const std::string& prefix, std::vector<bool>& seen,
                           std::set<std::string>& ignored) const {
-  if (has_new_others_) {
+  if (has_new_columns_) {
     for (const auto& [name, row] : others_[field.number]) {
       if (ignored.size() < kMaxOthers) ignored.insert(prefix + name);
     }
@@ -73,7 +73,7 @@ void JsonRows::note_names(const Field& field, const std::string& prefix, std::ve
     if (child.target != Field::kRecord) {
       if (seen_[child.number] != 0) seen[child.target] = true;
     } else {
-      note_names(child, has_new_others_ ? prefix + child.name + "." : "", seen, ignored);
+      note_names(child, has_new_columns_ ? prefix + child.name + "." : "", seen, ignored);
     }
   }
 }
@@ -93,7 +93,7 @@ bool JsonRows::object(const Field& field, std::size_t depth) {
       }
       std::uint64_t& mark = seen_[child->number];
       if (mark == row_)
-        return misfit(child->name, "the key is duplicated: expected it once", Outcome::malformed);
+        return mismatch(child->name, "the key is duplicated: expected it once", Outcome::malformed);
       mark = row_;
       ++num_seen;
       if (!text_.take(':')) return malformed("':' after a key");
@@ -172,19 +172,20 @@ std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key
   if (found != names.end()) return found->second;
   // Names that are really data would fill the memory.
   if (names.size() >= kMaxOthers) names.clear();
-  has_new_others_ = true;
+  has_new_columns_ = true;
   return names.emplace(std::string(key), 0).first->second;
 }
 
 /// Handles a member that is not in the plan.
 bool JsonRows::other_member(const Field& parent, std::string_view key) {
   // A final plan only lacks names from records that are invalid JSON, which is reported anyway.
-  if (!plan_.ignores_others && !plan_.is_final) {
-    return misfit(std::string(key), "a new column", Outcome::promote);
+  if (!plan_.ignores_new_columns && !plan_.is_final) {
+    return mismatch(std::string(key), "a new column", Outcome::promote);
   }
   std::uint64_t& mark = mark_of_other(parent, key);
   if (mark == row_) {
-    return misfit(std::string(key), "the key is duplicated: expected it once", Outcome::malformed);
+    return mismatch(std::string(key), "the key is duplicated: expected it once",
+                    Outcome::malformed);
   }
   mark = row_;
   if (!text_.take(':')) return malformed("':' after a key");
@@ -204,7 +205,7 @@ bool JsonRows::member(const Field& field, std::size_t depth) {
   if (text_.take_word("null")) return allows_absence(field);
   const std::string found = shown(text_.at());
   if (!text_.skip_value()) return malformed(nullptr);
-  return misfit(field.name, "expected an object, found " + found);
+  return mismatch(field.name, "expected an object, found " + found);
 }
 
 /// Sets nulls for columns whose names are missing in the object.
@@ -218,15 +219,15 @@ bool JsonRows::miss(const Field& field) {
 
 bool JsonRows::allows_absence(const Field& field) {
   if (field.required.empty()) return true;
-  return misfit(plan_.targets[field.required.front()].column.name(),
-                "expected a value, found none; make the column nullable in the schema");
+  return mismatch(plan_.targets[field.required.front()].column.name(),
+                  "expected a value, found none; make the column nullable in the schema");
 }
 
 bool JsonRows::value(ColumnBuilder& column) {
   if (text_.peek() == 'n' && text_.take_word("null")) {
     if (plan_.is_given && !column.target().column.nullable) {
-      return misfit(column.target().column.name(),
-                    "expected a value, found null; make the column nullable in the schema");
+      return mismatch(column.target().column.name(),
+                      "expected a value, found null; make the column nullable in the schema");
     }
     column.set_null();
     return true;
@@ -371,7 +372,7 @@ bool JsonRows::text_list(ColumnBuilder& column) {
     const char* const begin = text_.at();
     if (*begin == '[' || *begin == '{') return too_narrow(column, "a string in a list", begin);
     if (*begin == 'n' && text_.take_word("null")) {
-      return misfit(column.target().column.name(), "expected a string in a list, found null");
+      return mismatch(column.target().column.name(), "expected a string in a list, found null");
     }
     if (!text(column)) return false;
     column.end_item();
@@ -394,18 +395,18 @@ bool JsonRows::wrong_kind(const ColumnBuilder& column) {
   if (!text_.skip_value()) return malformed(nullptr);
   std::string expected = type_text(target.column);
   if (target.form == Form::json) expected = "a list or an object";
-  return misfit(target.column.name(), "expected " + expected + ", found " + found);
+  return mismatch(target.column.name(), "expected " + expected + ", found " + found);
 }
 
 /// Another type would accept the value. `begin`: start of the value that does not fit.
 bool JsonRows::too_narrow(const ColumnBuilder& column, const std::string& expected,
                           const char* begin) {
-  const Outcome outcome = plan_.is_final ? Outcome::misfit : Outcome::promote;
-  return misfit(column.target().column.name(), "expected " + expected + ", found " + shown(begin),
-                outcome);
+  const Outcome outcome = plan_.is_final ? Outcome::mismatch : Outcome::promote;
+  return mismatch(column.target().column.name(), "expected " + expected + ", found " + shown(begin),
+                  outcome);
 }
 
-bool JsonRows::misfit(std::string column, std::string message, Outcome outcome) {
+bool JsonRows::mismatch(std::string column, std::string message, Outcome outcome) {
   fault_ = {outcome, std::move(column), std::move(message)};
   return false;
 }
@@ -426,7 +427,7 @@ std::string JsonRows::shown(const char* begin) {
 bool JsonRows::malformed(const char* expected) {
   if (fault_.outcome != Outcome::kept) return false;
   if (expected != nullptr) text_.fail(expected);
-  return misfit("", text_.fault(), Outcome::malformed);
+  return mismatch("", text_.fault(), Outcome::malformed);
 }
 
 }  // namespace tenfold

@@ -53,7 +53,7 @@ class JsonRows {
   bool put(ColumnBuilder& column, Fit fit, const char* begin);
   bool wrong_kind(const ColumnBuilder& column);
   bool too_narrow(const ColumnBuilder& column, const std::string& expected, const char* begin);
-  bool misfit(std::string column, std::string message, Outcome outcome = Outcome::misfit);
+  bool mismatch(std::string column, std::string message, Outcome outcome = Outcome::mismatch);
   std::string shown(const char* begin);
   bool malformed(const char* expected);
 
@@ -65,7 +65,7 @@ class JsonRows {
   /// By Field::number: names in its records that are not in the plan, and the row that had them
   /// last.
   std::vector<TextMap<std::uint64_t>> others_;
-  bool has_new_others_ = false;  ///< since the last note_names()
+  bool has_new_columns_ = false;  ///< since the last note_names()
   std::string scratch_;
   RowFault fault_;
 };

@@ -218,12 +218,12 @@ RowBuilder::RowBuilder(const RowPlan& plan) {
   }
   std::size_t row_bytes = 1;
   for (const ColumnBuilder& column : columns_) row_bytes += column.row_bytes();
-  constexpr std::size_t kMostBytes = std::size_t{64} << 10;
-  constexpr std::size_t kMostColumnBytes = 512;  // lower bound with very many columns, so that they
-                                                 // are visited rarely
-  constexpr std::size_t kMostRows = 64;
-  const std::size_t most_bytes = std::max(kMostBytes, columns_.size() * kMostColumnBytes);
-  rows_at_once_ = std::clamp<std::size_t>(most_bytes / row_bytes, 1, kMostRows);
+  constexpr std::size_t kMaxBytes = std::size_t{64} << 10;
+  constexpr std::size_t kMaxColumnBytes = 512;  // lower bound with very many columns, so that they
+                                                // are visited rarely
+  constexpr std::size_t kMaxRows = 64;
+  const std::size_t most_bytes = std::max(kMaxBytes, columns_.size() * kMaxColumnBytes);
+  rows_at_once_ = std::clamp<std::size_t>(most_bytes / row_bytes, 1, kMaxRows);
 }
 
 /// Reserves space for several rows: checking every column in every row would take longer than

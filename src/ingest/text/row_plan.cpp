@@ -44,7 +44,7 @@ Schema RowPlan::schema() const {
 
 RowPlan plan_of(const Schema& schema) {
   RowPlan plan;
-  plan.ignores_others = true;
+  plan.ignores_new_columns = true;
   plan.is_final = true;
   plan.is_given = true;
   for (const Column& column : schema.columns()) {

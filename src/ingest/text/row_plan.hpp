@@ -65,7 +65,7 @@ struct RowPlan {
   Field root;
   std::size_t num_fields = 0;
   /// Skip names that are not in the plan; otherwise they require another plan.
-  bool ignores_others = false;
+  bool ignores_new_columns = false;
   /// Another plan would not help: a value that does not fit is an error of the row.
   bool is_final = false;
   /// The user gave the schema: integers are rounded to what the column holds.

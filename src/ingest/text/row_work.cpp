@@ -14,7 +14,7 @@ namespace {
 /// Maximum size of the rows of one thread before they are written.
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 /// Number of rows between checks of the size.
-constexpr std::int64_t kLookRows = 64;
+constexpr std::int64_t kSizeCheckRows = 64;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void RowWork::begin(const Block& block) {
 
 bool RowWork::work() {
   rows_.clear();
-  unkept_.clear();
+  rejected_.clear();
   const TextKind kind = block_->file->kind;
   Record record;
   while (cursor_.next(record)) {
@@ -53,15 +53,15 @@ bool RowWork::work() {
       return false;
     }
     if (outcome != Outcome::kept) {
-      unkept_.push_back({.line = record.line,
-                         .record = number,
-                         .fault = kind == TextKind::csv ? csv_.fault() : json_.fault(),
-                         .text = {record.begin, record.end}});
+      rejected_.push_back({.line = record.line,
+                           .record = number,
+                           .fault = kind == TextKind::csv ? csv_.fault() : json_.fault(),
+                           .text = {record.begin, record.end}});
       if (sink_.on_error == OnError::raise) return false;
     }
     const std::int64_t count = rows_.num_rows();
     if (sink_.most_rows > 0 && count >= sink_.most_rows) return true;
-    if (count % kLookRows == 0 && rows_.size_bytes() > kChunkBytes) return true;
+    if (count % kSizeCheckRows == 0 && rows_.size_bytes() > kChunkBytes) return true;
   }
   at_end_ = true;
   return false;
@@ -76,7 +76,7 @@ bool RowWork::deliver() {
     sink_.needs_promotion = true;
     return false;
   }
-  for (const Unkept& unkept : unkept_) refuse(unkept);
+  for (const Rejected& rejected : rejected_) refuse(rejected);
   write_rows();
   note_names();
   sink_.num_records += num_records_ - delivered_;
@@ -86,18 +86,18 @@ bool RowWork::deliver() {
 }
 
 /// Throws, or records the bad row, depending on on_error.
-void RowWork::refuse(const Unkept& unkept) {
-  const auto row = static_cast<std::int64_t>(sink_.num_records - delivered_ + unkept.record);
+void RowWork::refuse(const Rejected& rejected) {
+  const auto row = static_cast<std::int64_t>(sink_.num_records - delivered_ + rejected.record);
   const std::string& file = block_->file->display;
-  const std::uint64_t line = sink_.first_line + unkept.line;
+  const std::uint64_t line = sink_.first_line + rejected.line;
   if (sink_.on_error == OnError::raise) {
-    const bool is_malformed = unkept.fault.outcome == Outcome::malformed;
+    const bool is_malformed = rejected.fault.outcome == Outcome::malformed;
     throw error_of_row(is_malformed ? ErrorCode::corrupt : ErrorCode::invalid_argument, file, line,
-                       row, unkept.fault);
+                       row, rejected.fault);
   }
   ++sink_.num_bad_rows;
   if (sink_.on_error == OnError::collect) {
-    const BadRow bad = bad_row_of(file, line, row, unkept.fault, unkept.text);
+    const BadRow bad = bad_row_of(file, line, row, rejected.fault, rejected.text);
     sink_.writer.append_text(detail::formats::folder::kBadRowsName, to_json_line(bad));
   }
 }

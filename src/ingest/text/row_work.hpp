@@ -41,13 +41,13 @@ class RowWork final : public BlockWork {
 
  private:
   /// A rejected record.
-  struct Unkept {
+  struct Rejected {
     std::uint64_t line = 0;    ///< in the block
     std::uint64_t record = 0;  ///< in the block
     RowFault fault;
     std::string_view text;  ///< in the block's memory
   };
-  void refuse(const Unkept& unkept);
+  void refuse(const Rejected& rejected);
   void write_rows();
   void note_names();
 
@@ -61,7 +61,7 @@ class RowWork final : public BlockWork {
   std::shared_ptr<const TextFile> csv_file_;
   std::uint64_t num_records_ = 0;  ///< of the block, so far
   std::uint64_t delivered_ = 0;    ///< of these, already delivered
-  std::vector<Unkept> unkept_;
+  std::vector<Rejected> rejected_;
   bool at_end_ = false;  ///< of the block
   bool promote_ = false;
 };

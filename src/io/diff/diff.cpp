@@ -81,7 +81,7 @@ class Descent {
       if (const auto* items = items_of(a)) return compare_items(a, b, *items, *items_of(b));
       if (a.is<Value::Object>() && typed(a) == typed(b)) return compare_members(a, b);
     }
-    return told_apart(a, b);
+    return difference_of(a, b);
   }
 
  private:
@@ -105,13 +105,13 @@ class Descent {
     for (const auto& [key, value] : right.members) of_right.emplace(key, &value);
     for (const auto& [key, value] : left.members) {
       const auto other = of_right.find(key);
-      const bool is_there = other != of_right.end();
-      if (is_there && *other->second == value) {
+      const bool exists = other != of_right.end();
+      if (exists && *other->second == value) {
         of_right.erase(other);
         continue;
       }
       const Step step(*this, key);
-      if (!is_there) return placed({short_json(value), "nothing"});
+      if (!exists) return placed({short_json(value), "nothing"});
       return compare(value, *other->second);
     }
     for (const auto& [key, value] : right.members) {
@@ -119,21 +119,21 @@ class Descent {
       const Step step(*this, key);
       return placed({"nothing", short_json(value)});
     }
-    return told_apart(a, b);
+    return difference_of(a, b);
   }
 
-  JsonDifference told_apart(const Value& a, const Value& b) const {
+  JsonDifference difference_of(const Value& a, const Value& b) const {
     JsonDifference found = {short_json(a), short_json(b)};
     if (found.a == found.b) {
       found.a.insert(0, typed(a) + " ");
       found.b.insert(0, typed(b) + " ");
     }
-    if (found.a == found.b) tell_long_text_apart(to_json(a), to_json(b), found);
+    if (found.a == found.b) show_first_difference(to_json(a), to_json(b), found);
     return placed(std::move(found));
   }
 
-  static void tell_long_text_apart(const std::string& a, const std::string& b,
-                                   JsonDifference& found) {
+  static void show_first_difference(const std::string& a, const std::string& b,
+                                    JsonDifference& found) {
     const std::size_t shorter = std::min(a.size(), b.size());
     const auto at = static_cast<std::size_t>(
         std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(shorter), b.begin())
@@ -260,11 +260,11 @@ class Side {
     }
     const NodeInfo& info = node.info();
     const std::size_t place = places.size();
-    const bool is_name_alone = is_unread(node);
+    const bool is_path_only = is_unread(node);
     const bool is_value = path_.empty() && is_bare(node);
     places.push_back({path_, is_value ? "a value without a name" : text_of(info), entries.size(), 0,
-                      is_name_alone});
-    if (is_name_alone) places.back().what += ", whose bytes are not compared";
+                      is_path_only});
+    if (is_path_only) places.back().what += ", whose bytes are not compared";
     bool is_json =
         !path_.empty() && (info.kind == NodeKind::dict || info.kind == NodeKind::ordered_dict ||
                            info.kind == NodeKind::list || info.kind == NodeKind::tuple);
@@ -362,7 +362,7 @@ class NodeComparison {
         add(place.path, place.what, found->second->what);
       }
     }
-    last_alone_.reset();
+    last_missing_.reset();
     for (const Place& place : b.places) {
       if (!of_a.contains(place.path)) alone(b, place, false);
     }
@@ -379,7 +379,7 @@ class NodeComparison {
   }
 
   void alone(const Side& side, const Place& place, bool is_first) {
-    if (last_alone_ && starts_with(place.path, *last_alone_)) return;
+    if (last_missing_ && starts_with(place.path, *last_missing_)) return;
     if (place.begin == place.end) {
       (is_first ? report_.removed : report_.added).push_back(dotted(place.path));
       return;
@@ -388,12 +388,12 @@ class NodeComparison {
                                     side.entries.begin() + static_cast<std::ptrdiff_t>(place.end),
                                     [](const Entry& entry) { return entry.match != kUnmatched; });
     if (!shared) return;
-    last_alone_ = place.path;
+    last_missing_ = place.path;
     add(place.path, is_first ? place.what : "no node", is_first ? "no node" : place.what);
   }
 
   DiffReport& report_;
-  std::optional<KeyPath> last_alone_;
+  std::optional<KeyPath> last_missing_;
 };
 
 /// Compares like Python: an OrderedDict equals a dict with the same items.

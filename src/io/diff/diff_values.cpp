@@ -16,8 +16,8 @@
 
 #include "core/tensor/cast.hpp"
 #include "formats/shared/progress.hpp"
+#include "io/check_supported.hpp"
 #include "io/elements.hpp"
-#include "io/holdable.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 15;
-constexpr std::size_t kElementsAtOnce = 1024;  ///< as double: they stay in L1
+constexpr std::size_t kBlockElements = 1024;  ///< as double: they stay in L1
 
 /// Squares of larger doubles may overflow, and sums of squares need long double.
 constexpr double kLargeForSquares = 1e140;
@@ -113,7 +113,7 @@ struct Piece {
 };
 
 /// Handles a pair in which a number is not finite: excludes both from the statistics.
-void settle_special(double& a, double& b, double& difference, bool& same, Sums& sums) {
+void compare_non_finite(double& a, double& b, double& difference, bool& same, Sums& sums) {
   same = (std::isnan(a) && std::isnan(b)) || a == b;
   if (!same) sums.infinite = true;
   a = b = difference = 0;
@@ -141,7 +141,7 @@ void compare_numbers(Piece& piece, bool are_complex, const Tolerance& tolerance,
         magnitude_b = part == i ? std::abs(b) : magnitude_of(magnitude_b, b);
       } else {
         bool same = false;
-        settle_special(a, b, difference, same, sums);
+        compare_non_finite(a, b, difference, same, sums);
         special_differs |= !same;
       }
     }
@@ -277,9 +277,9 @@ bool bytes_agree(const LeafPair& pair, const Task& task) {
 }
 
 /// Among the `chosen` pairs, whose tensors have the same dtype, those whose bytes differ.
-std::vector<std::size_t> pairs_that_disagree(const std::vector<LeafPair>& pairs,
-                                             const std::vector<std::size_t>& chosen,
-                                             const DiffOptions& options) {
+std::vector<std::size_t> differing_pairs(const std::vector<LeafPair>& pairs,
+                                         const std::vector<std::size_t>& chosen,
+                                         const DiffOptions& options) {
   const std::vector<Task> tasks = tasks_of(pairs, chosen);
   std::vector<std::atomic<bool>> disagrees(pairs.size());
   formats::Progress progress(options.monitor, bytes_of(pairs, tasks), "diff");
@@ -309,8 +309,8 @@ Sums sums_of(const LeafPair& pair, const Task& task, const Tolerance& tolerance)
   for_each_piece_of_both(
       pair, task, [&](std::span<const std::byte> a, std::span<const std::byte> b) {
         const std::size_t count = a.size() / item_a;
-        for (std::size_t i = 0; i < count; i += kElementsAtOnce) {
-          const std::size_t some = std::min(kElementsAtOnce, count - i);
+        for (std::size_t i = 0; i < count; i += kBlockElements) {
+          const std::size_t some = std::min(kBlockElements, count - i);
           compare_piece(dtype_a, a.subspan(i * item_a, some * item_a), dtype_b,
                         b.subspan(i * item_b, some * item_b), piece, tolerance, sums);
         }
@@ -363,7 +363,7 @@ std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
       differing.push_back(i);
     }
   }
-  for (const std::size_t i : pairs_that_disagree(pairs, alike, options)) differing.push_back(i);
+  for (const std::size_t i : differing_pairs(pairs, alike, options)) differing.push_back(i);
 
   const std::vector<Task> tasks = tasks_of(pairs, differing);
   std::vector<Sums> sums(tasks.size());

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kMaxSeekOffset = std::numeric_limits<std::int64_t>::max();
 
 /// True where SEEK_DATA also reports dirty pages of the page cache. Others (FUSE) ask their device.
-bool knows_holes(const File& file) {
+bool has_seek_hole(const File& file) {
   struct statfs system{};
   if (retry_interrupted([&] { return ::fstatfs(file.fd(), &system); }) != 0) return false;
   constexpr std::array<std::uint32_t, 4> kKnown = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,
@@ -28,7 +28,7 @@ bool knows_holes(const File& file) {
 }  // namespace
 
 std::uint64_t next_data(const File& file, std::uint64_t offset_bytes) {
-  if (offset_bytes > kMaxSeekOffset || !knows_holes(file)) return offset_bytes;
+  if (offset_bytes > kMaxSeekOffset || !has_seek_hole(file)) return offset_bytes;
   const off_t found = ::lseek(file.fd(), static_cast<off_t>(offset_bytes), SEEK_DATA);
   if (found >= 0) return static_cast<std::uint64_t>(found);
   // ENXIO: the offset is in the last hole, or past the end.
@@ -36,7 +36,7 @@ std::uint64_t next_data(const File& file, std::uint64_t offset_bytes) {
 }
 
 std::uint64_t next_hole(const File& file, std::uint64_t offset_bytes) {
-  if (offset_bytes <= kMaxSeekOffset && knows_holes(file)) {
+  if (offset_bytes <= kMaxSeekOffset && has_seek_hole(file)) {
     const off_t found = ::lseek(file.fd(), static_cast<off_t>(offset_bytes), SEEK_HOLE);
     if (found >= 0) return static_cast<std::uint64_t>(found);
   }

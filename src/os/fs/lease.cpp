@@ -87,7 +87,7 @@ std::optional<ProcessState> process_state(std::uint64_t process) {
   return state;
 }
 
-bool process_lives(std::uint64_t process, std::uint64_t start_ticks) {
+bool is_process_alive(std::uint64_t process, std::uint64_t start_ticks) {
   if (process == 0 || process > INT_MAX) return false;
   if (::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) return false;
   const auto state = process_state(process);
@@ -134,7 +134,7 @@ class Holder {
       return std::nullopt;
     }
     if (process != process_ || start_ticks != start_ticks_) {
-      return process_lives(process, start_ticks);
+      return is_process_alive(process, start_ticks);
     }
     const std::lock_guard lock(mutex_);
     return held_.contains(text);
@@ -265,7 +265,7 @@ bool is_dead(Directory& folder, const std::string& name, const std::string& text
 std::string aside_name(const std::string& name) { return name + "~"; }
 
 /// Removes what a process left that crashed while it took over a dead lease.
-void remove_left_aside(Directory& folder, const std::string& name) {
+void remove_abandoned(Directory& folder, const std::string& name) {
   const std::string aside = aside_name(name);
   const auto found = read_lease(folder, aside);
   if (found && is_dead(folder, aside, *found)) folder.remove_tree(aside);
@@ -283,7 +283,7 @@ void remove_dead(Directory& folder, const std::string& name, const std::string& 
       if (now && *now == text) folder.remove_tree(name);
       folder.remove_tree(aside);
     } else {
-      remove_left_aside(folder, name);
+      remove_abandoned(folder, name);
     }
   } catch (...) {
     holder().remove(own);
@@ -305,7 +305,7 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     try {
       if (create_lease(same, name, text)) {
         Lease lease(std::move(same), name, text);
-        remove_left_aside(lease.folder_, name);
+        remove_abandoned(lease.folder_, name);
         return lease;
       }
     } catch (...) {

@@ -9,11 +9,11 @@ namespace tenfold::os {
 void keep_freed_memory() noexcept {
   // Just below the maximum of glibc's dynamic mmap threshold (32 MiB). No page of the block is
   // touched.
-  constexpr std::size_t kLearntBytes = std::size_t{31} << 20;
-  static std::atomic<bool> learnt{false};
-  if (learnt.exchange(true, std::memory_order_relaxed)) return;
-  void* volatile block = std::malloc(kLearntBytes);  // volatile prevents the compiler from removing
-                                                     // the allocation
+  constexpr std::size_t kThresholdBytes = std::size_t{31} << 20;
+  static std::atomic<bool> is_raised{false};
+  if (is_raised.exchange(true, std::memory_order_relaxed)) return;
+  // volatile prevents the compiler from removing the allocation.
+  void* volatile block = std::malloc(kThresholdBytes);
   std::free(block);
 }
 

@@ -81,7 +81,7 @@ PageReader::~PageReader() {
   state_->workers.reset();
 }
 
-void PageReader::ask(std::span<const Range> ranges) {
+void PageReader::prefetch(std::span<const Range> ranges) {
   if (!state_->workers->is_here()) return;
   const std::lock_guard lock(state_->mutex);
   state_->waiting.insert(state_->waiting.end(), ranges.begin(), ranges.end());

@@ -16,7 +16,7 @@ namespace tenfold::os {
 ///
 /// A forked child has no such threads: requests there are ignored.
 ///
-/// Thread safety: ask() may be called from many threads.
+/// Thread safety: prefetch() may be called from many threads.
 class PageReader {
  public:
   PageReader();
@@ -32,7 +32,7 @@ class PageReader {
   };
   /// Queues the ranges and returns at once. The oldest queued requests are dropped if there are too
   /// many.
-  void ask(std::span<const Range> ranges);
+  void prefetch(std::span<const Range> ranges);
   /// Waits until all requests are done; for tests.
   void wait();
 

@@ -33,7 +33,7 @@ constexpr std::size_t kFewRanges = 8;
 
 /// True if one process_madvise call handled all ranges, which takes half the time of one call for
 /// each. Kernels before 6.13 allow it for privileged processes only, kernels before 5.10 lack it.
-bool will_need_at_once(std::span<const std::span<const std::byte>> ranges) noexcept {
+bool will_need_batched(std::span<const std::span<const std::byte>> ranges) noexcept {
   static std::atomic<bool> is_refused = false;
   if (is_refused.load(std::memory_order_relaxed)) return false;
   // Opened for each call, because a forked child has another PID.
@@ -57,7 +57,7 @@ bool will_need_at_once(std::span<const std::span<const std::byte>> ranges) noexc
 }  // namespace
 
 void will_need(std::span<const std::span<const std::byte>> ranges) noexcept {
-  if (ranges.size() > kFewRanges && will_need_at_once(ranges)) return;
+  if (ranges.size() > kFewRanges && will_need_batched(ranges)) return;
   for (const auto& range : ranges) {
     if (range.empty()) continue;
     const iovec pages = whole_pages_of(range);

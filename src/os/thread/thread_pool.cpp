@@ -22,7 +22,7 @@ namespace tenfold::os {
 namespace {
 
 constexpr std::size_t kMaxThreads = 256;
-constexpr auto kBetweenInterval = std::chrono::milliseconds(50);
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
 /// True on a thread that is inside parallel_for: nested calls run serially.
 thread_local bool inside_parallel_for = false;
@@ -99,7 +99,7 @@ class Pool {
         job.finished.wait(lock);
         continue;
       }
-      if (job.finished.wait_for(lock, kBetweenInterval) == std::cv_status::timeout) {
+      if (job.finished.wait_for(lock, kPollInterval) == std::cv_status::timeout) {
         lock.unlock();
         call_between(job, between);
         lock.lock();

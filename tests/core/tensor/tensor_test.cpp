@@ -273,24 +273,24 @@ TEST(Tensor, AnItemIsConvertedIfItFits) {
   EXPECT_EQ(Tensor::scalar(std::complex<float>(1, 2)).item<std::complex<double>>(),
             std::complex<double>(1, 2));
   EXPECT_TRUE(std::isinf(Tensor::scalar(std::numeric_limits<double>::infinity()).item<float>()));
-  const auto misfit = [](const Tensor& tensor, auto type) {
+  const auto mismatch = [](const Tensor& tensor, auto type) {
     return message_of([&] { static_cast<void>(tensor.item<decltype(type)>()); });
   };
-  EXPECT_EQ(misfit(Tensor::scalar(300), std::uint8_t{}),
+  EXPECT_EQ(mismatch(Tensor::scalar(300), std::uint8_t{}),
             "tensor: item: the value 300 does not fit uint8");
-  EXPECT_EQ(misfit(Tensor::scalar(-1), std::uint64_t{}),
+  EXPECT_EQ(mismatch(Tensor::scalar(-1), std::uint64_t{}),
             "tensor: item: the value -1 does not fit uint64");
-  EXPECT_EQ(misfit(Tensor::scalar(std::uint64_t{1} << 63), std::int64_t{}),
+  EXPECT_EQ(mismatch(Tensor::scalar(std::uint64_t{1} << 63), std::int64_t{}),
             "tensor: item: the value 9223372036854775808 does not fit int64");
-  EXPECT_EQ(misfit(Tensor::scalar(9.3e18), std::int64_t{}),
+  EXPECT_EQ(mismatch(Tensor::scalar(9.3e18), std::int64_t{}),
             "tensor: item: the value 9.3e+18 does not fit int64");
-  EXPECT_EQ(misfit(Tensor::scalar(std::numeric_limits<float>::quiet_NaN()), std::int32_t{}),
+  EXPECT_EQ(mismatch(Tensor::scalar(std::numeric_limits<float>::quiet_NaN()), std::int32_t{}),
             "tensor: item: the value nan does not fit int32");
-  EXPECT_EQ(misfit(Tensor::scalar(1e300), float{}),
+  EXPECT_EQ(mismatch(Tensor::scalar(1e300), float{}),
             "tensor: item: the value 1e+300 does not fit float32");
-  EXPECT_EQ(misfit(Tensor::scalar(70000.0F), Half{}),
+  EXPECT_EQ(mismatch(Tensor::scalar(70000.0F), Half{}),
             "tensor: item: the value 70000 does not fit float16");
-  EXPECT_EQ(misfit(counting({2}), std::int32_t{}),
+  EXPECT_EQ(mismatch(counting({2}), std::int32_t{}),
             "tensor: item: expected one element, found 2 (shape [2])");
   EXPECT_THROW(static_cast<void>(Tensor::scalar(std::complex<float>(1, 2)).item<float>()), Error);
 }

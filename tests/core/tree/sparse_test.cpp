@@ -41,7 +41,7 @@ TensorDict csr(const std::vector<std::int64_t>& ends, const std::vector<std::int
 
 std::string complaint(const TensorDict& node) {
   try {
-    require_sound_sparse(node, "m.pt: key \"s\"");
+    check_sparse_indices(node, "m.pt: key \"s\"");
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt);
     return error.what();

@@ -58,14 +58,14 @@ TEST(DictKeys, StringsListsAndDictsAreNotTypedKeys) {
 }
 
 TEST(DictKeys, AreValidIfTheyDifferInPython) {
-  EXPECT_FALSE(are_sound(typed({1, 0.5, true}))) << "1 == True";
-  EXPECT_TRUE(are_sound(typed({2, 0.5, Value(), true, tuple({1, 2}), tuple({1, 3})})));
-  EXPECT_FALSE(are_sound(typed({2, 2.0})));
-  EXPECT_FALSE(are_sound(typed({0.0, -0.0})));
-  EXPECT_FALSE(are_sound(typed({tuple({1}), tuple({1.0})})));
-  EXPECT_FALSE(are_sound({{"2", 2}, {"1", 1}})) << "not sorted";
-  EXPECT_FALSE(are_sound({{"one", 1}}));
-  EXPECT_FALSE(are_sound({{"a", "a"}}));
+  EXPECT_FALSE(are_valid(typed({1, 0.5, true}))) << "1 == True";
+  EXPECT_TRUE(are_valid(typed({2, 0.5, Value(), true, tuple({1, 2}), tuple({1, 3})})));
+  EXPECT_FALSE(are_valid(typed({2, 2.0})));
+  EXPECT_FALSE(are_valid(typed({0.0, -0.0})));
+  EXPECT_FALSE(are_valid(typed({tuple({1}), tuple({1.0})})));
+  EXPECT_FALSE(are_valid({{"2", 2}, {"1", 1}})) << "not sorted";
+  EXPECT_FALSE(are_valid({{"one", 1}}));
+  EXPECT_FALSE(are_valid({{"a", "a"}}));
 }
 
 TEST(DictKeys, AreFoundByTheirString) {
@@ -78,7 +78,7 @@ TEST(DictKeys, AreFoundByTheirString) {
 }
 
 /// The info of a node with these keys; a key without a value is a string.
-NodeInfo info_of(const std::vector<std::pair<std::string, Value>>& keys, bool is_sound = true) {
+NodeInfo info_of(const std::vector<std::pair<std::string, Value>>& keys, bool is_valid = true) {
   KeyTypes collected;
   for (const auto& [text, key] : keys) {
     if (key.is<std::string>()) {
@@ -91,7 +91,7 @@ NodeInfo info_of(const std::vector<std::pair<std::string, Value>>& keys, bool is
   }
   NodeInfo info;
   const auto text_at = [&](std::size_t i) -> const std::string& { return keys[i].first; };
-  EXPECT_EQ(std::move(collected).finish(info, text_at), is_sound);
+  EXPECT_EQ(std::move(collected).finish(info, text_at), is_valid);
   return info;
 }
 

@@ -202,7 +202,7 @@ std::string refusal_of(const auto& call) {
   return "none";
 }
 
-TEST(Value, IsGivenAsTheTypeThatIsAskedFor) {
+TEST(Value, ConvertsToTheRequestedType) {
   EXPECT_EQ(Value(3).as<int>(), 3);
   EXPECT_EQ(Value(3).as<double>(), 3.0);
   EXPECT_EQ(Value(0.5).as<float>(), 0.5F);

@@ -136,7 +136,7 @@ TEST(BatchLoader, RestartsTheSameEpochAfterABreak) {
   EXPECT_EQ(ids_of(*loader.begin()), first);
 }
 
-TEST(BatchLoader, KeepsTwoStreamsApart) {
+TEST(BatchLoader, SeparatesTwoStreams) {
   BatchLoader loader(Dataset(test::numbers(50)), {.batch_size = 10});
   auto a = loader.start();
   loader.next(*a);
@@ -146,7 +146,7 @@ TEST(BatchLoader, KeepsTwoStreamsApart) {
   EXPECT_EQ(loader.state_dict(), R"({"seed":0,"epoch":0,"position":10})") << "of the newest";
 }
 
-TEST(BatchLoader, EndsAtOnceWithoutRows) {
+TEST(BatchLoader, EndsImmediatelyWithoutRows) {
   BatchLoader loader(Dataset(test::numbers(0)), {.batch_size = 10, .shuffle = true});
   EXPECT_EQ(loader.size(), 0);
   EXPECT_TRUE(epoch_of(loader).empty());

@@ -92,8 +92,8 @@ TEST(BufferPool, UsesEachSuppliedBlockOnceTheSmallestThatIsLargeEnough) {
   EXPECT_EQ(pool.take(900).data(), small.data());
   EXPECT_EQ(pool.take(900).data(), large.data());
   EXPECT_NE(pool.take(900).data(), large.data()) << "it came back, and is not written again";
-  EXPECT_EQ(supplied->asked(), (std::vector<std::size_t>{900, 900, 900}));
-  EXPECT_TRUE(supplied->asked().empty());
+  EXPECT_EQ(supplied->requested(), (std::vector<std::size_t>{900, 900, 900}));
+  EXPECT_TRUE(supplied->requested().empty());
 }
 
 TEST(BufferPool, ReleasesSuppliedBlocksWithTheirLastBuffer) {

@@ -134,7 +134,7 @@ TEST_F(ResidencyTest, FindsMissingPagesWithFurtherSamples) {
     static_cast<void>(sum);
   }
   Residency residency(*state, false);
-  while (residency.look_closer()) {
+  while (residency.sample_more()) {
   }
   EXPECT_TRUE(residency.is_needed());
 }
@@ -169,7 +169,7 @@ TEST_F(ResidencyTest, StopsPrefetchingOnceNearlyEverythingIsCached) {
   touch_all(*state);
   reconsider_often();
   EXPECT_FALSE(residency.is_needed());
-  EXPECT_EQ(residency.way(), "willneed");
+  EXPECT_EQ(residency.strategy(), "willneed");
 }
 
 TEST_F(ResidencyTest, ResumesPrefetchingAfterMajorPageFaults) {
@@ -226,7 +226,7 @@ TEST_F(ResidencyTest, PrefetchesNothingOfADataSetInMemoryAfterOtherPageFaults) {
   residency.note_waits(1'000'000, 10);
   EXPECT_FALSE(residency.is_needed());
   const std::vector<std::int64_t> rows = {7, 50};
-  residency.ask(rows, 0);
+  residency.prefetch(rows, 0);
   residency.reconsider(rows, 0);
 }
 
@@ -249,12 +249,12 @@ TEST_F(ResidencyTest, PrefetchesRaggedRowsByTheirEndOffsets) {
   ASSERT_TRUE(residency.is_needed());
   ASSERT_EQ(residency.num_stages(), 3);
   const std::vector<std::int64_t> rows = {7, 1500};
-  residency.ask(rows, 0);
-  residency.ask(rows, 1);
+  residency.prefetch(rows, 0);
+  residency.prefetch(rows, 1);
   EXPECT_TRUE(becomes_resident(bytes_of(0, 7, 4800)));
   EXPECT_TRUE(becomes_resident(bytes_of(0, 1500, 4800)));
   EXPECT_FALSE(os::is_resident(bytes_of(1, 7, 6000)));
-  residency.ask(rows, 2);
+  residency.prefetch(rows, 2);
   EXPECT_TRUE(becomes_resident(bytes_of(1, 7, 6000)));
   EXPECT_TRUE(becomes_resident(bytes_of(1, 1500, 6000)));
   // Nothing else was prefetched.
@@ -275,7 +275,7 @@ TEST_F(ResidencyTest, LeavesInvalidEndOffsetsToGather) {
     const Dataset dataset(path);
     Residency residency(*state_of(dataset), true);
     const std::vector<std::int64_t> rows = {6, 7, 8, 9};
-    for (int stage = 0; stage < residency.num_stages(); ++stage) residency.ask(rows, stage);
+    for (int stage = 0; stage < residency.num_stages(); ++stage) residency.prefetch(rows, stage);
     EXPECT_THROW(dataset.rows(rows), Error);
   }
 }

@@ -101,7 +101,7 @@ class HostileFolders : public ::testing::Test {
   }
   /// What a reader of all rows is told; verify() must find something as well.
   std::string fault() const {
-    EXPECT_FALSE(is_sound());
+    EXPECT_FALSE(is_valid());
     try {
       const Dataset ds(path_);
       static_cast<void>(ds.rows(0, ds.size()));
@@ -110,7 +110,7 @@ class HostileFolders : public ::testing::Test {
     }
     return "none";
   }
-  bool is_sound() const {
+  bool is_valid() const {
     try {
       return verify(path_).ok();
     } catch (const Error&) {
@@ -177,7 +177,7 @@ TEST_F(HostileFolders, PartsHaveTheRowsAndColumnsThatTheManifestSays) {
   EXPECT_THAT(fault(), HasSubstr("expected a folder, found"));
 }
 
-TEST_F(HostileFolders, EndsThatLieAreToldByPart) {
+TEST_F(HostileFolders, InvalidEndOffsetsAreReportedByPart) {
   const Path ends = path_ / part_name(1, 2) / "name.end.memmap";
   for (const std::int64_t last : {std::int64_t{-1}, std::int64_t{1} << 62}) {
     std::string bytes = read_bytes(ends);

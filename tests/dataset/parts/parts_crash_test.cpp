@@ -105,7 +105,7 @@ class PartsCrash : public ::testing::Test {
 
 constexpr int kTrials = 16;
 
-TEST_F(PartsCrash, CommitSurvivesAKillAtEveryChange) {
+TEST_F(PartsCrash, CommitSurvivesACrashAtEveryChange) {
   expect_survives_kill_at_every_change(commit_case(), true, true);
   expect_survives_kill_at_every_change(commit_case(), false, true);
 }
@@ -118,13 +118,13 @@ TEST_F(PartsCrash, CommitSurvivesAPowerLossAtEveryMoment) {
   expect_survives_power_loss(commit_case(), true, kTrials, 2028);
 }
 
-TEST_F(PartsCrash, AppendSurvivesAKillAtEveryChange) {
+TEST_F(PartsCrash, AppendSurvivesACrashAtEveryChange) {
   for (const bool attached : {false, true}) {
     expect_survives_kill_at_every_change(append_case(kSamePart, attached), true, true);
   }
 }
 
-TEST_F(PartsCrash, AppendToANewPartSurvivesAKillAtEveryChange) {
+TEST_F(PartsCrash, AppendToANewPartSurvivesACrashAtEveryChange) {
   for (const bool attached : {false, true}) {
     expect_survives_kill_at_every_change(append_case(kNewPart, attached), true, true);
   }

@@ -128,7 +128,7 @@ TEST(Parts, ATreeThatWasChangedIsNoLongerTheParts) {
 /// More parts than are kept open; the rows of a batch lie in more of them than are opened at once.
 TEST(Parts, MoreThanAreKeptOpenGiveTheSameRows) {
   const TemporaryFolder folder;
-  constexpr std::int64_t kParts = ClosedTables::kMostOpen + 40;
+  constexpr std::int64_t kParts = ClosedTables::kMaxOpen + 40;
   // One part's folder is copied: writing a thousand takes a minute.
   const Path first = folder / "part";
   save(rows_of_all_kinds(0, 4), first, {.durable = false});

@@ -96,7 +96,7 @@ TEST(Consolidated, OpensJaggedTensorsByTheirComponents) {
   EXPECT_EQ(tree["holes"].at("lengths").data<std::int64_t>()[2], 2);
   EXPECT_EQ(tree["n"]["turned"].info().dense_shape, (Shape{3, 2, -1}));
   for (const TensorDict& node : {rows, tree["holes"], tree["n"]["turned"]}) {
-    EXPECT_NO_THROW(require_sound_sparse(node, "golden"));
+    EXPECT_NO_THROW(check_sparse_indices(node, "golden"));
   }
 }
 
@@ -105,7 +105,7 @@ TEST(Consolidated, JaggedTensorsOfOlderVersionsDifferInTheSecondDimension) {
                                       R"("<NJT_OFFSETS>x": ["torch.int64", [3], 8, 32, 0])"));
   EXPECT_EQ(tree["x"].info().dense_shape, (Shape{2, -1, 1}));
   // These are invalid offsets: 8 and more, for 8 values.
-  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { require_sound_sparse(tree["x"], "x"); }),
+  EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { check_sparse_indices(tree["x"], "x"); }),
               HasSubstr("jagged tensor: offsets: expected numbers from 0 to 8"));
 }
 

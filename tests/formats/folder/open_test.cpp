@@ -300,11 +300,11 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsForManyNodesAndLeaves) {
   });
   EXPECT_EQ(count, 600U * 15U);
 #if defined(__SANITIZE_THREAD__)
-  constexpr std::size_t kMostMaps = 100;  // it has its own maps
+  constexpr std::size_t kMaxMaps = 100;  // it has its own maps
 #else
-  constexpr std::size_t kMostMaps = 20;
+  constexpr std::size_t kMaxMaps = 20;
 #endif
-  EXPECT_LT(maps(), maps_before + kMostMaps);
+  EXPECT_LT(maps(), maps_before + kMaxMaps);
   // Folders that were closed in the meantime are reopened if they are the same.
   EXPECT_EQ(bytes_of(open_folder(folder / "tree").at("n0", "x4")), bytes_of(counting({5})));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());

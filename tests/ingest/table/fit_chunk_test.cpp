@@ -16,10 +16,10 @@ using testing::ElementsAre;
 
 template <class T>
 bool fits(T value, DType to) {
-  return first_misfit(dtype_of<T>(), reinterpret_cast<const std::byte*>(&value), to, 1) == 1;
+  return first_not_fitting(dtype_of<T>(), reinterpret_cast<const std::byte*>(&value), to, 1) == 1;
 }
 
-TEST(FirstMisfit, IntegersFitTheirRange) {
+TEST(FirstNotFitting, IntegersFitTheirRange) {
   EXPECT_TRUE(fits<std::int64_t>(255, DType::uint8));
   EXPECT_FALSE(fits<std::int64_t>(256, DType::uint8));
   EXPECT_FALSE(fits<std::int64_t>(-1, DType::uint64));
@@ -31,7 +31,7 @@ TEST(FirstMisfit, IntegersFitTheirRange) {
   EXPECT_FALSE(fits<std::int64_t>(2, DType::bool_));
 }
 
-TEST(FirstMisfit, FloatsFitIntegersIfTheyAreIntegers) {
+TEST(FirstNotFitting, FloatsFitIntegersIfTheyAreIntegers) {
   EXPECT_TRUE(fits(2.0, DType::int32));
   EXPECT_FALSE(fits(2.5, DType::int32));
   EXPECT_FALSE(fits(std::nan(""), DType::int64));
@@ -41,7 +41,7 @@ TEST(FirstMisfit, FloatsFitIntegersIfTheyAreIntegers) {
   EXPECT_FALSE(fits(-1.0, DType::uint8));
 }
 
-TEST(FirstMisfit, FloatsFitNarrowerOnesUnlessTheyBecomeInfinite) {
+TEST(FirstNotFitting, FloatsFitNarrowerOnesUnlessTheyBecomeInfinite) {
   EXPECT_TRUE(fits(0.1, DType::float32));
   EXPECT_FALSE(fits(1e39, DType::float32));
   EXPECT_TRUE(fits(std::numeric_limits<double>::infinity(), DType::float32));
@@ -51,7 +51,7 @@ TEST(FirstMisfit, FloatsFitNarrowerOnesUnlessTheyBecomeInfinite) {
   EXPECT_TRUE(fits(std::nan(""), DType::float16));
 }
 
-TEST(FirstMisfit, IntegersFitFloatsUnlessTheyBecomeInfinite) {
+TEST(FirstNotFitting, IntegersFitFloatsUnlessTheyBecomeInfinite) {
   EXPECT_TRUE(fits<std::int64_t>(65'504, DType::float16));
   EXPECT_FALSE(fits<std::int64_t>(70'000, DType::float16));
   EXPECT_FALSE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float16));
@@ -59,11 +59,11 @@ TEST(FirstMisfit, IntegersFitFloatsUnlessTheyBecomeInfinite) {
   EXPECT_TRUE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float32));
 }
 
-TEST(FirstMisfit, ComplexNumbersFitNarrowerOnesUnlessAPartBecomesInfinite) {
+TEST(FirstNotFitting, ComplexNumbersFitNarrowerOnesUnlessAPartBecomesInfinite) {
   const std::complex<double> numbers[] = {{1, 2}, {3, 1e39}, {1e300, 0}};
   const auto* bytes = reinterpret_cast<const std::byte*>(numbers);
-  EXPECT_EQ(first_misfit(DType::complex128, bytes, DType::complex64, 3), 1);
-  EXPECT_EQ(first_misfit(DType::complex128, bytes, DType::complex128, 3), 3);
+  EXPECT_EQ(first_not_fitting(DType::complex128, bytes, DType::complex64, 3), 1);
+  EXPECT_EQ(first_not_fitting(DType::complex128, bytes, DType::complex128, 3), 3);
   EXPECT_FALSE(fits(1e39, DType::complex64));
   EXPECT_TRUE(fits(1e38, DType::complex64));
 }

@@ -37,7 +37,7 @@ TEST(RowBuilder, NullsOfMissingColumnsAreDeferred) {
   // If a row visited all columns, the time would be proportional to rows times columns.
   EXPECT_EQ(rows.column(2).size_bytes(), 0U);
   // Values of a bad record must not leak into the next row.
-  EXPECT_EQ(add(json, R"({"t": "bad", "s": "bad", "n": "bad"})"), Outcome::misfit);
+  EXPECT_EQ(add(json, R"({"t": "bad", "s": "bad", "n": "bad"})"), Outcome::mismatch);
   EXPECT_EQ(add(json, R"({"n": 4})"), Outcome::kept);
   const std::vector<ColumnChunk> chunks = rows.finish();
   EXPECT_EQ(rows.num_rows(), 4);
@@ -57,7 +57,7 @@ TEST(RowBuilder, ARecordWithoutARequiredColumnIsRejected) {
   RowBuilder rows(plan);
   JsonRows json(plan, rows);
   EXPECT_EQ(add(json, R"({"m": 1})"), Outcome::kept);
-  EXPECT_EQ(add(json, R"({"n": 1})"), Outcome::misfit);
+  EXPECT_EQ(add(json, R"({"n": 1})"), Outcome::mismatch);
   EXPECT_EQ(json.fault().column, "m");
   EXPECT_EQ(rows.num_rows(), 1);
 }

@@ -32,7 +32,7 @@ TEST(PageReader, PrefetchesRequestedRanges) {
   PageReader reader;
   std::vector<PageReader::Range> ranges;
   for (std::size_t at = 0; at < kFileBytes; at += 100'000) ranges.push_back({file, at, 30'000});
-  reader.ask(ranges);
+  reader.prefetch(ranges);
   reader.wait();
   for (const PageReader::Range& range : ranges) {
     EXPECT_TRUE(is_resident(mapped.bytes().subspan(range.offset_bytes, 30'000)));
@@ -43,7 +43,8 @@ TEST(PageReader, IgnoresMissingRanges) {
   const test::TemporaryFolder folder;
   const auto file = std::make_shared<const File>(written(folder / "data"));
   PageReader reader;
-  reader.ask(std::vector<PageReader::Range>{{file, kFileBytes - 10, 1000}, {file, 1U << 30U, 10}});
+  reader.prefetch(
+      std::vector<PageReader::Range>{{file, kFileBytes - 10, 1000}, {file, 1U << 30U, 10}});
   reader.wait();
 }
 
@@ -52,7 +53,7 @@ TEST(PageReader, MayBeDestroyedWithQueuedRequests) {
   const auto file = std::make_shared<const File>(written(folder / "data"));
   for (int i = 0; i < 5; ++i) {
     PageReader reader;
-    reader.ask(std::vector<PageReader::Range>(100'000, {file, 0, kFileBytes}));
+    reader.prefetch(std::vector<PageReader::Range>(100'000, {file, 0, kFileBytes}));
   }
 }
 

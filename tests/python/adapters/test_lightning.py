@@ -120,7 +120,7 @@ def test_checkpoints_of_lightning_are_read(tmp_path) -> None:
 
 @pytest.mark.parametrize("async_save", [False, True])
 @pytest.mark.parametrize("format", ["pt", "memmap"])
-def test_pruned_checkpoints_are_gone_and_the_others_whole(tmp_path, format, async_save) -> None:
+def test_pruned_checkpoints_are_removed_and_others_complete(tmp_path, format, async_save) -> None:
     keep = ModelCheckpoint(tmp_path / "run", monitor="loss", save_top_k=2, every_n_train_steps=1)
     plugin = CheckpointIO(format, async_save)
     trainer(tmp_path, plugin, 3, callbacks=[keep]).fit(Model(), loader())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).with_name("ranks_program.py")
-SECONDS = 500  # no test comes near to it, but one that hangs
+SECONDS = 500  # far more than any test takes unless it hangs
 
 
 class Ranks:
@@ -28,7 +28,7 @@ class Ranks:
         ]
 
     def run(self, folder, name):
-        """What the function gave on each rank; None of a rank that ended."""
+        """The result of the function on each rank; None for a rank that exited."""
         timer = threading.Timer(SECONDS, self.kill)
         timer.start()
         try:
@@ -54,7 +54,7 @@ class Ranks:
 
 @pytest.fixture(scope="session")
 def groups(tmp_path_factory):
-    """Groups by size, made when they are first asked for: to start a process takes seconds."""
+    """Groups by size, created at first use, because starting a process takes seconds."""
     made = {}
     store = tmp_path_factory.mktemp("stores")
 
@@ -70,13 +70,13 @@ def groups(tmp_path_factory):
 
 @pytest.fixture
 def run(groups, tmp_path):
-    """Runs a function on as many ranks."""
+    """Runs a function on that many ranks."""
     return lambda name, size=2: groups(size).run(tmp_path, name)
 
 
 @pytest.fixture
 def run_apart(tmp_path):
-    """The same, on processes that nobody else uses: they do not all come back."""
+    """The same on separate processes, for functions in which a rank exits."""
 
     def run(name, size=2):
         ranks = Ranks(tmp_path / "store", size)
@@ -90,7 +90,7 @@ def run_apart(tmp_path):
 
 @pytest.fixture
 def errors(run):
-    """The messages of the errors of that kind, which all ranks raised."""
+    """The messages of the errors. Fails unless all ranks raised one of that type."""
 
     def errors(name, kind, size=2):
         found = run(name, size)

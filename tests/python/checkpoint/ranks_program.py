@@ -19,7 +19,7 @@ import tenfold
 
 
 def training(seed=0):
-    """The same on all ranks, but for the random numbers."""
+    """The same on all ranks, except for the random numbers."""
     torch.manual_seed(seed)
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -163,7 +163,7 @@ def unsupported_on_one_rank(folder, rank):
 
 
 class Failing:
-    """Stands for the native manager: a call of it fails on one rank."""
+    """A mock of the native manager, one of whose calls fails on one rank."""
 
     def __init__(self, native, name, error):
         self._native, self._name, self._error = native, name, error
@@ -305,7 +305,7 @@ def standing_still(folder, rank):
 
 
 def sharded_training(seed=0):
-    """A model of which each rank has a part, after a step; but for `seed` the same on all."""
+    """A sharded model after a training step; except for `seed` the same on all ranks."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -527,7 +527,7 @@ def retention(folder, rank):
 
 
 def answer(folder, name, rank):
-    """What the function gave, with its error and warnings."""
+    """The result of the function, with its error and warnings."""
     found = {}
     error_found = None
     with warnings.catch_warnings(record=True) as caught:

@@ -1,4 +1,4 @@
-"""A training under DDP that is killed and started again by test_resume_ranks.py; a program."""
+"""A training program under DDP, which test_resume_ranks.py kills and restarts."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A training that is killed and started again by test_resume.py; run as a program."""
+"""A training program, which test_resume.py kills and restarts."""
 
 import json
 import os
@@ -12,7 +12,7 @@ NUM_STEPS = 24
 
 
 def main(folder, mode, num_steps=NUM_STEPS, rank=None, size=1, wrap=lambda model: model):
-    """Trains to the end, one line of `losses.jsonl` a step.
+    """Trains to the end and appends one line per step to `losses.jsonl`.
 
     Args:
         folder: Holds the data set "data", and the checkpoints "run".

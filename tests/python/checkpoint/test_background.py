@@ -1,4 +1,4 @@
-"""Saves in the background, signals, and jobs that follow."""
+"""Saves in the background, signals, and restarted jobs."""
 
 import gc
 import os
@@ -16,7 +16,7 @@ from tenfold.checkpoint import _manager
 
 
 class Gate:
-    """Stands for the native manager: its saves wait for the test."""
+    """A mock of the native manager, whose saves wait for the test."""
 
     def __init__(self, native):
         self._native = native
@@ -322,7 +322,7 @@ def test_follow_gives_the_newest_step_and_then_each_new_one(tmp_path, monkeypatc
     assert list(steps) == [3, 4]
     assert list(reader.follow(after=1, timeout=0)) == [2, 3, 4]
     assert list(reader.follow(after=4, timeout=0)) == []
-    # A step that is saved again is new.
+    # A step that is saved again counts as new.
     writer.save(4, {"epoch": 5}, force=True)
     assert list(reader.follow(after=3, timeout=0)) == [4]
 

@@ -1,4 +1,4 @@
-"""What a manager refuses, and how it fails: by name, with nothing lost, and the next save works."""
+"""Invalid arguments and failures: errors name the cause, and the next save works."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def state(value=1.0):
 
 
 def assert_goes_on(manager, steps):
-    """The steps before are whole, nothing else lies there, and the next save works."""
+    """Checks that earlier steps are complete, nothing is left over, and the next save works."""
     assert manager.all_steps() == steps
     assert all(manager.verify(step).ok for step in steps)
     number = max(steps, default=0) + 1
@@ -59,7 +59,7 @@ def test_metrics_are_names_and_numbers(tmp_path, metrics):
 
 
 def test_entries_may_come_and_go(tmp_path):
-    """A step holds what it was saved with; restore() compares it with what it is asked for."""
+    """restore() compares the entries of a step with the requested ones."""
     manager = tenfold.CheckpointManager(tmp_path, share_unchanged=True)
     manager.save(1, {"a": torch.ones(3), "gone": 1})
     manager.save(2, {"a": torch.ones(3), "new": {"b": torch.zeros(2)}})
@@ -158,7 +158,7 @@ import os, sys, torch, tenfold
 folder = {str(tmp_path)!r}
 manager = tenfold.CheckpointManager(folder + "/run", max_to_keep=1)
 manager.save(1, {{"w": torch.ones(1 << 18), "epoch": 1}})
-for size in (1 << 20, 3 << 18):  # more than there is, and more than is left
+for size in (1 << 20, 3 << 18):  # more than the size, and more than the free space
     try:
         manager.save(2, {{"w": torch.ones(size), "epoch": 2}})
         sys.exit("it was saved")

@@ -1,4 +1,4 @@
-"""verify="auto": a large step is checked as it is copied, a small one before."""
+"""verify="auto" checks a large step while copying it, and a small one before."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ FORMATS = ["safetensors", "memmap", "tdz", "pt"]
 
 
 class Counts:
-    """An object that tells how often it got a state."""
+    """An object that counts its load_state_dict() calls."""
 
     def __init__(self, value):
         self.value = value
@@ -32,7 +32,7 @@ def objects(value=0.0):
 
 @pytest.fixture
 def large(monkeypatch):
-    """Every step is a large one."""
+    """Makes every step count as large."""
     monkeypatch.setattr(_restoring, "FULL_CHECK_BYTES", 0)
 
 
@@ -79,7 +79,7 @@ def test_a_bad_block_of_a_large_step_leads_to_the_one_before(large, tmp_path, fo
     assert result.step == state["epoch"] == 1
     assert [step for step, _ in result.skipped] == [2]
     assert "checksum" in result.skipped[0][1]
-    # All targets have the state of step 1, also those that step 2 had been loaded into.
+    # All targets have the state of step 1, even those into which step 2 had been loaded.
     assert (state["first"].value, state["last"].value) == (1.0, 1.0)
     assert state["last"].num_loads == 1
     assert torch.equal(state["model"].weight, objects(1)["model"].weight)

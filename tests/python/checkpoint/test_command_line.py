@@ -1,4 +1,4 @@
-"""`tenfold checkpoints`: what is there, what stays, what a restart takes."""
+"""`tenfold checkpoints`: lists steps, what pruning keeps and what a restart restores."""
 
 import json
 import subprocess

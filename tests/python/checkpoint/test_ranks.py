@@ -195,7 +195,7 @@ def test_a_rank_that_ends_is_an_error_of_the_others(run_apart, tmp_path):
     assert tenfold.CheckpointManager(tmp_path / "run").verify(1).ok
 
 
-def test_a_rank_that_stands_still_is_an_error_after_the_time_out(run_apart, tmp_path):
+def test_a_stalled_rank_is_an_error_after_the_time_out(run_apart, tmp_path):
     found = run_apart("standing_still")
     assert "stood still for 0:00:02" in found[0]["raised"][1]
     assert steps_in(tmp_path) == [1]

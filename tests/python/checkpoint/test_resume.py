@@ -1,4 +1,4 @@
-"""A training killed at random moments computes what one that was never interrupted does."""
+"""A training that is killed at random moments computes the same as an uninterrupted one."""
 
 import json
 import random
@@ -30,14 +30,14 @@ def start(folder, mode):
 
 
 def losses(folder):
-    """(step, loss) of every line; a line is written by one call, which SIGKILL cannot interrupt."""
+    """(step, loss) of every line. Each line is complete: one system call writes it."""
     path = folder / "losses.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
 def kill_behind(process, folder, num_lines, delay_s):
-    """Kills it some time after it has written so many more lines; false if it ended before."""
+    """Kills it after it has written that many more lines. Returns False if it exited before."""
     before = len(losses(folder))
     give_up = time.monotonic() + 300
     while len(losses(folder)) < before + num_lines and process.poll() is None:

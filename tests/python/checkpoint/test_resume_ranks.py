@@ -1,4 +1,4 @@
-"""A training of two ranks, one of which is killed at random moments, goes on bit for bit.
+"""A training of two ranks, one of which is killed at random moments, resumes bit for bit.
 
 TENFOLD_KILLS: kills of each mode of saving; unset: two, of saves in the background.
 """
@@ -33,7 +33,7 @@ def prepare(folder):
 
 
 class Job:
-    """The ranks of one start of the training."""
+    """The processes of one run of the training."""
 
     def __init__(self, folder, mode):
         self.folder = folder
@@ -48,7 +48,7 @@ class Job:
         ]
 
     def wait(self):
-        """The exit status of each rank; what still runs after a while is a failure."""
+        """The exit status of each rank. Fails if one still runs after a timeout."""
         try:
             errors = [rank.communicate(timeout=GIVE_UP_SECONDS)[1] for rank in self.ranks]
         finally:
@@ -59,7 +59,7 @@ class Job:
         return [rank.returncode for rank in self.ranks]
 
     def kill_behind(self, rank, num_lines, delay_s):
-        """Kills a rank some time after it has written so many more lines, and ends the others.
+        """Kills a rank after it has written that many more lines, and stops the others.
 
         Returns:
             True if it was killed, and did not end before.
@@ -79,7 +79,7 @@ class Job:
 
 
 def losses(folder, rank):
-    """(step, loss) of every line; a line is written by one call, which SIGKILL cannot interrupt."""
+    """(step, loss) of every line. Each line is complete: one system call writes it."""
     path = folder / f"losses-{rank}.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]

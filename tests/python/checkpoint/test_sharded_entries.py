@@ -55,7 +55,7 @@ def test_one_process_restores_plain_modules(run, tmp_path, monkeypatch, save, li
     saved = run(save)[0]["saved"][-1]
     state = plain_training()
     manager = tenfold.CheckpointManager(tmp_path / "run")
-    with pytest.warns(UserWarning, match="restored by 1"):  # of random numbers
+    with pytest.warns(UserWarning, match="restored by 1"):  # the random number states
         result = manager.restore(state, keys=["model", "optimizer"])
     assert result.step == 3
     assert tensors_of(state) == saved

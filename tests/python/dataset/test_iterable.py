@@ -173,7 +173,7 @@ def test_an_abandoned_loop_over_workers_has_no_state(path: Path) -> None:
     assert rows.state_dict()["position"] == 0
 
 
-def test_workers_that_take_no_turns_cannot_be_counted(path: Path) -> None:
+def test_workers_that_do_not_alternate_cannot_be_counted(path: Path) -> None:
     rows = IterableDataset(path)
     iterator = iter(DataLoader(rows, batch_size=10, num_workers=2, in_order=False))
     next(iterator)
@@ -200,7 +200,7 @@ def test_a_break_starts_the_epoch_again_and_a_state_is_used_once(ds: Dataset) ->
     assert ids(islice(rows, 1)) == [0]
 
 
-def test_it_pickles_by_path_where_it_stands(path: Path) -> None:
+def test_it_pickles_its_path_and_position(path: Path) -> None:
     rows = IterableDataset(path, rank=1, world_size=2)
     rows.load_state_dict({"seed": 0, "epoch": 2, "position": 990})
     again = pickle.loads(pickle.dumps(rows))

@@ -269,7 +269,7 @@ def test_create_parts_begins_without_rows(tmp_path) -> None:
         ('"schema"', '"shema"', "schema"),
     ],
 )
-def test_a_manifest_that_lies_is_a_clear_error(made, tmp_path, old, new, fault) -> None:
+def test_an_invalid_manifest_is_a_clear_error(made, tmp_path, old, new, fault) -> None:
     file = tmp_path / "ds" / "%parts.json"
     text = file.read_text()
     assert old in text

@@ -332,7 +332,7 @@ def test_save_takes_the_options_of_every_format(tmp_path):
     assert tenfold.probe(tmp_path / "y") == "safetensors"
 
 
-def test_save_of_a_tree_that_lives_there_keeps_its_files(tmp_path):
+def test_save_of_a_tree_mapped_from_the_folder_keeps_its_files(tmp_path):
     td = make().memmap_(tmp_path / "p")
     saved = td.save(tmp_path / "p")
     td["a"].fill_(4)

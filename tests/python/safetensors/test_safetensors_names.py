@@ -198,7 +198,7 @@ def test_modules_with_tied_weights_cross(tmp_path: Path, writer: Any, reader: An
     assert set(tenfold.load(path)) == names | {"head.weight"}
 
 
-def test_missing_and_unexpected_names_are_told_as_safetensors_tells_them(tmp_path: Path) -> None:
+def test_missing_and_unexpected_names_are_reported_as_by_safetensors(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     ours.save_file({"other.weight": torch.ones(2, 3), "more": torch.ones(1)}, path)
     texts = []

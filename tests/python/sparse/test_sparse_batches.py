@@ -67,7 +67,7 @@ def test_batches_are_of_csr_alone(pair):
 
 
 @pytest.mark.usefixtures("pair")
-def test_damaged_columns_are_told_by_the_batch(tmp_path):
+def test_damaged_columns_are_errors_of_the_batch(tmp_path):
     path = tmp_path / "m" / "col_indices.memmap"
     numbers = np.fromfile(path, np.int32)
     numbers[50] = 30
@@ -84,7 +84,7 @@ def test_damaged_columns_are_told_by_the_batch(tmp_path):
             call()
 
 
-def test_what_is_needed_next_can_be_asked_for(pair):
+def test_what_is_needed_next_can_be_prefetched(pair):
     _, m = pair
     m.will_need([3, 1, -1])
     m.will_need(torch.arange(5))

@@ -35,7 +35,7 @@ def test_rows_of_dicts_are_streamed_to_disk(tmp_path):
     assert many[69_999, 69_999 % 7] == 69_999
 
 
-def test_rows_that_do_not_fit_are_told_by_their_number(tmp_path):
+def test_rows_that_do_not_fit_are_named_by_their_number(tmp_path):
     path = tmp_path / "m"
     with pytest.raises(ValueError, match="row 1: column: expected 0 to 2, found 3"):
         SparseMatrix.build([{0: 1}, {3: 1}], path, num_cols=3)

@@ -110,7 +110,7 @@ def test_wide_indices_stay_wide(tmp_path):
     assert m.to_scipy().indices.dtype == np.int64
 
 
-def test_rows_in_no_order_and_twin_entries_are_put_right():
+def test_unordered_rows_are_sorted_and_duplicates_summed():
     ends, indices = np.array([0, 3, 4]), np.array([4, 0, 4, 1])
     x = sp.csr_matrix((np.array([1.0, 2.0, 3.0, 4.0]), indices, ends), shape=(2, 5))
     m = SparseMatrix.from_scipy(x)
@@ -138,7 +138,7 @@ def test_what_is_no_matrix_is_refused():
         SparseMatrix.from_torch(bad)
 
 
-def test_what_is_no_matrix_on_disk_is_told(tmp_path):
+def test_open_rejects_a_folder_that_is_no_matrix(tmp_path):
     tenfold.save({"a": torch.zeros(2)}, tmp_path / "dict")
     with pytest.raises(ValueError, match="kind: expected a sparse tensor, found a dict"):
         SparseMatrix(tmp_path / "dict")
@@ -200,7 +200,7 @@ def test_coordinates_come_in_pieces_and_as_memory_maps(tmp_path):
     np.testing.assert_array_equal(m[:], expected)
 
 
-def test_twins_are_refused_by_their_coordinate(tmp_path):
+def test_duplicates_are_refused_by_their_coordinate(tmp_path):
     rows, cols = [3, 1, 3], [2, 0, 2]
     with pytest.raises(ValueError, match=r"coordinate \(3, 2\): expected one entry, found two"):
         SparseMatrix.from_coo(
@@ -259,7 +259,7 @@ def test_layouts_are_converted_on_disk(tmp_path, layout, wanted):
     same(m.to_layout(wanted), x)
 
 
-def test_coordinates_in_no_order_are_told_and_converted(tmp_path):
+def test_unordered_coordinates_are_reported_and_converted(tmp_path):
     t = torch.sparse_coo_tensor([[1, 0, 1], [2, 0, 2]], [1.0, 2.0, 3.0], (2, 3))
     tenfold.save(t, tmp_path / "m")
     m = SparseMatrix(tmp_path / "m")

@@ -95,7 +95,7 @@ def test_set_takes_nested_tensors():
     assert td.set("x", nested)["x"] is nested
 
 
-def test_a_number_where_a_key_is_meant_is_told_the_key(tmp_path):
+def test_a_number_instead_of_a_key_is_an_error_that_names_the_key(tmp_path):
     tenfold.save({"state": {0: {"step": torch.ones(1)}}}, tmp_path / "saved")
     opened = tenfold.open(tmp_path / "saved")
     with pytest.raises(RuntimeError, match=r"with int keys, are str: \('state', '0'\)"):

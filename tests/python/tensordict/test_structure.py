@@ -18,7 +18,7 @@ def test_select_shares_and_takes_paths():
     assert td.select("z", strict=False).is_empty()
 
 
-def test_exclude_passes_over_what_is_missing():
+def test_exclude_ignores_missing_keys():
     assert tree().exclude(("b", "d"), "z").keys(True, True) == ["a", ("b", "c")]
 
 

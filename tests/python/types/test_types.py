@@ -44,7 +44,7 @@ def test_each_mistake_is_an_error_and_nothing_else_is():
     assert [int(number) for number in found] == mistakes, done.stdout + done.stderr
 
 
-def test_the_stub_of_the_engine_says_what_a_node_tells(tmp_path):
+def test_the_stub_of_the_engine_types_the_description_of_a_node(tmp_path):
     from tenfold.tensordict._node import NodeInfo
 
     stub = Path(tenfold.__file__).with_name("_core.pyi")

@@ -79,7 +79,7 @@ def test_a_data_set_of_a_million_rows_is_preallocated(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["memmap_", "memmap", "memmap_like"])
-def test_without_a_prefix_the_file_system_is_not_asked_for_a_name(method):
+def test_without_a_prefix_the_file_system_is_not_queried_for_a_name(method):
     from tenfold import MemoryMappedTensor, TensorDict
 
     td = TensorDict({"a": torch.rand(10), "b": {"c": torch.rand(10)}}, [10])

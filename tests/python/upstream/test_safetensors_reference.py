@@ -210,7 +210,7 @@ def test_names_that_are_the_same_once_joined_are_both_kept(tmp_path):
     assert_same(describe_ours(tenfold.load(tmp_path / "t.safetensors")), describe(td))
 
 
-def test_a_foreign_file_is_flat_as_its_names_stand(tmp_path):
+def test_a_foreign_file_is_flat_with_its_names_unchanged(tmp_path):
     tensors = {
         "0.weight": torch.ones(4, 3),
         "0.bias": torch.zeros(4),

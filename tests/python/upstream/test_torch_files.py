@@ -248,7 +248,7 @@ def test_nothing_of_the_file_is_executed(tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_damage_is_told(tmp_path):
+def test_damage_is_reported(tmp_path):
     path = tmp_path / "x.pt"
     torch.save({"x": torch.arange(1000)}, path)
     with zipfile.ZipFile(path) as archive:

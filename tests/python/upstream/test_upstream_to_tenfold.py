@@ -77,7 +77,7 @@ NOT_UNDER_RAW_NAMES = {
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_UNDER_RAW_NAMES])
-def test_open_reads_keys_that_stand_in_names_as_they_are(name, tmp_path):
+def test_open_reads_keys_from_file_names_unchanged(name, tmp_path):
     """`robust_key=False` is how versions before 0.14 named files and folders."""
     trees.build(name).memmap(tmp_path / "t", robust_key=False)
     assert_same(describe_ours(tenfold.open(tmp_path / "t")), expected(name))

@@ -297,11 +297,11 @@ def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[s
     """
     raised: list[BaseException] = []
     batches = [_watched(stream.batches, raised) for stream in streams]
-    once_more = [_watched(stream.batches, raised) for stream in again]
+    retry_streams = [_watched(stream.batches, raised) for stream in again]
     try:
         report: dict[str, Any] = _core.ingest_arrow(
             [stream.__arrow_c_stream__() for stream in batches],
-            [stream.__arrow_c_stream__() for stream in once_more],
+            [stream.__arrow_c_stream__() for stream in retry_streams],
             way.path,
             way.where,
             way.schema,
@@ -327,11 +327,11 @@ def _watched(batches: Any, raised: list[BaseException]) -> Any:
     if pa is None or not isinstance(batches, pa.RecordBatchReader):
         return batches
 
-    def watched() -> Iterator[Any]:
+    def counted() -> Iterator[Any]:
         try:
             yield from batches
         except BaseException as error:
             raised.append(error)
             raise
 
-    return pa.RecordBatchReader.from_batches(batches.schema, watched())
+    return pa.RecordBatchReader.from_batches(batches.schema, counted())

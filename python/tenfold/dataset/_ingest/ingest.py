@@ -109,7 +109,7 @@ def ingest(
     if wanted is not None and not wanted:
         raise ValueError("ingest: schema: expected a column or more, found none")
     on_error = text("ingest: on_error", on_error)  # type: ignore[assignment]
-    rows_at_once = integer_or_zero("ingest: batch_rows", batch_rows)
+    rows_per_batch = integer_or_zero("ingest: batch_rows", batch_rows)
     threads = integer_or_zero("ingest: num_threads", num_threads, INT32_MAX)
     overwrite = boolean("ingest: overwrite", overwrite)
     durable = boolean("ingest: durable", durable)
@@ -151,7 +151,7 @@ def ingest(
             None if wanted is None else wanted.to_json(),
             names,
             on_error,
-            rows_at_once,
+            rows_per_batch,
             threads,
             overwrite,
             durable,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tenfold._interop.frameworks import Name
 
 #: With more tensors, each is mapped on access: a process may have some 65,000 maps.
-MAX_MAPPED_AT_ONCE = 4096
+MAX_MAPPED_LEAVES = 4096
 
 #: Value of ``_locked`` for a tree made by `memmap*`: locked, and `is_memmap` until it is unlocked.
 MAPPED = 2
@@ -169,7 +169,7 @@ def adopt(
         node._device = native.info()[7] or None
 
 
-def map_now(tree: Any, budget: int = MAX_MAPPED_AT_ONCE) -> int:
+def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
     """Maps at least the first `budget` tensors of a tree; returns the unused budget.
 
     The folder may then be replaced, or removed as temporary ones are, while the tree is in use.

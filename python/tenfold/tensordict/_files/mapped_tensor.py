@@ -269,7 +269,7 @@ class MemoryMappedTensor(torch.Tensor):
             raise TypeError(f"input: expected a torch.Tensor, found {type(input).__name__}")
         if isinstance(input, MemoryMappedTensor) and input._file is not None:
             named = input._file.path
-            if _is_already_there(input, filename):
+            if _is_mapped_from(input, filename):
                 return input
             if named is not None and filename is not None and not copy_existing:
                 raise RuntimeError(
@@ -609,7 +609,7 @@ def rebuilt(
     return MemoryMappedTensor._wrapped(as_nested(plain, sizes), file)
 
 
-def _is_already_there(tensor: MemoryMappedTensor, filename: PathLike | None) -> bool:
+def _is_mapped_from(tensor: MemoryMappedTensor, filename: PathLike | None) -> bool:
     file = tensor._file
     if filename is None:
         return file.path is None

@@ -63,7 +63,7 @@ def save(
                 td, prefix, level, durable=durable, num_threads=num_threads
             )
     _note_share_non_tensor(share_non_tensor)
-    return _early_or_now(
+    return _run_early_or_now(
         lambda: write.save(
             td,
             prefix,
@@ -104,7 +104,7 @@ def write_tree(
             return write.write_anonymous(td, options)
         return write.write(td, os.fsdecode(path), options)
 
-    return _early_or_now(run, return_early and num_threads > 1)
+    return _run_early_or_now(run, return_early and num_threads > 1)
 
 
 def _note_share_non_tensor(share_non_tensor: bool) -> None:
@@ -118,7 +118,7 @@ def _note_share_non_tensor(share_non_tensor: bool) -> None:
         )
 
 
-def _early_or_now(run: Callable[[], Any], early: bool) -> Any:
+def _run_early_or_now(run: Callable[[], Any], early: bool) -> Any:
     """The result of `run()`, or a future of it."""
     if not early:
         return run()

@@ -29,7 +29,7 @@ Options = namedtuple(
 _NO_SIBLING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 
 
-class _Survey:
+class _Targets:
     """The tensors of a tree that are already mapped, and their files.
 
     Attributes:
@@ -78,12 +78,12 @@ class _Survey:
         if disk.whole and not any(value is ON_DISK for value in node._items.values()):
             return
         own = str(folders.folder_of(node))
-        at_home = own == os.path.normpath(os.path.join(self.target, within))
+        is_own_file = own == os.path.normpath(os.path.join(self.target, within))
         for key, kind, description in node._kinds():
             if kind != "tensor" or description is None:
                 continue
             name = _core.encode_key(key) + ".memmap"
-            if at_home:
+            if is_own_file:
                 self.there.append(within + name)
             elif self.elsewhere is None:
                 self.elsewhere = (".".join((*keys, key)), os.path.join(own, name))
@@ -95,10 +95,10 @@ class _Survey:
         if file is None or file.path is None:
             return
         place = within + _core.encode_key(key) + ".memmap"
-        is_there = file.path == os.path.join(self.target, place) and file.mode == "r+"
-        if is_there and not _is_same_file(file):
+        exists = file.path == os.path.join(self.target, place) and file.mode == "r+"
+        if exists and not _is_same_file(file):
             return  # replaced since then: the tensor's content is in no file
-        if is_there and _is_whole(tensor, file):
+        if exists and _is_whole(tensor, file):
             self.kept.setdefault(id(node), {})[key] = tensor
             self.there.append(place)
         elif self.elsewhere is None:
@@ -138,7 +138,7 @@ def _is_same_file(file: Any) -> bool:
 def write(tree: Any, prefix: str, options: Options) -> Any:
     """Writes `tree` to the folder `prefix`; `tree` itself, over the files, or a new tree."""
     target = os.path.abspath(prefix)
-    survey = surveyed(tree, target)
+    survey = find_targets(tree, target)
     if not options.copy_existing and not options.zeros:
         _refuse(survey)
     native = _core.tree(tree, target)
@@ -159,19 +159,19 @@ def write(tree: Any, prefix: str, options: Options) -> Any:
     return made
 
 
-def surveyed(tree: Any, target: str) -> _Survey:
+def find_targets(tree: Any, target: str) -> _Targets:
     """The mapped tensors of `tree`, relative to the folder `target`."""
-    survey = _Survey(target)
+    survey = _Targets(target)
     survey.visit(tree, "", ())
     return survey
 
 
 def refuse_elsewhere(tree: Any, target: str) -> None:
     """Raises RuntimeError if a tensor is mapped from a file outside of `target`."""
-    _refuse(surveyed(tree, target))
+    _refuse(find_targets(tree, target))
 
 
-def _refuse(survey: _Survey) -> None:
+def _refuse(survey: _Targets) -> None:
     if survey.elsewhere is None:
         return
     key, file = survey.elsewhere
@@ -206,7 +206,7 @@ def _write(native: Any, target: str, options: Options, there: list[str]) -> None
             in_place=options.atomic is False,
             existing_ok=boolean("memmap: existsok", options.existsok),
             robust_names=options.robust_key is not False,
-            mapped_there=there,
+            already_mapped=there,
         )
     except FileExistsError as error:
         raise RuntimeError(_text(error)) from None
@@ -329,7 +329,7 @@ def save(
 ) -> Any:
     """Saves `tree`, opens it and returns it."""
     path = os.path.abspath(os.fsdecode(prefix))
-    if not options and (atomic is False or robust_key is False or _lives_there(tree, path)):
+    if not options and (atomic is False or robust_key is False or _is_mapped_from(tree, path)):
         written = Options(
             copy_existing, num_threads, True, robust_key, atomic, durable, False, False
         )
@@ -347,5 +347,5 @@ def save(
     return made
 
 
-def _lives_there(tree: Any, path: str) -> bool:
-    return bool(surveyed(tree, path).there)
+def _is_mapped_from(tree: Any, path: str) -> bool:
+    return bool(find_targets(tree, path).there)

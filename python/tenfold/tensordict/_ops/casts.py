@@ -59,7 +59,7 @@ def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
         and getattr(td, "_consolidated", None) is not None
         and td.is_consolidated()
     ):
-        return td._moved_as_one(device, non_blocking)
+        return td._moved_in_one_copy(device, non_blocking)
 
     def change(tensor: Any) -> Any:
         return tensor.to(device=device, dtype=dtype, non_blocking=non_blocking)
@@ -78,7 +78,7 @@ def set_device(td: Any, device: str) -> None:
         if node is not None:
             node._set_device(device)
         elif hasattr(entry, "_on"):
-            td._put_anyway(key, entry._on(td.device))
+            td._put_locked(key, entry._on(td.device))
 
 
 def cuda(td: Like, device: Any = None, **kwargs: Any) -> Like:

@@ -295,7 +295,7 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
         return
     entry = as_entry(key, item, td)
     if isinstance(there, (NonTensorData, NonTensorStack)):
-        td._put_anyway(key, entry)
+        td._put_locked(key, entry)
         return
     if isinstance(there, UnbatchedTensor):
         there = there.data
@@ -326,7 +326,7 @@ def set_at_(td: T, key: Key, value: Any, index: Any, *, non_blocking: bool = Fal
 def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
     there = td._entry(key)
     if isinstance(there, (NonTensorData, NonTensorStack)):
-        td._put_anyway(key, there._with_rows(index, value))
+        td._put_locked(key, there._with_rows(index, value))
         return
     if isinstance(there, UnbatchedTensor):
         # It has no rows: any index refers to all of it.
@@ -649,14 +649,14 @@ def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
     entry = walk(td, old)
     # Process a node first if it moves into itself, or replaces an ancestor.
     shorter = min(len(old), len(new))
-    goes_first = old[:shorter] == new[:shorter]
-    if goes_first:
+    one_contains_other = old[:shorter] == new[:shorter]
+    if one_contains_other:
         td.del_(old)
     if len(old) == len(new) == 1:
         td._put(new[0], entry)
     else:
         put_value(node_for(td, new), new[-1], entry)
-    if not goes_first:
+    if not one_contains_other:
         td.del_(old)
     return td
 

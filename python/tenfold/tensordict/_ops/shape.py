@@ -55,7 +55,7 @@ def _with_shared_values(td: Like, node: Any) -> Like:
     """This new tree with one value wherever `node` has one."""
     for key, entry in node._entries().items():
         if type(entry) is NonTensorData:
-            td._put_anyway(key, entry._resized(tuple(td._batch_size)))
+            td._put_locked(key, entry._resized(tuple(td._batch_size)))
     return td
 
 
@@ -287,7 +287,7 @@ def change_batch_size(td: Any, new: tuple[int, ...]) -> None:
             if len(node._batch_size) < len(new):
                 node._change_batch_size(new)
         elif hasattr(entry, "_resized") and entry.ndim < len(new):
-            td._put_anyway(key, entry._resized(new))
+            td._put_locked(key, entry._resized(new))
 
 
 def auto_batch_size_(
@@ -407,7 +407,7 @@ def clear_device_(td: Like) -> Like:
         if node is not None:
             node.clear_device_()
         elif hasattr(entry, "_on"):
-            td._put_anyway(key, entry._on(None))
+            td._put_locked(key, entry._on(None))
     return td
 
 

@@ -177,7 +177,7 @@ def _defined(cls: Any, flags: dict[str, Any], frame: Any) -> Any:
     cls._fields = {name: fields.Field(name) for name in cls._field_names}
     for name, field in cls._fields.items():
         setattr(cls, name, field)
-    cls._hints = fields.resolved_hints(cls, _names_around(cls, frame))
+    cls._hints = fields.resolved_hints(cls, _enclosing_names(cls, frame))
     if flags["tensor_only"]:
         _check_tensor_only(cls)
     cls.__init__ = constructor(cls, own_init)
@@ -248,7 +248,7 @@ def _add_members(cls: Any) -> None:
 _WRITTEN = ("__eq__", "__repr__", "__hash__")
 
 
-def _names_around(cls: Any, frame: Any) -> dict[str, Any]:
+def _enclosing_names(cls: Any, frame: Any) -> dict[str, Any]:
     """The local variables of the function in which a class is defined."""
     if "<locals>" not in cls.__qualname__:
         return {}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 # Their results are returned unchanged, even TensorDicts.
-_AS_THEY_ARE = frozenset(
+_UNWRAPPED = frozenset(
     [
         "batch_dims", "batch_size", "bytes", "cat_tensors", "depth", "dim", "dtype", "entry_class",
         "flush", "get_item_shape", "get_non_tensor", "is_contiguous", "is_cpu", "is_cuda",
@@ -108,11 +108,11 @@ def inherited() -> dict[str, Any]:
 
 
 def _method(name: str, member: Any) -> Callable[..., Any]:
-    as_it_is = name in _AS_THEY_ARE
+    is_unwrapped = name in _UNWRAPPED
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         result = getattr(self._tensordict, name)(*args, **kwargs)
-        if as_it_is or (result is not None and result is kwargs.get("out")):
+        if is_unwrapped or (result is not None and result is kwargs.get("out")):
             return result
         return delivered(self, result)
 
@@ -135,11 +135,11 @@ def _cast_method(name: str, member: Any) -> Callable[..., Any]:
 
 
 def _property(name: str, member: property) -> property:
-    as_it_is = name in _AS_THEY_ARE
+    is_unwrapped = name in _UNWRAPPED
 
     def read(self: Any) -> Any:
         found = getattr(self._tensordict, name)
-        return found if as_it_is else delivered(self, found)
+        return found if is_unwrapped else delivered(self, found)
 
     def write(self: Any, value: Any) -> None:
         setattr(self._tensordict, name, value)

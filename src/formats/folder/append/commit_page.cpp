@@ -33,13 +33,13 @@ void put(std::span<std::byte> bytes, std::size_t offset, std::uint64_t value) {
 }
 
 bool is_whole(std::span<const std::byte> record) {
-  const auto said = record.first(record.size() - kChecksumBytes);
-  return base::xxh3_seeded(said, kSlotSeed) == number_at(record, said.size());
+  const auto content = record.first(record.size() - kChecksumBytes);
+  return base::xxh3_seeded(content, kSlotSeed) == number_at(record, content.size());
 }
 
 void seal(std::span<std::byte> record) {
-  const auto said = record.first(record.size() - kChecksumBytes);
-  put(record, said.size(), base::xxh3_seeded(said, kSlotSeed));
+  const auto content = record.first(record.size() - kChecksumBytes);
+  put(record, content.size(), base::xxh3_seeded(content, kSlotSeed));
 }
 
 /// Parses a commit record; empty if its writer did not finish it.

@@ -209,14 +209,14 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
   if (num_rows == 0) return;
   // Rows that this call would overwrite itself are counted but not written.
   const std::uint64_t kept = std::min(num_rows, capacity());
-  const std::uint64_t left_out = num_rows - kept;
-  const std::uint64_t first = state().written + left_out;
+  const std::uint64_t num_ignored = num_rows - kept;
+  const std::uint64_t first = state().written + num_ignored;
   commit_.rest();
   reserve_durably(num_rows);
   CommitState next = state();
   // The rows that a crashed writer left half written start at the same slot as ours.
   const std::uint64_t torn = next.busy_rows;
-  if (left_out > 0) {
+  if (num_ignored > 0) {
     next.busy_begin = 0;
     next.busy_rows = capacity();
   } else {
@@ -227,7 +227,7 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
   commit_.publish(next);
   try {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
-      const std::uint64_t skipped = left_out * leaves_[i].leaf.row_bytes;
+      const std::uint64_t skipped = num_ignored * leaves_[i].leaf.row_bytes;
       write_slots(leaves_[i], first, kept, bytes[i].subspan(static_cast<std::size_t>(skipped)));
     }
   } catch (const Error&) {
@@ -253,7 +253,7 @@ void GrowingFolder::begin_checksums() {
   }
   std::unordered_map<std::string, std::vector<ChecksumLine>> lines;
   for (const ChecksumLine& line : edit.lines()) lines[line.path].push_back(line);
-  bool too_far = false;
+  bool exceeds_file = false;
   for (OpenLeaf& open : leaves_) {
     const GrowingLeaf& leaf = open.leaf;
     if (leaf.row_bytes == 0) continue;
@@ -264,10 +264,10 @@ void GrowingFolder::begin_checksums() {
     open.sums = std::make_unique<LeafSums>(*covered, leaf.size_bytes, open.file);
     // The meta.json of a flush was lost, and its rows with it: remove their checksums before the
     // bytes are overwritten.
-    too_far |= *covered > leaf.size_bytes;
+    exceeds_file |= *covered > leaf.size_bytes;
   }
   edit.close();
-  if (too_far) write_checksums(false);
+  if (exceeds_file) write_checksums(false);
 }
 
 /// Files that are rewritten when rows are added.

@@ -13,8 +13,8 @@ constexpr std::uint64_t kSummedPieceBytes = std::uint64_t{1} << 20;
 
 LeafSums::LeafSums(std::uint64_t covered_bytes, std::uint64_t size_bytes, const os::File& file) {
   const std::uint64_t known = std::min(covered_bytes, size_bytes);
-  standing_bytes_ = known - known % kChecksumBlockBytes;
-  end_ = standing_bytes_;
+  stored_bytes_ = known - known % kChecksumBlockBytes;
+  end_ = stored_bytes_;
   std::vector<std::byte> piece;
   while (end_ < size_bytes) {
     piece.resize(static_cast<std::size_t>(std::min(kSummedPieceBytes, size_bytes - end_)));
@@ -39,12 +39,12 @@ void LeafSums::add(std::span<const std::byte> bytes) {
 
 bool LeafSums::add_lines(const std::string& path, const std::vector<ChecksumLine>& before,
                          std::vector<ChecksumLine>& lines) const {
-  std::vector<ChecksumLine> standing;
+  std::vector<ChecksumLine> stored;
   for (const ChecksumLine& line : before) {
-    if (line.offset_bytes < standing_bytes_) standing.push_back(line);
+    if (line.offset_bytes < stored_bytes_) stored.push_back(line);
   }
-  if (covered_bytes(standing) != standing_bytes_) return false;
-  lines.insert(lines.end(), standing.begin(), standing.end());
+  if (covered_bytes(stored) != stored_bytes_) return false;
+  lines.insert(lines.end(), stored.begin(), stored.end());
   for (const Block& block : whole_) {
     lines.push_back({block.checksum, block.offset_bytes, kChecksumBlockBytes, path});
   }
@@ -55,7 +55,7 @@ bool LeafSums::add_lines(const std::string& path, const std::vector<ChecksumLine
 
 void LeafSums::published() {
   whole_.clear();
-  standing_bytes_ = end_ - end_ % kChecksumBlockBytes;
+  stored_bytes_ = end_ - end_ % kChecksumBlockBytes;
 }
 
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines) {

@@ -36,9 +36,9 @@ class LeafSums {
     std::uint64_t offset_bytes;
     std::uint64_t checksum;
   };
-  std::uint64_t standing_bytes_;  ///< size of the whole blocks in `%checksums`
-  std::uint64_t end_;             ///< end of the checksummed bytes
-  std::vector<Block> whole_;      ///< whole blocks that are not in `%checksums` yet
+  std::uint64_t stored_bytes_;  ///< size of the whole blocks in `%checksums`
+  std::uint64_t end_;           ///< end of the checksummed bytes
+  std::vector<Block> whole_;    ///< whole blocks that are not in `%checksums` yet
   base::Xxh3Stream last_;
 };
 

@@ -21,7 +21,7 @@ namespace {
 /// Alignment that is sufficient for every dtype.
 constexpr std::uint64_t kMapAlignment = 16;
 
-bool lies_in_place(const codecs::ZipEntry& entry) noexcept {
+bool is_stored_aligned(const codecs::ZipEntry& entry) noexcept {
   return entry.method == codecs::ZipMethod::stored && entry.data_offset % kMapAlignment == 0;
 }
 
@@ -79,7 +79,7 @@ void Archive::index_folders() {
   std::string_view last;
   for (std::size_t i = 0; i < entries().size(); ++i) {
     const std::string_view name = entries()[i].name;
-    if (name.ends_with(kLeafSuffix) && !lies_in_place(entries()[i])) is_one_mapping_ = false;
+    if (name.ends_with(kLeafSuffix) && !is_stored_aligned(entries()[i])) is_one_mapping_ = false;
     // Add all parent folders. Most entries are in the same folder as the previous one.
     std::size_t slash = name.rfind('/');
     if (slash == std::string_view::npos || name.substr(0, slash) == last) continue;
@@ -121,8 +121,8 @@ Buffer Archive::mapping_of_file() {
 Buffer Archive::map(std::size_t number, std::uint64_t size_bytes) {
   const codecs::ZipEntry& entry = entries()[number];
   const bool writes = mode_ == Mode::write_through;
-  if (writes && (!lies_in_place(entry) || entry.has_descriptor)) refuse_to_write(file_, entry);
-  if (!lies_in_place(entry)) {
+  if (writes && (!is_stored_aligned(entry) || entry.has_descriptor)) refuse_to_write(file_, entry);
+  if (!is_stored_aligned(entry)) {
     return copy_of(number).slice(0, static_cast<std::size_t>(size_bytes));
   }
   Buffer bytes = mapping_of_file().slice(static_cast<std::size_t>(entry.data_offset),
@@ -149,7 +149,7 @@ std::optional<Buffer> Archive::kept(std::size_t number) {
 
 /// For callers that read an entry in pieces: caches the last few inflated entries.
 Buffer Archive::inflated(std::size_t number) {
-  const std::lock_guard one_at_a_time(inflating_[number % kStripes]);
+  const std::lock_guard inflate_lock(inflating_[number % kStripes]);
   if (auto bytes = kept(number)) return *bytes;
   Buffer bytes = copy_of(number);
   const std::lock_guard lock(mutex_);

@@ -59,7 +59,7 @@ class ArchiveVerifier {
     os::parallel_for(
         blocks.size(), os::num_threads_for(request_.num_threads),
         [&](std::size_t i) { check(blocks[i]); }, [&] { progress_.poll(); });
-    for (std::size_t first = 0; first < blocks.size();) first = judge(blocks, first);
+    for (std::size_t first = 0; first < blocks.size();) first = check_block_run(blocks, first);
     for (const auto& [path, lines] : lines_) {
       if (archive_->find(path)) continue;
       add(base::corrupt().problem("is missing").expected("a file with checksums"),
@@ -212,7 +212,7 @@ class ArchiveVerifier {
   }
 
   /// Combines the blocks of one entry; returns the index of the next entry's first block.
-  std::size_t judge(std::vector<Block>& blocks, std::size_t first) {
+  std::size_t check_block_run(std::vector<Block>& blocks, std::size_t first) {
     const codecs::ZipEntry& entry = archive_->entries()[blocks[first].entry];
     std::uint32_t crc = 0;
     std::size_t at = first;

@@ -17,18 +17,18 @@ namespace tenfold {
 /// unnamed spill file, which disappears even after a crash.
 ///
 /// Thread safety: read() from any thread once nothing is appended any more.
-class Spool {
+class SpillFile {
  public:
   /// `folder`: where the spill file is created; empty: the system's folder for temporary files.
   /// Bytes beyond `memory_bytes` go there.
-  Spool(Path folder, std::size_t memory_bytes);
+  SpillFile(Path folder, std::size_t memory_bytes);
 
   /// Throws Error(io) (ENOSPC) if `count` items of `item_bytes` do not fit where the spill file
   /// would be, because filling a disk can take hours.
   void require_space(std::uint64_t count, std::uint64_t item_bytes) const;
   void append(std::span<const std::byte> bytes);
   /// Appends all bytes of `other`.
-  void append(const Spool& other);
+  void append(const SpillFile& other);
   std::uint64_t size_bytes() const noexcept { return written_bytes_ + gathered_.size(); }
   void read(std::uint64_t offset_bytes, std::span<std::byte> into) const;
   /// Writes the buffer, if there is a file, so that its memory can be freed.
@@ -46,7 +46,7 @@ class Spool {
   std::vector<std::byte> gathered_;  ///< bytes after the written ones
 };
 
-/// A tensor over the bytes of a spool. Nothing may be appended any more.
-Leaf leaf_of(std::shared_ptr<Spool> spool, DType dtype, Shape shape);
+/// A tensor over the bytes of a spill file. Nothing may be appended any more.
+Leaf leaf_of(std::shared_ptr<SpillFile> spill, DType dtype, Shape shape);
 
 }  // namespace tenfold

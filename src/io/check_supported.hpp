@@ -25,8 +25,8 @@ void require_whole(const Leaf& leaf);
 
 /// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or not this format
 /// (sparse) can store; also throws like require_whole().
-void require_holdable(const TensorDict& tree, const detail::formats::Format& format,
-                      const std::string& where);
+void check_supported(const TensorDict& tree, const detail::formats::Format& format,
+                     const std::string& where);
 
 /// Calls `work`. What it refuses to write names no file; the error that is thrown names `path`.
 void with_path(const Path& path, const std::function<void()>& work);

@@ -1,4 +1,4 @@
-#include "os/thread/companion.hpp"
+#include "os/thread/helper_thread.hpp"
 
 #include <pthread.h>
 
@@ -17,7 +17,7 @@
 namespace tenfold::os {
 namespace {
 
-using ShortWork = std::function<void(std::size_t, std::size_t)>;
+using HelperWork = std::function<void(std::size_t, std::size_t)>;
 using Clock = std::chrono::steady_clock;
 
 /// How long the helper thread spins. Waking a thread takes some tens of microseconds, so work that
@@ -34,10 +34,10 @@ void pause() noexcept {
 #endif
 }
 
-/// One call of share_short_work().
+/// One call of run_with_helper().
 class ShortJob {
  public:
-  ShortJob(std::size_t count, std::size_t step, const ShortWork& work)
+  ShortJob(std::size_t count, std::size_t step, const HelperWork& work)
       : count_(count), step_(step), work_(work) {}
 
   /// Runs ranges until none are left.
@@ -54,31 +54,31 @@ class ShortJob {
     }
   }
 
-  std::exception_ptr error_of_companion;
+  std::exception_ptr helper_error;
 
  private:
   const std::size_t count_;
   const std::size_t step_;
-  const ShortWork& work_;
+  const HelperWork& work_;
   std::atomic<std::size_t> next_{0};
 };
 
-enum class State : int { asleep, awake, offered, taken };
+enum class State : int { parked, awake, offered, taken };
 
-class Companion {
+class HelperThread {
  public:
   void expect() noexcept {
-    if (state_.load(std::memory_order_relaxed) != State::asleep) return;
+    if (state_.load(std::memory_order_relaxed) != State::parked) return;
     if (Clock::now().time_since_epoch().count() - last_work_.load(std::memory_order_relaxed) >
         kAwake.count()) {
       return;
     }
     if (num_threads_for(0) < 2 || !has_thread()) return;
-    State expected = State::asleep;
+    State expected = State::parked;
     if (state_.compare_exchange_strong(expected, State::awake)) state_.notify_one();
   }
 
-  void share(std::size_t count, std::size_t step, const ShortWork& work) {
+  void share(std::size_t count, std::size_t step, const HelperWork& work) {
     ShortJob job(count, step, work);
     const std::unique_lock<std::mutex> lock(callers_, std::try_to_lock);
     if (!lock.owns_lock() || !offer(job)) {
@@ -88,9 +88,9 @@ class Companion {
     std::exception_ptr error;
     job.run(error);
     State expected = State::offered;
-    if (!state_.compare_exchange_strong(expected, State::awake)) await_companion();
+    if (!state_.compare_exchange_strong(expected, State::awake)) await_helper();
     note_work();
-    if (!error) error = job.error_of_companion;
+    if (!error) error = job.helper_error;
     if (error) std::rethrow_exception(error);
   }
 
@@ -114,9 +114,9 @@ class Companion {
 
   void serve() {
     for (;;) {
-      state_.wait(State::asleep);
+      state_.wait(State::parked);
       while (const auto job = await_job()) {
-        job->run(job->error_of_companion);
+        job->run(job->helper_error);
         state_.store(State::awake, std::memory_order_release);  // after this, the job is owned by
                                                                 // its caller again
       }
@@ -133,10 +133,10 @@ class Companion {
 
   /// Null, and the helper thread parks, if no job arrived while it was spinning.
   ShortJob* await_job() {
-    constexpr int kLooksAtState = 64;
+    constexpr int kPolls = 64;
     const auto end = Clock::now() + kAwake;
     for (;;) {
-      for (int i = 0; i < kLooksAtState; ++i) {
+      for (int i = 0; i < kPolls; ++i) {
         State expected = State::offered;
         if (state_.load(std::memory_order_relaxed) == expected &&
             state_.compare_exchange_strong(expected, State::taken)) {
@@ -145,7 +145,7 @@ class Companion {
         pause();
       }
       State expected = State::awake;
-      if (Clock::now() > end && state_.compare_exchange_strong(expected, State::asleep)) {
+      if (Clock::now() > end && state_.compare_exchange_strong(expected, State::parked)) {
         return nullptr;
       }
     }
@@ -153,10 +153,10 @@ class Companion {
 
   /// Waits until the helper thread has finished its ranges. It is awake, but may have been
   /// descheduled.
-  void await_companion() noexcept {
-    constexpr int kLooksAtState = 4096;
+  void await_helper() noexcept {
+    constexpr int kPolls = 4096;
     for (int i = 0; state_.load(std::memory_order_acquire) == State::taken; ++i) {
-      if (i < kLooksAtState) {
+      if (i < kPolls) {
         pause();
       } else {
         std::this_thread::yield();
@@ -168,7 +168,7 @@ class Companion {
     last_work_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
   }
 
-  std::atomic<State> state_{State::asleep};
+  std::atomic<State> state_{State::parked};
   std::mutex callers_;  ///< held by the caller that uses the helper thread
   ShortJob* job_ = nullptr;
   std::atomic<Clock::rep> last_work_{0};
@@ -177,11 +177,11 @@ class Companion {
 
 }  // namespace
 
-void expect_short_work() noexcept { ProcessWide<Companion>::get().expect(); }
+void start_helper() noexcept { ProcessWide<HelperThread>::get().expect(); }
 
-void share_short_work(std::size_t count, std::size_t step, const ShortWork& work) {
+void run_with_helper(std::size_t count, std::size_t step, const HelperWork& work) {
   if (count <= step) return work(0, count);
-  ProcessWide<Companion>::get().share(count, step, work);
+  ProcessWide<HelperThread>::get().share(count, step, work);
 }
 
 }  // namespace tenfold::os

@@ -10,9 +10,9 @@ namespace tenfold::base {
 /// A once-per-item latch: work items that several threads may start, and that the first one to
 /// arrive executes. A thread that needs the result of an item that another thread has started waits
 /// for it.
-class Claims {
+class OnceFlags {
  public:
-  explicit Claims(std::size_t count) : states_(std::make_unique<std::atomic<State>[]>(count)) {}
+  explicit OnceFlags(std::size_t count) : states_(std::make_unique<std::atomic<State>[]>(count)) {}
 
   /// Runs `work`, which must not throw, unless a thread has already started the item.
   template <class Work>

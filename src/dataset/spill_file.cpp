@@ -1,4 +1,4 @@
-#include "dataset/spool.hpp"
+#include "dataset/spill_file.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -33,7 +33,7 @@ os::File create_unnamed(const Path& path) {
   static std::atomic<std::uint64_t> count{0};
   os::Directory folder = os::Directory::open(folder_of(path));
   for (;;) {
-    const std::string name = ".tenfold-spool-" + std::to_string(os::process_id()) + "-" +
+    const std::string name = ".tenfold-spill-" + std::to_string(os::process_id()) + "-" +
                              std::to_string(count.fetch_add(1));
     try {
       constexpr std::uint32_t kOwnerOnly = 0600;
@@ -47,28 +47,28 @@ os::File create_unnamed(const Path& path) {
   }
 }
 
-class SpoolSource final : public LeafSource {
+class SpillSource final : public LeafSource {
  public:
-  explicit SpoolSource(std::shared_ptr<Spool> spool) : spool_(std::move(spool)) {}
+  explicit SpillSource(std::shared_ptr<SpillFile> spill) : spill_(std::move(spill)) {}
 
   Buffer map(const Leaf& leaf) override {
-    return os::map_file(spool_->file(), 0, leaf.nbytes(), os::MapKind::private_copy);
+    return os::map_file(spill_->file(), 0, leaf.nbytes(), os::MapKind::private_copy);
   }
   void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    spool_->read(offset_bytes, into);
+    spill_->read(offset_bytes, into);
   }
-  base::Where where(const Leaf&) const override { return spool_->file().display(); }
+  base::Where where(const Leaf&) const override { return spill_->file().display(); }
 
  private:
-  std::shared_ptr<Spool> spool_;
+  std::shared_ptr<SpillFile> spill_;
 };
 
 }  // namespace
 
-Spool::Spool(Path folder, std::size_t memory_bytes)
+SpillFile::SpillFile(Path folder, std::size_t memory_bytes)
     : folder_(std::move(folder)), memory_bytes_(memory_bytes) {}
 
-void Spool::require_space(std::uint64_t count, std::uint64_t item_bytes) const {
+void SpillFile::require_space(std::uint64_t count, std::uint64_t item_bytes) const {
   const std::uint64_t needed =
       base::checked_mul(count, item_bytes).value_or(std::numeric_limits<std::uint64_t>::max());
   if (needed <= memory_bytes_) return;
@@ -76,7 +76,7 @@ void Spool::require_space(std::uint64_t count, std::uint64_t item_bytes) const {
   os::require_free_space(folder.fd(), folder.display(), needed);
 }
 
-void Spool::append(std::span<const std::byte> bytes) {
+void SpillFile::append(std::span<const std::byte> bytes) {
   if (gathered_.size() + bytes.size() > memory_bytes_) {
     if (!file_.valid()) file_ = create_unnamed(folder_);
     flush();
@@ -89,7 +89,7 @@ void Spool::append(std::span<const std::byte> bytes) {
   gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
 }
 
-void Spool::append(const Spool& other) {
+void SpillFile::append(const SpillFile& other) {
   std::vector<std::byte> piece(kCopyBytes);
   for (std::uint64_t at = 0; at < other.size_bytes(); at += piece.size()) {
     piece.resize(
@@ -99,14 +99,14 @@ void Spool::append(const Spool& other) {
   }
 }
 
-void Spool::flush() {
+void SpillFile::flush() {
   if (!file_.valid() || gathered_.empty()) return;
   file_.write_at(written_bytes_, gathered_);
   written_bytes_ += gathered_.size();
   gathered_.clear();
 }
 
-void Spool::read(std::uint64_t offset_bytes, std::span<std::byte> into) const {
+void SpillFile::read(std::uint64_t offset_bytes, std::span<std::byte> into) const {
   if (offset_bytes < written_bytes_ && !into.empty()) {
     const auto count = static_cast<std::size_t>(
         std::min<std::uint64_t>(into.size(), written_bytes_ - offset_bytes));
@@ -118,15 +118,15 @@ void Spool::read(std::uint64_t offset_bytes, std::span<std::byte> into) const {
   std::memcpy(into.data(), gathered_.data() + (offset_bytes - written_bytes_), into.size());
 }
 
-Leaf leaf_of(std::shared_ptr<Spool> spool, DType dtype, Shape shape) {
-  spool->flush();
-  if (!spool->in_memory()) {
-    return stored_leaf(dtype, std::move(shape), std::make_shared<SpoolSource>(std::move(spool)), 0);
+Leaf leaf_of(std::shared_ptr<SpillFile> spill, DType dtype, Shape shape) {
+  spill->flush();
+  if (!spill->in_memory()) {
+    return stored_leaf(dtype, std::move(shape), std::make_shared<SpillSource>(std::move(spill)), 0);
   }
-  const std::span<const std::byte> bytes = spool->gathered();
+  const std::span<const std::byte> bytes = spill->gathered();
   // Nothing is appended any more, so the tensor can use the bytes without a copy.
   const std::span<std::byte> own(const_cast<std::byte*>(bytes.data()), bytes.size());
-  return Tensor(dtype, std::move(shape), Buffer(own, std::move(spool)));
+  return Tensor(dtype, std::move(shape), Buffer(own, std::move(spill)));
 }
 
 }  // namespace tenfold

@@ -9,7 +9,7 @@
 #include <tenfold/batch.hpp>
 #include <tenfold/mapped_dict.hpp>
 
-#include "dataset/spool.hpp"
+#include "dataset/spill_file.hpp"
 
 namespace tenfold {
 
@@ -18,10 +18,10 @@ namespace tenfold {
 /// spill files.
 ///
 /// Thread safety: none; one thread at a time.
-class DictSpool {
+class DictSpill {
  public:
   /// `values`: the schema of batches. `folder`: where spill files are created.
-  DictSpool(DictKeyType type, Schema values, Path folder);
+  DictSpill(DictKeyType type, Schema values, Path folder);
 
   /// Throws Error(invalid_argument) for keys of another type, and for values that do not match.
   void add(const DictKeys& keys, const Batch& values);
@@ -33,12 +33,12 @@ class DictSpool {
 
  private:
   struct ColumnParts {
-    std::shared_ptr<Spool> values, ends, item_ends, valid;
+    std::shared_ptr<SpillFile> values, ends, item_ends, valid;
     std::int64_t num_values = 0;  ///< elements; bytes for strings
     std::int64_t num_items = 0;   ///< strings in a ragged column
   };
 
-  std::shared_ptr<Spool> make_spool() const;
+  std::shared_ptr<SpillFile> make_spill() const;
   void add_column(const Column& column, const BatchColumn& rows, std::int64_t num_rows,
                   ColumnParts& parts) const;
 
@@ -46,7 +46,7 @@ class DictSpool {
   Schema schema_;
   Path folder_;
   std::int64_t num_rows_ = 0;
-  std::shared_ptr<Spool> keys_;  ///< the bytes of all string keys, or the numbers
+  std::shared_ptr<SpillFile> keys_;  ///< the bytes of all string keys, or the numbers
   std::vector<std::int64_t> ends_;
   std::vector<ColumnParts> columns_;
   Tensor all_keys_;

@@ -1,4 +1,4 @@
-#include "os/thread/companion.hpp"
+#include "os/thread/helper_thread.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -33,8 +33,8 @@ void work_for(Clock::duration time) {
 std::size_t num_threads_of_a_call() {
   std::mutex mutex;
   std::set<std::thread::id> threads;
-  expect_short_work();
-  share_short_work(4, 1, [&](std::size_t, std::size_t) {
+  start_helper();
+  run_with_helper(4, 1, [&](std::size_t, std::size_t) {
     work_for(10us);
     const std::lock_guard lock(mutex);
     threads.insert(std::this_thread::get_id());
@@ -51,12 +51,12 @@ bool wakes_it() {
   return false;
 }
 
-TEST(Companion, EveryItemIsInOneRangeOfAtMostTheStep) {
+TEST(HelperThread, EveryItemIsInOneRangeOfAtMostTheStep) {
   for (int round = 0; round < 300; ++round) {
     for (const std::size_t count : {0U, 1U, 63U, 64U, 65U, 256U, 1000U}) {
       std::vector<std::atomic<int>> calls(count);
-      expect_short_work();
-      share_short_work(count, 64, [&](std::size_t begin, std::size_t end) {
+      start_helper();
+      run_with_helper(count, 64, [&](std::size_t begin, std::size_t end) {
         EXPECT_LE(end, count);
         for (std::size_t i = begin; i < end; ++i) ++calls[i];
       });
@@ -65,12 +65,12 @@ TEST(Companion, EveryItemIsInOneRangeOfAtMostTheStep) {
   }
 }
 
-TEST(Companion, TakesPartInConsecutiveCalls) {
+TEST(HelperThread, TakesPartInConsecutiveCalls) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
   EXPECT_TRUE(wakes_it());
 }
 
-TEST(Companion, ParksBetweenDistantCalls) {
+TEST(HelperThread, ParksBetweenDistantCalls) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
   ASSERT_TRUE(wakes_it());
   // It parks once it is scheduled, which may be later.
@@ -83,7 +83,7 @@ TEST(Companion, ParksBetweenDistantCalls) {
   EXPECT_EQ(num_alone, 10);
 }
 
-TEST(Companion, StaysParkedIfOneThreadIsAllowed) {
+TEST(HelperThread, StaysParkedIfOneThreadIsAllowed) {
   std::this_thread::sleep_for(5ms);
   ::setenv("TENFOLD_NUM_THREADS", "1", 1);
   // It may still be spinning because of another test.
@@ -98,16 +98,16 @@ TEST(Companion, StaysParkedIfOneThreadIsAllowed) {
   EXPECT_EQ(num_alone, 1000);
 }
 
-TEST(Companion, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
+TEST(HelperThread, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
   const auto caller = std::this_thread::get_id();
   for (const bool of_caller : {true, false}) {
     if (!of_caller && num_threads_for(0) < 2) continue;
     bool thrown = false;
     for (const auto end = Clock::now() + kPatience; !thrown && Clock::now() < end;) {
       std::atomic<int> calls = 0;
-      expect_short_work();
+      start_helper();
       try {
-        share_short_work(1000, 1, [&](std::size_t, std::size_t) {
+        run_with_helper(1000, 1, [&](std::size_t, std::size_t) {
           ++calls;
           work_for(1us);
           if ((std::this_thread::get_id() == caller) == of_caller) throw std::range_error("here");
@@ -122,14 +122,14 @@ TEST(Companion, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
   }
 }
 
-TEST(Companion, ManyConcurrentCallersFinish) {
+TEST(HelperThread, ManyConcurrentCallersFinish) {
   std::atomic<int> calls = 0;
   std::vector<std::thread> callers;
   for (int t = 0; t < 4; ++t) {
     callers.emplace_back([&] {
       for (int round = 0; round < 2000; ++round) {
-        expect_short_work();
-        share_short_work(8, 1, [&](std::size_t begin, std::size_t end) {
+        start_helper();
+        run_with_helper(8, 1, [&](std::size_t begin, std::size_t end) {
           calls += static_cast<int>(end - begin);
         });
       }
@@ -139,7 +139,7 @@ TEST(Companion, ManyConcurrentCallersFinish) {
   EXPECT_EQ(calls, 4 * 2000 * 8);
 }
 
-TEST(Companion, AForkedChildHasItsOwn) {
+TEST(HelperThread, AForkedChildHasItsOwn) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #elif defined(__SANITIZE_ADDRESS__)

@@ -1,4 +1,4 @@
-#include "dict/spool.hpp"
+#include "dict/spill.hpp"
 
 #include <span>
 #include <utility>
@@ -14,14 +14,14 @@ namespace tenfold {
 namespace {
 
 /// Memory for each part of a column.
-constexpr std::size_t kSpoolMemoryBytes = std::size_t{1} << 20U;
+constexpr std::size_t kSpillMemoryBytes = std::size_t{1} << 20U;
 
-std::span<const std::byte> spooled_bytes(const Tensor& tensor) {
+std::span<const std::byte> spilled_bytes(const Tensor& tensor) {
   return {tensor.raw_data(), static_cast<std::size_t>(tensor.nbytes())};
 }
 
 /// Appends end offsets, continued from `total`; returns the total after them.
-std::int64_t add_ends(const Tensor& offsets, std::int64_t total, Spool& into) {
+std::int64_t add_ends(const Tensor& offsets, std::int64_t total, SpillFile& into) {
   const auto numbers = offsets.span<std::int64_t>();
   for (std::size_t i = 1; i < numbers.size(); ++i) {
     const std::int64_t end = total + numbers[i] - numbers[0];
@@ -30,38 +30,38 @@ std::int64_t add_ends(const Tensor& offsets, std::int64_t total, Spool& into) {
   return total + numbers.back() - numbers.front();
 }
 
-Tensor tensor_over(const std::shared_ptr<Spool>& spool, DType dtype, Shape shape) {
-  return leaf_of(spool, dtype, std::move(shape)).tensor();
+Tensor tensor_over(const std::shared_ptr<SpillFile>& spill, DType dtype, Shape shape) {
+  return leaf_of(spill, dtype, std::move(shape)).tensor();
 }
 
-Tensor offsets_over(const std::shared_ptr<Spool>& ends, std::int64_t count) {
+Tensor offsets_over(const std::shared_ptr<SpillFile>& ends, std::int64_t count) {
   return tensor_over(ends, DType::int64, {count + 1});
 }
 
 }  // namespace
 
-DictSpool::DictSpool(DictKeyType type, Schema values, Path folder)
-    : type_(type), schema_(std::move(values)), folder_(std::move(folder)), keys_(make_spool()) {
+DictSpill::DictSpill(DictKeyType type, Schema values, Path folder)
+    : type_(type), schema_(std::move(values)), folder_(std::move(folder)), keys_(make_spill()) {
   constexpr std::int64_t kNone = 0;
   const auto begun = [&] {
-    auto spool = make_spool();
-    spool->append(std::as_bytes(std::span(&kNone, 1)));
-    return spool;
+    auto spill = make_spill();
+    spill->append(std::as_bytes(std::span(&kNone, 1)));
+    return spill;
   };
   for (const Column& column : schema_.columns()) {
     const bool has_items = column.ragged && column.is_text();
-    columns_.push_back({.values = make_spool(),
+    columns_.push_back({.values = make_spill(),
                         .ends = column.has_ends() ? begun() : nullptr,
                         .item_ends = has_items ? begun() : nullptr,
-                        .valid = column.nullable ? make_spool() : nullptr});
+                        .valid = column.nullable ? make_spill() : nullptr});
   }
 }
 
-std::shared_ptr<Spool> DictSpool::make_spool() const {
-  return std::make_shared<Spool>(folder_, kSpoolMemoryBytes);
+std::shared_ptr<SpillFile> DictSpill::make_spill() const {
+  return std::make_shared<SpillFile>(folder_, kSpillMemoryBytes);
 }
 
-void DictSpool::add(const DictKeys& keys, const Batch& values) {
+void DictSpill::add(const DictKeys& keys, const Batch& values) {
   const bool is_text = std::holds_alternative<std::span<const std::string_view>>(keys.views());
   if (is_text == (type_ == DictKeyType::int64)) {
     throw base::invalid_argument()
@@ -92,7 +92,7 @@ void DictSpool::add(const DictKeys& keys, const Batch& values) {
   num_rows_ += count;
 }
 
-void DictSpool::add_column(const Column& column, const BatchColumn& rows, std::int64_t num_rows,
+void DictSpill::add_column(const Column& column, const BatchColumn& rows, std::int64_t num_rows,
                            ColumnParts& parts) const {
   Tensor values = rows.values;
   std::int64_t num_values = num_rows;
@@ -108,12 +108,12 @@ void DictSpool::add_column(const Column& column, const BatchColumn& rows, std::i
       add_ends(rows.offsets, parts.num_values, *parts.ends);
     }
   }
-  parts.values->append(spooled_bytes(values.contiguous()));
+  parts.values->append(spilled_bytes(values.contiguous()));
   parts.num_values += num_values;
-  if (parts.valid) parts.valid->append(spooled_bytes(valid_of(column, rows, num_rows)));
+  if (parts.valid) parts.valid->append(spilled_bytes(valid_of(column, rows, num_rows)));
 }
 
-DictKeys DictSpool::keys() {
+DictKeys DictSpill::keys() {
   if (type_ == DictKeyType::int64) {
     all_keys_ = tensor_over(keys_, DType::int64, {num_rows_});
     return all_keys_.span<std::int64_t>();
@@ -131,7 +131,7 @@ DictKeys DictSpool::keys() {
   return std::span<const std::string_view>(texts_);
 }
 
-Batch DictSpool::values() const {
+Batch DictSpill::values() const {
   std::vector<BatchColumn> made;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const ColumnParts& parts = columns_[i];

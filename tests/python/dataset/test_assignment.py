@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenfold.dataset._stream import Deal
+from tenfold.dataset._stream import Assignment
 
 
-def given_out(deal: Deal, rows: list[int]) -> list[int]:
+def given_out(assignment: Assignment, rows: list[int]) -> list[int]:
     """What all workers of all ranks hand out, `rows` each."""
     return [
         number
-        for rank in range(deal.world_size)
+        for rank in range(assignment.world_size)
         for worker, wanted in enumerate(rows)
-        for number in islice(deal.numbers(rank, worker), wanted)
+        for number in islice(assignment.numbers(rank, worker), wanted)
     ]
 
 
@@ -37,18 +37,18 @@ def given_out(deal: Deal, rows: list[int]) -> list[int]:
 def test_each_number_is_returned_once_for_any_ranks_and_workers(
     legs: list[tuple[int, list[int], int]],
 ) -> None:
-    deal = Deal.fresh(1, 1)
+    assignment = Assignment.fresh(1, 1)
     seen: list[int] = []
     for world_size, rows, batches in legs:
-        deal = Deal.from_state(json.loads(json.dumps(deal.to_state())))
-        deal = deal.dealt_to(world_size, len(rows))
-        seen += given_out(deal, rows)
-        deal = deal.advanced(rows, batches)
+        assignment = Assignment.from_state(json.loads(json.dumps(assignment.to_state())))
+        assignment = assignment.reassigned(world_size, len(rows))
+        seen += given_out(assignment, rows)
+        assignment = assignment.advanced(rows, batches)
     assert len(set(seen)) == len(seen)
     missing = (number for number in count() if number not in set(seen))
-    rest = deal.dealt_to(1, 1).numbers(0, 0)
+    rest = assignment.reassigned(1, 1).numbers(0, 0)
     assert list(islice(rest, 50)) == list(islice(missing, 50))
-    assert set(range(deal.position)) <= set(seen)
+    assert set(range(assignment.position)) <= set(seen)
 
 
 @given(
@@ -63,10 +63,10 @@ def test_each_number_is_returned_once_for_any_ranks_and_workers(
 def test_rows_of_last_batches_that_are_partial_in_some_ranks_are_not_repeated(
     num_records: int, world_size: int, workers: int, size: int, batches: int, other: int
 ) -> None:
-    deal = Deal.fresh(world_size, workers)
+    assignment = Assignment.fresh(world_size, workers)
     rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
-    seen = [number for number in given_out(deal, rows) if number < num_records]
-    rest = deal.advanced(rows, batches, num_records).dealt_to(other, 1)
+    seen = [number for number in given_out(assignment, rows) if number < num_records]
+    rest = assignment.advanced(rows, batches, num_records).reassigned(other, 1)
     for rank in range(other):
         for number in rest.numbers(rank, 0):
             if number >= num_records:
@@ -76,8 +76,8 @@ def test_rows_of_last_batches_that_are_partial_in_some_ranks_are_not_repeated(
 
 
 def test_a_state_is_small_where_all_workers_are_as_far() -> None:
-    deal = Deal.fresh(2, 4).advanced([64] * 4, 4)
-    assert deal.to_state() == {"position": 512}
+    assignment = Assignment.fresh(2, 4).advanced([64] * 4, 4)
+    assert assignment.to_state() == {"position": 512}
 
 
 @pytest.mark.parametrize(
@@ -106,4 +106,4 @@ def test_a_state_is_small_where_all_workers_are_as_far() -> None:
 )
 def test_an_invalid_state_is_an_error(state: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Deal.from_state(state)
+        Assignment.from_state(state)

@@ -13,12 +13,12 @@ namespace tenfold::os {
 
 /// Announces a call with short work: wakes the helper thread if it worked recently. It may still be
 /// parked for the rest of this call.
-void expect_short_work() noexcept;
+void start_helper() noexcept;
 
 /// Calls work(begin, end) for ranges of at most `step` that cover [0, count), on this thread and on
 /// the helper thread if that is awake and free. Otherwise calls it once for the whole range. An
 /// exception ends the work of both threads and is rethrown here.
-void share_short_work(std::size_t count, std::size_t step,
-                      const std::function<void(std::size_t, std::size_t)>& work);
+void run_with_helper(std::size_t count, std::size_t step,
+                     const std::function<void(std::size_t, std::size_t)>& work);
 
 }  // namespace tenfold::os

@@ -1,4 +1,4 @@
-#include "base/claims.hpp"
+#include "base/once_flags.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -10,18 +10,18 @@
 namespace tenfold::base {
 namespace {
 
-TEST(Claims, EachItemIsDoneOnceAndIsDoneWhenEnsureReturns) {
+TEST(OnceFlags, EachItemIsDoneOnceAndIsDoneWhenEnsureReturns) {
   constexpr std::size_t kItems = 1000;
-  Claims claims(kItems);
+  OnceFlags flags(kItems);
   std::vector<int> times(kItems, 0);  // not atomic: a reader after ensure() must see the write
   const auto come_by = [&](bool waits) {
     for (std::size_t i = 0; i < kItems; ++i) {
       const auto work = [&] { ++times[i]; };
       if (!waits) {
-        claims.do_once(i, work);
+        flags.do_once(i, work);
         continue;
       }
-      claims.ensure(i, work);
+      flags.ensure(i, work);
       EXPECT_EQ(times[i], 1);
     }
   };
@@ -31,20 +31,20 @@ TEST(Claims, EachItemIsDoneOnceAndIsDoneWhenEnsureReturns) {
   for (const int count : times) EXPECT_EQ(count, 1);
 }
 
-TEST(Claims, EnsureWaitsForTheThreadThatHasBegun) {
-  Claims claims(1);
+TEST(OnceFlags, EnsureWaitsForTheThreadThatHasBegun) {
+  OnceFlags flags(1);
   std::atomic<bool> begun{false};
   bool done = false;
   std::thread first([&] {
-    claims.do_once(0, [&] {
+    flags.do_once(0, [&] {
       begun = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       done = true;
     });
   });
   while (!begun) std::this_thread::yield();
-  claims.do_once(0, [] { ADD_FAILURE() << "done twice"; });
-  claims.ensure(0, [] { ADD_FAILURE() << "done twice"; });
+  flags.do_once(0, [] { ADD_FAILURE() << "done twice"; });
+  flags.ensure(0, [] { ADD_FAILURE() << "done twice"; });
   EXPECT_TRUE(done);
   first.join();
 }

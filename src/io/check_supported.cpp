@@ -1,4 +1,4 @@
-#include "io/holdable.hpp"
+#include "io/check_supported.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "core/tensor/special.hpp"
 #include "core/tree/depth.hpp"
+#include "core/tree/leaf_source.hpp"
 
 namespace tenfold {
 
@@ -68,8 +69,8 @@ void require_whole(const Leaf& leaf) {
   leaf.read(leaf.nbytes() - last.size(), last);
 }
 
-void require_holdable(const TensorDict& tree, const formats::Format& format,
-                      const std::string& where) {
+void check_supported(const TensorDict& tree, const formats::Format& format,
+                     const std::string& where) {
   refuse_opaque(tree, where, "");
   require_whole_leaves(tree, 0);
   if (format.bare_roots == formats::BareRoots::none && is_bare(tree)) {
