@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tenfold.dataset._stream import Deal
 
 
-def given_out(deal: Deal, rows: list[int]) -> list[int]:
+def all_numbers(deal: Deal, rows: list[int]) -> list[int]:
     """What all workers of all ranks hand out, `rows` each."""
     return [
         number
@@ -42,7 +42,7 @@ def test_each_number_is_returned_once_for_any_ranks_and_workers(
     for world_size, rows, batches in legs:
         deal = Deal.from_state(json.loads(json.dumps(deal.to_state())))
         deal = deal.dealt_to(world_size, len(rows))
-        seen += given_out(deal, rows)
+        seen += all_numbers(deal, rows)
         deal = deal.advanced(rows, batches)
     assert len(set(seen)) == len(seen)
     missing = (number for number in count() if number not in set(seen))
@@ -60,12 +60,12 @@ def test_each_number_is_returned_once_for_any_ranks_and_workers(
     other=st.integers(1, 5),
 )
 @settings(max_examples=300, deadline=None)
-def test_rows_of_last_batches_that_are_partial_in_some_ranks_are_not_repeated(
+def test_partial_last_batches_in_some_ranks_repeat_no_row(
     num_records: int, world_size: int, workers: int, size: int, batches: int, other: int
 ) -> None:
     deal = Deal.fresh(world_size, workers)
     rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
-    seen = [number for number in given_out(deal, rows) if number < num_records]
+    seen = [number for number in all_numbers(deal, rows) if number < num_records]
     rest = deal.advanced(rows, batches, num_records).dealt_to(other, 1)
     for rank in range(other):
         for number in rest.numbers(rank, 0):
@@ -75,7 +75,7 @@ def test_rows_of_last_batches_that_are_partial_in_some_ranks_are_not_repeated(
     assert sorted(seen) == list(range(num_records))
 
 
-def test_a_state_is_small_where_all_workers_are_as_far() -> None:
+def test_state_is_one_position_if_all_workers_are_equal() -> None:
     deal = Deal.fresh(2, 4).advanced([64] * 4, 4)
     assert deal.to_state() == {"position": 512}
 
