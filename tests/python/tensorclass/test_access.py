@@ -128,12 +128,12 @@ def write_unlocked(obj):
 
 
 @table(READING)
-def test_reading(call):
+def test_reads_match_tensordict(call):
     assert_same_outcome(plain, call)
 
 
 @table(WRITING)
-def test_writing(call):
+def test_writes_match_tensordict(call):
     assert_same_outcome(plain, call)
 
 
@@ -150,11 +150,11 @@ COMPARING = {
 
 
 @table(COMPARING)
-def test_comparing(call):
+def test_comparisons_match_tensordict(call):
     assert_same_outcome(plain, call)
 
 
-def texts(lib):
+def reprs(lib):
     cls = classes(lib)
     made = plain(lib)
     return [
@@ -175,13 +175,13 @@ def texts(lib):
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_texts_are_those_of_tensordict():
+def test_repr_matches_tensordict():
     import tensordict
 
-    assert texts(tenfold) == texts(tensordict)
+    assert reprs(tenfold) == reprs(tensordict)
 
 
-def test_attributes_that_are_no_fields_are_refused_and_the_nearest_is_named():
+def test_unknown_attribute_raises_and_suggests_the_nearest_field():
     made = sample()
     with pytest.raises(
         AttributeError, match=r"no attribute or field 'lable'.*did you mean 'label'"
@@ -191,7 +191,7 @@ def test_attributes_that_are_no_fields_are_refused_and_the_nearest_is_named():
         made.lable = "a"
 
 
-def test_private_names_are_refused_without_a_search():
+def test_unknown_private_attribute_raises_without_a_suggestion():
     with pytest.raises(AttributeError, match=r"^_nothing$"):
         sample()._nothing  # noqa: B018
 
@@ -205,7 +205,7 @@ def test_to_tensordict_shares_no_memory_and_holds_no_classes():
     assert made.x.any()
 
 
-def test_values_that_are_no_tensordict_make_no_object():
+def test_from_tensordict_refuses_other_values():
     with pytest.raises(RuntimeError, match="from_tensordict: expected a TensorDict, found a dict"):
         Sample.from_tensordict({"x": 1})
     with pytest.raises(ValueError, match=r"Sample: expected the keys .*found \['other'\]"):
@@ -214,7 +214,7 @@ def test_values_that_are_no_tensordict_make_no_object():
         Sample.from_tensordict(tenfold.TensorDict({"x": torch.zeros(2)}), {"x": 1})
 
 
-def test_an_object_of_tensordict_becomes_one_of_ours():
+def test_from_tensordict_accepts_a_tensordict_of_tensordict():
     tensordict = pytest.importorskip("tensordict")
     theirs = tensordict.TensorDict({"x": torch.ones(2)}, [2])
     assert Sample.from_tensordict(theirs).x.tolist() == [1, 1]
