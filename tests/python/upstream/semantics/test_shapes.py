@@ -96,12 +96,12 @@ UNLOCKED = [("memmap_td", "expand_as")]
 
 
 @over(FOUR_DIMS, SHAPES, skip=UNLOCKED)
-def test_four_dimensions(build, call):
+def test_shape_operations_on_four_dimensions_match_tensordict(build, call):
     assert_same_outcome(build, call, memory=True)
 
 
 @over(STACKS, SHAPES)
-def test_a_lazy_stack(build, call):
+def test_shape_operations_on_a_lazy_stack_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -125,7 +125,7 @@ ONE_DIM = {
 
 
 @over(["deeper_nested_td"], ONE_DIM)
-def test_children_with_more_dimensions(build, call):
+def test_shape_operations_with_larger_child_batches_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -146,7 +146,7 @@ NO_DIMS = {
 
 
 @pytest.mark.parametrize("call", NO_DIMS.values(), ids=NO_DIMS)
-def test_no_dimensions(call):
+def test_shape_operations_without_batch_dimensions_match_tensordict(call):
     def build(lib):
         inner = lib.NonTensorData("text")
         return lib.TensorDict({"x": numbers(3), "s": torch.tensor(1.0), "n": {"text": inner}})
@@ -170,7 +170,7 @@ BATCH_SIZES = {
 
 
 @over([name for name in VARIED if name not in STACKS], BATCH_SIZES)
-def test_setting_the_batch_size(build, call):
+def test_setting_the_batch_size_matches_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -220,5 +220,5 @@ FORGOTTEN = [("stacked_td", "cat")]
 
 
 @over(["nested_td", "td_with_non_tensor", "stacked_td"], NAMES, skip=TOO_FEW + FORGOTTEN)
-def test_names(build, call):
+def test_dimension_names_match_tensordict(build, call):
     assert_same_outcome(build, call)
