@@ -867,7 +867,7 @@ MEANINGLESS: dict[str, Callable[[tenfold.Dataset], Any]] = {
     "BatchLoader: pad of no column": lambda ds: tenfold.BatchLoader(ds, 4, pad={"typo": 0}),
     "BatchLoader: columns of one str": lambda ds: tenfold.BatchLoader(ds, 4, columns="x"),
     "IterableDataset: columns of one str": lambda ds: tenfold.IterableDataset(ds, columns="x"),
-    "IterableDataset: schema beside a data set": lambda ds: tenfold.IterableDataset(
+    "IterableDataset: schema with a data set": lambda ds: tenfold.IterableDataset(
         ds, schema=ds.schema
     ),
     "ingest: columns of one str": lambda ds: tenfold.ingest(ROWS, "new", columns="x"),

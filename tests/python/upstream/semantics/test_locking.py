@@ -123,7 +123,7 @@ CHILDREN = {
     "unlock_both": lambda td, lib: td.unlock_()["n", "deep"].is_locked,
     "unlock_then_the_child": lambda td, lib: td.unlock_()["n"].set("new", ones(td)),
     "a_child_locked_alone": lambda td, lib: [td.unlock_()["n"].lock_(), td.is_locked],
-    "set_beside_a_locked_child": lambda td, lib: [
+    "set_next_to_a_locked_child": lambda td, lib: [
         td.unlock_()["n"].lock_(),
         td.set("new", ones(td)),
     ],

@@ -184,7 +184,7 @@ IDENTITY = {
         td.memmap_(folder / "p").memmap_like(),
         td,
     ],
-    "new_leaves_beside_mapped": lambda td, lib, folder: (
+    "new_leaves_next_to_mapped": lambda td, lib, folder: (
         td.memmap_(folder / "p").unlock_().set("new", torch.ones(td.batch_size)).memmap_(folder / "p")  # noqa: E501
     ),
     "not_existsok": lambda td, lib, folder: [
@@ -248,7 +248,7 @@ STATE = {
     "permute": lambda td, lib, folder: td.permute(1, 0, 2, 3),
     "to_the_same_device": lambda td, lib, folder: td.to("cpu") is td,
     "pickle": lambda td, lib, folder: pickle.loads(pickle.dumps(td)),
-    "pickle_writes_through": lambda td, lib, folder: [
+    "unpickled_writes_to_the_file": lambda td, lib, folder: [
         pickle.loads(pickle.dumps(td))["a"].fill_(9),
         td,
     ],
