@@ -37,32 +37,32 @@ def flip(path, bit):
         file.write(bytes([byte ^ 1 << bit % 8]))
 
 
-def is_found(path):
+def is_detected(path):
     try:
         return not tenfold.verify(path).ok
     except tenfold.Error:  # its first bytes match no format any more
         return True
 
 
-def test_every_one_of_900_flipped_bits_is_found(archive):
+def test_random_bit_flips_are_detected(archive):
     generator = random.Random(0)
     missed = []
     for bit in generator.sample(range(8 * os.path.getsize(archive)), 900):
         flip(archive, bit)
-        if not is_found(archive):
+        if not is_detected(archive):
             missed.append(bit)
         flip(archive, bit)
     assert missed == []
     assert tenfold.verify(archive).ok
 
 
-def test_every_flipped_bit_of_the_directory_is_found(archive):
+def test_bit_flips_in_the_central_directory_are_detected(archive):
     with zipfile.ZipFile(archive) as file:
         begin = file.start_dir
     missed = []
     for bit in range(8 * begin, 8 * os.path.getsize(archive), 3):
         flip(archive, bit)
-        if not is_found(archive):
+        if not is_detected(archive):
             missed.append(bit)
         flip(archive, bit)
     assert missed == []
@@ -75,7 +75,7 @@ def change_date(path):
         file.write(struct.pack("<H", 0x22))
 
 
-def test_the_problem_names_the_archive_and_what_to_do(archive):
+def test_problem_names_the_archive_and_the_remedy(archive):
     change_date(archive)
     (problem,) = tenfold.verify(archive).problems
     assert (problem.path, problem.part) == (str(archive), "archive")
@@ -87,7 +87,7 @@ def test_the_problem_names_the_archive_and_what_to_do(archive):
     assert torch.equal(torch.as_tensor(tenfold.load(archive)["w3"]), torch.arange(20.0) + 3)
 
 
-def test_an_entry_that_another_tool_adds_is_found(tmp_path):
+def test_entry_added_by_another_tool_is_detected(tmp_path):
     path = tmp_path / "x.tdz"
     tenfold.save({"w": torch.ones(3)}, path)
     with zipfile.ZipFile(path, "a") as file:  # keeps the comment
@@ -98,14 +98,14 @@ def test_an_entry_that_another_tool_adds_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("comment", [b"", b"made by hand"])
-def test_archives_with_no_comment_or_another_one_verify_as_ever(archive, comment):
+def test_archives_without_our_comment_verify(archive, comment):
     with zipfile.ZipFile(archive, "a") as file:
         file.comment = comment
     change_date(archive)
     assert tenfold.verify(archive).ok
 
 
-def test_what_others_wrote_has_no_such_comment_and_verifies(tmp_path):
+def test_archives_written_by_other_tools_verify(tmp_path):
     torch.save({"w": torch.ones(3)}, tmp_path / "x.pt")
     numpy.savez(tmp_path / "x.npz", w=numpy.ones(3))
     tensordict.TensorDict({"w": torch.ones(3)}, batch_size=[3]).memmap(tmp_path / "x.tdz")
@@ -113,7 +113,7 @@ def test_what_others_wrote_has_no_such_comment_and_verifies(tmp_path):
         assert tenfold.verify(tmp_path / f"x.{suffix}").ok
 
 
-def test_writing_through_an_archive_leaves_its_structure_right(tmp_path):
+def test_mode_r_plus_keeps_the_archive_checksum_valid(tmp_path):
     path = tmp_path / "x.tdz"
     tenfold.save({"w": torch.zeros(1000), "n": {"v": torch.ones(3)}}, path)
     tree = tenfold.open(path, mode="r+")
@@ -127,7 +127,7 @@ def test_writing_through_an_archive_leaves_its_structure_right(tmp_path):
     assert tenfold.load(path)["w"][5:7].tolist() == [7.0, 9.0]
 
 
-def test_packed_and_deflated_archives_have_the_checksum_too(tmp_path):
+def test_packed_and_deflated_archives_have_the_checksum(tmp_path):
     tree = tenfold.TensorDict({"w": torch.zeros(1000), "v": torch.ones(3)}, batch_size=[])
     tree.memmap(tmp_path / "folder")
     tenfold.pack_memmap(tmp_path / "folder", tmp_path / "packed.tdz")
@@ -139,16 +139,16 @@ def test_packed_and_deflated_archives_have_the_checksum_too(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["pt", "npz"])
-def test_an_empty_dict_is_saved_and_found_damaged(tmp_path, suffix):
+def test_empty_dict_round_trips_and_damage_is_detected(tmp_path, suffix):
     path = tmp_path / f"x.{suffix}"
     tenfold.save({}, path)
     assert tenfold.load(path) == {}
     assert tenfold.verify(path).ok
     flip(path, 8 * (os.path.getsize(path) - 1))
-    assert is_found(path)
+    assert is_detected(path)
 
 
-def test_upstream_readers_read_over_the_comment(archive):
+def test_upstream_readers_ignore_the_comment(archive):
     expected = torch.arange(20.0) + 3
     with zipfile.ZipFile(archive) as file:
         assert file.testzip() is None

@@ -39,7 +39,7 @@ VALUES = [
 
 @pytest.mark.parametrize("name", OF_TENSORS)
 @pytest.mark.parametrize("which", TENSORS)
-def test_a_tensor_comes_back(tmp_path, name, which):
+def test_bare_tensor_round_trips(tmp_path, name, which):
     tensor = TENSORS[which]
     tenfold.save(tensor, tmp_path / name)
     loaded = tenfold.load(tmp_path / name)
@@ -52,7 +52,7 @@ def test_a_tensor_comes_back(tmp_path, name, which):
 
 @pytest.mark.parametrize("name", OF_VALUES)
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_a_value_comes_back(tmp_path, name, value):
+def test_bare_value_round_trips(tmp_path, name, value):
     tenfold.save(value, tmp_path / name)
     loaded = tenfold.load(tmp_path / name)
     assert type(loaded) is type(value)
@@ -61,13 +61,13 @@ def test_a_value_comes_back(tmp_path, name, value):
 
 @pytest.mark.parametrize("name", OF_VALUES)
 @pytest.mark.parametrize("tree", [[1, "a"], (), {}, {"a": 1}, {"value": 3}, [], [None]], ids=repr)
-def test_containers_of_values_are_containers(tmp_path, name, tree):
+def test_containers_of_values_keep_their_type(tmp_path, name, tree):
     tenfold.save(tree, tmp_path / name)
     assert tenfold.load(tmp_path / name) == tree
 
 
 @pytest.mark.parametrize("name", OF_TENSORS)
-def test_an_array_comes_back(tmp_path, name):
+def test_bare_array_round_trips(tmp_path, name):
     array = np.arange(6, dtype=np.int16).reshape(2, 3)
     tenfold.save(array, tmp_path / name)
     loaded = tenfold.load(tmp_path / name, framework="numpy")
@@ -76,7 +76,7 @@ def test_an_array_comes_back(tmp_path, name):
     assert np.array_equal(loaded, array)
 
 
-def test_numpy_reads_ours_and_we_read_numpys(tmp_path):
+def test_bare_npy_files_are_interchangeable_with_numpy(tmp_path):
     array = np.arange(6.0).reshape(2, 3)
     tenfold.save(array, tmp_path / "x.npy")
     assert np.array_equal(np.load(tmp_path / "x.npy"), array)
@@ -94,7 +94,7 @@ def test_numpy_reads_ours_and_we_read_numpys(tmp_path):
 
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
-def test_we_read_what_torch_saved_by_itself(tmp_path, zipped):
+def test_bare_values_saved_by_torch_are_loaded(tmp_path, zipped):
     def of_torch(obj):
         torch.save(obj, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
         return tenfold.load(tmp_path / "x.pt")
@@ -111,7 +111,7 @@ def test_we_read_what_torch_saved_by_itself(tmp_path, zipped):
     assert torch.equal(of_torch(sparse).to_dense(), sparse.to_dense())
 
 
-def test_torch_reads_what_we_saved_by_itself(tmp_path):
+def test_torch_loads_bare_values(tmp_path):
     for value in (torch.arange(3), 7, "text", None, 2.5, True):
         tenfold.save(value, tmp_path / "x.pt")
         for mapped in (True, False):
@@ -120,7 +120,7 @@ def test_torch_reads_what_we_saved_by_itself(tmp_path):
             assert torch.equal(found, value) if torch.is_tensor(value) else found == value
 
 
-def test_tensordict_and_safetensors_read_it_under_its_key(tmp_path):
+def test_tensordict_and_safetensors_read_a_bare_tensor_by_key(tmp_path):
     tenfold.save(torch.arange(3), tmp_path / "x")
     tenfold.save(torch.arange(3), tmp_path / "x.safetensors")
     found = tenfold.TensorDict.load_memmap(tmp_path / "x")
@@ -132,7 +132,7 @@ def test_tensordict_and_safetensors_read_it_under_its_key(tmp_path):
 
 
 @pytest.mark.parametrize("name", OF_TENSORS)
-def test_an_opened_one_answers_to_the_name_of_its_file(tmp_path, name):
+def test_opened_bare_tensor_is_found_by_its_file_name(tmp_path, name):
     tenfold.save(torch.arange(3), tmp_path / name)
     opened = tenfold.open(tmp_path / name)
     (key,) = opened.keys()
@@ -151,7 +151,7 @@ def test_an_opened_one_answers_to_the_name_of_its_file(tmp_path, name):
     assert torch.equal(tenfold.load(tmp_path / "again"), torch.arange(3))
 
 
-def test_a_changed_one_is_a_tree(tmp_path):
+def test_bare_tensor_with_added_entries_is_a_tree(tmp_path):
     tenfold.save(torch.arange(3), tmp_path / "x.npy")
     opened = tenfold.open(tmp_path / "x.npy")
     opened["b"] = torch.ones(2)
@@ -165,21 +165,21 @@ def test_a_changed_one_is_a_tree(tmp_path):
 
 @pytest.mark.parametrize("name", OF_TENSORS)
 @pytest.mark.parametrize("keys", [["value"], "x", ["*"], [], [("value",)]], ids=repr)
-def test_it_has_no_keys_to_load(tmp_path, name, keys):
+def test_load_of_a_bare_value_refuses_keys(tmp_path, name, keys):
     tenfold.save(torch.arange(3), tmp_path / name)
     with pytest.raises(KeyError, match="it holds one value, which has no name: expected no keys"):
         tenfold.load(tmp_path / name, keys=keys)
 
 
 @pytest.mark.parametrize("name", ["x.json", "x"])
-def test_other_formats_refuse_it(tmp_path, name):
+def test_formats_without_bare_values_refuse_them(tmp_path, name):
     for format in ("consolidated", "snapshot"):
         with pytest.raises(tenfold.UnsupportedError, match="cannot hold a value without a name"):
             tenfold.save(torch.ones(2), tmp_path / name, format=format)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_stored_names_the_root(tmp_path):
+def test_unsupported_bare_value_names_the_root(tmp_path):
     with pytest.raises(tenfold.UnsupportedError, match=r"x\.pt: root: .*found object"):
         tenfold.save(object(), tmp_path / "x.pt")
     with pytest.raises(tenfold.UnsupportedError, match=r"x\.npz: root: .*found a JSON value"):
@@ -187,7 +187,7 @@ def test_what_cannot_be_stored_names_the_root(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_two_are_compared_as_one_value(tmp_path):
+def test_diff_compares_bare_values(tmp_path):
     for name in OF_TENSORS:
         tenfold.save(torch.arange(3), tmp_path / name)
     for name in OF_TENSORS:
@@ -200,7 +200,7 @@ def test_two_are_compared_as_one_value(tmp_path):
     assert not tenfold.diff(torch.arange(3), {"value": torch.arange(3)}).same
 
 
-def test_it_is_loaded_into_a_tensor(tmp_path):
+def test_load_into_fills_a_bare_tensor(tmp_path):
     for name in OF_TENSORS:
         tenfold.save(torch.arange(3.0), tmp_path / name)
         target = torch.zeros(3)
@@ -213,7 +213,7 @@ def test_it_is_loaded_into_a_tensor(tmp_path):
         tenfold.load_into(torch.zeros(2), tmp_path / "x.npy")
 
 
-def test_it_is_converted_as_it_is(tmp_path):
+def test_convert_keeps_a_bare_tensor(tmp_path):
     tenfold.save(torch.arange(3.0), tmp_path / "first.npy")
     for name in OF_TENSORS:
         tenfold.convert(tmp_path / "first.npy", tmp_path / name)
@@ -228,7 +228,7 @@ def test_it_is_converted_as_it_is(tmp_path):
         tenfold.convert(tmp_path / "x.npy", tmp_path / "s", format="snapshot")
 
 
-def test_it_is_written_through(tmp_path):
+def test_mode_r_plus_writes_a_bare_tensor(tmp_path):
     tenfold.save(torch.zeros(3), tmp_path / "x.npy")
     tenfold.load(tmp_path / "x.npy", mode="r+").fill_(5)
     assert np.load(tmp_path / "x.npy").tolist() == [5, 5, 5]
@@ -238,7 +238,7 @@ def test_it_is_written_through(tmp_path):
     assert tenfold.load(tmp_path / "x").tolist() == [5, 5, 5]
 
 
-def test_the_command_line_shows_the_name_of_the_file(tmp_path):
+def test_command_line_shows_the_file_name_of_a_bare_tensor(tmp_path):
     def shown(*arguments):
         command = [sys.executable, "-m", "tenfold", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)

@@ -50,7 +50,7 @@ def same(ours, theirs):
     return ours == theirs
 
 
-def test_the_folder_of_a_trainer_is_a_tree_of_its_files(trainer):
+def test_trainer_folder_opens_as_a_tree_of_its_files(trainer):
     assert tenfold.probe(trainer) == "bundle"
     td = tenfold.open(trainer)
     assert list(td.keys()) == [
@@ -74,7 +74,7 @@ def test_the_folder_of_a_trainer_is_a_tree_of_its_files(trainer):
     assert torch.equal(ours["cpu"], state["cpu"])
 
 
-def test_what_is_not_read_is_an_error_by_its_key(trainer):
+def test_unsupported_file_raises_an_error_with_its_key(trainer):
     td = tenfold.open(trainer)
     assert "merges.txt: not read" in repr(td)
     for _ in range(2):
@@ -95,7 +95,7 @@ def test_what_is_not_read_is_an_error_by_its_key(trainer):
     assert everything["training_args"].name.endswith("TrainingArguments")
 
 
-def test_a_tensordict_without_what_is_not_read_is_saved(trainer, tmp_path):
+def test_tensordict_without_unsupported_files_can_be_saved(trainer, tmp_path):
     td = tenfold.open(trainer)
     with pytest.raises(tenfold.UnsupportedError, match=r"merges\.txt"):
         tenfold.save(td, tmp_path / "all")
@@ -106,12 +106,12 @@ def test_a_tensordict_without_what_is_not_read_is_saved(trainer, tmp_path):
     assert list(td.select("model", "scheduler").keys()) == ["model", "scheduler"]
 
 
-def test_a_key_to_exclude_must_name_something(trainer):
+def test_exclude_of_an_unknown_key_raises(trainer):
     with pytest.raises(KeyError, match="nothing_of_the_sort"):
         tenfold.load(trainer, exclude=["nothing_of_the_sort"])
 
 
-def test_the_model_goes_into_a_module(trainer):
+def test_model_of_a_bundle_loads_into_a_module(trainer):
     linear = torch.nn.Linear(4, 2)
     part = {"weight": "classifier.weight", "bias": "classifier.bias"}
     model = tenfold.open(trainer)["model"]
@@ -129,7 +129,7 @@ def test_verify_names_the_entries_without_checksums(trainer):
     assert tenfold.verify(trainer / "optimizer.pt").unchecked == ()
 
 
-def test_damage_is_a_problem_of_one_entry(trainer):
+def test_damaged_file_affects_only_its_entry(trainer):
     file = trainer / "optimizer.pt"
     data = bytearray(file.read_bytes())
     data[2000] ^= 1
@@ -142,7 +142,7 @@ def test_damage_is_a_problem_of_one_entry(trainer):
     assert tenfold.load(trainer, keys=["scheduler"])["scheduler"]["last_epoch"] == 2
 
 
-def test_two_checkpoints_differ_by_key(trainer, tmp_path):
+def test_diff_of_two_bundles_lists_changed_keys(trainer, tmp_path):
     other = tmp_path / "checkpoint-4"
     shutil.copytree(trainer, other)
     assert tenfold.diff(trainer, other).same
@@ -153,7 +153,7 @@ def test_two_checkpoints_differ_by_key(trainer, tmp_path):
     assert [change.key for change in changed] == ["merges.txt.bytes", "trainer_state"]
 
 
-def test_it_converts_to_one_file_and_back_to_the_same_values(trainer, tmp_path):
+def test_bundle_converts_to_one_file_with_equal_values(trainer, tmp_path):
     tenfold.convert(trainer, tmp_path / "all.tdz", exclude=["merges.txt", "training_args"])
     report = tenfold.diff(trainer, tmp_path / "all.tdz")
     assert report.changed == ()
@@ -165,13 +165,13 @@ def test_it_converts_to_one_file_and_back_to_the_same_values(trainer, tmp_path):
     assert not (tmp_path / "whole").exists()
 
 
-def test_scan_looks_into_every_file(trainer):
+def test_scan_inspects_every_file(trainer):
     found = tenfold.scan(trainer)
     assert any("TrainingArguments" in finding.name for finding in found.findings)
     assert found.num_pickles == 4
 
 
-def test_it_is_only_read(trainer, tmp_path):
+def test_bundle_is_read_only(trainer, tmp_path):
     before = sorted(path.name for path in trainer.iterdir())
     with pytest.raises(tenfold.UnsupportedError, match='expected "r" or "c", found "r\\+"'):
         tenfold.open(trainer, mode="r+")
@@ -182,7 +182,7 @@ def test_it_is_only_read(trainer, tmp_path):
     assert sorted(path.name for path in trainer.iterdir()) == before
 
 
-def test_a_pickled_handle_opens_it_again(trainer):
+def test_pickled_bundle_is_opened_again(trainer):
     td = pickle.loads(pickle.dumps(tenfold.open(trainer)))
     assert td["scheduler", "last_epoch"] == 2
 
@@ -232,7 +232,7 @@ def deepspeed_folder(folder, stage):
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_the_folder_of_deepspeed_is_a_bundle_by_itself_and_in_that_of_a_trainer(tmp_path, stage):
+def test_deepspeed_folder_is_a_bundle_alone_and_within_a_trainer_folder(tmp_path, stage):
     part = deepspeed_folder(tmp_path / "checkpoint-10", stage)
     assert tenfold.probe(part) == "bundle"
     td = tenfold.open(part)
@@ -247,7 +247,7 @@ def test_the_folder_of_deepspeed_is_a_bundle_by_itself_and_in_that_of_a_trainer(
         outer["zero_to_fp32.py"]
 
 
-def test_an_object_that_is_no_data_is_refused_by_its_key(tmp_path):
+def test_object_of_an_unknown_class_is_refused_by_key(tmp_path):
     part = deepspeed_folder(tmp_path, 2)
     torch.save({"scaler": random.Random(0), "step": 3}, part / "mp_rank_01_model_states.pt")
     with pytest.raises(tenfold.UnsupportedError, match=r"mp_rank_01_model_states\.scaler"):
@@ -272,7 +272,7 @@ def test_a_lightning_checkpoint_is_one_file(tmp_path):
     assert same(tenfold.load(tmp_path / "epoch=1-step=10.ckpt"), checkpoint)
 
 
-def test_a_sharded_model_is_one_entry(trainer):
+def test_sharded_safetensors_model_is_one_entry(trainer):
     model = torch.load(trainer / "optimizer.pt", weights_only=True)["state"][0]
     tenfold.save(model, trainer / "model.safetensors.index.json")
     (trainer / "model.safetensors").unlink()
@@ -281,7 +281,7 @@ def test_a_sharded_model_is_one_entry(trainer):
     assert torch.equal(td["model", "exp_avg"], model["exp_avg"])
 
 
-def test_a_step_of_the_checkpoint_manager_is_the_tree_of_its_entries(tmp_path):
+def test_step_of_checkpoint_manager_opens_as_a_tree_of_its_entries(tmp_path):
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(1, 3)).sum().backward()
@@ -310,7 +310,7 @@ def test_a_step_of_the_checkpoint_manager_is_the_tree_of_its_entries(tmp_path):
 # --- hostile -------------------------------------------------------------------------------------
 
 
-def test_names_that_are_no_text_are_listed(trainer):
+def test_file_names_that_are_not_utf8_are_listed(trainer):
     for name in (b"\xff\xfe.json", b"a\nb.json", b"x" * 250 + b".json"):
         Path(os.fsdecode(os.fsencode(trainer) + b"/" + name)).write_text("1")
     td = tenfold.open(trainer)
@@ -320,7 +320,7 @@ def test_names_that_are_no_text_are_listed(trainer):
     assert "a\\x0ab" in listed.stdout
 
 
-def test_links_are_not_followed(trainer, tmp_path):
+def test_symlinks_are_not_followed(trainer, tmp_path):
     (tmp_path / "secret.json").write_text('"secret"')
     (trainer / "link.json").symlink_to(tmp_path / "secret.json")
     (trainer / "loop").symlink_to(".")
@@ -351,7 +351,7 @@ def test_nothing_is_imported_or_called(trainer, tmp_path):
 # --- command line --------------------------------------------------------------------------------
 
 
-def test_ls_marks_what_is_not_read(trainer):
+def test_ls_marks_unsupported_files(trainer):
     listed = program("ls", trainer)
     assert listed.returncode == 0
     line = next(line for line in listed.stdout.splitlines() if line.startswith("merges.txt"))
@@ -374,7 +374,7 @@ def test_repr_shows_which_entry_is_damaged(trainer):
         td["optimizer"]
 
 
-def test_ls_and_tree_go_on_after_a_damaged_entry_and_exit_1(trainer):
+def test_ls_and_tree_continue_after_a_damaged_entry_and_exit_1(trainer):
     (trainer / "optimizer.pt").write_bytes(b"PK\x03\x04 damaged")
     for command in ("ls", "tree"):
         done = program(command, trainer)
@@ -384,7 +384,7 @@ def test_ls_and_tree_go_on_after_a_damaged_entry_and_exit_1(trainer):
     assert "damaged" in program("ls", trainer).stdout
 
 
-def test_verify_tells_what_has_no_checksums(trainer):
+def test_verify_lists_entries_without_checksums(trainer):
     done = program("verify", trainer)
     assert done.returncode == 0
     assert "without checksums: config, merges.txt, model, trainer_state" in done.stdout

@@ -23,19 +23,19 @@ def shell(command):
 
 @pytest.mark.parametrize("errors", ["2>/dev/full", "2>&-"])
 @pytest.mark.parametrize("arguments", ["ls /nowhere", "frobnicate", ""])
-def test_a_failure_is_2_if_standard_error_is_closed_or_full(arguments, errors):
+def test_error_exits_2_even_if_stderr_is_closed_or_full(arguments, errors):
     assert shell(f"{PROGRAM} {arguments} {errors}").returncode == 2
 
 
 @pytest.mark.parametrize("output", [">/dev/full", ">&-"])
 @pytest.mark.parametrize("arguments", ["--help", "--version", "stat --help"])
-def test_help_that_cannot_be_written_is_2(arguments, output):
+def test_help_exits_2_if_stdout_cannot_be_written(arguments, output):
     done = shell(f"{PROGRAM} {arguments} {output}")
     assert done.returncode == 2
     assert done.stderr.startswith("tenfold: standard output: cannot write: ")
 
 
-def test_a_suffix_that_is_almost_one_is_a_warning(tmp_path):
+def test_misspelled_suffix_warns(tmp_path):
     with pytest.warns(UserWarning, match=r'a folder is written; did you mean ".safetensors"'):
         tenfold.save({"x": torch.zeros(1)}, tmp_path / "m.safetensor")
     tenfold.save({"x": torch.zeros(1)}, tmp_path / "m.pt")
@@ -44,7 +44,7 @@ def test_a_suffix_that_is_almost_one_is_a_warning(tmp_path):
     assert tenfold.probe(tmp_path / "x.NPZ") == "memmap"
 
 
-def as_nobody(code, *arguments):
+def run_unprivileged(code, *arguments):
     """Runs Python that root's permissions do not help, after a first run that imports modules."""
     lines = [
         "import contextlib, io, json, os, sys, tenfold",
@@ -72,7 +72,7 @@ def open_folder():
         yield path
 
 
-def test_scan_goes_on_behind_folders_and_files_that_cannot_be_read(open_folder):
+def test_scan_continues_after_unreadable_folders_and_files(open_folder):
     (open_folder / "locked" / "deep").mkdir(parents=True)
     torch.save({"x": torch.zeros(1)}, open_folder / "a.pt")
     torch.save({"x": torch.zeros(1)}, open_folder / "z.pt")
@@ -80,7 +80,7 @@ def test_scan_goes_on_behind_folders_and_files_that_cannot_be_read(open_folder):
     (open_folder / "secret.pt").chmod(0)
     (open_folder / "locked").chmod(0)
     try:
-        found = as_nobody(
+        found = run_unprivileged(
             "found = tenfold.scan(sys.argv[1]).findings; "
             "print(json.dumps([[f.name, f.risk, f.where] for f in found]))",
             open_folder,
@@ -94,12 +94,12 @@ def test_scan_goes_on_behind_folders_and_files_that_cannot_be_read(open_folder):
     assert any("z.pt" in text for text in texts)
 
 
-def test_verify_reports_a_file_that_cannot_be_read_once(open_folder):
+def test_verify_reports_an_unreadable_file_once(open_folder):
     tree = tenfold.save({"x": torch.zeros(3), "y": torch.zeros(70_000)}, open_folder / "tree")
     for path in [tree, *tree.rglob("*")]:
         path.chmod(0o755)
     (tree / "y.memmap").chmod(0)
-    problems = as_nobody(
+    problems = run_unprivileged(
         "print(json.dumps([str(p) for p in tenfold.verify(sys.argv[1]).problems]))", tree
     )
     assert len(problems) == 1, problems
@@ -107,7 +107,7 @@ def test_verify_reports_a_file_that_cannot_be_read_once(open_folder):
     assert "permission denied" in problems[0].lower()
 
 
-def test_a_pickle_is_a_pickle_whatever_its_suffix(tmp_path):
+def test_pickle_is_recognized_with_any_suffix(tmp_path):
     messages = set()
     for name in ("m.pt", "m.pkl"):
         (tmp_path / name).write_bytes(b"\x80\x04}.")
@@ -117,7 +117,7 @@ def test_a_pickle_is_a_pickle_whatever_its_suffix(tmp_path):
     assert len(messages) == 1
 
 
-def test_unpack_bounds_the_depth_of_the_folders_it_makes(tmp_path):
+def test_unpack_limits_the_depth_of_folders(tmp_path):
     with zipfile.ZipFile(tmp_path / "deep.tdz", "w") as archive:
         archive.writestr("meta.json", "{}")
         archive.writestr("a/" * 2000 + "x", "")
@@ -126,7 +126,7 @@ def test_unpack_bounds_the_depth_of_the_folders_it_makes(tmp_path):
     assert os.listdir(tmp_path) == ["deep.tdz"]
 
 
-def test_json_gives_bytes_that_are_no_utf8_back(tmp_path):
+def test_json_output_preserves_paths_that_are_not_utf8(tmp_path):
     path = tenfold.save({"x": torch.zeros(1)}, os.fsdecode(os.fsencode(tmp_path) + b"/a\xff"))
     done = subprocess.run(
         [sys.executable, "-m", "tenfold", "tree", path, "--json"],

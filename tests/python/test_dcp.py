@@ -18,7 +18,7 @@ def saved(state, path, **writer):
     return path
 
 
-def test_what_torch_saved_is_loaded(tmp_path):
+def test_checkpoint_saved_by_torch_is_loaded(tmp_path):
     state = {
         "model": {"a.b": torch.arange(6.0).reshape(2, 3), "empty": torch.zeros(0, 3)},
         "list": [torch.ones(2), {"x": torch.ones(1), "lr": 0.1}, None],
@@ -40,7 +40,7 @@ def test_every_dtype_is_loaded(tmp_path, dtype):
     assert_same(tenfold.load(saved(state, tmp_path / "ckpt")), state)
 
 
-def test_the_state_of_a_model_and_its_optimizer_comes_back(tmp_path):
+def test_model_and_optimizer_state_round_trips(tmp_path):
     def trained():
         torch.manual_seed(0)
         model = torch.nn.Linear(4, 3)
@@ -68,7 +68,7 @@ def test_the_state_of_a_model_and_its_optimizer_comes_back(tmp_path):
     assert torch.equal(other_optimizer.state[other.weight]["exp_avg"], state["exp_avg"])
 
 
-def test_large_tensors_in_files_of_their_own_are_mapped(tmp_path):
+def test_large_tensors_in_separate_files_are_mapped(tmp_path):
     state = {"a": torch.arange(300_000.0), "b": torch.arange(300_000)}
     path = saved(state, tmp_path / "ckpt", single_file_per_rank=False)
     tree = tenfold.open(path)
@@ -79,7 +79,7 @@ def test_large_tensors_in_files_of_their_own_are_mapped(tmp_path):
     assert torch.equal(tenfold.load(path)["a"], state["a"])
 
 
-def test_tensors_at_odd_bytes_are_read(tmp_path):
+def test_unaligned_tensors_are_read(tmp_path):
     state = {f"t{i}": torch.arange(100_000 + i) for i in range(3)}
     assert_same(tenfold.load(saved(state, tmp_path / "ckpt")), state)
 
@@ -92,14 +92,14 @@ def test_keys_select_what_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["folder", "file.safetensors"])
-def test_it_converts(tmp_path, target):
+def test_converts_to_every_format(tmp_path, target):
     state = {"model": {"w": torch.randn(40, 30)}, "epoch": 3}
     path = saved(state, tmp_path / "ckpt")
     tenfold.convert(path, tmp_path / target)
     assert_same(tenfold.load(tmp_path / target), state)
 
 
-def test_it_loads_into_a_module(tmp_path):
+def test_load_into_fills_a_module(tmp_path):
     model, other = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
     path = saved({"model": model.state_dict()}, tmp_path / "ckpt")
     assert tenfold.load_into(other, tenfold.open(path)["model"]).ok
@@ -110,7 +110,7 @@ class Unknown:
     pass
 
 
-def test_objects_of_unknown_classes_are_refused_by_key_and_keep_no_other_away(tmp_path):
+def test_objects_of_unknown_classes_are_refused_by_key_and_others_load(tmp_path):
     state = {"w": torch.ones(2), "deep": {"object": Unknown()}, "list": [1, Unknown()]}
     path = saved(state, tmp_path / "ckpt")
     assert torch.equal(tenfold.open(path)["w"], torch.ones(2))
@@ -151,7 +151,7 @@ def test_metadata_is_not_executed(tmp_path, monkeypatch):
     assert "torch.distributed.checkpoint.metadata" not in sys.modules
 
 
-def test_old_metadata_without_the_newer_fields_is_read(tmp_path):
+def test_metadata_of_older_versions_is_read(tmp_path):
     import pickle
 
     path = saved({"a": {"b": torch.ones(2)}, "n": 1}, tmp_path / "ckpt")
@@ -163,7 +163,7 @@ def test_old_metadata_without_the_newer_fields_is_read(tmp_path):
     assert_same(tenfold.load(path), {"a": {"b": torch.ones(2)}, "n": 1})
 
 
-def test_shards_in_safetensors_are_loaded(tmp_path):
+def test_safetensors_shards_are_loaded(tmp_path):
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
     state = {"b.w": torch.arange(6.0).reshape(2, 3), "a": torch.ones(3, dtype=torch.bfloat16)}
@@ -174,7 +174,7 @@ def test_shards_in_safetensors_are_loaded(tmp_path):
     assert tenfold.verify(tmp_path / "ckpt").ok
 
 
-def test_arrays_of_numpy_are_tensors(tmp_path):
+def test_numpy_arrays_are_loaded_as_tensors(tmp_path):
     numpy = pytest.importorskip("numpy")
     state = {"w": torch.ones(2), "array": numpy.arange(3.0)}
     path = saved(state, tmp_path / "ckpt")
@@ -218,12 +218,12 @@ def test_compressed_items_are_loaded(tmp_path, compressed, single_file_per_rank)
     assert_same(tenfold.load(tmp_path / "m.safetensors"), state)
 
 
-def test_more_compressed_items_than_are_kept_are_loaded(compressed):
+def test_more_compressed_items_than_the_cache_holds_are_loaded(compressed):
     state = {f"w{i}": torch.full((20_000,), float(i)) for i in range(30)}
     assert_same(tenfold.load(compressed(state)), state)
 
 
-def test_a_compressed_item_that_is_damaged_is_an_error(compressed):
+def test_damaged_compressed_item_raises_corrupt_file_error(compressed):
     path = compressed({"w": torch.randn(1000)})
     (file,) = path.glob("*.distcp")
     whole = file.read_bytes()
@@ -237,7 +237,7 @@ def test_a_compressed_item_that_is_damaged_is_an_error(compressed):
         tenfold.load(path)
 
 
-def test_a_stream_that_ends_early_or_holds_too_much_is_an_error(tmp_path, compressed):
+def test_truncated_or_oversized_compressed_stream_raises(tmp_path, compressed):
     import pickle
 
     zstandard = pytest.importorskip("zstandard")

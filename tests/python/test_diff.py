@@ -17,7 +17,7 @@ def changed(**entries):
     return {**TREE, **entries}
 
 
-def test_what_was_saved_is_the_same(target):
+def test_saved_tree_equals_its_source(target):
     tenfold.save(TREE, target)
     report = tenfold.diff(target, TREE)
     assert report.same
@@ -26,7 +26,7 @@ def test_what_was_saved_is_the_same(target):
     assert repr(report) == "DiffReport(same: 4 tensors and values)"
 
 
-def test_figures_are_those_of_torch(target):
+def test_error_measures_match_torch(target):
     old, new = TREE["model"]["w"], TREE["model"]["w"] + torch.tensor([0.0, 0.5, -0.25])
     tenfold.save(TREE, target)
     (change,) = tenfold.diff(target, changed(model={**TREE["model"], "w": new})).changed
@@ -39,7 +39,7 @@ def test_figures_are_those_of_torch(target):
 
 
 @pytest.mark.parametrize(("rtol", "atol"), [(0, 0), (0.1, 0), (0, 0.3), (1e-3, 1e-3)])
-def test_the_tolerance_is_that_of_allclose(rtol, atol):
+def test_tolerance_matches_allclose(rtol, atol):
     generator = torch.Generator().manual_seed(1)
     for scale in (0.0, 1e-4, 1e-2, 0.2):
         a = torch.randn(50, generator=generator, dtype=torch.float64)
@@ -57,7 +57,7 @@ def test_every_dtype_is_compared(tmp_path, dtype):
     assert tenfold.diff({"x": tensor}, tmp_path / "a").same
 
 
-def test_sides_and_names():
+def test_added_removed_and_changed_keys_are_listed():
     report = tenfold.diff(TREE, changed(step=8, extra=torch.ones(1), betas=[0.9, 0.99]))
     assert report.added == ("extra",)
     assert report.removed == ()
@@ -66,20 +66,20 @@ def test_sides_and_names():
     assert tenfold.diff(changed(extra=torch.ones(1)), TREE).removed == ("extra",)
 
 
-def test_another_dtype_is_a_change_with_figures():
+def test_dtype_change_has_error_measures():
     half = {**TREE["model"], "w": TREE["model"]["w"].half()}
     (change,) = tenfold.diff(TREE, changed(model=half), atol=1).changed
     assert (change.kind, change.max_abs, change.b) == ("dtype", 0.0, "float16 [2, 3]")
     assert change.what == "float32 [2, 3] -> float16 [2, 3]"
 
 
-def test_modules_compare_with_files(tmp_path):
+def test_modules_can_be_compared_with_files(tmp_path):
     module = torch.nn.Linear(3, 2)
     tenfold.save(module.state_dict(), tmp_path / "m")
     assert tenfold.diff(tmp_path / "m", module).same
 
 
-def test_the_report_is_a_table():
+def test_report_is_shown_as_a_table():
     report = tenfold.diff(TREE, changed(step=8, **{"<b>": torch.ones(1)}))
     assert repr(report).splitlines() == [
         "DiffReport(1 changed, 0 removed, 1 added)",
@@ -93,7 +93,7 @@ def test_the_report_is_a_table():
     assert "<b>" not in html
 
 
-def test_errors_are_those_of_open(tmp_path):
+def test_missing_file_and_invalid_tolerance_raise(tmp_path):
     with pytest.raises(FileNotFoundError):
         tenfold.diff(tmp_path / "nothing", TREE)
     with pytest.raises(ValueError, match="rtol: expected a number from 0, found -1"):
@@ -105,7 +105,7 @@ def saved_by_torch(path, value):
     return path
 
 
-def test_sparse_tensors_of_other_lengths_differ(tmp_path):
+def test_sparse_tensors_of_different_shapes_differ(tmp_path):
     parts = ([[0, 1], [0, 1]], [1.0, 1.0])
     one = {"a": torch.sparse_coo_tensor(*parts, (2, 2))}
     other = {"a": torch.sparse_coo_tensor(*parts, (2, 3))}
@@ -115,7 +115,7 @@ def test_sparse_tensors_of_other_lengths_differ(tmp_path):
     assert "[2, 3]" in change.b
 
 
-def test_opaque_objects_of_other_classes_differ(tmp_path):
+def test_opaque_objects_of_different_classes_differ(tmp_path):
     one = saved_by_torch(tmp_path / "a.pt", torch.nn.ReLU)
     other = saved_by_torch(tmp_path / "b.pt", torch.nn.GELU)
     assert tenfold.diff(one, one).same
@@ -125,7 +125,7 @@ def test_opaque_objects_of_other_classes_differ(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_bytes_that_are_not_read_are_never_called_the_same(tmp_path):
+def test_tensors_that_cannot_be_compared_are_reported_as_changed(tmp_path):
     def packed(tensor):
         return torch.quantize_per_channel(tensor, torch.ones(1), torch.zeros(1), 0, torch.quint4x2)
 

@@ -26,7 +26,7 @@ def read(name: str) -> str:
     return text
 
 
-def test_the_extension_exports_its_init_function_alone():
+def test_extension_exports_only_its_init_function():
     exported = {
         line.split()[-1]
         for line in objdump("-T").splitlines()
@@ -35,7 +35,7 @@ def test_the_extension_exports_its_init_function_alone():
     assert exported == {"PyInit__core"}
 
 
-def test_the_description_has_no_links_into_the_repository():
+def test_description_has_only_absolute_links():
     message = metadata.metadata("tenfold")
     # The importlib_metadata package, if a test has imported it, stores the description as a header.
     description = message.get_payload() or message["Description"]
@@ -44,7 +44,7 @@ def test_the_description_has_no_links_into_the_repository():
     assert not re.findall(r"\]\((?!https?://)[^)]*\)", description)
 
 
-def test_the_notices_name_each_licence_that_is_shipped():
+def test_notice_names_each_shipped_license():
     files = metadata.metadata("tenfold").get_all("License-File")
     assert {"LICENSE", "NOTICE"} <= set(files)
     notice = read("licenses/NOTICE")
@@ -54,7 +54,7 @@ def test_the_notices_name_each_licence_that_is_shipped():
         assert len(read(f"licenses/{name}")) > 500
 
 
-def test_the_extra_all_takes_every_other_extra_but_the_adapters():
+def test_extra_all_includes_every_extra_except_adapters():
     adapters = {"accelerate", "lightning", "ray", "torchdata", "torchrl", "transformers"}
     extras = set(metadata.metadata("tenfold").get_all("Provides-Extra"))
     (taken,) = (
@@ -65,7 +65,7 @@ def test_the_extra_all_takes_every_other_extra_but_the_adapters():
     assert set(re.search(r"\[(.*)\]", taken)[1].split(",")) == extras - {"all"} - adapters
 
 
-def test_the_bill_of_materials_and_the_notices_name_what_is_linked_in():
+def test_sbom_and_notice_name_linked_libraries():
     bill = json.loads(read("sboms/tenfold.cdx.json"))
     assert bill["bomFormat"] == "CycloneDX"
     assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/tenfold@{tenfold.__version__}"

@@ -41,7 +41,7 @@ def compiled(page, block):
     return compile("\n" * line + block[2], str(page), "exec")
 
 
-def test_every_block_of_python_is_known():
+def test_every_python_block_is_parsed():
     for page in PAGES:
         assert TEXTS[page].count("```python") == len(BLOCK.findall(TEXTS[page])), page
 
@@ -53,7 +53,7 @@ def anchors(text):
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files_and_headings(page):
+def test_links_point_to_existing_files_and_headings(page):
     for link in re.findall(r"\]\(((?!https?:)[^)\s]+)\)", TEXTS[page]):
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
@@ -66,7 +66,7 @@ def test_links_lead_to_files_and_headings(page):
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+def test_python_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # A separate module, because dataclasses look up the module of a class.
     scope = {"__name__": "__main__"}
@@ -76,13 +76,13 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("page", "block"), ALONE)
-def test_python_that_needs_another_library_runs(page, block, tmp_path, monkeypatch):
+def test_python_blocks_that_need_another_library_run(page, block, tmp_path, monkeypatch):
     pytest.importorskip(block[1], reason=f"{block[1]} is not installed")
     monkeypatch.chdir(tmp_path)
     exec(compiled(page, block), {"__name__": "__main__"})
 
 
-def test_the_shell_commands_of_the_readme_run(tmp_path):
+def test_shell_commands_of_the_readme_run(tmp_path):
     state = {"model": {"weight": torch.rand(3, 2), "bias": torch.rand(3)}}
     tenfold.save(state, tmp_path / "run" / "step_3")
     tenfold.save({"model": {**state["model"], "bias": torch.rand(3)}}, tmp_path / "run" / "step_4")
@@ -109,14 +109,14 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
     assert len(tenfold.Dataset(tmp_path / "trips")) == 1
 
 
-def test_the_summary_of_the_measurements_is_that_of_their_tables():
+def test_summary_of_the_measurements_matches_their_tables():
     done = subprocess.run(
         [sys.executable, ROOT / "bench" / "summary.py", "--check"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_signatures_in_the_docs_are_those_of_the_functions():
+def test_signatures_in_the_docs_match_the_functions():
     stated = re.findall(
         r"`tenfold\.(\w+)\(([^`]*\*,[^`]*?)\)(?: -> \w+)?`", TEXTS[ROOT / "docs/python.md"]
     )

@@ -17,7 +17,7 @@ EXAMPLES = examples()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def test_the_examples_are_found() -> None:
+def test_docstring_examples_are_found() -> None:
     assert len(EXAMPLES) > 80
     assert {"tenfold", "tenfold.load", "tenfold.Dataset.append", "tenfold.TensorDict.to"} <= {
         *EXAMPLES
@@ -26,9 +26,7 @@ def test_the_examples_are_found() -> None:
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_of_a_docstring_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_docstring_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     test = EXAMPLES[name]
     test.globs = prepare(name)

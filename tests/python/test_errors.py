@@ -8,18 +8,18 @@ import torch
 import tenfold
 
 
-def test_own_errors_are_value_errors():
+def test_tenfold_errors_are_value_errors():
     assert issubclass(tenfold.CorruptFileError, (tenfold.Error, ValueError))
     assert issubclass(tenfold.UnsupportedError, (tenfold.Error, ValueError))
 
 
 @pytest.mark.parametrize("call", [tenfold.open, tenfold.load, tenfold.probe, tenfold.verify])
-def test_a_missing_path_is_file_not_found(call, tmp_path):
+def test_missing_path_raises_file_not_found_error(call, tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing"):
         call(tmp_path / "nothing")
 
 
-def test_the_text_of_a_key_error_is_its_message(target):
+def test_str_of_a_key_error_is_its_message(target):
     tenfold.save({"x": torch.zeros(1)}, target)
     with pytest.raises(KeyError) as caught:
         tenfold.open(target)["y"]
@@ -34,7 +34,7 @@ def test_a_key_error_can_be_pickled(target):
     assert str(copied) == str(caught.value)
 
 
-def test_a_file_in_the_way_is_file_exists(target):
+def test_existing_target_raises_file_exists_error(target):
     tenfold.save({"x": torch.zeros(1)}, target)
     with pytest.raises(FileExistsError) as caught:
         tenfold.save({"x": torch.ones(1)}, target, overwrite=False)
@@ -44,35 +44,35 @@ def test_a_file_in_the_way_is_file_exists(target):
     assert tenfold.load(target)["x"] == 0
 
 
-def test_a_parent_that_is_a_file_is_an_os_error(tmp_path):
+def test_parent_that_is_a_file_raises_not_a_directory_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="file"):
         tenfold.save({"x": torch.zeros(1)}, tmp_path / "file" / "x.safetensors")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_no_permission_is_permission_error(tmp_path):
+def test_unreadable_file_raises_permission_error(tmp_path):
     path = tenfold.save({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
     path.chmod(0)
     with pytest.raises(PermissionError):
         tenfold.load(path)
 
 
-def test_garbage_is_unsupported(tmp_path):
+def test_random_bytes_raise_unsupported_error(tmp_path):
     path = tmp_path / "garbage"
     path.write_bytes(b"\xff" * 100)
     with pytest.raises(tenfold.UnsupportedError, match="garbage"):
         tenfold.open(path)
 
 
-def test_a_truncated_file_is_corrupt(tmp_path):
+def test_truncated_file_raises_corrupt_file_error(tmp_path):
     path = tenfold.save({"x": torch.zeros(100)}, tmp_path / "x.safetensors")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(tenfold.CorruptFileError, match=r"x.safetensors"):
         tenfold.open(path)["x"]
 
 
-def test_a_short_leaf_is_corrupt(tmp_path):
+def test_truncated_leaf_raises_corrupt_file_error(tmp_path):
     path = tenfold.save({"x": torch.zeros(100)}, tmp_path / "saved")
     os.truncate(path / "x.memmap", 399)
     with pytest.raises(tenfold.CorruptFileError, match="400 bytes, found 399"):
@@ -90,7 +90,7 @@ def test_paths_of_any_name_work(tmp_path, name):
 @pytest.mark.parametrize(
     "key", ["", "a/b", "..", "a.b", "\u00e4", "\U0001f600", "%41", "shape", "a\x00b"]
 )
-def test_keys_of_any_text_come_back(target, key):
+def test_keys_with_any_characters_round_trip(target, key):
     tree = {key: torch.arange(2), "node": {key: {"y": torch.ones(1)}}}
     tenfold.save(tree, target)
     found = tenfold.load(target)
@@ -114,7 +114,7 @@ def raised(kind, call, *args, **options):
     return caught.value
 
 
-def test_a_corrupt_safetensors_file_tells_the_part_and_what_was_expected(tmp_path):
+def test_corrupt_safetensors_error_has_part_expected_and_found(tmp_path):
     path = tenfold.save({"w": torch.zeros(4)}, tmp_path / "m.safetensors", checksums=False)
     path.write_bytes(path.read_bytes()[:-1])
     error = raised(tenfold.CorruptFileError, tenfold.open, path)
@@ -132,7 +132,7 @@ def test_a_corrupt_safetensors_file_tells_the_part_and_what_was_expected(tmp_pat
     )
 
 
-def test_a_truncated_leaf_of_a_folder_tells_the_file(tmp_path):
+def test_truncated_leaf_error_has_the_path_of_the_leaf(tmp_path):
     path = tenfold.save({"x": torch.zeros(100)}, tmp_path / "saved")
     os.truncate(path / "x.memmap", 399)
     error = raised(tenfold.CorruptFileError, tenfold.load, path)
@@ -143,14 +143,14 @@ def test_a_truncated_leaf_of_a_folder_tells_the_file(tmp_path):
     assert error.remedy == "it may be truncated"
 
 
-def test_a_missing_file_tells_its_path_on_pythons_own_class(tmp_path):
+def test_file_not_found_error_has_path_and_problem(tmp_path):
     error = raised(FileNotFoundError, tenfold.open, tmp_path / "nothing")
     assert error.path == str(tmp_path / "nothing")
     assert error.problem == "no such file or folder"
     assert error.part is error.expected is error.found is error.remedy is None
 
 
-def test_an_os_error_has_the_parts_beside_errno_and_filename(tmp_path):
+def test_os_error_has_fields_in_addition_to_errno_and_filename(tmp_path):
     path = tenfold.save({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
     error = raised(FileExistsError, tenfold.save, {}, path, overwrite=False)
     assert error.path == error.filename == str(path)
@@ -159,7 +159,7 @@ def test_an_os_error_has_the_parts_beside_errno_and_filename(tmp_path):
     assert error.remedy == "the option overwrite replaces it"
 
 
-def test_a_bad_pickle_tells_the_byte(tmp_path):
+def test_invalid_pickle_error_has_expected_and_found(tmp_path):
     path = tmp_path / "m.pt"
     torch.save({"w": torch.zeros(2)}, path, _use_new_zipfile_serialization=False)
     data = bytearray(path.read_bytes())
@@ -172,7 +172,7 @@ def test_a_bad_pickle_tells_the_byte(tmp_path):
     assert error.found
 
 
-def test_a_column_that_a_data_set_lacks_tells_which_it_has(tmp_path):
+def test_missing_column_error_lists_the_columns(tmp_path):
     tenfold.ingest([{"x": 1, "y": 2.0}, {"x": 2, "y": 3.0}], tmp_path / "d")
     error = raised(KeyError, tenfold.Dataset(tmp_path / "d").select, ["z"])
     assert error.part == "data set"
@@ -181,19 +181,19 @@ def test_a_column_that_a_data_set_lacks_tells_which_it_has(tmp_path):
     assert error.found == '"z"'
 
 
-def test_the_argument_of_a_call_is_a_part_without_a_path():
+def test_argument_error_has_a_part_and_no_path():
     error = raised(ValueError, tenfold.load, "x", mode="w")
     assert error.path is None
     assert error.part == "mode"
     assert error.found == '"w"'
 
 
-def test_an_error_that_python_code_raises_has_the_attributes_too():
+def test_errors_raised_from_python_have_the_fields():
     assert fields(tenfold.CorruptFileError("damaged")) == dict.fromkeys(FIELDS)
 
 
 @pytest.mark.parametrize("kind", ["missing", "exists", "corrupt", "key", "argument"])
-def test_pickles_keep_the_parts(tmp_path, kind):
+def test_pickled_errors_keep_their_fields(tmp_path, kind):
     path = tenfold.save({"x": torch.zeros(100)}, tmp_path / "saved")
     if kind == "corrupt":
         os.truncate(path / "x.memmap", 399)
@@ -212,7 +212,7 @@ def test_pickles_keep_the_parts(tmp_path, kind):
     assert copied.problem or copied.expected
 
 
-def test_problems_of_a_report_have_the_parts(tmp_path):
+def test_problems_of_a_report_have_the_fields(tmp_path):
     path = tenfold.save({"x": torch.zeros(100)}, tmp_path / "saved")
     os.truncate(path / "x.memmap", 399)
     problems = tenfold.verify(path).problems
@@ -226,7 +226,7 @@ def test_problems_of_a_report_have_the_parts(tmp_path):
     )
 
 
-def test_a_path_that_is_no_text_is_the_path_that_python_has(tmp_path):
+def test_path_that_is_not_utf8_is_surrogate_escaped(tmp_path):
     name = os.fsdecode(b"\xff.safetensors")
     error = raised(FileNotFoundError, tenfold.open, tmp_path / name)
     assert error.path == str(tmp_path / name)

@@ -107,7 +107,7 @@ def test_the_reader_reads_a_golden_tree(path, entry):
 
 
 @cases("trees")
-def test_the_reader_finds_every_checksum_right(path, entry):
+def test_the_reader_confirms_every_checksum(path, entry):
     if entry.get("checksums", True):
         assert format_reader.wrong_checksums(path) == []
 
@@ -139,7 +139,7 @@ def test_the_reader_reads_awkward_keys_and_large_tensors(tmp_path, name):
     assert format_reader.wrong_checksums(tmp_path / name) == []
 
 
-def test_the_reader_reads_a_flat_file_in_its_order(tmp_path):
+def test_the_reader_keeps_the_key_order_of_a_flat_file(tmp_path):
     x = torch.arange(6.0)
     saved = {"z": x, "b": torch.ones(1, dtype=torch.int8), "a": x, "half": torch.ones(3).bfloat16()}
     tenfold.save(saved, tmp_path / "flat.safetensors")
@@ -156,7 +156,7 @@ def test_the_reader_reads_a_nested_tensor(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["folder", "archive.tdz", "file.safetensors"])
-def test_the_reader_notices_a_flipped_bit(tmp_path, name):
+def test_the_reader_detects_a_flipped_bit(tmp_path, name):
     tenfold.save({"n": {"x": torch.arange(1000)}}, tmp_path / name)
     path = tmp_path / name / "n" / "x.memmap" if name == "folder" else tmp_path / name
     data = bytearray(path.read_bytes())
@@ -200,7 +200,7 @@ def records(start, stop):
     ]
 
 
-def test_the_reader_sees_the_rows_that_are_committed(tmp_path):
+def test_the_reader_reads_only_committed_rows(tmp_path):
     path = tmp_path / "log"
     tenfold.ingest(records(0, 3), path)
     log = tenfold.Dataset(path, "r+")
@@ -218,7 +218,7 @@ def test_the_reader_sees_the_rows_that_are_committed(tmp_path):
     assert format_reader.wrong_checksums(path) == []
 
 
-def test_the_reader_sees_the_rows_of_a_circular_buffer(tmp_path):
+def test_the_reader_reads_the_rows_of_a_circular_buffer(tmp_path):
     ring = tenfold.create(tmp_path / "ring", {"x": "int64"}, capacity=4)
     ring.write({"x": torch.arange(3)})
     ring.flush()
@@ -229,7 +229,7 @@ def test_the_reader_sees_the_rows_of_a_circular_buffer(tmp_path):
     ring.close()
 
 
-def test_the_reader_sees_the_rows_of_a_growing_sparse_matrix(tmp_path):
+def test_the_reader_reads_a_growing_sparse_matrix(tmp_path):
     dense = torch.tensor([[0.0, 1, 0], [2, 0, 3]])
     tenfold.SparseMatrix.from_torch(dense.to_sparse_csr()).save(tmp_path / "matrix")
     with tenfold.SparseMatrix(tmp_path / "matrix", mode="r+") as matrix:
@@ -259,7 +259,7 @@ def test_the_reader_finds_the_keys_of_a_golden_dictionary(path, entry):
 # --- checkpoints ---
 
 
-def test_the_checksums_of_a_checkpoint_are_those_of_the_page(tmp_path):
+def test_checksums_of_a_checkpoint_match_the_documented_format(tmp_path):
     shutil.copytree(REPOSITORY / "tests/data/checkpoint/python", tmp_path / "run")
     for step in sorted((tmp_path / "run").iterdir()):
         text = (step / "checkpoint.json").read_bytes()
@@ -274,7 +274,7 @@ def test_the_checksums_of_a_checkpoint_are_those_of_the_page(tmp_path):
             assert entry["checksum"] == f"{xxh3(part):016x}", entry["name"]
 
 
-def test_xxh3_is_that_of_the_engine(tmp_path):
+def test_xxh3_matches_the_engine(tmp_path):
     for size in (1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1024, 1025, 5000):
         data = os.urandom(size)
         tenfold.save({"x": torch.frombuffer(bytearray(data), dtype=torch.uint8)}, tmp_path / "x")
@@ -308,20 +308,20 @@ def test_the_reader_reads_the_parts_of_a_data_set(tmp_path):
 
 @pytest.mark.parametrize("name", ["folder", "archive.tdz", "file.safetensors"])
 @pytest.mark.parametrize("value", [torch.arange(6.0).reshape(2, 3), "text", None])
-def test_the_reader_reads_a_value_by_itself(tmp_path, name, value):
+def test_the_reader_reads_a_bare_value(tmp_path, name, value):
     tenfold.save(value, tmp_path / name)
     found = format_reader.load(tmp_path / name)
     assert found == value if not torch.is_tensor(value) else (found == value.numpy()).all()
 
 
-def test_the_comment_of_an_archive_of_one_array_says_so(tmp_path):
+def test_bare_npz_member_has_the_bare_comment(tmp_path):
     tenfold.save(torch.ones(3), tmp_path / "x.npz")
     (member,) = zipfile.ZipFile(tmp_path / "x.npz").infolist()
     assert (member.filename, member.comment) == ("arr_0.npy", b"tenfold_bare")
 
 
 @pytest.mark.parametrize("name", ["folder", "file.safetensors"])
-def test_the_reader_finds_the_checksums_of_boxes(tmp_path, name):
+def test_the_reader_confirms_the_checksums_of_boxes(tmp_path, name):
     core, path = tenfold._core, tmp_path / name
     state = {"w": torch.arange(48, dtype=torch.int16).reshape(4, 12), "b": torch.ones(())}
     tree = core.tree(state, "state")

@@ -54,7 +54,7 @@ ARRAYS: dict[str, Any] = {
 
 @pytest.mark.parametrize("framework", KINDS)
 @pytest.mark.parametrize("name", HANDLES)
-def test_a_handle_keeps_its_framework_through_pickles_and_later_decisions(
+def test_handle_keeps_its_framework_when_pickled_or_reconfigured(
     saved: Path, name: str, framework: str
 ) -> None:
     handle = HANDLES[name](saved, framework=framework)
@@ -66,7 +66,7 @@ def test_a_handle_keeps_its_framework_through_pickles_and_later_decisions(
             assert isinstance(array, torch.Tensor) == (KINDS[framework] is torch.Tensor)
 
 
-def test_load_decides_for_each_call(saved: Path) -> None:
+def test_load_applies_the_framework_of_each_call(saved: Path) -> None:
     assert type(tenfold.load(saved / "tree")["y"]) is torch.Tensor
     assert type(tenfold.load(saved / "tree", framework="np")["a"]["x"]) is np.ndarray
     tenfold.set_framework("numpy")
@@ -76,7 +76,7 @@ def test_load_decides_for_each_call(saved: Path) -> None:
     assert type(tenfold.load(saved / "tree")["y"]) is torch.Tensor
 
 
-def test_loaders_and_streams_take_the_framework_of_their_rows_or_their_own(saved: Path) -> None:
+def test_loaders_use_the_framework_of_their_rows_unless_given(saved: Path) -> None:
     ds = tenfold.Dataset(saved / "rows", framework="numpy")
     loader = tenfold.BatchLoader(ds, 4, columns=["x", "r"], pad=0)
     for batch in loader:
@@ -94,13 +94,13 @@ def test_loaders_and_streams_take_the_framework_of_their_rows_or_their_own(saved
     assert row["b"] == 2.5
 
 
-def test_maps_of_a_numpy_data_set_are_stacked_as_arrays(saved: Path) -> None:
+def test_mapped_rows_of_a_numpy_dataset_are_stacked_as_arrays(saved: Path) -> None:
     ds = tenfold.Dataset(saved / "rows", framework="numpy").map(lambda row: {"z": row["x"] * 2})
     assert type(ds[[1, 2]]["z"]) is np.ndarray
     assert ds[[1, 2]]["z"].tolist() == [2, 4]
 
 
-def test_sparse_rows_of_numpy_are_of_scipy(saved: Path) -> None:
+def test_sparse_rows_in_numpy_are_scipy_matrices(saved: Path) -> None:
     sparse = pytest.importorskip("scipy.sparse")
     matrix = tenfold.SparseMatrix(saved / "sparse", framework="numpy")
     assert sparse.issparse(matrix.rows([0, 1], "csr"))
@@ -111,7 +111,7 @@ def test_sparse_rows_of_numpy_are_of_scipy(saved: Path) -> None:
     assert matrix.to_torch().layout == torch.sparse_csr
 
 
-def test_other_names_and_contradictions_are_refused(saved: Path, run_python: Any) -> None:
+def test_unknown_and_conflicting_frameworks_raise(saved: Path, run_python: Any) -> None:
     for call in (
         lambda: tenfold.load(saved / "tree", framework="jax"),
         lambda: tenfold.set_framework("jax"),  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def test_other_names_and_contradictions_are_refused(saved: Path, run_python: Any
     assert found.startswith('TENFOLD_FRAMEWORK: expected "torch", "numpy" or None, found')
 
 
-def test_device_is_map_location(saved: Path) -> None:
+def test_device_is_an_alias_of_map_location(saved: Path) -> None:
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
     tenfold.set_framework("numpy")
     assert tenfold.load(saved / "tree", device="meta")["y"].is_meta
@@ -163,7 +163,7 @@ print(*(type(a).__module__ for a in (array, row, value, element)), "torch" in sy
         ("numpy", {"TENFOLD_FRAMEWORK": ""}, "numpy numpy numpy numpy False"),
     ],
 )
-def test_what_is_imported_decides_and_a_numpy_program_imports_no_torch(
+def test_default_framework_follows_imports_and_numpy_imports_no_torch(
     saved: Path, run_python: Any, imported: str, environment: dict[str, str], expected: str
 ) -> None:
     environment = {"TENFOLD_FRAMEWORK": "", **environment}
@@ -171,7 +171,7 @@ def test_what_is_imported_decides_and_a_numpy_program_imports_no_torch(
     assert found.split() == expected.split()
 
 
-def test_tensors_and_modules_of_torch_are_taken_where_numpy_arrays_are_handed_out(
+def test_torch_objects_are_accepted_with_the_numpy_framework(
     tmp_path: Path,
 ) -> None:
     tenfold.set_framework("numpy")

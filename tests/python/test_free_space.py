@@ -46,7 +46,7 @@ NAMES = ["folder", "m.safetensors", "m.safetensors.index.json", "m.tdz", "m.pt",
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_save_that_cannot_fit_is_refused_before_it_writes(
+def test_save_without_enough_space_is_refused_before_it_writes(
     small_disk: Path, large: torch.Tensor, name: str
 ) -> None:
     with refused(small_disk / name):
@@ -55,7 +55,7 @@ def test_a_save_that_cannot_fit_is_refused_before_it_writes(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_replacing_save_needs_space_beside_the_old_version(
+def test_replacing_save_needs_space_in_addition_to_the_old_version(
     make_disk, large: torch.Tensor, name: str
 ) -> None:
     disk = make_disk(128)
@@ -66,7 +66,7 @@ def test_a_replacing_save_needs_space_beside_the_old_version(
     assert torch.equal(loaded, large)
 
 
-def test_as_much_as_is_free_can_be_saved(make_disk, large: torch.Tensor) -> None:
+def test_tree_that_fits_the_free_space_is_saved(make_disk, large: torch.Tensor) -> None:
     disk = make_disk(128)
     tenfold.save({"w": large}, disk / "a.safetensors", durable=False)
     (disk / "a.safetensors").unlink()
@@ -85,7 +85,7 @@ def test_tied_tensors_are_counted_once(make_disk, large: torch.Tensor) -> None:
             tenfold.save({}, path)
 
 
-def test_holes_are_not_counted(small_disk: Path, large: torch.Tensor) -> None:
+def test_sparse_files_are_not_counted(small_disk: Path, large: torch.Tensor) -> None:
     row = tenfold.TensorDict({"w": large[0]}, batch_size=[])
     made = row.expand(1_000_000).memmap_like(small_disk / "holes")
     assert made["w"].shape == (1_000_000, COLUMNS)
@@ -116,7 +116,7 @@ def test_convert_pack_and_unpack_are_refused_before_they_write(
     assert list(small_disk.iterdir()) == []
 
 
-def test_what_is_deflated_is_not_counted(
+def test_compressed_writes_are_not_checked_in_advance(
     tmp_path: Path, small_disk: Path, large: torch.Tensor
 ) -> None:
     tenfold.TensorDict({"w": large}, batch_size=[ROWS]).memmap(tmp_path / "folder")
@@ -124,7 +124,7 @@ def test_what_is_deflated_is_not_counted(
     assert tenfold.verify(small_disk / "m.tdz").ok
 
 
-def test_data_sets_are_refused_before_their_rows_are_written(
+def test_datasets_are_refused_before_their_rows_are_written(
     tmp_path: Path, small_disk: Path, large: torch.Tensor
 ) -> None:
     path = small_disk / "rows"

@@ -73,12 +73,12 @@ def files(tmp_path_factory):
 ALL = ("trees", "datasets", "mapped_dicts", "sparse", "mappers")
 
 
-def is_hierarchy_text(entry):
+def is_hierarchy_json(entry):
     return entry["path"].endswith(".json") and not entry["path"].endswith("index.json")
 
 
-@cases(*ALL, only=lambda entry: not is_hierarchy_text(entry))
-def test_verify_finds_the_file_whole(files, version, entry):
+@cases(*ALL, only=lambda entry: not is_hierarchy_json(entry))
+def test_golden_file_verifies(files, version, entry):
     report = tenfold.verify(files / version / entry["path"])
     assert report.ok, report.problems
     assert (report.num_checksums > 0) == entry.get("checksums", True)
@@ -93,7 +93,7 @@ def named(path, loaded):
 
 
 @cases("trees")
-def test_a_tree_loads_as_it_was(files, version, entry):
+def test_golden_tree_loads_unchanged(files, version, entry):
     path = files / version / entry["path"]
     loaded = named(path, tenfold.load(path))
     assert describe(loaded) == entry["tree"]
@@ -103,14 +103,14 @@ def test_a_tree_loads_as_it_was(files, version, entry):
 
 
 @cases("trees", only=lambda entry: golden.tensors_in(entry["tree"]))
-def test_a_tree_opens_and_gives_each_tensor(files, version, entry):
+def test_golden_tree_opens_with_each_tensor_unchanged(files, version, entry):
     opened = tenfold.open(files / version / entry["path"])
     for keys, tensor in golden.tensors_in(entry["tree"]):
         assert describe_tensor(golden.at(opened, keys)) == tensor, keys
 
 
 @cases("memory_mapped")
-def test_a_memory_mapped_tensor_is_its_bytes(files, version, entry):
+def test_golden_memory_mapped_tensor_is_unchanged(files, version, entry):
     _, dtype, shape, _ = entry["tensor"]
     tensor = tenfold.MemoryMappedTensor.from_filename(
         files / version / entry["path"], dtype=getattr(torch, dtype), shape=shape
@@ -122,7 +122,7 @@ def test_a_memory_mapped_tensor_is_its_bytes(files, version, entry):
 
 
 @cases("datasets")
-def test_a_data_set_gives_its_rows(files, version, entry):
+def test_golden_dataset_rows_are_unchanged(files, version, entry):
     ds = tenfold.Dataset(files / version / entry["path"])
     assert len(ds) == entry["rows"]
     names = [name for name, _ in entry["columns"]]
@@ -132,7 +132,7 @@ def test_a_data_set_gives_its_rows(files, version, entry):
 
 
 @cases("datasets")
-def test_batches_of_a_data_set_are_its_rows(files, version, entry):
+def test_golden_dataset_batches_equal_its_rows(files, version, entry):
     ds = tenfold.Dataset(files / version / entry["path"])
     batch = ds[list(range(len(ds)))[::-1]]
     for name, described in entry["columns"]:
@@ -150,7 +150,7 @@ def key_of(described):
 
 
 @cases("mapped_dicts")
-def test_a_dictionary_gives_its_values(files, version, entry):
+def test_golden_mapped_dict_values_are_unchanged(files, version, entry):
     mapped = tenfold.MappedDict(files / version / entry["path"])
     keys = [key_of(key) for key, _ in entry["items"]]
     assert list(mapped) == keys
@@ -164,7 +164,7 @@ def test_a_dictionary_gives_its_values(files, version, entry):
 
 
 @cases("sparse")
-def test_a_sparse_matrix_gives_its_rows(files, version, entry):
+def test_golden_sparse_matrix_rows_are_unchanged(files, version, entry):
     path = files / version / entry["path"]
     matrix = tenfold.SparseMatrix(path)
     assert matrix.layout == entry["layout"]
@@ -187,7 +187,7 @@ def state_of_mapper(described):
 
 
 @cases("mappers")
-def test_a_state_mapper_answers_as_it_did(files, version, entry):
+def test_golden_state_mapper_values_are_unchanged(files, version, entry):
     mapper = tenfold.StateMapper.load(files / version / entry["path"])
     assert type(mapper).__name__ == entry["class"]
     for described, row in entry["answers"]:
@@ -222,13 +222,13 @@ def with_seed(options):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_shuffled_order_never_changes(version):
+def test_permutations_are_stable_across_versions(version):
     for n, seed, epoch, expected in VERSIONS[version]["orders"]["permutation"]:
         assert order(tenfold.permutation(n, int(seed), epoch)[:]) == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_rows_of_views_never_change(version):
+def test_split_shard_and_mix_are_stable_across_versions(version):
     orders = VERSIONS[version]["orders"]
     for n, seed, expected in orders["split"]:
         parts = counted(n).split([0.6, 0.4], seed=seed)
@@ -242,7 +242,7 @@ def test_the_rows_of_views_never_change(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_loader_goes_on_where_an_old_state_says(version):
+def test_loader_resumes_from_states_of_older_versions(version):
     for n, options, steps, state, first, second in VERSIONS[version]["orders"]["loader"]:
         loader = tenfold.BatchLoader(counted(n), **with_seed(options))
         assert order(i for batch in loader for i in batch["i"].tolist()) == first
@@ -256,7 +256,7 @@ def test_a_loader_goes_on_where_an_old_state_says(version):
 
 
 @cases("streams")
-def test_a_stream_goes_on_where_an_old_state_says(files, version, entry):
+def test_stream_resumes_from_states_of_older_versions(files, version, entry):
     def stream():
         return tenfold.IterableDataset(files / version / entry["source"], **entry["options"])
 
@@ -274,7 +274,7 @@ def under(folder):
 
 
 @cases("trees", only=under("npy/"))
-def test_numpy_reads_the_arrays(files, version, entry):
+def test_numpy_reads_golden_arrays(files, version, entry):
     found = np.load(files / version / entry["path"])
     for (key,), tensor in golden.tensors_in(entry["tree"]):
         array = found if isinstance(found, np.ndarray) else found[key]
@@ -282,14 +282,14 @@ def test_numpy_reads_the_arrays(files, version, entry):
 
 
 @cases("trees", only=under("pt/"))
-def test_torch_loads_the_torch_files(files, version, entry):
+def test_torch_loads_golden_torch_files(files, version, entry):
     found = torch.load(files / version / entry["path"], weights_only=True)
     for keys, tensor in golden.tensors_in(entry["tree"]):
         assert describe_tensor(golden.at(found, keys)) == tensor, keys
 
 
 @cases("trees", only=under("safetensors/"))
-def test_safetensors_reads_the_files(files, version, entry):
+def test_safetensors_reads_golden_files(files, version, entry):
     safetensors = pytest.importorskip("safetensors.torch")
     found = safetensors.load_file(files / version / entry["path"])
     digests = {digest(golden.bytes_of(tensor)) for tensor in found.values()}
@@ -321,7 +321,7 @@ def is_read_upstream(entry):
 
 
 @cases("trees", only=is_read_upstream)
-def test_tensordict_reads_the_trees(files, version, entry, tensordict):
+def test_tensordict_reads_golden_trees(files, version, entry, tensordict):
     read = getattr(tensordict.TensorDict, READERS[entry["path"].partition("/")[0]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -331,7 +331,7 @@ def test_tensordict_reads_the_trees(files, version, entry, tensordict):
 
 
 @cases("datasets", only=lambda entry: entry["path"] in ("dataset/records", "dataset/records.tdz"))
-def test_tensordict_reads_the_columns_of_data_sets(files, version, entry, tensordict):
+def test_tensordict_reads_golden_dataset_columns(files, version, entry, tensordict):
     found = tensordict.TensorDict.load_memmap(files / version / entry["path"])
     columns = dict(entry["columns"])
     assert found.batch_size == (entry["rows"],)
@@ -340,6 +340,6 @@ def test_tensordict_reads_the_columns_of_data_sets(files, version, entry, tensor
 
 
 @cases("trees", only=under("tdz/"))
-def test_the_crcs_of_archives_are_right(files, version, entry):
+def test_crcs_of_golden_archives_are_correct(files, version, entry):
     with zipfile.ZipFile(files / version / entry["path"]) as archive:
         assert archive.testzip() is None

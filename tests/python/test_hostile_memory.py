@@ -67,14 +67,14 @@ def deflated(tmp_path_factory):
         "tenfold.verify(path).problems",
     ],
 )
-def test_an_entry_that_inflates_to_much_more_than_its_tensor_is_refused(deflated, call):
+def test_entry_that_inflates_far_beyond_its_tensor_is_refused(deflated, call):
     said = with_little_memory(call, deflated)
     assert "x.tdz/x.memmap" in said
     assert "much longer than its tensor" in said
     assert "expected about 16 bytes, found 1073741824" in said
 
 
-def test_such_an_archive_can_be_unpacked(deflated):
+def test_highly_compressed_archive_can_be_unpacked(deflated):
     said = with_little_memory(
         "(tenfold.unpack_memmap(path, other), tenfold.load(other)['x'].shape)", deflated
     )
@@ -104,7 +104,7 @@ def folder_of(path, meta, **files):
         "tenfold.verify(path).problems",
     ],
 )
-def test_a_shape_that_the_file_does_not_hold(tmp_path, call, power):
+def test_shape_larger_than_the_file_is_refused_without_allocating(tmp_path, call, power):
     path = folder_of(tmp_path / "x", node(x=[2**power]), x=16)
     said = with_little_memory(call, path)
     assert "x.memmap" in said
@@ -112,7 +112,7 @@ def test_a_shape_that_the_file_does_not_hold(tmp_path, call, power):
 
 
 @pytest.mark.parametrize("command", [["stat"], ["head", "x"], ["head", "x", "--json"]])
-def test_programs_print_no_rows_that_the_file_does_not_hold(tmp_path, command):
+def test_commands_refuse_a_shape_larger_than_the_file(tmp_path, command):
     path = folder_of(tmp_path / "x", node(x=[2**50]), x=16)
     name, *arguments = command
     run = subprocess.run(
@@ -124,7 +124,7 @@ def test_programs_print_no_rows_that_the_file_does_not_hold(tmp_path, command):
 
 
 @pytest.mark.parametrize("call", ["tenfold.open(path)[0]", "tenfold.verify(path).problems"])
-def test_a_stack_along_more_dimensions_than_there_are(tmp_path, call):
+def test_stack_dim_beyond_the_dimension_limit_is_refused(tmp_path, call):
     meta = {"_type": "<class 'tensordict._lazy.LazyStackedTensorDict'>", "stack_dim": 2**27}
     path = folder_of(tmp_path / "x", meta)
     folder_of(path / "0", node(x=[16]), x=16)

@@ -17,7 +17,7 @@ print((end - start) * 1000)
 """
 
 
-def test_import_takes_neither_torch_nor_numpy_nor_20_ms(run_python):
+def test_import_is_fast_and_imports_no_torch_or_numpy(run_python):
     best = min(float(run_python(TIMED)) for _ in range(5))
     assert best < 20
 
@@ -39,7 +39,7 @@ sys.exit(status)
     assert "x" in run_python(program, tmp_path / "saved")
 
 
-def test_opening_and_listing_takes_no_torch(run_python, tmp_path):
+def test_opening_and_listing_imports_no_torch(run_python, tmp_path):
     import torch
 
     import tenfold
@@ -56,7 +56,7 @@ assert "torch" not in sys.modules
     run_python(program, tmp_path / "saved")
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_resolves():
     import tenfold
 
     for name in tenfold.__all__:
@@ -67,7 +67,7 @@ def test_every_public_name_is_there():
             assert getattr(tenfold, name) is not None
 
 
-def test_the_names_of_tensordict_and_torchsnapshot_have_modules_of_their_own():
+def test_tensordict_and_torchsnapshot_names_have_their_own_modules():
     import tenfold
     import tenfold.snapshot
     import tenfold.tensordict
@@ -89,7 +89,7 @@ def test_the_names_of_tensordict_and_torchsnapshot_have_modules_of_their_own():
         tenfold.nothing  # noqa: B018
 
 
-def test_type_checkers_read_the_same_names():
+def test_type_stub_has_the_same_names():
     tool = [sys.executable, ROOT / "tools" / "make_stub.py", "--check"]
     assert subprocess.run(tool).returncode == 0
 
@@ -111,7 +111,7 @@ def test_the_module_runs_the_command():
     assert missing.stdout == ""
 
 
-def test_a_closed_pipe_ends_the_command_in_silence(tmp_path):
+def test_closed_pipe_ends_the_command_without_an_error_message(tmp_path):
     import torch
 
     import tenfold
@@ -125,7 +125,7 @@ def test_a_closed_pipe_ends_the_command_in_silence(tmp_path):
     process.wait(60)
 
 
-def test_ctrl_c_ends_the_command_with_130(tmp_path):
+def test_keyboard_interrupt_ends_the_command_with_130(tmp_path):
     import signal
 
     import torch

@@ -75,9 +75,7 @@ def model(tmp_path):
     return model
 
 
-def test_a_model_from_python_says_the_same_in_libtorch_and_comes_back_equal(
-    program, model, tmp_path
-):
+def test_model_from_python_has_equal_output_in_libtorch_and_round_trips(program, model, tmp_path):
     output = run(program, tmp_path)
     assert "loaded 16 tensors" in output
     difference = float(output.split("largest difference from Python: ")[1])
@@ -92,14 +90,14 @@ def test_a_model_from_python_says_the_same_in_libtorch_and_comes_back_equal(
     assert returned["head.weight"].data_ptr() == returned["embed.weight"].data_ptr()
 
 
-def test_the_program_notices_another_result(program, model, tmp_path):
+def test_program_exits_1_if_the_result_differs(program, model, tmp_path):
     expected = dict(tenfold.load(tmp_path / "expected.safetensors"))
     expected["scores"] = expected["scores"] + 0.01
     tenfold.save(expected, tmp_path / "expected.safetensors")
     assert "largest difference from Python: 0.0" in run(program, tmp_path, status=1)
 
 
-def test_the_program_lists_what_does_not_fit(program, model, tmp_path):
+def test_program_lists_missing_and_unexpected_tensors(program, model, tmp_path):
     state = dict(model.state_dict())
     state["norm.scale"] = state.pop("norm.weight")
     tenfold.save(state, tmp_path / "model")
@@ -112,9 +110,7 @@ OPTIMIZERS = ["adam", "adamw", "sgd", "rmsprop", "adagrad", "lbfgs", "lbfgs_stro
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_training_goes_on_in_libtorch_and_comes_back_with_the_same_losses(
-    programs, tmp_path, name
-):
+def test_training_resumes_in_libtorch_and_back_with_equal_losses(programs, tmp_path, name):
     resume = imported("resume")
     resume.begin(tmp_path, name)
     output = run(programs / "resume", tmp_path, name)
@@ -144,7 +140,7 @@ def test_a_training_goes_on_in_libtorch_and_comes_back_with_the_same_losses(
         }
 
 
-def test_an_optimizer_of_another_kind_is_refused_in_libtorch(programs, tmp_path):
+def test_libtorch_refuses_the_state_of_another_optimizer(programs, tmp_path):
     imported("resume").begin(tmp_path, "sgd")
     output = run(programs / "resume", tmp_path, "adam", status=2)
     assert '"param_groups.0.betas"' in output

@@ -44,7 +44,7 @@ def test_the_source_may_be_a_dict_of_tensors():
     assert x.tolist() == [0, 1, 2]
 
 
-def test_a_mapped_source_with_changes_in_memory_gives_the_changes(tmp_path):
+def test_in_memory_changes_of_a_mapped_source_are_loaded(tmp_path):
     source = tenfold.open(tenfold.save({"x": torch.zeros(3)}, tmp_path / "saved"))
     source["x"] += 1
     x = torch.zeros(3)
@@ -52,7 +52,7 @@ def test_a_mapped_source_with_changes_in_memory_gives_the_changes(tmp_path):
     assert x.tolist() == [1, 1, 1]
 
 
-def test_missing_unexpected_and_mismatched_are_listed_and_nothing_changes(tmp_path):
+def test_strict_lists_all_mismatches_and_changes_nothing(tmp_path):
     tenfold.save({"a": torch.ones(2), "b": torch.ones(3), "c": torch.ones(1)}, tmp_path / "saved")
     target = {"a": torch.zeros(2), "b": torch.zeros(4), "d": torch.zeros(1)}
     with pytest.raises(ValueError, match="1 missing, 1 unexpected, 1 mismatched") as caught:
@@ -62,7 +62,7 @@ def test_missing_unexpected_and_mismatched_are_listed_and_nothing_changes(tmp_pa
     assert target["a"].sum() == 0
 
 
-def test_not_strict_loads_what_fits_and_reports_the_rest(tmp_path):
+def test_strict_false_loads_matching_tensors_and_reports_the_rest(tmp_path):
     tenfold.save({"a": torch.ones(2), "b": torch.ones(3), "c": torch.ones(1)}, tmp_path / "saved")
     target = {"a": torch.zeros(2), "b": torch.zeros(4), "d": torch.zeros(1)}
     report = tenfold.load_into(target, tmp_path / "saved", strict=False)
@@ -89,13 +89,13 @@ def test_names_can_be_renamed(target, rename):
     assert w.sum() == 2
 
 
-def test_an_exception_of_rename_is_the_callers(target):
+def test_exception_of_rename_propagates(target):
     tenfold.save({"w": torch.ones(2)}, target)
     with pytest.raises(ZeroDivisionError):
         tenfold.load_into({"w": torch.zeros(2)}, target, rename=lambda name: 1 / 0)
 
 
-def test_rename_must_give_text(target):
+def test_rename_must_return_a_str(target):
     tenfold.save({"w": torch.ones(2)}, target)
     with pytest.raises(ValueError, match="rename: expected a str, found 5"):
         tenfold.load_into({"w": torch.zeros(2)}, target, rename=lambda name: 5)
@@ -109,7 +109,7 @@ def test_keys_select_from_the_source(target):
     assert tensors["b"]["x"].sum() == 0
 
 
-def test_another_dtype_is_a_mismatch_without_cast(target):
+def test_dtype_mismatch_needs_cast(target):
     tenfold.save({"x": torch.ones(2, dtype=torch.float64)}, target)
     x = torch.zeros(2)
     with pytest.raises(ValueError, match=r"expected float32 .* found float64 .*the option cast"):
@@ -169,7 +169,7 @@ def test_a_folder_opened_for_writing_is_filled(tmp_path):
     assert tenfold.load(tmp_path / "files")["x"].tolist() == [0, 1, 2]
 
 
-def test_of_tied_names_the_last_of_the_target_stays(target):
+def test_last_of_the_tied_target_names_wins(target):
     tenfold.save({"b": torch.ones(1 << 20), "a": torch.zeros(1 << 20)}, target)
     memory = torch.full((1 << 20,), 5.0)
     assert sorted(tenfold.load_into({"a": memory, "b": memory}, target).loaded) == ["a", "b"]
@@ -188,7 +188,7 @@ class Tied(torch.nn.Module):
         self.register_buffer("scratch", torch.zeros(2), persistent=False)
 
 
-def test_tied_parameters_and_buffers_are_those_of_load_state_dict(target):
+def test_tied_parameters_and_buffers_match_load_state_dict(target):
     trained, fresh, expected = Tied(), Tied(), Tied()
     trained.kept += 1
     trained.scratch += 1
@@ -200,7 +200,7 @@ def test_tied_parameters_and_buffers_are_those_of_load_state_dict(target):
     assert fresh.scratch.sum() == 0
 
 
-def test_a_counter_of_batches_is_loaded(module, target):
+def test_num_batches_tracked_is_loaded(module, target):
     module.train()(torch.randn(4, 3))
     tenfold.save(module, target)
     other = fresh()
@@ -209,7 +209,7 @@ def test_a_counter_of_batches_is_loaded(module, target):
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model."])
-def test_a_prefix_of_all_names_is_named_with_the_rename_that_works(module, target, prefix):
+def test_common_prefix_error_suggests_a_working_rename(module, target, prefix):
     tenfold.save({prefix + name: value for name, value in module.state_dict().items()}, target)
     other = fresh()
     with pytest.raises(ValueError, match="without the source's prefix") as caught:
@@ -218,7 +218,7 @@ def test_a_prefix_of_all_names_is_named_with_the_rename_that_works(module, targe
     assert_same(dict(other.state_dict()), dict(module.state_dict()))
 
 
-def test_the_error_of_a_wrapped_module_suggests_the_prefix(module, saved):
+def test_wrapped_module_error_suggests_adding_the_prefix(module, saved):
     wrapped = torch.nn.DataParallel(fresh())
     with pytest.raises(ValueError, match="with the prefix") as caught:
         tenfold.load_into(wrapped, saved)
@@ -227,7 +227,7 @@ def test_the_error_of_a_wrapped_module_suggests_the_prefix(module, saved):
 
 
 @pytest.mark.parametrize("suffix", ["", ".safetensors", ".pt"])
-def test_a_model_inside_a_checkpoint_is_named(module, tmp_path, suffix):
+def test_error_names_the_model_inside_a_checkpoint(module, tmp_path, suffix):
     path = tmp_path / f"run{suffix}"
     optimizer = torch.optim.Adam(module.parameters())
     module(torch.randn(4, 3)).sum().backward()
@@ -249,7 +249,7 @@ def test_a_lazy_module_is_refused(target):
         tenfold.load_into(torch.nn.LazyLinear(2), target)
 
 
-def test_a_module_on_the_meta_device_is_refused_with_two_ways_out(module, saved):
+def test_module_on_the_meta_device_is_refused_with_remedies(module, saved):
     with torch.device("meta"):
         other = fresh()
     with pytest.raises(tenfold.UnsupportedError, match="on the meta device; module"):
@@ -267,7 +267,7 @@ class WithExtraState(torch.nn.Linear):
         raise AssertionError("not reached")
 
 
-def test_state_that_a_module_makes_anew_is_refused_and_not_written_into_the_void(target):
+def test_extra_state_is_refused_unless_strict_is_false(target):
     module = WithExtraState(3, 2)
     tenfold.save(module.state_dict(), target)
     with pytest.raises(tenfold.UnsupportedError, match=r'"_extra_state": .*makes of its own'):
@@ -276,7 +276,7 @@ def test_state_that_a_module_makes_anew_is_refused_and_not_written_into_the_void
     assert (sorted(report.loaded), report.unexpected) == (["bias", "weight"], ("_extra_state",))
 
 
-def test_state_that_is_no_tensors_is_refused(tmp_path):
+def test_state_without_tensors_is_refused(tmp_path):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
     path = tenfold.save(scheduler, tmp_path / "saved")
@@ -292,13 +292,13 @@ def test_an_expanded_target_is_refused(target):
         tenfold.load_into({"x": torch.zeros(1).expand(3)}, target)
 
 
-def test_a_target_of_another_kind_is_refused(target):
+def test_unsupported_target_type_is_refused(target):
     tenfold.save({"x": torch.zeros(1)}, target)
     with pytest.raises(ValueError, match=r"target: expected a module, .*, found int"):
         tenfold.load_into(3, target)
 
 
-def test_autograd_notices_that_values_were_overwritten(target):
+def test_autograd_detects_overwritten_values(target):
     tenfold.save({"x": torch.ones(2)}, target)
     x = torch.zeros(2, requires_grad=True)
     loss = (x * 1).square().sum() + (x**2).sum()
@@ -307,7 +307,7 @@ def test_autograd_notices_that_values_were_overwritten(target):
         loss.backward()
 
 
-class ElsewhereTensors:
+class IndirectTensors:
     """Makes `load_into` believe that some tensors are on another device."""
 
     def __init__(self, monkeypatch, names):
@@ -321,8 +321,8 @@ class ElsewhereTensors:
 
 
 @pytest.mark.parametrize("names", [{"a"}, {"a", "b", "c"}])
-def test_tensors_elsewhere_are_filled_in_groups(target, monkeypatch, names):
-    ElsewhereTensors(monkeypatch, names)
+def test_indirect_tensors_are_filled_in_groups(target, monkeypatch, names):
+    IndirectTensors(monkeypatch, names)
     tree = {"a": torch.arange(3.0), "b": torch.ones(4), "c": torch.ones(2)}
     tenfold.save(tree, target)
     tensors = {key: torch.zeros_like(value) for key, value in tree.items()}
@@ -330,8 +330,8 @@ def test_tensors_elsewhere_are_filled_in_groups(target, monkeypatch, names):
     assert_same(tensors, tree)
 
 
-def test_tensors_elsewhere_are_compared_before_anything_changes(target, monkeypatch):
-    ElsewhereTensors(monkeypatch, {"a"})
+def test_indirect_tensors_are_checked_before_anything_changes(target, monkeypatch):
+    IndirectTensors(monkeypatch, {"a"})
     tenfold.save({"a": torch.ones(3), "b": torch.ones(4)}, target)
     tensors = {"a": torch.zeros(2), "b": torch.zeros(4)}
     with pytest.raises(ValueError, match="1 mismatched"):
@@ -339,7 +339,7 @@ def test_tensors_elsewhere_are_compared_before_anything_changes(target, monkeypa
     assert tensors["b"].sum() == 0
 
 
-def test_a_renamed_name_must_be_there(tmp_path):
+def test_rename_of_a_missing_name_raises(tmp_path):
     tenfold.save({"module.a": torch.ones(2)}, tmp_path / "m.safetensors")
     into = {"a": torch.zeros(2)}
     for name, match in (("zzz", 'no key "zzz"'), ("module", "whole names are renamed")):

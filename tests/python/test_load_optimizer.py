@@ -71,7 +71,7 @@ def stepped(make=torch.optim.Adam, params=lambda net: net.parameters(), steps=3,
 
 @pytest.mark.parametrize("target_has_stepped", [False, True], ids=["fresh", "stepped"])
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_equals_load_state_dict_and_training_goes_on_the_same(tmp_path, make, target_has_stepped):
+def test_matches_load_state_dict_and_training_continues_equally(tmp_path, make, target_has_stepped):
     net, optimizer = stepped(make)
     path = tenfold.save({"model": net, "optimizer": optimizer}, tmp_path / "saved")
     ours, theirs = copy.deepcopy(net), copy.deepcopy(net)
@@ -107,7 +107,7 @@ def test_sparse_adam_equals_load_state_dict(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["", ".safetensors", ".safetensors.index.json", ".pt"])
 @pytest.mark.parametrize("source", ["node", "dict"])
-def test_every_format_and_groups_with_options_of_their_own(tmp_path, suffix, source):
+def test_groups_with_different_options_load_from_every_format(tmp_path, suffix, source):
     net, optimizer = stepped(params=two_groups)
     path = tmp_path / f"saved{suffix}"
     checkpoint = {"model": net.state_dict(), "optimizer": optimizer.state_dict()}
@@ -131,7 +131,7 @@ def test_state_without_tensors_is_loaded(tmp_path):
     assert_same(loaded.state_dict(), optimizer.state_dict())
 
 
-def test_tensors_that_exist_are_filled_in_place(tmp_path):
+def test_existing_state_tensors_are_filled_in_place(tmp_path):
     _, optimizer = stepped()
     path = tenfold.save(optimizer, tmp_path / "saved")
     net, loaded = stepped(seed=1)
@@ -143,7 +143,7 @@ def test_tensors_that_exist_are_filled_in_place(tmp_path):
     assert_same(loaded.state_dict(), optimizer.state_dict())
 
 
-def test_a_source_without_state_empties_the_targets(tmp_path):
+def test_source_without_state_clears_the_target_state(tmp_path):
     fresh = torch.optim.Adam(model().parameters())
     path = tenfold.save(fresh, tmp_path / "saved")
     _, loaded = stepped()
@@ -151,7 +151,7 @@ def test_a_source_without_state_empties_the_targets(tmp_path):
     assert loaded.state_dict()["state"] == {}
 
 
-def test_state_stays_tied(tmp_path):
+def test_shared_state_tensors_stay_shared(tmp_path):
     state = stepped()[1].state_dict()
     state["state"][1]["step"] = state["state"][0]["step"]
     loaded = torch.optim.Adam(model().parameters())
@@ -164,7 +164,7 @@ def test_state_stays_tied(tmp_path):
 # --- by name ---
 
 
-def test_parameters_are_matched_by_name_where_both_have_names(tmp_path):
+def test_parameters_are_matched_by_name_if_both_have_names(tmp_path):
     net, optimizer = stepped(params=lambda net: net.named_parameters())
     path = tenfold.save(optimizer, tmp_path / "saved")
     other = model(1)
@@ -178,7 +178,7 @@ def test_parameters_are_matched_by_name_where_both_have_names(tmp_path):
     assert loaded.param_groups[0]["param_names"] == ["2.bias", "2.weight", "0.bias", "0.weight"]
 
 
-def test_groups_in_another_order_are_found_by_their_names(tmp_path):
+def test_groups_in_another_order_are_matched_by_name(tmp_path):
     _, optimizer = stepped(params=two_named_groups)
     path = tenfold.save(optimizer, tmp_path / "saved")
     loaded = torch.optim.Adam(two_named_groups(model(1))[::-1], lr=0.5)
@@ -206,9 +206,7 @@ def weights_and_biases(net):
         (two_named_groups, weights_and_biases, "param_groups.0, param_groups.1"),
     ],
 )
-def test_states_go_by_name_whatever_the_groups_which_then_keep_their_options(
-    tmp_path, saved, wanted, others
-):
+def test_different_groups_match_state_by_name_and_keep_options(tmp_path, saved, wanted, others):
     net, optimizer = stepped(params=saved)
     path = tenfold.save(optimizer, tmp_path / "saved")
     other = model(1)
@@ -226,7 +224,7 @@ def test_states_go_by_name_whatever_the_groups_which_then_keep_their_options(
     train(other, loaded, 1)
 
 
-def test_a_renamed_parameter_must_be_there(tmp_path):
+def test_rename_of_a_missing_parameter_raises(tmp_path):
     _, optimizer = stepped(params=one_named_group)
     path = tenfold.save(optimizer, tmp_path / "saved")
     loaded = torch.optim.Adam(model(1).named_parameters())
@@ -244,7 +242,7 @@ def test_names_on_one_side_only_are_matched_by_order_as_in_torch(tmp_path):
     assert_same(loaded.state_dict(), judged.state_dict())
 
 
-def test_names_can_be_renamed_and_a_prefix_is_named(tmp_path):
+def test_rename_applies_to_parameters_and_a_prefix_is_suggested(tmp_path):
     _, optimizer = stepped(params=lambda net: torch.nn.DataParallel(net).named_parameters())
     path = tenfold.save(optimizer, tmp_path / "saved")
     loaded = torch.optim.Adam(model(1).named_parameters())
@@ -255,7 +253,7 @@ def test_names_can_be_renamed_and_a_prefix_is_named(tmp_path):
     assert loaded.param_groups[0]["param_names"][0] == "0.weight"
 
 
-def test_parameters_without_counterpart_are_reported_and_left_alone(tmp_path):
+def test_unmatched_parameters_are_reported_and_unchanged(tmp_path):
     net, optimizer = stepped(params=lambda net: net.named_parameters())
     path = tenfold.save(optimizer, tmp_path / "saved")
     other, loaded = stepped(params=lambda net: [("0.weight", net[0].weight), ("new", net[2].bias)])
@@ -274,7 +272,7 @@ def test_parameters_without_counterpart_are_reported_and_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["", ".safetensors"])
-def test_state_that_goes_by_names_is_that_of_the_parameters_called_so(tmp_path, suffix):
+def test_state_keyed_by_parameter_names_is_loaded_by_name(tmp_path, suffix):
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
     net, optimizer = stepped(params=two_groups)
@@ -306,7 +304,7 @@ def refused(loaded, path, match):
     return str(caught.value)
 
 
-def test_groups_of_other_sizes_are_named_with_their_sizes(tmp_path):
+def test_group_size_mismatch_lists_the_sizes(tmp_path):
     _, optimizer = stepped(params=two_groups)
     path = tenfold.save(optimizer, tmp_path / "saved")
     net = model(1)
@@ -326,7 +324,7 @@ def test_groups_of_other_sizes_are_named_with_their_sizes(tmp_path):
     assert net[0].weight not in loaded.state
 
 
-def test_state_of_another_shape_is_refused_before_a_step_would_fail(tmp_path):
+def test_state_shape_mismatch_is_refused(tmp_path):
     _, optimizer = stepped()
     path = tenfold.save(optimizer, tmp_path / "saved")
     net = model(1)
@@ -338,7 +336,7 @@ def test_state_of_another_shape_is_refused_before_a_step_would_fail(tmp_path):
     assert list(loaded.state_dict()["state"]) == []
 
 
-def test_state_of_another_dtype_is_loaded_with_cast_as_torch_does(tmp_path):
+def test_state_of_another_dtype_is_cast_as_in_torch(tmp_path):
     _, optimizer = stepped(torch.optim.NAdam)
     path = tenfold.save(optimizer, tmp_path / "saved")
     double = model(dtype=torch.float64)
@@ -354,14 +352,14 @@ def test_state_of_another_dtype_is_loaded_with_cast_as_torch_does(tmp_path):
     assert loaded.state[double[0].weight]["step"].dtype == torch.float32
 
 
-def test_the_state_of_another_optimizer_misses_options(tmp_path):
+def test_state_of_another_optimizer_lists_missing_options(tmp_path):
     _, optimizer = stepped(OPTIMIZERS["sgd-momentum"])
     path = tenfold.save(optimizer, tmp_path / "saved")
     text = refused(torch.optim.Adam(model().parameters()), path, "2 missing")
     assert '"param_groups.0.betas", "param_groups.0.eps"' in text
 
 
-def test_options_that_older_files_lack_get_torchs_defaults(tmp_path):
+def test_options_missing_in_older_files_get_torch_defaults(tmp_path):
     state = stepped()[1].state_dict()
     for option in ("foreach", "capturable", "maximize", "fused", "amsgrad", "differentiable"):
         del state["param_groups"][0][option]
@@ -373,7 +371,7 @@ def test_options_that_older_files_lack_get_torchs_defaults(tmp_path):
     assert loaded.param_groups[0]["maximize"] is False
 
 
-def test_state_of_no_parameter_is_unexpected(tmp_path):
+def test_state_of_an_unknown_parameter_is_unexpected(tmp_path):
     state = stepped()[1].state_dict()
     state["state"][9] = {"step": torch.ones(())}
     path = tenfold.save(state, tmp_path / "saved")
@@ -382,7 +380,7 @@ def test_state_of_no_parameter_is_unexpected(tmp_path):
     )
 
 
-def test_two_parameters_never_share_the_state_of_one(tmp_path):
+def test_two_parameters_cannot_load_the_same_state(tmp_path):
     state = stepped(lambda params: torch.optim.Adam(list(params)[1::2]))[1].state_dict()
     state["param_groups"][0]["params"] = [0, 0]
     path = tenfold.save(state, tmp_path / "saved")
@@ -392,7 +390,7 @@ def test_two_parameters_never_share_the_state_of_one(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate")
-def test_a_parameter_that_is_in_a_group_twice_is_loaded(tmp_path):
+def test_parameter_listed_twice_in_a_group_is_loaded(tmp_path):
     def make():
         return torch.optim.Adam([torch.nn.Parameter(torch.zeros(3))] * 2)
 
@@ -404,7 +402,7 @@ def test_a_parameter_that_is_in_a_group_twice_is_loaded(tmp_path):
     assert_same(loaded.state_dict(), judged.state_dict())
 
 
-def test_a_whole_checkpoint_is_refused_naming_the_node(tmp_path):
+def test_whole_checkpoint_is_refused_naming_the_optimizer_node(tmp_path):
     path = tenfold.save({"opt": stepped()[1], "x": torch.ones(1)}, tmp_path / "saved")
     loaded = torch.optim.Adam(model().parameters())
     refused(loaded, path, r'expected the keys "state" .*pass tenfold.open\(path\)\["opt"\]')
@@ -427,12 +425,12 @@ def test_a_whole_checkpoint_is_refused_naming_the_node(tmp_path):
         ),
     ],
 )
-def test_what_is_no_state_is_refused(tmp_path, state, match):
+def test_invalid_optimizer_state_is_refused(tmp_path, state, match):
     path = tenfold.save({**state, "t": torch.ones(1)}, tmp_path / "saved")
     refused(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))]), path, match)
 
 
-def test_arguments_that_mean_nothing_are_refused(tmp_path):
+def test_arguments_that_do_not_apply_are_refused(tmp_path):
     path = tenfold.save(stepped()[1], tmp_path / "saved")
     loaded = torch.optim.Adam(model().parameters())
     with pytest.raises(ValueError, match=r"rename: it does not apply .* no names"):
@@ -444,7 +442,7 @@ def test_arguments_that_mean_nothing_are_refused(tmp_path):
 # --- optimizers and helpers with a state of their own ---
 
 
-def test_a_pre_hook_sees_the_state_as_it_was_saved(tmp_path):
+def test_load_state_dict_pre_hook_receives_the_saved_state(tmp_path):
     _, optimizer = stepped()
     path = tenfold.save(optimizer, tmp_path / "saved")
     loaded = torch.optim.Adam(model().parameters())
@@ -455,7 +453,7 @@ def test_a_pre_hook_sees_the_state_as_it_was_saved(tmp_path):
     assert_same(loaded.state_dict(), optimizer.state_dict())
 
 
-def test_a_scheduler_and_a_scaler_go_on_from_a_loaded_dict(tmp_path):
+def test_scheduler_and_scaler_resume_from_a_loaded_dict(tmp_path):
     def make():
         optimizer = torch.optim.SGD(model().parameters(), lr=0.1, momentum=0.9)
         scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)

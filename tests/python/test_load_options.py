@@ -45,7 +45,7 @@ def test_keys_select_leaves(saved, keys, found):
     assert names(tenfold.load(saved, keys=keys)) == found
 
 
-def test_a_key_that_names_nothing_is_a_key_error(saved):
+def test_unknown_key_raises_key_error(saved):
     with pytest.raises(KeyError, match=r'"model.haed"'):
         tenfold.load(saved, keys=["model.haed"])
 
@@ -55,7 +55,7 @@ def test_an_empty_path_is_refused(saved):
         tenfold.load(saved, keys=[()])
 
 
-def test_unselected_leaves_may_be_gone(tmp_path):
+def test_unselected_leaves_are_not_opened(tmp_path):
     path = tenfold.save(TREE, tmp_path / "saved")
     (path / "model" / "head.memmap").unlink()
     assert names(tenfold.load(path, keys=["list.*"])) == ["list.0", "list.1"]
@@ -64,7 +64,7 @@ def test_unselected_leaves_may_be_gone(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["r", "c"])
-def test_private_modes_leave_the_file_as_it_is(saved, mode):
+def test_private_modes_do_not_change_the_file(saved, mode):
     tenfold.load(saved, mode=mode)["model"]["head"].fill_(9)
     assert_same(tenfold.load(saved), TREE)
 
@@ -95,25 +95,25 @@ def test_map_location_cpu_copies_nothing(saved):
     assert_same(tenfold.load(saved, map_location="cpu"), TREE)
 
 
-def test_map_location_keeps_ties(target):
+def test_map_location_keeps_shared_storage(target):
     weight = torch.ones(3)
     tenfold.save({"a": weight, "b": weight}, target)
     found = tenfold.load(target, map_location="meta")
     assert found["a"] is found["b"]
 
 
-def test_a_format_that_does_not_exist_is_refused(saved):
+def test_unknown_format_is_refused(saved):
     with pytest.raises(ValueError, match="safetensors"):
         tenfold.load(saved, format="nonsense")
 
 
-def test_content_decides_not_the_suffix(tmp_path):
+def test_format_is_detected_from_content(tmp_path):
     tenfold.save(TREE, tmp_path / "x.bin.1", format="safetensors")
     assert tenfold.probe(tmp_path / "x.bin.1") == "safetensors"
     assert_same(tenfold.load(tmp_path / "x.bin.1"), TREE)
 
 
-def test_verify_on_load_finds_a_flipped_bit(target):
+def test_verify_on_load_detects_a_flipped_bit(target):
     tenfold.save({"x": torch.zeros(1000)}, target)
     data_file = target / "x.memmap" if target.is_dir() else target
     data = bytearray(data_file.read_bytes())
@@ -124,7 +124,7 @@ def test_verify_on_load_finds_a_flipped_bit(target):
         tenfold.load(target, verify=True)
 
 
-def test_verify_of_some_keys_checks_those(target):
+def test_verify_checks_only_the_selected_keys(target):
     tenfold.save({"a": torch.zeros(1000), "b": torch.ones(1000)}, target)
     data_file = target / "b.memmap" if target.is_dir() else target
     data = bytearray(data_file.read_bytes())
@@ -137,19 +137,19 @@ def test_verify_of_some_keys_checks_those(target):
 
 
 @pytest.mark.parametrize("options", [{"durable": False}, {"checksums": False}, {"num_threads": 1}])
-def test_save_options_do_not_change_what_is_read(target, options):
+def test_save_options_do_not_change_the_loaded_tree(target, options):
     tenfold.save(TREE, target, **options)
     assert_same(tenfold.load(target), TREE)
 
 
-def test_without_checksums_there_are_none(target):
+def test_checksums_false_writes_no_checksums(target):
     if target.suffix == ".pt":
         pytest.skip("a zip archive has them always")
     tenfold.save(TREE, target, checksums=False)
     assert tenfold.verify(target).num_checksums == 0
 
 
-def test_no_keys_load_nothing_and_none_loads_all(target):
+def test_empty_keys_load_nothing_and_none_loads_all(target):
     tenfold.save({"a": torch.ones(2), "b": 1}, target)
     assert tenfold.load(target, keys=[]) == {}
     assert set(tenfold.load(target, keys=None)) == {"a", "b"}

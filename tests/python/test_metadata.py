@@ -22,12 +22,12 @@ def metadata_of(path):
         return opened.metadata()
 
 
-def test_open_shows_what_people_put_into_the_metadata(tmp_path):
+def test_open_returns_user_metadata_of_safetensors(tmp_path):
     path = written(tmp_path, {"format": "pt", "author": "me"})
     assert tenfold.open(path).metadata == {"author": "me"}
 
 
-def test_converting_keeps_metadata_through_a_folder_and_back(tmp_path):
+def test_metadata_survives_conversion_to_a_folder_and_back(tmp_path):
     path = written(tmp_path, {"format": "pt", "ss_steps": "1000", "author": "mé"})
     tenfold.convert(path, tmp_path / "folder")
     tenfold.convert(tmp_path / "folder", tmp_path / "back.safetensors")
@@ -47,7 +47,7 @@ def test_metadata_set_in_python_is_saved(tmp_path):
         assert tenfold.open(tmp_path / name).metadata == {"note": "hello"}
 
 
-def test_metadata_that_would_be_read_as_a_tie_is_refused(tmp_path):
+def test_metadata_that_would_be_read_as_an_alias_is_refused(tmp_path):
     path = written(tmp_path, {"format": "pt"})
     td = tenfold.open(path)
     td.metadata = {"best": "w"}
@@ -58,7 +58,7 @@ def test_metadata_that_would_be_read_as_a_tie_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["table", "table.safetensors"])
-def test_schema_and_unbatched_tensors_come_back(tmp_path, name):
+def test_schema_and_unbatched_tensors_round_trip(tmp_path, name):
     td = tenfold.TensorDict({"text.end": torch.tensor([2, 5])}, batch_size=[2])
     td["text"] = tenfold.UnbatchedTensor(torch.arange(5, dtype=torch.uint8))
     td.schema = {"columns": {"text": {"encoding": "string", "end": "text.end"}}}
@@ -69,7 +69,7 @@ def test_schema_and_unbatched_tensors_come_back(tmp_path, name):
     assert back[1]["text.end"] == 5
 
 
-def test_metadata_of_a_folder_is_stored_in_its_sidecar(tmp_path):
+def test_metadata_of_a_folder_is_stored_in_its_notes_document(tmp_path):
     td = tenfold.TensorDict({"a": torch.ones(2)})
     td.metadata = {"note": "hello"}
     tenfold.save(td, tmp_path / "f")

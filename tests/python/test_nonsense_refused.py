@@ -46,12 +46,12 @@ def refused(path, text, error=tenfold.CorruptFileError):
     assert any(text in f"{problem.part}: {problem.what}" for problem in report.problems)
 
 
-def test_a_batch_size_that_fits_no_tensor(tmp_path):
+def test_batch_size_that_matches_no_tensor_is_refused(tmp_path):
     path = folder(tmp_path / "x", node([7], a=leaf([2]), b=leaf([3, 7])), a=bytes(8), b=bytes(84))
     refused(path, "the batch size fits no tensor: expected lengths with which shapes begin, as [2]")
 
 
-def test_a_tensor_of_another_shape_beside_one_that_fits_is_read(tmp_path):
+def test_tensor_outside_the_batch_size_is_read_next_to_a_matching_one(tmp_path):
     # An UnbatchedTensor as saved by tensordict up to 0.14.
     path = folder(tmp_path / "x", node([2], a=leaf([2]), b=leaf([3])), a=bytes(8), b=bytes(12))
     assert tenfold.load(path)["b"].tolist() == [0, 0, 0]
@@ -59,12 +59,12 @@ def test_a_tensor_of_another_shape_beside_one_that_fits_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("device", ["nonsense:99999999999", "cuda:-1", "os.system", "CPU", "cpu:"])
-def test_what_is_no_device_of_a_folder(tmp_path, device):
+def test_invalid_device_of_a_folder_is_refused(tmp_path, device):
     path = folder(tmp_path / "x", node([2], device=device, a=leaf([2])), a=bytes(8))
     refused(path, "device: expected a type and an index of at most 127")
 
 
-def test_a_device_that_this_torch_does_not_know(tmp_path):
+def test_device_unknown_to_torch_raises_on_access(tmp_path):
     path = folder(tmp_path / "x", node([2], device="newchip:1", a=leaf([2])), a=bytes(8))
     tree = tenfold.TensorDict.load_memmap(path)
     assert tree["a"].tolist() == [0, 0]
@@ -84,18 +84,18 @@ def stack(path, meta, *shapes):
     return path
 
 
-def test_a_lazy_stack_without_a_dimension(tmp_path):
+def test_lazy_stack_without_stack_dim_is_refused(tmp_path):
     path = stack(tmp_path / "x", {"_type": LAZY}, [2], [2])
     refused(path, "stack_dim: expected an integer, found none")
 
 
 @pytest.mark.parametrize("dim", [2, 63])
-def test_a_lazy_stack_along_more_dimensions_than_its_entries_have(tmp_path, dim):
+def test_lazy_stack_dim_beyond_the_dimensions_of_its_entries_is_refused(tmp_path, dim):
     path = stack(tmp_path / "x", {"_type": LAZY, "stack_dim": dim}, [2], [2])
     refused(path, f'the number of batch dimensions of entry "0", found {dim}')
 
 
-def test_a_lazy_stack_whose_second_entry_has_fewer_dimensions(tmp_path):
+def test_lazy_stack_entry_with_fewer_dimensions_is_refused(tmp_path):
     path = stack(tmp_path / "x", {"_type": LAZY, "stack_dim": 2}, [2, 2], [2])
     with pytest.raises(tenfold.CorruptFileError, match='of entry "1", found 2'):
         tenfold.load(path)
@@ -136,13 +136,13 @@ def torch_file(path, value):
 
 
 @pytest.mark.parametrize("name", ["os.system", "torch.float32", "strided"])
-def test_what_is_no_layout_of_a_torch_file(tmp_path, name):
+def test_invalid_layout_of_a_torch_file_is_refused(tmp_path, name):
     path = torch_file(tmp_path / "x.pt", Calls(torch.serialization._get_layout, name))
     refused(path, 'layout: expected one of torch\'s, as "torch.strided", found "' + name)
 
 
 @pytest.mark.parametrize("device", [("nonsense:99999999999",), ("cuda", 99999999999), ("rm -rf",)])
-def test_what_is_no_device_of_a_torch_file(tmp_path, device):
+def test_invalid_device_of_a_torch_file_is_refused(tmp_path, device):
     class Device:
         def __reduce__(self):
             return torch.device, device
@@ -180,7 +180,7 @@ def sort_keys(path):
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc", "coo"])
 @pytest.mark.parametrize("suffix", ["", ".tdz", ".pt", ".consolidated"])
-def test_the_order_of_sparse_parts_does_not_count(tmp_path, layout, suffix):
+def test_sparse_components_may_be_in_any_order(tmp_path, layout, suffix):
     expected = sparse_tensors()[layout]
     tenfold.save({"s": expected}, tmp_path / "x", checksums=False)
     sort_keys(tmp_path / "x")
@@ -209,7 +209,7 @@ def sparse_folder(path, layout, shape, **parts):
     return path
 
 
-def test_int32_indices_of_more_columns_than_int32_counts(tmp_path):
+def test_int32_indices_of_more_than_2_31_columns_are_read(tmp_path):
     path = sparse_folder(
         tmp_path / "x",
         "sparse_csr",
@@ -224,7 +224,7 @@ def test_int32_indices_of_more_columns_than_int32_counts(tmp_path):
     assert tenfold.verify(path).ok
 
 
-def test_indices_of_two_dtypes(tmp_path):
+def test_indices_of_different_dtypes_are_read(tmp_path):
     path = sparse_folder(
         tmp_path / "x",
         "sparse_csr",
@@ -237,7 +237,7 @@ def test_indices_of_two_dtypes(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["sparse_csr", "sparse_coo"])
-def test_indices_that_are_no_integers(tmp_path, layout):
+def test_float_indices_are_refused(tmp_path, layout):
     parts = {"indices": torch.zeros(2, 1)}
     if layout == "sparse_csr":
         parts = {
@@ -260,7 +260,7 @@ def long_number_folder(path):
     return path
 
 
-def test_an_integer_of_more_digits_than_python_converts(tmp_path):
+def test_load_of_an_integer_beyond_the_digit_limit_is_refused(tmp_path):
     path = long_number_folder(tmp_path / "x")
     with pytest.raises(tenfold.UnsupportedError) as caught:
         tenfold.load(path)
@@ -276,14 +276,14 @@ def test_an_integer_of_more_digits_than_python_converts(tmp_path):
         sys.set_int_max_str_digits(limit)
 
 
-def test_saving_an_integer_of_more_digits_than_python_converts(tmp_path):
+def test_save_of_an_integer_beyond_the_digit_limit_is_refused(tmp_path):
     with pytest.raises(tenfold.UnsupportedError, match=r'key "a.n": integer is too long'):
         tenfold.save({"a": {"n": 10**5000, "w": torch.ones(1)}}, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize("shape", [[0, 2**62, 2**62], [2**62, 2**62, 0], [2**63 - 1, 0, 2]])
-def test_a_shape_of_safetensors_whose_strides_overflow(tmp_path, shape):
+def test_safetensors_shape_whose_strides_overflow_is_refused(tmp_path, shape):
     header = json.dumps({"w": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}).encode()
     path = tmp_path / "x.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header)
@@ -291,7 +291,7 @@ def test_a_shape_of_safetensors_whose_strides_overflow(tmp_path, shape):
 
 
 @pytest.mark.parametrize("shape", [(0, 2**62, 2**62), (2**62, 2**62, 0)])
-def test_such_a_shape_of_npy(tmp_path, shape):
+def test_npy_shape_whose_strides_overflow_is_refused(tmp_path, shape):
     head = repr({"descr": "<f4", "fortran_order": False, "shape": shape})
     head += " " * (-(len(head) + 11) % 64) + "\n"
     path = tmp_path / "x.npy"
@@ -302,7 +302,7 @@ def test_such_a_shape_of_npy(tmp_path, shape):
 # --- what it says of itself ----------------------------------------------------------------------
 
 
-def test_the_text_of_a_lazy_stack_with_an_empty_one_inside(tmp_path):
+def test_repr_of_a_lazy_stack_with_an_empty_member(tmp_path):
     path = stack(tmp_path / "x", {"_type": LAZY, "stack_dim": 0})
     folder(path / "0", {"_type": LAZY, "stack_dim": 0})
     tree = tenfold.TensorDict.load_memmap(path)
@@ -337,7 +337,7 @@ BAD_SCHEMAS = {
 
 
 @pytest.mark.parametrize("text", BAD_SCHEMAS)
-def test_a_schema_that_is_none(tmp_path, text):
+def test_invalid_schema_json_is_refused(tmp_path, text):
     with pytest.raises(tenfold.CorruptFileError) as caught:
         tenfold.Schema.from_json(text)
     assert str(caught.value).startswith("schema: ")
@@ -353,7 +353,7 @@ def test_a_schema_that_is_none(tmp_path, text):
     assert BAD_SCHEMAS[text].removeprefix("schema: ") in str(caught.value)
 
 
-def test_a_schema_of_no_text_and_of_no_utf_8(tmp_path):
+def test_schema_that_is_not_a_str_or_not_utf8_is_refused(tmp_path):
     with pytest.raises(TypeError, match="text: expected a str, found int"):
         tenfold.Schema.from_json(3)
     path = tmp_path / "schema.json"

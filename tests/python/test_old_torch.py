@@ -94,7 +94,7 @@ def test_rows_batches_and_dictionaries_are_read(tmp_path: Path) -> None:
     )
 
 
-def test_a_dtype_that_torch_lacks_is_an_error_that_names_the_leaf(tmp_path: Path) -> None:
+def test_dtype_missing_in_torch_raises_an_error_naming_the_leaf(tmp_path: Path) -> None:
     answer = with_old_torch(
         """
         tenfold.save({"w": torch.zeros(4).to(torch.float8_e8m0fnu)}, sys.argv[1])

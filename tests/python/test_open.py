@@ -34,7 +34,7 @@ def test_a_key_and_a_path_reach_the_same_tensor(saved):
     assert torch.equal(td["model", "encoder.weight"], torch.arange(12.0).reshape(3, 4))
 
 
-def test_nodes_are_entered_once(saved):
+def test_each_node_is_one_object(saved):
     td = tenfold.open(saved)
     assert td["model"] is td["model"]
 
@@ -52,7 +52,7 @@ def test_json_values_are_python_values(saved):
     assert td["optimizer", "groups"] == [{"lr": 0.1}]
 
 
-def test_to_dict_gives_the_containers_back(saved):
+def test_to_dict_restores_the_containers(saved):
     assert_same(tenfold.open(saved).to_dict(), tenfold.load(saved))
 
 
@@ -62,21 +62,21 @@ def test_a_missing_key_names_the_file_and_the_key(saved):
     assert "bias" in str(caught.value)
 
 
-def test_a_key_below_a_tensor_is_a_key_error(saved):
+def test_path_below_a_tensor_raises_key_error(saved):
     with pytest.raises(
         KeyError, match=r'"model.bias" is a Tensor: expected a node with an entry "x"'
     ):
         tenfold.open(saved)["model", "bias", "x"]
 
 
-def test_get_gives_the_default_for_a_missing_key(saved):
+def test_get_returns_the_default_for_a_missing_key(saved):
     td = tenfold.open(saved)
     assert td.get("nothing", 5) == 5
     assert td.get(("model", "nothing")) is None
     assert td.get("step", 5) == 7
 
 
-def test_contains_looks_at_paths_too(saved):
+def test_contains_accepts_paths(saved):
     td = tenfold.open(saved)
     assert "model" in td
     assert ("model", "bias") in td
@@ -85,7 +85,7 @@ def test_contains_looks_at_paths_too(saved):
     assert 3 not in td
 
 
-def test_keys_come_in_order(saved):
+def test_keys_keep_the_saved_order(saved):
     assert list(tenfold.open(saved).keys()) == ["model", "optimizer", "parts", "step"]
 
 
@@ -99,7 +99,7 @@ def test_nested_keys_read_no_tensor(saved):
     assert "encoder.weight" not in td["model"]._items
 
 
-def test_keys_are_the_same_after_everything_was_read(saved):
+def test_keys_do_not_depend_on_what_was_read(saved):
     lazy, read = tenfold.open(saved), tenfold.open(saved)
     read.to_dict()
     assert lazy.keys(True) == read.keys(True)
@@ -114,7 +114,7 @@ def test_items_and_values_follow_keys(saved):
         assert td[key] is value
 
 
-def test_tied_tensors_are_one_object_however_they_are_reached(target):
+def test_tied_tensors_are_one_object_by_every_path(target):
     weight = torch.randn(4)
     tenfold.save({"a": {"w": weight}, "b": weight}, target)
     td = tenfold.open(target)
@@ -126,7 +126,7 @@ def test_a_node_can_be_saved_alone(saved, tmp_path):
     assert_same(tenfold.load(tmp_path / "part"), tenfold.load(saved)["optimizer"])
 
 
-def test_what_was_changed_in_memory_is_what_is_saved(saved, tmp_path):
+def test_in_memory_changes_are_saved(saved, tmp_path):
     td = tenfold.open(saved)
     td["model", "bias"] += 1
     td["model"]["new"] = torch.ones(2)
@@ -147,7 +147,7 @@ def test_the_file_does_not_change_with_its_tensors(saved):
 # --- batch dimensions
 
 
-def test_batch_size_and_its_relatives(batch):
+def test_batch_size_shape_ndim_and_numel_agree(batch):
     assert batch.batch_size == torch.Size([4])
     assert batch.shape == batch.size() == (4,)
     assert (batch.ndim, batch.dim(), batch.batch_dims, batch.numel()) == (1, 1, 1, 4)
@@ -157,7 +157,7 @@ def test_batch_size_and_its_relatives(batch):
     assert batch.names == [None]
 
 
-def test_a_tree_without_batch_dimensions_has_length_0(saved):
+def test_len_without_batch_dimensions_is_0(saved):
     td = tenfold.open(saved)
     assert len(td) == 0
     assert td.numel() == 1
@@ -182,7 +182,7 @@ INDICES = {
 
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
-def test_an_index_indexes_the_batch_dimensions_of_every_tensor(batch, index):
+def test_indexing_applies_to_the_batch_dimensions_of_every_tensor(batch, index):
     whole = {"obs": torch.arange(12).reshape(4, 3), "next": torch.ones(4, 3)}
     plain = list(index) if isinstance(index, range) else index
     if index is INDICES["both"]:
@@ -216,23 +216,23 @@ def test_indices_agree_with_tensordict_for_two_batch_dimensions():
 
 
 @pytest.mark.parametrize("index", [4, -5, (0, 0), (0, ..., 0), [7]], ids=str)
-def test_an_index_outside_the_batch_is_an_index_error(batch, index):
+def test_index_outside_the_batch_raises_index_error(batch, index):
     with pytest.raises(IndexError):
         batch[index]
 
 
-def test_iteration_goes_through_the_first_batch_dimension(batch):
+def test_iteration_is_over_the_first_batch_dimension(batch):
     rows = list(batch)
     assert len(rows) == 4
     assert torch.equal(rows[1]["obs"], torch.arange(3, 6))
 
 
-def test_iteration_without_batch_dimensions_is_a_type_error(saved):
+def test_iteration_without_batch_dimensions_raises_type_error(saved):
     with pytest.raises(TypeError, match="iteration over a 0-d TensorDict"):
         iter(tenfold.open(saved))
 
 
-def test_truth_of_a_tensordict_is_an_error(batch):
+def test_bool_of_a_tensordict_raises(batch):
     with pytest.raises(RuntimeError, match="neither true nor false"):
         bool(batch)
 
@@ -246,7 +246,7 @@ def test_rows_can_be_assigned(batch):
 # --- the text
 
 
-def test_repr_reads_as_tensordicts_own(target):
+def test_repr_matches_tensordict(target):
     tensordict = pytest.importorskip("tensordict", minversion="0.15")  # whose repr this is
     source = {
         "obs": torch.zeros(3, 2),

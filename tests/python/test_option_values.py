@@ -837,7 +837,7 @@ def report_faults(name: str, work: Path, answer: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_odd_values_of_options_give_a_result_or_a_clear_error(
+def test_unusual_option_values_succeed_or_raise_a_clear_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Keeps relative paths, and files written there, in this folder.
@@ -867,7 +867,7 @@ MEANINGLESS: dict[str, Callable[[tenfold.Dataset], Any]] = {
     "BatchLoader: pad of no column": lambda ds: tenfold.BatchLoader(ds, 4, pad={"typo": 0}),
     "BatchLoader: columns of one str": lambda ds: tenfold.BatchLoader(ds, 4, columns="x"),
     "IterableDataset: columns of one str": lambda ds: tenfold.IterableDataset(ds, columns="x"),
-    "IterableDataset: schema beside a data set": lambda ds: tenfold.IterableDataset(
+    "IterableDataset: schema with a data set": lambda ds: tenfold.IterableDataset(
         ds, schema=ds.schema
     ),
     "ingest: columns of one str": lambda ds: tenfold.ingest(ROWS, "new", columns="x"),
@@ -887,7 +887,7 @@ MEANINGLESS: dict[str, Callable[[tenfold.Dataset], Any]] = {
 
 
 @pytest.mark.parametrize("name", MEANINGLESS)
-def test_values_that_mean_nothing_are_refused(
+def test_meaningless_option_values_are_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

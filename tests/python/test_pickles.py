@@ -197,7 +197,7 @@ CASES = {
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("case", CASES)
-def test_pickles_name_no_private_module(case, protocol, tmp_path):
+def test_pickles_reference_no_private_module(case, protocol, tmp_path):
     thing = CASES[case](tmp_path / "made")
     data = pickle.dumps(thing, protocol)
     assert private_names(data) == []
@@ -205,7 +205,7 @@ def test_pickles_name_no_private_module(case, protocol, tmp_path):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_memory_without_a_name_names_no_private_module(protocol):
+def test_pickles_of_anonymous_memory_reference_no_private_module(protocol):
     # Only multiprocessing's own pickler can pickle it.
     thing = tenfold.MemoryMappedTensor.from_tensor(torch.arange(6))
     data = bytes(ForkingPickler.dumps(thing, protocol))
@@ -224,7 +224,7 @@ def public_things():
         yield f"tenfold.dataset.{name}", getattr(tenfold.dataset, name)
 
 
-def test_public_classes_and_functions_say_where_they_are():
+def test_public_names_have_their_public_module():
     assert collate_trees is not tenfold.collate
     for place, thing in public_things():
         if place.endswith("__version__"):
@@ -235,7 +235,7 @@ def test_public_classes_and_functions_say_where_they_are():
         assert private_names(pickle.dumps(thing)) == [], place
 
 
-def test_errors_cross_to_another_process():
+def test_errors_round_trip_through_pickle():
     for name in tenfold._ERRORS:
         error = getattr(tenfold, name)("what is wrong")
         again = pickle.loads(pickle.dumps(error))
@@ -254,12 +254,12 @@ def test_reports_and_schemas_have_type_hints():
             assert typing.get_type_hints(thing).keys() == names, place
 
 
-def test_joined_parts_keep_sharing_their_function(tmp_path):
+def test_pickled_concat_of_mapped_parts_keeps_the_function(tmp_path):
     again = pickle.loads(pickle.dumps(joined(tmp_path / "made")))
     assert again[[1, 21]]["x"].tolist() == [2, 2]
 
 
-def test_help_and_the_source_of_methods_are_there():
+def test_help_and_source_of_public_classes_are_available():
     for place, thing in public_things():
         if isinstance(thing, type):
             assert thing.__name__ in pydoc.render_doc(thing), place

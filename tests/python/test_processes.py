@@ -27,12 +27,12 @@ def saved(target):
     return tenfold.save({"a": {"x": torch.ones(1000)}}, target)
 
 
-def test_spawned_workers_open_the_tree_that_was_sent(saved):
+def test_spawned_workers_open_a_pickled_tree(saved):
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.map(total, [tenfold.open(saved)] * 2) == [1000.0, 1000.0]
 
 
-def test_spawned_workers_write_through(tmp_path):
+def test_spawned_workers_write_to_the_mapped_file(tmp_path):
     td = tenfold.TensorDict({"x": torch.zeros(4)}, [4]).memmap(tmp_path / "td")
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(write_row, [(td, row) for row in range(4)])
@@ -57,7 +57,7 @@ def test_a_forked_child_loads_and_saves_after_the_parent_did(saved, tmp_path):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_dataloader_worker_gets_the_path(saved):
+def test_tree_is_sent_to_data_loader_workers_by_path(saved):
     class Rows(torch.utils.data.Dataset):
         def __init__(self, td):
             self.td = td

@@ -29,7 +29,7 @@ def test_progress_is_reported_to_the_end(big, target):
 
 
 @pytest.mark.parametrize("call", ["load", "verify", "convert"])
-def test_other_calls_report_too(big, target, tmp_path, call):
+def test_load_verify_and_convert_report_progress(big, target, tmp_path, call):
     tenfold.save(big, target)
     seen = []
 
@@ -41,7 +41,7 @@ def test_other_calls_report_too(big, target, tmp_path, call):
     assert seen[-1][0] == seen[-1][1] > 0
 
 
-def test_an_exception_of_progress_stops_the_save_and_leaves_the_old_version(big, target):
+def test_exception_of_progress_aborts_the_save_and_keeps_the_old_version(big, target):
     tenfold.save({"x": torch.zeros(1)}, target)
 
     def progress(done, total, what):
@@ -53,17 +53,17 @@ def test_an_exception_of_progress_stops_the_save_and_leaves_the_old_version(big,
     assert os.listdir(target.parent) == [target.name]
 
 
-def test_progress_of_another_type_is_refused(target):
+def test_progress_must_be_a_callable_or_bool(target):
     with pytest.raises(TypeError, match="progress: expected None, False or a callable"):
         tenfold.save({"x": torch.zeros(1)}, target, progress=3)
 
 
-def test_false_shows_nothing(big, target, capfd):
+def test_progress_false_shows_nothing(big, target, capfd):
     tenfold.save(big, target, progress=False)
     assert capfd.readouterr() == ("", "")
 
 
-def test_ctrl_c_stops_a_save_and_leaves_nothing(target):
+def test_keyboard_interrupt_aborts_a_save_and_leaves_no_file(target):
     if target.suffix == ".pt":
         pytest.skip("it holds an expanded tensor as it lies: nothing takes long")
     # A sparse source, so that only the writing takes long.
@@ -77,7 +77,7 @@ def test_ctrl_c_stops_a_save_and_leaves_nothing(target):
     assert not os.listdir(target.parent)
 
 
-def test_the_bar_appears_after_a_second(capsys, monkeypatch):
+def test_progress_bar_appears_after_the_delay(capsys, monkeypatch):
     from tenfold import _progress
 
     monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
@@ -90,7 +90,7 @@ def test_the_bar_appears_after_a_second(capsys, monkeypatch):
     assert "save [#######---" in capsys.readouterr().err
 
 
-def test_other_threads_run_while_the_engine_works(big, target):
+def test_save_releases_the_gil(big, target):
     ticks = []
     done = threading.Event()
 
@@ -110,7 +110,7 @@ def test_other_threads_run_while_the_engine_works(big, target):
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 200])
-def test_the_bar_fits_the_terminal_now(monkeypatch, columns):
+def test_progress_bar_fits_the_current_terminal_width(monkeypatch, columns):
     written = io.StringIO()
     monkeypatch.setattr(written, "fileno", lambda: 2, raising=False)
     monkeypatch.setattr(sys, "stderr", written)

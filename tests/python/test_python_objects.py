@@ -60,7 +60,7 @@ def words(tmp_path):
 
 
 @pytest.mark.parametrize("container", [list, tuple, iter])
-def test_texts_that_are_not_ascii_among_many_keys(words, container):
+def test_non_ascii_keys_are_found_in_batches(words, container):
     keys, made = words
     assert made.rows(container(keys)).tolist() == list(range(1000))
     ascii_alone = [key for key in keys if key.isascii()]
@@ -79,7 +79,7 @@ def test_texts_that_are_not_ascii_among_many_keys(words, container):
         made["nöbody"]
 
 
-def test_bytes_of_any_length(tmp_path):
+def test_bytes_keys_of_any_length_are_found(tmp_path):
     keys = [bytes([i]) * i for i in range(256)]
     made = tenfold.MappedDict.build({key: torch.tensor(i) for i, key in enumerate(keys)}, tmp_path)
     assert made.rows(keys).tolist() == list(range(256))
@@ -88,13 +88,13 @@ def test_bytes_of_any_length(tmp_path):
         made.rows(Bytes(b"x"))
 
 
-def test_integers_of_numpy(tmp_path):
+def test_numpy_integer_keys_are_found(tmp_path):
     made = tenfold.MappedDict.build({i: torch.tensor(i) for i in range(10)}, tmp_path)
     keys = [np.int8(3), np.uint64(4), 5, True, np.bool_(1), np.float64(7), 1 << 70]
     assert made.rows(keys).tolist() == [3, 4, 5, -1, -1, -1, -1]
 
 
-def test_subclasses_are_read_as_what_they_are(tmp_path):
+def test_subclasses_of_builtin_types_are_read_by_value(tmp_path):
     rows = [
         {"f": Float(1.5), "s": Str("é"), "l": List([1, 2]), "t": Tuple([Float(0.5)])},
         {"f": 2.5, "s": "plain", "l": [3], "t": (0.25, 0.75)},
@@ -120,7 +120,7 @@ def test_subclasses_are_read_as_what_they_are(tmp_path):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_times_are_times(tmp_path, time, unit):
+def test_time_types_have_the_expected_unit(tmp_path, time, unit):
     ds = tenfold.ingest([{"t": time}], tmp_path / "ds")
     assert ds.schema["t"].unit == unit
 
@@ -136,12 +136,12 @@ def test_times_are_times(tmp_path, time, unit):
         (collections.UserDict, "ABCMeta"),
     ],
 )
-def test_messages_name_classes(tmp_path, value, name):
+def test_error_messages_name_the_class(tmp_path, value, name):
     with pytest.raises(ValueError, match=rf"found {name}$"):
         tenfold.ingest([{"x": value}], tmp_path / "ds")
 
 
-def test_masked_arrays_are_not_read_as_their_data(tmp_path):
+def test_masked_elements_in_arrays_are_null(tmp_path):
     masked = np.ma.masked_array([1, 2], mask=[False, True])
     with pytest.raises(ValueError, match="found null in a list"):
         tenfold.ingest([{"x": masked}, {"x": [3, 4]}], tmp_path / "ds")

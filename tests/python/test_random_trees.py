@@ -32,7 +32,7 @@ scalars = st.one_of(
 )
 
 
-def has_keys_of_different_texts(tree):
+def has_distinct_key_strings(tree):
     return len({str(key) for key in tree}) == len(tree)
 
 
@@ -40,7 +40,7 @@ def containers(children):
     return st.one_of(
         st.dictionaries(keys, children, max_size=4),
         st.dictionaries(st.integers(), children, min_size=1, max_size=4),
-        st.dictionaries(other_keys, children, max_size=4).filter(has_keys_of_different_texts),
+        st.dictionaries(other_keys, children, max_size=4).filter(has_distinct_key_strings),
         st.dictionaries(keys, children, max_size=4).map(OrderedDict),
         st.lists(children, max_size=4),
         st.lists(children, max_size=4).map(tuple),
@@ -55,7 +55,7 @@ trees = containers(st.recursive(st.one_of(tensors, scalars), containers, max_lea
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(tree=trees)
-def test_any_tree_comes_back(target, tree):
+def test_any_tree_round_trips(target, tree):
     tenfold.save(tree, target, durable=False)
     assert_same(tenfold.load(target), tree)
     assert_same(tenfold.open(target).to_dict(), tree)
@@ -66,7 +66,7 @@ def test_any_tree_comes_back(target, tree):
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(shape=st.lists(st.integers(0, 4), min_size=2, max_size=3), permute=st.randoms())
-def test_any_strides_come_back_as_the_same_values(target, shape, permute):
+def test_tensors_with_any_strides_keep_their_values(target, shape, permute):
     order = list(range(len(shape)))
     permute.shuffle(order)
     tensor = make_tensor(tuple(shape), torch.int32).permute(order)

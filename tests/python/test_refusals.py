@@ -39,7 +39,7 @@ REFUSED = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_a_tree_cannot_hold_is_refused_by_key(target, kind):
+def test_unsupported_values_are_refused_by_key(target, kind):
     make, found = REFUSED[kind]
     with pytest.raises(tenfold.UnsupportedError, match=f'key "a.b.0": .*{found}'):
         tenfold.save({"a": {"b": [make()]}, "x": torch.zeros(1)}, target)
@@ -61,27 +61,27 @@ def test_what_a_tree_cannot_hold_is_refused_by_key(target, kind):
     ],
 )
 @pytest.mark.parametrize("value", [torch.zeros(1), 1], ids=["tensors", "values"])
-def test_keys_that_a_tree_cannot_have_are_refused(target, keys, found, value):
+def test_unsupported_keys_are_refused(target, keys, found, value):
     with pytest.raises(ValueError, match=f'key "t": {found}'):
         tenfold.save({"t": dict.fromkeys(keys, value)}, target)
     assert not target.exists()
 
 
-def test_a_dict_that_holds_itself_is_refused(target):
+def test_dict_that_contains_itself_is_refused(target):
     tree = {"a": {"x": torch.zeros(1)}}
     tree["a"]["b"] = tree
     with pytest.raises(ValueError, match=r'key "a.b": it holds itself'):
         tenfold.save(tree, target)
 
 
-def test_a_list_that_holds_itself_is_refused(target):
+def test_list_that_contains_itself_is_refused(target):
     items = [1]
     items.append(items)
     with pytest.raises(ValueError, match='key "1": it holds itself'):
         tenfold.save(items, target)
 
 
-def test_a_state_dict_that_holds_its_object_is_refused(target):
+def test_state_dict_that_contains_its_object_is_refused(target):
     class Loop:
         def state_dict(self):
             return {"me": self}
@@ -90,7 +90,7 @@ def test_a_state_dict_that_holds_its_object_is_refused(target):
         tenfold.save(Loop(), target)
 
 
-def test_nesting_without_end_is_refused(target):
+def test_too_deep_nesting_is_refused(target):
     tree = {"x": torch.zeros(1)}
     for _ in range(2000):
         tree = {"a": tree}
@@ -98,7 +98,7 @@ def test_nesting_without_end_is_refused(target):
         tenfold.save(tree, target)
 
 
-def test_an_exception_of_state_dict_is_the_callers(target):
+def test_exception_of_state_dict_propagates(target):
     class Broken:
         def state_dict(self):
             raise ZeroDivisionError("mine")
@@ -122,7 +122,7 @@ def test_nested_tensors_are_refused_by_safetensors(tmp_path):
         ("m.pt", 2**2039),
     ],
 )
-def test_what_a_format_cannot_hold_is_named_after_the_path(tmp_path, name, value):
+def test_value_unsupported_by_the_format_is_named_with_path_and_key(tmp_path, name, value):
     path = tmp_path / name
     tenfold.save({"k": value}, tmp_path / "folder")
     for write in (

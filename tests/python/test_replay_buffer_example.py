@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "replay_buffer.py"
 
 
-def test_the_replay_buffer_learns_from_whole_rows(tmp_path: Path) -> None:
+def test_replay_buffer_example_learns_from_complete_rows(tmp_path: Path) -> None:
     command = [sys.executable, EXAMPLE, "--steps", "100", "--capacity", "3000"]
     done = subprocess.run(
         [*command, "--folder", tmp_path], capture_output=True, text=True, timeout=300

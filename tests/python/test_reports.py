@@ -29,9 +29,7 @@ def reports(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("asked", ["ok", "same", "ok ", "safe", "num_bad_rows"])
-def test_the_truth_of_a_report_is_an_error_that_names_the_attribute(
-    tmp_path: Path, asked: str
-) -> None:
+def test_bool_of_a_report_raises_naming_the_attribute(tmp_path: Path, asked: str) -> None:
     report = reports(tmp_path)[asked]
     name = type(report).__name__
     with pytest.raises(TypeError, match=rf"^{name}: .*; use \.{asked.strip()}$"):
@@ -39,7 +37,7 @@ def test_the_truth_of_a_report_is_an_error_that_names_the_attribute(
     assert isinstance(getattr(report, asked.strip()), (bool, int))
 
 
-def test_reports_are_frozen_hold_tuples_and_are_no_tuples(tmp_path: Path) -> None:
+def test_reports_are_frozen_dataclasses_of_tuples(tmp_path: Path) -> None:
     for report in reports(tmp_path).values():
         assert not isinstance(report, tuple)
         for field in dataclasses.fields(report):
@@ -51,7 +49,7 @@ def test_reports_are_frozen_hold_tuples_and_are_no_tuples(tmp_path: Path) -> Non
         assert report == dataclasses.replace(report)
 
 
-def test_the_report_of_an_optimizer_holds_tuples_too() -> None:
+def test_report_of_an_optimizer_holds_tuples() -> None:
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
     model(torch.ones(2)).sum().backward()
@@ -110,7 +108,7 @@ SHOWN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_html_holds_the_text_and_no_tag_of_it(tmp_path: Path, name: str) -> None:
+def test_html_escapes_text(tmp_path: Path, name: str) -> None:
     assert HOSTILE in cells(SHOWN[name](tmp_path / "made"))
 
 
@@ -127,7 +125,7 @@ def test_the_path_of_a_matrix_is_escaped(tmp_path: Path) -> None:
     assert texts[texts.index("density") + 1] == "0.25"
 
 
-def test_a_long_table_says_how_much_it_leaves_out() -> None:
+def test_long_table_states_the_number_of_omitted_rows() -> None:
     report = tenfold.LoadReport((), tuple(f"w{i}" for i in range(1000)), (), ())
     texts = cells(report)
     assert "w199" in texts

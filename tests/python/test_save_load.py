@@ -20,7 +20,7 @@ NOT_IN_SAFETENSORS = {torch.complex32, torch.complex128}
 @pytest.mark.filterwarnings("ignore:.*tensordict 0.15.3 cannot load float8", "ignore:ComplexHalf")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(3, 4), (), (0, 3), (1,)], ids=str)
-def test_tensors_of_every_dtype_come_back(target, dtype, shape):
+def test_tensors_of_every_dtype_round_trip(target, dtype, shape):
     half_a_byte = dtype == getattr(torch, "float4_e2m1fn_x2", None) and shape == ()
     if target.suffix == ".safetensors" and (dtype in NOT_IN_SAFETENSORS or half_a_byte):
         with pytest.raises(tenfold.UnsupportedError, match='key "x": '):
@@ -35,7 +35,7 @@ def test_save_returns_the_path(target):
     assert tenfold.save({"x": torch.zeros(1)}, str(target)) == target
 
 
-def test_nested_containers_come_back_as_they_were(target):
+def test_nested_containers_round_trip(target):
     tree = {
         "dict": {"x": torch.arange(3)},
         "ordered": OrderedDict([("b", torch.zeros(1)), ("a", 1)]),
@@ -46,7 +46,7 @@ def test_nested_containers_come_back_as_they_were(target):
     assert_same(round_trip(tree, target), tree)
 
 
-def test_json_values_come_back_as_they_were(target):
+def test_json_values_round_trip(target):
     tree = {
         "tensor": torch.zeros(1),
         "none": None,
@@ -62,7 +62,7 @@ def test_json_values_come_back_as_they_were(target):
     assert_same(round_trip(tree, target), tree)
 
 
-def test_int_keys_come_back_as_int(target):
+def test_int_keys_round_trip(target):
     tree = {
         "state": {0: {"step": torch.tensor(3.0)}, 10: {"step": torch.tensor(4.0)}, 2: {}},
         "values": {1: "a", -2: "b"},
@@ -84,7 +84,7 @@ KEYS = {
 
 @pytest.mark.parametrize("kind", [dict, OrderedDict])
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
-def test_keys_come_back_as_what_they_were(target, keys, kind):
+def test_keys_of_every_type_round_trip(target, keys, kind):
     tree = {
         "tensors": kind((key, torch.full((2,), float(i))) for i, key in enumerate(keys)),
         "values": [{"deep": kind((key, i) for i, key in enumerate(keys))}],
@@ -100,7 +100,7 @@ def test_keys_come_back_as_what_they_were(target, keys, kind):
     assert tenfold.diff(target, target).same
 
 
-def test_keys_are_kept_from_format_to_format_and_in_part(target, tmp_path):
+def test_key_types_survive_conversion_and_partial_load(target, tmp_path):
     tree = {"t": {0.5: torch.zeros(1), None: torch.ones(1), "x": {(1, 2): 3}}, 1: torch.ones(2)}
     tenfold.save(tree, target)
     for name in ("folder", "m.safetensors", "m.pt", "m.tdz"):
@@ -115,7 +115,7 @@ def test_keys_are_kept_from_format_to_format_and_in_part(target, tmp_path):
     assert_same(tenfold.load(tmp_path / "again"), tree)
 
 
-def test_diff_distinguishes_keys(tmp_path):
+def test_diff_distinguishes_key_types(tmp_path):
     tenfold.save({"t": {0.5: torch.zeros(1)}, "v": {None: 1}}, tmp_path / "a")
     tenfold.save({"t": {"0.5": torch.zeros(1)}, "v": {"None": 1}}, tmp_path / "b.pt")
     assert [change.key for change in tenfold.diff(tmp_path / "a", tmp_path / "b.pt").changed] == [
@@ -125,28 +125,28 @@ def test_diff_distinguishes_keys(tmp_path):
 
 
 @pytest.mark.parametrize("root", [[torch.zeros(1), 2], (torch.zeros(1),), {0: torch.zeros(1)}])
-def test_the_root_may_be_a_list_a_tuple_or_have_int_keys(target, root):
+def test_root_list_tuple_or_dict_with_int_keys_round_trips(target, root):
     assert_same(round_trip(root, target), root)
 
 
 @pytest.mark.parametrize("root", [{}, {"a": 1, "b": {"c": [1, (2,)]}}, [1, "x"]], ids=str)
-def test_a_tree_without_tensors_comes_back(target, root):
+def test_tree_without_tensors_round_trips(target, root):
     assert_same(round_trip(root, target), root)
 
 
-def test_a_flat_safetensors_file_of_tensors_is_plain(tmp_path):
+def test_flat_dict_of_tensors_is_a_plain_safetensors_file(tmp_path):
     reference = pytest.importorskip("safetensors.torch")
     tree = {"a.b": torch.arange(3), "c": torch.zeros(2, 2)}
     tenfold.save(tree, tmp_path / "m.safetensors")
     assert_same(dict(sorted(reference.load_file(tmp_path / "m.safetensors").items())), tree)
 
 
-def test_a_defaultdict_comes_back_as_dict(target):
+def test_defaultdict_is_loaded_as_dict(target):
     tree = defaultdict(list, x=torch.zeros(1))
     assert_same(round_trip(tree, target), dict(tree))
 
 
-def test_named_tuples_come_back_as_tuples(target):
+def test_named_tuples_are_loaded_as_tuples(target):
     point = namedtuple("Point", "x y")(torch.zeros(1), 2)
     assert_same(round_trip({"point": point}, target), {"point": tuple(point)})
 
@@ -166,7 +166,7 @@ def test_named_tuples_come_back_as_tuples(target):
     ],
     ids=lambda array: f"{array.dtype}{array.shape}",
 )
-def test_numpy_arrays_come_back_as_tensors_of_the_same_values(target, array):
+def test_numpy_arrays_are_loaded_as_tensors_of_equal_values(target, array):
     found = round_trip({"x": array}, target)["x"]
     native = np.array(array, array.dtype.newbyteorder("="), copy=True)
     assert_same(found, torch.from_numpy(native))
@@ -214,7 +214,7 @@ def test_anything_with_dlpack_can_be_saved(target):
     ],
     ids=["transposed", "strided", "expanded", "parameter", "graph", "conj", "neg", "zero"],
 )
-def test_a_tensor_is_saved_with_the_values_it_shows(target, make):
+def test_views_and_conjugates_are_saved_with_their_resolved_values(target, make):
     found = round_trip({"x": make()}, target)["x"]
     assert torch.equal(found, make().detach().resolve_conj().resolve_neg().clone())
 
@@ -262,7 +262,7 @@ def test_an_optimizer_continues_from_its_saved_state(target, make):
     assert_same(dict(other.state_dict()), dict(model.state_dict()))
 
 
-def test_a_state_with_lists_of_tensors_comes_back(target):
+def test_optimizer_state_with_lists_of_tensors_round_trips(target):
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.LBFGS(model.parameters())
 
@@ -277,14 +277,14 @@ def test_a_state_with_lists_of_tensors_comes_back(target):
     assert_same(tenfold.load(target), optimizer.state_dict())
 
 
-def test_a_scheduler_state_comes_back(target):
+def test_scheduler_state_round_trips(target):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3)
     tenfold.save({"x": torch.zeros(1), "scheduler": scheduler}, target)
     assert_same(tenfold.load(target)["scheduler"], scheduler.state_dict())
 
 
-def test_tied_tensors_come_back_as_one_object(target):
+def test_tied_tensors_are_loaded_as_one_object(target):
     weight = torch.randn(4, 3)
     found = round_trip({"embed": weight, "head": {"weight": weight}}, target)
     assert found["embed"] is found["head"]["weight"]
@@ -300,7 +300,7 @@ def test_tied_tensors_are_stored_once(target):
     assert sum(inodes.values()) < 1.5 * weight.nbytes
 
 
-def test_tied_tensors_of_other_shapes_come_back_over_one_storage(tmp_path):
+def test_tied_tensors_of_different_shapes_share_one_storage(tmp_path):
     weight = torch.randn(4, 3)
     found = round_trip({"a": weight, "b": weight.view(12)}, tmp_path / "folder")
     found["a"][0, 0] = 42
@@ -320,20 +320,20 @@ def test_a_tied_module_stays_tied(target):
     assert state["embed.weight"] is state["head.weight"]
 
 
-def test_without_aliases_tied_tensors_are_stored_separately(target):
+def test_aliases_false_loads_tied_tensors_separately(target):
     weight = torch.randn(4, 3)
     found = round_trip({"a": weight, "b": weight}, target, aliases=False)
     found["a"].zero_()
     assert torch.equal(found["b"], weight)
 
 
-def test_strided_nested_tensors_come_back_from_a_folder(tmp_path):
+def test_strided_nested_tensors_round_trip_in_a_folder(tmp_path):
     parts = [torch.arange(6.0).reshape(2, 3), torch.ones(1, 3)]
     found = round_trip({"x": torch.nested.nested_tensor(parts)}, tmp_path / "saved")["x"]
     assert_same(list(found.unbind()), parts)
 
 
-def test_ten_thousand_leaves_come_back(target):
+def test_ten_thousand_leaves_round_trip(target):
     tree = {f"layer.{i}.weight": torch.full((4,), i) for i in range(10_000)}
     found = round_trip(tree, target)
     assert list(found) == list(tree)
@@ -358,7 +358,7 @@ def test_loaded_tensors_can_be_pickled_and_trained(target):
     assert torch.equal(copy.deepcopy(found.detach()), torch.ones(3))
 
 
-def test_overwrite_replaces_and_old_tensors_keep_their_bytes(target):
+def test_overwrite_replaces_the_file_and_old_tensors_keep_their_data(target):
     tenfold.save({"x": torch.zeros(100_000)}, target)
     old = tenfold.load(target)["x"]
     tenfold.save({"x": torch.ones(100_000)}, target)
@@ -375,7 +375,7 @@ def test_a_tree_can_be_saved_over_the_file_it_was_loaded_from(target):
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_loading_leaves_the_garbage_collector_as_it_was(tmp_path, enabled, monkeypatch):
+def test_load_restores_the_garbage_collector_state(tmp_path, enabled, monkeypatch):
     path = tmp_path / "t"
     tenfold.save({"k": torch.ones(2), "d": tenfold.TensorDict({"x": torch.ones(2)})}, path)
     was_enabled = gc.isenabled()

@@ -58,7 +58,7 @@ def test_there_are_enough_gadgets():
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_gadgets_are_dangerous_and_not_run(tmp_path, protocol, monkeypatch):
+def test_gadgets_are_reported_as_dangerous_and_not_executed(tmp_path, protocol, monkeypatch):
     paths = {}
     for i, name in enumerate(DANGEROUS):
         paths[name] = tmp_path / f"{i}.pkl"
@@ -85,7 +85,7 @@ def test_gadgets_are_dangerous_and_not_run(tmp_path, protocol, monkeypatch):
         assert [finding[:2] for finding in findings] == [(name, "dangerous")], name
 
 
-def test_every_place_of_a_pickle_is_looked_into(tmp_path):
+def test_pickles_are_found_at_every_position(tmp_path):
     evil = call("os.system")
     with zipfile.ZipFile(tmp_path / "m.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a/data.pkl", evil)
@@ -106,7 +106,7 @@ def test_every_place_of_a_pickle_is_looked_into(tmp_path):
     assert "builtins.print" in [found.name for found in tenfold.scan(tmp_path / "o.npz").findings]
 
 
-def test_what_comes_before_damage_is_named(tmp_path):
+def test_calls_before_damage_are_reported(tmp_path):
     (tmp_path / "m.pkl").write_bytes(call("os.system")[:-1] + b"\xff")
     names = [found.name for found in tenfold.scan(tmp_path / "m.pkl").findings]
     assert names[0] == "os.system"
@@ -159,7 +159,7 @@ def cli(*arguments):
     )
 
 
-def test_the_command_tells_by_its_exit(tmp_path):
+def test_exit_status_of_the_command_reflects_the_findings(tmp_path):
     (tmp_path / "bad.pkl").write_bytes(call("os.system"))
     (tmp_path / "text").write_text("hello")
     bad = cli(tmp_path / "bad.pkl", "--json")
@@ -177,7 +177,7 @@ def test_the_command_tells_by_its_exit(tmp_path):
     assert 'dangerous: os.system, "bad.pkl": at byte 2' in folder.stdout
 
 
-def test_every_file_of_a_folder_is_looked_into(tmp_path):
+def test_every_file_of_a_folder_is_scanned(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "deep" / "er" / "w.pkl").write_bytes(call("os.system"))
     torch.save({"w": torch.ones(3)}, tmp_path / "good.pt")
@@ -198,12 +198,12 @@ def test_every_file_of_a_folder_is_looked_into(tmp_path):
     assert any(found.where.startswith('"good.pt": record') for found in report.findings)
 
 
-def test_a_saved_tree_is_a_folder_without_pickles(tmp_path):
+def test_saved_tree_contains_no_pickles(tmp_path):
     tenfold.save({"w": torch.arange(640, 700)}, tmp_path / "tree")
     assert tenfold.scan(tmp_path / "tree").num_pickles == 0
 
 
-def test_the_mark_of_a_tar_archive_in_a_text_does_not_hide_a_pickle(tmp_path):
+def test_tar_magic_inside_a_string_does_not_hide_a_pickle(tmp_path):
     text = b"X" + (300).to_bytes(4, "little") + b"a" * 250 + b"ustar" + b"a" * 45
     (tmp_path / "x").write_bytes(b"\x80\x02" + text + b"0cos\nsystem\n(Vx\ntR.")
     assert (tmp_path / "x").read_bytes()[257:262] == b"ustar"
@@ -228,14 +228,14 @@ def test_distributed_checkpoints_of_plain_tensors_are_safe(name):
     assert report.safe, [found for found in report.findings if found.risk != "safe"]
 
 
-def test_items_of_distributed_checkpoints_are_looked_into_and_named_by_key(tmp_path):
+def test_items_of_distributed_checkpoints_are_scanned_and_named_by_key(tmp_path):
     dcp.save({"a": torch.ones(3), "evil": Calls()}, checkpoint_id=tmp_path / "c", no_dist=True)
     (bad,) = [found for found in tenfold.scan(tmp_path / "c").findings if found.risk != "safe"]
     assert (bad.name, bad.risk) == ("posix.system", "dangerous")
     assert bad.where.startswith('"__0_0.distcp": key "evil": record ')
 
 
-def test_without_metadata_the_archives_of_a_checkpoint_are_found(tmp_path):
+def test_archives_of_a_checkpoint_without_metadata_are_scanned(tmp_path):
     dcp.save({"a": torch.ones(3), "evil": Calls()}, checkpoint_id=tmp_path / "c", no_dist=True)
     file = tmp_path / "c" / "__0_0.distcp"
     names = {found.name: found.risk for found in tenfold.scan(file).findings}
@@ -249,7 +249,7 @@ def test_without_metadata_the_archives_of_a_checkpoint_are_found(tmp_path):
     assert (found.risk, "not scanned" in found.name) == ("suspicious", True)
 
 
-def test_bytes_that_no_metadata_names_are_looked_into(tmp_path):
+def test_bytes_not_named_by_metadata_are_scanned(tmp_path):
     dcp.save({"a": torch.ones(3)}, checkpoint_id=tmp_path, no_dist=True)
     hidden = io.BytesIO()
     torch.save(Calls(), hidden)
@@ -262,7 +262,7 @@ def test_bytes_that_no_metadata_names_are_looked_into(tmp_path):
     assert any("12 bytes" in found.name for found in tenfold.scan(tmp_path).findings)
 
 
-def test_archives_in_archives_are_looked_into(tmp_path):
+def test_nested_archives_are_scanned(tmp_path):
     inner = io.BytesIO()
     torch.save({"evil": Calls()}, inner)
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -275,7 +275,7 @@ def test_archives_in_archives_are_looked_into(tmp_path):
         assert bad.where.startswith('record "inner.pt": record ')
 
 
-def test_archives_too_deep_are_named(tmp_path):
+def test_too_deeply_nested_archives_are_suspicious(tmp_path):
     inner = b"x"
     for i in range(12):
         outer = io.BytesIO()
@@ -288,7 +288,7 @@ def test_archives_too_deep_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("module", ["gzip", "bz2", "lzma", "zlib", "tar.gz", "7z"])
-def test_compressed_files_are_not_called_safe(tmp_path, module):
+def test_compressed_files_are_suspicious(tmp_path, module):
     evil = call("os.system")
     path = tmp_path / "m.pkl"
     if module == "tar.gz":
@@ -305,7 +305,7 @@ def test_compressed_files_are_not_called_safe(tmp_path, module):
     assert "not scanned" in run.stdout
 
 
-def test_what_follows_a_pickle_is_mentioned(tmp_path):
+def test_bytes_after_a_pickle_are_reported(tmp_path):
     (tmp_path / "m.pkl").write_bytes(pickle.dumps([1]) + b"\xff" * 9)
     (found,) = tenfold.scan(tmp_path / "m.pkl").findings
     assert (found.risk, found.name) == ("suspicious", "9 bytes after a pickle that are none")
@@ -313,14 +313,14 @@ def test_what_follows_a_pickle_is_mentioned(tmp_path):
     assert [found.name for found in tenfold.scan(tmp_path / "m.pkl").findings] == ["os.system"]
 
 
-def test_storages_that_begin_as_pickles_or_archives_are_numbers(tmp_path):
+def test_storages_that_resemble_pickles_or_archives_are_safe(tmp_path):
     for start in (b"\x80\x02cos\nsyst", b"PK\x03\x04" + bytes(8), b"\x1f\x8b\x08" + bytes(9)):
         data = torch.frombuffer(bytearray(start.ljust(64, b"\0")), dtype=torch.uint8)
         torch.save({"w": data}, tmp_path / "m.pt")
         assert tenfold.scan(tmp_path / "m.pt").safe
 
 
-def test_records_too_large_to_inflate_are_named_and_the_others_looked_into(tmp_path):
+def test_too_large_records_are_suspicious_and_others_are_scanned(tmp_path):
     with zipfile.ZipFile(tmp_path / "m.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open("zeros", "w", force_zip64=True) as record:
             for _ in range(65):

@@ -251,10 +251,10 @@ def archives():
                 entry.size = len(data)
                 archive.addfile(entry, io.BytesIO(data))
         yield out.getvalue()
-        yield without_tar_mark(out.getvalue())
+        yield without_tar_magic(out.getvalue())
 
 
-def without_tar_mark(data):
+def without_tar_magic(data):
     """As tar wrote before there was a mark."""
     data = bytearray(data)
     for at in range(0, len(data), 512):
@@ -284,7 +284,7 @@ def mutations(seeds, count):
         yield bytes(data)
 
 
-def reached_by_python(folder):
+def executed_by_python(folder):
     run = subprocess.run(
         [sys.executable, "-c", CHILD, str(folder), json.dumps(ALLOWED)],
         capture_output=True,
@@ -307,7 +307,7 @@ FAMILIES = {"pickles": pickles, "old_torch": old_torch, "arrays": arrays, "archi
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_python_executes_is_never_called_safe(tmp_path, family):
+def test_files_that_execute_code_are_never_reported_safe(tmp_path, family):
     files = list(FAMILIES[family]())
     files += mutations(files, 500)
     folder = tmp_path / "files"
@@ -315,7 +315,7 @@ def test_what_python_executes_is_never_called_safe(tmp_path, family):
     suffixes = itertools.cycle(["", ".pt", ".memmap", ".npy", ".bin"])
     for i, (data, suffix) in enumerate(zip(files, suffixes, strict=False)):
         (folder / f"{i}{suffix}").write_bytes(data)
-    reached = reached_by_python(folder)
+    reached = executed_by_python(folder)
     assert len(reached) > len(files) // 20  # the loaders did load something
     missed = {name: what for name, what in reached.items() if is_safe(folder / name)}
     shown = {name: ((folder / name).read_bytes()[:80], what) for name, what in missed.items()}
@@ -323,7 +323,7 @@ def test_what_python_executes_is_never_called_safe(tmp_path, family):
     assert not (tmp_path / "MARK").exists()
 
 
-def test_ordinary_files_stay_safe(tmp_path):
+def test_ordinary_files_are_reported_safe(tmp_path):
     torch.save({"w": torch.ones(3)}, tmp_path / "new.pt")
     torch.save({"w": torch.ones(3)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     numpy.savez(tmp_path / "a.npz", a=numpy.ones(3))

@@ -51,7 +51,7 @@ def test_keeps_the_versions_of_layers_for_load_state_dict(tmp_path):
         assert tenfold.load(tmp_path / "s")["model"]._metadata == model.state_dict()._metadata
 
 
-def test_reads_into_tensors_that_fit_in_place_and_makes_others(tmp_path):
+def test_restore_fills_matching_tensors_in_place_and_creates_others(tmp_path):
     snapshot = taken(tmp_path, a=torch.ones(3), b=[torch.ones(2)], c=torch.ones(2, 2))
     state = StateDict(a=torch.zeros(3), b=[torch.zeros(2)], c=torch.zeros(4))
     a, b, c = state["a"], state["b"][0], state["c"]
@@ -74,7 +74,7 @@ def test_reads_into_memory_mapped_and_strided_tensors(tmp_path):
     assert wide.tolist() == [0, 0, 1, 0, 2, 0]
 
 
-def test_random_numbers_go_on_as_after_the_snapshot(tmp_path):
+def test_rng_state_is_restored_as_of_the_end_of_take(tmp_path):
     class Drawing(StateDict):
         def state_dict(self):
             torch.rand(3)
@@ -113,7 +113,7 @@ def test_restore_changes_nothing_if_a_name_is_missing(tmp_path):
     assert state["a"].sum() == 0
 
 
-def test_async_take_keeps_what_was_there_when_it_returned(tmp_path):
+def test_async_take_saves_the_state_at_the_call(tmp_path):
     tied = torch.arange(1000.0)
     state = StateDict(a=tied, b=tied, c=[torch.ones(3)])
     pending = Snapshot.async_take(tmp_path / "s", {"state": state})
@@ -127,7 +127,7 @@ def test_async_take_keeps_what_was_there_when_it_returned(tmp_path):
     assert manifest["0/state/a"].location == manifest["0/state/b"].location
 
 
-def test_async_take_raises_what_went_wrong_when_asked(tmp_path):
+def test_async_take_raises_errors_from_wait(tmp_path):
     (tmp_path / "file").write_text("in the way")
     pending = Snapshot.async_take(tmp_path / "file" / "s", {"state": StateDict(a=torch.ones(1))})
     with pytest.raises(OSError):
@@ -137,7 +137,7 @@ def test_async_take_raises_what_went_wrong_when_asked(tmp_path):
     assert all(thread.name != "tenfold-snapshot" for thread in threading.enumerate())
 
 
-def test_read_object_gives_each_entry(tmp_path):
+def test_read_object_returns_each_entry(tmp_path):
     snapshot = taken(
         tmp_path, a=torch.ones(8, 8), n=3, f=0.5, t="x", l=[1, {"k/y": torch.ones(2)}], v=[{"w": 1}]
     )
@@ -170,7 +170,7 @@ def test_read_object_fills_any_tensor_within_any_budget(tmp_path, budget):
         snapshot.read_object("0/state/a", torch.zeros(24))
 
 
-def test_the_manifest_tells_what_is_there(tmp_path):
+def test_manifest_describes_every_entry(tmp_path):
     snapshot = taken(tmp_path, a=torch.ones(3), f=0.1)
     manifest = snapshot.get_manifest()
     assert list(manifest) == ["0/state", "0/state/a", "0/state/f"]
@@ -191,7 +191,7 @@ def test_replicated_entries_are_marked(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_bsc"])
-def test_sparse_tensors_come_back_as_sparse_tensors(tmp_path, layout):
+def test_sparse_tensors_round_trip(tmp_path, layout):
     dense = torch.eye(4)
     sparse = {
         "sparse_coo": dense.to_sparse_coo,
@@ -223,7 +223,7 @@ def test_a_module_with_a_sparse_buffer_is_restored(tmp_path):
     assert torch.equal(second.graph.to_dense(), torch.eye(3))
 
 
-def test_takes_the_arguments_of_torchsnapshot(tmp_path):
+def test_accepts_the_arguments_of_torchsnapshot(tmp_path):
     state = {"state": StateDict(a=torch.ones(3))}
     Snapshot.take(str(tmp_path / "s"), state, None, ["state/a"], None)
     snapshot = Snapshot(str(tmp_path / "s"), None, {})
@@ -234,7 +234,7 @@ def test_takes_the_arguments_of_torchsnapshot(tmp_path):
         Snapshot.take(tmp_path / "t", state, storage_options={"endpoint": 1})
 
 
-def test_reads_what_torchsnapshot_wrote():
+def test_restores_snapshots_written_by_torchsnapshot():
     state = StateDict(f32=torch.zeros(2, 3))
     target = state["f32"]
     Snapshot(GOLDEN / "ok-single").restore({"state": state})
@@ -258,7 +258,7 @@ def test_reads_snapshots_of_several_ranks():
     assert tenfold.open(GOLDEN / "ok-ranks")["1", "state", "table"].shape == (4, 6)
 
 
-def test_works_as_a_format_like_any_other(tmp_path):
+def test_save_load_verify_and_convert_support_snapshots(tmp_path):
     tree = {"model": {"w": torch.ones(2, 3)}, "step": 3}
     path = tenfold.save(tree, tmp_path / "s", format="snapshot")
     assert tenfold.probe(path) == "snapshot"
@@ -296,14 +296,14 @@ TREES = st.recursive(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.dictionaries(KEYS, TREES, max_size=4))
-def test_any_state_comes_back(tmp_path, state):
+def test_any_state_round_trips(tmp_path, state):
     path = tmp_path / "random"
     snapshot = Snapshot.take(path, {"st/ate": StateDict(state)}, durable=False)
     helpers.assert_same(snapshot.get_state_dict_for_key("st/ate"), state)
     helpers.assert_same(tenfold.load(path, verify=True), {"st/ate": state})
 
 
-def test_keys_come_back_as_what_they_were(tmp_path):
+def test_keys_of_every_type_round_trip(tmp_path):
     t = torch.ones(2)
     state = {
         "mixed": {1: t, "a": {"b": t, -2: 3}},
@@ -332,7 +332,7 @@ class Unknown:
     pass
 
 
-def test_objects_of_unknown_classes_are_refused_by_key_and_keep_no_other_away(tmp_path):
+def test_objects_of_unknown_classes_are_refused_by_key_and_others_load(tmp_path):
     snapshot = taken(tmp_path, deep={"pair": (1, 2)}, w=torch.ones(2))
     location = snapshot.get_manifest()["0/state/deep/pair"].location
     torch.save(Unknown(), tmp_path / "s" / location)
@@ -350,7 +350,7 @@ def test_objects_of_unknown_classes_are_refused_by_key_and_keep_no_other_away(tm
     assert snapshot.read_object("0/state/w").shape == (2,)
 
 
-def test_may_have_more_pickled_objects_than_files_can_be_open(tmp_path):
+def test_more_pickled_objects_than_the_open_file_limit_are_loaded(tmp_path):
     count = 600
     taken(tmp_path, **{f"k{i}": (torch.full((2,), i), "x") for i in range(count)})
     kinds = json.loads((tmp_path / "s" / ".snapshot_metadata").read_text())["manifest"]

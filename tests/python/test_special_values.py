@@ -68,7 +68,7 @@ def assert_same(ours, expected):
 
 @settings(max_examples=40, deadline=None)
 @given(value=values)
-def test_they_come_back_as_they_were(value, tmp_path_factory):
+def test_special_values_round_trip(value, tmp_path_factory):
     folder = tmp_path_factory.mktemp("t")
     tree = {"v": value, "x": torch.ones(2)}
     tenfold.save(tree, folder / "t", durable=False)
@@ -77,7 +77,7 @@ def test_they_come_back_as_they_were(value, tmp_path_factory):
     assert_same(tenfold.load(folder / "m.safetensors")["v"], value)
 
 
-def test_torch_loads_them_from_a_pt(tmp_path):
+def test_torch_loads_special_values_from_a_pt_file(tmp_path):
     tree = {
         "v": [b"\x00\xff", b"", bytearray(b"a"), {1, (2, b"x")}, 1j, torch.Size([2])],
         "c": collections.Counter(a=1),
@@ -97,7 +97,7 @@ def test_torch_loads_them_from_a_pt(tmp_path):
     ("plain", "kind"),
     [("[[1]]", "set"), ('"%%"', "bytes"), ("[1]", "complex"), ("[-1]", "torch.Size")],
 )
-def test_notes_that_python_could_not_follow_are_ignored(tmp_path, plain, kind):
+def test_inconsistent_value_types_in_the_notes_document_are_ignored(tmp_path, plain, kind):
     tenfold.save({"v": ["mark"], "x": torch.ones(1)}, tmp_path / "t", checksums=False)
     meta = next(p for p in tmp_path.rglob("meta.json") if "mark" in p.read_text())
     meta.write_text(meta.read_text().replace('["mark"]', plain))

@@ -41,7 +41,7 @@ def contents(path: Path) -> str:
 CHANGES = ("rename", "mkdir", "link", "fsync", "open", "unlink", "rmdir")
 
 
-def dies_at(monkeypatch, number: int) -> None:
+def crash_at(monkeypatch, number: int) -> None:
     """Every change of the file system counts; the one with this number is not made."""
     left = [number]
 
@@ -61,7 +61,7 @@ def dies_at(monkeypatch, number: int) -> None:
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_crash_at_any_change_leaves_the_old_folder_or_the_new_one(
+def test_crash_at_any_change_leaves_the_old_or_the_new_folder(
     tmp_path, monkeypatch, can_exchange
 ) -> None:
     outcomes = set()
@@ -72,7 +72,7 @@ def test_a_crash_at_any_change_leaves_the_old_folder_or_the_new_one(
         with monkeypatch.context() as patch:
             if not can_exchange:
                 patch.setattr(_staging, "_exchange", lambda folder, path: False)
-            dies_at(patch, number)
+            crash_at(patch, number)
             try:
                 publish(run / "checkpoint", "new")
             except Killed:
@@ -96,7 +96,7 @@ def test_a_crash_at_any_change_leaves_the_old_folder_or_the_new_one(
 
 
 @pytest.mark.parametrize("name", ["rename", "link", "fsync"])
-def test_a_call_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, name) -> None:
+def test_failed_system_call_leaves_the_old_folder(tmp_path, monkeypatch, name) -> None:
     publish(tmp_path / "checkpoint", "old")
     (tmp_path / "checkpoint/unlisted.txt").write_text("mine")
 
@@ -121,7 +121,7 @@ def test_a_call_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, name) ->
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_every_bit_of_a_file_counts(tmp_path) -> None:
+def test_every_bit_flip_of_a_file_is_detected(tmp_path) -> None:
     publish(tmp_path / "checkpoint", "old")
     path = tmp_path / "checkpoint/sub/c.txt"
     data = path.read_bytes()
@@ -133,7 +133,7 @@ def test_every_bit_of_a_file_counts(tmp_path) -> None:
             check(path.parents[1])
 
 
-def test_a_file_that_breaks_its_format_is_not_published(tmp_path) -> None:
+def test_invalid_safetensors_file_is_not_published(tmp_path) -> None:
     publish(tmp_path / "checkpoint", "old")
     staging = Staging(tmp_path / "checkpoint")
     tenfold.save({"x": [1, 2]}, staging.folder / "x.safetensors")
@@ -159,7 +159,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("document", HOSTILE)
-def test_a_hostile_manifest_is_an_error(tmp_path, document) -> None:
+def test_invalid_manifest_raises_corrupt_file_error(tmp_path, document) -> None:
     publish(tmp_path / "checkpoint", "old")
     (tmp_path / "checkpoint" / MANIFEST).write_bytes(document)
     with pytest.raises(tenfold.CorruptFileError, match=MANIFEST):
@@ -174,7 +174,7 @@ def test_a_newer_manifest_is_refused(tmp_path) -> None:
         check(tmp_path / "checkpoint")
 
 
-def test_links_and_files_in_the_place_of_a_folder(tmp_path) -> None:
+def test_symlinks_are_followed_and_files_are_refused_as_targets(tmp_path) -> None:
     publish(tmp_path / "real", "old")
     (tmp_path / "latest").symlink_to("real")
     publish(tmp_path / "latest", "new")
@@ -191,7 +191,7 @@ def test_links_and_files_in_the_place_of_a_folder(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_removal_that_fails_is_a_warning_and_the_others_go(tmp_path, monkeypatch) -> None:
+def test_failed_removal_warns_and_others_are_removed(tmp_path, monkeypatch) -> None:
     for name in ("1", "2"):
         publish(tmp_path / name, "old")
     real = Path.rename
@@ -207,7 +207,7 @@ def test_a_removal_that_fails_is_a_warning_and_the_others_go(tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
-def test_a_removed_folder_does_not_come_back(tmp_path) -> None:
+def test_remove_also_deletes_the_replaced_copy(tmp_path) -> None:
     publish(tmp_path / "checkpoint", "old")
     # The state after a crash at the very end of a save with two renames.
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "_checkpoint.replaced")
@@ -217,7 +217,7 @@ def test_a_removed_folder_does_not_come_back(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_writers_of_one_folder_do_not_mix(tmp_path) -> None:
+def test_concurrent_writers_of_one_folder_do_not_mix_files(tmp_path) -> None:
     first, second = Staging(tmp_path / "checkpoint"), Staging(tmp_path / "checkpoint")
     fill(first.folder, "first")
     fill(second.folder, "second")
@@ -227,7 +227,7 @@ def test_two_writers_of_one_folder_do_not_mix(tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_a_folder_without_a_manifest_is_taken_as_it_is(tmp_path) -> None:
+def test_folder_without_a_manifest_is_accepted_unchecked(tmp_path) -> None:
     fill(tmp_path, "theirs")
     assert not check(tmp_path)
     with pytest.raises(FileNotFoundError, match="none"):

@@ -21,20 +21,20 @@ def test_the_batch_size_may_be_an_int():
     assert TensorDict({"a": torch.zeros(2, 3)}, 2).batch_size == (2,)
 
 
-def test_a_tensordict_can_be_made_of_another():
+def test_tensordict_can_be_constructed_from_another():
     td = TensorDict(TensorDict({"a": torch.zeros(2)}, [2]), [2])
     assert td.batch_size == (2,)
     assert td["a"].shape == (2,)
 
 
-def test_a_tensor_that_does_not_fit_the_batch_is_refused():
+def test_tensor_that_does_not_match_the_batch_size_is_refused():
     td = TensorDict({"a": torch.zeros(2, 3)}, [2])
     with pytest.raises(RuntimeError, match=r'mismatch for key "x": .* \[2\], found \[3\]'):
         td["x"] = torch.zeros(3)
     assert td.keys() == ["a"]
 
 
-def test_set_makes_the_nodes_on_the_way():
+def test_set_creates_missing_parent_nodes():
     td = TensorDict(batch_size=[2])
     assert td.set(("a", "b"), torch.zeros(2)) is td
     assert td["a"].batch_size == (2,)
@@ -55,7 +55,7 @@ def test_set_makes_the_nodes_on_the_way():
     ],
     ids=str,
 )
-def test_what_a_value_becomes(value, entry):
+def test_numbers_lists_and_arrays_become_tensors(value, entry):
     assert_same(TensorDict({"x": value})["x"], entry)
 
 
@@ -64,12 +64,12 @@ def test_tensors_keep_their_identity():
     assert TensorDict({"x": tensor})["x"] is tensor
 
 
-def test_a_source_that_is_no_mapping_is_refused():
+def test_source_that_is_not_a_mapping_is_refused():
     with pytest.raises(ValueError, match="source: expected a dict or a TensorDict, found list"):
         TensorDict([1])
 
 
-def test_a_tensordict_comes_back_with_its_batch_size(target):
+def test_tensordict_round_trips_with_its_batch_size(target):
     td = TensorDict({"a": torch.zeros(2, 3), "b": {"c": torch.ones(2, 1)}, "s": "x"}, [2])
     tenfold.save(td, target)
     found = tenfold.load(target)
@@ -78,7 +78,7 @@ def test_a_tensordict_comes_back_with_its_batch_size(target):
     assert_same(found.to_dict(), td.to_dict())
 
 
-def test_a_tensordict_inside_a_dict_comes_back_as_one(target):
+def test_tensordict_inside_a_dict_round_trips(target):
     td = TensorDict({"a": torch.zeros(2, 3)}, [2])
     tenfold.save({"buffer": td, "empty": TensorDict(batch_size=[5]), "step": 1}, target)
     found = tenfold.load(target)
@@ -106,7 +106,7 @@ def test_a_tensordict_of_another_library_can_be_an_entry():
     assert torch.equal(td["x", "a"], torch.arange(2))
 
 
-def test_stacks_of_values_are_indexed(target):
+def test_indexing_applies_to_stacks_of_values(target):
     td = TensorDict({"name": ["a", "b", "c"], "x": torch.arange(3)}, [3])
     tenfold.save(td, target)
     opened = tenfold.open(target)
@@ -115,7 +115,7 @@ def test_stacks_of_values_are_indexed(target):
     assert opened[[2, 0]]["name"] == ["c", "a"]
 
 
-def test_save_is_a_method_too(tmp_path):
+def test_save_method_writes_a_folder(tmp_path):
     assert TensorDict({"x": torch.ones(1)}).save(tmp_path / "td").saved_path == tmp_path / "td"
     assert tenfold.load(tmp_path / "td")["x"] == 1
 
@@ -123,14 +123,14 @@ def test_save_is_a_method_too(tmp_path):
 # --- writes through shared mappings (r+)
 
 
-def test_memmap_writes_through(tmp_path):
+def test_memmap_tensors_write_to_their_files(tmp_path):
     td = TensorDict({"x": torch.zeros(3)}, [3]).memmap(tmp_path / "td")
     td["x"][1] = 5
     td.flush()
     assert tenfold.load(tmp_path / "td")["x"].tolist() == [0, 5, 0]
 
 
-def test_memmap_like_makes_zeros_to_write_into(tmp_path):
+def test_memmap_like_makes_zeros_that_can_be_written(tmp_path):
     td = TensorDict({"x": torch.ones(3, 2), "s": "kept"}, [3])
     files = td.memmap_like(tmp_path / "td")
     assert files["x"].sum() == 0
@@ -139,7 +139,7 @@ def test_memmap_like_makes_zeros_to_write_into(tmp_path):
     assert tenfold.load(tmp_path / "td")["x"].tolist() == [[1, 1], [0, 0], [0, 0]]
 
 
-def test_an_opened_tree_knows_where_it_is(tmp_path):
+def test_mapped_tree_has_its_saved_path(tmp_path):
     td = TensorDict({"a": {"x": torch.zeros(3)}})
     assert not td.is_memmap()
     with pytest.raises(AttributeError, match="it has no saved path"):
@@ -150,7 +150,7 @@ def test_an_opened_tree_knows_where_it_is(tmp_path):
     assert files["a"].saved_path == tmp_path / "td" / "a"
 
 
-def test_flush_without_write_through_is_an_error(tmp_path):
+def test_flush_without_a_shared_mapping_raises(tmp_path):
     TensorDict({"x": torch.zeros(3)}).save(tmp_path / "td")
     with pytest.raises(ValueError, match='not a shared mapping: expected mode "r\\+"'):
         tenfold.open(tmp_path / "td").flush()
@@ -165,14 +165,14 @@ def test_a_tensordict_in_memory_can_be_pickled():
     assert_same(found.to_dict(), td.to_dict())
 
 
-def test_an_opened_tensordict_is_pickled_as_its_path(target):
+def test_opened_tensordict_pickles_by_path(target):
     tenfold.save({"a": {"x": torch.zeros(100_000)}}, target)
     opened = tenfold.open(target)["a"]
     assert len(pickle.dumps(opened)) < 1000
     assert_same(pickle.loads(pickle.dumps(opened)).to_dict(), {"x": torch.zeros(100_000)})
 
 
-def test_a_changed_tensordict_is_pickled_with_its_data(target):
+def test_changed_tensordict_pickles_with_its_data(target):
     tenfold.save({"x": torch.zeros(3)}, target)
     opened = tenfold.open(target)
     opened["y"] = torch.ones(2)
@@ -180,7 +180,7 @@ def test_a_changed_tensordict_is_pickled_with_its_data(target):
     assert_same(found.to_dict(), {"x": torch.zeros(3), "y": torch.ones(2)})
 
 
-def test_a_pickle_of_what_was_replaced_is_an_error(target):
+def test_unpickling_after_the_file_was_replaced_raises(target):
     tenfold.save({"x": torch.zeros(3)}, target)
     sent = pickle.dumps(tenfold.open(target))
     kept = tenfold.open(target)  # so that no inode number is reused
@@ -190,7 +190,7 @@ def test_a_pickle_of_what_was_replaced_is_an_error(target):
     assert kept is not None
 
 
-def test_a_deep_copy_has_memory_of_its_own(target):
+def test_deep_copy_does_not_share_memory(target):
     tenfold.save({"x": torch.zeros(3)}, target)
     opened = tenfold.open(target)
     copied = copy.deepcopy(opened)

@@ -16,7 +16,7 @@ SHORT = "kills,calls,reads,flips,cuts,readers,writers,full-disk,places,memory"
 
 
 @pytest.mark.timeout(300)
-def test_the_short_form_finds_no_broken_promise():
+def test_short_torture_run_finds_no_violation():
     subjects = ["save, folder", "MappedDict.update"]
     for arguments in (
         ["--only", SHORT, "--subjects", subjects[0], "--seconds", "2"],
@@ -34,7 +34,7 @@ def test_the_short_form_finds_no_broken_promise():
         assert re.search(r"^\| [^|]+ \| [1-9]", run.stdout, re.MULTILINE), run.stdout
 
 
-def test_a_writer_that_loses_data_is_found_out():
+def test_torture_run_detects_a_writer_that_loses_data():
     """The harness itself: numpy.savez writes over the only copy, and damage is counted."""
     arguments = ["--short", "--only", "calls", "--seconds", "20", "--count", "12"]
     run = subprocess.run(
@@ -50,14 +50,14 @@ def test_a_writer_that_loses_data_is_found_out():
     assert int(counts["refused"]) > 0, counts
 
 
-def test_the_tables_are_those_of_the_results():
+def test_torture_tables_match_the_results():
     done = subprocess.run(
         [sys.executable, TORTURE / "run.py", "--check-tables"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_no_result_has_a_broken_promise():
+def test_stored_torture_results_have_no_violation():
     stored = json.loads((TORTURE / "results.json").read_text())
     for name, entry in stored.items():
         assert entry["runs"], name

@@ -19,7 +19,7 @@ def saved(target):
     return tenfold.save(TREE, target)
 
 
-def test_a_whole_file_verifies(saved):
+def test_undamaged_file_verifies(saved):
     report = tenfold.verify(saved)
     assert report.ok
     assert report.problems == ()
@@ -64,13 +64,13 @@ def test_convert_keeps_the_whole_tree(saved):
     assert tenfold.verify(other(saved)).num_checksums > 0
 
 
-def test_convert_there_and_back_gives_the_same_bytes(tmp_path):
+def test_convert_round_trip_keeps_every_byte(tmp_path):
     first = tenfold.save(TREE, tmp_path / "a.safetensors")
     tenfold.convert(tenfold.convert(first, tmp_path / "folder"), tmp_path / "b.safetensors")
     assert (tmp_path / "b.safetensors").read_bytes() == first.read_bytes()
 
 
-def test_convert_takes_some_keys_and_leaves_others(saved):
+def test_convert_applies_keys_and_exclude(saved):
     tenfold.convert(saved, other(saved), keys=["model.*", "ids"], exclude=["model.b"])
     assert_same(
         tenfold.load(other(saved)), {"model": {"w": TREE["model"]["w"]}, "ids": TREE["ids"]}
@@ -85,7 +85,7 @@ def test_convert_casts_floating_point_tensors(saved, dtype):
     assert found["ids"].dtype == torch.int64
 
 
-def test_convert_takes_numpy_dtypes(saved):
+def test_convert_accepts_numpy_dtypes(saved):
     numpy = pytest.importorskip("numpy")
     tenfold.convert(saved, other(saved), keys=["model.*"], dtype=numpy.float16)
     assert tenfold.load(other(saved))["model"]["b"].dtype == torch.float16
@@ -96,14 +96,14 @@ def test_convert_takes_numpy_dtypes(saved):
     [{"ids": "numbers"}, [("^ids$", "numbers")], lambda name: {"ids": "numbers"}.get(name, name)],
     ids=["dict", "regex", "callable"],
 )
-def test_convert_renames(saved, rename):
+def test_convert_renames_keys(saved, rename):
     tenfold.convert(saved, other(saved), rename=rename)
     found = tenfold.load(other(saved))
     assert "ids" not in found
     assert torch.equal(found["numbers"], TREE["ids"])
 
 
-def test_convert_to_the_format_that_is_asked_for(saved, tmp_path):
+def test_convert_writes_the_requested_format(saved, tmp_path):
     tenfold.convert(saved, tmp_path / "plain", format="safetensors")
     assert tenfold.probe(tmp_path / "plain") == "safetensors"
 
@@ -130,7 +130,7 @@ def test_a_sharded_file_is_read_as_one_tree(tmp_path):
     assert_same(dict(found), {"a.w": torch.ones(2), "b.w": torch.zeros(3)})
 
 
-def test_a_shard_size_cuts_an_index_and_is_refused_elsewhere(tmp_path):
+def test_shard_size_splits_an_index_and_is_refused_for_other_formats(tmp_path):
     tree = {name: torch.arange(100) for name in "abc"}
     tenfold.save(tree, tmp_path / "m.safetensors")
     index = tmp_path / "s.safetensors.index.json"
@@ -165,7 +165,7 @@ def test_no_keys_convert_to_an_empty_tree(tmp_path):
     ],
 )
 @pytest.mark.parametrize("flat", [True, False])
-def test_what_names_nothing_is_a_key_error_and_nothing_is_written(tmp_path, options, match, flat):
+def test_unknown_names_raise_key_error_and_nothing_is_written(tmp_path, options, match, flat):
     tree = {"module.a.w": torch.ones(2)} if flat else {"module": {"a": {"w": torch.ones(2)}}}
     tenfold.save(tree, tmp_path / "a")
     with pytest.raises(KeyError) as caught:
@@ -174,7 +174,7 @@ def test_what_names_nothing_is_a_key_error_and_nothing_is_written(tmp_path, opti
     assert not (tmp_path / "b").exists()
 
 
-def test_an_exclude_may_name_what_the_keys_leave_out(tmp_path):
+def test_exclude_may_name_entries_outside_the_keys(tmp_path):
     tenfold.save({"a": {"x": torch.ones(2), "y": torch.ones(2)}, "b": 1}, tmp_path / "a")
     tenfold.convert(tmp_path / "a", tmp_path / "b", keys=["a.*"], exclude=["b", "a.y", "a.*y"])
     assert list(tenfold.load(tmp_path / "b")["a"]) == ["x"]
@@ -200,7 +200,7 @@ def test_a_target_inside_the_source_is_refused(tmp_path):
     )
 
 
-def test_what_is_taken_out_of_an_object_converts_and_loads(tmp_path):
+def test_selected_members_of_an_opaque_object_load_and_convert(tmp_path):
     torch.save({"m": torch.nn.Linear(2, 3)}, tmp_path / "m.pt")
     keys = ["m.state._parameters.*"]
     tree = tenfold.load(tmp_path / "m.pt", keys=keys)

@@ -17,7 +17,7 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "saved"
 
 
-def test_entries_that_were_handed_out_live_on_and_others_are_closed(saved: Path) -> None:
+def test_entries_accessed_before_close_stay_valid_and_others_raise(saved: Path) -> None:
     with tenfold.open(saved) as td:
         x, inner = td["a", "x"], td["a"]
     assert x.tolist() == [0, 1, 2]
@@ -27,7 +27,7 @@ def test_entries_that_were_handed_out_live_on_and_others_are_closed(saved: Path)
             call()
 
 
-def test_write_through_is_flushed_at_the_end(saved: Path) -> None:
+def test_mode_r_plus_is_flushed_at_exit(saved: Path) -> None:
     with tenfold.open(saved, mode="r+") as td:
         td["a", "x"][0] = 7
     assert tenfold.load(saved)["a"]["x"].tolist() == [7, 1, 2]
@@ -37,7 +37,7 @@ def test_write_through_is_flushed_at_the_end(saved: Path) -> None:
     assert tenfold.load(saved)["x"].tolist() == [1]
 
 
-def test_it_is_closed_after_an_exception_and_a_second_close_does_nothing(saved: Path) -> None:
+def test_closes_after_an_exception_and_closing_twice_is_allowed(saved: Path) -> None:
     td = tenfold.open(saved)
     with pytest.raises(ZeroDivisionError), td:
         1 / 0  # noqa: B018
@@ -47,7 +47,7 @@ def test_it_is_closed_after_an_exception_and_a_second_close_does_nothing(saved: 
         td["y"]
 
 
-def test_the_meaning_of_with_of_lock_and_unlock_comes_first(saved: Path) -> None:
+def test_with_after_lock_restores_the_lock_and_does_not_close(saved: Path) -> None:
     td = tenfold.open(saved)
     with td.lock_():
         assert td.is_locked
@@ -55,7 +55,7 @@ def test_the_meaning_of_with_of_lock_and_unlock_comes_first(saved: Path) -> None
     assert td["y"].tolist() == [1, 1]
 
 
-def test_nodes_below_and_trees_in_memory_are_refused(saved: Path) -> None:
+def test_with_on_child_nodes_and_in_memory_trees_raises(saved: Path) -> None:
     td = tenfold.open(saved)
     for other in (td["a"], tenfold.TensorDict({"x": torch.ones(1)})):
         with pytest.raises(RuntimeError, match=r"with: expected td.lock_"), other:

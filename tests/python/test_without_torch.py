@@ -35,7 +35,7 @@ def without_torch(run_python):
     return run
 
 
-def test_arrays_come_back_as_arrays(without_torch):
+def test_arrays_round_trip(without_torch):
     without_torch(
         """
 tree = {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": [np.float32(1.5), 3], "c": {0: "x"},
@@ -53,7 +53,7 @@ for name in ("folder", "x.safetensors"):
     )
 
 
-def test_arrays_are_read_only_unless_asked_for(without_torch):
+def test_arrays_are_read_only_by_default(without_torch):
     without_torch(
         """
 tenfold.save({"x": np.zeros(3), "big": np.zeros(100_000)}, where / "saved")
@@ -71,7 +71,7 @@ for key in ("x", "big"):
     )
 
 
-def test_what_torch_wrote_is_read(without_torch, tmp_path):
+def test_files_saved_with_torch_are_read(without_torch, tmp_path):
     tree = {"f": torch.arange(3.0), "h": make_tensor((4,), torch.bfloat16), "t": torch.ones(2)}
     tenfold.save({**tree, "tied": tree["t"]}, tmp_path / "saved")
     without_torch(
@@ -98,7 +98,7 @@ with pytest.raises(tenfold.UnsupportedError, match="h: numpy has no bfloat16: .*
     )
 
 
-def test_a_dtype_that_numpy_lacks_names_torch(without_torch, tmp_path):
+def test_dtype_missing_in_numpy_raises_an_error_naming_torch(without_torch, tmp_path):
     tenfold.save({"h": torch.zeros(2, dtype=torch.complex32)}, tmp_path / "saved")
     without_torch(
         """
@@ -123,7 +123,7 @@ assert found[1].sum() == 3
     )
 
 
-def test_a_tensordict_maps_and_indexes(without_torch):
+def test_tensordict_is_mapped_and_indexed(without_torch):
     without_torch(
         """
 td = tenfold.TensorDict({"x": np.arange(6).reshape(3, 2), "n": {"y": np.ones(3)}, "s": "t"}, [3])
@@ -159,7 +159,7 @@ assert x.tolist() == [0, 1, 2, 3]
     )
 
 
-def test_moving_to_a_device_names_torch(without_torch):
+def test_map_location_raises_an_error_naming_torch(without_torch):
     without_torch(
         """
 tenfold.save({"x": np.zeros(1)}, where / "saved")

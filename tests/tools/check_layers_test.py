@@ -127,12 +127,12 @@ class CheckLayers(unittest.TestCase):
                 self.assertTrue(problems[0].startswith(f"{name}:"))
                 self.assertIn(message, problems[0])
 
-    def test_lets_an_allowed_include_pass(self):
+    def test_accepts_an_allowed_include(self):
         for name, target in ALLOWED:
             with self.subTest(file=name, include=target):
                 self.assertEqual(problems_with(name, f"#include {target}\n"), [])
 
-    def test_sees_through_odd_spacing(self):
+    def test_parses_includes_with_unusual_spacing(self):
         problems = problems_with(
             "src/core/tensor/cast.cpp", "\n\n  #  include  <unistd.h>  // why\n"
         )
@@ -151,7 +151,7 @@ class CheckLayers(unittest.TestCase):
                 self.assertTrue(problems[0].startswith(f"python/tenfold/{name}:{line}: "))
                 self.assertIn(message, problems[0])
 
-    def test_lets_an_allowed_import_pass(self):
+    def test_accepts_an_allowed_import(self):
         for name, text in PYTHON_ALLOWED:
             with self.subTest(file=name, text=text):
                 self.assertEqual(problems_with(f"python/tenfold/{name}", f"{text}\n"), [])

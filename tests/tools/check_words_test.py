@@ -58,7 +58,7 @@ class CheckWords(unittest.TestCase):
                 self.assertEqual(len(found), 1, found)
                 self.assertIn(f'{name}:2: "{word}": write "{term}', found[0])
 
-    def test_lets_other_words_and_files_pass(self):
+    def test_accepts_other_words_and_files(self):
         for name, line in FINE:
             with self.subTest(file=name, line=line):
                 self.assertEqual(findings(name, f"{line}\n"), [])

@@ -11,7 +11,7 @@ PYTHON = re.compile(r"\b[a-z_]+=(?:\\\"|True\b|False\b|None\b|lambda\b|\[)|\blam
 
 
 class Messages(unittest.TestCase):
-    def test_hold_no_syntax_of_python(self):
+    def test_messages_contain_no_python_syntax(self):
         found = []
         for path in sorted((ROOT / "src").rglob("*.[ch]pp")):
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -24,7 +24,7 @@ class Messages(unittest.TestCase):
                 ]
         self.assertEqual(found, [])
 
-    def test_are_judged_as_they_should_be(self):
+    def test_pattern_matches_only_python_syntax(self):
         for text in ("pass overwrite=True", r"format=\"memmap\" can", "keys=[x]"):
             self.assertRegex(text, PYTHON)
         for text in ("the option overwrite", r"the format \"memmap\"", "a == b", "x=3"):

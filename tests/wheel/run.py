@@ -46,7 +46,7 @@ TESTS = (
     "test_errors.py",
     "test_load_into.py",
     "test_without_torch.py",
-    "test_docs.py::test_the_python_of_a_page_runs[README.md]",
+    "test_docs.py::test_python_blocks_of_a_page_run[README.md]",
     "dataset/test_batch_loader.py",
     "mapped_dict/test_lookups.py",
 )

@@ -147,7 +147,7 @@ def test_random_numbers_of_accelerate_are_restored(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("stem", ["model", "optimizer", "random_states_0", "custom_checkpoint_0"])
-def test_a_flipped_bit_is_refused_and_nothing_changes(tmp_path, stem) -> None:
+def test_flipped_bit_raises_and_changes_no_object(tmp_path, stem) -> None:
     training = Training()
     training.epoch()
     save_state(training.accelerator, tmp_path / "state")
@@ -163,7 +163,7 @@ def test_a_flipped_bit_is_refused_and_nothing_changes(tmp_path, stem) -> None:
     assert again.counter.count == 0
 
 
-def test_a_save_that_fails_leaves_the_state_before_it(tmp_path) -> None:
+def test_failed_save_keeps_the_previous_state(tmp_path) -> None:
     training = Training()
     training.epoch()
     save_state(training.accelerator, tmp_path / "state")
@@ -193,7 +193,7 @@ for step in range(100_000):
 """
 
 
-def test_a_save_ended_by_sigkill_leaves_a_complete_state(tmp_path, kill_after) -> None:
+def test_sigkill_during_save_leaves_a_complete_state(tmp_path, kill_after) -> None:
     step = int(kill_after(KILLED, 7, tmp_path / "state"))
     assert _staging.check(tmp_path / "state")
     found = tenfold.load(tmp_path / "state/custom_checkpoint_0.safetensors")["step"]
@@ -201,7 +201,7 @@ def test_a_save_ended_by_sigkill_leaves_a_complete_state(tmp_path, kill_after) -
     assert bool((tenfold.load(tmp_path / "state/model.safetensors")["weight"] == found).all())
 
 
-def test_automatic_names_and_their_limit(tmp_path) -> None:
+def test_automatic_checkpoint_naming_respects_total_limit(tmp_path) -> None:
     project = ProjectConfiguration(
         project_dir=str(tmp_path), automatic_checkpoint_naming=True, total_limit=2
     )
@@ -219,7 +219,7 @@ def test_automatic_names_and_their_limit(tmp_path) -> None:
         save_state(training.accelerator)
 
 
-def test_hooks_write_into_the_folder_and_take_weights_out(tmp_path) -> None:
+def test_hooks_can_write_files_and_remove_weights(tmp_path) -> None:
     training = Training(num_models=2)
 
     def save_hook(models, weights, folder) -> None:
@@ -241,7 +241,7 @@ def test_hooks_write_into_the_folder_and_take_weights_out(tmp_path) -> None:
     assert torch.equal(training.models[1][0].weight, expected)
 
 
-def test_a_folder_with_other_things_is_left_alone(tmp_path) -> None:
+def test_folder_with_foreign_files_is_not_overwritten(tmp_path) -> None:
     training = Training()
     (tmp_path / "work").mkdir()
     (tmp_path / "work/thesis.tex").write_text("x")
@@ -280,7 +280,7 @@ def test_misuse_raises_clear_errors(tmp_path) -> None:
         load_state(other.accelerator, tmp_path / "state")
 
 
-def test_sharded_trainings_are_refused_by_name(tmp_path, monkeypatch) -> None:
+def test_sharded_training_raises_unsupported_error(tmp_path, monkeypatch) -> None:
     training = Training()
     monkeypatch.setattr(
         type(training.accelerator), "distributed_type", accelerate.DistributedType.FSDP

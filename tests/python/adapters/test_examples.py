@@ -33,7 +33,7 @@ def test_a_trainer_resumes_after_sigkill() -> None:
     assert "steps 24, checkpoints checkpoint-20 checkpoint-24" in output
 
 
-def test_accelerate_resumes_at_its_position(tmp_path: Path) -> None:
+def test_accelerate_resumes_at_the_saved_step(tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="Accelerate is not installed")
     whole = run("with_accelerate", "--epochs", 4).splitlines()
     run("with_accelerate", "--folder", tmp_path, "--epochs", 2)
@@ -41,7 +41,7 @@ def test_accelerate_resumes_at_its_position(tmp_path: Path) -> None:
     assert rest[:2] == whole[2:4]
 
 
-def test_a_replay_buffer_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_replay_buffer_persists_across_restarts(tmp_path: Path) -> None:
     pytest.importorskip("torchrl", reason="TorchRL is not installed")
     assert "10,000 transitions; the newest one: 11999" in run(
         "with_torchrl", "--folder", tmp_path, "--steps", 12_000
@@ -59,7 +59,7 @@ def test_two_workers_ingest_and_two_ranks_train(tmp_path: Path) -> None:
     assert "the same losses: True" in output
 
 
-def test_a_stateful_loader_goes_on() -> None:
+def test_stateful_loader_resumes_with_the_same_losses() -> None:
     pytest.importorskip("torchdata", reason="torchdata is not installed")
     output = run("with_torchdata")
     assert output == "32 steps at once, 13 and 19 in two runs\nthe same losses: True\n"

@@ -108,7 +108,7 @@ def test_lightning_reads_the_default_format_without_the_plugin(tmp_path) -> None
     assert torch.equal(loaded.net[0].weight, model.net[0].weight)
 
 
-def test_checkpoints_of_lightning_are_read(tmp_path) -> None:
+def test_plugin_reads_checkpoints_saved_by_lightning(tmp_path) -> None:
     model = Model()
     theirs = trainer(tmp_path, None, 1, enable_checkpointing=False)
     theirs.fit(model, loader())
@@ -120,7 +120,7 @@ def test_checkpoints_of_lightning_are_read(tmp_path) -> None:
 
 @pytest.mark.parametrize("async_save", [False, True])
 @pytest.mark.parametrize("format", ["pt", "memmap"])
-def test_pruned_checkpoints_are_removed_and_others_complete(tmp_path, format, async_save) -> None:
+def test_pruning_removes_checkpoints_and_the_rest_verify(tmp_path, format, async_save) -> None:
     keep = ModelCheckpoint(tmp_path / "run", monitor="loss", save_top_k=2, every_n_train_steps=1)
     plugin = CheckpointIO(format, async_save)
     trainer(tmp_path, plugin, 3, callbacks=[keep]).fit(Model(), loader())
@@ -131,7 +131,7 @@ def test_pruned_checkpoints_are_removed_and_others_complete(tmp_path, format, as
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_flipped_bit_is_refused(tmp_path, format) -> None:
+def test_flipped_bit_raises_corrupt_file_error(tmp_path, format) -> None:
     plugin = CheckpointIO(format)
     plugin.save_checkpoint(checkpoint(), tmp_path / "x.ckpt")
     saved = tmp_path / "x.ckpt"
@@ -167,7 +167,7 @@ def gate(monkeypatch):
     return Gate(monkeypatch)
 
 
-def test_changes_after_an_asynchronous_save_are_not_saved(tmp_path, gate) -> None:
+def test_changes_after_an_async_save_call_are_not_saved(tmp_path, gate) -> None:
     plugin = CheckpointIO(async_save=True)
     state = checkpoint()
     plugin.save_checkpoint(state, tmp_path / "x.ckpt")
@@ -205,7 +205,7 @@ def test_the_second_save_waits_for_the_first(tmp_path, gate) -> None:
     assert plugin.load_checkpoint(tmp_path / "2.ckpt")["epoch"] == 4
 
 
-def test_a_failed_save_raises_at_the_next_call_and_nothing_is_removed(tmp_path, gate) -> None:
+def test_failed_async_save_raises_at_the_next_call_and_cancels_removals(tmp_path, gate) -> None:
     plugin = CheckpointIO(async_save=True)
     gate.open.set()
     plugin.save_checkpoint(checkpoint(), tmp_path / "old.ckpt")
@@ -222,7 +222,7 @@ def test_a_failed_save_raises_at_the_next_call_and_nothing_is_removed(tmp_path, 
     assert plugin.load_checkpoint(tmp_path / "newer.ckpt")["epoch"] == 3
 
 
-def test_a_failed_save_ends_the_training_at_its_end_at_the_latest(tmp_path, gate) -> None:
+def test_failed_async_save_raises_by_the_end_of_fit(tmp_path, gate) -> None:
     gate.open.set()
     gate.error = OSError(28, "No space left on device")
     with pytest.raises(OSError, match="No space left"):
@@ -242,7 +242,7 @@ for epoch in range(100_000):
 
 
 @pytest.mark.parametrize(("format", "async_save"), [("", True), ("memmap", False)])
-def test_a_save_ended_by_sigkill_leaves_a_complete_checkpoint(
+def test_sigkill_during_save_leaves_a_complete_checkpoint(
     tmp_path, kill_after, format, async_save
 ) -> None:
     path = tmp_path / "x.ckpt"
@@ -267,7 +267,7 @@ for number in range(1000):
 """
 
 
-def test_a_removal_ended_by_sigkill_leaves_no_partial_folder(tmp_path, kill_after) -> None:
+def test_sigkill_during_removal_leaves_no_partial_folder(tmp_path, kill_after) -> None:
     kill_after(KILLED_REMOVAL, 3, tmp_path)
     for path in tmp_path.glob("*.ckpt"):
         assert tenfold.verify(path).ok
@@ -297,7 +297,7 @@ def test_nothing_in_a_checkpoint_is_executed(tmp_path) -> None:
     assert not (tmp_path / "executed").exists()
 
 
-def test_map_location_accepts_the_values_of_torch(tmp_path) -> None:
+def test_map_location_accepts_every_form_of_torch_load(tmp_path) -> None:
     plugin = CheckpointIO()
     plugin.save_checkpoint(checkpoint(), tmp_path / "x.ckpt")
     for place in (
@@ -334,7 +334,7 @@ def test_misuse_raises_clear_errors(tmp_path) -> None:
         plugin.load_checkpoint(tmp_path / "text.ckpt")
 
 
-def test_a_link_is_removed_and_its_target_stays(tmp_path) -> None:
+def test_removing_a_symlink_keeps_its_target(tmp_path) -> None:
     plugin = CheckpointIO("memmap")
     plugin.save_checkpoint(checkpoint(), tmp_path / "x.ckpt")
     (tmp_path / "last.ckpt").symlink_to("x.ckpt")
@@ -343,7 +343,7 @@ def test_a_link_is_removed_and_its_target_stays(tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x.ckpt"]
 
 
-def test_links_to_the_last_checkpoint_work(tmp_path) -> None:
+def test_symlink_to_the_last_checkpoint_loads(tmp_path) -> None:
     keep = ModelCheckpoint(tmp_path / "run", save_last="link", every_n_train_steps=2)
     trainer(tmp_path, CheckpointIO(async_save=True), 2, callbacks=[keep]).fit(Model(), loader())
     assert CheckpointIO().load_checkpoint(tmp_path / "run/last.ckpt")["global_step"] == 8
@@ -358,7 +358,7 @@ def test_a_plugin_is_copied_and_pickled_while_it_saves(tmp_path, gate) -> None:
     plugin.teardown()
 
 
-def test_the_package_pytorch_lightning_takes_the_plugin(tmp_path, run_python) -> None:
+def test_pytorch_lightning_package_accepts_the_plugin(tmp_path, run_python) -> None:
     program = """
 import sys, torch
 import pytorch_lightning as pl
@@ -371,7 +371,7 @@ assert trainer.strategy.checkpoint_io is plugin
     run_python(program, tmp_path)
 
 
-def test_fabric_takes_the_plugin(tmp_path) -> None:
+def test_fabric_saves_and_loads_with_the_plugin(tmp_path) -> None:
     fabric = lightning.Fabric(plugins=[CheckpointIO("safetensors")], accelerator="cpu", devices=1)
     net = torch.nn.Linear(2, 2)
     fabric.save(tmp_path / "x.ckpt", {"net": net, "step": 3})

@@ -56,7 +56,7 @@ def test_reads_all_rows_in_order(rows) -> None:
     assert batches[0]["name"].tolist() == [f"row {i}" for i in range(ROWS)]
 
 
-def test_tasks_are_ranges_whose_sizes_are_known(rows) -> None:
+def test_read_tasks_report_their_row_counts_and_sizes(rows) -> None:
     source = tenfold.ray.TenfoldDatasource(rows)
     tasks = source.get_read_tasks(7)
     counts = [task.metadata.num_rows for task in tasks]
@@ -68,7 +68,7 @@ def test_tasks_are_ranges_whose_sizes_are_known(rows) -> None:
     assert source.estimate_inmemory_data_size() == ROWS * (12 + 8 + 8) + names
 
 
-def test_reads_only_the_columns_that_are_asked_for(rows) -> None:
+def test_reads_only_the_requested_columns(rows) -> None:
     ds = tenfold.ray.read(rows, columns=["id"])
     assert ds.columns() == ["id"]
     assert ds.sum("id") == sum(range(ROWS))
@@ -90,7 +90,7 @@ def test_parts_are_written_in_the_order_of_the_blocks(rows, tmp_path) -> None:
     assert [p for p in os.listdir(tmp_path / "out") if "staging" in p] == []
 
 
-def test_a_column_is_nullable_in_all_parts_if_it_is_in_one(tmp_path) -> None:
+def test_column_nullable_in_one_part_is_nullable_in_all(tmp_path) -> None:
     items = [{"i": i, "y": None if i == 90 else float(i)} for i in range(100)]
     ds = ray.data.from_items(items, override_num_blocks=4)
     written = tenfold.ray.write(ds, tmp_path / "out")
@@ -103,7 +103,7 @@ def test_a_column_is_nullable_in_all_parts_if_it_is_in_one(tmp_path) -> None:
     assert missing == [90]
 
 
-def test_a_task_that_fails_leaves_nothing(rows, tmp_path) -> None:
+def test_failed_write_task_leaves_no_data(rows, tmp_path) -> None:
     def fail(batch):
         if 500 in batch["id"]:
             raise ValueError("no")
@@ -136,7 +136,7 @@ def test_only_parts_of_tasks_that_returned_are_committed(rows, tmp_path) -> None
     assert len(manifest["parts"]) == 1
 
 
-def test_another_data_set_is_not_written_over(rows, tmp_path) -> None:
+def test_existing_dataset_is_not_overwritten(rows, tmp_path) -> None:
     ds = tenfold.ray.read(rows)
     with pytest.raises(Exception, match="a data set in one folder"):
         tenfold.ray.write(ds, rows)

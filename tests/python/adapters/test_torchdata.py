@@ -70,7 +70,7 @@ def test_resumes_within_an_epoch(dataset, log, tmp_path, kind, workers, stop) ->
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_next_epoch_comes_after_a_resumed_one(dataset, workers) -> None:
+def test_next_epoch_follows_a_resumed_epoch(dataset, workers) -> None:
     loader = over_stream(dataset, workers)
     batches = iter(loader)
     next(batches)
@@ -86,7 +86,7 @@ def test_the_next_epoch_comes_after_a_resumed_one(dataset, workers) -> None:
     assert second[:95] != rest
 
 
-def test_a_state_of_other_workers_is_refused(dataset) -> None:
+def test_state_of_another_worker_is_refused(dataset) -> None:
     loader = over_stream(dataset, 2)
     next(iter(loader))
     state = loader.state_dict()
@@ -98,7 +98,7 @@ def test_a_state_of_other_workers_is_refused(dataset) -> None:
         next(iter(again))
 
 
-def test_a_checkpoint_manager_keeps_the_loader(dataset, tmp_path) -> None:
+def test_checkpoint_manager_saves_and_restores_the_loader(dataset, tmp_path) -> None:
     loader = over_rows(dataset, 0)
     batches = iter(loader)
     for _ in range(3):

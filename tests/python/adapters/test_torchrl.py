@@ -80,7 +80,7 @@ SAMPLERS = {
     "sampler",
     ["random", "without replacement", "slices", pytest.param("prioritized", marks=trees)],
 )
-def test_it_samples_as_a_storage_in_memory_does(tmp_path, sampler) -> None:
+def test_samples_match_those_of_in_memory_storage(tmp_path, sampler) -> None:
     mine = make(tmp_path / "ring", sampler=SAMPLERS[sampler]())
     theirs = TensorDictReplayBuffer(
         storage=LazyTensorStorage(20), batch_size=8, sampler=SAMPLERS[sampler]()
@@ -107,7 +107,7 @@ def test_it_samples_as_a_storage_in_memory_does(tmp_path, sampler) -> None:
 @pytest.mark.parametrize(
     "index", [3, slice(2, 9, 3), [5, 0], range(4), torch.tensor([[1, 2], [7, 0]])]
 )
-def test_indices_are_those_of_a_storage_in_memory(tmp_path, index) -> None:
+def test_indexing_matches_in_memory_storage(tmp_path, index) -> None:
     mine, theirs = make(tmp_path / "ring"), TensorDictReplayBuffer(storage=LazyTensorStorage(20))
     for buffer in (mine, theirs):
         buffer.extend(rows(0, 10))
@@ -117,7 +117,7 @@ def test_indices_are_those_of_a_storage_in_memory(tmp_path, index) -> None:
         assert torch.equal(found[key], expected[key])
 
 
-def test_rows_one_by_one_and_from_a_list(tmp_path) -> None:
+def test_rows_are_added_singly_and_in_batches_larger_than_the_buffer(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     for number in range(25):
         buffer.add(rows(number, 1)[0])
@@ -126,14 +126,14 @@ def test_rows_one_by_one_and_from_a_list(tmp_path) -> None:
     assert sorted(numbers(buffer[:])) == list(range(130, 150))
 
 
-def test_a_buffer_of_lists_works(tmp_path) -> None:
+def test_replay_buffer_of_lists_extends_and_samples(tmp_path) -> None:
     buffer = ReplayBuffer(storage=RingStorage(tmp_path / "ring", 5), batch_size=2)
     buffer.extend([rows(number, 1)[0] for number in range(4)])
     assert numbers(buffer[:]) == [0, 1, 2, 3]
     numbers(buffer.sample())
 
 
-def test_rows_change_in_place(tmp_path) -> None:
+def test_rows_are_assigned_in_place(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 12))
     buffer[3] = buffer._storage.get(3).set("td_error", torch.tensor(9.0))
@@ -145,7 +145,7 @@ def test_rows_change_in_place(tmp_path) -> None:
         buffer._storage.set(torch.tensor([15]), buffer[[3]], set_cursor=False)
 
 
-def test_the_writer_that_keeps_the_best_rows_works(tmp_path) -> None:
+def test_max_value_writer_keeps_the_rows_of_highest_rank(tmp_path) -> None:
     writer = TensorDictMaxValueWriter(rank_key="td_error")
     buffer = make(tmp_path / "ring", 4, writer=writer)
     buffer.extend(rows(0, 21))
@@ -153,7 +153,7 @@ def test_the_writer_that_keeps_the_best_rows_works(tmp_path) -> None:
 
 
 @pytest.mark.skipif(bool(trees), reason="they do not load with this torch")
-def test_a_prioritized_buffer_works(tmp_path) -> None:
+def test_prioritized_buffer_samples_and_updates_priorities(tmp_path) -> None:
     buffer = make(tmp_path / "ring", kind=TensorDictPrioritizedReplayBuffer, alpha=0.7, beta=0.5)
     buffer.extend(rows(0, 15))
     sample = buffer.sample()
@@ -224,7 +224,7 @@ def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     assert buffer._writer._cursor == 0
 
 
-def test_dumps_and_loads_of_torchrl_work(tmp_path) -> None:
+def test_buffer_dumps_loads_and_state_dict_round_trip(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 12))
     buffer.dumps(tmp_path / "dump")
@@ -250,7 +250,7 @@ def test_a_damaged_state_is_refused(tmp_path) -> None:
         load_buffer(buffer, tmp_path / "state")
 
 
-def test_an_emptied_buffer_begins_anew(tmp_path) -> None:
+def test_emptied_buffer_accepts_rows_with_another_schema(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 12))
     buffer.empty()
@@ -276,7 +276,7 @@ while True:
 """
 
 
-def test_a_writer_ended_by_sigkill_leaves_complete_rows(tmp_path, kill_after) -> None:
+def test_sigkill_of_the_writer_leaves_complete_rows(tmp_path, kill_after) -> None:
     written = int(kill_after(KILLED, 12, tmp_path / "ring", Path(__file__).parent))
     again = make(tmp_path / "ring", 5000)
     found = numbers(again[:])
@@ -286,7 +286,7 @@ def test_a_writer_ended_by_sigkill_leaves_complete_rows(tmp_path, kill_after) ->
     numbers(again[:])
 
 
-def sample_elsewhere(path: Path, results) -> None:
+def sample_in_another_process(path: Path, results) -> None:
     buffer = TensorDictReplayBuffer(storage=RingStorage(path, mode="r"), batch_size=8)
     results.put((len(buffer), numbers(buffer.sample())))
     with pytest.raises(tenfold.UnsupportedError, match='mode "r"'):
@@ -294,12 +294,12 @@ def sample_elsewhere(path: Path, results) -> None:
     results.put("refused")
 
 
-def test_another_process_samples_from_a_live_buffer(tmp_path) -> None:
+def test_another_process_samples_while_the_writer_is_open(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 12))
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    process = context.Process(target=sample_elsewhere, args=(tmp_path / "ring", results))
+    process = context.Process(target=sample_in_another_process, args=(tmp_path / "ring", results))
     process.start()
     length, found = results.get(timeout=100)
     assert results.get(timeout=100) == "refused"
@@ -308,7 +308,7 @@ def test_another_process_samples_from_a_live_buffer(tmp_path) -> None:
     assert set(found) <= set(range(12))
 
 
-def test_a_reader_sees_rows_as_they_come_and_a_pickled_storage_reads(tmp_path) -> None:
+def test_readers_and_unpickled_storages_see_newly_appended_rows(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 5))
     readers = [RingStorage(tmp_path / "ring", mode="r"), pickle.loads(pickle.dumps(buffer.storage))]

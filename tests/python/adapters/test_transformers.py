@@ -52,7 +52,7 @@ def run(whole, tmp_path):
     return tmp_path / "run"
 
 
-def test_checkpoints_are_those_of_trainer_with_a_manifest(whole) -> None:
+def test_checkpoints_have_the_files_of_trainer_and_a_manifest(whole) -> None:
     folder, _ = whole
     assert names(folder) == ["checkpoint-12", "checkpoint-4", "checkpoint-8"]
     for path in folder.iterdir():
@@ -73,13 +73,13 @@ def test_resumed_training_has_the_losses_of_an_uninterrupted_one(whole, run) -> 
     assert names(run) == ["checkpoint-12", "checkpoint-4", "checkpoint-8"]
 
 
-def test_trainer_itself_reads_them(whole, run) -> None:
+def test_plain_trainer_resumes_from_our_checkpoint(whole, run) -> None:
     trainer, losses = make(run, transformers.Trainer)
     trainer.train(resume_from_checkpoint=str(run / "checkpoint-4"))
     assert losses == {step: loss for step, loss in whole[1].items() if step > 4}
 
 
-def test_checkpoints_of_trainer_are_read(whole, tmp_path) -> None:
+def test_resumes_from_checkpoints_of_plain_trainer(whole, tmp_path) -> None:
     make(tmp_path, transformers.Trainer, max_steps=12)[0].train()
     shutil.rmtree(tmp_path / "checkpoint-12")
     trainer, losses = make(tmp_path)
@@ -90,7 +90,7 @@ def test_checkpoints_of_trainer_are_read(whole, tmp_path) -> None:
 @pytest.mark.parametrize(
     "name", ["model.safetensors", "optimizer.pt", "trainer_state.json", "training_args.bin"]
 )
-def test_a_flipped_bit_is_refused(run, name) -> None:
+def test_flipped_bit_raises_corrupt_file_error(run, name) -> None:
     flip(run / "checkpoint-8" / name)
     trainer, losses = make(run)
     with pytest.raises(tenfold.CorruptFileError, match=rf"checkpoint-8: {name}: expected CRC-32"):
@@ -98,7 +98,7 @@ def test_a_flipped_bit_is_refused(run, name) -> None:
     assert losses == {}
 
 
-def test_a_missing_and_a_cut_file_are_refused_both_by_name(run) -> None:
+def test_missing_and_truncated_files_are_both_named_in_the_error(run) -> None:
     (run / "checkpoint-8/scheduler.pt").unlink()
     os.truncate(run / "checkpoint-8/model.safetensors", 100)
     with pytest.raises(tenfold.CorruptFileError) as caught:
@@ -107,7 +107,7 @@ def test_a_missing_and_a_cut_file_are_refused_both_by_name(run) -> None:
     assert "model.safetensors: expected" in str(caught.value)
 
 
-def test_every_bit_of_the_manifest_counts(run) -> None:
+def test_flip_of_any_manifest_byte_is_detected(run) -> None:
     path = run / "checkpoint-8" / _staging.MANIFEST
     original = path.read_bytes()
     missed = []
@@ -123,7 +123,7 @@ def test_every_bit_of_the_manifest_counts(run) -> None:
     assert set(missed) <= {" ", "\n"}, missed
 
 
-def test_the_newest_whole_checkpoint_is_taken_with_a_warning(whole, run) -> None:
+def test_resume_skips_damaged_checkpoints_with_a_warning(whole, run) -> None:
     flip(run / "checkpoint-12/model.safetensors")
     (run / "checkpoint-20").mkdir()  # left by a Trainer that crashed during a save
     trainer, losses = make(run)
@@ -132,21 +132,21 @@ def test_the_newest_whole_checkpoint_is_taken_with_a_warning(whole, run) -> None
     assert losses == {step: loss for step, loss in whole[1].items() if step > 8}
 
 
-def test_no_whole_checkpoint_is_an_error(run) -> None:
+def test_resume_fails_if_every_checkpoint_is_damaged(run) -> None:
     for path in run.iterdir():
         flip(path / "optimizer.pt")
     with pytest.raises(tenfold.CorruptFileError, match="no checkpoint is whole"):
         make(run)[0].train(resume_from_checkpoint=True)
 
 
-def test_no_checkpoint_at_all_is_trainers_own_error(tmp_path) -> None:
+def test_missing_checkpoint_raises_the_error_of_trainer(tmp_path) -> None:
     with pytest.raises(ValueError, match="No valid checkpoint"):
         make(tmp_path)[0].train(resume_from_checkpoint=True)
     with pytest.raises(ValueError, match="valid checkpoint"):
         make(tmp_path)[0].train(resume_from_checkpoint=str(tmp_path / "none"))
 
 
-def test_the_limit_keeps_the_newest_and_the_best(tmp_path) -> None:
+def test_save_total_limit_keeps_the_newest_and_the_best(tmp_path) -> None:
     trainer, _ = make(
         tmp_path,
         save_total_limit=2,
@@ -171,7 +171,7 @@ def test_the_limit_keeps_the_newest_and_the_best(tmp_path) -> None:
             assert torch.equal(saved[name], value), name
 
 
-def test_the_best_checkpoint_is_named_by_its_place_in_its_own_state(tmp_path) -> None:
+def test_saved_state_names_the_final_path_of_the_best_checkpoint(tmp_path) -> None:
     options = {"eval_strategy": "steps", "eval_steps": 4, "metric_for_best_model": "loss"}
     make(tmp_path, load_best_model_at_end=True, max_steps=4, **options)[0].train()
     text = (tmp_path / "checkpoint-4/trainer_state.json").read_text()
@@ -192,7 +192,7 @@ def test_a_damaged_best_checkpoint_is_not_loaded(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("part", ["save_model", "_save_rng_state", "_save_optimizer_and_scheduler"])
-def test_a_save_that_fails_leaves_nothing_behind(tmp_path, part) -> None:
+def test_failed_save_leaves_no_partial_checkpoint(tmp_path, part) -> None:
     class Failing(AtomicTrainer):
         pass
 
@@ -218,7 +218,7 @@ def test_an_existing_checkpoint_is_replaced_and_unrelated_files_are_kept(run) ->
     assert names(run) == ["checkpoint-12", "checkpoint-4", "checkpoint-8"]
 
 
-def test_without_an_exchange_two_renames_are_used_and_a_crash_between_them_is_repaired(
+def test_two_renames_replace_exchange_and_a_crash_between_them_is_repaired(
     run, monkeypatch
 ) -> None:
     monkeypatch.setattr(_staging, "_exchange", lambda folder, path: False)
@@ -231,7 +231,7 @@ def test_without_an_exchange_two_renames_are_used_and_a_crash_between_them_is_re
     assert min(losses) == 9
 
 
-def test_leftovers_of_the_dead_are_removed_those_of_the_living_stay(tmp_path) -> None:
+def test_staging_folders_of_dead_processes_only_are_removed(tmp_path) -> None:
     dead = tmp_path / "_checkpoint-2.staged-0123abcd"
     dead.mkdir()
     living = _staging.Staging(tmp_path / "checkpoint-3")
@@ -258,9 +258,7 @@ make(sys.argv[1], Telling, save_steps=1, max_steps=100_000, save_total_limit=2)[
 """
 
 
-def test_a_training_ended_by_sigkill_leaves_complete_checkpoints_and_resumes(
-    tmp_path, kill_after
-) -> None:
+def test_sigkill_leaves_complete_checkpoints_and_training_resumes(tmp_path, kill_after) -> None:
     step = int(kill_after(KILLED, 4, tmp_path))
     left = [path for path in tmp_path.iterdir() if path.name.startswith("checkpoint-")]
     assert left
@@ -272,7 +270,7 @@ def test_a_training_ended_by_sigkill_leaves_complete_checkpoints_and_resumes(
     assert names(tmp_path) == [f"checkpoint-{n}" for n in (step + 4, step + 5)]
 
 
-def test_the_hub_gets_the_checkpoint_under_its_name(tmp_path, monkeypatch) -> None:
+def test_push_to_hub_receives_the_final_checkpoint_path(tmp_path, monkeypatch) -> None:
     pushed = []
 
     def push(self, folder) -> None:
@@ -286,7 +284,7 @@ def test_the_hub_gets_the_checkpoint_under_its_name(tmp_path, monkeypatch) -> No
     assert pushed == [str(tmp_path / "checkpoint-0")]
 
 
-def test_the_order_of_bases_is_checked() -> None:
+def test_wrong_base_class_order_raises_type_error() -> None:
     with pytest.raises(TypeError, match=r"class Wrong\(AtomicCheckpointMixin, Trainer\)"):
 
         class Wrong(transformers.Trainer, AtomicCheckpointMixin):

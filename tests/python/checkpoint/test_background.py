@@ -81,7 +81,7 @@ def test_the_next_save_waits_for_the_one_in_flight(tmp_path):
         assert manager.restore(step=step).state["w"].tolist() == [step] * 10
 
 
-def test_memory_for_copies_is_used_again(tmp_path):
+def test_async_saves_reuse_the_memory_of_copies(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True)
     w = torch.zeros(1 << 18)
     addresses = set()
@@ -104,7 +104,7 @@ def test_memory_for_copies_is_used_again(tmp_path):
     assert len(addresses) == 1
 
 
-def test_without_memory_a_save_blocks_with_one_warning(tmp_path, monkeypatch):
+def test_async_save_without_memory_blocks_and_warns_once(tmp_path, monkeypatch):
     manager = tenfold.CheckpointManager(tmp_path, async_save=True)
 
     class Full:
@@ -154,7 +154,7 @@ def test_a_failure_in_the_background_is_raised_once_by_the_next_call(tmp_path, m
     assert manager.all_steps() == [1, 4]
 
 
-def test_a_failure_may_be_a_warning(tmp_path, monkeypatch):
+def test_on_error_warn_turns_a_failed_save_into_a_warning(tmp_path, monkeypatch):
     manager = tenfold.CheckpointManager(tmp_path, on_error="warn")
     fail_saves(manager, monkeypatch, OSError("full"))
     with pytest.warns(UserWarning, match=r"step 1 was not saved: full"):
@@ -163,7 +163,7 @@ def test_a_failure_may_be_a_warning(tmp_path, monkeypatch):
     assert repr(handle) == "<SaveHandle step=1 failed>"
 
 
-def test_failed_saves_are_tried_again(tmp_path, monkeypatch):
+def test_failed_saves_are_retried(tmp_path, monkeypatch):
     manager = tenfold.CheckpointManager(tmp_path, retries=2)
     calls = fail_saves(manager, monkeypatch, OSError("server"), times=2)
     manager.save(1, {"w": torch.ones(3)})
@@ -218,7 +218,7 @@ def test_a_tensor_that_changed_before_its_overlapped_copy_fails_the_save(tmp_pat
     assert manager.lock().acquire(timeout=60)
 
 
-def test_the_interpreter_finishes_the_save(tmp_path):
+def test_interpreter_exit_waits_for_the_async_save(tmp_path):
     program = (
         "import torch, tenfold\n"
         f"manager = tenfold.CheckpointManager({str(tmp_path)!r}, async_save=True)\n"
@@ -228,7 +228,7 @@ def test_the_interpreter_finishes_the_save(tmp_path):
     assert tenfold.CheckpointManager(tmp_path).verify(1).ok
 
 
-def test_ctrl_c_leaves_no_half_written_step(tmp_path):
+def test_keyboard_interrupt_leaves_no_partial_step(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     timer = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGINT))
     state = {"w": torch.ones(1 << 24)}
@@ -248,7 +248,7 @@ def test_ctrl_c_leaves_no_half_written_step(tmp_path):
     assert names == []
 
 
-def test_preemption_notes_a_signal_and_puts_handlers_back(tmp_path):
+def test_preemption_records_a_signal_and_restores_handlers(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     calls = []
     before = signal.signal(signal.SIGUSR1, lambda *_: calls.append("own"))
@@ -267,7 +267,7 @@ def test_preemption_notes_a_signal_and_puts_handlers_back(tmp_path):
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_the_first_ctrl_c_is_noted_and_the_second_one_raised(tmp_path):
+def test_preemption_records_the_first_ctrl_c_and_raises_the_second(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with manager.preemption([signal.SIGINT]) as stop:
@@ -278,7 +278,7 @@ def test_the_first_ctrl_c_is_noted_and_the_second_one_raised(tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_preemption_is_for_the_main_thread(tmp_path):
+def test_preemption_outside_the_main_thread_raises(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     found = []
 
@@ -295,7 +295,7 @@ def test_preemption_is_for_the_main_thread(tmp_path):
     assert "main thread" in found[0]
 
 
-def test_a_second_signal_ends_the_process(tmp_path):
+def test_second_signal_terminates_the_process(tmp_path):
     program = (
         "import os, signal, tenfold\n"
         f"manager = tenfold.CheckpointManager({str(tmp_path)!r})\n"
@@ -309,7 +309,7 @@ def test_a_second_signal_ends_the_process(tmp_path):
     assert run.stdout == ""
 
 
-def test_follow_gives_the_newest_step_and_then_each_new_one(tmp_path, monkeypatch):
+def test_follow_yields_the_newest_step_and_then_each_new_one(tmp_path, monkeypatch):
     monkeypatch.setattr(_manager, "_POLL_SECONDS", 0.01)
     writer = tenfold.CheckpointManager(tmp_path)
     for step in (1, 2):
@@ -327,7 +327,7 @@ def test_follow_gives_the_newest_step_and_then_each_new_one(tmp_path, monkeypatc
     assert list(reader.follow(after=3, timeout=0)) == [4]
 
 
-def test_follow_begins_with_the_first_step_of_an_empty_directory(tmp_path, monkeypatch):
+def test_follow_of_an_empty_directory_waits_for_the_first_step(tmp_path, monkeypatch):
     monkeypatch.setattr(_manager, "_POLL_SECONDS", 0.01)
     reader = tenfold.CheckpointManager(tmp_path / "run").follow(timeout=60)
     threading.Timer(0.05, lambda: writer.save(1, {"epoch": 1})).start()

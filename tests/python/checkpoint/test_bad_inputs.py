@@ -16,7 +16,7 @@ def state(value=1.0):
     return {"w": torch.full((100,), value), "epoch": int(value)}
 
 
-def assert_goes_on(manager, steps):
+def assert_steps_and_next_save(manager, steps):
     """Checks that earlier steps are complete, nothing is left over, and the next save works."""
     assert manager.all_steps() == steps
     assert all(manager.verify(step).ok for step in steps)
@@ -29,7 +29,7 @@ def assert_goes_on(manager, steps):
 
 
 @pytest.mark.parametrize("step", [-1, 1.5, "3", None, True, 1 << 63, torch.ones(2)])
-def test_a_step_is_a_whole_number_from_0_on(tmp_path, step):
+def test_step_must_be_a_non_negative_integer(tmp_path, step):
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, state())
     expected = (TypeError, ValueError, OverflowError)
@@ -41,24 +41,24 @@ def test_a_step_is_a_whole_number_from_0_on(tmp_path, step):
     for call in (manager.should_save, manager.metadata, manager.path, manager.verify):
         with pytest.raises(expected):
             call(step)
-    assert_goes_on(manager, [1])
+    assert_steps_and_next_save(manager, [1])
 
 
-def test_whole_numbers_of_other_libraries_are_steps(tmp_path):
+def test_numpy_integers_are_valid_steps(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(np.int64(0), state())
-    assert_goes_on(manager, [0])
+    assert_steps_and_next_save(manager, [0])
 
 
 @pytest.mark.parametrize("metrics", [{"loss": "low"}, {1: 2.0}, [("loss", 1)], {"loss": 1j}])
-def test_metrics_are_names_and_numbers(tmp_path, metrics):
+def test_metrics_that_are_not_names_and_numbers_raise(tmp_path, metrics):
     manager = tenfold.CheckpointManager(tmp_path, best="loss")
     with pytest.raises(TypeError, match="metrics"):
         manager.save(1, state(), metrics=metrics)
-    assert_goes_on(manager, [])
+    assert_steps_and_next_save(manager, [])
 
 
-def test_entries_may_come_and_go(tmp_path):
+def test_steps_may_have_different_entries(tmp_path):
     """restore() compares the entries of a step with the requested ones."""
     manager = tenfold.CheckpointManager(tmp_path, share_unchanged=True)
     manager.save(1, {"a": torch.ones(3), "gone": 1})
@@ -73,7 +73,7 @@ def test_entries_may_come_and_go(tmp_path):
     assert (report.missing, report.unexpected) == (("gone",), ("new",))
 
 
-def test_objects_that_give_or_take_no_state_are_refused_by_key(tmp_path):
+def test_objects_without_state_dict_methods_are_refused_by_key(tmp_path):
     class Gives:
         def state_dict(self):
             return {"a": 1}
@@ -94,11 +94,11 @@ def test_objects_that_give_or_take_no_state_are_refused_by_key(tmp_path):
     for wrong in ([1], None, torch.ones(2), "state"):
         with pytest.raises(TypeError, match="app_state: expected a dict"):
             manager.save(1, wrong)
-    assert_goes_on(manager, [])
+    assert_steps_and_next_save(manager, [])
 
 
 @pytest.mark.parametrize("place", ["run", "run/below"])
-def test_a_directory_that_is_a_file_is_named(tmp_path, place):
+def test_error_names_a_file_in_place_of_the_directory(tmp_path, place):
     (tmp_path / "run").write_text("notes of a run")
     manager = tenfold.CheckpointManager(tmp_path / place)
     with pytest.raises(OSError, match="run"):
@@ -112,7 +112,7 @@ def test_a_directory_that_is_a_file_is_named(tmp_path, place):
             manager.restore(state(), missing_ok=True)
     assert (tmp_path / "run").read_text() == "notes of a run"
     (tmp_path / "run").unlink()
-    assert_goes_on(manager, [])
+    assert_steps_and_next_save(manager, [])
 
 
 SMALL_FILES = """
@@ -139,7 +139,7 @@ assert manager.all_steps() == [3] and manager.verify(3).ok
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_file_that_cannot_be_written_is_named_and_nothing_lost(tmp_path, mode):
+def test_failed_write_names_the_file_and_keeps_existing_steps(tmp_path, mode):
     done = subprocess.run(
         [sys.executable, "-c", SMALL_FILES, mode, str(tmp_path / "run")],
         capture_output=True,
@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_lost(tmp_path, mode)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["step_00000003"]
 
 
-def test_a_full_disk_is_named_and_nothing_lost(tmp_path):
+def test_full_disk_error_names_the_file_and_keeps_existing_steps(tmp_path):
     """A file system of 4 MiB in a mount namespace of its own."""
     program = f"""
 import os, sys, torch, tenfold
@@ -210,7 +210,7 @@ print(os.listdir(folder))
 """
 
 
-def test_a_read_only_directory_is_named_and_can_be_read():
+def test_read_only_directory_can_be_restored_and_save_names_it():
     # pytest's folders are closed to other users, so use another one.
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)

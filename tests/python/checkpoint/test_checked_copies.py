@@ -56,7 +56,7 @@ def damage(manager, step, entry):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_large_step_is_loaded_as_it_was(large, tmp_path, format):
+def test_large_step_is_restored_unchanged(large, tmp_path, format):
     manager = saved(tmp_path, format)
     state = objects()
     result = manager.restore(state)
@@ -68,7 +68,7 @@ def test_a_large_step_is_loaded_as_it_was(large, tmp_path, format):
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("entry", ["last", "model"])
-def test_a_bad_block_of_a_large_step_leads_to_the_one_before(large, tmp_path, format, entry):
+def test_damaged_block_of_a_large_step_restores_the_previous_step(large, tmp_path, format, entry):
     manager = saved(tmp_path, format)
     if entry == "model" and format in ("tdz", "pt"):
         pytest.skip("the last byte of an archive is none of a tensor")
@@ -90,7 +90,7 @@ def test_a_bad_block_of_a_large_step_leads_to_the_one_before(large, tmp_path, fo
 
 
 @pytest.mark.parametrize("verify", ["auto", "full", "structure"])
-def test_metadata_of_a_folder_is_compared_before_anything_changes(large, tmp_path, verify):
+def test_folder_metadata_is_checked_before_any_object_changes(large, tmp_path, verify):
     manager = tenfold.CheckpointManager(tmp_path, format="memmap", verify=verify)
     for step in (1, 2):
         manager.save(step, {"first": Counts(step), "ema": {"w": torch.ones(3), "decay": 0.125}})
@@ -107,7 +107,7 @@ def test_metadata_of_a_folder_is_compared_before_anything_changes(large, tmp_pat
 
 @pytest.mark.parametrize("verify", ["full", "structure"])
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_is_restored_is_the_programs_own(tmp_path, format, verify):
+def test_restored_tensors_are_writable_copies(tmp_path, format, verify):
     manager = tenfold.CheckpointManager(tmp_path, format=format, verify=verify)
     saved = {"big": torch.arange(1_000_000.0), "small": torch.arange(5), "empty": torch.ones(0, 2)}
     manager.save(1, {"ema": saved, "alone": torch.ones(3)})
@@ -123,7 +123,7 @@ def test_what_is_restored_is_the_programs_own(tmp_path, format, verify):
     assert torch.equal(again["ema"]["big"], saved["big"])
 
 
-def test_the_error_of_the_last_step_names_what_it_changed(large, tmp_path):
+def test_restore_error_names_the_objects_already_changed(large, tmp_path):
     manager = saved(tmp_path)
     damage(manager, 2, "last")
     state = objects()
@@ -141,7 +141,7 @@ def test_the_error_of_the_last_step_names_what_it_changed(large, tmp_path):
         manager.restore(objects())
 
 
-def test_a_small_step_changes_nothing_if_it_is_damaged(tmp_path):
+def test_damaged_small_step_changes_no_object(tmp_path):
     manager = saved(tmp_path)
     damage(manager, 2, "last")
     state = objects()
@@ -154,7 +154,7 @@ def test_a_small_step_changes_nothing_if_it_is_damaged(tmp_path):
     assert state["first"].num_loads == 0
 
 
-def test_only_requested_parts_are_checked(large, tmp_path):
+def test_only_requested_entries_are_checked(large, tmp_path):
     manager = saved(tmp_path)
     damage(manager, 2, "last")
     state = objects()
@@ -163,7 +163,7 @@ def test_only_requested_parts_are_checked(large, tmp_path):
         assert manager.restore(state, verify=True, keys="first").step == 1
 
 
-def test_the_limit_is_of_the_size_of_the_step(tmp_path, monkeypatch):
+def test_full_check_limit_compares_with_the_size_of_the_step(tmp_path, monkeypatch):
     manager = saved(tmp_path)
     damage(manager, 2, "last")
     num_bytes = sum(entry["bytes"] for entry in manager.metadata(2)["entries"])

@@ -43,7 +43,7 @@ def test_lists_steps_as_json(directory):
     assert all(step["on_line"] for step in steps)
 
 
-def test_shows_the_steps_that_rules_keep_and_removes_the_others(directory):
+def test_prune_keeps_the_steps_of_the_retention_rules(directory):
     rules = ("--keep", 1, "--best", "loss", "--keep-every", 3)
     steps = json.loads(run(directory, *rules, "--json").stdout)
     assert {step["step"]: step["kept_by"] for step in steps} == {
@@ -78,7 +78,7 @@ def test_verify_names_damage(directory):
     assert tenfold.CheckpointManager(directory).all_steps() == [3]
 
 
-def test_restore_check_says_which_step_a_restart_takes(directory):
+def test_restore_check_reports_the_step_a_restart_would_load(directory):
     found = run(directory, "--restore-check")
     assert found.returncode == 0
     assert "takes step 4" in found.stdout
@@ -93,7 +93,7 @@ def test_restore_check_says_which_step_a_restart_takes(directory):
     assert run(directory, "--restore-check").returncode == 1
 
 
-def test_pruning_waits_for_no_writer(directory):
+def test_prune_fails_while_another_writer_is_open(directory):
     manager = tenfold.CheckpointManager(directory)
     manager.restore()
     manager.save(5, {"w": torch.zeros(3), "epoch": 5})
@@ -104,7 +104,7 @@ def test_pruning_waits_for_no_writer(directory):
     assert manager.all_steps() == [1, 2, 3, 4, 5]
 
 
-def test_a_path_that_is_no_directory_is_an_error(tmp_path):
+def test_missing_path_is_an_error_and_empty_directory_lists_no_steps(tmp_path):
     assert run(tmp_path / "none").returncode == 2
     empty = run(tmp_path, "--json")
     assert empty.returncode == 0

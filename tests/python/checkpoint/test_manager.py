@@ -27,7 +27,7 @@ def training(seed=0):
     return {"model": model, "optimizer": optimizer, "scheduler": scheduler, "epoch": 0}
 
 
-def learn(state, steps=1):
+def train_steps(state, steps=1):
     for _ in range(steps):
         state["optimizer"].zero_grad()
         state["model"](torch.randn(5, 3)).square().sum().backward()
@@ -46,14 +46,14 @@ def assert_same(a, b):
         torch.testing.assert_close(a[key], b[key], rtol=0, atol=0)
 
 
-def test_restore_gives_every_object_its_state_back(tmp_path):
+def test_restore_loads_the_state_of_every_object(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path / "run")
-    learn(state, 2)
+    train_steps(state, 2)
     handle = manager.save(2, state)
     assert handle.result() == tmp_path / "run/step_00000002" == handle.path == manager.path(2)
     expected = weights(state)
-    learn(state)
+    train_steps(state)
 
     fresh = training(seed=1)
     result = tenfold.CheckpointManager(tmp_path / "run").restore(fresh)
@@ -70,7 +70,7 @@ def test_restore_gives_every_object_its_state_back(tmp_path):
     assert not torch.equal(moments["exp_avg"], torch.zeros_like(moments["exp_avg"]))
 
 
-def test_random_numbers_resume_at_their_state(tmp_path):
+def test_rng_state_restores_all_random_generators(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     np.random.rand(3)
     random.gauss(0, 1)
@@ -85,7 +85,7 @@ def test_random_numbers_resume_at_their_state(tmp_path):
     assert draw() == expected
 
 
-def test_random_numbers_are_those_of_before_the_save(tmp_path):
+def test_rng_state_is_captured_before_other_objects_are_saved(tmp_path):
     class Draws:
         def state_dict(self):
             return {"drawn": torch.rand(1).item()}
@@ -140,7 +140,7 @@ def test_restored_tensors_are_not_mapped_from_the_step(tmp_path):
     assert str(manager.path(1)) not in Path("/proc/self/maps").read_text()
 
 
-def test_weights_are_a_file_that_safetensors_reads(tmp_path):
+def test_safetensors_reads_the_saved_weights(tmp_path):
     from safetensors.torch import load_file
 
     state = training()
@@ -149,7 +149,7 @@ def test_weights_are_a_file_that_safetensors_reads(tmp_path):
     assert_same(load_file(manager.path(1) / "model.safetensors"), weights(state))
 
 
-def test_missing_and_unexpected_entries_are_key_errors(tmp_path):
+def test_missing_and_unexpected_entries_raise_key_error(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, state)
@@ -166,7 +166,7 @@ def test_missing_and_unexpected_entries_are_key_errors(tmp_path):
     assert_same(weights(fresh), weights(state))
 
 
-def test_nothing_changes_if_a_tensor_does_not_fit(tmp_path):
+def test_shape_or_dtype_mismatch_changes_no_object(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, state)
@@ -220,9 +220,9 @@ def test_an_object_that_rejects_its_state_raises_an_error_naming_the_changed_obj
         manager.restore(state)
 
 
-def test_keys_exclude_and_rename_restore_parts(tmp_path):
+def test_keys_exclude_and_rename_select_what_is_restored(tmp_path):
     state = training()
-    learn(state)
+    train_steps(state)
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, state)
     fresh = training(seed=1)
@@ -245,7 +245,7 @@ def test_keys_exclude_and_rename_restore_parts(tmp_path):
         manager.restore(fresh, keys="modle")
 
 
-def test_without_objects_the_state_is_given(tmp_path):
+def test_restore_without_objects_returns_the_state(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, state)
@@ -255,7 +255,7 @@ def test_without_objects_the_state_is_given(tmp_path):
     assert list(manager.restore(keys=["epoch"]).state) == ["epoch"]
 
 
-def test_a_damaged_step_is_passed_over_with_a_warning(tmp_path):
+def test_damaged_step_is_skipped_with_a_warning(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     for step in (1, 2):
         manager.save(step, {"w": torch.full((100,), float(step)), "epoch": step})
@@ -294,7 +294,7 @@ def test_an_empty_directory_is_an_error_unless_allowed(tmp_path):
         manager.metadata(3)
 
 
-def test_retention_is_a_union(tmp_path):
+def test_retention_keeps_the_union_of_all_rules(tmp_path):
     manager = tenfold.CheckpointManager(
         tmp_path, max_to_keep=2, keep_every=4, best="acc", best_mode="max"
     )
@@ -309,7 +309,7 @@ def test_retention_is_a_union(tmp_path):
     assert "newest" in kept[9]
 
 
-def test_a_held_step_stays(tmp_path):
+def test_held_step_is_not_deleted(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, max_to_keep=1)
     manager.save(1, {"epoch": 1})
     with tenfold.CheckpointManager(tmp_path).hold(1) as path:
@@ -323,7 +323,7 @@ def test_a_held_step_stays(tmp_path):
     assert manager.all_steps() == []
 
 
-def test_metrics_are_numbers_and_may_come_later(tmp_path):
+def test_metrics_must_be_numbers_and_may_be_added_later(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, best="loss")
     with pytest.raises(TypeError, match='"loss": expected a number, found str'):
         manager.save(1, {"epoch": 1}, metrics={"loss": "low"})
@@ -340,7 +340,7 @@ def test_metrics_are_numbers_and_may_come_later(tmp_path):
     json.loads((manager.path(2) / "checkpoint.json").read_text(), parse_constant=pytest.fail)
 
 
-def test_extra_comes_back_and_is_json(tmp_path):
+def test_extra_metadata_round_trips_and_must_be_json(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, {"epoch": 1}, extra={"tokens": 10, "note": ["a"]})
     metadata = manager.metadata(1)
@@ -365,21 +365,21 @@ def test_an_unsupported_value_raises_an_error_with_its_key(tmp_path):
 
 
 @pytest.mark.parametrize("format", ["safetensors", "memmap", "tdz", "pt"])
-def test_every_format_resumes(tmp_path, format):
+def test_training_resumes_from_every_format(tmp_path, format):
     state = training()
-    learn(state)
+    train_steps(state)
     manager = tenfold.CheckpointManager(tmp_path, format={"*": format})
     manager.save(1, {**state, "rng": tenfold.RngState()})
     fresh = {**training(seed=1), "rng": tenfold.RngState()}
     manager.restore(fresh)
     assert_same(weights(fresh), weights(state))
-    learn(state, 0)
+    train_steps(state, 0)
     a, b = fresh["optimizer"].state_dict(), state["optimizer"].state_dict()
     assert a["param_groups"] == b["param_groups"]
     assert_same(a["state"][0], b["state"][0])
 
 
-def test_wrong_options_are_named(tmp_path):
+def test_invalid_option_is_named_in_the_error(tmp_path):
     for options, named in [
         ({"max_to_keep": 0}, "max_to_keep"),
         ({"best_mode": "low"}, "best_mode"),
@@ -445,7 +445,7 @@ def test_other_runs_are_restored_by_path(tmp_path):
     assert manager.all_steps() == [1]
 
 
-def test_entries_that_do_not_change_are_one_warning(tmp_path):
+def test_unchanged_trainable_entry_warns_once(tmp_path):
     state = training()
     frozen = torch.nn.Linear(2, 2).requires_grad_(False)
     manager = tenfold.CheckpointManager(tmp_path)
@@ -467,7 +467,7 @@ def test_estimate_counts_tied_tensors_once(tmp_path):
     assert estimate.num_bytes == 64
 
 
-def test_batch_loader_resumes_in_mid_epoch(tmp_path):
+def test_batch_loader_resumes_within_an_epoch(tmp_path):
     ds = tenfold.ingest({"x": torch.arange(40)}, tmp_path / "data")
     loader = tenfold.BatchLoader(ds, 4, shuffle=True, seed=5)
     batches = iter(loader)
@@ -487,7 +487,7 @@ def _hold_and_stop(path, ready, stop):
         stop.wait(30)
 
 
-def test_a_hold_of_another_process_counts(tmp_path):
+def test_step_held_by_another_process_is_not_deleted(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, max_to_keep=1)
     manager.save(1, {"epoch": 1})
     context = multiprocessing.get_context("spawn")
@@ -503,7 +503,7 @@ def test_a_hold_of_another_process_counts(tmp_path):
     assert manager.all_steps() == [3]
 
 
-def test_steps_of_the_first_version_are_read(tmp_path):
+def test_steps_saved_by_the_first_version_are_restored(tmp_path):
     shutil.copytree(Path(__file__).parents[2] / "data/checkpoint/python", tmp_path / "run")
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5)).double()
     optimizer = torch.optim.AdamW(model.parameters())
@@ -528,7 +528,7 @@ def test_steps_of_the_first_version_are_read(tmp_path):
         assert loss.item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_random_numbers_of_a_cpp_program_are_those_of_torch(tmp_path):
+def test_torch_rng_state_saved_by_cpp_is_restored(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     state = torch.get_rng_state()
     manager.save(1, {"rng": {"torch": state}})

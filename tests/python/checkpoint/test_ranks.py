@@ -15,7 +15,7 @@ def steps_in(folder):
     return tenfold.CheckpointManager(folder / "run").all_steps()
 
 
-def test_random_numbers_are_of_each_rank_and_the_rest_is_saved_once(run, tmp_path):
+def test_each_rank_saves_its_rng_state_and_one_rank_saves_the_rest(run, tmp_path):
     saved = run("save")
     path = tmp_path / "run/step_00000003"
     assert [rank["path"] for rank in saved] == [str(path)] * 2
@@ -45,7 +45,7 @@ def test_random_numbers_are_of_each_rank_and_the_rest_is_saved_once(run, tmp_pat
     assert saved[0]["draws"] != saved[1]["draws"]
 
 
-def test_more_ranks_get_random_numbers_of_their_own(run):
+def test_additional_ranks_get_distinct_random_numbers(run):
     saved = run("save")
     restored = run("restore", size=3)
     assert [rank["draws"] for rank in restored[:2]] == [rank["draws"] for rank in saved]
@@ -54,7 +54,7 @@ def test_more_ranks_get_random_numbers_of_their_own(run):
     assert run("restore", size=3)[2]["draws"] == restored[2]["draws"]
 
 
-def test_fewer_ranks_load_their_parts_with_a_warning(run, tmp_path):
+def test_fewer_ranks_restore_their_rng_states_with_a_warning(run, tmp_path):
     saved = run("save", size=3)
     restored = run("restore")
     assert [rank["draws"] for rank in restored] == [rank["draws"] for rank in saved[:2]]
@@ -65,7 +65,7 @@ def test_fewer_ranks_load_their_parts_with_a_warning(run, tmp_path):
     assert torch.rand(3).tolist() == saved[0]["draws"]
 
 
-def test_steps_of_one_process_are_restored_by_ranks(run, tmp_path):
+def test_ranks_restore_a_step_saved_by_one_process(run, tmp_path):
     torch.manual_seed(5)
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -80,14 +80,14 @@ def test_steps_of_one_process_are_restored_by_ranks(run, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["save_async", "save_overlapped"])
-def test_saves_in_the_background_are_collective(run, tmp_path, name):
+def test_async_saves_of_all_ranks_are_complete(run, tmp_path, name):
     for rank in run(name):
         assert rank["steps"] == [1, 2, 3]
     manager = tenfold.CheckpointManager(tmp_path / "run")
     assert all(manager.verify(step).ok for step in (1, 2, 3))
 
 
-def test_entries_of_each_rank_are_named(run, errors):
+def test_per_rank_entries_are_restored_and_missing_ranks_named(run, errors):
     run("save_per_rank")
     assert run("restore_per_rank")[1]["w"] == [1.0, 1.0]
     assert [rank["seen"] for rank in run("state_of_each", 3)] == [0, 1, None]
@@ -119,12 +119,12 @@ def test_entries_of_each_rank_are_named(run, errors):
         ("restore_nothing", "FileNotFoundError", "expected a step"),
     ],
 )
-def test_all_ranks_raise_the_error_of_one(errors, name, kind, expected):
+def test_error_on_one_rank_is_raised_on_all_ranks(errors, name, kind, expected):
     for message in errors(name, kind):
         assert re.search(expected, message), message
 
 
-def test_a_loader_at_another_position_is_an_error(errors, tmp_path):
+def test_batch_loader_positions_must_agree_across_ranks(errors, tmp_path):
     tenfold.ingest({"x": torch.arange(40)}, tmp_path / "data")
     for message in errors("other_loader", "ValueError"):
         assert "BatchLoader at the same position on all ranks, found another state on rank 1" in (
@@ -133,7 +133,7 @@ def test_a_loader_at_another_position_is_an_error(errors, tmp_path):
     assert steps_in(tmp_path) == [1]
 
 
-def test_other_parameters_and_values_are_one_warning(run, tmp_path):
+def test_parameters_that_differ_across_ranks_warn_once(run, tmp_path):
     found = run("other_parameters")
     assert len(found[0]["warnings"]) == 4
     assert '"epoch": its values on rank 1 are not those of rank 0' in found[0]["warnings"][0]
@@ -144,7 +144,7 @@ def test_other_parameters_and_values_are_one_warning(run, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["failing_write", "failing_write_async", "failing_write_warned"])
-def test_a_failed_write_of_one_rank_leaves_the_old_step_and_the_next_one_works(run, tmp_path, name):
+def test_failed_write_on_one_rank_keeps_the_previous_step_and_next_save_works(run, tmp_path, name):
     found = run(name)
     assert found[1]["error"] == [28, "[Errno 28] No space left"]
     assert found[0]["error"] == [28, "[Errno 28] rank 1: No space left"]
@@ -170,14 +170,14 @@ def test_a_damaged_step_is_skipped_by_all_ranks(run, tmp_path, name):
     assert "step 3 is passed over" in found[0]["warnings"][0]
 
 
-def test_entries_of_ranks_that_are_gone_are_verified_too(run, errors, tmp_path):
+def test_entries_of_absent_ranks_are_verified(run, errors, tmp_path):
     run("save", size=3)
     (tmp_path / "run/step_00000003/ranks/2/rng.safetensors").unlink()
     for message in errors("restore", "CorruptFileError"):
         assert "ranks/2/rng.safetensors: is missing" in message
 
 
-def test_a_signal_or_a_clock_of_one_rank_counts_for_all(run):
+def test_stop_signal_or_timer_of_one_rank_applies_to_all_ranks(run):
     found = run("stop_of_one_rank")
     for rank in found:
         assert rank["stops"] == [False, False, True, True]
@@ -186,7 +186,7 @@ def test_a_signal_or_a_clock_of_one_rank_counts_for_all(run):
     assert found[1]["signal"] is not None
 
 
-def test_a_rank_that_ends_is_an_error_of_the_others(run_apart, tmp_path):
+def test_exit_of_one_rank_raises_on_the_others(run_apart, tmp_path):
     found = run_apart("end_of_one_rank")
     assert found[1] is None
     assert found[0]["raised"][0] == "RuntimeError"
@@ -195,13 +195,13 @@ def test_a_rank_that_ends_is_an_error_of_the_others(run_apart, tmp_path):
     assert tenfold.CheckpointManager(tmp_path / "run").verify(1).ok
 
 
-def test_a_stalled_rank_is_an_error_after_the_time_out(run_apart, tmp_path):
+def test_stalled_rank_raises_on_the_others_after_the_timeout(run_apart, tmp_path):
     found = run_apart("standing_still")
     assert "stood still for 0:00:02" in found[0]["raised"][1]
     assert steps_in(tmp_path) == [1]
 
 
-def test_ranks_keep_and_share_steps_as_one_process_does(run, tmp_path):
+def test_ranks_apply_retention_and_share_unchanged_files(run, tmp_path):
     for rank in run("retention"):
         assert rank["steps"] == [3, 4]
     linked = tmp_path / "run/step_00000004/model/weight.memmap"

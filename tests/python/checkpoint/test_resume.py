@@ -36,7 +36,7 @@ def losses(folder):
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
-def kill_behind(process, folder, num_lines, delay_s):
+def kill_delayed(process, folder, num_lines, delay_s):
     """Kills it after it has written that many more lines. Returns False if it exited before."""
     before = len(losses(folder))
     give_up = time.monotonic() + 300
@@ -67,7 +67,7 @@ def test_training_resumes_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_pat
     num_killed = 0
     for _ in range(NUM_KILLS):
         process = start(folder, mode)
-        num_killed += kill_behind(process, folder, moments.randint(1, 6), moments.random() * 0.03)
+        num_killed += kill_delayed(process, folder, moments.randint(1, 6), moments.random() * 0.03)
     assert num_killed > 0
     assert start(folder, mode).wait() == 0
     found = losses(folder)

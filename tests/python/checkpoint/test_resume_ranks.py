@@ -58,7 +58,7 @@ class Job:
         self.errors = b"".join(errors).decode()
         return [rank.returncode for rank in self.ranks]
 
-    def kill_behind(self, rank, num_lines, delay_s):
+    def kill_delayed(self, rank, num_lines, delay_s):
         """Kills a rank after it has written that many more lines, and stops the others.
 
         Returns:
@@ -109,7 +109,7 @@ def test_ranks_resume_bit_for_bit_after_sigkill(mode, uninterrupted, tmp_path):
     for _ in range(NUM_KILLS):
         job = Job(folder, mode)
         rank = moments.randrange(NUM_RANKS)
-        num_killed += job.kill_behind(rank, moments.randint(1, 4), moments.random() * 0.05)
+        num_killed += job.kill_delayed(rank, moments.randint(1, 4), moments.random() * 0.05)
     assert num_killed > 0
     job = Job(folder, mode)
     assert job.wait() == [0] * NUM_RANKS, job.errors

@@ -34,7 +34,7 @@ def tensors_of(state):
     + [("save_sharded", 3, 2), ("save_sharded", 1, 2), ("save_sharded_memmap", 2, 3)]
     + [("save_sharded_async", 2, 3), ("save_sharded_overlapped", 3, 1)],
 )
-def test_ranks_go_on_from_what_others_have_saved(run, tmp_path, save, saved_by, restored_by):
+def test_any_number_of_ranks_restores_and_resumes(run, tmp_path, save, saved_by, restored_by):
     saved = run(save, saved_by)
     assert all(rank["raised"] is None for rank in saved), saved
     restored = run("restore_sharded", restored_by)
@@ -61,7 +61,7 @@ def test_one_process_restores_plain_modules(run, tmp_path, monkeypatch, save, li
     assert tensors_of(state) == saved
 
 
-def test_the_weights_are_one_file_that_others_read(run, tmp_path):
+def test_weights_are_one_safetensors_file(run, tmp_path):
     safetensors = pytest.importorskip("safetensors.torch")
     saved = run("save_sharded", 3)[0]["saved"][-1]
     step = tmp_path / "run/step_00000003"
@@ -74,7 +74,7 @@ def test_the_weights_are_one_file_that_others_read(run, tmp_path):
         assert tensor.tolist() == saved[name]
 
 
-def test_ranks_restore_what_one_process_has_saved(run, tmp_path):
+def test_ranks_restore_a_step_saved_by_one_process(run, tmp_path):
     state = plain_training()
     state["model"](torch.randn(4, 3)).sum().backward()
     state["optimizer"].step()
@@ -87,7 +87,7 @@ def test_ranks_restore_what_one_process_has_saved(run, tmp_path):
 
 
 @pytest.mark.parametrize("restored_by", [1, 2, 3])
-def test_any_placement_and_container_comes_back(run, restored_by):
+def test_every_placement_and_container_round_trips(run, restored_by):
     saved = run("save_spread")
     assert all(rank["raised"] is None for rank in saved), saved
     assert [len(rank["warnings"]) for rank in saved] == [1, 0]
@@ -115,7 +115,7 @@ def test_any_placement_and_container_comes_back(run, restored_by):
         ("partial_sums", "UnsupportedError", r'"sums\.w": expected placements of Shard'),
     ],
 )
-def test_what_cannot_be_saved_is_refused_on_all_ranks(run, tmp_path, name, kind, expected):
+def test_unsupported_state_raises_on_all_ranks(run, tmp_path, name, kind, expected):
     for message in raised(run(name), kind):
         assert re.search(expected, message), message
     assert not (tmp_path / "run").exists() or list((tmp_path / "run").glob("step*")) == []
@@ -127,7 +127,7 @@ def test_a_parameter_that_changes_before_its_copy_fails_the_save(run, tmp_path):
     assert tenfold.CheckpointManager(tmp_path / "run").all_steps() == []
 
 
-def test_a_full_disk_of_one_rank_leaves_the_old_step_and_the_next_one_works(run, tmp_path):
+def test_full_disk_on_one_rank_keeps_the_previous_step_and_next_save_works(run, tmp_path):
     found = run("failing_shards")
     assert found[1]["error"] == [28, "[Errno 28] No space left"]
     assert found[0]["error"] == [28, "[Errno 28] rank 1: No space left"]
@@ -136,7 +136,7 @@ def test_a_full_disk_of_one_rank_leaves_the_old_step_and_the_next_one_works(run,
         assert rank["hidden"] == []
 
 
-def test_a_rank_that_ends_leaves_the_old_step(run_apart, tmp_path):
+def test_exit_of_one_rank_keeps_the_previous_step(run_apart, tmp_path):
     found = run_apart("end_while_writing_shards")
     assert found[1] is None
     assert found[0]["raised"][0] == "RuntimeError"
@@ -146,7 +146,7 @@ def test_a_rank_that_ends_leaves_the_old_step(run_apart, tmp_path):
 
 
 @pytest.mark.parametrize("entry", ["model", "optimizer"])
-def test_a_damaged_part_makes_all_ranks_take_the_step_before(run, tmp_path, entry):
+def test_damaged_entry_makes_all_ranks_restore_the_previous_step(run, tmp_path, entry):
     run("save_sharded")
     file = tmp_path / f"run/step_00000003/{entry}.safetensors"
     data = bytearray(file.read_bytes())

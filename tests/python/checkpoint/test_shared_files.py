@@ -56,7 +56,7 @@ def test_a_save_writes_only_what_changed(tmp_path, format, async_save):
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("entry", ["model", "model/layer"])
 @pytest.mark.parametrize("mode", [0o444, 0o644])
-def test_r_plus_refuses_a_shared_step_before_it_changes_anything(manager, step, entry, mode):
+def test_mode_r_plus_of_hard_linked_files_raises_and_changes_nothing(manager, step, entry, mode):
     (manager.path(1) / "model/layer/w.memmap").chmod(mode)
     with pytest.raises(PermissionError, match=REFUSED):
         tenfold.open(manager.path(step) / entry, mode="r+")
@@ -65,7 +65,7 @@ def test_r_plus_refuses_a_shared_step_before_it_changes_anything(manager, step, 
     assert all(manager.verify(number).ok for number in (1, 2))
 
 
-def test_a_shared_archive_is_refused(manager):
+def test_mode_r_plus_of_a_hard_linked_archive_raises(manager):
     with pytest.raises(PermissionError, match="export makes a copy"):
         tenfold.open(manager.path(2) / "packed.tdz", mode="r+")
     assert manager.verify(2).ok
@@ -80,7 +80,7 @@ def test_rows_are_not_appended_to_a_shared_table(tmp_path):
     assert (tmp_path / "linked").stat().st_size == 12
 
 
-def test_a_folder_that_is_saved_again_leaves_the_shared_file(tmp_path):
+def test_saving_a_folder_again_keeps_hard_linked_files(tmp_path):
     td = tenfold.TensorDict({"w": torch.ones(3)}, batch_size=[])
     td.memmap(tmp_path / "td")
     os.link(tmp_path / "td/w.memmap", tmp_path / "linked")
@@ -89,7 +89,7 @@ def test_a_folder_that_is_saved_again_leaves_the_shared_file(tmp_path):
     assert (tmp_path / "linked").read_bytes() == torch.ones(3).numpy().tobytes()
 
 
-def test_reading_copies_and_replacing_are_allowed(manager, tmp_path):
+def test_hard_linked_steps_can_be_read_copied_and_replaced(manager, tmp_path):
     step = manager.path(2)
     assert tenfold.open(step / "model")["layer", "w"].sum() == 50
     private = tenfold.open(step / "model", mode="c")
@@ -106,7 +106,7 @@ def test_reading_copies_and_replacing_are_allowed(manager, tmp_path):
     assert manager.verify(1).ok
 
 
-def test_a_step_whose_others_are_gone_is_its_own(manager):
+def test_last_step_with_a_file_can_be_opened_in_mode_r_plus(manager):
     manager.delete(1)
     manager.wait()
     path = manager.path(2) / "model"
@@ -114,7 +114,7 @@ def test_a_step_whose_others_are_gone_is_its_own(manager):
     tenfold.open(path, mode="r+")["layer", "w"][:] = 2
 
 
-def test_tied_tensors_of_one_tree_are_written_through(tmp_path):
+def test_mode_r_plus_writes_tensors_that_share_storage_in_one_tree(tmp_path):
     w = torch.ones(4)
     tenfold.save({"a": {"w": w}, "b": {"w": w}}, tmp_path / "tied")
     assert (tmp_path / "tied/a/w.memmap").stat().st_nlink == 2

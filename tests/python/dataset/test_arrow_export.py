@@ -56,7 +56,7 @@ VIEWS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_kind_of_column_arrives_in_every_view(ds: Dataset, view: str) -> None:
+def test_every_column_type_is_exported_from_every_view(ds: Dataset, view: str) -> None:
     of, rows = VIEWS[view]
     expected = [records(50)[i] for i in rows]
     table = pa.table(of(ds))
@@ -82,7 +82,7 @@ def test_exported_rows_are_ingested_again_unchanged(ds: Dataset, tmp_path: Path)
     assert same(pa.table(again).to_pylist(), records(50))
 
 
-def test_batches_have_65536_rows_and_point_into_the_file(tmp_path: Path) -> None:
+def test_exported_batches_have_65536_rows_and_share_the_mapping(tmp_path: Path) -> None:
     count = 65_536 * 2 + 5
     tenfold.save({"x": torch.arange(count), "v": torch.ones(count, 2)}, tmp_path / "d")
     ds = Dataset(tmp_path / "d")
@@ -97,7 +97,7 @@ def test_batches_have_65536_rows_and_point_into_the_file(tmp_path: Path) -> None
     assert not column.data_ptr() <= copied < column.data_ptr() + column.nbytes
 
 
-def test_arrays_keep_the_file_when_everything_else_is_gone(ds: Dataset, tmp_path: Path) -> None:
+def test_exported_arrays_outlive_the_deleted_files(ds: Dataset, tmp_path: Path) -> None:
     table = pa.table(ds)
     del ds
     for file in sorted((tmp_path / "d").rglob("*"), reverse=True):
@@ -141,7 +141,7 @@ def test_a_dtype_that_arrow_lacks_raises_an_error_naming_the_column(ds: Dataset)
         pa.table(ds.map(dict))
 
 
-def test_damage_is_an_error_of_the_stream(tmp_path: Path) -> None:
+def test_damaged_offsets_raise_an_error_from_the_stream(tmp_path: Path) -> None:
     tenfold.ingest([{"t": "abc"}, {"t": "de"}], tmp_path / "d")
     (offsets,) = (tmp_path / "d").glob("t*end.memmap")
     offsets.write_bytes(np.array([99, 5], np.int64).tobytes())

@@ -1,4 +1,4 @@
-"""The dealing of a stream's rows to ranks and workers."""
+"""The assignment of the rows of a stream to ranks and workers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tenfold.dataset._stream import Assignment
 
 
-def given_out(assignment: Assignment, rows: list[int]) -> list[int]:
-    """What all workers of all ranks hand out, `rows` each."""
+def all_numbers(assignment: Assignment, rows: list[int]) -> list[int]:
+    """The numbers that all workers of all ranks return, `rows` each."""
     return [
         number
         for rank in range(assignment.world_size)
@@ -42,7 +42,7 @@ def test_each_number_is_returned_once_for_any_ranks_and_workers(
     for world_size, rows, batches in legs:
         assignment = Assignment.from_state(json.loads(json.dumps(assignment.to_state())))
         assignment = assignment.reassigned(world_size, len(rows))
-        seen += given_out(assignment, rows)
+        seen += all_numbers(assignment, rows)
         assignment = assignment.advanced(rows, batches)
     assert len(set(seen)) == len(seen)
     missing = (number for number in count() if number not in set(seen))
@@ -60,12 +60,12 @@ def test_each_number_is_returned_once_for_any_ranks_and_workers(
     other=st.integers(1, 5),
 )
 @settings(max_examples=300, deadline=None)
-def test_rows_of_last_batches_that_are_partial_in_some_ranks_are_not_repeated(
+def test_partial_last_batches_in_some_ranks_repeat_no_row(
     num_records: int, world_size: int, workers: int, size: int, batches: int, other: int
 ) -> None:
     assignment = Assignment.fresh(world_size, workers)
     rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
-    seen = [number for number in given_out(assignment, rows) if number < num_records]
+    seen = [number for number in all_numbers(assignment, rows) if number < num_records]
     rest = assignment.advanced(rows, batches, num_records).reassigned(other, 1)
     for rank in range(other):
         for number in rest.numbers(rank, 0):
@@ -75,7 +75,7 @@ def test_rows_of_last_batches_that_are_partial_in_some_ranks_are_not_repeated(
     assert sorted(seen) == list(range(num_records))
 
 
-def test_a_state_is_small_where_all_workers_are_as_far() -> None:
+def test_state_is_one_position_if_all_workers_are_equal() -> None:
     assignment = Assignment.fresh(2, 4).advanced([64] * 4, 4)
     assert assignment.to_state() == {"position": 512}
 

@@ -26,7 +26,7 @@ def ids(loader: BatchLoader) -> list[int]:
     return [row for batch in loader for row in batch["id"].tolist()]
 
 
-def test_batches_are_the_rows_of_the_shuffled_order(ds: Dataset, path: Path) -> None:
+def test_batches_follow_the_shuffled_order(ds: Dataset, path: Path) -> None:
     tree = tenfold.load(path)
     loader = BatchLoader(ds, 64, shuffle=True, seed=3)
     for epoch in range(2):
@@ -41,7 +41,7 @@ def test_batches_are_the_rows_of_the_shuffled_order(ds: Dataset, path: Path) -> 
         assert begin == ROWS
 
 
-def test_the_permutation_is_numpys_in_form_only() -> None:
+def test_permutation_supports_indexing_and_unit_slices() -> None:
     order = tenfold.permutation(1000, seed=1)
     assert sorted(order) == list(range(1000))
     assert order[3] == order[3:4].item() == order[-997]
@@ -62,7 +62,7 @@ def test_the_permutation_is_numpys_in_form_only() -> None:
     block=st.none() | st.integers(1, 40),
 )
 @settings(max_examples=60, deadline=None)
-def test_resumed_on_other_ranks_the_rest_of_the_epoch_is_the_same(
+def test_another_number_of_ranks_resumes_the_rest_of_the_epoch(
     rows: int, batch_size: int, cut: int, world_size: int, shuffle: bool, block: int | None
 ) -> None:
     data = Dataset({"id": torch.arange(rows)})
@@ -95,7 +95,7 @@ def test_drop_last_and_len(ds: Dataset) -> None:
     assert [len(batch["id"]) for batch in loader] == [300] * 3
 
 
-def test_an_epoch_iterated_to_its_end_advances_and_a_break_does_not(ds: Dataset) -> None:
+def test_complete_iteration_advances_the_epoch_and_a_break_does_not(ds: Dataset) -> None:
     loader = BatchLoader(ds, 100, shuffle=True)
     first = ids(loader)
     assert loader.epoch == 1
@@ -107,7 +107,7 @@ def test_an_epoch_iterated_to_its_end_advances_and_a_break_does_not(ds: Dataset)
     assert ids(loader) == first
 
 
-def test_a_state_of_another_run_is_checked(ds: Dataset) -> None:
+def test_load_state_dict_validates_the_state(ds: Dataset) -> None:
     loader = BatchLoader(ds, 100)
     with pytest.raises(ValueError, match="position"):
         loader.load_state_dict({"seed": 0, "epoch": 0, "position": ROWS + 1})
@@ -128,7 +128,7 @@ def test_a_state_of_another_run_is_checked(ds: Dataset) -> None:
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_refused(ds: Dataset, options: dict, error: type) -> None:
+def test_invalid_options_raise(ds: Dataset, options: dict, error: type) -> None:
     with pytest.raises(error):
         BatchLoader(ds, **options)
 
@@ -152,14 +152,14 @@ def test_options_that_make_no_sense_are_refused(ds: Dataset, options: dict, erro
         ({"shuffle_block": float("nan")}, TypeError, "shuffle_block: expected an int, found nan"),
     ],
 )
-def test_options_of_a_wrong_type_or_size_are_named(
+def test_options_of_wrong_type_or_range_are_named(
     ds: Dataset, options: dict, error: type, text: str
 ) -> None:
     with pytest.raises(error, match=f"^batch loader: .*{text}"):
         BatchLoader(ds, **options)
 
 
-def test_extreme_options_that_make_sense_are_taken(ds: Dataset) -> None:
+def test_extreme_but_valid_options_are_accepted(ds: Dataset) -> None:
     assert [len(batch["id"]) for batch in BatchLoader(ds, 2**63 - 1)] == [len(ds)]
     blocks = BatchLoader(ds, len(ds), shuffle=True, shuffle_block=2**58)
     assert sorted(next(iter(blocks))["id"].tolist()) == list(range(len(ds)))
@@ -189,12 +189,12 @@ def test_columns_transform_and_tensordicts(ds: Dataset) -> None:
     assert next(iter(mapped))["n"].tolist() == [1, 2, 3]
 
 
-def test_views_are_loaded_as_themselves(ds: Dataset) -> None:
+def test_loader_yields_the_rows_of_a_view(ds: Dataset) -> None:
     view = tenfold.concat([ds.range(0, 10), ds.take([500, 20])]).select(["id"])
     assert sorted(ids(BatchLoader(view, 5, shuffle=True))) == sorted([*range(10), 500, 20])
 
 
-def test_held_batches_are_never_written_again(ds: Dataset) -> None:
+def test_memory_of_batches_in_use_is_not_reused(ds: Dataset) -> None:
     loader = BatchLoader(ds.select(["id"]), 10, num_threads=3)
     held = [batch["id"] for batch in loader]
     gc.collect()
@@ -214,7 +214,7 @@ def test_stats_name_the_bottleneck(ds: Dataset) -> None:
     assert f"residency={stats['residency']}" in repr(loader)
 
 
-def _held() -> dict[str, int]:
+def _resources() -> dict[str, int]:
     """What this process holds: KiB of memory of its own, descriptors, maps, threads."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
@@ -225,18 +225,18 @@ def _held() -> dict[str, int]:
     }
 
 
-def test_an_epoch_holds_nothing_after_its_end(ds: Dataset) -> None:
+def test_finished_and_abandoned_epochs_release_their_resources(ds: Dataset) -> None:
     loader = BatchLoader(ds, 16, shuffle=True, num_threads=3)
     for _ in range(5):
         ids(loader)
     gc.collect()
-    before = _held()
+    before = _resources()
     for i in range(20):
         ids(loader)
         next(iter(loader))  # and an iteration that is abandoned
         loader.set_epoch(i)
     gc.collect()
-    after = _held()
+    after = _resources()
     assert after["descriptors"] <= before["descriptors"]
     assert after["threads"] <= before["threads"]
     assert after["maps"] <= before["maps"] * 1.02
@@ -248,7 +248,7 @@ def test_an_epoch_holds_nothing_after_its_end(ds: Dataset) -> None:
     [{}, {"num_threads": 1}, {"prefetch": 0}, {"transform": dict}, {"device": "cpu"}],
     ids=str,
 )
-def test_threads_that_share_an_iterator_get_each_row_once_and_all_end(
+def test_threads_sharing_an_iterator_get_each_row_once_and_terminate(
     ds: Dataset, options: dict[str, Any]
 ) -> None:
     loader = BatchLoader(ds, 7, **options)
@@ -277,7 +277,7 @@ def test_loaders_work_in_other_processes(ds: Dataset, method: str) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_stock_data_loader_takes_whole_batches(ds: Dataset, num_workers: int) -> None:
+def test_torch_data_loader_fetches_whole_batches(ds: Dataset, num_workers: int) -> None:
     loader = torch.utils.data.DataLoader(
         ds, batch_size=128, num_workers=num_workers, collate_fn=tenfold.collate
     )
@@ -287,7 +287,7 @@ def test_a_stock_data_loader_takes_whole_batches(ds: Dataset, num_workers: int) 
     assert [row for batch in plain for row in batch["id"].tolist()] == found
 
 
-def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
+def test_accumulated_gradients_equal_those_of_one_large_batch() -> None:
     torch.manual_seed(0)
     rows = 103
     data = Dataset({"x": torch.rand(rows, 4).double(), "y": torch.rand(rows, 1).double()})
@@ -311,7 +311,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
     assert begin == rows
 
 
-def test_accumulate_takes_any_iterable_of_batches() -> None:
+def test_accumulate_accepts_any_iterable_of_batches() -> None:
     batches = [(torch.zeros(4, 2), torch.zeros(4)), (torch.zeros(2, 2), torch.zeros(2))]
     (window,) = tenfold.accumulate(batches, steps=5)
     assert [weight for _, weight in window] == [4 / 6, 2 / 6]
@@ -322,7 +322,7 @@ def test_accumulate_takes_any_iterable_of_batches() -> None:
 
 
 @pytest.mark.parametrize("pad", [None, 0, "offsets"])
-def test_accumulate_counts_rows_whatever_column_comes_first(tmp_path: Path, pad: object) -> None:
+def test_accumulate_counts_rows_independent_of_column_order(tmp_path: Path, pad: object) -> None:
     rows = [{"tokens": [1] * (i % 4), "tags": ["a"] * (i % 3), "name": "n"} for i in range(10)]
     data = tenfold.ingest(rows, tmp_path / "ds", progress=False)
     for columns in (None, ["tags"], ["name"]):
@@ -362,7 +362,7 @@ PADDED = [[1, 2, -1], [-1, -1, -1], [3, 4, 5], [6, -1, -1]]
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
-def test_ragged_columns_are_padded_each_in_its_way(texts: Dataset, mapped: bool) -> None:
+def test_ragged_columns_are_nested_or_padded_per_column(texts: Dataset, mapped: bool) -> None:
     seen: list[int] = []
 
     def same(row: dict) -> dict:
@@ -393,7 +393,7 @@ def test_ragged_columns_are_padded_each_in_its_way(texts: Dataset, mapped: bool)
 
 
 @pytest.mark.parametrize("pad", [None, -1, "offsets"])
-def test_tensordicts_hold_ragged_columns_and_text(texts: Dataset, pad: object) -> None:
+def test_tensordict_batches_hold_ragged_and_string_columns(texts: Dataset, pad: object) -> None:
     td = next(iter(BatchLoader(texts, 3, pad=pad, as_tensordict=True)))
     assert td.batch_size == torch.Size([3])
     assert list(td["name"]) == ["Ann", "Bobby", ""]
@@ -407,7 +407,7 @@ def test_tensordicts_hold_ragged_columns_and_text(texts: Dataset, pad: object) -
         assert td["tokens.length"].tolist() == [2, 0, 3]
 
 
-def test_a_stock_loader_takes_mapped_rows_of_unequal_length(texts: Dataset) -> None:
+def test_torch_data_loader_collates_ragged_mapped_rows(texts: Dataset) -> None:
     ds = texts.select(["tokens", "n"]).map(lambda row: {**row, "twice": row["n"] * 2})
     (batch,) = torch.utils.data.DataLoader(ds, batch_size=4, collate_fn=tenfold.collate)
     assert batch["tokens"].offsets().tolist() == [0, 2, 2, 5, 6]
@@ -424,7 +424,7 @@ def test_a_rank_without_rows_gets_an_empty_mapped_batch(texts: Dataset) -> None:
     assert texts.map(lambda row: (row["n"], row["name"]))[0:0][1] == []
 
 
-def test_rows_may_become_tuples(texts: Dataset) -> None:
+def test_map_may_return_tuples(texts: Dataset) -> None:
     ds = texts.map(lambda row: (row["n"], row["name"]))
     assert ds[1] == (torch.tensor(1), "Bobby")
     numbers, names = next(iter(BatchLoader(ds, 3)))
@@ -448,7 +448,7 @@ def test_stats_name_a_slow_transform(ds: Dataset) -> None:
 
 
 @pytest.mark.parametrize("value", [0, "offsets", None])
-def test_padding_of_a_column_that_is_not_there_names_it(texts: Dataset, value: object) -> None:
+def test_pad_of_a_missing_column_names_it(texts: Dataset, value: object) -> None:
     with pytest.raises(KeyError, match="pad: no column 'typo': expected one of "):
         BatchLoader(texts, 4, pad={"typo": value})
     with pytest.raises(KeyError, match="'n'"):
@@ -460,7 +460,7 @@ def test_padding_of_a_column_that_is_not_there_names_it(texts: Dataset, value: o
     assert len(list(BatchLoader(added, 4, pad={"typo": value}))) > 0
 
 
-def test_after_the_last_epoch_comes_the_first(ds: Dataset) -> None:
+def test_epoch_wraps_to_zero_after_the_last(ds: Dataset) -> None:
     loader = BatchLoader(ds, 100, shuffle=True)
     loader.set_epoch(2**62)
     assert len(list(loader)) == 10

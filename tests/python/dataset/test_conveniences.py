@@ -22,12 +22,12 @@ def ds(tmp_path: Path) -> Dataset:
     return tenfold.ingest(rows, tmp_path / "d")
 
 
-def test_names_and_counts(ds: Dataset) -> None:
+def test_column_names_and_num_rows(ds: Dataset) -> None:
     assert ds.column_names == ds.columns == ["id", "price", "text", "camera"]
     assert ds.num_rows == len(ds) == 20
 
 
-def test_shuffle_is_the_public_permutation_and_a_lazy_view(ds: Dataset) -> None:
+def test_shuffle_is_a_lazy_view_ordered_by_permutation(ds: Dataset) -> None:
     assert ds.shuffle(7)["id"].tolist() == tenfold.permutation(20, 7, 0)[:].tolist()
     assert pickle.loads(pickle.dumps(ds.shuffle(7)))["id"].tolist() == ds.shuffle(7)["id"].tolist()
     large = Dataset({"x": torch.empty(1).expand(2**40)})
@@ -50,7 +50,7 @@ def test_shard_takes_keywords_only(ds: Dataset) -> None:
         ds.shard(1, 3)  # type: ignore[misc]
 
 
-def test_rename_changes_names_of_columns_and_records_and_nothing_else(ds: Dataset) -> None:
+def test_rename_changes_only_names_of_columns_and_records(ds: Dataset) -> None:
     renamed = ds.rename({"price": "cost", "camera": "device", "text": ("notes", "text")})
     assert renamed.columns == ["id", "cost", "notes", "device"]
     assert renamed["cost"].equal(ds["price"])
@@ -62,7 +62,7 @@ def test_rename_changes_names_of_columns_and_records_and_nothing_else(ds: Datase
     assert ds.columns == ["id", "price", "text", "camera"]
 
 
-def test_renames_that_make_no_sense_are_refused(ds: Dataset) -> None:
+def test_invalid_renames_raise(ds: Dataset) -> None:
     with pytest.raises(KeyError, match='no column "nothing"'):
         ds.rename({"nothing": "x"})
     with pytest.raises(ValueError, match=r'"price".*the name is duplicated'):
@@ -76,7 +76,7 @@ def test_renames_that_make_no_sense_are_refused(ds: Dataset) -> None:
 
 @pytest.mark.parametrize("name", ["view", "view.tdz", "view.pt", "view.safetensors"])
 @pytest.mark.parametrize("how", ["method", "function"])
-def test_a_view_is_saved_as_a_data_set_of_its_own(
+def test_view_is_saved_as_an_independent_dataset(
     ds: Dataset, tmp_path: Path, name: str, how: str
 ) -> None:
     view = ds.take([5, 1, 1, 19]).rename({"price": "cost"})
@@ -91,7 +91,7 @@ def test_a_view_is_saved_as_a_data_set_of_its_own(
     assert {p.name for p in tmp_path.iterdir()} == {"d", name}
 
 
-def test_nulls_and_functions_are_saved(tmp_path: Path) -> None:
+def test_nulls_and_mapped_columns_are_saved(tmp_path: Path) -> None:
     ds = tenfold.ingest([{"x": 1.0}, {"x": None}, {"x": float("nan")}], tmp_path / "d")
     ds.save(tmp_path / "again")
     assert Dataset(tmp_path / "again")["x.valid"].tolist() == [True, False, True]
@@ -99,13 +99,13 @@ def test_nulls_and_functions_are_saved(tmp_path: Path) -> None:
     assert Dataset(tmp_path / "mapped")["y"].tolist() == [2.0]
 
 
-def test_a_view_replaces_the_data_set_it_was_made_of(ds: Dataset) -> None:
+def test_view_can_replace_its_source_dataset(ds: Dataset) -> None:
     ds.range(3, 6).save(ds._path)  # type: ignore[arg-type]
     assert Dataset(ds._path)["id"].tolist() == [3, 4, 5]
     assert ds["id"][19] == 19  # the open handle still reads the old version
 
 
-def test_overwrite_false_and_other_things_are_respected(ds: Dataset, tmp_path: Path) -> None:
+def test_save_does_not_replace_foreign_or_protected_targets(ds: Dataset, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("mine")
     for path, more in (("other", {}), ("d", {"overwrite": False})):

@@ -147,7 +147,7 @@ def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
         ds.map(lambda row: {"age": row["age"]})["score.valid"]
 
 
-def test_a_batch_is_memory_of_its_own(ds: Dataset) -> None:
+def test_batch_is_a_copy(ds: Dataset) -> None:
     batch = ds[[1, 2]]
     batch["id"].zero_()
     assert ds[[1, 2]]["id"].tolist() == [1, 2]
@@ -168,7 +168,7 @@ def test_views_compose(ds: Dataset) -> None:
     seed=st.none() | st.integers(0, 2**32),
 )
 @settings(max_examples=30, deadline=None)
-def test_a_split_holds_every_row_once(fractions: list[int], seed: int | None) -> None:
+def test_split_assigns_every_row_once(fractions: list[int], seed: int | None) -> None:
     data = Dataset({"id": torch.arange(137)})
     parts = data.split([part / sum(fractions) for part in fractions], seed=seed)
     assert sorted(row for part in parts for row in ids(part)) == list(range(137))
@@ -176,14 +176,14 @@ def test_a_split_holds_every_row_once(fractions: list[int], seed: int | None) ->
         assert abs(len(part) - 137 * fraction / sum(fractions)) <= 1
 
 
-def test_a_split_that_does_not_sum_up_is_refused(ds: Dataset) -> None:
+def test_split_sizes_must_sum_to_one_or_to_the_rows(ds: Dataset) -> None:
     with pytest.raises(ValueError, match="sum to 1"):
         ds.split([0.5, 0.4])
     with pytest.raises(ValueError, match="sum to 1000"):
         ds.split([500, 400])
 
 
-def test_concat_and_mix_copy_nothing(ds: Dataset) -> None:
+def test_concat_and_mix_are_lazy_and_check_schemas(ds: Dataset) -> None:
     both = tenfold.concat([ds.range(0, 3), ds.range(500, 502)])
     assert ids(both) == [0, 1, 2, 500, 501]
     mixed = tenfold.mix([ds.range(0, 100), ds.range(900, 910)], [0.8, 0.2])
@@ -225,7 +225,7 @@ def test_mapped_rows_are_stacked_into_batches(ds: Dataset) -> None:
         (lambda batch: {"t": ["one"] * (len(batch["id"]) + 1)}, "column 't'"),
     ],
 )
-def test_a_function_of_batches_keeps_the_number_of_rows(
+def test_batched_map_must_keep_the_number_of_rows(
     ds: Dataset, function: object, named: str
 ) -> None:
     mapped = ds.map(function, batched=True)
@@ -243,23 +243,23 @@ def test_a_function_of_batches_keeps_the_number_of_rows(
             print(name, call())
 
 
-def test_a_row_of_a_function_of_batches_is_a_row_of_each_of_its_columns(ds: Dataset) -> None:
+def test_row_of_a_batched_map_is_a_row_of_each_result(ds: Dataset) -> None:
     mapped = ds.map(lambda batch: (batch["id"], {"x": batch["x"]}), batched=True)
     number, rest = mapped[7]
     assert number == 7
     assert torch.equal(rest["x"], ds["x"][7])
 
 
-def test_a_transform_is_a_map(path: Path) -> None:
+def test_transform_argument_maps_rows(path: Path) -> None:
     assert Dataset(path, transform=lambda row: row["id"])[7] == 7
 
 
-def test_iteration_gives_every_row(ds: Dataset) -> None:
+def test_iteration_yields_every_row(ds: Dataset) -> None:
     assert [int(row["id"]) for row in ds.range(100, 700)] == list(range(100, 700))
     assert [int(row) for row in ds.range(0, 3).map(lambda row: row["id"])] == [0, 1, 2]
 
 
-def test_a_data_set_pickles_by_its_path_with_its_views(ds: Dataset) -> None:
+def test_dataset_and_its_views_pickle_by_path(ds: Dataset) -> None:
     view = ds.range(100, 900).split([0.5, 0.5], seed=3)[1].select(["id"]).take([1, 2])
     again = pickle.loads(pickle.dumps(view))
     assert ids(again) == ids(view)
@@ -291,7 +291,7 @@ def test_a_pickled_view_of_a_replaced_data_set_is_refused(tmp_path: Path) -> Non
     assert ids(pickle.loads(pickle.dumps(Dataset(path).range(2, 4)))) == [-2, -3]
 
 
-def test_a_pickled_view_has_none_of_the_rows_that_were_appended_since(tmp_path: Path) -> None:
+def test_unpickled_view_excludes_rows_appended_later(tmp_path: Path) -> None:
     path = tmp_path / "ds"
     tenfold.ingest([{"id": i} for i in range(6)], path)
     ds = Dataset(path)
@@ -306,7 +306,7 @@ def test_a_pickled_view_has_none_of_the_rows_that_were_appended_since(tmp_path: 
     assert len(pickle.loads(pickle.dumps(ds))) == 9
 
 
-def test_joined_views_of_joined_views_pickle_in_memory_that_does_not_double(ds: Dataset) -> None:
+def test_pickle_of_nested_concat_does_not_grow_exponentially(ds: Dataset) -> None:
     joined = tenfold.concat([ds.range(0, 2), ds.range(4, 6)])
     for _ in range(40):  # 2**40 parts, if each level doubled their number
         joined = tenfold.concat([joined.range(2, 4), joined.range(0, 2)])
@@ -314,7 +314,7 @@ def test_joined_views_of_joined_views_pickle_in_memory_that_does_not_double(ds: 
     assert ids(again) == ids(joined) == [0, 1, 4, 5]
 
 
-def test_joined_data_sets_pickle_by_the_paths_of_their_parts(ds: Dataset) -> None:
+def test_concat_and_mix_pickle_by_the_paths_of_their_parts(ds: Dataset) -> None:
     mapped = ds.select(["id"]).map(_doubled)
     parts = [mapped.range(0, 100), mapped.shard(rank=1, world_size=3)]
     for joined in (tenfold.concat(parts), tenfold.mix(parts, [0.7, 0.3])):
@@ -326,7 +326,7 @@ def test_joined_data_sets_pickle_by_the_paths_of_their_parts(ds: Dataset) -> Non
         pickle.dumps(tenfold.concat([Dataset({"id": torch.arange(3)})]))
 
 
-def test_a_filter_takes_bools_only(ds: Dataset) -> None:
+def test_filter_accepts_only_bool_masks(ds: Dataset) -> None:
     some = [i % 3 == 0 for i in range(ROWS)]
     expected = list(range(0, ROWS, 3))
     for mask in (some, torch.tensor(some), np.array(some), lambda batch: batch["id"] % 3 == 0):
@@ -373,7 +373,7 @@ def test_the_schema_is_a_mapping_that_survives_json(ds: Dataset) -> None:
     assert "1,000 rows" in repr(ds)
 
 
-def test_numbers_beyond_64_bits_are_named(tmp_path: Path) -> None:
+def test_integers_beyond_64_bits_raise_clear_errors(tmp_path: Path) -> None:
     ds = tenfold.ingest([{"x": 1}, {"x": 2}], tmp_path / "d")
     for index in (2**63, 2**70, -(2**70)):
         with pytest.raises(IndexError, match=r"data set: expected an index in \[-2, 2\)"):
@@ -390,7 +390,7 @@ def test_numbers_beyond_64_bits_are_named(tmp_path: Path) -> None:
         tenfold.permutation(2, seed=-1)
 
 
-def test_parts_may_come_from_an_iterator(ds: Dataset) -> None:
+def test_concat_and_mix_accept_iterators_and_reject_non_lists(ds: Dataset) -> None:
     assert len(tenfold.concat(ds.range(0, n) for n in (2, 3))) == 5
     assert len(tenfold.mix((ds.range(0, 4) for _ in range(2)), [1, 1])) == 8
     for join in (tenfold.concat, lambda parts: tenfold.mix(parts, [1])):
@@ -401,7 +401,7 @@ def test_parts_may_come_from_an_iterator(ds: Dataset) -> None:
             join(["path"])
 
 
-def test_indices_of_64_bits_without_sign_do_not_wrap(ds: Dataset) -> None:
+def test_uint64_indices_do_not_wrap(ds: Dataset) -> None:
     for index in (np.uint64(2**64 - 1), np.array([2**64 - 1], np.uint64), [2**64 - 1]):
         with pytest.raises(IndexError, match="found one of more than 64 bits"):
             ds[index]
@@ -411,14 +411,14 @@ def test_indices_of_64_bits_without_sign_do_not_wrap(ds: Dataset) -> None:
     assert int(ds[np.uint64(3)]["id"]) == 3
 
 
-def test_series_of_pandas_are_indices(ds: Dataset) -> None:
+def test_pandas_series_are_valid_indices(ds: Dataset) -> None:
     pd = pytest.importorskip("pandas")
     assert ds[pd.Series([3, 1])]["id"].tolist() == [3, 1]
     assert ds.take(pd.Index([5]))["id"].tolist() == [5]
     assert ds.filter(lambda batch: pd.Series(batch["id"].numpy() < 2))["id"].tolist() == [0, 1]
 
 
-def test_columns_and_indices_that_name_nothing_are_refused(ds: Dataset) -> None:
+def test_invalid_columns_and_indices_raise(ds: Dataset) -> None:
     with pytest.raises(TypeError, match="select: columns: expected a list of names, found None"):
         ds.select(None)  # type: ignore[arg-type]
     with pytest.raises(IndexError, match=r"take: indices: expected one dimension, found shape"):

@@ -58,7 +58,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     return fake
 
 
-def test_batches_of_a_device_are_on_it(ds: Dataset) -> None:
+def test_batches_are_moved_to_the_device(ds: Dataset) -> None:
     batch = next(iter(BatchLoader(ds, 4, device="meta")))
     assert batch["x"].device.type == "meta"
     assert batch["camera"]["gain"].device.type == "meta"
@@ -69,7 +69,7 @@ def test_batches_of_a_device_are_on_it(ds: Dataset) -> None:
     assert td.device == torch.device("cpu")
 
 
-def test_the_next_batch_is_copied_before_the_present_one_is_waited_for(
+def test_next_batch_is_copied_before_waiting_for_the_current_one(
     ds: Dataset, cuda: FakeCuda
 ) -> None:
     batches = iter(BatchLoader(ds.range(0, 8), 2, device="cpu"))
@@ -82,7 +82,7 @@ def test_the_next_batch_is_copied_before_the_present_one_is_waited_for(
     assert [batch["id"].tolist() for batch in batches] == [[4, 5], [6, 7]]
 
 
-def test_the_batch_that_is_copied_ahead_does_not_count(ds: Dataset) -> None:
+def test_prefetched_batch_does_not_advance_the_state(ds: Dataset) -> None:
     loader = BatchLoader(ds.range(0, 30), 10, device="cpu", shuffle=True)
     plain = BatchLoader(ds.range(0, 30), 10, shuffle=True)
     for _ in range(2):
@@ -106,7 +106,7 @@ def test_the_batch_that_is_copied_ahead_does_not_count(ds: Dataset) -> None:
     assert len(list(loader)) == 1
 
 
-def test_an_error_comes_with_its_own_batch(ds: Dataset) -> None:
+def test_transform_error_is_raised_at_its_own_batch(ds: Dataset) -> None:
     def fail_at_two(batch: dict) -> dict:
         if 4 in batch["id"]:
             raise RuntimeError("mine")
@@ -158,7 +158,7 @@ def pinned(monkeypatch: pytest.MonkeyPatch) -> FakePinned:
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])
-def test_batches_are_made_in_pinned_memory(
+def test_batches_are_gathered_into_pinned_memory(
     ds: Dataset, pinned: FakePinned, num_threads: int
 ) -> None:
     options = {"batch_size": 10, "shuffle": True, "num_threads": num_threads}
@@ -181,7 +181,7 @@ def test_batches_are_made_in_pinned_memory(
     assert all(pinned.is_pinned(batch["x"]) for batch in batches)
 
 
-def test_a_pinned_block_is_never_written_again(ds: Dataset, pinned: FakePinned) -> None:
+def test_pinned_block_is_not_reused(ds: Dataset, pinned: FakePinned) -> None:
     """A copy from a buffer may still run when no tensor refers to the buffer any more."""
     seen: set[int] = set()
     held = []
@@ -194,7 +194,7 @@ def test_a_pinned_block_is_never_written_again(ds: Dataset, pinned: FakePinned) 
     assert len(seen) > 90
 
 
-def test_pinned_blocks_go_with_their_batches(ds: Dataset, pinned: FakePinned) -> None:
+def test_pinned_blocks_are_freed_with_their_batches(ds: Dataset, pinned: FakePinned) -> None:
     loader = BatchLoader(ds, 10, pin_memory=True)
     for _ in range(3):
         for _batch in loader:
@@ -220,7 +220,7 @@ def test_results_of_a_transform_are_pinned_too(ds: Dataset, pinned: FakePinned) 
 
 
 @pytest.mark.parametrize("pad", [None, 0, "offsets"])
-def test_rows_of_unequal_length_are_made_in_pinned_memory(
+def test_ragged_rows_are_gathered_into_pinned_memory(
     tmp_path: Path, pinned: FakePinned, pad: object
 ) -> None:
     rows = [{"t": list(range(i % 7)), "s": "x" * (i % 5)} for i in range(300)]
@@ -244,7 +244,7 @@ def test_rows_of_unequal_length_are_made_in_pinned_memory(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_cuda_it_is_refused_and_pinning_is_left_out(ds: Dataset) -> None:
+def test_without_cuda_device_raises_and_pin_memory_warns(ds: Dataset) -> None:
     with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda:1" and torch\.cuda'):
         BatchLoader(ds, 4, device="cuda:1")
     with pytest.warns(UserWarning, match="batches are not pinned"):
@@ -255,7 +255,7 @@ def test_without_cuda_it_is_refused_and_pinning_is_left_out(ds: Dataset) -> None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_gpu_pinned_batches_arrive_whole(ds: Dataset) -> None:
+def test_pinned_batches_are_copied_to_the_gpu_intact(ds: Dataset) -> None:
     loader = BatchLoader(ds, 16, shuffle=True, device="cuda", pin_memory=True)
     order = tenfold.permutation(ROWS, 0, 0)[:]
     found = [batch["id"] for batch in loader]

@@ -87,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES, ids=["ragged end", "a rank without rows", "whole"])
-def test_gradients_of_two_processes_are_those_of_one_large_batch(
+def test_gradients_of_two_processes_equal_those_of_one_large_batch(
     folder: Path, case: tuple[int, int, int]
 ) -> None:
     rows, batch_size, steps = case
@@ -104,7 +104,7 @@ def test_gradients_of_two_processes_are_those_of_one_large_batch(
                 assert torch.allclose(gradient, parameter.grad, rtol=0, atol=1e-6)
 
 
-def test_a_stream_is_dealt_to_the_processes_of_a_group_and_their_workers(folder: Path) -> None:
+def test_stream_is_partitioned_among_ranks_and_their_workers(folder: Path) -> None:
     streams = [torch.load(folder / f"stream{rank}.pt") for rank in range(WORLD_SIZE)]
     assert abs(len(streams[0]) - len(streams[1])) <= 1
     streamed, rows = torch.cat(streams), columns_of(103)["x"]

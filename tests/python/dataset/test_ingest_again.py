@@ -37,7 +37,7 @@ def same(made: Dataset, ds: Dataset, names: list[str] = NAMES) -> None:
         assert str(one) == str(other)
 
 
-def test_ragged_rows_that_are_missing_differ_from_empty_ones(ds: Dataset) -> None:
+def test_null_ragged_rows_differ_from_empty_ones(ds: Dataset) -> None:
     assert [bool(row["v.valid"]) for row in ds] == [True, False, True]
     assert ds[0:3]["v.valid"].tolist() == [True, False, True]
     assert [len(row["v"]) for row in ds] == [2, 0, 0]
@@ -49,7 +49,7 @@ def test_ragged_rows_that_are_missing_differ_from_empty_ones(ds: Dataset) -> Non
 
 
 @pytest.mark.parametrize("with_schema", [False, True])
-def test_a_data_set_is_ingested_as_it_is(ds: Dataset, tmp_path: Path, with_schema: bool) -> None:
+def test_ingest_of_a_dataset_is_lossless(ds: Dataset, tmp_path: Path, with_schema: bool) -> None:
     schema = ds.schema if with_schema else None
     same(tenfold.ingest(ds, tmp_path / "again", schema=schema), ds)
     view = ds.take([2, 0])
@@ -76,7 +76,7 @@ def test_rows_and_batches_keep_their_nulls(ds: Dataset, tmp_path: Path, with_sch
         same(tenfold.ingest(source, tmp_path / str(number), schema=schema), ds, names)
 
 
-def test_the_dtypes_of_a_data_set_stay(tmp_path: Path) -> None:
+def test_ingest_of_a_dataset_keeps_every_dtype(tmp_path: Path) -> None:
     td = tenfold.TensorDict(
         {
             "b": torch.tensor([True, False]),
@@ -92,7 +92,7 @@ def test_the_dtypes_of_a_data_set_stay(tmp_path: Path) -> None:
     same(tenfold.ingest(ds, tmp_path / "d"), ds, [])
 
 
-def test_a_column_of_that_name_is_data(tmp_path: Path) -> None:
+def test_column_named_like_a_validity_mask_is_data(tmp_path: Path) -> None:
     rows = [{"x": 1, "x.valid": False}, {"x": 2, "x.valid": True}]
     ds = tenfold.ingest(rows, tmp_path / "a")
     assert ds.columns == ["x", "x.valid"]
@@ -136,7 +136,7 @@ class Counted(torch.utils.data.IterableDataset):
         return iter([{"x": 1}, {"x": 2}])
 
 
-def test_data_sets_of_torch_are_ingested(tmp_path: Path) -> None:
+def test_torch_datasets_are_ingested(tmp_path: Path) -> None:
     assert tenfold.ingest(Squares(), tmp_path / "a")["x"].tolist() == [0, 1, 4, 9, 16]
     assert [row["x"] for row in tenfold.ingest(Letters(), tmp_path / "b")] == ["a", "b", "c"]
     assert tenfold.ingest(Counted(), tmp_path / "c")["x"].tolist() == [1, 2]

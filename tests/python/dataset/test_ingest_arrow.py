@@ -82,7 +82,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_text_of_every_layout_is_string_or_bytes(tmp_path, name):
+def test_every_arrow_string_layout_becomes_string_or_bytes(tmp_path, name):
     kind, texts = TEXTS[name]
     array = pa.array([*texts, None, *texts], kind)
     dtype = "string" if isinstance(texts[0], str) else "bytes"
@@ -94,7 +94,7 @@ def test_text_of_every_layout_is_string_or_bytes(tmp_path, name):
     assert values(ds) == texts[1:]
 
 
-def test_dates_times_and_durations_are_counts_of_a_unit(tmp_path):
+def test_dates_times_and_durations_become_integers_with_a_unit(tmp_path):
     table = pa.table(
         {
             "day": pa.array([0, 1], pa.date32()),
@@ -122,7 +122,7 @@ def test_dates_times_and_durations_are_counts_of_a_unit(tmp_path):
     assert ds["span"].tolist() == [-5, 6]
 
 
-def test_decimals_are_text_with_all_their_digits(tmp_path):
+def test_decimals_become_strings_with_all_digits(tmp_path):
     texts = ["123.45", "-0.01", "0.00", "99999999999999999999999999999999999.99"]
     for kind in (pa.decimal128(38, 2), pa.decimal256(60, 2)):
         ds = ingest(tmp_path, pa.array([decimal.Decimal(text) for text in texts], kind))
@@ -155,7 +155,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("kind", "lists", "dtype"), LISTS, ids=lambda value: str(value)[:40])
-def test_lists_become_shapes_or_ragged_columns(tmp_path, kind, lists, dtype):
+def test_lists_become_fixed_shape_or_ragged_columns(tmp_path, kind, lists, dtype):
     array = pa.array(lists, kind)
     ds = ingest(tmp_path, array)
     assert columns(ds) == {"x": dtype}
@@ -197,7 +197,7 @@ def test_types_without_a_column_type_become_json(tmp_path):
 
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 10])
-def test_lists_of_lists_are_of_a_shape_until_another_comes(tmp_path, batch_rows):
+def test_nested_lists_of_equal_shape_are_tensors_and_otherwise_json(tmp_path, batch_rows):
     lists = [[], [[1, 2]], None, [[3, 4], [5, 6]]]
     array = pa.array(lists, pa.list_(pa.list_(pa.int16())))
     ds = ingest(tmp_path, array, batch_rows=batch_rows)
@@ -210,7 +210,7 @@ def test_lists_of_lists_are_of_a_shape_until_another_comes(tmp_path, batch_rows)
     assert found == [*lists, [[7]]]
 
 
-def test_structs_are_records_whose_nulls_are_their_fields(tmp_path):
+def test_null_structs_become_records_with_null_fields(tmp_path):
     kind = pa.struct({"a": pa.int64(), "s": pa.struct({"t": pa.string()})})
     array = pa.array([{"a": 1, "s": {"t": "x"}}, None, {"a": 3, "s": None}], kind)
     ds = ingest(tmp_path, array)
@@ -242,7 +242,7 @@ def test_a_null_in_a_list_of_integers_is_a_bad_row(tmp_path):
     assert [(bad["row"], bad["text"]) for bad in ds.bad_rows] == [(1, '{"x": [2, null]}')]
 
 
-def test_text_that_is_no_utf8_is_a_bad_row(tmp_path):
+def test_invalid_utf8_is_a_bad_row(tmp_path):
     bad = pa.StringArray.from_buffers(
         2, pa.py_buffer(np.array([0, 1, 2], "<i4")), pa.py_buffer(b"a\xff")
     )
@@ -256,7 +256,7 @@ def test_text_that_is_no_utf8_is_a_bad_row(tmp_path):
         ingest(tmp_path, cut)
 
 
-def test_types_that_no_column_holds_are_refused_by_name(tmp_path):
+def test_unsupported_arrow_types_are_refused_by_column(tmp_path):
     union = pa.UnionArray.from_dense(
         pa.array([0, 0], pa.int8()), pa.array([0, 1], pa.int32()), [pa.array([1, 2])]
     )
@@ -282,7 +282,7 @@ def test_a_schema_casts_and_rejects_values_that_do_not_fit(tmp_path):
     assert ds["i"].tolist() == [1]
 
 
-def test_columns_are_chosen_by_name(tmp_path):
+def test_columns_are_selected_by_name(tmp_path):
     table = pa.table({"a": [1], "r": [{"b": 2, "c": 3}]})
     assert str(ingest(tmp_path, table, columns=["r.c"]).schema) == "r.c: int64"
     assert ingest(tmp_path, table, columns=["r", "a"]).columns == ["r", "a"]
@@ -297,7 +297,7 @@ def tables() -> Any:
     return pa.table({"x": range(1000), "s": [f"row {i}" for i in range(1000)]})
 
 
-def test_readers_and_batches_are_read_to_their_end(tmp_path):
+def test_record_batch_readers_and_batches_are_read_completely(tmp_path):
     for source in (
         tables().to_reader(max_chunksize=100),
         tables().to_batches()[0],
@@ -308,7 +308,7 @@ def test_readers_and_batches_are_read_to_their_end(tmp_path):
         assert ds[999]["s"] == "row 999"
 
 
-def test_an_exception_of_the_producer_is_propagated(tmp_path):
+def test_exception_of_the_producer_is_propagated(tmp_path):
     def batches():
         yield tables().to_batches()[0]
         raise ZeroDivisionError("mine")
@@ -319,7 +319,7 @@ def test_an_exception_of_the_producer_is_propagated(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_parquet_files_are_read_in_the_order_of_their_names(tmp_path):
+def test_parquet_files_of_a_glob_are_read_in_name_order(tmp_path):
     for i in (2, 1, 10):
         pq.write_table(pa.table({"x": [i, i + 0]}), tmp_path / f"p{i}.parquet", row_group_size=1)
     ds = tenfold.ingest(str(tmp_path / "p*.parquet"), tmp_path / "ds")
@@ -329,7 +329,7 @@ def test_parquet_files_are_read_in_the_order_of_their_names(tmp_path):
     assert str(tenfold.infer_schema(files)) == "x: int64"
 
 
-def test_files_of_other_columns_are_refused_by_name(tmp_path):
+def test_files_with_different_columns_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"y": [1]}), tmp_path / "b.parquet")
     pq.write_table(pa.table({"x": ["text"]}), tmp_path / "c.parquet")
@@ -365,7 +365,7 @@ def test_damaged_files_are_refused_by_name(tmp_path):
         tenfold.ingest(tmp_path / "empty.parquet", tmp_path / "ds")
 
 
-def test_pandas_frames_drop_an_index_without_a_name(tmp_path):
+def test_unnamed_pandas_index_is_dropped(tmp_path):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"i": [1, 2], "f": [0.5, None], "s": ["a", None]}, index=[7, 9])
     ds = tenfold.ingest(frame, tmp_path / "ds")
@@ -378,7 +378,7 @@ def test_pandas_frames_drop_an_index_without_a_name(tmp_path):
     assert ds.schema["t"].unit in ("ns", "us", "s")
 
 
-def test_polars_frames_come_as_they_are(tmp_path):
+def test_polars_frames_keep_types_and_nulls(tmp_path):
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame(
         {
@@ -395,7 +395,7 @@ def test_polars_frames_come_as_they_are(tmp_path):
     assert len(tenfold.ingest(frame.lazy().filter(pl.col("i") == 1), tmp_path / "ds")) == 1
 
 
-def test_hugging_face_datasets_come_with_their_indices(tmp_path):
+def test_hugging_face_datasets_apply_their_indices(tmp_path):
     datasets = pytest.importorskip("datasets")
     source = datasets.Dataset.from_dict({"x": list(range(100)), "s": [str(i) for i in range(100)]})
     ds = tenfold.ingest(source.select(range(50, 0, -1)), tmp_path / "ds")
@@ -440,7 +440,7 @@ def arrays(draw: Any) -> Any:
 
 @settings(max_examples=150, deadline=None)
 @given(array=arrays(), batch_rows=st.integers(1, 40))
-def test_rows_of_any_column_are_those_of_the_array(tmp_path_factory, array, batch_rows):
+def test_ingested_rows_equal_those_of_any_arrow_array(tmp_path_factory, array, batch_rows):
     ds = tenfold.ingest(
         pa.table({"x": array}), tmp_path_factory.mktemp("arrow") / "ds", batch_rows=batch_rows
     )

@@ -21,7 +21,7 @@ def write_lines(path, rows):
     return path
 
 
-def test_a_file_becomes_a_data_set_that_upstream_opens(tmp_path):
+def test_json_lines_become_a_dataset_that_tensordict_loads(tmp_path):
     rows = [{"x": [i, i + 0.5], "name": f"n{i}", "n": {"k": i}} for i in range(10)]
     source = write_lines(tmp_path / "a.jsonl", rows)
     ds = tenfold.ingest(source, tmp_path / "rows")
@@ -43,7 +43,7 @@ def test_a_file_becomes_a_data_set_that_upstream_opens(tmp_path):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=50))
-def test_floats_are_those_of_python(tmp_path_factory, values):
+def test_json_floats_are_parsed_as_in_python(tmp_path_factory, values):
     folder = tmp_path_factory.mktemp("floats")
     source = write_lines(folder / "a.jsonl", [{"x": value} for value in values])
     found = tenfold.ingest(source, folder / "rows")["x"].tolist()
@@ -56,7 +56,7 @@ def test_floats_are_those_of_python(tmp_path_factory, values):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.text(st.characters(codec="utf-8")), min_size=1, max_size=30))
-def test_strings_are_those_of_python(tmp_path_factory, values):
+def test_json_strings_are_parsed_as_in_python(tmp_path_factory, values):
     folder = tmp_path_factory.mktemp("strings")
     source = write_lines(folder / "a.jsonl", [{"s": value} for value in values])
     assert list(tenfold.ingest(source, folder / "rows")["s"]) == values
@@ -72,7 +72,7 @@ def test_strings_are_those_of_python(tmp_path_factory, values):
         max_size=30,
     )
 )
-def test_csv_fields_are_those_of_pythons_writer(tmp_path_factory, values):
+def test_csv_written_by_python_round_trips(tmp_path_factory, values):
     import csv
 
     folder = tmp_path_factory.mktemp("csv")
@@ -115,14 +115,14 @@ def test_bad_rows_are_raised_skipped_or_collected(tmp_path):
         tenfold.ingest(source, tmp_path / "rows", on_error="ignore")
 
 
-def test_malformed_rows_are_damage(tmp_path):
+def test_malformed_csv_row_raises_corrupt_file_error(tmp_path):
     source = tmp_path / "a.csv"
     source.write_text("x,y\n1,2\n3\n")
     with pytest.raises(tenfold.CorruptFileError, match=r"line 3 \(row 1\): expected 2 fields"):
         tenfold.ingest(source, tmp_path / "rows")
 
 
-def test_columns_and_schema_choose(tmp_path):
+def test_columns_and_schema_select_what_is_ingested(tmp_path):
     source = write_lines(tmp_path / "a.jsonl", [{"a": 1, "b": 2, "r": {"x": 3, "y": 4}}])
     ds = tenfold.ingest(source, tmp_path / "rows", columns=[("r", "y"), "a"])
     assert str(ds.schema) == "r.y: int64\na: int64"
@@ -137,7 +137,7 @@ def test_columns_and_schema_choose(tmp_path):
     assert ds.schema == inferred
 
 
-def test_compressed_files_lists_and_globs(tmp_path):
+def test_ingests_compressed_files_lists_of_files_and_globs(tmp_path):
     text = 'x\n1\n"2"\n'
     with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
         file.write(text)
@@ -155,7 +155,7 @@ def test_compressed_files_lists_and_globs(tmp_path):
         tenfold.ingest(str(tmp_path / "*.jsonl"), tmp_path / "rows")
 
 
-def test_a_folder_that_is_no_data_set_is_not_replaced(tmp_path):
+def test_folder_that_is_not_a_dataset_is_not_replaced(tmp_path):
     source = write_lines(tmp_path / "a.jsonl", [{"x": 1}])
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "mine.txt").write_text("mine")

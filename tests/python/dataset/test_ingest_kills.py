@@ -37,7 +37,7 @@ def write_sources(folder: Path) -> list[Path]:
     return paths
 
 
-def ingest_for_ever(sources: list[Path], target: Path, start: int, report: int) -> None:
+def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -> None:
     number = start
     while True:
         source = sources[number % SOURCES]
@@ -56,7 +56,7 @@ def killed_after(seconds: float, sources: list[Path], target: Path, start: int) 
     if pid == 0:
         os.close(read)
         try:
-            ingest_for_ever(sources, target, start, write)
+            ingest_forever(sources, target, start, write)
         finally:
             os._exit(1)
     os.close(write)
@@ -81,7 +81,7 @@ def source_in(target: Path) -> int:
 
 
 @pytest.mark.timeout(120 + 2 * KILLS)
-def test_an_ingest_ended_by_sigkill_leaves_the_old_or_the_new_data_set(tmp_path: Path) -> None:
+def test_sigkill_during_ingest_leaves_the_old_or_the_new_dataset(tmp_path: Path) -> None:
     folder = tmp_path / "sets"
     folder.mkdir()
     sources = write_sources(tmp_path)

@@ -45,5 +45,5 @@ print(peak_of(lambda: run(300, "all")))
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
 @pytest.mark.parametrize("value", ["bytes", "list", "tensor", "late"])
 @pytest.mark.parametrize("kind", ["ingest", "extend"])
-def test_memory_of_large_rows_is_bounded_by_their_bytes(tmp_path, run_python, kind, value):
+def test_peak_memory_of_large_rows_is_bounded(tmp_path, run_python, kind, value):
     assert int(run_python(PEAK_OF + PROGRAM, kind, value, tmp_path)) < 64 << 20

@@ -13,7 +13,7 @@ import tenfold
 from tenfold import Dataset
 
 
-def test_a_tensor_or_array_by_itself_is_one_column(tmp_path: Path) -> None:
+def test_single_tensor_or_array_becomes_one_column(tmp_path: Path) -> None:
     values = torch.arange(12, dtype=torch.int16).view(4, 3)
     for source in (values, values.numpy()):
         ds = tenfold.ingest(source, tmp_path / "d")
@@ -36,11 +36,11 @@ def test_a_tuple_of_columns_is_a_table(tmp_path: Path) -> None:
         tenfold.ingest((torch.rand(3), torch.rand(2)), tmp_path / "d")
 
 
-def test_a_tuple_of_dicts_is_still_rows(tmp_path: Path) -> None:
+def test_a_tuple_of_dicts_is_rows(tmp_path: Path) -> None:
     assert tenfold.ingest(({"x": 1}, {"x": 2}), tmp_path / "d")["x"].tolist() == [1, 2]
 
 
-def test_two_stars_are_folders_of_any_depth_in_the_order_of_paths(tmp_path: Path) -> None:
+def test_double_star_glob_matches_nested_folders_in_path_order(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     for number, name in enumerate(["b.jsonl", "a/c.jsonl", "a/x/y/d.jsonl", "z/e.jsonl"]):
         (logs / name).parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def test_two_stars_are_folders_of_any_depth_in_the_order_of_paths(tmp_path: Path
         numbers("**/*.csv")
 
 
-def test_na_values_are_missing_where_they_are_not_quoted(tmp_path: Path) -> None:
+def test_unquoted_na_values_become_null(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text('n,t\n1,NA\nNA,"NA"\n-,x\n,\n')
     ds = tenfold.ingest(file, tmp_path / "d", na_values=["NA", "-"])
@@ -73,7 +73,7 @@ def test_na_values_are_missing_where_they_are_not_quoted(tmp_path: Path) -> None
     assert str(without.schema["n"]) == "string?"
 
 
-def test_na_values_hold_with_a_schema_and_for_a_late_row(tmp_path: Path) -> None:
+def test_na_values_apply_with_a_schema_and_to_late_rows(tmp_path: Path) -> None:
     file = tmp_path / "x.tsv"
     file.write_text("n\n" + "1\n" * 200_000 + "?\n")
     assert len(tenfold.ingest(file, tmp_path / "d", na_values=["?"])) == 200_001
@@ -82,7 +82,7 @@ def test_na_values_hold_with_a_schema_and_for_a_late_row(tmp_path: Path) -> None
         tenfold.ingest(file, tmp_path / "d", na_values=["?"], schema={"n": "int64"})
 
 
-def test_na_values_are_refused_where_they_mean_nothing(tmp_path: Path) -> None:
+def test_na_values_are_refused_for_sources_other_than_csv(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
     with pytest.raises(ValueError, match=r"x\.jsonl: na_values: expected CSV or TSV files"):
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values=["NA"])
@@ -93,7 +93,7 @@ def test_na_values_are_refused_where_they_mean_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32", "uint32", "int64"])
-def test_keys_of_a_dictionary_come_from_small_integers(tmp_path: Path, dtype: str) -> None:
+def test_small_integer_columns_can_be_mapped_dict_keys(tmp_path: Path, dtype: str) -> None:
     ids = torch.tensor([5, 1, 100]).to(getattr(torch, dtype))
     ds = Dataset({"id": ids, "x": torch.tensor([0.5, 0.1, 1.0])})
     made = tenfold.MappedDict.build((ds, "id"), tmp_path / "d")
@@ -132,7 +132,7 @@ def test_bzip2_and_xz_are_read_as_streams(tmp_path: Path, suffix: str, module: s
     assert len(tenfold.Dataset(tmp_path / "ds")) == 20_000  # the old data set is unchanged
 
 
-def test_infer_schema_takes_na_values(tmp_path: Path) -> None:
+def test_infer_schema_accepts_na_values(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("n\n1\nNA\n3\n")
     assert str(tenfold.infer_schema(tmp_path / "x.csv")) == "n: string"
     assert str(tenfold.infer_schema(tmp_path / "x.csv", na_values=["NA"])) == "n: int64?"

@@ -46,7 +46,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("num_threads", [1, None])
-def test_columns_are_the_same_however_many_are_decoded_together(tmp_path, group_bytes, num_threads):
+def test_columns_do_not_depend_on_how_many_are_decoded_together(tmp_path, group_bytes, num_threads):
     pq.write_table(table(), tmp_path / "a.parquet", row_group_size=1700)
     pq.write_table(table(300), tmp_path / "b.parquet")
     files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
@@ -89,7 +89,7 @@ def test_columns_that_are_not_requested_are_not_decoded(tmp_path):
     assert len(tenfold.ingest(path, tmp_path / "ds", columns=wanted)) == 5000
 
 
-def test_a_bad_row_is_named_by_its_place_in_the_whole_source(tmp_path, group_bytes):
+def test_bad_row_is_named_by_its_row_number_in_the_source(tmp_path, group_bytes):
     first = pa.table({"x": list(range(10)), "y": [[1]] * 10})
     second = pa.table({"x": list(range(5)), "y": [[1], [2], [None], [3], [4]]})
     pq.write_table(first, tmp_path / "a.parquet", row_group_size=4)
@@ -144,7 +144,7 @@ def test_bad_rows_are_skipped_in_columns_that_are_decoded_separately(
     }  # fmt: skip
 
 
-def test_names_with_dots_are_columns_of_their_own(tmp_path, group_bytes):
+def test_column_names_with_dots_are_distinct_from_nested_fields(tmp_path, group_bytes):
     made = pa.table({"a.b": [1, 2], "a": pa.array([{"b": 3}, {"b": 4}]), "c": [5, 6]})
     pq.write_table(made, tmp_path / "a.parquet")
     ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds")
@@ -152,7 +152,7 @@ def test_names_with_dots_are_columns_of_their_own(tmp_path, group_bytes):
     assert ds[1] == {"a.b": 2, "a": {"b": 4}, "c": 6}
 
 
-def test_a_file_without_rows_or_columns(tmp_path, group_bytes):
+def test_file_without_rows_or_columns_becomes_an_empty_dataset(tmp_path, group_bytes):
     pq.write_table(table(0), tmp_path / "a.parquet")
     ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds")
     assert len(ds) == 0
@@ -208,7 +208,7 @@ def repeated_texts():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.parametrize("make", [wide, repeated_texts])
-def test_memory_is_bounded_for_wide_files_and_for_long_texts(tmp_path, run_python, make, on_error):
+def test_peak_memory_is_bounded_for_wide_files_and_long_text(tmp_path, run_python, make, on_error):
     made = make()
     if on_error == "skip":
         bad = pa.array([[None] if i % 1000 == 0 else [] for i in range(made.num_rows)])

@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, torch.Tensor) else value
 
 
-def test_a_list_of_dicts_becomes_columns_of_pythons_types(tmp_path):
+def test_list_of_dicts_becomes_columns_of_python_types(tmp_path):
     rows = [{"i": i, "f": i / 2, "b": i % 2 == 0, "s": f"é{i}", "y": bytes([i])} for i in range(5)]
     ds = ingest(tmp_path, rows)
     assert columns(ds) == {"i": "int64", "f": "float64", "b": "bool", "s": "string", "y": "bytes"}
@@ -92,7 +92,7 @@ def test_scalars_are_promoted_without_loss(tmp_path, values, dtype, expected):
     ],
     ids=str,
 )
-def test_lists_become_rows_of_a_shape_ragged_columns_or_json(tmp_path, values, dtype, expected):
+def test_lists_become_fixed_shape_or_ragged_columns_or_json(tmp_path, values, dtype, expected):
     ds = ingest(tmp_path, [{"x": value} for value in values])
     assert columns(ds) == {"x": dtype}
     assert str([plain(row["x"]) for row in ds]) == str(expected)
@@ -157,7 +157,7 @@ def test_tensors_and_arrays_keep_dtype_and_shape(tmp_path):
     assert ds[1]["l"].tolist() == [[0.0, 1.0], [0.0, 1.0]]
 
 
-def test_subclasses_of_pythons_types_and_mappings_are_what_they_derive_from(tmp_path):
+def test_subclasses_are_treated_as_their_base_types(tmp_path):
     class Color(enum.IntEnum):
         RED = 3
 
@@ -192,12 +192,12 @@ def test_masked_values_are_null(tmp_path):
         ingest(tmp_path, [{"x": masked([1, 2], mask=[True, False])}])
 
 
-def test_tensordicts_are_rows_too(tmp_path):
+def test_tensordicts_are_rows(tmp_path):
     rows = [tenfold.TensorDict({"x": torch.ones(3) * i}, []) for i in range(4)]
     assert torch.equal(ingest(tmp_path, rows)["x"], torch.arange(4.0)[:, None].expand(4, 3))
 
 
-def test_a_generator_is_read_in_bounded_memory_and_once(tmp_path):
+def test_generator_is_read_in_blocks(tmp_path):
     ds = ingest(tmp_path, ({"x": i} for i in range(200_000)), batch_rows=1000)
     assert torch.equal(ds["x"], torch.arange(200_000))
 
@@ -209,7 +209,7 @@ def test_no_rows_make_an_empty_data_set(tmp_path):
     assert columns(ds) == {"x": "float32[3]"}
 
 
-def test_rows_of_which_none_has_a_key_are_refused(tmp_path):
+def test_rows_without_any_key_are_refused(tmp_path):
     (tmp_path / "rows.jsonl").write_text("{}\n{}\n{}\n")
     message = r"columns: expected a key in some .*, found none in 3"
     for rows in ([{}, {}, {}], iter([{}, {}, {}]), tmp_path / "rows.jsonl"):
@@ -236,7 +236,7 @@ def test_rows_of_which_none_has_a_key_are_refused(tmp_path):
         ([{"x": {"y": [1, b"a"]}}], r'row 0, column "x.y": expected values of one type in a list'),
     ],
 )
-def test_a_row_that_does_not_fit_is_named_and_nothing_is_written(tmp_path, rows, message):
+def test_mismatched_row_is_named_and_nothing_is_written(tmp_path, rows, message):
     with pytest.raises(ValueError, match=message):
         ingest(tmp_path, rows)
     assert list(tmp_path.iterdir()) == []
@@ -265,7 +265,7 @@ def test_bad_rows_are_collected_next_to_the_columns(tmp_path):
     assert [bad["row"] for bad in ds.bad_rows] == [1, 2]
 
 
-def test_columns_lie_in_the_order_in_which_their_keys_came(tmp_path):
+def test_columns_are_ordered_by_first_appearance_of_their_keys(tmp_path):
     rows = [{"late": None, "x": 1, "never": None}, {"late": None, "x": 2}]
     rows += [{"late": "text", "x": 3, "new": 4.0}]
     ds = ingest(tmp_path, rows, batch_rows=1)
@@ -278,7 +278,7 @@ def test_columns_lie_in_the_order_in_which_their_keys_came(tmp_path):
 
 @pytest.mark.parametrize("late", [{"y": 1}, [1, 2], [{"y": 1}], "text", None])
 @pytest.mark.parametrize("source", ["list", "generator", "lines"])
-def test_a_key_that_is_null_at_first_keeps_its_place(tmp_path, source, late):
+def test_key_that_is_initially_null_keeps_its_column_position(tmp_path, source, late):
     rows = [{"a": None, "r": {"b": None, "c": 1}, "z": 2}] * 5
     rows += [{"a": late, "r": {"b": late, "c": 1}, "z": 2}]
     if source == "lines":
@@ -295,7 +295,7 @@ def test_a_key_that_is_null_at_first_keeps_its_place(tmp_path, source, late):
 
 
 @pytest.mark.parametrize("source", ["rows", "lines"])
-def test_columns_of_any_name_are_stored_and_appended_to(tmp_path, source):
+def test_columns_with_any_name_are_stored_and_appended(tmp_path, source):
     names = ["shape", "device", "_type", "a/b", "..", ".", "", "x", "X", "x.end", "x.valid", "é %"]
     row = {name: i for i, name in enumerate(names)} | {"x": "text"}  # its parts have names, too
     rows = [row, row | {"x": None}]
@@ -312,7 +312,7 @@ def test_columns_of_any_name_are_stored_and_appended_to(tmp_path, source):
     assert tenfold.verify(tmp_path / "ds").ok
 
 
-def test_a_schema_gives_the_types_and_the_columns(tmp_path):
+def test_schema_sets_types_and_selects_columns(tmp_path):
     schema = Schema(
         {
             "f": Column("float32", (2,)),
@@ -344,7 +344,7 @@ def test_a_schema_gives_the_types_and_the_columns(tmp_path):
     ],
     ids=str,
 )
-def test_a_value_that_the_schema_does_not_hold_is_named(tmp_path, column, value, message):
+def test_value_that_does_not_match_the_schema_is_named(tmp_path, column, value, message):
     first = [0.5, 1] if column.shape else "" if column.dtype == "string" else 0
     with pytest.raises(ValueError, match='row 1, column "x": ' + message):
         ingest(
@@ -354,7 +354,7 @@ def test_a_value_that_the_schema_does_not_hold_is_named(tmp_path, column, value,
         )
 
 
-def test_a_column_of_the_schema_that_no_row_has_is_an_error(tmp_path):
+def test_schema_column_missing_from_all_rows_raises(tmp_path):
     schema = Schema({"x": Column("int64"), "y": Column("int64", nullable=True)})
     with pytest.raises(ValueError, match='column "y": the schema names it'):
         ingest(tmp_path, [{"x": 1}], schema=schema)
@@ -362,7 +362,7 @@ def test_a_column_of_the_schema_that_no_row_has_is_an_error(tmp_path):
         ingest(tmp_path, [{"y": 1}], schema=schema)
 
 
-def test_only_the_columns_that_are_wanted_are_looked_at(tmp_path):
+def test_only_requested_columns_are_inspected(tmp_path):
     rows = [{"x": 1, "bad": object(), "r": {"a": 1, "b": object()}}]
     ds = ingest(tmp_path, rows, columns=[("r", "a"), "x"])
     assert str(ds.schema) == "r.a: int64\nx: int64"
@@ -377,7 +377,7 @@ def test_infer_schema_returns_the_schema_of_ingest(tmp_path):
         tenfold.infer_schema(iter(rows))
 
 
-def test_an_exception_of_the_generator_arrives_and_leaves_the_old_data_set(tmp_path):
+def test_exception_of_the_generator_propagates_and_keeps_the_old_dataset(tmp_path):
     ingest(tmp_path, [{"x": 1}])
 
     def rows():
@@ -390,7 +390,7 @@ def test_an_exception_of_the_generator_arrives_and_leaves_the_old_data_set(tmp_p
     assert [entry.name for entry in tmp_path.iterdir()] == ["ds"]
 
 
-def test_control_c_ends_an_ingest(tmp_path):
+def test_keyboard_interrupt_aborts_an_ingest(tmp_path):
     def rows():
         for i in range(10_000_000):
             if i == 50_000:
@@ -416,7 +416,7 @@ def test_progress_is_reported_and_can_cancel_the_ingest(tmp_path):
         ingest(tmp_path, rows, progress=stop)
 
 
-def test_an_existing_data_set_is_kept_on_request(tmp_path):
+def test_overwrite_false_keeps_an_existing_dataset(tmp_path):
     ingest(tmp_path, [{"x": 1}])
     with pytest.raises(FileExistsError):
         ingest(tmp_path, [{"x": 2}], overwrite=False)
@@ -447,7 +447,7 @@ def test_booleans_before_integers_beyond_64_bits_keep_their_text(tmp_path):
     rows=st.lists(st.dictionaries(st.sampled_from("abc"), SCALARS), min_size=1),
     step=st.integers(1, 5),
 )
-def test_any_scalars_come_back_as_they_are_or_as_their_text(tmp_path_factory, rows, step):
+def test_scalars_round_trip_as_values_or_as_strings(tmp_path_factory, rows, step):
     path = tmp_path_factory.mktemp("rows") / "ds"
     if not any(rows):
         with pytest.raises(ValueError, match="expected a key in some row"):
@@ -468,7 +468,7 @@ def test_any_scalars_come_back_as_they_are_or_as_their_text(tmp_path_factory, ro
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_a_finite_number_that_becomes_infinite_is_a_bad_row(tmp_path, dtype):
+def test_finite_number_that_overflows_is_a_bad_row(tmp_path, dtype):
     value = 70_000 if dtype == "float16" else 1e300
     values = [1.0, math.inf, value, math.nan]
     sources = [
@@ -489,9 +489,7 @@ def test_a_finite_number_that_becomes_infinite_is_a_bad_row(tmp_path, dtype):
 
 @pytest.mark.parametrize("kind", ["quantized", "meta", "sparse", "of bits"])
 @pytest.mark.filterwarnings("ignore:.*quantize")
-def test_tensors_without_elements_of_their_own_are_refused_by_column(
-    tmp_path: Path, kind: str
-) -> None:
+def test_quantized_meta_and_sparse_tensors_are_refused_by_column(tmp_path: Path, kind: str) -> None:
     value = {
         "quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
         "meta": lambda: torch.ones(2, device="meta"),

@@ -41,7 +41,7 @@ def test_a_dict_of_equally_long_columns_is_a_table(tmp_path):
     assert ds[:]["s"] == ["a", "b", "", "é"]
 
 
-def test_strided_and_large_columns_are_cut_into_pieces(tmp_path):
+def test_strided_and_large_columns_are_ingested_unchanged(tmp_path):
     table = {
         "wide": torch.rand(300, 100_000)[:, ::2],
         "back": np.arange(300)[::-1],
@@ -56,7 +56,7 @@ def test_columns_of_unequal_length_are_refused_with_both_lengths(tmp_path):
         tenfold.ingest({"a": [1, 2, 3], "b": torch.ones(2)}, tmp_path / "ds")
 
 
-def test_a_value_of_a_list_that_does_not_fit_is_named_by_its_row(tmp_path):
+def test_mismatched_value_of_a_list_is_named_by_row(tmp_path):
     with pytest.raises(ValueError, match=r'row 2, column "a": expected int64, found a list'):
         tenfold.ingest({"a": [1, 2, [3]]}, tmp_path / "ds")
     with pytest.warns(UserWarning, match="1 row"):
@@ -84,13 +84,13 @@ def test_a_tensordict_is_a_table_of_its_batch(tmp_path, library):
     assert ds[:]["s"] == ["a", "b", "c", "d", "e"]
 
 
-def test_a_tensordict_that_was_opened_is_a_table(tmp_path):
+def test_opened_tensordict_is_a_table(tmp_path):
     tenfold.save(tenfold.TensorDict({"x": torch.arange(7)}, [7]), tmp_path / "td")
     ds = tenfold.ingest(tenfold.open(tmp_path / "td"), tmp_path / "ds")
     assert ds["x"].tolist() == list(range(7))
 
 
-def test_a_tensordict_without_rows_is_refused(tmp_path):
+def test_tensordict_without_batch_dimension_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"batch_size: .*found \[\]"):
         tenfold.ingest(tenfold.TensorDict({"x": torch.ones(3)}, []), tmp_path / "ds")
 
@@ -131,7 +131,7 @@ def test_the_fields_of_a_structured_dtype_are_columns(tmp_path):
         assert ds["b"].tolist() == [[0.5, 0.5]] * 3
 
 
-def test_arrays_of_objects_in_files_are_refused(tmp_path):
+def test_object_arrays_in_npy_files_are_refused(tmp_path):
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(tenfold.UnsupportedError, match=r"o.npy: dtype: .*pickles"):
         tenfold.ingest(tmp_path / "o.npy", tmp_path / "ds")
@@ -154,14 +154,14 @@ DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8",
         )
     )
 )
-def test_an_array_of_any_dtype_comes_back_bit_for_bit(tmp_path_factory, array):
+def test_arrays_of_any_dtype_round_trip_bit_for_bit(tmp_path_factory, array):
     folder: Path = tmp_path_factory.mktemp("array")
     ds = tenfold.ingest({"x": array}, folder / "ds")
     assert ds["x"].numpy().tobytes() == array.tobytes()
     assert ds["x"].shape == array.shape
 
 
-def test_columns_of_records_are_passed_as_a_whole(tmp_path):
+def test_nested_dict_of_columns_becomes_records(tmp_path):
     table = {"a": {"x": torch.arange(5), "b": {"y": np.ones((5, 2), np.float32)}}, "c": ["z"] * 5}
     ds = tenfold.ingest(table, tmp_path / "ds")
     assert str(ds.schema) == "a.x: int64\na.b.y: float32[2]\nc: string"
@@ -176,7 +176,7 @@ def test_columns_without_rows_keep_dtype_and_shape(tmp_path, shape):
     assert ds["x"].dtype == torch.int16
 
 
-def test_an_array_is_cast_to_the_schema_or_its_bad_row_is_named(tmp_path):
+def test_arrays_are_cast_to_the_schema_or_the_bad_row_is_named(tmp_path):
     schema = tenfold.Schema({"x": tenfold.Column("uint8", (2,))})
     array = np.arange(512).reshape(256, 2)
     ds = tenfold.ingest({"x": array[:100]}, tmp_path / "ds", schema=schema)
@@ -185,7 +185,7 @@ def test_an_array_is_cast_to_the_schema_or_its_bad_row_is_named(tmp_path):
         tenfold.ingest({"x": array}, tmp_path / "ds", schema=schema)
 
 
-def test_records_that_turn_up_late_in_a_list_begin_anew(tmp_path):
+def test_records_after_many_nulls_in_a_list_are_ingested(tmp_path):
     values = [None] * 70_000 + [{"x": 1}]
     ds = tenfold.ingest({"a": values, "b": np.arange(70_001)}, tmp_path / "ds")
     assert ds[70_000]["a"]["x"] == 1
@@ -228,7 +228,7 @@ def test_masked_values_of_columns_are_null(tmp_path):
     assert ds["s.valid"].tolist() == [False, True, True, False, True, True, False]
 
 
-def test_an_ingest_need_not_wait_for_the_device(tmp_path):
+def test_ingest_with_durable_false_is_complete(tmp_path):
     lines = tmp_path / "rows.jsonl"
     lines.write_text('{"x": 0}\n{"x": 1}\n')
     table = pytest.importorskip("pyarrow").table({"x": [0, 1]})

@@ -38,7 +38,7 @@ def ingest(tmp_path: Path, values: list[Any], **options: Any) -> tenfold.Dataset
     ],
     ids=str,
 )
-def test_times_are_counts_of_a_unit_as_of_arrow(
+def test_times_become_integers_with_a_unit_as_in_arrow(
     tmp_path: Path, values: list[Any], kind: Any
 ) -> None:
     ds = ingest(tmp_path, values)
@@ -58,7 +58,7 @@ def test_times_are_counts_of_a_unit_as_of_arrow(
     ],
     ids=str,
 )
-def test_other_units_of_numpy_become_the_next_smaller_one(
+def test_other_numpy_units_become_the_next_finer_unit(
     tmp_path: Path, value: Any, unit: str, count: int
 ) -> None:
     ds = ingest(tmp_path, [value])
@@ -66,7 +66,7 @@ def test_other_units_of_numpy_become_the_next_smaller_one(
     assert ds["t"].tolist() == [count]
 
 
-def test_stamps_of_pandas_are_in_nanoseconds(tmp_path: Path) -> None:
+def test_pandas_timestamps_are_in_nanoseconds(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     ds = ingest(tmp_path, [pd.Timestamp("1970-01-01"), pd.NaT, pd.Timestamp(7)])
     assert str(ds.schema["t"]) == "int64 (ns)?"
@@ -77,12 +77,12 @@ def test_stamps_of_pandas_are_in_nanoseconds(tmp_path: Path) -> None:
     assert ingest(tmp_path, [pd.Timedelta(microseconds=3)])["t"].tolist() == [3000]
 
 
-def test_none_and_not_a_time_are_null(tmp_path: Path) -> None:
+def test_none_and_nat_are_null(tmp_path: Path) -> None:
     ds = ingest(tmp_path, [None, np.datetime64("NaT"), MOMENT, None])
     assert ds[:]["t.valid"].tolist() == [False, False, True, False]
 
 
-def test_lists_and_columns_of_times(tmp_path: Path) -> None:
+def test_lists_and_columns_of_times_are_ingested(tmp_path: Path) -> None:
     ds = ingest(tmp_path, [[dt.date(1970, 1, 2)], [], [dt.date(1970, 1, 3)] * 2])
     assert str(ds.schema["t"]) == "int64[*] (days)"
     assert [row["t"].tolist() for row in ds] == [[1], [], [2, 2]]
@@ -131,7 +131,7 @@ def test_a_schema_sets_the_unit(tmp_path: Path) -> None:
         ingest(tmp_path, [MOMENT.date()], schema={"t": "int64"})
 
 
-def test_decimals_are_text_with_all_their_digits(tmp_path: Path) -> None:
+def test_decimals_become_strings_with_all_digits(tmp_path: Path) -> None:
     ds = ingest(tmp_path, [decimal.Decimal("1.50"), None, decimal.Decimal("-0.1")])
     assert str(ds.schema["t"]) == "string?"
     assert list(ds["t"]) == ["1.50", "", "-0.1"]

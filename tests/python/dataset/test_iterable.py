@@ -31,7 +31,7 @@ def flat(batches: list[list[int]]) -> list[int]:
     return [row for batch in batches for row in batch]
 
 
-def test_rows_come_in_order_as_the_data_set_gives_them(ds: Dataset, path: Path) -> None:
+def test_rows_equal_those_of_the_dataset_in_order(ds: Dataset, path: Path) -> None:
     rows = list(IterableDataset(path))
     assert ids(rows) == list(range(ROWS))
     expected = ds[617]
@@ -42,7 +42,7 @@ def test_rows_come_in_order_as_the_data_set_gives_them(ds: Dataset, path: Path) 
     assert rows[617]["camera"] == expected["camera"]
 
 
-def test_shuffled_it_is_the_loaders_order_epoch_after_epoch(ds: Dataset) -> None:
+def test_shuffle_follows_the_permutation_of_each_epoch(ds: Dataset) -> None:
     rows = IterableDataset(ds, shuffle=True, seed=3)
     for epoch in range(2):
         assert ids(rows) == tenfold.permutation(ROWS, 3, epoch)[:].tolist()
@@ -50,7 +50,7 @@ def test_shuffled_it_is_the_loaders_order_epoch_after_epoch(ds: Dataset) -> None
     assert ids(rows) == tenfold.permutation(ROWS, 3, 0)[:].tolist()
 
 
-def test_a_buffer_shuffles_nearby_rows(ds: Dataset) -> None:
+def test_shuffle_buffer_shuffles_nearby_rows(ds: Dataset) -> None:
     rows = IterableDataset(ds, shuffle_buffer=64, seed=5)
     first, second = ids(rows), ids(rows)
     assert sorted(first) == sorted(second) == list(range(ROWS))
@@ -68,7 +68,7 @@ def test_columns_views_maps_and_transforms_apply(ds: Dataset) -> None:
         IterableDataset(ds, columns=["nope"])
 
 
-def test_it_is_a_stream_of_torch_without_a_length(ds: Dataset) -> None:
+def test_is_a_torch_iterable_dataset_without_length(ds: Dataset) -> None:
     rows = IterableDataset(ds)
     assert isinstance(rows, torch.utils.data.IterableDataset)
     with pytest.raises(TypeError):
@@ -77,7 +77,7 @@ def test_it_is_a_stream_of_torch_without_a_length(ds: Dataset) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_ranks_and_workers_share_the_rows(path: Path, workers: int, shuffle: bool) -> None:
+def test_ranks_and_workers_partition_the_rows(path: Path, workers: int, shuffle: bool) -> None:
     seen = []
     for rank in range(2):
         rows = IterableDataset(path, shuffle=shuffle, rank=rank, world_size=2)
@@ -85,7 +85,7 @@ def test_ranks_and_workers_share_the_rows(path: Path, workers: int, shuffle: boo
     assert sorted(seen) == list(range(ROWS))
 
 
-def test_spawned_workers_share_the_rows(path: Path) -> None:
+def test_spawned_workers_partition_the_rows(path: Path) -> None:
     loader = DataLoader(
         IterableDataset(path), batch_size=64, num_workers=2, multiprocessing_context="spawn"
     )
@@ -100,7 +100,7 @@ def test_spawned_workers_share_the_rows(path: Path) -> None:
     world_size=st.integers(1, 4),
 )
 @settings(max_examples=60, deadline=None)
-def test_resumed_on_other_ranks_the_rest_is_the_same(
+def test_another_number_of_ranks_resumes_the_rest_of_the_epoch(
     size: int, cut: int, shuffle: bool, buffer: int, world_size: int
 ) -> None:
     data = Dataset({"id": torch.arange(size)})
@@ -151,7 +151,7 @@ def test_resumes_with_another_number_of_workers(path: Path, workers: int) -> Non
     assert sorted(flat(seen)) == list(range(ROWS))
 
 
-def test_after_the_last_batch_of_workers_the_state_is_the_next_epochs(path: Path) -> None:
+def test_state_after_the_last_batch_is_the_next_epoch(path: Path) -> None:
     rows = IterableDataset(path)
     loader = DataLoader(rows, batch_size=100, num_workers=2)
     assert len(batch_ids(loader)) == 10
@@ -163,7 +163,7 @@ def test_after_the_last_batch_of_workers_the_state_is_the_next_epochs(path: Path
         assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
 
 
-def test_an_abandoned_loop_over_workers_has_no_state(path: Path) -> None:
+def test_state_dict_after_an_abandoned_loop_raises(path: Path) -> None:
     rows = IterableDataset(path)
     for _ in DataLoader(rows, batch_size=10, num_workers=2):
         break
@@ -173,7 +173,7 @@ def test_an_abandoned_loop_over_workers_has_no_state(path: Path) -> None:
     assert rows.state_dict()["position"] == 0
 
 
-def test_workers_that_do_not_alternate_cannot_be_counted(path: Path) -> None:
+def test_state_dict_with_in_order_false_raises(path: Path) -> None:
     rows = IterableDataset(path)
     iterator = iter(DataLoader(rows, batch_size=10, num_workers=2, in_order=False))
     next(iterator)
@@ -181,7 +181,7 @@ def test_workers_that_do_not_alternate_cannot_be_counted(path: Path) -> None:
         rows.state_dict()
 
 
-def test_persistent_workers_see_the_epoch_and_refuse_a_state(path: Path) -> None:
+def test_persistent_workers_apply_the_epoch_and_refuse_a_state(path: Path) -> None:
     rows = IterableDataset(path, shuffle=True, seed=1)
     loader = DataLoader(rows, batch_size=1, num_workers=1, persistent_workers=True)
     for epoch in (0, 3):
@@ -192,7 +192,7 @@ def test_persistent_workers_see_the_epoch_and_refuse_a_state(path: Path) -> None
         next(iter(loader))
 
 
-def test_a_break_starts_the_epoch_again_and_a_state_is_used_once(ds: Dataset) -> None:
+def test_break_restarts_the_epoch_and_a_state_is_used_once(ds: Dataset) -> None:
     rows = IterableDataset(ds.range(0, 10))
     assert ids(islice(rows, 4)) == ids(islice(rows, 4)) == [0, 1, 2, 3]
     rows.load_state_dict({"seed": 0, "epoch": 0, "position": 7})
@@ -200,7 +200,7 @@ def test_a_break_starts_the_epoch_again_and_a_state_is_used_once(ds: Dataset) ->
     assert ids(islice(rows, 1)) == [0]
 
 
-def test_it_pickles_its_path_and_position(path: Path) -> None:
+def test_pickle_keeps_the_path_and_the_position(path: Path) -> None:
     rows = IterableDataset(path, rank=1, world_size=2)
     rows.load_state_dict({"seed": 0, "epoch": 2, "position": 990})
     again = pickle.loads(pickle.dumps(rows))
@@ -218,12 +218,12 @@ def test_it_pickles_its_path_and_position(path: Path) -> None:
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_refused(ds: Dataset, options: dict, message: str) -> None:
+def test_invalid_options_raise(ds: Dataset, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         IterableDataset(ds, **options)
 
 
-def test_states_that_do_not_fit_are_refused(ds: Dataset) -> None:
+def test_invalid_states_raise(ds: Dataset) -> None:
     rows = IterableDataset(ds)
     with pytest.raises(ValueError, match="1000 rows"):
         rows.load_state_dict({"seed": 0, "epoch": 0, "position": ROWS + 1})
@@ -233,14 +233,14 @@ def test_states_that_do_not_fit_are_refused(ds: Dataset) -> None:
         rows.set_epoch(-1)
 
 
-def test_a_schema_is_of_text_files_alone(path: Path) -> None:
+def test_schema_is_accepted_for_text_files_only(path: Path) -> None:
     schema = Dataset(path).schema
     for source in (path, Dataset(path)):
         with pytest.raises(ValueError, match="schema: expected None for a data set, which has"):
             IterableDataset(source, schema=schema)
 
 
-def test_after_the_last_epoch_comes_the_first(path: Path) -> None:
+def test_epoch_wraps_to_zero_after_the_last(path: Path) -> None:
     stream = IterableDataset(path, shuffle=True)
     stream.set_epoch(2**62)
     for _ in stream:

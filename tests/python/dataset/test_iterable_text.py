@@ -78,7 +78,7 @@ def test_records_of_json_lines_have_the_types_of_ingest(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_the_narrowest_column_that_holds_all_is_chosen(
+def test_narrowest_type_that_holds_all_values_is_chosen(
     tmp_path: Path, values: list[str], expected: Column
 ) -> None:
     path = tmp_path / "data.jsonl"
@@ -86,13 +86,13 @@ def test_the_narrowest_column_that_holds_all_is_chosen(
     assert IterableDataset(path).schema["a"] == expected
 
 
-def test_promoted_numbers_keep_their_text(tmp_path: Path) -> None:
+def test_numbers_promoted_to_strings_keep_their_digits(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text('{"a": 1.50}\n{"a": "x"}\n{"a": [{"b": 1.50}]}\n'.replace('{"a": [', '{"c": ['))
     assert [row["a"] for row in IterableDataset(path)] == ["1.50", "x", ""]
 
 
-def test_csv_cells_are_typed(tmp_path: Path) -> None:
+def test_csv_types_are_inferred(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes(
         b"\xef\xbb\xbfid,flag,x,code,text\r\n"
@@ -112,7 +112,7 @@ def test_csv_cells_are_typed(tmp_path: Path) -> None:
     assert third["text"] == "two\nlines"
 
 
-def test_compressed_files_and_globs_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_compressed_files_of_a_glob_are_read_in_name_order(tmp_path: Path) -> None:
     for part in (2, 0, 1):
         with gzip.open(tmp_path / f"part{part}.jsonl.gz", "wt") as file:
             file.writelines(f'{{"id": {part * 10 + i}}}\n\n' for i in range(10))
@@ -125,7 +125,7 @@ def test_compressed_files_and_globs_come_in_the_order_of_their_names(tmp_path: P
         IterableDataset(str(tmp_path / "*.csv"))
 
 
-def test_zstandard_and_archives_are_read_too(tmp_path: Path) -> None:
+def test_zip_archives_are_read(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("b.csv", "id\n5\n6\n")
         archive.writestr("a.jsonl", '{"id": 1}\n{"id": 2}\n')
@@ -134,7 +134,7 @@ def test_zstandard_and_archives_are_read_too(tmp_path: Path) -> None:
     assert ids(pickle.loads(pickle.dumps(rows))) == [1, 2, 5, 6]
 
 
-def test_bad_rows_are_reported_by_their_shard(tmp_path: Path) -> None:
+def test_bad_rows_are_reported_only_by_their_shard(tmp_path: Path) -> None:
     """Rows that a shard does not get may be bad: who gets them tells of it."""
     path = tmp_path / "data.jsonl"
     path.write_text('{"id": 0}\n{"id": "x"}\n{"id": 2}\n{"id": 3}\n')
@@ -144,7 +144,7 @@ def test_bad_rows_are_reported_by_their_shard(tmp_path: Path) -> None:
         list(IterableDataset(path, schema=schema, rank=1, world_size=2))
 
 
-def test_columns_and_types_are_those_of_all_files(tmp_path: Path) -> None:
+def test_schema_is_inferred_from_all_files(tmp_path: Path) -> None:
     files = [tmp_path / f"{i}.jsonl" for i in range(3)]
     write(files[0], [])
     write(files[1], [{"id": 0, "x": 1}])
@@ -158,7 +158,7 @@ def test_columns_and_types_are_those_of_all_files(tmp_path: Path) -> None:
     ]
 
 
-def test_the_format_of_a_file_of_any_name_can_be_named(tmp_path: Path) -> None:
+def test_format_option_overrides_the_file_suffix(tmp_path: Path) -> None:
     path = write(tmp_path / "corpus.txt", RECORDS)
     table = tmp_path / "table.data"
     table.write_text("id\tx\n7\t8\n")
@@ -192,7 +192,7 @@ def test_an_invalid_format_or_missing_file_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [[{"id": 1}], [], ({"id": 1},)], ids=str)
-def test_rows_in_memory_are_no_source_of_a_stream(source: object) -> None:
+def test_rows_in_memory_are_refused_as_a_source(source: object) -> None:
     with pytest.raises(
         tenfold.UnsupportedError, match="expected a Dataset, a TensorDict, or paths"
     ):
@@ -201,7 +201,7 @@ def test_rows_in_memory_are_no_source_of_a_stream(source: object) -> None:
 
 @pytest.mark.parametrize("is_text", [True, False])
 @pytest.mark.parametrize("num_rows", [9, 10, 11, 13])
-def test_last_batches_that_are_partial_in_one_rank_repeat_no_row(
+def test_partial_last_batches_in_one_rank_repeat_no_row(
     tmp_path: Path, num_rows: int, is_text: bool
 ) -> None:
     path = write(tmp_path / "rows.jsonl", [{"id": i} for i in range(num_rows)])
@@ -238,7 +238,7 @@ def test_a_json_file_with_one_array_is_read(tmp_path: Path) -> None:
     shuffle=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_resumed_on_other_ranks_every_row_comes_once(
+def test_another_number_of_ranks_resumes_with_every_row_once(
     tmp_path_factory: pytest.TempPathFactory,
     sizes: list[int],
     cut: int,
@@ -269,7 +269,7 @@ def test_resumed_on_other_ranks_every_row_comes_once(
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_workers_share_the_rows_and_resume(tmp_path: Path, workers: int) -> None:
+def test_workers_partition_the_rows_and_resume(tmp_path: Path, workers: int) -> None:
     path = write(tmp_path / "data.jsonl", [{"id": i} for i in range(100)])
     first = IterableDataset(path, shuffle_buffer=16)
     iterator = iter(DataLoader(first, batch_size=8, num_workers=workers))
@@ -316,7 +316,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "message"), BAD, ids=lambda value: repr(value)[:30])
-def test_bad_records_are_named_skipped_or_collected(
+def test_bad_records_raise_with_their_line_or_are_skipped(
     tmp_path: Path, text: bytes, message: str
 ) -> None:
     path = tmp_path / "data.jsonl"
@@ -398,7 +398,7 @@ FRAGMENTS = [
     suffix=st.sampled_from([".jsonl", ".json", ".csv", ".jsonl.gz"]),
 )
 @settings(max_examples=400, deadline=None)
-def test_bytes_that_are_no_text_are_a_clear_error(
+def test_arbitrary_bytes_raise_an_error_naming_the_file(
     tmp_path_factory: pytest.TempPathFactory, text: bytes, suffix: str
 ) -> None:
     path = tmp_path_factory.mktemp("hostile") / f"data{suffix}"
@@ -410,14 +410,14 @@ def test_bytes_that_are_no_text_are_a_clear_error(
         assert str(path) in str(error), error  # noqa: PT017
 
 
-def test_gzip_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+def test_truncated_gzip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"id": 1}\n' * 1000)[:-12])
     with pytest.raises(tenfold.CorruptFileError, match="gzip"):
         IterableDataset(path)
 
 
-def test_a_quote_that_is_never_closed_costs_no_more_than_its_file(tmp_path: Path) -> None:
+def test_unclosed_csv_quote_raises_corrupt_file_error(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes(b'a\n"' + b"x\n" * 300_000)
     with pytest.raises(tenfold.CorruptFileError, match=r"line 2.*expected a quote that ends"):

@@ -81,7 +81,7 @@ def one(tmp_path: Path) -> tenfold.Dataset:
     return tenfold.ingest(rows(0, 13), tmp_path / "one", schema=SCHEMA)
 
 
-def test_rows_come_in_the_order_of_the_files(made, one, tmp_path) -> None:
+def test_rows_are_in_file_order(made, one, tmp_path) -> None:
     assert tenfold.probe(tmp_path / "ds") == "parts"
     check(made, one)
     for index in (3, -1, slice(2, 9), [12, 0, 7]):
@@ -93,7 +93,7 @@ def test_rows_come_in_the_order_of_the_files(made, one, tmp_path) -> None:
     assert made.schema == one.schema
 
 
-def test_views_and_loaders_are_those_of_one_folder(made, one) -> None:
+def test_views_and_loaders_equal_those_of_one_folder(made, one) -> None:
     check(made.split([0.5, 0.5], seed=3)[0], one.split([0.5, 0.5], seed=3)[0])
     check(made.filter(made["i"] % 2 == 0), one.filter(one["i"] % 2 == 0))
     check(tenfold.concat([made, one]), tenfold.concat([one, one]))
@@ -107,7 +107,7 @@ def total_of(ds: tenfold.Dataset) -> int:
     return int(ds["i"].sum())
 
 
-def test_they_pickle_by_path(made, one) -> None:
+def test_dataset_of_parts_pickles_by_path(made, one) -> None:
     view = made.take([12, 1])
     assert_same(plain(pickle.loads(pickle.dumps(view))[:]), plain(one.take([12, 1])[:]))
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -118,7 +118,7 @@ def test_they_pickle_by_path(made, one) -> None:
     assert [batch["i"].tolist() for batch in loader] == [[*range(5)], [*range(5, 10)], [10, 11, 12]]
 
 
-def test_every_call_reads_them(made, one, tmp_path) -> None:
+def test_every_function_reads_a_dataset_of_parts(made, one, tmp_path) -> None:
     path = tmp_path / "ds"
     assert tenfold.verify(path).ok
     assert tenfold.diff(path, tmp_path / "one").same
@@ -142,7 +142,7 @@ def test_compact_makes_one_folder(made, one, tmp_path) -> None:
         made[:]
 
 
-def test_the_command_line_takes_them_as_any_other(made, tmp_path) -> None:
+def test_command_line_reads_a_dataset_of_parts(made, tmp_path) -> None:
     path = str(tmp_path / "ds")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -164,7 +164,7 @@ def test_the_command_line_takes_them_as_any_other(made, tmp_path) -> None:
     assert run("compact", path).returncode == 2
 
 
-def test_a_part_that_is_missing_is_named(tmp_path) -> None:
+def test_missing_part_is_named(tmp_path) -> None:
     files = write_files(tmp_path, [3, 3])
     tenfold.ingest(files, tmp_path / "ds", part=(1, 2), schema=SCHEMA)
     with pytest.raises(FileNotFoundError, match="part-00000-of-00002"):
@@ -180,7 +180,7 @@ def test_more_hosts_than_files_write_empty_parts(tmp_path, one) -> None:
     check(make(tmp_path, [13], 4), one)
 
 
-def test_bad_arguments_of_a_part(tmp_path) -> None:
+def test_invalid_part_arguments_raise(tmp_path) -> None:
     file = write_files(tmp_path, [1])[0]
 
     def ingest(source=file, part=(0, 2), schema=SCHEMA):
@@ -211,7 +211,7 @@ def test_bad_arguments_of_a_part(tmp_path) -> None:
     assert not (tmp_path / "ds").exists()
 
 
-def test_bad_rows_are_those_of_all_parts(tmp_path) -> None:
+def test_bad_rows_of_all_parts_are_collected(tmp_path) -> None:
     files = write_files(tmp_path, [2, 2])
     for file in files:
         with file.open("a") as lines:
@@ -239,7 +239,7 @@ def test_rows_are_appended_to_the_last_part(made, one, tmp_path) -> None:
     assert tenfold.verify(tmp_path / "ds").ok
 
 
-def test_create_parts_begins_without_rows(tmp_path) -> None:
+def test_create_parts_makes_an_empty_dataset(tmp_path) -> None:
     ds = tenfold.create_parts(tmp_path / "ds", SCHEMA)
     assert len(ds) == 0
     assert ds["i"].shape == (0,)
@@ -269,7 +269,7 @@ def test_create_parts_begins_without_rows(tmp_path) -> None:
         ('"schema"', '"shema"', "schema"),
     ],
 )
-def test_an_invalid_manifest_is_a_clear_error(made, tmp_path, old, new, fault) -> None:
+def test_wrong_manifest_raises_a_clear_error(made, tmp_path, old, new, fault) -> None:
     file = tmp_path / "ds" / "%parts.json"
     text = file.read_text()
     assert old in text
@@ -281,7 +281,7 @@ def test_an_invalid_manifest_is_a_clear_error(made, tmp_path, old, new, fault) -
     assert not tenfold.verify(tmp_path / "ds").ok
 
 
-def test_links_are_refused(made, tmp_path) -> None:
+def test_symlinked_parts_are_refused(made, tmp_path) -> None:
     part = tmp_path / "ds" / "part-00000-of-00003"
     shutil.move(part, tmp_path / "outside")
     part.symlink_to(tmp_path / "outside")
@@ -293,7 +293,7 @@ def test_links_are_refused(made, tmp_path) -> None:
 KILLS = int(os.environ.get("TENFOLD_KILLS", "20"))
 
 
-def write_for_ever(path: Path, start: int, report: int) -> None:
+def write_forever(path: Path, start: int, report: int) -> None:
     """Appends, commits and compacts in turn; reports the rows that are there for sure."""
     count = start
     while True:
@@ -312,7 +312,7 @@ def write_for_ever(path: Path, start: int, report: int) -> None:
 
 
 @pytest.mark.timeout(120 + 3 * KILLS)
-def test_a_killed_writer_leaves_the_rows_before_or_after(tmp_path) -> None:
+def test_sigkill_of_the_writer_leaves_the_rows_before_or_after(tmp_path) -> None:
     path = tmp_path / "ds"
     tenfold.create_parts(path, SCHEMA).close()
     count = 0
@@ -322,7 +322,7 @@ def test_a_killed_writer_leaves_the_rows_before_or_after(tmp_path) -> None:
         if pid == 0:
             try:
                 random.seed(count)
-                write_for_ever(path, count, write)
+                write_forever(path, count, write)
             finally:
                 os._exit(1)
         os.close(write)

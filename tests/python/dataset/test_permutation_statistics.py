@@ -128,12 +128,12 @@ SIZES = [
 
 @pytest.mark.filterwarnings("ignore:Precision loss")
 @pytest.mark.parametrize(("size", "count"), SIZES)
-def test_no_statistic_distinguishes_an_order_from_one_of_numpy(size: int, count: int) -> None:
+def test_statistics_of_permutations_match_those_of_numpy(size: int, count: int) -> None:
     assert unlike_numpy(by_tenfold, size, count) == {}
 
 
 @pytest.mark.filterwarnings("ignore:Precision loss")
-def test_the_statistics_find_a_bad_shuffle() -> None:
+def test_statistics_detect_a_bad_shuffle() -> None:
     assert len(unlike_numpy(by_affine_map, 1009, 100)) > 5
 
 
@@ -144,7 +144,7 @@ def uniformity(counts: NDArray[np.int64], freedom: int) -> float:
 
 @pytest.mark.parametrize("shuffle", [by_tenfold, by_numpy])
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6])
-def test_all_orders_of_a_few_rows_come_equally_often(shuffle: Shuffle, size: int) -> None:
+def test_all_orders_of_few_rows_are_equally_likely(shuffle: Shuffle, size: int) -> None:
     orders = factorial(size)
     count = max(2000, 40 * orders)
     for pairs in ([(i, 3) for i in range(count)], [(3, i) for i in range(count)]):
@@ -156,7 +156,7 @@ def test_all_orders_of_a_few_rows_come_equally_often(shuffle: Shuffle, size: int
 
 @pytest.mark.parametrize("shuffle", [by_tenfold, by_numpy])
 @pytest.mark.parametrize("size", [12, 61])
-def test_each_row_comes_equally_often_at_each_place(shuffle: Shuffle, size: int) -> None:
+def test_each_row_is_equally_likely_at_each_position(shuffle: Shuffle, size: int) -> None:
     count = 200 * size
     for pairs in ([(i, 1) for i in range(count)], [(1, i) for i in range(count)]):
         counts = np.zeros((size, size), np.int64)

@@ -35,7 +35,7 @@ def test_nested_records_are_columns_of_dotted_names(tmp_path: Path) -> None:
     assert repr(ds).splitlines()[1:] == ["a.b.c  d", "int64  string", "1      'x'"]
 
 
-def test_wide_tables_and_long_values_are_cut_and_say_so() -> None:
+def test_wide_tables_and_long_values_are_truncated_with_a_count() -> None:
     ds = Dataset({f"column_{i:03}": torch.ones(1) for i in range(200)})
     lines = repr(ds).splitlines()
     assert max(map(len, lines)) <= 100
@@ -44,7 +44,7 @@ def test_wide_tables_and_long_values_are_cut_and_say_so() -> None:
     assert repr(Dataset({"x": torch.arange(10).expand(1, 10)})).endswith("[0, 1, 2, 3, ...]")
 
 
-def test_rows_of_a_view_are_those_shown() -> None:
+def test_repr_of_a_view_shows_its_rows() -> None:
     ds = Dataset({"x": torch.arange(10)}).take([7, 2])
     assert repr(ds).splitlines() == ["Dataset(2 rows)", "x", "int64", "7", "2"]
     assert repr(ds.range(0, 0)).splitlines() == ["Dataset(0 rows)", "x", "int64"]
@@ -64,7 +64,7 @@ def test_large_values_are_not_read() -> None:
     ]
 
 
-def test_a_damaged_column_hides_no_other(tmp_path: Path) -> None:
+def test_repr_shows_other_columns_next_to_a_damaged_one(tmp_path: Path) -> None:
     ds = tenfold.ingest([{"t": "abc", "x": 5}], tmp_path / "d")
     (offsets,) = (tmp_path / "d").glob("t*end.memmap")
     offsets.write_bytes((99).to_bytes(8, "little"))

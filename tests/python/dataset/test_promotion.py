@@ -95,7 +95,7 @@ def test_scalars_are_promoted_alike_in_every_order_and_source(tmp_path, size):
                 assert found[:2] == (dtype, str(expected)), (order, source)
 
 
-def test_longer_mixtures_are_promoted_alike(tmp_path):
+def test_longer_mixtures_of_scalars_are_promoted_alike(tmp_path):
     for values in ([True, 3, 2**63, "x"], [-1, 2**63, 1.5, True], [None, -1, 2**63, False]):
         for order in map(list, permutations(values)):
             dtype, expected = promoted(order)
@@ -138,7 +138,7 @@ def test_longer_mixtures_of_lists_are_promoted_alike(tmp_path, values):
             assert outcome(iter(rows), tmp_path / "ds", batch_rows=step) == expected, order
 
 
-def test_nulls_in_lists_are_nan_among_floats_and_else_bad_rows(tmp_path):
+def test_null_in_a_list_is_nan_among_floats_and_otherwise_a_bad_row(tmp_path):
     def values(rows: list[Any]) -> str:
         return str([plain(row["v"]) for row in tenfold.ingest(rows, tmp_path / "ds")])
 
@@ -153,7 +153,7 @@ def test_nulls_in_lists_are_nan_among_floats_and_else_bad_rows(tmp_path):
 
 
 @pytest.mark.parametrize("on_error", ["skip", "collect"])
-def test_with_bad_rows_left_out_a_null_in_a_list_is_judged_by_the_rows_before(tmp_path, on_error):
+def test_null_in_a_list_is_judged_by_preceding_rows_if_bad_rows_are_collected(tmp_path, on_error):
     rows = [{"v": [0.5]}, {"v": [3, None]}, {"w": [1]}, {"w": [None]}]
     ds = tenfold.ingest(rows, tmp_path / "ds", on_error="collect")
     assert ds.report.num_bad_rows == 1
@@ -183,7 +183,7 @@ SCHEMAS = [
 
 
 @pytest.mark.parametrize(("dtype", "value", "expected"), SCHEMAS, ids=str)
-def test_a_value_that_fits_a_column_does_so_from_every_source(tmp_path, dtype, value, expected):
+def test_conversion_to_a_column_does_not_depend_on_the_source(tmp_path, dtype, value, expected):
     text = json.dumps(value)
     (tmp_path / "rows.csv").write_text("x\n" + text + "\n")
     sources: dict[str, Any] = {

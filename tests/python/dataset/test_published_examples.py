@@ -201,7 +201,7 @@ def test_a_part_of_an_array_is_transformed(tmp_path: Path, workers: int) -> None
     assert torch.equal(seen[seen[:, 0].argsort()], expected[expected[:, 0].argsort()])
 
 
-def test_the_same_with_our_loader_loses_no_window(tmp_path: Path) -> None:
+def test_batch_loader_accumulates_every_window(tmp_path: Path) -> None:
     mapped_rows(tmp_path / "large_data", 1000, 20)
     dataset = tenfold.Dataset(tmp_path / "large_data").range(0, 500)
     dataloader = tenfold.BatchLoader(

@@ -91,7 +91,7 @@ def state_of(rank: int, size: int, dims: tuple[int, int] = (0, 1), fill: bool = 
 REPLICATED = ["state/shared", "state/epoch", "state/pair", "state/nested/1"]
 
 
-def check_every_world_restores_what_every_world_took() -> None:
+def check_every_world_size_restores_snapshots_of_every_other() -> None:
     def take(rank: int, size: int) -> None:
         snapshot = Snapshot.take(
             FOLDER / f"of-{size}",
@@ -279,7 +279,7 @@ def check_fully_sharded_training() -> None:
     in_world(3, restore)
 
 
-def check_what_ddp_keeps_the_same_is_replicated() -> None:
+def check_ddp_state_is_replicated() -> None:
     path = FOLDER / "ddp"
 
     def take(rank: int, size: int) -> None:
@@ -300,7 +300,7 @@ def check_what_ddp_keeps_the_same_is_replicated() -> None:
     in_world(3, restore)
 
 
-def check_a_part_of_the_ranks_takes_a_snapshot() -> None:
+def check_a_subset_of_the_ranks_takes_a_snapshot() -> None:
     path = FOLDER / "part"
 
     def take(rank: int, size: int) -> None:
@@ -325,7 +325,7 @@ def check_a_part_of_the_ranks_takes_a_snapshot() -> None:
     assert Snapshot(path).read_object("1/state/x").tolist() == [2, 2]
 
 
-def check_saves_in_the_background_keep_their_order() -> None:
+def check_async_saves_keep_their_order() -> None:
     path = FOLDER / "order"
 
     def take(rank: int, size: int) -> None:
@@ -342,7 +342,7 @@ def check_saves_in_the_background_keep_their_order() -> None:
         assert set(Snapshot(path).read_object(f"{rank}/state/x").tolist()) == {3}
 
 
-def check_the_path_is_that_of_rank_0() -> None:
+def check_path_of_rank_0_is_used() -> None:
     def take(rank: int, size: int) -> None:
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
@@ -357,7 +357,7 @@ def check_the_path_is_that_of_rank_0() -> None:
     assert not (FOLDER / "path-1").exists()
 
 
-def check_an_error_of_one_rank_is_one_of_all() -> None:
+def check_error_on_one_rank_is_raised_on_all_ranks() -> None:
     path = FOLDER / "errors"
 
     def take(rank: int, size: int) -> None:
@@ -440,7 +440,7 @@ class Dying:
         _core.SnapshotWriter = Writer  # type: ignore[misc, assignment]
 
 
-def check_a_rank_that_dies_leaves_the_old_snapshot() -> None:
+def check_exit_of_one_rank_keeps_the_old_snapshot() -> None:
     cases = [
         ("outline", 1),
         ("begun", 0),
@@ -486,7 +486,7 @@ def check_a_rank_that_dies_leaves_the_old_snapshot() -> None:
         assert os.listdir(path.parent) == ["s"], os.listdir(path.parent)
 
 
-def check_a_full_disk_of_one_rank_leaves_the_old_snapshot() -> None:
+def check_full_disk_on_one_rank_keeps_the_old_snapshot() -> None:
     import errno
     import resource
 
@@ -509,7 +509,7 @@ def check_a_full_disk_of_one_rank_leaves_the_old_snapshot() -> None:
     assert os.listdir(path.parent) == ["s"]
 
 
-def check_tables_of_single_ranks_go_to_who_asks_for_them() -> None:
+def check_tables_of_single_ranks_are_restored_on_any_rank() -> None:
     """Each rank has whole tables of its own, as recommenders have."""
     path = FOLDER / "tables"
 
@@ -542,7 +542,7 @@ def check_tables_of_single_ranks_go_to_who_asks_for_them() -> None:
     in_world(2, restore)
 
 
-def check_reads_what_two_ranks_of_torchsnapshot_took() -> None:
+def check_reads_snapshots_taken_by_two_ranks_of_torchsnapshot() -> None:
     def restore(rank: int, size: int) -> None:
         for name in ("ok-ranks", "ok-dtensors"):
             whole = torch.arange(24.0).reshape(4, 6)

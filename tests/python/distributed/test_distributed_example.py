@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "distributed.py"
 
 
 @pytest.mark.timeout(600)
-def test_three_ranks_resume_from_a_save_of_two(tmp_path: Path) -> None:
+def test_three_ranks_resume_a_save_of_two(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLE, "--folder", tmp_path], capture_output=True, text=True, timeout=300
     )
@@ -28,7 +28,7 @@ def test_three_ranks_resume_from_a_save_of_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_ranks_begin_with_the_weights_of_a_plain_file(tmp_path: Path) -> None:
+def test_ranks_load_weights_from_a_plain_safetensors_file(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from safetensors.torch import save_file
 

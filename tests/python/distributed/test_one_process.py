@@ -42,7 +42,7 @@ def test_a_checkpoint_is_a_plain_tree(name: str, tmp_path: Path) -> None:
     assert list(loaded["model"]) == ["w", "b"]
 
 
-def test_a_flat_state_is_the_file_that_others_write(tmp_path: Path) -> None:
+def test_flat_state_is_a_plain_safetensors_file(tmp_path: Path) -> None:
     safetensors = pytest.importorskip("safetensors.torch")
     state = {"a.weight": torch.arange(6.0).reshape(2, 3), "a.bias": torch.ones(2)}
     save(state, tmp_path / "m.safetensors")
@@ -63,14 +63,14 @@ def test_any_format_is_loaded(name: str, tmp_path: Path) -> None:
     assert torch.equal(into["b"], state["b"])
 
 
-def test_another_dtype_is_converted_as_copy_does(tmp_path: Path) -> None:
+def test_load_converts_the_dtype_like_copy(tmp_path: Path) -> None:
     tenfold.save({"w": torch.arange(4.0)}, tmp_path / "m.safetensors")
     into = {"w": torch.zeros(4, dtype=torch.bfloat16)}
     distributed.load(into, tmp_path / "m.safetensors", no_dist=True)
     assert into["w"].tolist() == [0, 1, 2, 3]
 
 
-def test_values_are_plain_and_never_unpickled(tmp_path: Path) -> None:
+def test_values_are_stored_as_plain_data_and_never_unpickled(tmp_path: Path) -> None:
     values = {"i": 2**70, "f": float("inf"), "s": "ä", "n": None, "l": [1, [True]], "t": (1, 2)}
     state: dict[str, Any] = {"w": torch.ones(1), **values}
     save(state, tmp_path / "m.safetensors")  # torch's planner pickles the values
@@ -122,7 +122,7 @@ def test_a_tuple_with_tensors_needs_our_planner(tmp_path: Path) -> None:
     assert torch.equal(into["pair"][0], torch.arange(3))
 
 
-def test_our_calls_keep_the_containers(tmp_path: Path) -> None:
+def test_distributed_save_and_load_keep_containers(tmp_path: Path) -> None:
     state: dict[Any, Any] = {
         "o": OrderedDict(b=torch.ones(1), a=1),
         "by_number": {1: torch.ones(2), 0: "x"},
@@ -136,7 +136,7 @@ def test_our_calls_keep_the_containers(tmp_path: Path) -> None:
     assert repr(into) == repr({"by_number": state["by_number"], "new": 1})
 
 
-def test_values_that_are_longer_than_their_room_are_saved(tmp_path: Path) -> None:
+def test_values_longer_than_the_reserved_space_are_saved(tmp_path: Path) -> None:
     state = {"w": torch.arange(100_000.0), "text": "x" * 1_000_000}
     save(state, tmp_path / "m.safetensors")
     loaded = tenfold.load(tmp_path / "m.safetensors", verify=True)
@@ -155,7 +155,7 @@ def test_a_dtype_that_the_format_lacks_is_refused_by_name(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("layout", ["", "Plain", "distcp"])
-def test_layouts_that_do_not_exist_are_refused(layout: str, tmp_path: Path) -> None:
+def test_unknown_layouts_are_refused(layout: str, tmp_path: Path) -> None:
     names = "'plain', 'shards', 'torch'"
     with pytest.raises(ValueError, match=rf"^layout: expected one of {names}, found '{layout}'"):
         StorageWriter(tmp_path / "m", layout=layout)
@@ -176,7 +176,7 @@ STATE: dict[Any, Any] = {
 
 
 @pytest.mark.parametrize("layout", ["shards", "torch"])
-def test_other_layouts_are_the_same_tree(layout: str, tmp_path: Path) -> None:
+def test_shards_and_torch_layouts_load_as_the_same_tree(layout: str, tmp_path: Path) -> None:
     distributed.save(STATE, tmp_path / "m", layout=layout, no_dist=True)
     assert tenfold.probe(tmp_path / "m") == "dcp"
     assert repr(tenfold.load(tmp_path / "m", verify=True)) == repr(STATE)
@@ -188,7 +188,7 @@ def test_other_layouts_are_the_same_tree(layout: str, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"m", "m.safetensors"}
 
 
-def test_the_metadata_of_the_torch_layout_is_what_torch_makes(tmp_path: Path) -> None:
+def test_metadata_of_the_torch_layout_equals_that_of_torch(tmp_path: Path) -> None:
     state = {
         "model": {"w": torch.arange(6.0).reshape(2, 3), "h": torch.ones(2, dtype=torch.bfloat16)},
         "list": [torch.ones(1), {"x": 1}],
@@ -218,7 +218,7 @@ def test_torch_loads_every_entry_of_its_layout(tmp_path: Path) -> None:
     assert repr(torch.load(tmp_path / "m.pt", weights_only=True)) == repr(state)
 
 
-def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
+def test_foreign_files_are_not_replaced(tmp_path: Path) -> None:
     for layout in ("shards", "torch"):
         (tmp_path / "mine").mkdir(exist_ok=True)
         (tmp_path / "mine" / "notes.txt").write_text("mine")
@@ -228,7 +228,7 @@ def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["m.pt", "m.npz", "m.tdz", "m.safetensors.index.json"])
-def test_other_formats_are_refused(name: str, tmp_path: Path) -> None:
+def test_unsupported_file_suffixes_are_refused(name: str, tmp_path: Path) -> None:
     error = failure(save, {"w": torch.ones(1)}, tmp_path / name)
     assert isinstance(error, ValueError)
     assert 'expected a name that ends in ".safetensors", or a folder' in str(error)
@@ -273,7 +273,7 @@ def test_a_checkpoint_id_is_a_path(tmp_path: Path) -> None:
         dcp.save({"w": torch.ones(1)}, storage_writer=StorageWriter(), no_dist=True)
 
 
-def test_writers_readers_and_planners_are_pickled_without_their_operations_in_progress(
+def test_writers_readers_and_planners_pickle_without_pending_operations(
     tmp_path: Path,
 ) -> None:
     writer = StorageWriter(tmp_path / "m")
@@ -289,7 +289,7 @@ def test_writers_readers_and_planners_are_pickled_without_their_operations_in_pr
     assert into["w"].tolist() == [1]
 
 
-def test_a_state_is_made_of_a_checkpoint_alone(tmp_path: Path) -> None:
+def test_state_dict_is_built_from_a_checkpoint_without_a_target(tmp_path: Path) -> None:
     from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
     from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 

@@ -233,7 +233,7 @@ def save_every_layout(rank: int, size: int) -> None:
         dcp.save(state, storage_writer=writer_of(saved_path(size, layout), layout))
 
 
-def check_every_world_loads_what_every_world_saved() -> None:
+def check_every_world_size_loads_checkpoints_of_every_other() -> None:
     def load(rank: int, size: int) -> None:
         for saved in WORLDS:
             for layout in LAYOUTS:
@@ -442,7 +442,7 @@ def check_asynchronous_saves() -> None:
         assert loaded["number"] == number
 
 
-def check_plan_caching_writes_each_save_to_its_place() -> None:
+def check_plan_caching_writes_each_save_to_its_own_path() -> None:
     def save(rank: int, size: int) -> None:
         mesh = init_device_mesh("cpu", (size,))
         for number, name in enumerate(["cached", "cached", "other", "cached"]):
@@ -534,7 +534,7 @@ class DyingWriter(StorageWriter):
         super().finish(metadata, results)
 
 
-def check_a_rank_that_dies_leaves_the_old_version() -> None:
+def check_exit_of_one_rank_keeps_the_old_version() -> None:
     cases = [
         ("plan", 1),
         ("laid out", 0),
@@ -567,7 +567,7 @@ def check_a_rank_that_dies_leaves_the_old_version() -> None:
         expect_old_then_new(path, layout, state)
 
 
-def check_a_rank_that_is_killed_at_any_moment_leaves_a_whole_version() -> None:
+def check_sigkill_of_a_rank_leaves_a_complete_version() -> None:
     chance = random.Random(7)
     for number in range(NUM_KILLS):
         layout = LAYOUTS[number % len(LAYOUTS)]
@@ -601,7 +601,7 @@ def check_a_rank_that_is_killed_at_any_moment_leaves_a_whole_version() -> None:
         expect_new(path, layout, state)
 
 
-def check_a_full_disk_of_one_rank_leaves_the_old_version() -> None:
+def check_full_disk_on_one_rank_keeps_the_old_version() -> None:
     import resource
 
     for layout in LAYOUTS:
@@ -644,7 +644,7 @@ def check_a_full_disk_of_one_rank_leaves_the_old_version() -> None:
         expect_old_then_new(path, layout, state)
 
 
-def check_a_flipped_bit_is_refused() -> None:
+def check_flipped_bit_raises_corrupt_file_error() -> None:
     path = FOLDER / "flipped.safetensors"
 
     def save(rank: int, size: int) -> None:

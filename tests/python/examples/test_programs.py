@@ -76,7 +76,7 @@ class Own:
     pass
 
 
-def test_a_folder_of_pt_files_is_converted_and_nothing_of_it_runs(
+def test_pt_files_are_converted_and_no_pickle_is_executed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -109,7 +109,7 @@ def test_embeddings_are_served_while_another_process_changes_them(tmp_path: Path
     assert "after:  [-1.0, 7.0, 0.0] [True, True, True]" in output
 
 
-def test_a_hugging_face_data_set_is_ingested_and_learned(tmp_path: Path) -> None:
+def test_hugging_face_example_ingests_and_trains(tmp_path: Path) -> None:
     pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
     output = run("from_huggingface", tmp_path)
     assert "input_ids: int32[*]\nlabel: int64\ntext: string\n" in output
@@ -140,7 +140,7 @@ def test_tar_shards_become_a_data_set(tmp_path: Path) -> None:
     assert run("from_webdataset", tmp_path, "--rows", 800) == WEBDATASET
 
 
-def test_tar_shards_are_the_same_rows_to_webdataset(tmp_path: Path) -> None:
+def test_tar_shards_give_the_same_rows_with_webdataset(tmp_path: Path) -> None:
     pytest.importorskip("webdataset", reason="webdataset is not installed")
     run("from_webdataset", tmp_path / "ours", "--rows", 800)
     assert run("from_webdataset", tmp_path / "theirs", "--rows", 800, "--library") == WEBDATASET

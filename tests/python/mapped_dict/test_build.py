@@ -49,20 +49,20 @@ build = tenfold.MappedDict.build
         ([("a", torch.eye(2).to_sparse())], "expected a dense tensor, found a sparse tensor"),
     ],
 )
-def test_refuses(tmp_path, items, message):
+def test_invalid_items_raise_and_write_nothing(tmp_path, items, message):
     with pytest.raises(ValueError, match=message):
         build(items, tmp_path / "d")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_refuses_keys_that_no_dict_could_have(tmp_path):
+def test_unhashable_keys_raise(tmp_path):
     with pytest.raises(TypeError, match="unhashable"):
         build([([1], 2)], tmp_path / "d")
     with pytest.raises(TypeError, match="unhashable"):
         build([("a", 2), (["b"], 2)], tmp_path / "d")
 
 
-def test_an_error_on_the_way_leaves_nothing(tmp_path):
+def test_exception_of_the_items_leaves_no_files(tmp_path):
     def pairs():
         for i in range(10_000):
             yield f"k{i}", torch.zeros(3)
@@ -92,7 +92,7 @@ def test_does_not_trigger_garbage_collection(tmp_path, value):
     assert looks.count("start") < 10
 
 
-def test_the_last_of_a_key(tmp_path):
+def test_duplicates_last_keeps_the_last_value(tmp_path):
     pairs = [(f"k{i % 100}", i) for i in range(1000)]
     d = build(pairs, tmp_path / "d", duplicates="last")
     assert dict(d.items()) == dict(pairs)
@@ -104,7 +104,7 @@ def test_the_last_of_a_key(tmp_path):
         build(pairs, tmp_path / "d", duplicates="first")
 
 
-def test_replaces_a_dictionary_and_nothing_else(tmp_path):
+def test_build_replaces_only_mapped_dicts(tmp_path):
     old = build({"a": 1}, tmp_path / "d")
     build({"b": 2}, tmp_path / "d")
     assert old["a"] == 1
@@ -115,7 +115,7 @@ def test_replaces_a_dictionary_and_nothing_else(tmp_path):
         build({"a": 1}, tmp_path / "mine")
 
 
-def test_takes_the_keys_of_other_libraries(tmp_path):
+def test_numpy_keys_and_ordered_dicts_are_accepted(tmp_path):
     d = build({np.str_("a"): 1, np.str_("b"): 2}, tmp_path / "s")
     assert d["b"] == 2
     d = build(zip(np.arange(5), np.arange(10.0).reshape(5, 2), strict=True), tmp_path / "i")
@@ -126,7 +126,7 @@ def test_takes_the_keys_of_other_libraries(tmp_path):
     assert d["a"] == 1
 
 
-def test_numbers_of_both_kinds(tmp_path):
+def test_ints_and_floats_become_floats(tmp_path):
     d = build({"a": 1, "b": 2.5}, tmp_path / "d")
     assert dict(d.items()) == {"a": 1.0, "b": 2.5}
 
@@ -139,14 +139,14 @@ def test_keeps_dtypes(tmp_path, dtype):
     assert torch.equal(d[1], values[1])
 
 
-def test_tensors_of_unequal_length(tmp_path):
+def test_ragged_tensors_round_trip(tmp_path):
     d = build({i: torch.arange(i) for i in range(5)}, tmp_path / "d")
     assert d[4].tolist() == [0, 1, 2, 3]
     values, _ = d.get_many([3, 99, 1])
     assert [len(part) for part in values.unbind()] == [3, 0, 1]
 
 
-def test_holds_nothing(tmp_path):
+def test_empty_mapped_dict_can_be_read_but_not_extended(tmp_path):
     d = build({}, tmp_path / "d")
     assert len(d) == 0
     assert list(d.items()) == []

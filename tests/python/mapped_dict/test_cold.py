@@ -46,7 +46,7 @@ def large(tmp_path_factory):
     return path
 
 
-def forget(path: Path) -> None:
+def evict_from_page_cache(path: Path) -> None:
     """Nothing of these files is in memory, where the system heeds that."""
     os.sync()
     for file in path.rglob("*.memmap"):
@@ -58,7 +58,7 @@ def forget(path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux's count of reads")
 @pytest.mark.parametrize("batch", [1, 16, 256])
 def test_lookups_read_only_the_pages_of_their_keys(large, batch):
-    forget(large)
+    evict_from_page_cache(large)
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(CODE), str(large), str(KEYS), str(batch)],
         capture_output=True,

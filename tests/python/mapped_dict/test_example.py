@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "word_embeddings.py"
 
 
-def test_vectors_on_disk_distinguish_modules(tmp_path: Path) -> None:
+def test_word_vectors_example_learns_to_classify(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLE), str(tmp_path), "--epochs", "3"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -50,7 +50,7 @@ def check(d: MappedDict, done: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_survives_sigkill(tmp_path, seed):
+def test_sigkill_of_the_writer_keeps_all_committed_values(tmp_path, seed):
     rng = random.Random(seed)
     path = tmp_path / "d"
     MappedDict.build({f"k{key}": torch.zeros(100, dtype=torch.int64) for key in range(KEYS)}, path)

@@ -24,7 +24,7 @@ def words(tmp_path):
     return tenfold.MappedDict.build(items, tmp_path / "d")
 
 
-def test_gives_back_tensors(words):
+def test_lookup_returns_the_stored_tensor(words):
     assert len(words) == 1000
     assert torch.equal(words["word 7"], torch.full((4,), 7.0))
     assert words["word 7"].dtype == torch.float32
@@ -41,7 +41,7 @@ def test_a_value_is_a_copy(words):
     assert words["word 7"][0] == 7.0
 
 
-def test_many_keys(words):
+def test_get_many_returns_values_and_a_found_mask(words):
     values, found = words.get_many(["word 5", "x", "word 0", "word 5"])
     assert values[:, 0].tolist() == [5.0, 0.0, 0.0, 5.0]
     assert found.tolist() == [True, False, True, True]
@@ -58,7 +58,7 @@ class _Str(str):
 
 
 @pytest.mark.parametrize("key_type", [str, bytes])
-def test_keys_of_any_length_and_kind_in_one_list(tmp_path, key_type):
+def test_get_many_accepts_keys_of_any_length_and_type(tmp_path, key_type):
     texts = ["", "a", "caf\u00e9", "\U0001f600" * 3, "x" * 255, "x" * 256, "x" * 257, "y" * 100_000]
     texts += [f"key {i}" for i in range(700)]
     items = {text if key_type is str else text.encode(): i for i, text in enumerate(texts)}
@@ -81,7 +81,7 @@ def test_keys_of_any_length_and_kind_in_one_list(tmp_path, key_type):
             assert error.value.args == (key,)
 
 
-def _look_batches_up(words, num_batches):
+def _look_up_batches(words, num_batches):
     """Batches that follow each other, which two threads look up."""
     rng = random.Random(num_batches)
     for _ in range(num_batches):
@@ -91,11 +91,11 @@ def _look_batches_up(words, num_batches):
         assert values[:, 3].tolist() == [i if i < 1000 else 0 for i in asked]
 
 
-def test_batches_that_follow_each_other_also_in_the_child_of_a_fork(words):
-    _look_batches_up(words, 300)
-    child = multiprocessing.get_context("fork").Process(target=_look_batches_up, args=(words, 300))
+def test_consecutive_batches_also_work_in_a_forked_child(words):
+    _look_up_batches(words, 300)
+    child = multiprocessing.get_context("fork").Process(target=_look_up_batches, args=(words, 300))
     child.start()
-    _look_batches_up(words, 300)
+    _look_up_batches(words, 300)
     child.join(60)
     assert child.exitcode == 0
 
@@ -125,7 +125,7 @@ def test_missing_keys_are_named(words):
         words.get_many([], missing="ignore")
 
 
-def test_packed_keys(words):
+def test_get_many_accepts_packed_keys(words):
     text = b"word 5word 999no"
     packed = {
         "values": torch.frombuffer(bytearray(text), dtype=torch.uint8),
@@ -158,7 +158,7 @@ def test_an_invalid_key_is_not_found_or_raises(words):
     assert "\ud800" not in words
 
 
-def test_is_a_mapping_that_streams_in_order(words):
+def test_is_a_mapping_that_iterates_in_insertion_order(words):
     assert isinstance(words, collections.abc.Mapping)
     assert list(words) == list(words.keys()) == [f"word {i}" for i in range(1000)]
     assert [value[0].item() for value in words.values()] == list(range(1000))
@@ -203,7 +203,7 @@ def test_bytes_keys(tmp_path):
     "values",
     [[1, -5, 2**62], [1.5, float("inf"), -0.0], [True, False, True], ["", "ä", "x" * 999]],
 )
-def test_scalars_come_back_as_they_were(tmp_path, values):
+def test_scalars_round_trip_with_their_types(tmp_path, values):
     d = tenfold.MappedDict.build(zip("abc", values, strict=True), tmp_path / "d")
     for key, value in zip("abc", values, strict=True):
         assert d[key] == value
@@ -215,7 +215,7 @@ def test_scalars_come_back_as_they_were(tmp_path, values):
     assert found.tolist() == [True, False, True]
 
 
-def test_dicts_of_columns(tmp_path):
+def test_dict_values_become_columns(tmp_path):
     items = [
         (f"k{i}", {"x": torch.ones(2, 2) * i, "name": f"n{i}", "tokens": list(range(i)), "n": i})
         for i in range(10)
@@ -235,7 +235,7 @@ def test_dicts_of_columns(tmp_path):
     assert [value["name"] for value in d.values()] == [f"n{i}" for i in range(10)]
 
 
-def test_is_a_data_set(words, tmp_path):
+def test_dataset_exposes_keys_and_values_as_columns(words, tmp_path):
     assert words.dataset.columns == ["key", "value"]
     assert words.dataset[5]["key"] == "word 5"
     assert len(tenfold.Dataset(tmp_path / "d")) == 1000
@@ -259,7 +259,7 @@ def test_tensordict_opens_it_as_a_table(words, tmp_path):
     }
 
 
-def test_other_formats_hold_it(words, tmp_path):
+def test_archives_and_safetensors_hold_a_mapped_dict(words, tmp_path):
     for name in ("d.tdz", "d.safetensors"):
         tenfold.convert(tmp_path / "d", tmp_path / name)
         assert tenfold.MappedDict(tmp_path / name)["word 8"][0] == 8.0
@@ -270,17 +270,17 @@ def _first_value(d):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_works_in_other_processes(words, method):
+def test_pickles_by_path_to_other_processes(words, method):
     assert len(pickle.dumps(words)) < 500
     with multiprocessing.get_context(method).Pool(2) as pool:
         assert pool.map(_first_value, [words] * 3) == [9.0] * 3
 
 
-def test_repr(words):
+def test_repr_shows_the_number_and_type_of_keys(words):
     assert "1,000 str keys" in repr(words)
 
 
-def test_read_only_folders(words, tmp_path):
+def test_read_only_folder_can_be_opened(words, tmp_path):
     for path in sorted((tmp_path / "d").rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
     (tmp_path / "d").chmod(0o555)
@@ -313,7 +313,7 @@ keys = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(items=keys, others=st.lists(st.one_of(st.text(), st.integers(), st.binary(), st.none())))
-def test_is_as_a_dict(tmp_path_factory, items, others):
+def test_behaves_like_a_dict(tmp_path_factory, items, others):
     d = tenfold.MappedDict.build(items, tmp_path_factory.mktemp("d") / "d")
     assert len(d) == len(items)
     assert list(d.items()) == list(items.items())
@@ -325,7 +325,7 @@ def test_is_as_a_dict(tmp_path_factory, items, others):
     assert found.tolist() == [key in items for key in asked]
 
 
-def test_says_what_it_is_in_json(words, tmp_path):
+def test_metadata_records_the_mapped_dict_schema(words, tmp_path):
     notes = json.loads((tmp_path / "d" / "%notes.json").read_text())
     assert notes["schema"]["mapped_dict"] == {
         "version": 1,
@@ -334,7 +334,7 @@ def test_says_what_it_is_in_json(words, tmp_path):
     }
 
 
-def test_views_contain_values_that_are_equal_throughout(words):
+def test_membership_in_views_compares_whole_values(words):
     key = next(iter(words))
     assert (key, words[key].clone()) in words.items()
     assert (key, words[key] + 1) not in words.items()

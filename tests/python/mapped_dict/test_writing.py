@@ -22,7 +22,7 @@ def path(tmp_path):
     return tmp_path / "d"
 
 
-def test_assigns_keys_that_are_there(path):
+def test_assigns_existing_keys(path):
     reader = MappedDict(path)
     with MappedDict(path, "r+") as d:
         d["k7"] = torch.full((3,), 70.0)
@@ -49,7 +49,7 @@ def test_assigns_keys_that_are_there(path):
     assert MappedDict(path)["k7"].tolist() == [71.0] * 3
 
 
-def test_extends_by_new_keys_in_one_step(path):
+def test_extend_adds_new_keys_atomically(path):
     reader = MappedDict(path)
     with MappedDict(path, "r+") as d:
         d.extend({f"n{i}": torch.full((3,), float(i)) for i in range(5000)})
@@ -93,7 +93,7 @@ def _plain(value):
 
 @pytest.mark.parametrize("key", [str, lambda i: f"k{i}".encode(), int], ids=["str", "bytes", "int"])
 @pytest.mark.parametrize("form", FORMS)
-def test_extends_by_more_items_than_it_keeps_in_memory(tmp_path, form, key):
+def test_extend_spills_items_that_exceed_its_memory(tmp_path, form, key):
     value = FORMS[form]
     first = MappedDict.build({key(i): value(i) for i in range(1, 8)}, tmp_path / "d")
     whole = MappedDict.build({key(i): value(i) for i in range(1, 9500)}, tmp_path / "whole")
@@ -108,7 +108,7 @@ def test_extends_by_more_items_than_it_keeps_in_memory(tmp_path, form, key):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["d", "whole"]
 
 
-def test_many_items_are_all_added_or_none(path):
+def test_extend_of_many_items_is_atomic(path):
     def pairs(last):
         yield from ((f"n{i}", torch.zeros(3)) for i in range(9000))
         yield last
@@ -133,7 +133,7 @@ def test_many_items_are_all_added_or_none(path):
         assert list(d)[7] == "k7"
 
 
-def test_many_items_are_all_assigned_or_none(path):
+def test_update_of_many_items_is_atomic(path):
     with MappedDict(path, "r+") as d:
         d.extend((f"n{i}", torch.zeros(3)) for i in range(9000))
 
@@ -171,7 +171,7 @@ def _own_bytes():
 
 
 @pytest.mark.parametrize("what", ["extend", "update"])
-def test_many_large_items_take_little_memory(tmp_path, what):
+def test_peak_memory_of_many_large_items_is_bounded(tmp_path, what):
     names = ["b"] if what == "extend" else ["b", *(f"k{i}" for i in range(1000))]
     MappedDict.build({"a": torch.zeros(4096)}, tmp_path / "d")
     most, done = 0, threading.Event()
@@ -197,7 +197,7 @@ def test_many_large_items_take_little_memory(tmp_path, what):
     assert most - before < 150 << 20
 
 
-def test_the_length_of_a_reader_is_the_number_of_iterated_keys(path):
+def test_len_of_a_reader_equals_the_number_of_iterated_keys(path):
     reader = MappedDict(path)
     with MappedDict(path, "r+") as d:
         d.extend({"n0": torch.zeros(3), "n1": torch.ones(3)})
@@ -213,7 +213,7 @@ def test_the_length_of_a_reader_is_the_number_of_iterated_keys(path):
     assert len(reader) == len(list(reader)) == 104
 
 
-def test_compacts(path):
+def test_compact_drops_replaced_rows(path):
     with MappedDict(path, "r+") as d:
         for i in range(20):
             d[f"k{i}"] = torch.full((3,), -1.0)
@@ -227,7 +227,7 @@ def test_compacts(path):
     assert tenfold.verify(path).ok
 
 
-def test_compacts_after_lookups(path):
+def test_compact_after_lookups_drops_replaced_rows(path):
     with MappedDict(path, "r+") as d:
         d["k1"] = torch.zeros(3)
         d.get_many([f"k{i}" for i in range(100)])
@@ -236,7 +236,7 @@ def test_compacts_after_lookups(path):
         assert len(tenfold.Dataset(path)) == 100
 
 
-def test_needs_a_dictionary_that_was_opened_for_writing(path, tmp_path):
+def test_writes_need_mode_r_plus(path, tmp_path):
     d = MappedDict(path)
     for write in (
         lambda: d.__setitem__("k1", torch.zeros(3)),
@@ -249,7 +249,7 @@ def test_needs_a_dictionary_that_was_opened_for_writing(path, tmp_path):
     d.close()
 
 
-def test_other_values(tmp_path):
+def test_scalar_and_dict_values_can_be_assigned_and_added(tmp_path):
     with MappedDict(MappedDict.build({"a": 1, "b": 2}, tmp_path / "i")._path, "r+") as d:
         d["a"] = 5
         d.extend({"c": 7})
@@ -284,7 +284,7 @@ def test_iterates_over_each_key_once_while_keys_are_assigned(tmp_path):
         assert [*zip(keys, [d[key] for key in keys], strict=True)] == list(d.items())
 
 
-def _read_on(path, stop, bad):
+def _read_loop(path, stop, bad):
     warnings.simplefilter("error")
     d = MappedDict(path)
     expected = [f"k{i}" for i in range(100)]
@@ -297,10 +297,10 @@ def _read_on(path, stop, bad):
             bad.value += 1
 
 
-def test_readers_see_whole_values(path):
+def test_readers_see_only_complete_values(path):
     context = multiprocessing.get_context("fork")
     stop, bad = context.Event(), context.Value("i", 0)
-    readers = [context.Process(target=_read_on, args=(path, stop, bad)) for _ in range(2)]
+    readers = [context.Process(target=_read_loop, args=(path, stop, bad)) for _ in range(2)]
     for reader in readers:
         reader.start()
     with MappedDict(path, "r+") as d:
@@ -315,7 +315,7 @@ def test_readers_see_whole_values(path):
     assert bad.value == 0
 
 
-def test_one_writer(path):
+def test_second_writer_raises(path):
     first, second = MappedDict(path, "r+"), MappedDict(path, "r+")
     first["k1"] = torch.zeros(3)
     with pytest.raises(OSError, match="process"):
@@ -336,7 +336,7 @@ def test_one_writer(path):
         max_size=12,
     )
 )
-def test_is_as_a_dict_that_changes(tmp_path_factory, steps):
+def test_behaves_like_a_mutable_dict(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("d") / "d"
     d = MappedDict(MappedDict.build({"a": 0}, path)._path, "r+")
     expected = {"a": 0}

@@ -32,7 +32,7 @@ class Squares(tenfold.StateMapper):
 ROW_BYTES = 16
 
 
-def test_a_batch_generates_only_the_rows_that_are_missing_each_once():
+def test_batch_generates_each_missing_row_once():
     mapper = Squares()
     cached = mapper.cached(1 << 20)
     assert cached([1, 2, 1]).tolist() == [[1, 1], [2, 4], [1, 1]]
@@ -58,7 +58,7 @@ def test_the_least_recently_used_rows_are_evicted_first():
 
 
 @pytest.mark.parametrize("max_bytes", [0, ROW_BYTES - 1])
-def test_a_cache_that_holds_no_row_is_still_right(max_bytes):
+def test_cache_too_small_for_a_row_returns_correct_rows(max_bytes):
     mapper = Squares()
     cached = mapper.cached(max_bytes)
     for _ in range(2):
@@ -67,7 +67,7 @@ def test_a_cache_that_holds_no_row_is_still_right(max_bytes):
     assert len(mapper.asked) == 2
 
 
-def test_a_batch_larger_than_the_cache_is_right():
+def test_batch_larger_than_the_cache_returns_correct_rows():
     cached = Squares().cached(4 * ROW_BYTES)
     for _ in range(2):
         assert cached(list(range(50)))[:, 1].tolist() == [i * i for i in range(50)]
@@ -76,7 +76,7 @@ def test_a_batch_larger_than_the_cache_is_right():
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 12), max_size=9), max_size=12), st.integers(0, 10))
-def test_cached_rows_are_those_of_the_mapper(batches, num_rows):
+def test_cached_rows_equal_those_of_the_mapper(batches, num_rows):
     plain, cached = Squares(), Squares().cached(num_rows * ROW_BYTES)
     for batch in batches:
         assert cached(batch).equal(plain(batch))
@@ -92,7 +92,7 @@ def test_rows_are_copies():
     assert cached([1, 2]).tolist() == [[1, 1], [2, 4]]
 
 
-def test_training_the_module_empties_the_cache():
+def test_training_the_module_invalidates_the_cache():
     @tenfold.register_mapper("test.cached_linear")
     def linear():
         return torch.nn.Linear(2, 3)
@@ -121,7 +121,7 @@ def test_tensors_are_compared_by_content():
     assert (cached.hits, cached.misses) == (1, 2)
 
 
-def test_rows_of_another_kind_are_right_but_not_kept():
+def test_rows_of_mixed_types_are_correct_but_not_cached():
     mapper = tenfold.HierarchicalStateMapper({"a": 1, "b": 2.5, "c": "text", "d": [1.0, 2.0]})
     cached = mapper.cached(1 << 20)
     for _ in range(2):
@@ -134,7 +134,7 @@ def test_rows_of_another_kind_are_right_but_not_kept():
     assert cached.nbytes == 8
 
 
-def test_an_exception_leaves_the_cache_as_it_was():
+def test_exception_keeps_the_cache_unchanged():
     mapper = tenfold.HierarchicalStateMapper({"a": 1})
     cached = mapper.cached(100)
     cached("a")
@@ -144,7 +144,7 @@ def test_an_exception_leaves_the_cache_as_it_was():
     assert cached.nbytes == 8
 
 
-def test_many_threads_get_their_rows():
+def test_concurrent_lookups_return_correct_rows():
     cached = Squares().cached(20 * ROW_BYTES)
     wrong = []
 
@@ -167,7 +167,7 @@ def test_many_threads_get_their_rows():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forks_child_begins_anew_even_if_the_lock_was_held():
+def test_forked_child_has_a_new_cache_even_if_the_lock_was_held():
     cached = Squares().cached(1 << 20)
     cached([1, 2])
     with cached._lock:
@@ -177,7 +177,7 @@ def test_a_forks_child_begins_anew_even_if_the_lock_was_held():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_it_is_sent_and_saved_as_the_mapper_behind_it(tmp_path):
+def test_pickle_and_save_store_the_underlying_mapper(tmp_path):
     mapper = tenfold.HierarchicalStateMapper({"a": 1})
     mapper.save(tmp_path / "x.json")
     cached = mapper.cached(1000)
@@ -190,7 +190,7 @@ def test_it_is_sent_and_saved_as_the_mapper_behind_it(tmp_path):
     assert tenfold.StateMapper.load(tmp_path / "y.json").hierarchy == {"a": 1}
 
 
-def test_it_says_what_it_keeps():
+def test_repr_shows_size_hits_and_misses():
     cached = Squares().cached(1000)
     cached([1, 1])
     assert repr(cached) == (
@@ -205,6 +205,6 @@ def test_a_negative_size_is_refused():
         Squares().cached(-1)
 
 
-def test_states_without_a_hash_are_named():
+def test_unhashable_states_are_named():
     with pytest.raises(TypeError, match=r"state \(\[1\], 2\).*a batch is a list of states"):
         Squares().cached(10)([([1], 2)])

@@ -25,7 +25,7 @@ def state_from(value):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_mapper_that_was_saved_gives_the_rows_that_it_gave(name):
+def test_golden_mappers_return_their_recorded_rows(name):
     mapper = tenfold.StateMapper.load(DATA / name)
     for answer in EXPECTED[name]:
         state = state_from(answer["state"])
@@ -38,6 +38,6 @@ def test_a_mapper_that_was_saved_gives_the_rows_that_it_gave(name):
         assert row.dtype == getattr(torch, answer["dtype"])
 
 
-def test_a_module_comes_back():
+def test_golden_module_mapper_returns_its_recorded_row():
     mapper = tenfold.StateMapper.load(DATA / "module.safetensors")
     assert mapper((1.0, 0.0, 0.0)).tolist() == [0.5, 2.5]

@@ -25,7 +25,7 @@ def test_a_value_is_found_by_its_path():
     assert mapper([]).shape == (0,)
 
 
-def test_a_level_passes_its_default_on_and_the_deepest_one_wins():
+def test_defaults_are_inherited_and_the_deepest_one_wins():
     mapper = tenfold.HierarchicalStateMapper(
         {
             "default": 0,
@@ -55,7 +55,7 @@ def test_a_level_passes_its_default_on_and_the_deepest_one_wins():
     assert mapper(list(expected)).tolist() == list(expected.values())
 
 
-def test_the_key_of_defaults_is_chosen():
+def test_default_key_can_be_chosen():
     mapper = tenfold.HierarchicalStateMapper({"*": 1, "default": 2}, default_key="*")
     assert mapper(["x", "default"]).tolist() == [1, 2]
     assert mapper.default_key == "*"
@@ -87,12 +87,12 @@ def test_a_component_with_a_slash_does_not_match_a_deeper_path():
 
 
 @pytest.mark.parametrize("state", [None, 1.5, {"a": 1}, ["a"], torch.zeros(2), b"a"])
-def test_other_states_are_refused_by_their_type(state):
+def test_states_that_are_not_paths_raise_type_error(state):
     with pytest.raises(TypeError, match="expected a path"):
         tenfold.HierarchicalStateMapper(SEED)([state])
 
 
-def test_integers_are_their_digits():
+def test_integer_components_equal_their_digits():
     mapper = tenfold.HierarchicalStateMapper({0: {1: 5, "2": 6}, "3": 7})
     assert mapper([(0, 1), "0/2", ("0", 2), 3]).tolist() == [5, 6, 6, 7]
     with pytest.raises(ValueError, match='"1" comes twice'):
@@ -136,7 +136,7 @@ def test_512_levels_are_supported():
     assert mapper.hierarchy == hierarchy
 
 
-def test_values_keep_dtype_and_shape_and_batches_stack_them():
+def test_values_keep_dtype_and_shape_and_batches_are_stacked():
     for dtype in DTYPES:
         rows = [make_tensor((2, 3), dtype, seed) for seed in range(3)]
         mapper = tenfold.HierarchicalStateMapper({str(i): row for i, row in enumerate(rows)})
@@ -145,7 +145,7 @@ def test_values_keep_dtype_and_shape_and_batches_stack_them():
         assert_same(mapper.hierarchy["2"], rows[2])
 
 
-def test_numbers_lists_arrays_and_text_are_values():
+def test_numbers_lists_arrays_and_strings_are_values():
     mapper = tenfold.HierarchicalStateMapper(
         {"i": 1, "f": 0.5, "b": True, "l": [1, 2.5], "m": [[1], [2]], "n": np.float32([1, 2]),
          "t": "text", "none": None, "mixed": [1, "a"], "big": 2**70, "scalar": np.float32(3)}
@@ -164,7 +164,7 @@ def test_numbers_lists_arrays_and_text_are_values():
     assert mapper(["t", "i"]) == ["text", torch.tensor(1)]
 
 
-def test_a_batch_is_of_the_dtype_that_holds_all():
+def test_batch_dtype_is_promoted_to_hold_all_values():
     mapper = tenfold.HierarchicalStateMapper(
         {"i": 1, "f": 0.5, "h": torch.tensor(2.0, dtype=torch.float16), "l": [1.0, 2.0]}
     )
@@ -188,7 +188,7 @@ def linear():
     return torch.nn.Linear(2, 3)
 
 
-def test_a_mapper_as_a_value_gets_the_rest_of_the_path():
+def test_nested_mapper_receives_the_rest_of_the_path():
     net = tenfold.ModuleStateMapper("test.hierarchical_linear")
     inner = tenfold.HierarchicalStateMapper({"x": {"y": [1.0, 2.0, 3.0]}, "z": [4.0, 5.0, 6.0]})
     mapper = tenfold.HierarchicalStateMapper(
@@ -212,7 +212,7 @@ def test_a_mapper_as_a_value_gets_the_rest_of_the_path():
         mapper(["row", "deep/inner/nowhere"])
 
 
-def test_a_mapper_as_a_default_gets_the_path_below_its_level():
+def test_default_mapper_receives_the_path_below_its_level():
     inner = tenfold.HierarchicalStateMapper({"a": 1, "b": {"c": 2}})
     mapper = tenfold.HierarchicalStateMapper({"top": {"default": inner, "own": 5, "low": {}}})
     assert mapper(["top/a", "top/b/c", "top/own"]).tolist() == [1, 2, 5]
@@ -221,14 +221,14 @@ def test_a_mapper_as_a_default_gets_the_path_below_its_level():
         mapper("top/low/a")
 
 
-def test_gradients_flow_through_a_mapper_inside():
+def test_gradients_flow_through_a_nested_mapper():
     net = tenfold.ModuleStateMapper("test.hierarchical_linear")
     mapper = tenfold.HierarchicalStateMapper({"net": net, "row": torch.zeros(3)})
     mapper(["row", ("net", (1.0, 2.0))]).sum().backward()
     assert net.module.bias.grad.tolist() == [1, 1, 1]
 
 
-def test_a_cached_mapper_may_be_inside():
+def test_nested_mapper_may_be_cached():
     inner = tenfold.HierarchicalStateMapper({"a": 1}).cached(1000)
     mapper = tenfold.HierarchicalStateMapper({"inner": inner})
     mapper(["inner/a", "inner/a"])
@@ -236,7 +236,7 @@ def test_a_cached_mapper_may_be_inside():
     assert inner.hits == 1
 
 
-def test_it_says_what_it_holds():
+def test_repr_shows_node_counts_and_value_types():
     mapper = tenfold.HierarchicalStateMapper({"a": {"b": 1}, "c": torch.zeros(2, 3)})
     assert repr(mapper) == "HierarchicalStateMapper(3 nodes: int64 [1], float32 [1, 2, 3])"
 
@@ -257,7 +257,7 @@ def walked(hierarchy, path, default_key):
 
 @settings(deadline=None)
 @given(levels, st.lists(st.lists(keys, min_size=1, max_size=4), max_size=5))
-def test_look_ups_are_those_of_a_walk_and_the_hierarchy_comes_back(hierarchy, paths):
+def test_lookups_match_nested_dicts_and_the_hierarchy_round_trips(hierarchy, paths):
     default_key = "a"
     if has_level_as_default(hierarchy, default_key):
         with pytest.raises(ValueError, match="default of a level is a value"):
@@ -278,7 +278,7 @@ def test_look_ups_are_those_of_a_walk_and_the_hierarchy_comes_back(hierarchy, pa
             assert_same(found, expected[0])
 
 
-def test_a_default_without_elements_is_refused_by_its_path():
+def test_meta_tensor_as_a_default_is_refused_by_its_path():
     torch = pytest.importorskip("torch")
     with pytest.raises(tenfold.UnsupportedError, match=r'hierarchy: ".*default": .*meta device'):
         tenfold.HierarchicalStateMapper({"default": torch.ones(2, device="meta")})

@@ -37,7 +37,7 @@ class TableMapper(tenfold.StateMapper):
         return {"rows": self.rows}
 
 
-def test_a_mapper_of_ones_own_is_saved_by_its_name_config_and_tensors(tmp_path):
+def test_custom_mapper_is_saved_with_name_config_and_tensors(tmp_path):
     OneHot(4).save(tmp_path / "a")
     loaded = tenfold.StateMapper.load(tmp_path / "a")
     assert type(loaded) is OneHot
@@ -48,14 +48,14 @@ def test_a_mapper_of_ones_own_is_saved_by_its_name_config_and_tensors(tmp_path):
     assert tenfold.StateMapper.load(tmp_path / "b.safetensors")([4, 0]).shape == (2, 2)
 
 
-def test_a_class_insists_on_its_kind(tmp_path):
+def test_load_of_a_class_refuses_other_mapper_classes(tmp_path):
     OneHot(4).save(tmp_path / "a")
     assert OneHot.load(tmp_path / "a").size == 4
     with pytest.raises(ValueError, match="expected a TableMapper, found a OneHot"):
         TableMapper.load(tmp_path / "a")
 
 
-def test_a_mapper_can_be_filled_by_a_load_of_its_own(tmp_path):
+def test_load_on_an_instance_replaces_its_content(tmp_path):
     tenfold.HierarchicalStateMapper({"a": 1}).save(tmp_path / "x.json")
     mapper = tenfold.HierarchicalStateMapper({})
     assert mapper.load(tmp_path / "x.json") is mapper
@@ -64,7 +64,7 @@ def test_a_mapper_can_be_filled_by_a_load_of_its_own(tmp_path):
         OneHot(3).load(tmp_path / "x.json")
 
 
-def test_a_name_belongs_to_one_definition():
+def test_registered_name_cannot_be_reused():
     with pytest.raises(ValueError, match=r'"test\.one_hot"\): the name is taken'):
         tenfold.register_mapper("test.one_hot")(TableMapper)
     tenfold.register_mapper("test.one_hot")(OneHot)
@@ -74,7 +74,7 @@ def test_a_name_belongs_to_one_definition():
         tenfold.register_mapper("test.three")(3)
 
 
-def test_the_same_definition_again_takes_the_place_of_the_old_one():
+def test_redefinition_replaces_the_registered_factory():
     def define():
         @tenfold.register_mapper("test.again")
         def again():
@@ -91,7 +91,7 @@ def test_the_same_definition_again_takes_the_place_of_the_old_one():
     assert isinstance(made[0], torch.nn.Identity)
 
 
-def test_a_class_without_a_name_cannot_be_saved(tmp_path):
+def test_unregistered_class_cannot_be_saved(tmp_path):
     class Nameless(OneHot):
         pass
 
@@ -124,7 +124,7 @@ HEAD = {"class": "test.one_hot", "version": 1, "config": {"size": 2}}
         ({"state_mapper": HEAD, "tensors": torch.zeros(2)}, "Corrupt", "tensors: expected a tree"),
     ],
 )
-def test_a_broken_mapper_or_another_file_is_a_clear_error(tmp_path, tree, error, what):
+def test_damaged_mapper_files_raise_clear_errors(tmp_path, tree, error, what):
     tenfold.register_mapper("test.embedding_factory")(torch.nn.Embedding)
     tree = {"pad": torch.zeros(1), **tree} if tree else {"pad": torch.zeros(1)}
     tenfold.save(tree, tmp_path / "mapper")
@@ -135,7 +135,7 @@ def test_a_broken_mapper_or_another_file_is_a_clear_error(tmp_path, tree, error,
     assert str(tmp_path / "mapper") in str(raised.value)
 
 
-def test_nothing_there_is_a_file_not_found(tmp_path):
+def test_missing_file_raises_file_not_found_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         tenfold.StateMapper.load(tmp_path / "nothing")
 
@@ -151,7 +151,7 @@ def test_verify_detects_damage(tmp_path):
         tenfold.StateMapper.load(tmp_path / "mapper", verify=True)
 
 
-def test_verify_diff_and_the_shell_know_it(tmp_path, run_python):
+def test_verify_diff_and_command_line_read_mappers(tmp_path, run_python):
     TableMapper(torch.rand(5, 2)).save(tmp_path / "a")
     TableMapper(torch.rand(5, 2)).save(tmp_path / "b")
     assert tenfold.verify(tmp_path / "a").num_checksums > 0
@@ -161,7 +161,7 @@ def test_verify_diff_and_the_shell_know_it(tmp_path, run_python):
     assert "tensors.rows" in output
 
 
-def test_a_saved_mapper_is_pickled_as_its_path_another_as_its_content(tmp_path):
+def test_saved_mapper_pickles_by_path_and_unsaved_by_content(tmp_path):
     mapper = TableMapper(torch.rand(5000, 2))
     assert len(pickle.dumps(mapper)) > 40_000
     assert pickle.loads(pickle.dumps(mapper))([3]).equal(mapper([3]))
@@ -175,7 +175,7 @@ def test_a_saved_mapper_is_pickled_as_its_path_another_as_its_content(tmp_path):
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.slow
-def test_workers_of_a_data_loader_map_states(tmp_path, method, run_python):
+def test_data_loader_workers_map_states(tmp_path, method, run_python):
     program = """
 import sys, torch, tenfold
 class States(torch.utils.data.Dataset):

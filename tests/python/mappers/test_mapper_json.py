@@ -19,13 +19,13 @@ from hierarchies import has_level_as_default, levels  # noqa: E402
 SEED = {"level1": {"a": 1, "b": 2}, "level2": {"c": 3}}
 
 
-def test_plain_levels_are_the_file_that_json_would_write(tmp_path):
+def test_plain_hierarchy_is_saved_as_plain_json(tmp_path):
     tenfold.HierarchicalStateMapper(SEED).save(tmp_path / "hierarchy.json")
     text = (tmp_path / "hierarchy.json").read_text()
     assert text == json.dumps(SEED, indent=4) + "\n"
 
 
-def test_a_save_changes_no_umask_and_leaves_nothing_else(tmp_path, monkeypatch):
+def test_save_keeps_the_umask_and_leaves_no_temporary_files(tmp_path, monkeypatch):
     def refuse(mask):
         raise AssertionError("the umask belongs to all threads")
 
@@ -41,14 +41,14 @@ def test_a_save_changes_no_umask_and_leaves_nothing_else(tmp_path, monkeypatch):
         mapper.save(tmp_path / "folder.json", overwrite=True)
 
 
-def test_json_of_other_programs_is_loaded(tmp_path):
+def test_plain_json_files_are_loaded(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps({"%a": {"%%b": 1}, **SEED}))
     mapper = tenfold.StateMapper.load(tmp_path / "x.json")
     assert mapper("%a/%%b") == 1
     assert mapper("level2/c") == 3
 
 
-def test_tensors_are_readable_and_come_back_exactly(tmp_path):
+def test_tensors_are_readable_json_and_round_trip_exactly(tmp_path):
     hierarchy = {"a": torch.tensor([[1.5, 2.0]]), "%b": {"%%c": torch.tensor(3)}, "d": [0.1, 2.0]}
     tenfold.HierarchicalStateMapper(hierarchy, "else").save(tmp_path / "x.json")
     assert (tmp_path / "x.json").read_text() == (
@@ -66,7 +66,7 @@ def test_tensors_are_readable_and_come_back_exactly(tmp_path):
     assert_same(loaded.hierarchy, hierarchy)
 
 
-def test_every_dtype_of_numbers_comes_back(tmp_path):
+def test_every_numeric_dtype_round_trips(tmp_path):
     for dtype in DTYPES:
         if dtype.is_complex or dtype == torch.float4_e2m1fn_x2:
             continue
@@ -79,7 +79,7 @@ def test_every_dtype_of_numbers_comes_back(tmp_path):
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(levels)
-def test_every_hierarchy_comes_back(tmp_path, hierarchy):
+def test_any_hierarchy_round_trips(tmp_path, hierarchy):
     assume(not has_level_as_default(hierarchy, "a"))
     mapper = tenfold.HierarchicalStateMapper(hierarchy, "a")
     mapper.save(tmp_path / "x.json")
@@ -97,13 +97,13 @@ def test_every_hierarchy_comes_back(tmp_path, hierarchy):
         (tenfold.HierarchicalStateMapper({}), "no mapper among the values"),
     ],
 )
-def test_what_is_not_to_be_read_by_people_is_refused_and_nothing_written(tmp_path, value, what):
+def test_values_without_a_readable_json_form_are_refused(tmp_path, value, what):
     with pytest.raises(tenfold.UnsupportedError, match=rf'x\.json: "a/b": .*{what}'):
         tenfold.HierarchicalStateMapper({"a": {"b": value}}).save(tmp_path / "x.json")
     assert os.listdir(tmp_path) == []
 
 
-def test_the_file_is_replaced_in_one_step_with_its_permissions(tmp_path):
+def test_file_is_replaced_atomically_and_keeps_its_permissions(tmp_path):
     path = tmp_path / "x.json"
     tenfold.HierarchicalStateMapper({"a": 1}).save(path)
     path.chmod(0o640)
@@ -155,7 +155,7 @@ HEAD = '"%state_mapper": {"version": 1, "default_key": "default"}'
         (f'{{{HEAD}, "x": {{"%tensor": "int8", "shape": [-1, 0], "values": []}}}}', "Corrupt", "x"),
     ],
 )  # fmt: skip
-def test_a_hostile_file_is_a_clear_error(tmp_path, text, error, what):
+def test_malformed_json_raises_clear_errors(tmp_path, text, error, what):
     (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
     if error is None:
         tenfold.StateMapper.load(tmp_path / "x.json")
@@ -167,7 +167,7 @@ def test_a_hostile_file_is_a_clear_error(tmp_path, text, error, what):
     assert what in str(raised.value)
 
 
-def test_an_array_at_the_top_is_no_mapper(tmp_path):
+def test_top_level_array_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("[1]")
     with pytest.raises(tenfold.UnsupportedError):
         tenfold.StateMapper.load(tmp_path / "x.json")

@@ -26,7 +26,7 @@ def saved(hierarchy, path, default_key="default"):
     return tenfold.StateMapper.load(path)
 
 
-def test_every_format_gives_the_same_answers(path):
+def test_every_format_returns_the_same_values(path):
     hierarchy = {
         "default": 0,
         "a": {"x": 1, "b": {"default": 2, "y": 3, "c": {"z": 4}}},
@@ -59,7 +59,7 @@ def test_unknown_states_name_the_nearest_level(path):
                 loaded(states)
 
 
-def test_every_dtype_comes_back(tmp_path):
+def test_every_dtype_round_trips(tmp_path):
     for dtype in DTYPES:
         rows = {str(i): make_tensor((2, 3), dtype, i) for i in range(3)}
         loaded = saved({"a": rows}, tmp_path / "mapper")
@@ -114,7 +114,7 @@ def linear(size):
     return torch.nn.Linear(size, 3)
 
 
-def test_mappers_inside_are_saved_with_it(path):
+def test_nested_mappers_are_saved(path):
     if path.suffix == ".safetensors":
         sparse = None
     else:
@@ -153,7 +153,7 @@ def test_an_empty_hierarchy_is_saved(path):
         loaded("x")
 
 
-def test_it_is_sent_by_its_path(tmp_path):
+def test_saved_mapper_pickles_by_path(tmp_path):
     loaded = saved({"a": 1}, tmp_path / "mapper")
     assert len(pickle.dumps(loaded)) < 300
     assert pickle.loads(pickle.dumps(loaded))("a") == 1
@@ -161,7 +161,7 @@ def test_it_is_sent_by_its_path(tmp_path):
     assert pickle.loads(pickle.dumps(plain))("a") == 1
 
 
-def test_it_opens_without_reading_its_nodes(tmp_path):
+def test_mapper_of_many_nodes_is_loaded_and_looked_up(tmp_path):
     loaded = saved({"a": {str(i): i for i in range(20_000)}}, tmp_path / "mapper")
     assert loaded([f"a/{i}" for i in range(0, 20_000, 7)]).equal(torch.arange(0, 20_000, 7))
     assert repr(loaded).endswith("20,001 nodes: int64 [20000])")
@@ -177,7 +177,7 @@ def broken(tmp_path, hierarchy, change):
     return tenfold.StateMapper.load(tmp_path / "bad")
 
 
-def lying(column, value):
+def with_column(column, value):
     def change(config, tensors):
         paths = tensors["paths"]
         torch_column = paths[column].clone()
@@ -213,20 +213,20 @@ def lying(column, value):
         lambda config, tensors: config.update(mappers=["a/b"]),
         lambda config, tensors: config.update(mappers=[3]),
         lambda config, tensors: config.update(mappers=None),
-        lying("table", 7),
-        lying("table", -9),
-        lying("table", -3),
-        lying("row", 999),
-        lying("row", -1),
+        with_column("table", 7),
+        with_column("table", -9),
+        with_column("table", -3),
+        with_column("row", 999),
+        with_column("row", -1),
     ],
 )
-def test_parts_that_contradict_each_other_are_corrupt(tmp_path, change):
-    def open_and_ask():
+def test_inconsistent_tensors_raise_corrupt_file_error(tmp_path, change):
+    def open_and_look_up():
         mapper = broken(tmp_path, {"a": {"b": 1}, "t": "text"}, change)
         return mapper("t"), mapper(["a/b", "a/b"]), mapper("a/b")
 
     with pytest.raises(tenfold.CorruptFileError):
-        open_and_ask()
+        open_and_look_up()
 
 
 def other_first_letter(config, tensors):
@@ -236,15 +236,15 @@ def other_first_letter(config, tensors):
 @pytest.mark.parametrize(
     "change",
     [
-        lying("table", 7),
-        lying("table", -9),
-        lying("table", -3),
-        lying("row", 999),
-        lying("row", -1),
+        with_column("table", 7),
+        with_column("table", -9),
+        with_column("table", -3),
+        with_column("row", 999),
+        with_column("row", -1),
         other_first_letter,
     ],
 )
-def test_nested_dicts_of_parts_that_contradict_each_other_are_corrupt(tmp_path, change):
+def test_hierarchy_of_inconsistent_tensors_raises_corrupt_file_error(tmp_path, change):
     mapper = broken(tmp_path, {"a": {"b": 1}, "t": "text"}, change)
     with pytest.raises(tenfold.CorruptFileError):
         _ = mapper.hierarchy

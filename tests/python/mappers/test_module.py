@@ -37,7 +37,7 @@ CONFIG = {"input_dim": 100, "output_dim": 50}
 
 
 @pytest.mark.parametrize("name", ["mapper", "mapper.tdz", "mapper.safetensors", "mapper.pt"])
-def test_a_network_comes_back_by_its_name_in_every_format(tmp_path, name):
+def test_registered_module_round_trips_in_every_format(tmp_path, name):
     mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
     mapper.save(tmp_path / name)
     loaded = tenfold.StateMapper.load(tmp_path / name)
@@ -51,7 +51,7 @@ def test_a_network_comes_back_by_its_name_in_every_format(tmp_path, name):
     assert tenfold.verify(tmp_path / name).ok
 
 
-def test_saves_parameters_and_json(tmp_path):
+def test_saved_tree_holds_the_state_dict_and_a_json_config(tmp_path):
     mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
     mapper.save(tmp_path / "mapper")
     tree = tenfold.load(tmp_path / "mapper")
@@ -64,7 +64,7 @@ def test_saves_parameters_and_json(tmp_path):
     assert json.loads(json.dumps(tree["state_mapper"])) == tree["state_mapper"]
 
 
-def test_the_parameters_load_into_a_module_made_elsewhere(tmp_path):
+def test_saved_parameters_load_into_another_module(tmp_path):
     mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
     mapper.save(tmp_path / "mapper")
     net = StateMapperNet(**CONFIG)
@@ -73,7 +73,7 @@ def test_the_parameters_load_into_a_module_made_elsewhere(tmp_path):
     assert net(x).equal(mapper(x))
 
 
-def test_a_module_that_is_given_is_used_as_it_is():
+def test_given_module_is_used_without_a_copy():
     net = StateMapperNet(4, 2)
     mapper = tenfold.ModuleStateMapper(
         "test.StateMapperNet", {"input_dim": 4, "output_dim": 2}, net
@@ -102,13 +102,13 @@ def test_gradients_flow_through_a_mapper():
     assert mapper.module.weight.grad[3].eq(0).all()
 
 
-def test_no_state_at_all_is_refused_by_a_module():
+def test_empty_list_of_states_is_refused():
     mapper = tenfold.ModuleStateMapper("test.embedding", {"size": 9, "dim": 4})
     with pytest.raises(ValueError, match="at least one state, found none"):
         mapper([])
 
 
-def test_a_factory_that_is_not_registered_is_named_with_the_remedy(tmp_path):
+def test_unregistered_factory_is_named_with_the_remedy(tmp_path):
     with pytest.raises(tenfold.UnsupportedError, match=r'registered as "nobody"'):
         tenfold.ModuleStateMapper("nobody")
     head = {"class": "tenfold.ModuleStateMapper", "version": 1}
@@ -130,14 +130,14 @@ def test_parameters_of_another_shape_are_all_listed(tmp_path):
 
 
 @pytest.mark.parametrize("config", [[], {"factory": 3, "config": {}}, {"factory": "x"}])
-def test_a_config_that_makes_no_sense_is_corrupt(tmp_path, config):
+def test_invalid_config_raises_corrupt_file_error(tmp_path, config):
     head = {"class": "tenfold.ModuleStateMapper", "version": 1, "config": config}
     tenfold.save({"state_mapper": head, "tensors": {"w": torch.zeros(1)}}, tmp_path / "mapper")
     with pytest.raises(tenfold.CorruptFileError, match="config"):
         tenfold.StateMapper.load(tmp_path / "mapper")
 
 
-def test_a_factory_that_makes_no_module_is_a_type_error():
+def test_factory_that_returns_no_module_raises_type_error():
     @tenfold.register_mapper("test.no_module")
     def no_module():
         return 3
@@ -146,7 +146,7 @@ def test_a_factory_that_makes_no_module_is_a_type_error():
         tenfold.ModuleStateMapper("test.no_module")
 
 
-def test_what_is_no_json_in_the_config_is_named_and_nothing_is_written(tmp_path):
+def test_config_that_is_not_json_is_named_and_nothing_is_written(tmp_path):
     mapper = tenfold.ModuleStateMapper(
         "test.embedding", {"size": 9, "dim": torch.tensor(4)}, nn.Embedding(9, 4)
     )
@@ -155,7 +155,7 @@ def test_what_is_no_json_in_the_config_is_named_and_nothing_is_written(tmp_path)
     assert not (tmp_path / "mapper").exists()
 
 
-def test_an_unchanged_mapper_is_sent_by_its_path_a_trained_one_by_its_parameters(tmp_path):
+def test_unchanged_mapper_pickles_by_path_and_a_trained_one_by_parameters(tmp_path):
     mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
     mapper.save(tmp_path / "mapper")
     assert len(pickle.dumps(mapper)) < 300
@@ -166,7 +166,7 @@ def test_an_unchanged_mapper_is_sent_by_its_path_a_trained_one_by_its_parameters
     assert pickle.loads(pickle.dumps(mapper))(x).equal(mapper(x))
 
 
-def test_it_says_what_it_is(tmp_path):
+def test_repr_shows_factory_config_and_path(tmp_path):
     mapper = tenfold.ModuleStateMapper("test.embedding", {"size": 9, "dim": 4})
     assert repr(mapper) == (
         "ModuleStateMapper('test.embedding', {'size': 9, 'dim': 4}: 36 parameters)"

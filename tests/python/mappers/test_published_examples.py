@@ -78,7 +78,7 @@ def test_only_the_parameters_of_a_network_are_saved(tmp_path):
     assert tenfold.verify(tmp_path / "state_mapper").ok
 
 
-def test_a_hierarchy_is_saved_as_json_and_answers(tmp_path, monkeypatch):
+def test_hierarchy_is_saved_as_json_and_looked_up(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # The published version, line by line.
     mapper = HierarchicalStateMapper({"level1": {"a": 1, "b": 2}, "level2": {"c": 3}})

@@ -35,7 +35,7 @@ ESCAPED = [('"', "\\"), ("\x7f",), ("\n", 1), ("é", -(2**63)), (2**70, ""), ("[
 
 @pytest.mark.parametrize("states", [TUPLES, ESCAPED, [7, -3, 0], ["x", "", "é"], [1, "1", (1,)]])
 @pytest.mark.parametrize("name", [None, "mapper", "mapper.tdz"])
-def test_a_state_gives_its_row_and_a_list_a_batch(tmp_path, states, name):
+def test_state_returns_its_row_and_a_list_returns_a_batch(tmp_path, states, name):
     dense = dense_of(len(states))
     mapper = tenfold.SparseStateMapper(states, matrix_of(dense))
     if name is not None:
@@ -51,7 +51,7 @@ def test_a_state_gives_its_row_and_a_list_a_batch(tmp_path, states, name):
 
 @pytest.mark.parametrize("folder", [False, True])
 @pytest.mark.parametrize("states", [[5, -1, 7], [5, "a", (1, 2)]])
-def test_states_that_are_equal_are_one_state(tmp_path, folder, states):
+def test_equal_numbers_of_any_type_are_one_state(tmp_path, folder, states):
     dense = dense_of(3)
     mapper = tenfold.SparseStateMapper(states, matrix_of(dense), 0.5)
     if folder:
@@ -70,7 +70,7 @@ def test_states_that_are_equal_are_one_state(tmp_path, folder, states):
 
 
 @pytest.mark.parametrize("folder", [False, True])
-def test_an_unknown_state_is_a_key_error_or_the_default(tmp_path, folder):
+def test_unknown_state_raises_key_error_or_returns_the_default(tmp_path, folder):
     dense = dense_of(2)
 
     def made(default=None):
@@ -86,7 +86,7 @@ def test_an_unknown_state_is_a_key_error_or_the_default(tmp_path, folder):
 
 
 @pytest.mark.parametrize("folder", [False, True])
-def test_states_are_equal_as_in_python(tmp_path, folder):
+def test_states_compare_as_in_python(tmp_path, folder):
     mapper = tenfold.SparseStateMapper([(1, 2), (0, 0)], matrix_of(dense_of(2)))
     mapper = saved(mapper, tmp_path / "mapper") if folder else mapper
     for state in [(1.0, 2), (True, 2.0), (np.int32(1), np.float64(2))]:
@@ -132,7 +132,7 @@ def test_errors_name_unsupported_states(tmp_path, folder, state, error, what):
         ([1, 2, 3, 4], ValueError, "found 3"),
     ],
 )
-def test_keys_that_make_no_sense_are_refused(keys, error, what):
+def test_invalid_keys_raise(keys, error, what):
     with pytest.raises(error, match=what):
         tenfold.SparseStateMapper(keys, matrix_of(dense_of(3)))
 
@@ -149,7 +149,7 @@ def test_several_states_may_share_a_row(tmp_path):
         assert each(["c", "b", "a", "d"]).equal(torch.cat([dense[[2, 0, 2]], torch.ones(1, 5)]))
 
 
-def test_a_mapped_dict_gives_the_rows(tmp_path):
+def test_mapped_dict_can_hold_the_keys(tmp_path):
     dense = dense_of(4)
     words = tenfold.MappedDict.build([(word, 0) for word in "badc"], tmp_path / "words")
     mapper = tenfold.SparseStateMapper(words, matrix_of(dense), default=0)
@@ -164,7 +164,7 @@ def test_a_mapped_dict_gives_the_rows(tmp_path):
     assert "y" not in mapper
 
 
-def test_matrices_of_scipy_torch_and_paths_are_taken(tmp_path):
+def test_scipy_and_torch_matrices_and_paths_are_accepted(tmp_path):
     scipy_sparse = pytest.importorskip("scipy.sparse")
     dense = dense_of(2)
     matrix_of(dense).save(tmp_path / "matrix")
@@ -177,7 +177,7 @@ def test_matrices_of_scipy_torch_and_paths_are_taken(tmp_path):
         assert tenfold.SparseStateMapper([1, 2], matrix)([2, 1]).equal(dense[[1, 0]])
 
 
-def test_it_is_replaced_whole_and_verified(tmp_path):
+def test_save_replaces_atomically_and_verifies(tmp_path):
     path = tmp_path / "mapper"
     old = saved(tenfold.SparseStateMapper([1], matrix_of(dense_of(1))), path)
     new = saved(tenfold.SparseStateMapper([2], matrix_of(dense_of(1) + 1)), path)
@@ -189,7 +189,7 @@ def test_it_is_replaced_whole_and_verified(tmp_path):
     assert tenfold.diff(path, tmp_path / "again.tdz").same
 
 
-def test_it_is_sent_by_its_path_or_by_what_it_is(tmp_path):
+def test_saved_mapper_pickles_by_path(tmp_path):
     mapper = tenfold.SparseStateMapper([(1, 2)], matrix_of(dense_of(1)))
     mapper = saved(mapper, tmp_path / "mapper")
     assert len(pickle.dumps(mapper)) < 300
@@ -204,7 +204,7 @@ def test_hot_rows_are_cached(tmp_path):
     assert (mapper.hits, mapper.misses) == (2, 2)
 
 
-def test_it_says_what_it_is(tmp_path):
+def test_repr_shows_path_and_number_of_states(tmp_path):
     mapper = saved(tenfold.SparseStateMapper([1], matrix_of(dense_of(1)), 0), tmp_path / "m")
     assert repr(mapper).startswith(f"SparseStateMapper('{tmp_path / 'm'}', 1 states, with a def")
 
@@ -218,7 +218,7 @@ state = st.one_of(part, st.recursive(part, lambda p: st.lists(p, max_size=3).map
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(state, unique=True, max_size=6), st.lists(state, max_size=4))
-def test_a_saved_mapper_knows_the_states_of_a_python_dict(tmp_path, states, others):
+def test_saved_mapper_finds_the_same_states_as_in_memory(tmp_path, states, others):
     mapper = tenfold.SparseStateMapper(states, matrix_of(dense_of(max(len(states), 1))), default=-1)
     loaded = saved(mapper, tmp_path / "mapper")
     asked = [*states, *others]
@@ -260,14 +260,14 @@ def broken(mapper, tmp_path, part, value):
         ("default", "x"),
     ],
 )
-def test_parts_that_contradict_each_other_are_corrupt(tmp_path, part, value):
+def test_inconsistent_tensors_raise_corrupt_file_error(tmp_path, part, value):
     mapper = tenfold.SparseStateMapper({"a": 1, "b": 0}, matrix_of(dense_of(2)), default=0)
     with pytest.raises(tenfold.CorruptFileError):
         broken(mapper, tmp_path, part, value)(["a", "b"])
 
 
 @pytest.mark.parametrize("keys", [None, 3, "float", {}])
-def test_keys_of_another_kind_are_corrupt(tmp_path, keys):
+def test_invalid_keys_in_a_file_raise_corrupt_file_error(tmp_path, keys):
     tenfold.SparseStateMapper(["a"], matrix_of(dense_of(1))).save(tmp_path / "good")
     tree = tenfold.open(tmp_path / "good")
     head = {**dict(tree["state_mapper"]), "config": {"keys": keys}}
@@ -332,7 +332,7 @@ def test_an_invalid_list_of_states_is_an_error(keys):
         (torch.tensor([0.0, 0.0, 0.0, 0.0, 1e300], dtype=torch.float64), torch.float32),
     ],
 )
-def test_a_default_that_the_matrix_cannot_hold_is_refused(default, dtype):
+def test_default_that_overflows_the_dtype_is_refused(default, dtype):
     matrix = matrix_of(dense_of(2, dtype=dtype))
     with pytest.raises(ValueError, match=r"default: expected numbers that .* holds"):
         tenfold.SparseStateMapper([0, 1], matrix, default)

@@ -15,7 +15,7 @@ from paths import REPOSITORY
 EXAMPLE = REPOSITORY / "examples" / "state_values.py"
 
 
-def test_values_are_learned_from_sparse_rows_on_disk(tmp_path):
+def test_state_values_example_learns_from_sparse_rows_on_disk(tmp_path):
     command = [sys.executable, EXAMPLE, "--side", "32", "--steps", "200", "--folder", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,7 +17,7 @@ def td(tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, 10, BIG * 4 - 1])
-def test_a_file_that_was_cut_under_a_mapped_tree_is_not_saved(td, tmp_path, size):
+def test_truncated_file_of_a_mapped_tree_is_not_saved(td, tmp_path, size):
     os.truncate(tmp_path / "p" / "a.memmap", size)
     message = rf"p/a\.memmap: the file is too short: expected {BIG * 4} bytes, found {size}"
     for save in (
@@ -31,13 +31,13 @@ def test_a_file_that_was_cut_under_a_mapped_tree_is_not_saved(td, tmp_path, size
     assert not (tmp_path / "q").exists()
 
 
-def test_a_view_of_a_cut_file_within_what_is_left_is_saved(td, tmp_path):
+def test_view_within_the_rest_of_a_truncated_file_is_saved(td, tmp_path):
     os.truncate(tmp_path / "p" / "a.memmap", 4096 * 4)
     tenfold.save({"part": td["a"][:4096]}, tmp_path / "q")
     assert tenfold.load(tmp_path / "q")["part"].sum() == 4096
 
 
-def test_a_tree_whose_folder_was_replaced_keeps_its_bytes_and_can_be_saved(td, tmp_path):
+def test_mapped_tree_keeps_its_data_after_its_folder_is_replaced(td, tmp_path):
     TensorDict({"a": torch.zeros(2)}).memmap(tmp_path / "p")
     assert td["a"].sum() == BIG
     td.memmap(tmp_path / "q", copy_existing=True)
@@ -45,7 +45,7 @@ def test_a_tree_whose_folder_was_replaced_keeps_its_bytes_and_can_be_saved(td, t
     assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [0, 0]
 
 
-def test_a_tree_whose_folder_was_removed_can_be_saved_there_again(td, tmp_path):
+def test_mapped_tree_can_be_saved_again_after_its_folder_is_removed(td, tmp_path):
     import shutil
 
     shutil.rmtree(tmp_path / "p")
@@ -62,14 +62,14 @@ def test_damaged_metadata_is_named(td, tmp_path):
         td["b"].memmap_refresh_()
 
 
-def test_a_higher_version_is_refused_by_number(td, tmp_path):
+def test_newer_format_version_is_refused(td, tmp_path):
     meta = tmp_path / "p" / "meta.json"
     meta.write_text(meta.read_text().replace('"_format_version": 1', '"_format_version": 2'))
     with pytest.raises(tenfold.UnsupportedError, match="2"):
         TensorDict.load_memmap(tmp_path / "p")
 
 
-def test_a_locked_tree_is_changed_by_mapping_only(td):
+def test_locked_tree_rejects_changes_but_can_be_mapped(td):
     with pytest.raises(RuntimeError, match="locked"):
         td["new"] = torch.zeros(3)
     with pytest.raises(RuntimeError, match="locked"):

@@ -19,7 +19,7 @@ def td(tmp_path):
 # --- new tensors ---------------------------------------------------------------------------------
 
 
-def test_a_new_tensor_is_on_disk_and_seen_by_others_after_a_refresh(td, tmp_path):
+def test_new_tensor_is_on_disk_and_visible_after_a_refresh(td, tmp_path):
     other = TensorDict.load_memmap(tmp_path / "p").memmap_()
     made = td.make_memmap("new", (3, 4), dtype=torch.int16)
     assert made.filename == str(tmp_path / "p" / "new.memmap")
@@ -33,7 +33,7 @@ def test_a_new_tensor_is_on_disk_and_seen_by_others_after_a_refresh(td, tmp_path
     assert other.is_memmap()
 
 
-def test_new_nodes_are_made_on_the_way(td, tmp_path):
+def test_missing_parent_nodes_are_created(td, tmp_path):
     made = td.make_memmap(("x", "y z", "t"), (3,))
     assert made.filename == str(tmp_path / "p" / "x" / "y%20z" / "t.memmap")
     loaded = TensorDict.load_memmap(tmp_path / "p")
@@ -41,7 +41,7 @@ def test_new_nodes_are_made_on_the_way(td, tmp_path):
     assert loaded["x"].batch_size == torch.Size([3])
 
 
-def test_metadata_that_others_added_survives(td, tmp_path):
+def test_foreign_metadata_fields_are_kept(td, tmp_path):
     meta = tmp_path / "p" / "meta.json"
     meta.write_text(json.dumps({**json.loads(meta.read_text()), "_mine": [1]}))
     td.make_memmap("new", (3,))
@@ -49,7 +49,7 @@ def test_metadata_that_others_added_survives(td, tmp_path):
     assert list(json.loads(meta.read_text()))[-1] == "new"
 
 
-def test_a_tensor_is_copied_into_a_new_one(td, tmp_path):
+def test_make_memmap_from_tensor_copies_the_tensor(td, tmp_path):
     source = torch.arange(6).view(2, 3).T
     made = td.make_memmap_from_tensor("t", source)
     assert torch.equal(made, source)
@@ -60,7 +60,7 @@ def test_a_tensor_is_copied_into_a_new_one(td, tmp_path):
     assert td["a"].tolist() == [0, 1, 2]
 
 
-def test_a_storage_of_the_entrys_own_file_is_taken_as_it_is(td, tmp_path):
+def test_storage_of_the_entry_file_is_used_without_a_copy(td, tmp_path):
     path = tmp_path / "p" / "s.memmap"
     path.write_bytes(bytes(range(24)))
     storage = torch.UntypedStorage.from_file(str(path), shared=True, nbytes=24)
@@ -74,7 +74,7 @@ def test_a_storage_of_the_entrys_own_file_is_taken_as_it_is(td, tmp_path):
         td.make_memmap_from_storage("memory", memory, (3,))
 
 
-def test_anonymous_trees_grow_too():
+def test_anonymous_trees_accept_new_tensors():
     td = TensorDict({"a": torch.zeros(3)}, [3]).memmap_()
     made = td.make_memmap(("x", "y"), (3, 2))
     assert type(made) is MemoryMappedTensor
@@ -102,14 +102,14 @@ def test_a_rejected_entry_changes_nothing(td, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nested_tensors_are_made_of_their_sizes(td, tmp_path):
+def test_nested_tensors_are_created_from_their_sizes(td, tmp_path):
     made = td.make_memmap("ragged", torch.tensor([[2, 3], [1, 3], [0, 3]]))
     assert [tuple(part.shape) for part in torch.Tensor.unbind(made)] == [(2, 3), (1, 3), (0, 3)]
     loaded = TensorDict.load_memmap(tmp_path / "p")["ragged"]
     assert [tuple(part.shape) for part in torch.Tensor.unbind(loaded)] == [(2, 3), (1, 3), (0, 3)]
 
 
-def test_refreshing_drops_what_is_gone_and_rereads_values(tmp_path):
+def test_refresh_drops_removed_entries_and_rereads_values(tmp_path):
     td = TensorDict({"a": torch.zeros(2), "b": torch.zeros(2), "s": "old"}, [2])
     td.memmap_(tmp_path / "p")
     path = tmp_path / "p" / "meta.json"
@@ -126,7 +126,7 @@ def test_refreshing_drops_what_is_gone_and_rereads_values(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["s", ("b", "s")], ids=str)
-def test_a_value_set_in_place_reaches_the_disk(tmp_path, key):
+def test_value_set_in_place_is_written_to_disk(tmp_path, key):
     td = TensorDict({"a": torch.zeros(2), "s": "old", "b": {"s": "old"}}, [2])
     td.memmap_(tmp_path / "p")
     other = TensorDict.load_memmap(tmp_path / "p").memmap_()
@@ -163,7 +163,7 @@ def test_rows_are_appended_to_every_tensor(tmp_path):
     assert loaded["b"].batch_size == torch.Size([8])
 
 
-def test_appending_is_like_in_tensordict(tmp_path):
+def test_append_memmap_writes_the_files_of_tensordict(tmp_path):
     upstream = pytest.importorskip("tensordict")
     for name, append in (("ours", append_memmap), ("theirs", upstream.append_memmap)):
         rows(4).memmap(tmp_path / name)
@@ -177,7 +177,7 @@ def test_appending_is_like_in_tensordict(tmp_path):
         assert (tmp_path / "ours" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
 
 
-def test_rows_of_a_saved_tree_void_its_checksums(tmp_path):
+def test_append_to_a_saved_tree_drops_its_checksums(tmp_path):
     tenfold.save(rows(4), tmp_path / "p")
     append_memmap(tmp_path / "p", rows(2, 4))
     assert tenfold.verify(tmp_path / "p").ok
@@ -200,7 +200,7 @@ def test_rows_of_a_saved_tree_void_its_checksums(tmp_path):
     ],
     ids=["missing", "unknown", "shape", "dtype", "no batch"],
 )
-def test_rows_that_do_not_fit_change_nothing(tmp_path, change, message):
+def test_mismatched_rows_raise_and_change_nothing(tmp_path, change, message):
     rows(4).memmap(tmp_path / "p")
     before = {path: path.read_bytes() for path in (tmp_path / "p").rglob("*") if path.is_file()}
     with pytest.raises(ValueError, match=message):
@@ -208,7 +208,7 @@ def test_rows_that_do_not_fit_change_nothing(tmp_path, change, message):
     assert before == {path: path.read_bytes() for path in before}
 
 
-def test_impossible_appends_are_clear_errors(tmp_path):
+def test_invalid_appends_raise_clear_errors(tmp_path):
     with pytest.raises(FileNotFoundError):
         append_memmap(tmp_path / "nothing", rows(1))
     (tmp_path / "empty").mkdir()
@@ -223,7 +223,7 @@ def test_impossible_appends_are_clear_errors(tmp_path):
         append_memmap(tmp_path / "stack", more)
 
 
-def test_a_short_file_is_not_appended_to(tmp_path):
+def test_truncated_file_is_not_appended_to(tmp_path):
     rows(4).memmap(tmp_path / "p")
     os.truncate(tmp_path / "p" / "a.memmap", 15)
     with pytest.raises(tenfold.CorruptFileError, match=r"a\.memmap: .*expected 16 bytes, found 15"):
@@ -234,7 +234,7 @@ def test_a_short_file_is_not_appended_to(tmp_path):
 # --- preallocation -------------------------------------------------------------------------------
 
 
-def test_a_hundred_gigabytes_are_preallocated_without_writing_them(tmp_path):
+def test_large_files_are_preallocated_as_sparse_files(tmp_path):
     datum = TensorDict({"image": torch.zeros(3, 64, 64, dtype=torch.int64), "label": 0, "s": "x"})
     data = datum.expand(1_000_000).memmap_like(tmp_path / "data")
     found = (tmp_path / "data" / "image.memmap").stat()
@@ -249,7 +249,7 @@ def test_a_hundred_gigabytes_are_preallocated_without_writing_them(tmp_path):
 
 
 @pytest.mark.parametrize("prefix", [True, False])
-def test_memmap_like_gives_zeros_in_files_of_its_own(tmp_path, prefix):
+def test_memmap_like_creates_zeros_in_new_files(tmp_path, prefix):
     td = TensorDict(
         {"a": torch.ones(3), "b": {"c": torch.ones(3, dtype=torch.bool)}, "s": "x"}, [3]
     )
@@ -263,12 +263,12 @@ def test_memmap_like_gives_zeros_in_files_of_its_own(tmp_path, prefix):
     assert td["a"].tolist() == [1, 1, 1]
 
 
-def test_memmap_like_over_its_own_folder_keeps_the_bytes(tmp_path):
+def test_memmap_like_into_the_same_folder_keeps_the_data(tmp_path):
     td = TensorDict({"a": torch.ones(3)}, [3]).memmap_(tmp_path / "p")
     assert td.memmap_like(tmp_path / "p")["a"].tolist() == [1, 1, 1]
 
 
-def test_rows_of_tied_tensors_are_appended_once_or_refused(tmp_path):
+def test_rows_of_tensors_that_share_a_file_must_be_equal(tmp_path):
     tensor = torch.arange(8.0).reshape(4, 2)
     tenfold.save(TensorDict({"x": tensor, "n": {"y": tensor}}, [4]), tmp_path / "tied")
 

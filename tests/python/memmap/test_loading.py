@@ -20,7 +20,7 @@ def stored(path):
     return tenfold.load(path)["a"].tolist()
 
 
-def test_what_is_loaded_writes_through_and_is_not_locked(saved):
+def test_loaded_tensors_write_to_the_file_and_the_tree_is_not_locked(saved):
     td = TensorDict.load_memmap(saved)
     assert type(td["a"]) is MemoryMappedTensor
     assert not td.is_locked
@@ -40,7 +40,7 @@ def test_private_modes_change_memory_only(saved, mode):
     assert stored(saved) == [0, 1, 2]
 
 
-def test_open_and_load_give_plain_tensors(saved):
+def test_open_and_load_return_plain_tensors(saved):
     for tree in (tenfold.open(saved), tenfold.load(saved), tenfold.open(saved, mode="r+")):
         assert type(tree["a"]) is torch.Tensor
 
@@ -63,7 +63,7 @@ def test_the_meta_device_opens_no_file(saved):
     assert td.device == torch.device("meta")
 
 
-def test_a_tree_given_as_out_gets_the_entries(saved):
+def test_out_receives_the_loaded_entries(saved):
     out = TensorDict({"old": torch.zeros(3), "b": {"old": torch.zeros(3)}}, [3])
     below = out["b"]
     assert TensorDict.load_memmap(saved, out=out) is out
@@ -86,7 +86,7 @@ def test_loading_in_place_keeps_the_nodes(saved):
         TensorDict({}, [3]).lock_().load_memmap_(saved)
 
 
-def test_pickles_carry_the_path_and_write_through(saved):
+def test_unpickled_trees_map_the_same_files(saved):
     td = TensorDict.load_memmap(saved).memmap_()
     data = pickle.dumps(td)
     assert len(data) < 1000
@@ -99,14 +99,14 @@ def test_pickles_carry_the_path_and_write_through(saved):
     assert below.saved_path == saved / "b"
 
 
-def test_a_pickle_of_a_folder_that_was_replaced_is_an_error(saved):
+def test_unpickling_after_the_folder_was_replaced_raises(saved):
     data = pickle.dumps(TensorDict.load_memmap(saved))
     TensorDict({"z": torch.zeros(3)}, [3]).memmap(saved)
     with pytest.raises(OSError, match="it was replaced since it was opened; open it again"):
         pickle.loads(data)
 
 
-def test_a_folder_of_another_kind_is_a_clear_error(saved, tmp_path):
+def test_other_folders_and_files_raise_clear_errors(saved, tmp_path):
     with pytest.raises(FileNotFoundError):
         TensorDict.load_memmap(tmp_path / "nothing")
     with pytest.raises(FileNotFoundError, match=r"meta\.json"):
@@ -121,7 +121,7 @@ def test_a_folder_of_another_kind_is_a_clear_error(saved, tmp_path):
         TensorDict.load_memmap(saved, mode="w")
 
 
-def test_no_option_unpickles(saved):
+def test_allow_pickle_true_is_refused(saved):
     with pytest.raises(tenfold.UnsupportedError, match="nothing is ever unpickled"):
         TensorDict.load_memmap(saved, allow_pickle=True)
     with pytest.raises(TypeError, match="expected a bool"):
@@ -141,7 +141,7 @@ def test_trees_of_very_many_tensors_are_mapped_on_access(tmp_path, monkeypatch):
         assert type(td["n4", "w0"]) is MemoryMappedTensor
 
 
-def test_one_bad_entry_leaves_the_others_alone(saved):
+def test_damaged_entry_does_not_affect_the_others(saved):
     (saved / "a.memmap").unlink()
     td = TensorDict.load_memmap(saved)
     assert td["b", "c"].sum() == 6

@@ -19,7 +19,7 @@ def path(tmp_path):
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 3)], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype_and_shape_comes_back_from_its_file(path, dtype, shape):
+def test_every_dtype_and_shape_round_trips(path, dtype, shape):
     source = make_tensor(shape, dtype)
     made = MemoryMappedTensor.from_tensor(source, filename=path)
     again = MemoryMappedTensor.from_filename(path, dtype, shape)
@@ -30,7 +30,7 @@ def test_every_dtype_and_shape_comes_back_from_its_file(path, dtype, shape):
     assert path.exists() == bool(source.numel())
 
 
-def test_the_old_name_is_the_same_class():
+def test_memmap_tensor_is_an_alias():
     assert MemmapTensor is MemoryMappedTensor
 
 
@@ -42,7 +42,7 @@ def test_the_file_name_is_absolute(tmp_path, monkeypatch):
         MemoryMappedTensor.zeros(3).filename  # noqa: B018
 
 
-def test_writes_reach_the_file_and_operations_give_plain_tensors(path):
+def test_writes_reach_the_file_and_operations_return_plain_tensors(path):
     made = MemoryMappedTensor.zeros(2, 3, filename=path)
     made[1] += 5
     made.flush()
@@ -54,7 +54,7 @@ def test_writes_reach_the_file_and_operations_give_plain_tensors(path):
 @pytest.mark.parametrize(
     "index", [0, slice(1, None), (1, 2), (slice(None), 1), None, ..., (0, None), (..., 0)], ids=str
 )
-def test_an_index_that_makes_a_view_keeps_the_file(path, index):
+def test_view_of_a_mapped_tensor_keeps_its_file(path, index):
     made = MemoryMappedTensor.from_tensor(torch.arange(6.0).view(2, 3), filename=path)
     part = made[index]
     assert type(part) is MemoryMappedTensor
@@ -65,7 +65,7 @@ def test_an_index_that_makes_a_view_keeps_the_file(path, index):
     assert torch.equal(part, torch.full_like(part, -1))
 
 
-def test_chains_of_views_are_pickled_with_their_place_in_the_file(path):
+def test_views_of_views_pickle_by_their_position_in_the_file(path):
     made = MemoryMappedTensor.from_tensor(torch.arange(24.0).view(2, 3, 4), filename=path)
     for part in (made[1][::2][0], made.unbind(1)[2][1], made.split(2, 2)[1][:, 1], list(made)[1]):
         assert type(part) is MemoryMappedTensor
@@ -73,7 +73,7 @@ def test_chains_of_views_are_pickled_with_their_place_in_the_file(path):
         assert len(pickle.dumps(part)) < 1000
 
 
-def test_from_tensor_gives_back_what_is_there_already(path, tmp_path):
+def test_from_tensor_returns_a_tensor_already_mapped_from_the_file(path, tmp_path):
     made = MemoryMappedTensor.from_tensor(torch.ones(3), filename=path)
     assert MemoryMappedTensor.from_tensor(made, filename=path) is made
     with pytest.raises(RuntimeError, match=r"/y: .*mapped from .*x\.memmap.*copy_existing"):
@@ -84,7 +84,7 @@ def test_from_tensor_gives_back_what_is_there_already(path, tmp_path):
     assert MemoryMappedTensor.from_tensor(anonymous) is anonymous
 
 
-def test_an_existing_file_is_an_error_unless_it_may_exist(path):
+def test_existing_file_raises_unless_existsok(path):
     MemoryMappedTensor.ones(3, filename=path)
     with pytest.raises(RuntimeError, match=r"x\.memmap: the file already exists.*existsok"):
         MemoryMappedTensor.zeros(3, filename=path)
@@ -92,7 +92,7 @@ def test_an_existing_file_is_an_error_unless_it_may_exist(path):
     assert made.tolist() == [0, 0, 0]
 
 
-def test_a_link_is_not_written_through(path, tmp_path):
+def test_symlink_is_not_written_through(path, tmp_path):
     target = tmp_path / "target"
     target.write_bytes(b"untouched")
     path.symlink_to(target)
@@ -154,7 +154,7 @@ def test_strided_nested_tensors_are_mapped(path, named):
             assert torch.equal(part, expected)
 
 
-def test_a_storage_of_a_file_stays_in_it(path):
+def test_from_storage_of_a_file_maps_that_file(path):
     MemoryMappedTensor.from_tensor(torch.arange(6.0), filename=path)
     storage = torch.UntypedStorage.from_file(str(path), shared=True, nbytes=24)
     made = MemoryMappedTensor.from_storage(storage, dtype=torch.float32, shape=(2, 3))
@@ -179,7 +179,7 @@ def test_mode_r_changes_memory_only(path):
         MemoryMappedTensor.from_filename(path, torch.float32, (3,), mode="w")
 
 
-def test_a_short_file_is_an_error_and_is_not_grown(path):
+def test_truncated_file_raises_and_is_not_extended(path):
     path.write_bytes(b"\x01" * 10)
     with pytest.raises(tenfold.CorruptFileError, match="expected 12 bytes, found 10"):
         MemoryMappedTensor.from_filename(path, torch.float32, (3,))
@@ -189,7 +189,7 @@ def test_a_short_file_is_an_error_and_is_not_grown(path):
     assert not os.path.exists(f"{path}2")
 
 
-def test_unpickling_after_the_file_was_replaced_is_an_error(path, tmp_path):
+def test_unpickling_after_the_file_was_replaced_raises(path, tmp_path):
     data = pickle.dumps(MemoryMappedTensor.from_tensor(torch.zeros(3), filename=path))
     other = tmp_path / "other"
     other.write_bytes(bytes(12))
@@ -198,7 +198,7 @@ def test_unpickling_after_the_file_was_replaced_is_an_error(path, tmp_path):
         pickle.loads(data)
 
 
-def test_plain_pickle_refuses_memory_without_a_name():
+def test_plain_pickle_refuses_anonymous_tensors():
     with pytest.raises(RuntimeError, match="multiprocessing"):
         pickle.dumps(MemoryMappedTensor.zeros(3))
 
@@ -211,7 +211,7 @@ def test_a_deep_copy_is_in_memory(path):
     assert made.tolist() == [1, 1, 1]
 
 
-def test_a_parameter_over_a_file_is_trained_in_the_file(path):
+def test_parameter_mapped_from_a_file_is_trained_in_place(path):
     made = MemoryMappedTensor.from_tensor(torch.ones(3), filename=path)
     parameter = torch.nn.Parameter(made)
     assert isinstance(parameter, torch.nn.Parameter)

@@ -33,7 +33,7 @@ def grow(path):
     td.make_memmap(("sub", "new"), (8,)).fill_(3)
 
 
-def append_often(path, times):
+def append_repeatedly(path, times):
     for i in range(times):
         append_memmap(path, TensorDict({"x": torch.full((10, 4), i)}, [10]))
 
@@ -60,7 +60,7 @@ def test_processes_fill_one_preallocated_tree(tmp_path, method):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("named", [True, False], ids=["file", "anonymous"])
-def test_a_tensor_sent_to_a_process_is_the_same_memory(tmp_path, method, named):
+def test_tensor_sent_to_a_process_shares_memory(tmp_path, method, named):
     filename = tmp_path / "x.memmap" if named else None
     tensor = MemoryMappedTensor.from_tensor(torch.arange(6).view(2, 3), filename=filename)
     run(method, add_one, tensor[1])
@@ -68,7 +68,7 @@ def test_a_tensor_sent_to_a_process_is_the_same_memory(tmp_path, method, named):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_anonymous_tree_is_shared(method):
+def test_anonymous_tree_is_shared_with_a_process(method):
     td = TensorDict({"x": torch.zeros(8, 4, dtype=torch.int64)}, [8]).memmap_()
     run(method, fill_rows, td, 2, 5)
     assert td["x"][:, 0].tolist() == [0, 0, 2, 3, 4, 0, 0, 0]
@@ -81,11 +81,11 @@ def test_entries_added_by_another_process_are_visible_after_a_refresh(tmp_path):
     assert td.memmap_refresh_()["sub", "new"].tolist() == [3] * 8
 
 
-def test_readers_see_whole_rows_while_rows_are_appended(tmp_path):
+def test_readers_see_complete_rows_while_rows_are_appended(tmp_path):
     TensorDict({"x": torch.zeros(10, 4, dtype=torch.int64)}, [10]).memmap(tmp_path / "p")
     times = 40
     process = multiprocessing.get_context("fork").Process(
-        target=append_often, args=(tmp_path / "p", times)
+        target=append_repeatedly, args=(tmp_path / "p", times)
     )
     process.start()
     seen = set()

@@ -22,7 +22,7 @@ def names(folder):
 # --- in place and beside -------------------------------------------------------------------------
 
 
-def test_memmap_in_place_turns_the_leaves_into_files(tmp_path):
+def test_memmap_in_place_maps_every_leaf_from_a_file(tmp_path):
     td = make()
     below = td["b"]
     assert td.memmap_(tmp_path / "p") is td
@@ -41,7 +41,7 @@ def test_memmap_in_place_turns_the_leaves_into_files(tmp_path):
     assert tenfold.load(tmp_path / "p")["b", "c"][0].tolist() == [7, 7]
 
 
-def test_memmap_leaves_its_source_alone(tmp_path):
+def test_memmap_does_not_change_its_source(tmp_path):
     td = make()
     files = td.memmap(tmp_path / "p")
     assert files is not td
@@ -59,7 +59,7 @@ def test_exactly_the_files_of_tensordict_are_written(tmp_path):
     ]  # fmt: skip
 
 
-def test_tied_tensors_get_a_file_each(tmp_path):
+def test_tensors_that_share_storage_get_separate_files(tmp_path):
     x = torch.zeros(3)
     files = TensorDict({"a": x, "b": x}, [3]).memmap(tmp_path / "p")
     files["a"].fill_(1)
@@ -67,7 +67,7 @@ def test_tied_tensors_get_a_file_each(tmp_path):
 
 
 @pytest.mark.parametrize("num_threads", [0, 2])
-def test_a_future_gives_the_result_or_raises_what_was_raised(tmp_path, num_threads):
+def test_return_early_future_returns_the_tree_or_raises(tmp_path, num_threads):
     made = make().memmap(tmp_path / "p", num_threads=num_threads, return_early=True)
     made = made.result() if num_threads > 1 else made
     assert made["a"].tolist() == [0, 1, 2]
@@ -82,7 +82,7 @@ def test_a_future_gives_the_result_or_raises_what_was_raised(tmp_path, num_threa
     assert not (tmp_path / "q").exists()
 
 
-def test_what_the_folder_holds_may_go_while_the_tree_is_in_use(tmp_path):
+def test_mapped_trees_keep_their_data_when_the_folder_is_replaced(tmp_path):
     td = make().memmap(tmp_path / "p")
     loaded = TensorDict.load_memmap(tmp_path / "p")
     make(a=torch.zeros(3)).memmap(tmp_path / "p")
@@ -90,7 +90,7 @@ def test_what_the_folder_holds_may_go_while_the_tree_is_in_use(tmp_path):
         assert tree["a"].tolist() == [0, 1, 2]
 
 
-def test_keys_that_need_notes_are_kept(tmp_path):
+def test_reserved_keys_round_trip(tmp_path):
     td = TensorDict({"shape": torch.ones(2), "x": torch.zeros(2), "x.memmap": {"y": torch.ones(2)}})
     td.memmap(tmp_path / "p")
     loaded = TensorDict.load_memmap(tmp_path / "p")
@@ -98,7 +98,7 @@ def test_keys_that_need_notes_are_kept(tmp_path):
     assert loaded["x.memmap", "y"].tolist() == [1, 1]
 
 
-def test_unlocking_ends_the_mapping(tmp_path):
+def test_unlocked_tree_is_not_memmap(tmp_path):
     td = make().memmap_(tmp_path / "p").unlock_()
     assert not td.is_memmap()
     with pytest.raises(AttributeError, match="no saved path"):
@@ -109,7 +109,7 @@ def test_unlocking_ends_the_mapping(tmp_path):
 # --- without a prefix ----------------------------------------------------------------------------
 
 
-def test_without_a_prefix_all_tensors_share_one_file_without_a_name():
+def test_without_a_prefix_all_tensors_share_one_anonymous_file():
     td = make().memmap()
     assert td.is_memmap()
     assert td.saved_path is None
@@ -119,7 +119,7 @@ def test_without_a_prefix_all_tensors_share_one_file_without_a_name():
     assert again["b", "c"] is td["b", "c"]
 
 
-def test_the_same_tensor_under_two_keys_gets_memory_of_its_own():
+def test_tensor_under_two_keys_is_mapped_twice():
     x = torch.zeros(3)
     td = TensorDict({"a": x, "b": x}, [3]).memmap()
     td["a"].fill_(1)
@@ -134,7 +134,7 @@ def test_thousands_of_anonymous_tensors_need_one_descriptor():
     assert mapped["2999"].tolist() == [2999, 2999]
 
 
-def test_without_a_prefix_a_saved_tree_stays_where_it_is(tmp_path):
+def test_without_a_prefix_a_mapped_tree_keeps_its_files(tmp_path):
     td = make().memmap_(tmp_path / "p")
     leaf = td["a"]
     assert td.memmap_()["a"] is leaf
@@ -146,7 +146,7 @@ def test_without_a_prefix_a_saved_tree_stays_where_it_is(tmp_path):
 # --- tensors that are mapped already -------------------------------------------------------------
 
 
-def test_another_prefix_is_an_error_without_copy_existing(tmp_path):
+def test_another_prefix_raises_without_copy_existing(tmp_path):
     td = make().memmap(tmp_path / "p")
     with pytest.raises(RuntimeError, match=r'/q: key "a": .*p/a\.memmap; pass copy_existing=True'):
         td.memmap(tmp_path / "q")
@@ -158,7 +158,7 @@ def test_another_prefix_is_an_error_without_copy_existing(tmp_path):
     assert copied["a"].filename == str(tmp_path / "q" / "a.memmap")
 
 
-def test_new_tensors_join_mapped_ones_in_their_folder(tmp_path):
+def test_new_tensors_are_added_to_the_folder_of_mapped_ones(tmp_path):
     td = make().memmap_(tmp_path / "p")
     leaf, inode = td["a"], os.stat(tmp_path / "p" / "a.memmap").st_ino
     td.unlock_()
@@ -174,14 +174,14 @@ def test_new_tensors_join_mapped_ones_in_their_folder(tmp_path):
     assert loaded["new"].tolist() == [1, 1, 1]
 
 
-def test_new_names_of_dimensions_reach_the_folder(tmp_path):
+def test_changed_dimension_names_are_saved(tmp_path):
     td = make().memmap_(tmp_path / "p").unlock_()
     td.names = ["time"]
     td.memmap_(tmp_path / "p")
     assert TensorDict.load_memmap(tmp_path / "p").names == ["time"]
 
 
-def test_a_part_of_a_mapped_tree_is_not_written_over_the_whole(tmp_path):
+def test_slice_of_a_mapped_tree_does_not_overwrite_its_folder(tmp_path):
     td = make().memmap(tmp_path / "p")
     with pytest.raises(RuntimeError, match="copy_existing"):
         td[1:].memmap(tmp_path / "p")
@@ -189,7 +189,7 @@ def test_a_part_of_a_mapped_tree_is_not_written_over_the_whole(tmp_path):
     assert TensorDict.load_memmap(tmp_path / "p").batch_size == torch.Size([2])
 
 
-def test_keys_exchanged_between_mapped_tensors_are_exchanged_on_disk(tmp_path):
+def test_swapped_keys_of_mapped_tensors_are_swapped_on_disk(tmp_path):
     td = TensorDict({"a": torch.zeros(3), "b": torch.ones(3)}, [3]).memmap(tmp_path / "p")
     swapped = TensorDict({"a": td["b"], "b": td["a"]}, [3])
     swapped.memmap(tmp_path / "p", copy_existing=True)
@@ -200,7 +200,7 @@ def test_keys_exchanged_between_mapped_tensors_are_exchanged_on_disk(tmp_path):
 # --- which folders are replaced, and how ---------------------------------------------------------
 
 
-def test_a_folder_is_replaced_whole(tmp_path):
+def test_folder_is_replaced_atomically(tmp_path):
     make().memmap(tmp_path / "p")
     TensorDict({"z": torch.ones(3)}).memmap(tmp_path / "p")
     assert names(tmp_path / "p") == ["meta.json", "z.memmap"]
@@ -218,14 +218,14 @@ def test_foreign_entries_are_named_and_kept(tmp_path):
     assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [8, 8, 8]
 
 
-def test_a_tree_of_tensordict_with_pickles_is_no_foreign_folder(tmp_path):
+def test_tensordict_folder_with_pickles_is_replaced(tmp_path):
     make().memmap(tmp_path / "p")
     (tmp_path / "p" / "s" / "other.pickle").write_bytes(b"")
     make().memmap(tmp_path / "p")
     assert not (tmp_path / "p" / "s" / "other.pickle").exists()
 
 
-def test_not_atomic_writes_into_the_files_that_are_there(tmp_path):
+def test_atomic_false_writes_into_existing_files(tmp_path):
     files = make().memmap(tmp_path / "p")
     inode = os.stat(tmp_path / "p" / "a.memmap").st_ino
     make(a=torch.full((3,), 8.0)).memmap(tmp_path / "p", atomic=False)
@@ -233,14 +233,14 @@ def test_not_atomic_writes_into_the_files_that_are_there(tmp_path):
     assert files["a"].tolist() == [8, 8, 8]
 
 
-def test_not_existsok_refuses_files_of_tensors(tmp_path):
+def test_existsok_false_refuses_existing_files(tmp_path):
     make().memmap(tmp_path / "p", existsok=False)
     for atomic in (None, False):
         with pytest.raises(RuntimeError, match=r"a\.memmap: .*already exists"):
             make().memmap(tmp_path / "p", existsok=False, atomic=atomic)
 
 
-def test_links_in_a_folder_are_not_written_through(tmp_path):
+def test_symlinks_in_a_folder_are_not_written_through(tmp_path):
     make().memmap(tmp_path / "p")
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -253,7 +253,7 @@ def test_links_in_a_folder_are_not_written_through(tmp_path):
     assert os.listdir(outside) == []
 
 
-def test_a_folder_that_takes_no_sibling_names_the_remedy(tmp_path, monkeypatch):
+def test_read_only_parent_folder_names_the_remedy(tmp_path, monkeypatch):
     import errno
 
     from tenfold import _core
@@ -267,7 +267,7 @@ def test_a_folder_that_takes_no_sibling_names_the_remedy(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("key", ["a b", "100%", "é"])
-def test_raw_names_are_written_on_request_and_read(tmp_path, key):
+def test_robust_key_false_writes_and_reads_raw_names(tmp_path, key):
     TensorDict({key: torch.ones(2), "n": {key: torch.ones(2)}}).memmap(
         tmp_path / "p", robust_key=False
     )
@@ -275,7 +275,7 @@ def test_raw_names_are_written_on_request_and_read(tmp_path, key):
     assert TensorDict.load_memmap(tmp_path / "p", robust_key=False)["n", key].tolist() == [1, 1]
 
 
-def test_raw_names_that_are_no_names_are_refused(tmp_path):
+def test_raw_names_that_are_invalid_file_names_are_refused(tmp_path):
     with pytest.raises(RuntimeError, match="No such file or directory"):
         TensorDict({"a/b": torch.ones(2)}).memmap(tmp_path / "p", robust_key=False)
     assert not (tmp_path / "p").exists()
@@ -294,14 +294,14 @@ def test_a_value_that_is_not_json_is_named_with_its_type(tmp_path, value):
     assert not (tmp_path / "p").exists()
 
 
-def test_compression_needs_an_archive_and_an_archive_a_name(tmp_path):
+def test_compression_needs_an_archive_and_archives_need_a_path(tmp_path):
     with pytest.raises(ValueError, match="compression"):
         make().memmap(tmp_path / "p", compression="deflate")
     with pytest.raises(ValueError, match="prefix"):
         make().memmap(archive=True)
 
 
-def test_share_non_tensor_is_noted_once(tmp_path, monkeypatch):
+def test_share_non_tensor_warns_once(tmp_path, monkeypatch):
     from tenfold.tensordict._files import memmap
 
     monkeypatch.setattr(memmap, "_noted_share_non_tensor", False)
@@ -313,7 +313,7 @@ def test_share_non_tensor_is_noted_once(tmp_path, monkeypatch):
 # --- save ----------------------------------------------------------------------------------------
 
 
-def test_save_returns_what_was_saved_and_keeps_its_checksums(tmp_path):
+def test_save_returns_the_mapped_tree_and_writes_checksums(tmp_path):
     saved = make().save(tmp_path / "p")
     assert saved.saved_path == tmp_path / "p"
     assert saved.is_memmap()
@@ -324,7 +324,7 @@ def test_save_returns_what_was_saved_and_keeps_its_checksums(tmp_path):
     assert TensorDict.load(tmp_path / "p")["a"].tolist() == [0, 1, 2]
 
 
-def test_save_takes_the_options_of_every_format(tmp_path):
+def test_save_accepts_the_options_of_every_format(tmp_path):
     saved = make().save(tmp_path / "x.safetensors", checksums=False)
     assert tenfold.probe(tmp_path / "x.safetensors") == "safetensors"
     assert saved["b", "c"].shape == (3, 2)
@@ -332,14 +332,14 @@ def test_save_takes_the_options_of_every_format(tmp_path):
     assert tenfold.probe(tmp_path / "y") == "safetensors"
 
 
-def test_save_of_a_tree_mapped_from_the_folder_keeps_its_files(tmp_path):
+def test_save_of_a_mapped_tree_to_its_own_path_keeps_its_files(tmp_path):
     td = make().memmap_(tmp_path / "p")
     saved = td.save(tmp_path / "p")
     td["a"].fill_(4)
     assert saved["a"].tolist() == [4, 4, 4]
 
 
-def test_durable_writes_are_synced(tmp_path):
+def test_durable_writes_round_trip(tmp_path):
     make().memmap(tmp_path / "p", durable=True)
     td = make().memmap_(tmp_path / "q", durable=True)
     td["a"].fill_(1)

@@ -31,7 +31,7 @@ def tensors() -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "name", ["save_file", "load_file", "save", "load", "save_model", "load_model"]
 )
-def test_signatures_are_those_of_safetensors(name: str) -> None:
+def test_signatures_match_those_of_safetensors(name: str) -> None:
     def names(module: Any) -> list[Any]:
         parameters = inspect.signature(getattr(module, name)).parameters.values()
         return [(p.name, p.kind, p.default) for p in parameters]
@@ -42,7 +42,7 @@ def test_signatures_are_those_of_safetensors(name: str) -> None:
 
 
 @pytest.mark.parametrize(("writer", "reader"), [(ours, real), (real, ours), (ours, ours)])
-def test_files_and_bytes_cross_with_every_dtype(tmp_path: Path, writer: Any, reader: Any) -> None:
+def test_files_and_bytes_are_interchangeable(tmp_path: Path, writer: Any, reader: Any) -> None:
     path = tmp_path / "m.safetensors"
     # safetensors' `load` does not support these two.
     without = ("float4", "e8m0") if real in (writer, reader) else ()
@@ -58,7 +58,7 @@ def test_files_and_bytes_cross_with_every_dtype(tmp_path: Path, writer: Any, rea
         assert_same(again[name], tensor)
 
 
-def test_our_files_carry_checksums_and_are_replaced_atomically(tmp_path: Path) -> None:
+def test_files_have_checksums_and_are_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     ours.save_file({"x": torch.arange(5)}, path)
     mapped = ours.load_file(path)
@@ -72,7 +72,7 @@ def test_our_files_carry_checksums_and_are_replaced_atomically(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("framework", ["pt", "np"])
-def test_safe_open_answers_as_safetensors_does(tmp_path: Path, framework: str) -> None:
+def test_safe_open_matches_safetensors(tmp_path: Path, framework: str) -> None:
     path = tmp_path / "m.safetensors"
     made = {"b": torch.arange(24.0).view(2, 3, 4), "a": torch.arange(3, dtype=torch.int8)}
     real.save_file(made, path, {"format": "pt", "k": "v"})
@@ -105,7 +105,7 @@ def test_safe_open_answers_as_safetensors_does(tmp_path: Path, framework: str) -
         theirs.get_tensor("b")
 
 
-def test_metadata_round_trips_and_is_none_without_any(tmp_path: Path) -> None:
+def test_metadata_round_trips_and_is_none_by_default(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     for metadata in (None, {"format": "np", "k": "é"}):
         ours.save_file({"x": torch.ones(2)}, path, metadata)
@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Any, type[Exception]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refusals_are_of_the_same_type_and_write_nothing(tmp_path: Path, case: str) -> None:
+def test_error_types_match_safetensors_and_nothing_is_written(tmp_path: Path, case: str) -> None:
     value, kind = REFUSED[case]
     for module, path in ((real, tmp_path / "theirs"), (ours, tmp_path / "mine")):
         with pytest.raises(kind):
@@ -141,14 +141,14 @@ def test_refusals_are_of_the_same_type_and_write_nothing(tmp_path: Path, case: s
         assert not path.exists()
 
 
-def test_disjoint_views_of_one_storage_are_no_sharing(tmp_path: Path) -> None:
+def test_disjoint_views_of_one_storage_are_not_shared_memory(tmp_path: Path) -> None:
     made = {"a": SHARING[:3], "b": SHARING[3:], "empty": SHARING[3:3]}
     for module in (real, ours):
         module.save_file(made, tmp_path / "m")
         assert module.load_file(tmp_path / "m")["b"].tolist() == [3, 4, 5]
 
 
-def test_damage_and_absence_are_named(tmp_path: Path) -> None:
+def test_damaged_and_missing_files_raise_clear_errors(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ours.safe_open(tmp_path / "nothing", "pt")
     path = tmp_path / "bad"
@@ -185,7 +185,7 @@ class Tied(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("writer", "reader"), [(ours, real), (real, ours), (ours, ours)])
-def test_modules_with_tied_weights_cross(tmp_path: Path, writer: Any, reader: Any) -> None:
+def test_tied_weights_are_interchangeable(tmp_path: Path, writer: Any, reader: Any) -> None:
     path = tmp_path / "m.safetensors"
     model, other = Tied(), Tied()
     writer.save_model(model, path)
@@ -198,7 +198,7 @@ def test_modules_with_tied_weights_cross(tmp_path: Path, writer: Any, reader: An
     assert set(tenfold.load(path)) == names | {"head.weight"}
 
 
-def test_missing_and_unexpected_names_are_reported_as_by_safetensors(tmp_path: Path) -> None:
+def test_load_model_errors_match_those_of_safetensors(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     ours.save_file({"other.weight": torch.ones(2, 3), "more": torch.ones(1)}, path)
     texts = []
@@ -212,7 +212,7 @@ def test_missing_and_unexpected_names_are_reported_as_by_safetensors(tmp_path: P
     )
 
 
-def test_save_model_needs_a_tensor_that_covers_the_shared_memory(tmp_path: Path) -> None:
+def test_save_model_refuses_partially_overlapping_buffers(tmp_path: Path) -> None:
     model = torch.nn.Module()
     model.register_buffer("a", SHARING[:4])
     model.register_buffer("b", SHARING[2:])
@@ -221,7 +221,7 @@ def test_save_model_needs_a_tensor_that_covers_the_shared_memory(tmp_path: Path)
             module.save_model(model, tmp_path / "m")
 
 
-def test_save_model_stores_other_strides_as_contiguous_unless_told_not_to(tmp_path: Path) -> None:
+def test_save_model_makes_tensors_contiguous_unless_disabled(tmp_path: Path) -> None:
     model = torch.nn.Module()
     model.register_buffer("a", torch.arange(6).view(2, 3).T)
     ours.save_model(model, tmp_path / "m")
@@ -230,7 +230,7 @@ def test_save_model_stores_other_strides_as_contiguous_unless_told_not_to(tmp_pa
         ours.save_model(model, tmp_path / "m", force_contiguous=False)
 
 
-def test_numpy_arrays_cross(tmp_path: Path) -> None:
+def test_numpy_arrays_are_interchangeable(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     shared = np.arange(4)
     made = {"x": np.arange(6.0).reshape(2, 3), "a": shared, "b": shared}
@@ -252,13 +252,13 @@ def test_numpy_arrays_cross(tmp_path: Path) -> None:
         ours_numpy.save_file({"x": [1]}, path)
 
 
-def test_numpy_stores_the_elements_of_other_strides_in_their_order(tmp_path: Path) -> None:
+def test_numpy_arrays_with_other_strides_are_stored_in_c_order(tmp_path: Path) -> None:
     transposed = np.arange(6).reshape(2, 3).T
     ours_numpy.save_file({"x": transposed}, tmp_path / "m")
     np.testing.assert_array_equal(real_numpy.load_file(tmp_path / "m")["x"], transposed)
 
 
-def test_a_program_of_numpy_imports_no_torch(run_python: Any, tmp_path: Path) -> None:
+def test_numpy_functions_do_not_import_torch(run_python: Any, tmp_path: Path) -> None:
     run_python(
         """
 import sys

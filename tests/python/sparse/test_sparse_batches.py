@@ -27,7 +27,7 @@ def pair(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["csr", "padded"])
-def test_batches_are_the_rows_in_the_order_of_the_permutation(pair, layout):
+def test_batches_follow_the_permutation(pair, layout):
     _, m = pair
     loader = m.batches(10, layout=layout, shuffle=True, seed=3)
     assert len(loader) == 11
@@ -45,7 +45,7 @@ def test_batches_are_the_rows_in_the_order_of_the_permutation(pair, layout):
     assert number == 10
 
 
-def test_batches_go_through_a_transform_and_resume(pair):
+def test_batches_are_transformed_and_resume(pair):
     x, m = pair
     loader = m.batches(10, transform=lambda batch: batch.to_dense().sum())
     batches = iter(loader)
@@ -56,7 +56,7 @@ def test_batches_go_through_a_transform_and_resume(pair):
     assert sum(first) + sum(again) == pytest.approx(x.sum(), rel=1e-5)
 
 
-def test_batches_are_of_csr_alone(pair):
+def test_batches_need_the_csr_layout(pair):
     _, m = pair
     with pytest.raises(ValueError, match="expected layout csr, found csc"):
         m.to_layout("csc").batches(10)
@@ -67,7 +67,7 @@ def test_batches_are_of_csr_alone(pair):
 
 
 @pytest.mark.usefixtures("pair")
-def test_damaged_columns_are_errors_of_the_batch(tmp_path):
+def test_batch_with_a_damaged_column_index_raises(tmp_path):
     path = tmp_path / "m" / "col_indices.memmap"
     numbers = np.fromfile(path, np.int32)
     numbers[50] = 30
@@ -84,7 +84,7 @@ def test_damaged_columns_are_errors_of_the_batch(tmp_path):
             call()
 
 
-def test_what_is_needed_next_can_be_prefetched(pair):
+def test_will_need_accepts_row_indices(pair):
     _, m = pair
     m.will_need([3, 1, -1])
     m.will_need(torch.arange(5))
@@ -92,7 +92,7 @@ def test_what_is_needed_next_can_be_prefetched(pair):
         m.will_need([103])
 
 
-def test_the_recommender_beats_the_means_of_the_films(tmp_path):
+def test_recommender_example_beats_the_mean_ratings(tmp_path):
     command = [sys.executable, EXAMPLE, tmp_path, "--users", 1000, "--films", 300]
     command += ["--ratings", 60_000, "--epochs", 8]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)

@@ -18,7 +18,7 @@ def example(rows=6, seed=0, dtype=np.float32):
     return sp.random(rows, 8, 0.4, "csr", random_state=seed, dtype=np.float64).astype(dtype)
 
 
-def test_rows_of_dicts_are_streamed_to_disk(tmp_path):
+def test_build_streams_rows_of_dicts_to_disk(tmp_path):
     rows = [{3: 1.5, 0: 2.0}, {}, {5: -1.0}, {}]
     m = SparseMatrix.build(iter(rows), tmp_path / "m", num_cols=9)
     assert (m.layout, m.shape, m.nnz, m.dtype) == ("csr", (4, 9), 3, torch.float64)
@@ -35,7 +35,7 @@ def test_rows_of_dicts_are_streamed_to_disk(tmp_path):
     assert many[69_999, 69_999 % 7] == 69_999
 
 
-def test_rows_that_do_not_fit_are_named_by_their_number(tmp_path):
+def test_invalid_rows_are_named_by_number(tmp_path):
     path = tmp_path / "m"
     with pytest.raises(ValueError, match="row 1: column: expected 0 to 2, found 3"):
         SparseMatrix.build([{0: 1}, {3: 1}], path, num_cols=3)
@@ -52,7 +52,7 @@ def test_rows_that_do_not_fit_are_named_by_their_number(tmp_path):
     assert not path.exists()
 
 
-def test_rows_are_added_from_whatever_holds_some(tmp_path):
+def test_append_rows_accepts_every_sparse_type(tmp_path):
     x = example()
     SparseMatrix.from_scipy(x).save(tmp_path / "m")
     reader = SparseMatrix(tmp_path / "m")
@@ -77,7 +77,7 @@ def test_rows_are_added_from_whatever_holds_some(tmp_path):
     np.testing.assert_array_equal(tenfold.load(tmp_path / "m").to_dense(), expected)
 
 
-def test_what_cannot_be_added_is_refused(tmp_path):
+def test_invalid_appends_raise(tmp_path):
     x = example()
     SparseMatrix.from_scipy(x).save(tmp_path / "m")
     SparseMatrix.from_scipy(x).save(tmp_path / "m.tdz")
@@ -110,7 +110,7 @@ def read_until(path, rows):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_readers_in_other_processes_see_whole_rows_only(tmp_path, method):
+def test_readers_in_other_processes_see_only_complete_rows(tmp_path, method):
     def row(i):
         return dict.fromkeys(range(i % 5 + 1), 1.0)
 

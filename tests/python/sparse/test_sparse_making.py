@@ -31,7 +31,7 @@ def same(m, x):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_scipy_both_ways_over_the_same_memory(layout):
+def test_scipy_conversion_shares_memory_both_ways(layout):
     x = example(layout)
     m = SparseMatrix.from_scipy(x)
     same(m, x)
@@ -48,7 +48,7 @@ def test_scipy_both_ways_over_the_same_memory(layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_is_saved_is_the_sparse_tensor_of_torch(tmp_path, layout, format):
+def test_saved_matrix_loads_as_a_torch_sparse_tensor(tmp_path, layout, format):
     x = example(layout)
     path = SparseMatrix.from_scipy(x).save(tmp_path / "m", format=format)
     assert tenfold.verify(path).ok
@@ -68,7 +68,7 @@ def test_what_is_saved_is_the_sparse_tensor_of_torch(tmp_path, layout, format):
     same(SparseMatrix(tmp_path / "again"), x)
 
 
-def test_tensordict_sees_plain_tensors(tmp_path):
+def test_tensordict_reads_the_components_as_plain_tensors(tmp_path):
     tensordict = pytest.importorskip("tensordict")
     x = example()
     SparseMatrix.from_scipy(x).save(tmp_path / "m")
@@ -77,13 +77,13 @@ def test_tensordict_sees_plain_tensors(tmp_path):
     np.testing.assert_array_equal(td["values"], x.data)
 
 
-def test_a_node_of_a_tree_is_a_matrix_too(tmp_path):
+def test_sparse_tensor_in_a_tree_opens_as_a_matrix(tmp_path):
     x = example()
     tenfold.save({"graph": SparseMatrix.from_scipy(x).to_torch(), "n": 3}, tmp_path / "t")
     same(SparseMatrix(tenfold.open(tmp_path / "t")["graph"]), x)
 
 
-def test_an_opened_tree_reads_no_index_where_a_loaded_one_gives_the_tensor(tmp_path):
+def test_opened_tree_keeps_a_matrix_and_a_loaded_tree_has_the_tensor(tmp_path):
     graph = SparseMatrix.from_scipy(example()).to_torch()
     tenfold.save(tenfold.TensorDict({"n": {"graph": graph}}), tmp_path / "t")
     opened = pickle.loads(pickle.dumps(tenfold.open(tmp_path / "t")))
@@ -92,7 +92,7 @@ def test_an_opened_tree_reads_no_index_where_a_loaded_one_gives_the_tensor(tmp_p
     assert torch.equal(loaded.to_dense(), graph.to_dense())
 
 
-def test_a_matrix_is_a_leaf_of_any_tree(tmp_path):
+def test_matrix_can_be_a_leaf_of_any_tree(tmp_path):
     x = example("csc")
     SparseMatrix.from_scipy(x).save(tmp_path / "m")
     tenfold.save({"a": SparseMatrix(tmp_path / "m"), "n": 3}, tmp_path / "t.tdz")
@@ -100,7 +100,7 @@ def test_a_matrix_is_a_leaf_of_any_tree(tmp_path):
     same(SparseMatrix(tenfold.open(tmp_path / "t.tdz")["a"]), x)
 
 
-def test_wide_indices_stay_wide(tmp_path):
+def test_int64_indices_are_kept(tmp_path):
     x = example()
     x.indices, x.indptr = x.indices.astype(np.int64), x.indptr.astype(np.int64)
     SparseMatrix.from_scipy(x).save(tmp_path / "m")
@@ -110,7 +110,7 @@ def test_wide_indices_stay_wide(tmp_path):
     assert m.to_scipy().indices.dtype == np.int64
 
 
-def test_unordered_rows_are_sorted_and_duplicates_summed():
+def test_unsorted_and_duplicate_entries_are_sorted_and_summed():
     ends, indices = np.array([0, 3, 4]), np.array([4, 0, 4, 1])
     x = sp.csr_matrix((np.array([1.0, 2.0, 3.0, 4.0]), indices, ends), shape=(2, 5))
     m = SparseMatrix.from_scipy(x)
@@ -124,7 +124,7 @@ def test_unordered_rows_are_sorted_and_duplicates_summed():
     assert m[1, 2] == 4
 
 
-def test_what_is_no_matrix_is_refused():
+def test_invalid_matrix_types_are_refused():
     with pytest.raises(ValueError, match=r"found lil; x\.tocsr\(\) makes one"):
         SparseMatrix.from_scipy(sp.lil_matrix((2, 2)))
     with pytest.raises(ValueError, match="csr, csc or coo format, found ndarray"):
@@ -138,7 +138,7 @@ def test_what_is_no_matrix_is_refused():
         SparseMatrix.from_torch(bad)
 
 
-def test_open_rejects_a_folder_that_is_no_matrix(tmp_path):
+def test_files_without_a_matrix_are_refused(tmp_path):
     tenfold.save({"a": torch.zeros(2)}, tmp_path / "dict")
     with pytest.raises(ValueError, match="kind: expected a sparse tensor, found a dict"):
         SparseMatrix(tmp_path / "dict")
@@ -163,7 +163,7 @@ def coordinates(n=500, rows=40, cols=30, seed=0):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("memory_bytes", [1 << 20, 4096])
-def test_coordinates_become_what_scipy_makes_of_them(tmp_path, layout, memory_bytes):
+def test_from_coo_matches_scipy(tmp_path, layout, memory_bytes):
     rows, cols, values = coordinates(3000)
     expected = sp.coo_matrix((values, (rows, cols)), shape=(40, 30)).tocsr()
     m = SparseMatrix.from_coo(
@@ -183,7 +183,7 @@ def test_coordinates_become_what_scipy_makes_of_them(tmp_path, layout, memory_by
     assert tenfold.verify(tmp_path / "m").ok
 
 
-def test_coordinates_come_in_pieces_and_as_memory_maps(tmp_path):
+def test_from_coo_accepts_chunks_and_memory_maps(tmp_path):
     rows, cols, values = coordinates()
     pieces = [slice(0, 7), slice(7, 7), slice(7, 500)]
     m = SparseMatrix.from_coo(
@@ -200,7 +200,7 @@ def test_coordinates_come_in_pieces_and_as_memory_maps(tmp_path):
     np.testing.assert_array_equal(m[:], expected)
 
 
-def test_duplicates_are_refused_by_their_coordinate(tmp_path):
+def test_duplicate_entries_are_named_by_their_coordinate(tmp_path):
     rows, cols = [3, 1, 3], [2, 0, 2]
     with pytest.raises(ValueError, match=r"coordinate \(3, 2\): expected one entry, found two"):
         SparseMatrix.from_coo(
@@ -210,7 +210,7 @@ def test_duplicates_are_refused_by_their_coordinate(tmp_path):
     assert SparseMatrix.from_coo(rows, cols, [1, 2, 3], (4, 4))[3, 2] == 4
 
 
-def test_coordinates_that_do_not_fit_are_refused():
+def test_invalid_coordinates_are_refused():
     with pytest.raises(ValueError, match=r"coordinate \(4, 0\): expected one in"):
         SparseMatrix.from_coo([4], [0], [1.0], (4, 4))
     with pytest.raises(ValueError, match=r"coordinate \(0, -1\)"):
@@ -240,7 +240,7 @@ def test_no_coordinates_make_an_empty_matrix(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float16", "bfloat16", "complex64"])
-def test_sums_are_those_of_torch(dtype):
+def test_sums_of_duplicates_match_torch(dtype):
     values = torch.tensor([3, 200, 5]).to(getattr(torch, dtype))
     m = SparseMatrix.from_coo([1, 1, 0], [1, 1, 0], values, (2, 2))
     assert m[1, 1] == (values[0] + values[1] if dtype != "bool" else torch.tensor(True))
@@ -259,7 +259,7 @@ def test_layouts_are_converted_on_disk(tmp_path, layout, wanted):
     same(m.to_layout(wanted), x)
 
 
-def test_unordered_coordinates_are_reported_and_converted(tmp_path):
+def test_uncoalesced_coo_must_be_converted_before_indexing(tmp_path):
     t = torch.sparse_coo_tensor([[1, 0, 1], [2, 0, 2]], [1.0, 2.0, 3.0], (2, 3))
     tenfold.save(t, tmp_path / "m")
     m = SparseMatrix(tmp_path / "m")
@@ -279,7 +279,7 @@ def row_sum(m):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_it_pickles_by_its_path_and_works_in_workers(tmp_path, method):
+def test_saved_matrix_pickles_by_path_to_other_processes(tmp_path, method):
     x = example()
     SparseMatrix.from_scipy(x).save(tmp_path / "m")
     m = SparseMatrix(tmp_path / "m")
@@ -289,7 +289,7 @@ def test_it_pickles_by_its_path_and_works_in_workers(tmp_path, method):
     same(pickle.loads(pickle.dumps(SparseMatrix.from_scipy(x))), x)
 
 
-def test_numpy_parts_work_without_torch(tmp_path):
+def test_numpy_and_scipy_functions_work_without_torch(tmp_path):
     import subprocess
     import sys
 
@@ -310,7 +310,7 @@ assert tenfold.SparseMatrix.from_coo([1], [2], [0.5], (3, 4))[1, 2] == 0.5
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], check=True)
 
 
-def test_scipy_matrices_whose_parts_contradict_each_other_are_refused():
+def test_inconsistent_scipy_matrices_are_refused():
     for indptr in ([0, 5, 2], [0, 2, 9], [1, 1, 2], [0, -4, 2]):
         x = sp.csr_matrix(([1.0, 2.0], [1, 0], [0, 1, 2]), shape=(2, 2))
         x.indptr = np.array(indptr, np.int32)
@@ -322,7 +322,7 @@ def test_scipy_matrices_whose_parts_contradict_each_other_are_refused():
         SparseMatrix.from_scipy(x)
 
 
-def test_a_scipy_matrix_with_room_behind_its_entries_is_kept():
+def test_scipy_matrix_with_spare_capacity_is_accepted():
     x = sp.csr_matrix(([1.0, 2.0, 7.0], [1, 0, 0], [0, 1, 3]), shape=(2, 2))
     x.indptr = np.array([0, 1, 2], np.int32)
     assert SparseMatrix.from_scipy(x).nnz == 2
@@ -333,7 +333,7 @@ def test_a_scipy_matrix_with_room_behind_its_entries_is_kept():
     ("element", "dtype"),
     [(70000.0, "float16"), (1e300, "float32"), (-1e39, "bfloat16"), (1e39j, "complex64")],
 )
-def test_finite_elements_do_not_become_infinite(tmp_path, element, dtype):
+def test_finite_elements_that_overflow_the_dtype_raise(tmp_path, element, dtype):
     with pytest.raises(ValueError, match=rf"row 1: expected an element that {dtype} holds, found"):
         tenfold.SparseMatrix.build([{0: 1}, {1: element}], tmp_path / "m", dtype=dtype)
     infinite = [{0: float("inf"), 1: float("nan")}]
@@ -349,7 +349,7 @@ def test_ints_beyond_the_dtype_are_refused(tmp_path, element, dtype):
         SparseMatrix.build([{0: 1}, {1: element}], tmp_path / "m", dtype=dtype)
 
 
-def test_elements_may_be_tensors_of_one_number(tmp_path):
+def test_elements_may_be_scalar_tensors(tmp_path):
     floats = [{0: torch.tensor(1.5)}, {1: np.float32(2.5)}]
     assert SparseMatrix.build(floats, tmp_path / "m")[:, 1].tolist() == [0.0, 2.5]
     ints = [{0: torch.tensor(7)}, {1: np.int8(-2)}]
@@ -371,7 +371,7 @@ def test_elements_may_be_tensors_of_one_number(tmp_path):
         (lambda: SparseMatrix.build([{0: 1}], "m", 0), "column: expected none of 0 columns"),
     ],
 )
-def test_odd_coordinates_are_named(tmp_path, monkeypatch, call, named):
+def test_invalid_coordinates_are_named(tmp_path, monkeypatch, call, named):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=named):
         call()

@@ -33,7 +33,7 @@ def blocks(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int32])
-def test_products_are_those_of_scipy(layout: str, dtype: Any) -> None:
+def test_products_match_scipy(layout: str, dtype: Any) -> None:
     expected = scipy_matrix(layout, dtype)
     matrix = SparseMatrix.from_scipy(expected)
     dense = np.arange(75, dtype=dtype).reshape(25, 3)
@@ -51,7 +51,7 @@ def test_products_are_those_of_scipy(layout: str, dtype: Any) -> None:
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.complex64])
-def test_sums_are_those_of_scipy(layout: str, dtype: Any) -> None:
+def test_sums_match_scipy(layout: str, dtype: Any) -> None:
     expected = scipy_matrix(layout, dtype)
     matrix = SparseMatrix.from_scipy(expected)
     for axis in (0, 1, -1, -2):
@@ -63,7 +63,7 @@ def test_sums_are_those_of_scipy(layout: str, dtype: Any) -> None:
     assert matrix.sum().dtype == torch.from_numpy(np.zeros(1, dtype)).sum().dtype
 
 
-def test_sums_of_many_small_floats_do_not_lose_them() -> None:
+def test_sum_of_many_small_floats_is_accurate() -> None:
     count = 1 << 18
     values = torch.full((count,), 0.1)
     matrix = SparseMatrix.from_coo(
@@ -73,7 +73,7 @@ def test_sums_of_many_small_floats_do_not_lose_them() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_transpose_is_that_of_scipy(tmp_path: Path, layout: str) -> None:
+def test_transpose_matches_scipy(tmp_path: Path, layout: str) -> None:
     expected = scipy_matrix(layout)
     matrix = SparseMatrix(SparseMatrix.from_scipy(expected).save(tmp_path / "m"))
     transposed = matrix.T
@@ -88,7 +88,7 @@ def test_the_transpose_is_that_of_scipy(tmp_path: Path, layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_toarray_is_dense_and_of_numpy(layout: str) -> None:
+def test_toarray_returns_a_dense_numpy_array(layout: str) -> None:
     expected = scipy_matrix(layout, np.float32)
     found = SparseMatrix.from_scipy(expected).toarray()
     assert type(found) is np.ndarray
@@ -96,14 +96,14 @@ def test_toarray_is_dense_and_of_numpy(layout: str) -> None:
     np.testing.assert_array_equal(found, expected.toarray())
 
 
-def test_no_entries_are_zeros() -> None:
+def test_matrix_without_entries_is_all_zeros() -> None:
     matrix = SparseMatrix.from_scipy(sparse.csr_matrix((3, 4)))
     assert (matrix @ torch.ones(4, 2)).tolist() == [[0, 0]] * 3
     assert matrix.sum(0).tolist() == [0] * 4
     assert matrix.sum().item() == 0
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_operands_and_axes_raise() -> None:
     matrix = SparseMatrix.from_scipy(scipy_matrix("csr"))
     with pytest.raises(ValueError, match=r"@: expected shape \(25,\) or \(25, n\), got \(40, 2\)"):
         matrix @ torch.ones(40, 2)
@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_refused() -> None:
             matrix.sum(axis)  # type: ignore[arg-type]
 
 
-def test_an_index_outside_the_matrix_is_an_error_and_no_read_outside(tmp_path: Path) -> None:
+def test_out_of_range_column_index_raises_corrupt_file_error(tmp_path: Path) -> None:
     path = tmp_path / "m"
     SparseMatrix.from_scipy(scipy_matrix("csr")).save(path)
     file = path / "col_indices.memmap"

@@ -30,14 +30,14 @@ def pair(request, tmp_path):
     return x, SparseMatrix(tmp_path / "m")
 
 
-def test_it_tells_what_it_is(pair):
+def test_repr_and_attributes_describe_the_matrix(pair):
     x, m = pair
     assert (m.layout, m.shape, m.nnz, len(m)) == (x.format, x.shape, x.nnz, 13)
     assert (m.dtype, m.index_dtype) == (torch.float32, torch.int32)
     assert f"{x.format}, 13 x 7, {x.nnz} entries, float32)" in repr(m)
 
 
-def test_rows_of_every_layout_are_those_of_scipy(pair):
+def test_rows_of_every_layout_match_scipy(pair):
     x, m = pair
     for index in ([3, 0, 3, -1], slice(2, 5), slice(None, None, -2), []):
         expected = x.toarray()[index] if index != [] else np.zeros((0, 7))
@@ -51,7 +51,7 @@ def test_rows_of_every_layout_are_those_of_scipy(pair):
             np.testing.assert_array_equal(rows, expected)
 
 
-def test_padded_rows_hold_the_entries_and_zeros_behind(pair):
+def test_padded_rows_hold_entries_and_trailing_zeros(pair):
     x, m = pair
     x = x.tocsr()
     batch = m.rows([5, 0, 5], "padded")
@@ -67,7 +67,7 @@ def test_padded_rows_hold_the_entries_and_zeros_behind(pair):
         assert not batch["indices"][i, n:].any()
 
 
-def test_columns_of_every_layout_are_those_of_scipy(pair):
+def test_columns_of_every_layout_match_scipy(pair):
     x, m = pair
     for index in ([3, 0, 3, -1], slice(1, 4), []):
         expected = x.tocsc()[:, index].toarray() if index != [] else np.zeros((13, 0))
@@ -80,7 +80,7 @@ def test_columns_of_every_layout_are_those_of_scipy(pair):
     np.testing.assert_array_equal(m[:, -1], x.tocsc()[:, [-1]].toarray()[:, 0])
 
 
-def test_padded_columns_are_lines_of_rows(pair):
+def test_padded_columns_hold_row_indices_and_values(pair):
     x, m = pair
     x = x.tocsc()
     batch = m.cols([2, 4], "padded")
@@ -90,7 +90,7 @@ def test_padded_columns_are_lines_of_rows(pair):
         assert batch["values"][i, :n].tolist() == x[:, [col]].data.tolist()
 
 
-def test_one_row_and_one_element(pair):
+def test_single_rows_and_elements_match_scipy(pair):
     x, m = pair
     dense = x.toarray()
     np.testing.assert_array_equal(m[4], dense[4])
@@ -103,7 +103,7 @@ def test_one_row_and_one_element(pair):
     np.testing.assert_array_equal(torch.stack(list(m)), dense)
 
 
-def test_masks_and_tensors_are_indices(pair):
+def test_masks_and_tensors_are_valid_indices(pair):
     x, m = pair
     dense = x.toarray()
     mask = np.arange(13) % 3 == 0
@@ -113,7 +113,7 @@ def test_masks_and_tensors_are_indices(pair):
     np.testing.assert_array_equal(m[torch.tensor([1, -2], dtype=torch.int32)], dense[[1, -2]])
 
 
-def test_what_is_not_there_is_an_index_error(pair):
+def test_invalid_indices_raise_index_error(pair):
     _, m = pair
     for index in (13, -14, [0, 13], [True]):
         with pytest.raises(IndexError):
@@ -135,7 +135,7 @@ def test_what_is_not_there_is_an_index_error(pair):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "int16", "int64", "float64", "complex128"])
-def test_elements_of_every_size_are_copied_whole(tmp_path, dtype):
+def test_elements_of_every_size_are_copied_completely(tmp_path, dtype):
     x = random_matrix(dtype=dtype)
     SparseMatrix.from_scipy(x).save(tmp_path / "m")
     m = SparseMatrix(tmp_path / "m")
@@ -151,7 +151,7 @@ def test_elements_of_every_size_are_copied_whole(tmp_path, dtype):
     wide=st.booleans(),
     data=st.data(),
 )
-def test_any_rows_and_columns_are_those_of_scipy(shape, layout, wide, data):
+def test_any_rows_and_columns_match_scipy(shape, layout, wide, data):
     x = random_matrix(*shape, layout, seed=data.draw(st.integers(0, 99)))
     m = SparseMatrix.from_torch(as_torch(x, wide))
     dense = x.toarray()
@@ -193,13 +193,13 @@ def test_large_batches_are_gathered_by_several_threads(tmp_path, monkeypatch):
     np.testing.assert_allclose(padded["values"].sum(1), expected.sum(1).A1)
 
 
-def test_a_stock_data_loader_gets_its_rows(pair):
+def test_torch_data_loader_batches_rows(pair):
     x, m = pair
     loader = torch.utils.data.DataLoader(m, batch_size=5)
     np.testing.assert_array_equal(torch.cat(list(loader)), x.toarray())
 
 
-def test_the_million_rows_of_three_entries_take_kilobytes(tmp_path):
+def test_million_rows_with_three_entries_take_kilobytes(tmp_path):
     shape = (1_000_000, 1_000)
     rows, cols, values = [10, 100, 50_000], [20, 500, 900], [1.2, 3.14, -2.7]
     m = SparseMatrix.from_coo(

@@ -37,7 +37,7 @@ def classes(lib):
         count: int = 3
 
     @lib.tensorclass
-    class Below(Plain):
+    class Derived(Plain):
         more: torch.Tensor | None = None
 
         def twice(self):
@@ -52,7 +52,7 @@ def classes(lib):
         either: int | str | None = None
 
     @lib.tensorclass(nocast=True)
-    class Keeping:
+    class NoCast:
         value: typing.Any
 
     @lib.tensorclass(tensor_only=True)
@@ -95,7 +95,7 @@ def classes(lib):
             self.x = torch.full((2,), value)
 
     @lib.tensorclass
-    class OwnInitBelow(OwnInit):
+    class OwnInitDerived(OwnInit):
         z: torch.Tensor | None = None
 
         def __init__(self, value, z):

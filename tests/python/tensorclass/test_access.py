@@ -94,8 +94,8 @@ WRITING = {
     "set_": lambda o, lib: o.set_("x", torch.ones(4, 3)),
     "set_at_": lambda o, lib: o.set_at_("x", torch.ones(3), 1),
     "del_": lambda o, lib: o.del_("x"),
-    "del_what_is_none": lambda o, lib: o.del_("y"),
-    "del_what_is_no_field": lambda o, lib: o.del_("other"),
+    "del_none_field": lambda o, lib: o.del_("y"),
+    "del_unknown_attribute": lambda o, lib: o.del_("other"),
     "delattr": after(lambda o, lib: delattr(o, "label")),
     "update": lambda o, lib: o.update({"label": "new", "x": torch.ones(4, 3)}),
     "update_by_keywords": lambda o, lib: o.update(label="new"),
@@ -113,7 +113,7 @@ WRITING = {
     "pop": lambda o, lib: [o.pop("x"), o.x],
     "locked": lambda o, lib: o.lock_().set("x", 1),
     "locked_attribute": lambda o, lib: setattr(o.lock_(), "x", 1),
-    "unlocked_for_a_while": after(lambda o, lib: write_unlocked(o.lock_())),
+    "temporarily_unlocked": after(lambda o, lib: write_unlocked(o.lock_())),
     "device": lambda o, lib: setattr(o, "device", "cpu"),
     "names": after(lambda o, lib: setattr(o, "names", ["rows"])),
     "batch_size": after(lambda o, lib: setattr(o.exclude("count"), "batch_size", [4])),
@@ -128,12 +128,12 @@ def write_unlocked(obj):
 
 
 @table(READING)
-def test_reading(call):
+def test_reads_match_tensordict(call):
     assert_same_outcome(plain, call)
 
 
 @table(WRITING)
-def test_writing(call):
+def test_writes_match_tensordict(call):
     assert_same_outcome(plain, call)
 
 
@@ -150,11 +150,11 @@ COMPARING = {
 
 
 @table(COMPARING)
-def test_comparing(call):
+def test_comparisons_match_tensordict(call):
     assert_same_outcome(plain, call)
 
 
-def texts(lib):
+def reprs(lib):
     cls = classes(lib)
     made = plain(lib)
     return [
@@ -175,13 +175,13 @@ def texts(lib):
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_texts_are_those_of_tensordict():
+def test_repr_matches_tensordict():
     import tensordict
 
-    assert texts(tenfold) == texts(tensordict)
+    assert reprs(tenfold) == reprs(tensordict)
 
 
-def test_attributes_that_are_no_fields_are_refused_and_the_nearest_is_named():
+def test_unknown_attribute_raises_and_suggests_the_nearest_field():
     made = sample()
     with pytest.raises(
         AttributeError, match=r"no attribute or field 'lable'.*did you mean 'label'"
@@ -191,7 +191,7 @@ def test_attributes_that_are_no_fields_are_refused_and_the_nearest_is_named():
         made.lable = "a"
 
 
-def test_private_names_are_refused_without_a_search():
+def test_unknown_private_attribute_raises_without_a_suggestion():
     with pytest.raises(AttributeError, match=r"^_nothing$"):
         sample()._nothing  # noqa: B018
 
@@ -205,7 +205,7 @@ def test_to_tensordict_shares_no_memory_and_holds_no_classes():
     assert made.x.any()
 
 
-def test_values_that_are_no_tensordict_make_no_object():
+def test_from_tensordict_refuses_other_values():
     with pytest.raises(RuntimeError, match="from_tensordict: expected a TensorDict, found a dict"):
         Sample.from_tensordict({"x": 1})
     with pytest.raises(ValueError, match=r"Sample: expected the keys .*found \['other'\]"):
@@ -214,7 +214,7 @@ def test_values_that_are_no_tensordict_make_no_object():
         Sample.from_tensordict(tenfold.TensorDict({"x": torch.zeros(2)}), {"x": 1})
 
 
-def test_an_object_of_tensordict_becomes_one_of_ours():
+def test_from_tensordict_accepts_a_tensordict_of_tensordict():
     tensordict = pytest.importorskip("tensordict")
     theirs = tensordict.TensorDict({"x": torch.ones(2)}, [2])
     assert Sample.from_tensordict(theirs).x.tolist() == [1, 1]

@@ -75,7 +75,7 @@ ROWS = {
     "a_tensordict": lambda o, lib: setitem(o, 0, o[1].to_tensordict()),
     "a_text": lambda o, lib: setitem(o, 0, "text"),
     "a_key": lambda o, lib: setitem(o, "x", 1),
-    "of_other_fields": lambda o, lib: setitem(o, 0, lib_keeping(lib)),
+    "of_other_fields": lambda o, lib: setitem(o, 0, no_cast_object(lib)),
 }
 
 
@@ -84,10 +84,10 @@ def setitem(obj, index, value):
     return obj
 
 
-def lib_keeping(lib):
+def no_cast_object(lib):
     from classes import classes
 
-    return classes(lib).Keeping(torch.zeros(3))
+    return classes(lib).NoCast(torch.zeros(3))
 
 
 TORCH = {
@@ -103,26 +103,26 @@ TORCH = {
 
 
 @table(SHAPES)
-def test_shapes(call):
+def test_shape_operations_match_tensordict(call):
     assert_same_outcome(plain, call)
 
 
 @table(ARITHMETIC)
-def test_arithmetic(call):
+def test_arithmetic_matches_tensordict(call):
     assert_same_outcome(plain, call)
 
 
 @table(ROWS)
-def test_writing_rows(call):
+def test_row_assignments_match_tensordict(call):
     assert_same_outcome(plain, call)
 
 
 @table(TORCH)
-def test_torch_functions(call):
+def test_torch_functions_match_tensordict(call):
     assert_same_outcome(plain, call)
 
 
-def test_cast_filters_say_which_tensors_are_cast():
+def test_cast_filter_selects_the_tensors_to_cast():
     @tenfold.tensorclass(cast_filter=lambda key, value: value.is_floating_point())
     class C:
         x: torch.Tensor
@@ -134,11 +134,11 @@ def test_cast_filters_say_which_tensors_are_cast():
     assert made.double(cast_filter=None).n.dtype == torch.float64
 
 
-def test_results_are_of_the_class_of_the_object():
-    class Below(type(sample())):
+def test_results_keep_the_derived_class():
+    class Derived(type(sample())):
         pass
 
-    made = Below(torch.zeros(4, 3), batch_size=[4])
-    assert type(made[0]) is Below
-    assert type(made + 1) is Below
-    assert type(torch.stack([made, made])) is Below
+    made = Derived(torch.zeros(4, 3), batch_size=[4])
+    assert type(made[0]) is Derived
+    assert type(made + 1) is Derived
+    assert type(torch.stack([made, made])) is Derived

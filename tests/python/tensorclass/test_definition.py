@@ -35,12 +35,12 @@ MADE = {
     "a_list_of_numbers": lambda c: c.Plain([1, 2], batch_size=[2]),
     "a_list_of_texts": lambda c: c.Plain(torch.zeros(2), label=["a", "b"], batch_size=[2]),
     "a_tuple": lambda c: c.Plain(torch.zeros(2), info=(1, "b")).info,
-    "an_object_of_another_class": lambda c: c.Plain(c.Keeping(3)).x,
-    "inherited_fields": lambda c: c.Below(torch.zeros(2), more=torch.ones(2)),
-    "inherited_methods": lambda c: c.Below(torch.ones(2)).twice(),
+    "an_object_of_another_class": lambda c: c.Plain(c.NoCast(3)).x,
+    "inherited_fields": lambda c: c.Derived(torch.zeros(2), more=torch.ones(2)),
+    "inherited_methods": lambda c: c.Derived(torch.ones(2)).twice(),
     "casts": lambda c: c.Casting(torch.tensor(3), [1.5, 2], 5, {"x": torch.zeros(2)}, "text"),
     "casts_of_wrong_values": lambda c: c.Casting([1, 2], 1, "a"),
-    "no_casts": lambda c: [c.Keeping(value).value for value in (1, True, [1, 2], "a", None)],
+    "no_casts": lambda c: [c.NoCast(value).value for value in (1, True, [1, 2], "a", None)],
     "tensors_only": lambda c: c.Tensors([1, 2], 3.0),
     "frozen": lambda c: c.Frozen(torch.zeros(2), batch_size=[2]),
     "hidden_members": lambda c: (
@@ -53,7 +53,7 @@ MADE = {
     "post_init_of_a_dict": lambda c: c.CountingOnce.from_dict({"x": torch.zeros(2)}),
     "empty_without_post_init": lambda c: c.Counting(torch.zeros(2)).empty(),
     "own_init": lambda c: c.OwnInit(3, batch_size=[2]),
-    "own_init_below_another": lambda c: c.OwnInitBelow(3, torch.zeros(2), batch_size=[2]),
+    "own_init_derived_from_another": lambda c: c.OwnInitDerived(3, torch.zeros(2), batch_size=[2]),
     "a_subclass_of_the_base": lambda c: c.Inheriting(torch.zeros(2), batch_size=[2]),
     "an_indexed_base": lambda c: c.Indexed(torch.zeros(2)).count,
     "missing_fields": lambda c: c.Plain(),
@@ -61,12 +61,12 @@ MADE = {
     "too_many_positions": lambda c: c.Plain(*range(9)),
     "a_field_twice": lambda c: c.Plain(torch.zeros(2), x=1),
     "a_wrong_batch_size": lambda c: c.Plain(torch.zeros(3), batch_size=[2]),
-    "fields": lambda c: [field.name for field in c.Below.fields()],
+    "fields": lambda c: [field.name for field in c.Derived.fields()],
 }
 
 
 @table(MADE)
-def test_objects_are_made_as_tensordict_makes_them(call):
+def test_constructors_match_tensordict(call):
     assert_same_outcome(nothing, lambda _, lib: call(classes(lib)))
 
 
@@ -212,7 +212,7 @@ def test_pickles_hold_the_fields():
     assert (found == made).all()
 
 
-def test_without_torch_only_the_use_is_an_error():
+def test_without_torch_import_works_and_use_raises():
     program = (
         "import sys; sys.modules['torch'] = None\n"
         "from tenfold import TensorClass, tensorclass\n"

@@ -39,7 +39,7 @@ def path(request, tmp_path):
 
 
 @pytest.mark.parametrize("read", [tenfold.open, tenfold.load])
-def test_what_was_saved_is_of_its_class(path, read):
+def test_saved_objects_keep_their_class(path, read):
     tenfold.save(full(), path)
     assert_same_object(read(path), full())
 
@@ -55,13 +55,13 @@ def test_objects_keep_their_class_within_containers(path):
     assert_same_object(tenfold.load(path)["list"][0], full())
 
 
-def test_what_was_opened_can_be_saved_again(path, tmp_path):
+def test_opened_objects_can_be_saved_again(path, tmp_path):
     tenfold.save(full(), path)
     tenfold.save(tenfold.open(path), tmp_path / "again")
     assert_same_object(tenfold.load(tmp_path / "again"), full())
 
 
-def test_what_was_opened_and_changed_can_be_saved_again(path, tmp_path):
+def test_opened_and_changed_objects_can_be_saved_again(path, tmp_path):
     tenfold.save(full(), path)
     opened = tenfold.open(path)
     opened.label = "new"
@@ -72,13 +72,13 @@ def test_what_was_opened_and_changed_can_be_saved_again(path, tmp_path):
     assert torch.equal(found.x, full().x)
 
 
-def test_a_tree_that_was_opened_takes_a_class_when_it_is_saved(path, tmp_path):
+def test_opened_tree_can_be_saved_as_an_object(path, tmp_path):
     tenfold.save(TensorDict({"x": torch.ones(2)}, [2]), path)
     tenfold.save(Sample.from_tensordict(tenfold.open(path)), tmp_path / "again")
     assert type(tenfold.open(tmp_path / "again")) is Sample
 
 
-def test_a_lazy_stack_of_objects_is_one_when_it_is_loaded(path):
+def test_lazy_stack_of_objects_round_trips(path):
     stack = tenfold.lazy_stack([full(2), sample(2, label="b")])
     tenfold.save(stack, path)
     found = tenfold.load(path)
@@ -88,7 +88,7 @@ def test_a_lazy_stack_of_objects_is_one_when_it_is_loaded(path):
     assert_same_object(found[1], sample(2, label="b"))
 
 
-def test_opened_objects_are_pickled_by_their_path(path):
+def test_opened_objects_pickle_by_path(path):
     tenfold.save({"a": full()}, path)
     text = pickle.dumps(tenfold.open(path)["a"])
     assert len(text) < 1000
@@ -99,7 +99,7 @@ def test_opened_objects_are_pickled_by_their_path(path):
 
 
 @pytest.mark.parametrize("method", ["memmap", "memmap_"])
-def test_mapped_objects_write_through(tmp_path, method):
+def test_mapped_objects_write_to_their_files(tmp_path, method):
     made = full()
     mapped = getattr(made, method)(tmp_path / "saved")
     assert (mapped is made) == (method == "memmap_")
@@ -120,7 +120,7 @@ def test_preallocated_objects_are_zero_and_keep_their_values(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["save", "dumps"])
-def test_save_gives_an_object_that_load_reads(tmp_path, method):
+def test_save_returns_an_object_that_load_reads(tmp_path, method):
     saved = getattr(full(), method)(tmp_path / "saved")
     assert type(saved) is Sample
     assert_same_object(Sample.load(tmp_path / "saved"), full())
@@ -133,14 +133,14 @@ def test_files_can_be_loaded_into_an_object(tmp_path):
     assert_same_object(made, full())
 
 
-def test_any_class_loads_what_is_saved_as_what_it_is(tmp_path):
+def test_load_memmap_returns_the_saved_class(tmp_path):
     TensorDict({"x": torch.ones(2)}, [2]).memmap(tmp_path / "tree")
     full().memmap(tmp_path / "object")
     assert type(Sample.load_memmap(tmp_path / "tree")) is TensorDict
     assert type(TensorDict.load_memmap(tmp_path / "object")) is Sample
 
 
-def test_mapped_objects_are_pickled_by_their_path(tmp_path):
+def test_mapped_objects_pickle_by_path(tmp_path):
     mapped = full().memmap(tmp_path / "saved")
     text = pickle.dumps(mapped)
     assert len(text) < 1000
@@ -158,7 +158,7 @@ def rename_class(folder, name):
     (folder / "meta.json").write_text(json.dumps({**meta, "_type": name}))
 
 
-def test_a_class_that_is_not_defined_is_named_once_and_its_fields_come(tmp_path):
+def test_undefined_class_warns_once_and_loads_as_a_tensordict(tmp_path):
     sample(label="a").memmap(tmp_path / "saved")
     rename_class(tmp_path / "saved", "<class 'elsewhere.Unknown'>")
     with pytest.warns(UserWarning, match=r"<class 'elsewhere\.Unknown'>: it is not defined"):
@@ -179,13 +179,13 @@ def test_a_file_never_causes_an_import(tmp_path, monkeypatch):
         tenfold.load(tmp_path / "saved")
 
 
-def test_a_class_loads_what_another_module_saved_under_its_name(tmp_path):
+def test_class_loads_objects_saved_by_another_module(tmp_path):
     sample(label="a").memmap(tmp_path / "saved")
     rename_class(tmp_path / "saved", "<class 'an_older_module.Sample'>")
     assert_same_object(Sample.load_memmap(tmp_path / "saved"), sample(label="a"))
 
 
-def test_a_class_that_was_defined_again_is_the_one_that_counts(tmp_path):
+def test_load_uses_the_latest_definition_of_a_class(tmp_path):
     def define():
         @tenfold.tensorclass
         class Again:
@@ -213,7 +213,7 @@ def test_entries_that_are_no_fields_are_refused(tmp_path):
 
 
 @functools.cache  # if two classes have the same name, tensordict takes any of them
-def tensordicts_class():
+def upstream_class():
     """tensordict's class of the same name, module and fields."""
     upstream = pytest.importorskip("tensordict")
     body = {
@@ -236,15 +236,15 @@ def theirs(cls):
 
 
 @pytest.mark.parametrize("read", [tenfold.open, tenfold.load, Sample.load_memmap])
-def test_what_tensordict_wrote_is_of_our_class(tmp_path, read):
-    _, cls = tensordicts_class()
+def test_objects_written_by_tensordict_load_as_our_class(tmp_path, read):
+    _, cls = upstream_class()
     theirs(cls).memmap(tmp_path / "saved")
     assert_same_object(read(tmp_path / "saved"), full())
 
 
 @pytest.mark.parametrize("write", ["save", "memmap"])
-def test_what_we_wrote_is_of_tensordicts_class(tmp_path, write):
-    upstream, cls = tensordicts_class()
+def test_tensordict_loads_our_objects_as_its_class(tmp_path, write):
+    upstream, cls = upstream_class()
     getattr(full(), write)(tmp_path / "saved")
     found = upstream.TensorDict.load_memmap(tmp_path / "saved")
     assert type(found) is cls
@@ -253,8 +253,8 @@ def test_what_we_wrote_is_of_tensordicts_class(tmp_path, write):
     assert found.inner.inner is None
 
 
-def test_stacks_go_both_ways(tmp_path):
-    upstream, cls = tensordicts_class()
+def test_lazy_stacks_are_interchangeable_with_tensordict(tmp_path):
+    upstream, cls = upstream_class()
     upstream.lazy_stack([theirs(cls), theirs(cls)]).memmap(tmp_path / "theirs")
     found = TensorDict.load_memmap(tmp_path / "theirs")
     assert type(found) is Sample
@@ -265,8 +265,8 @@ def test_stacks_go_both_ways(tmp_path):
     assert (found[1] == theirs(cls)).all()
 
 
-def test_the_files_are_those_of_tensordict(tmp_path):
-    _, cls = tensordicts_class()
+def test_files_match_those_of_tensordict(tmp_path):
+    _, cls = upstream_class()
     theirs(cls).memmap(tmp_path / "theirs")
     full().memmap(tmp_path / "ours")
     names = [
@@ -276,18 +276,18 @@ def test_the_files_are_those_of_tensordict(tmp_path):
     assert names[0] == names[1]
 
 
-def test_objects_of_tensordict_are_saved_and_come_as_ours(path):
-    _, cls = tensordicts_class()
+def test_saved_objects_of_tensordict_load_as_our_class(path):
+    _, cls = upstream_class()
     tenfold.save({"a": theirs(cls)}, path)
     assert_same_object(tenfold.load(path)["a"], full())
 
 
-def test_objects_of_tensordict_in_our_tree_become_ours():
-    _, cls = tensordicts_class()
+def test_objects_of_tensordict_in_a_tree_become_our_class():
+    _, cls = upstream_class()
     assert_same_object(TensorDict({"a": theirs(cls)}, [4])["a"], full())
 
 
-def test_post_init_runs_when_an_object_is_loaded_and_not_when_it_is_saved(tmp_path):
+def test_post_init_runs_on_load_and_not_on_save(tmp_path):
     @tenfold.tensorclass
     class Counted:
         x: torch.Tensor

@@ -16,7 +16,7 @@ def two(lib):
     return [plain(lib), plain(lib).replace(label="b")]
 
 
-def of_other_shapes(lib):
+def of_different_shapes(lib):
     cls = classes(lib).Plain
     return [cls(torch.zeros(2, n), label=str(n), batch_size=[2]) for n in (1, 3)]
 
@@ -42,7 +42,7 @@ CASES = {
 
 
 @table(CASES)
-def test_joining(call):
+def test_stack_and_cat_match_tensordict(call):
     assert_same_outcome(two, call)
 
 
@@ -58,11 +58,11 @@ LAZY = {
 
 
 @table(LAZY)
-def test_other_shapes(call):
-    assert_same_outcome(of_other_shapes, call)
+def test_stacks_of_different_shapes_match_tensordict(call):
+    assert_same_outcome(of_different_shapes, call)
 
 
-def test_a_lazy_stack_is_of_the_class_and_keeps_its_members():
+def test_lazy_stack_has_the_class_and_keeps_its_members():
     members = [sample(2), sample(2, label="b")]
     stack = tenfold.lazy_stack(members)
     assert type(stack) is Sample
@@ -71,7 +71,7 @@ def test_a_lazy_stack_is_of_the_class_and_keeps_its_members():
     assert not members[0].x.any()
 
 
-def test_a_field_that_some_members_have_is_a_list():
+def test_field_missing_in_some_members_is_a_list():
     stack = tenfold.lazy_stack([sample(2), sample(2, inner=sample(2))])
     assert stack.inner[0] is None
     assert type(stack.inner[1]) is Sample

@@ -8,7 +8,7 @@ def tree():
     return TensorDict({"a": torch.ones(2, 3), "n": {"b": torch.full((2,), 2.0)}, "s": "x"}, [2])
 
 
-def test_numbers_and_trees_and_rows_combine():
+def test_arithmetic_accepts_numbers_trees_and_row_tensors():
     assert (tree() + 1)["n", "b"].tolist() == [3, 3]
     assert (tree() * tree())["n", "b"].tolist() == [4, 4]
     assert (1 - tree())["a"].sum() == 0
@@ -16,7 +16,7 @@ def test_numbers_and_trees_and_rows_combine():
     assert (tree() + 1)["s"] == "x"
 
 
-def test_in_place_keeps_the_tensors():
+def test_in_place_arithmetic_keeps_the_tensors():
     td = tree()
     tensor = td["a"]
     td += 1
@@ -25,20 +25,20 @@ def test_in_place_keeps_the_tensors():
     assert tensor.sum() == 36
 
 
-def test_trees_need_the_same_keys():
+def test_arithmetic_of_trees_needs_equal_keys():
     with pytest.raises(KeyError, match="keys in tensordicts mismatch"):
         tree() + tree().exclude("a")
     assert tree().add(tree().select("a"), default="intersection").keys(True, True) == ["a"]
 
 
-def test_a_tensor_of_another_batch_is_refused():
+def test_operand_of_another_batch_size_is_refused():
     with pytest.raises(RuntimeError):
         tree() + torch.zeros(3)
     with pytest.raises(TypeError, match="expected a number, a tensor or a TensorDict, found str"):
         tree() + "x"
 
 
-def test_comparisons_give_bools():
+def test_comparisons_return_bool_trees():
     same = tree() == tree()
     assert same["a"].dtype == torch.bool
     assert same.all()
@@ -46,7 +46,7 @@ def test_comparisons_give_bools():
     assert (tree() > 1).any(dim=0).batch_size == ()
 
 
-def test_reductions_go_over_the_batch_or_over_all():
+def test_reductions_reduce_the_batch_or_all_dimensions():
     assert tree().sum()["a"] == 6
     assert tree().sum(0)["n", "b"] == 4
     assert tree().mean(dim="feature")["a"].tolist() == [1, 1]
@@ -55,7 +55,7 @@ def test_reductions_go_over_the_batch_or_over_all():
     assert indices["n", "b"] == 0
 
 
-def test_functions_of_torch_find_the_methods():
+def test_torch_functions_dispatch_to_methods():
     assert torch.exp(torch.zeros_like(tree()))["a"].sum() == 6
     assert torch.clamp(tree(), 0, 0.5)["n", "b"].tolist() == [0.5, 0.5]
     with pytest.raises(TypeError):

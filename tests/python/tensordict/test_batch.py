@@ -4,7 +4,7 @@ import torch
 from tenfold import TensorDict
 
 
-def test_a_batch_size_that_no_tensor_has_is_refused():
+def test_batch_size_that_does_not_match_the_tensors_is_refused():
     td = TensorDict({"a": torch.zeros(2, 3), "n": {"b": torch.zeros(2, 3)}}, [2])
     td.batch_size = [2, 3]
     assert td["n"].batch_size == (2, 3)

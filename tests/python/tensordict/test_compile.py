@@ -133,12 +133,12 @@ def assert_same(got, expected):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_operations_are_traced_whole(name):
+def test_operations_compile_without_graph_breaks(name):
     operations, td = OPERATIONS[name], batch()
     assert_same(compiled(operations)(td), operations(td))
 
 
-def test_a_training_step_is_traced_whole():
+def test_training_step_compiles_without_graph_breaks():
     params = TensorDict.from_module(torch.nn.Linear(4, 2)).detach().clone()
 
     def step(params, td):
@@ -157,7 +157,7 @@ def test_gradients_flow_through_a_compiled_operation():
     assert td["a"].grad[1:].count_nonzero() == 0
 
 
-def test_the_first_operation_of_a_process_may_be_a_compiled_one():
+def test_first_operation_of_a_process_can_be_compiled():
     program = """
 import torch
 from tenfold import TensorDict

@@ -60,7 +60,7 @@ def same(left, right) -> bool:
 
 
 @pytest.mark.parametrize("threads", [0, 3])
-def test_all_tensors_are_views_of_one_block(threads):
+def test_all_tensors_are_views_of_one_storage(threads):
     td = tree()
     made = td.consolidate(num_threads=threads)
     assert same(made, td)
@@ -75,7 +75,7 @@ def test_all_tensors_are_views_of_one_block(threads):
     assert not td["c"].is_contiguous()
 
 
-def test_the_block_is_tensordicts():
+def test_consolidated_storage_equals_that_of_tensordict():
     ours, theirs = tree().consolidate(), tree(tensordict.TensorDict).consolidate()
     assert torch.equal(ours._consolidated.storage, theirs._consolidated["storage"])
 
@@ -92,7 +92,7 @@ def test_every_dtype_is_copied(tmp_path, dtype):
     assert bits(theirs["x"]) == bits(values)
 
 
-def test_the_views_of_a_file_write_through(tmp_path):
+def test_consolidated_file_is_written_through_its_views(tmp_path):
     td = tree().consolidate(tmp_path / "f")
     td["n", "b"][1] = 9
     for cls in (TensorDict, tensordict.TensorDict):
@@ -104,27 +104,27 @@ def test_the_views_of_a_file_write_through(tmp_path):
     assert cls.from_consolidated(tmp_path / "f")["a"].sum() == 15
 
 
-def test_with_a_buffer_the_file_is_a_copy(tmp_path):
+def test_use_buffer_makes_the_file_a_copy(tmp_path):
     td = tree().consolidate(tmp_path / "f", use_buffer=True)
     td["a"].zero_()
     assert TensorDict.from_consolidated(tmp_path / "f")["a"].sum() == 15
 
 
-def test_a_locked_tree_is_locked_when_it_is_read(tmp_path):
+def test_locked_tree_is_locked_after_from_consolidated(tmp_path):
     tree().lock_().consolidate(tmp_path / "f")
     for cls in (TensorDict, tensordict.TensorDict):
         assert cls.from_consolidated(tmp_path / "f").is_locked
     assert not tenfold.open(tmp_path / "f").is_locked
 
 
-def test_readers_of_a_replaced_file_keep_their_bytes(tmp_path):
+def test_readers_of_a_replaced_file_keep_their_data(tmp_path):
     old = tree().consolidate(tmp_path / "f")
     TensorDict({"a": torch.zeros(1)}).consolidate(tmp_path / "f")
     assert old["a"].sum() == 15
     assert list(TensorDict.from_consolidated(tmp_path / "f").keys()) == ["a"]
 
 
-def test_in_place_the_tree_itself_is_consolidated(tmp_path):
+def test_inplace_consolidates_the_tree_itself(tmp_path):
     for filename in (None, tmp_path / "f"):
         td = tree()
         assert td.consolidate(filename, inplace=True) is td
@@ -133,7 +133,7 @@ def test_in_place_the_tree_itself_is_consolidated(tmp_path):
         assert same(td, tree())
 
 
-def test_gradients_are_left_behind():
+def test_consolidated_tensors_do_not_require_grad():
     td = TensorDict({"x": torch.ones(3, requires_grad=True)})
     assert not td.consolidate()["x"].requires_grad
 
@@ -151,7 +151,7 @@ def test_a_changed_tree_is_no_longer_consolidated(change):
     assert not td.is_consolidated()
 
 
-def test_it_is_pickled_as_one_block():
+def test_consolidated_tree_pickles_as_one_storage():
     td = TensorDict({str(i): torch.full((2,), i) for i in range(100)}, [2]).consolidate()
     data = pickle.dumps(td)
     assert data.count(b"_rebuild_tensor_v2") == 1
@@ -163,7 +163,7 @@ def test_it_is_pickled_as_one_block():
     assert same(copy.deepcopy(td), td)
 
 
-def test_names_set_later_are_pickled(tmp_path):
+def test_dimension_names_set_later_are_pickled(tmp_path):
     td = tree().consolidate(tmp_path / "f")
     td.names = ["other"]
     assert pickle.loads(pickle.dumps(td)).names == ["other"]
@@ -173,7 +173,7 @@ def test_names_set_later_are_pickled(tmp_path):
     assert tensordict.TensorDict.from_consolidated(tmp_path / "f")["a"].sum() == 0
 
 
-def test_another_file_is_not_written_and_says_so(tmp_path):
+def test_ignored_filename_and_share_memory_warn(tmp_path):
     td = tree().consolidate()
     with pytest.warns(UserWarning, match="writes nothing"):
         assert td.consolidate(tmp_path / "f") is td
@@ -182,7 +182,7 @@ def test_another_file_is_not_written_and_says_so(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_early_it_returns_a_future(tmp_path):
+def test_return_early_returns_a_future(tmp_path):
     future = tree().consolidate(tmp_path / "f", num_threads=2, return_early=True)
     made = future.result()
     assert same(made, tree())
@@ -192,18 +192,18 @@ def test_early_it_returns_a_future(tmp_path):
             tree().consolidate(num_threads=2, return_early=True, **{option: True})
 
 
-def test_it_moves_as_one_block():
+def test_to_device_moves_one_storage():
     made = tree().consolidate().to("meta")
     assert made.is_consolidated()
     assert made.device == torch.device("meta")
     assert made["a"].untyped_storage()._cdata == made["c"].untyped_storage()._cdata
 
 
-def test_shared_memory_is_shared():
+def test_share_memory_makes_shared_tensors():
     assert tree().consolidate(share_memory=True)["a"].is_shared()
 
 
-def test_lazy_stacks_and_values(tmp_path):
+def test_lazy_stacks_and_values_are_consolidated(tmp_path):
     stack = lazy_stack([TensorDict({"x": torch.ones(n), "s": str(n)}) for n in (2, 3)])
     td = TensorDict({"stack": stack, "v": tenfold.NonTensorStack("a", "b")}, [2])
     for made in (td.consolidate(), td.consolidate(tmp_path / "f"), stack.consolidate()):
@@ -223,7 +223,7 @@ class Sample:
     label: str
 
 
-def test_tensorclasses(tmp_path):
+def test_tensorclasses_are_consolidated(tmp_path):
     sample = Sample(torch.ones(2, 3), "cat", batch_size=[2])
     for made in (sample.consolidate(), pickle.loads(pickle.dumps(sample.consolidate()))):
         assert isinstance(made, Sample)
@@ -236,7 +236,7 @@ def test_tensorclasses(tmp_path):
 
 
 @pytest.mark.parametrize("lengths", [None, torch.tensor([1, 2])])
-def test_jagged_tensors_in_memory(lengths):
+def test_jagged_tensors_are_consolidated_in_memory(lengths):
     jagged = torch.nested.nested_tensor_from_jagged(
         torch.arange(10.0).reshape(5, 2), torch.tensor([0, 2, 5]), lengths
     )
@@ -250,7 +250,7 @@ def test_jagged_tensors_in_memory(lengths):
         ]
 
 
-def test_what_cannot_be_consolidated_is_refused_by_key(tmp_path):
+def test_unsupported_tensors_are_refused_by_key(tmp_path):
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
     unbatched = UnbatchedTensor(torch.ones(7))
     for value, words in ((nested, "layout"), (unbatched, "UnbatchedTensor")):
@@ -265,7 +265,7 @@ def test_what_cannot_be_consolidated_is_refused_by_key(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_only_consolidated_files_are_read(tmp_path):
+def test_from_consolidated_refuses_other_files(tmp_path):
     tenfold.save({"x": torch.ones(2)}, tmp_path / "m.safetensors")
     with pytest.raises(tenfold.CorruptFileError):
         TensorDict.from_consolidated(tmp_path / "m.safetensors")
@@ -273,7 +273,7 @@ def test_only_consolidated_files_are_read(tmp_path):
         TensorDict.from_consolidated(tmp_path / "none")
 
 
-def test_no_thread_is_left_and_nothing_is_warned(tmp_path):
+def test_threads_end_and_nothing_is_warned(tmp_path):
     before = threading.active_count()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

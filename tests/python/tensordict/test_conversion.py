@@ -10,12 +10,12 @@ def tree():
     return TensorDict({"a": torch.arange(2), "b": {"c": torch.ones(2, 3)}, "s": "x"}, [2])
 
 
-def test_rows_become_lists_of_dicts():
+def test_tolist_returns_a_list_of_dicts():
     assert tree().tolist(convert_tensors=True)[1] == {"a": 1, "b": {"c": [1, 1, 1]}, "s": "x"}
     assert tree().numpy()["b"]["c"].shape == (2, 3)
 
 
-def test_a_state_dict_has_dotted_names_and_goes_back():
+def test_state_dict_has_dotted_names_and_round_trips():
     state = tree().state_dict()
     assert list(state) == ["a", "b.c"]
     other = TensorDict({"a": torch.zeros(2), "b": {"c": torch.zeros(2, 3)}, "s": "y"}, [2])
@@ -26,7 +26,7 @@ def test_a_state_dict_has_dotted_names_and_goes_back():
         other.load_state_dict({"a": torch.zeros(2)})
 
 
-def test_a_pytree_comes_back_as_it_was():
+def test_pytree_round_trips():
     pytree = [torch.ones(2), {"a": (torch.zeros(1), torch.ones(1))}]
     found = TensorDict.from_pytree(pytree).to_pytree()
     assert type(found) is list
@@ -34,7 +34,7 @@ def test_a_pytree_comes_back_as_it_was():
     assert found[0] is pytree[0]
 
 
-def test_the_other_librarys_tree_shares_the_memory():
+def test_conversion_to_tensordict_shares_memory():
     tensordict = pytest.importorskip("tensordict")
     td = tree()
     theirs = td.to_tensordict()
@@ -49,13 +49,13 @@ def test_the_other_librarys_tree_shares_the_memory():
     assert len(stack.to_tensordict().tensordicts) == 2
 
 
-def test_without_the_other_library_the_error_names_it(monkeypatch):
+def test_to_tensordict_without_the_package_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensordict", None)
     with pytest.raises(ImportError, match="expected the package tensordict"):
         tree().to_tensordict()
 
 
-def test_dtypes_and_copies():
+def test_dtype_casts_and_clones():
     assert tree().double()["b", "c"].dtype == torch.float64
     assert tree().to(torch.float16)["a"].dtype == torch.float16
     td = tree()

@@ -10,7 +10,7 @@ def tree():
     return TensorDict({"a": torch.zeros(2), "b": {"c": torch.ones(2)}}, [2])
 
 
-def test_a_locked_tree_changes_in_place_only():
+def test_locked_tree_allows_in_place_changes_only():
     td = tree().lock_()
     for change in (
         lambda: td.set("new", torch.zeros(2)),
@@ -24,7 +24,7 @@ def test_a_locked_tree_changes_in_place_only():
     assert td["a"].sum() == 2
 
 
-def test_a_child_is_unlocked_with_its_parent():
+def test_child_of_a_locked_tree_is_unlocked_only_with_its_parent():
     td = tree().lock_()
     with pytest.raises(RuntimeError, match="part of a locked TensorDict"):
         td["b"].unlock_()
@@ -32,7 +32,7 @@ def test_a_child_is_unlocked_with_its_parent():
     assert not td["b"].is_locked
 
 
-def test_with_undoes_it():
+def test_with_block_restores_the_lock_state():
     td = tree()
     with td.lock_():
         assert td.is_locked

@@ -17,7 +17,7 @@ class Run:
 Pair = collections.namedtuple("Pair", "left right")
 
 
-def test_fields_become_entries():
+def test_dataclass_namedtuple_and_tuple_fields_become_entries():
     td = TensorDict.from_dataclass(Run(torch.zeros(3), "x"), auto_batch_size=True)
     assert td.batch_size == (3,)
     assert td["name"] == "x"
@@ -38,7 +38,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
-def test_structured_arrays_go_both_ways(array):
+def test_structured_arrays_round_trip(array):
     td = TensorDict.from_struct_array(array)
     assert td.batch_size == array.shape
     found = td.to_struct_array()
@@ -53,7 +53,7 @@ def test_tensors_of_a_structured_array_share_its_memory():
     assert td["a"].tolist() == [0, 5, 0]
 
 
-def test_a_schema_becomes_zeros_in_memory_in_files_and_in_shared_memory(tmp_path):
+def test_from_schema_makes_zeros_in_every_storage(tmp_path):
     schema = {"x": ([3], torch.float32), "y": ([], torch.int64)}
     for storage, options in [
         (None, {}), ("shared", {}), ("memmap", {"prefix": tmp_path / "m"})
@@ -90,13 +90,13 @@ def test_a_child_process_writes_into_shared_tensors():
     assert td["v"].sum() == 2
 
 
-def test_mapped_tensors_are_shared_already(tmp_path):
+def test_share_memory_refuses_mapped_tensors(tmp_path):
     td = TensorDict({"x": torch.zeros(2)}).memmap(tmp_path / "m")
     with pytest.raises(RuntimeError, match="expected tensors in memory, found mapped ones"):
         td.share_memory_()
 
 
-def test_a_stack_is_extended():
+def test_lazy_stack_extend_appends_members():
     stack = LazyStackedTensorDict(TensorDict({"x": torch.zeros(1)}, [1]))
     stack.extend(TensorDict({"x": torch.ones(2, 1)}, [2, 1]).unbind(0))
     assert stack["x"].flatten().tolist() == [0, 1, 1]

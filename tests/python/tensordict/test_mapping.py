@@ -15,7 +15,7 @@ def test_keys_list_children_before_their_node():
     assert tree().keys(sort=True) == ["a", "b", "s"]
 
 
-def test_keys_have_the_algebra_of_sets():
+def test_keys_support_set_operations():
     keys = tree().keys()
     assert keys == {"a", "b", "s"}
     assert keys - {"a"} == {"b", "s"}
@@ -27,12 +27,12 @@ def test_a_path_may_be_a_nested_tuple():
     assert tree()["b", ("c",)].tolist() == [1, 1]
 
 
-def test_get_gives_the_wrapper_of_a_value_and_brackets_the_value():
+def test_get_returns_the_value_wrapper_and_indexing_the_value():
     assert isinstance(tree().get("s"), NonTensorData)
     assert tree()["s"] == "text"
 
 
-def test_a_missing_key_is_the_default_or_a_key_error():
+def test_missing_key_returns_the_default_or_raises_key_error():
     assert tree().get("z", 5) == 5
     assert tree().get_at("z", 0) is None
     with pytest.raises(KeyError, match='no key "z"'):
@@ -40,18 +40,18 @@ def test_a_missing_key_is_the_default_or_a_key_error():
 
 
 @pytest.mark.parametrize("key", [3, (), ("a", 3)], ids=repr)
-def test_a_key_is_a_str_or_a_path(key):
+def test_key_must_be_a_str_or_a_tuple_of_str(key):
     with pytest.raises(KeyError, match="key: expected a str or a non-empty tuple of str"):
         tree().get(key)
 
 
-def test_a_path_through_a_tensor_is_a_key_error_and_a_value_error():
+def test_path_through_a_tensor_raises_key_and_value_error():
     for kind in (KeyError, ValueError):
         with pytest.raises(kind, match='"a" is a Tensor: expected a node'):
             tree().get(("a", "x"))
 
 
-def test_pop_takes_the_entry_out():
+def test_pop_removes_and_returns_the_entry():
     td = tree()
     assert td.pop(("b", "c")).tolist() == [1, 1]
     assert td.pop("z", None) is None
@@ -60,7 +60,7 @@ def test_pop_takes_the_entry_out():
         td.pop("z")
 
 
-def test_setdefault_keeps_what_is_there():
+def test_setdefault_keeps_an_existing_entry():
     td = tree()
     assert td.setdefault("a", torch.ones(2)).sum() == 0
     assert td.setdefault("new", torch.ones(2)).sum() == 2
@@ -73,7 +73,7 @@ def test_set_non_tensor_keeps_any_object():
 
 
 @pytest.mark.parametrize("key", ["x", ("n", "x")], ids=["key", "path"])
-def test_set_checks_what_it_puts_in_without_a_detour(key):
+def test_set_checks_the_shape_and_the_lock(key):
     td = TensorDict({"x": torch.zeros(2), "n": {"x": torch.zeros(2)}}, [2])
     new = torch.ones(2, 3)
     assert td.set(key, new) is td
@@ -89,13 +89,13 @@ def test_set_checks_what_it_puts_in_without_a_detour(key):
     assert moved.set(key, new)[key].is_meta
 
 
-def test_set_takes_nested_tensors():
+def test_set_accepts_nested_tensors():
     nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
     td = TensorDict({"x": torch.zeros(2)}, [2])
     assert td.set("x", nested)["x"] is nested
 
 
-def test_a_number_instead_of_a_key_is_an_error_that_names_the_key(tmp_path):
+def test_int_key_error_suggests_the_str_key(tmp_path):
     tenfold.save({"state": {0: {"step": torch.ones(1)}}}, tmp_path / "saved")
     opened = tenfold.open(tmp_path / "saved")
     with pytest.raises(RuntimeError, match=r"with int keys, are str: \('state', '0'\)"):

@@ -24,7 +24,7 @@ def test_gradients_flow_through_a_functional_call():
     assert module.weight.grad.tolist() == [[2, 2]]
 
 
-def test_an_ensemble_runs_under_vmap():
+def test_module_ensemble_runs_under_vmap():
     modules = [torch.nn.Linear(2, 3) for _ in range(4)]
     params = tenfold.from_modules(*modules)
     x = torch.ones(5, 2)
@@ -37,12 +37,12 @@ def test_an_ensemble_runs_under_vmap():
     assert torch.allclose(found[2], modules[2](x))
 
 
-def test_an_unknown_parameter_is_a_key_error():
+def test_unknown_parameter_raises_key_error():
     with pytest.raises(KeyError, match='no parameter or buffer "nothing" in Linear'):
         TensorDict({"nothing": 1}).to_module(torch.nn.Linear(1, 1))
 
 
-def test_vmap_takes_a_batch_dimension_away_and_puts_it_back():
+def test_vmap_removes_and_restores_a_batch_dimension():
     td = TensorDict({"a": torch.zeros(2, 3, 5), "n": {"b": torch.ones(2, 3)}, "s": "x"}, [2, 3])
     seen = []
 

@@ -25,7 +25,7 @@ def tree():
         (lambda td: td.gather(1, torch.zeros(2, 1, dtype=torch.int64)), (2, 1)),
     ],
 )
-def test_batch_dimensions_change_and_others_stay(change, batch_size):
+def test_shape_operations_change_only_batch_dimensions(change, batch_size):
     td = change(tree())
     assert td.batch_size == batch_size
     assert td["x"].shape == (*batch_size, 2)
@@ -33,13 +33,13 @@ def test_batch_dimensions_change_and_others_stay(change, batch_size):
     assert td["n", "y"].shape == (*batch_size, 4)
 
 
-def test_rows_keep_their_values():
+def test_shape_operations_keep_the_values_of_rows():
     assert tree().permute(1, 0)[2, 1]["x"].tolist() == tree()[1, 2]["x"].tolist()
     assert tree().reshape(6)[5]["n", "y"].tolist() == [20, 21, 22, 23]
     assert tree().flip(0)[0]["x"].tolist() == tree()[1]["x"].tolist()
 
 
-def test_parts_are_views():
+def test_split_unbind_and_chunk_return_views():
     td = tree()
     first, second = td.split([1, 1])
     second["x"].zero_()
@@ -49,7 +49,7 @@ def test_parts_are_views():
     assert [part.batch_size[1] for part in td.chunk(2, 1)] == [2, 1]
 
 
-def test_what_does_not_fit_is_an_error():
+def test_invalid_shape_arguments_raise():
     with pytest.raises(RuntimeError):
         tree().reshape(7)
     with pytest.raises(ValueError, match="permute: expected each of 2"):

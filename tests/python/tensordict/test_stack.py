@@ -9,7 +9,7 @@ def row(i, length=2):
     return TensorDict({"a": torch.full((length,), float(i)), "n": {"b": i}, "s": f"row {i}"})
 
 
-def test_a_stack_has_a_new_dimension():
+def test_stack_adds_a_dimension():
     td = torch.stack([row(i) for i in range(3)])
     assert td.batch_size == (3,)
     assert td["a"].shape == (3, 2)
@@ -19,14 +19,14 @@ def test_a_stack_has_a_new_dimension():
     assert td[1]["s"] == "row 1"
 
 
-def test_cat_joins_rows():
+def test_cat_concatenates_rows():
     td = torch.stack([row(i) for i in range(2)])
     joined = torch.cat([td, td])
     assert joined.batch_size == (4,)
     assert joined["s"] == ["row 0", "row 1"] * 2
 
 
-def test_shapes_that_differ_are_stacked_lazily_only():
+def test_different_shapes_are_stacked_only_lazily():
     rows = [row(0, 1), row(1, 2)]
     with pytest.raises(RuntimeError, match='stack: key "a": expected tensors of one shape'):
         torch.stack(rows)
@@ -47,7 +47,7 @@ def test_a_lazy_stack_keeps_its_members():
     assert stack.batch_size == (3,)
 
 
-def test_a_lazy_stack_changes_shape_with_its_members():
+def test_lazy_stack_supports_shape_operations_and_indexing():
     members = [TensorDict({"x": torch.arange(4) + 10 * i}, [4]) for i in range(3)]
     stack = tenfold.lazy_stack(members, 1)
     assert stack.batch_size == (4, 3)
@@ -58,7 +58,7 @@ def test_a_lazy_stack_changes_shape_with_its_members():
     assert (stack + 1)["x"][0].tolist() == [1, 11, 21]
 
 
-def test_a_lazy_stack_is_saved_and_comes_back(tmp_path):
+def test_lazy_stack_round_trips(tmp_path):
     stack = tenfold.lazy_stack([row(0, 1), row(1, 2)])
     tenfold.save(TensorDict({"rows": stack}, [2]), tmp_path / "saved")
     found = tenfold.load(tmp_path / "saved")["rows"]
@@ -67,7 +67,7 @@ def test_a_lazy_stack_is_saved_and_comes_back(tmp_path):
     assert (tmp_path / "saved" / "rows" / "0" / "a.memmap").exists()
 
 
-def test_padding_adds_rows():
+def test_pad_adds_rows():
     td = tenfold.pad(TensorDict({"a": torch.ones(2, 3)}, [2]), [0, 1], value=5.0)
     assert td["a"].sum(1).tolist() == [3, 3, 15]
     padded = tenfold.pad_sequence([row(0, 1).select("a"), row(1, 3).select("a")], return_mask=True)
@@ -75,6 +75,6 @@ def test_padding_adds_rows():
     assert padded["masks", "a"].tolist() == [[True, False, False], [True] * 3]
 
 
-def test_merging_keeps_the_first():
+def test_merge_keeps_the_first_of_duplicate_keys():
     td = tenfold.merge_tensordicts(TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3}))
     assert (td["a"], td["b"]) == (1, 3)

@@ -8,7 +8,7 @@ def tree():
     return TensorDict({"a": 1, "b": {"c": 2, "d": {"e": 3}}})
 
 
-def test_select_shares_and_takes_paths():
+def test_select_shares_tensors_and_accepts_paths():
     td = tree()
     part = td.select("a", ("b", "c"))
     assert part.keys(True, True) == ["a", ("b", "c")]
@@ -22,13 +22,13 @@ def test_exclude_ignores_missing_keys():
     assert tree().exclude(("b", "d"), "z").keys(True, True) == ["a", ("b", "c")]
 
 
-def test_split_keys_gives_the_rest_last():
+def test_split_keys_returns_the_rest_last():
     first, rest = tree().split_keys(["a"])
     assert first.keys(True, True) == ["a"]
     assert rest.keys(True, True) == [("b", "c"), ("b", "d", "e")]
 
 
-def test_rename_moves_into_nodes():
+def test_rename_key_moves_entries_between_nodes():
     td = tree().rename_key_("a", ("b", "x"))
     assert td["b", "x"] == 1
     assert "a" not in td
@@ -36,7 +36,7 @@ def test_rename_moves_into_nodes():
         td.rename_key_(("b", "c"), ("b", "x"), safe=True)
 
 
-def test_flat_keys_and_back():
+def test_flatten_keys_and_unflatten_keys_round_trip():
     flat = tree().flatten_keys("/")
     assert flat.keys() == ["a", "b/c", "b/d/e"]
     assert flat.unflatten_keys("/").keys(True, True) == tree().keys(True, True)
@@ -44,7 +44,7 @@ def test_flat_keys_and_back():
         tree().set("b.c", 5).flatten_keys()
 
 
-def test_replace_leaves_the_original():
+def test_replace_does_not_change_the_original():
     td = tree()
     assert td.replace({"a": torch.tensor(9)})["a"] == 9
     assert td["a"] == 1

@@ -16,7 +16,7 @@ def test_set_inplace_keeps_the_tensor():
     assert tensor.sum() == 6
 
 
-def test_set_inplace_needs_an_entry_of_that_shape():
+def test_set_inplace_needs_an_entry_of_the_same_shape():
     with pytest.raises(KeyError, match='no key "z"'):
         tree().set_("z", torch.zeros(2))
     with pytest.raises(ValueError, match=r'key "a": expected .* \[2, 3\], found \[2, 7\]'):
@@ -28,7 +28,7 @@ def test_update_merges_nodes():
     assert td.keys(True, True) == ["a", ("b", "c"), ("b", "d"), ("n", "x")]
 
 
-def test_update_of_some_keys_leaves_the_others():
+def test_keys_to_update_limits_the_update():
     td = tree().update(tree().apply(lambda x: x + 5), keys_to_update=[("b", "c")])
     assert td["a"].sum() == 0
     assert td["b", "c"].tolist() == [6, 6]
@@ -47,13 +47,13 @@ def test_rows_can_be_assigned_from_a_tensordict_and_a_number():
     assert td["b", "c"].tolist() == [1, 2]
 
 
-def test_rows_of_a_new_key_are_zero_elsewhere():
+def test_assigning_a_row_with_a_new_key_fills_zeros_elsewhere():
     td = tree()
     td[1] = td[1].clone().set("new", torch.tensor(7.0))
     assert td["new"].tolist() == [0, 7]
 
 
-def test_masks_fill_rows():
+def test_masked_fill_and_masked_select_apply_to_rows():
     mask = torch.tensor([True, False])
     assert tree().masked_fill(mask, 3)["a"].sum(1).tolist() == [9, 0]
     assert tree().masked_select(mask).batch_size == (1,)

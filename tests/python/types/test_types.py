@@ -30,12 +30,12 @@ def mypy(name: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_results_have_the_types_that_they_are_of():
+def test_typed_uses_pass_mypy():
     done = mypy("typed_uses.py")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_mistake_is_an_error_and_nothing_else_is():
+def test_mypy_reports_each_mistake_and_nothing_else():
     lines = (HERE / "mistyped_uses.py").read_text().splitlines()
     mistakes = [number for number, line in enumerate(lines, 1) if line.endswith("# mistake")]
     assert len(mistakes) == 5
@@ -44,7 +44,7 @@ def test_each_mistake_is_an_error_and_nothing_else_is():
     assert [int(number) for number in found] == mistakes, done.stdout + done.stderr
 
 
-def test_the_stub_of_the_engine_types_the_description_of_a_node(tmp_path):
+def test_stub_of_the_engine_matches_node_info(tmp_path):
     from tenfold.tensordict._node import NodeInfo
 
     stub = Path(tenfold.__file__).with_name("_core.pyi")

@@ -35,7 +35,7 @@ def sample(**extra):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("compression", [None, "deflate"])
-def test_tenfold_reads_what_tensordict_packed(name, compression, memmap_of, tmp_path):
+def test_tenfold_reads_archives_packed_by_tensordict(name, compression, memmap_of, tmp_path):
     path = tensordict.pack_memmap(memmap_of(name), tmp_path / "t.tdz", compression=compression)
     expected = without(describe(trees.build(name)), TREES[name].not_described)
     assert tenfold.probe(path) == "tdz"
@@ -46,14 +46,14 @@ def test_tenfold_reads_what_tensordict_packed(name, compression, memmap_of, tmp_
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_what_tensordict_packed_verifies(name, memmap_of, tmp_path):
+def test_archives_packed_by_tensordict_verify(name, memmap_of, tmp_path):
     path = tensordict.pack_memmap(memmap_of(name), tmp_path / "t.tdz")
     report = tenfold.verify(path)
     assert report.ok
     assert report.num_checksums == len(members(path))
 
 
-def test_what_tensordict_wrote_through_is_found_and_made_right(tmp_path):
+def test_changes_by_tensordict_are_detected_and_checksums_refreshed(tmp_path):
     path = tmp_path / "t.tdz"
     TensorDict({"a": torch.zeros(4)}).save(path)
     TensorDict.load_memmap(path, mode="r+")["a"].add_(1)
@@ -64,7 +64,7 @@ def test_what_tensordict_wrote_through_is_found_and_made_right(tmp_path):
     assert zipfile.ZipFile(path).testzip() is None
 
 
-def test_long_work_on_archives_tells_how_far_it_is_and_can_be_stopped(tmp_path):
+def test_archive_functions_report_progress_and_can_be_cancelled(tmp_path):
     path = tmp_path / "t.tdz"
     TensorDict({"a": torch.zeros(1 << 20)}).save(path)
     TensorDict.load_memmap(path, mode="r+")["a"].add_(1)
@@ -106,7 +106,7 @@ def test_other_compressions_are_refused_by_name(compression, tmp_path):
 
 
 @pytest.mark.parametrize("name", LOADABLE_BY_TENSORDICT)
-def test_tensordict_loads_what_save_wrote(name, tmp_path):
+def test_tensordict_loads_saved_archives(name, tmp_path):
     tenfold.save(trees.build(name), tmp_path / "t.tdz", durable=False)
     found = TensorDict.load_memmap(tmp_path / "t.tdz")
     assert_same(
@@ -115,7 +115,7 @@ def test_tensordict_loads_what_save_wrote(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tenfold_loads_what_it_saved(name, tmp_path):
+def test_saved_archives_round_trip(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tenfold.save(trees.build(name), tmp_path / "t.tdz", durable=False)
@@ -125,7 +125,7 @@ def test_tenfold_loads_what_it_saved(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_memmap_writes_the_members_that_tensordict_writes_in_its_order(name, memmap_of, tmp_path):
+def test_memmap_writes_the_archive_members_of_tensordict(name, memmap_of, tmp_path):
     as_tenfold(trees.build(name)).memmap(tmp_path / "ours.tdz")
     tensordict.pack_memmap(memmap_of(name), tmp_path / "theirs.tdz")
     ours, theirs = members(tmp_path / "ours.tdz"), members(tmp_path / "theirs.tdz")
@@ -133,7 +133,7 @@ def test_memmap_writes_the_members_that_tensordict_writes_in_its_order(name, mem
     assert ours == theirs
 
 
-def test_tensors_lie_at_multiples_of_64_and_one_mapping_holds_them(tmp_path):
+def test_tensors_are_64_byte_aligned_in_one_mapping(tmp_path):
     sample().memmap(tmp_path / "t.tdz")
     loaded = tenfold.TensorDict.load_memmap(tmp_path / "t.tdz")
     distance = loaded["n", "b"].data_ptr() - loaded["a"].data_ptr()
@@ -145,7 +145,7 @@ def test_tensors_lie_at_multiples_of_64_and_one_mapping_holds_them(tmp_path):
 # --- writing through, and what else the methods mean ---
 
 
-def test_what_is_written_through_reaches_the_file_and_its_checksums(tmp_path):
+def test_mode_r_plus_updates_the_file_and_its_checksums(tmp_path):
     path = tmp_path / "t.tdz"
     sample().memmap(path)
     through = tenfold.TensorDict.load_memmap(path, mode="r+")
@@ -164,14 +164,14 @@ def test_what_is_written_through_reaches_the_file_and_its_checksums(tmp_path):
     assert theirs["n", "b"][2].tolist() == [7, 7]
 
 
-def test_opened_for_reading_the_file_never_changes(tmp_path):
+def test_default_mode_does_not_change_the_file(tmp_path):
     path = tmp_path / "t.tdz"
     before = sample().memmap(path) is not None and path.read_bytes()
     tenfold.TensorDict.load_memmap(path)["a"].zero_()
     assert path.read_bytes() == before
 
 
-def test_memmap_like_makes_zeros_to_be_written_into(tmp_path):
+def test_memmap_like_makes_zeros_that_can_be_written(tmp_path):
     path = tmp_path / "t.tdz"
     like = sample().memmap_like(path)
     assert tenfold.verify(path).ok
@@ -194,7 +194,7 @@ def test_archive_true_needs_no_suffix(tmp_path):
         sample().memmap(tmp_path / "folder.tdz")
 
 
-def test_existsok_false_leaves_the_archive_that_is_there(tmp_path):
+def test_existsok_false_keeps_an_existing_archive(tmp_path):
     path = tmp_path / "t.tdz"
     sample().memmap(path)
     before = path.read_bytes()
@@ -203,13 +203,13 @@ def test_existsok_false_leaves_the_archive_that_is_there(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_part_is_loaded_by_its_path(tmp_path):
+def test_subpath_loads_a_child_node(tmp_path):
     sample().memmap(tmp_path / "t.tdz")
     part = tenfold.TensorDict.load_memmap(tmp_path / "t.tdz", subpath="n")
     assert part["b"].shape == (6, 2)
 
 
-def test_a_loaded_archive_pickles_as_its_path(tmp_path):
+def test_loaded_archive_pickles_by_path(tmp_path):
     tenfold.TensorDict({"a": torch.zeros(100_000)}).memmap(tmp_path / "t.tdz")
     loaded = tenfold.TensorDict.load_memmap(tmp_path / "t.tdz")
     data = pickle.dumps(loaded)
@@ -228,7 +228,7 @@ def test_an_archive_is_converted_to_other_formats_and_back(tmp_path):
     assert loaded["also"].data_ptr() == loaded["tied"].data_ptr()
 
 
-def test_a_name_that_is_no_archive_says_so(tmp_path):
+def test_functions_refuse_files_that_are_not_archives(tmp_path):
     (tmp_path / "x").write_bytes(b"PK\3\4")
     assert not tenfold.is_memmap_archive(tmp_path / "x")
     assert not tenfold.is_memmap_archive(tmp_path / "nothing")
@@ -243,7 +243,7 @@ def test_a_name_that_is_no_archive_says_so(tmp_path):
 
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("compression", [None, "deflate"])
-def test_tensordict_reads_what_tenfold_packed(name, compression, memmap_of, tmp_path):
+def test_tensordict_reads_archives_packed_by_tenfold(name, compression, memmap_of, tmp_path):
     path = tenfold.pack_memmap(memmap_of(name), tmp_path / "t.tdz", compression=compression)
     expected = tensordict.pack_memmap(memmap_of(name), tmp_path / "theirs.tdz")
     assert list(members(path)) == list(members(expected))
@@ -252,7 +252,7 @@ def test_tensordict_reads_what_tenfold_packed(name, compression, memmap_of, tmp_
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_unpacking_gives_back_the_folder_that_was_packed(name, save_of, tmp_path):
+def test_unpack_restores_the_packed_folder(name, save_of, tmp_path):
     tenfold.pack_memmap(save_of(name), tmp_path / "t.tdz", compression="deflate")
     assert tenfold.verify(tmp_path / "t.tdz").ok
     tenfold.unpack_memmap(tmp_path / "t.tdz", tmp_path / "again")
@@ -264,7 +264,7 @@ def test_unpacking_gives_back_the_folder_that_was_packed(name, save_of, tmp_path
     assert tenfold.verify(after).ok
 
 
-def test_deflated_tensors_are_small_and_whole_and_what_cannot_shrink_is_stored(tmp_path):
+def test_deflate_compresses_tensors_and_stores_incompressible_ones(tmp_path):
     torch.manual_seed(0)
     td = tenfold.TensorDict({"zeros": torch.zeros(50_000), "noise": torch.rand(50_000)})
     path = tmp_path / "t.tdz"
@@ -282,7 +282,7 @@ def test_deflated_tensors_are_small_and_whole_and_what_cannot_shrink_is_stored(t
         tenfold.load(path, mode="r+")
 
 
-def test_a_deflated_save_keeps_what_a_save_keeps(tmp_path):
+def test_deflated_save_keeps_aliases_and_values(tmp_path):
     tied = torch.zeros(1000)
     td = tenfold.TensorDict({"a": tied, "n": {"b": tied}, "value": {"k": (1, 2)}})
     td.save(tmp_path / "t.tdz", compression="deflate")
@@ -290,7 +290,7 @@ def test_a_deflated_save_keeps_what_a_save_keeps(tmp_path):
     assert loaded["a"].data_ptr() == loaded["n", "b"].data_ptr()
 
 
-def test_an_archive_is_not_packed_into_the_folder_it_is_made_of(memmap_of, tmp_path):
+def test_archive_cannot_be_packed_into_its_source_folder(memmap_of, tmp_path):
     folder = tmp_path / "f"
     sample().memmap(folder)
     with pytest.raises(ValueError, match="outside the folder"):
@@ -324,7 +324,7 @@ def test_unpacking_a_damaged_archive_changes_nothing(tmp_path):
     ("compression", "error"),
     [("bzip2", tenfold.UnsupportedError), (14, tenfold.UnsupportedError), ("zip", ValueError)],
 )
-def test_a_compression_that_cannot_be_written_is_named(compression, error, tmp_path):
+def test_unsupported_compression_is_named(compression, error, tmp_path):
     with pytest.raises(error, match=str(compression)):
         sample().memmap(tmp_path / "t.tdz", compression=compression)
     assert not (tmp_path / "t.tdz").exists()

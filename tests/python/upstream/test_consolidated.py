@@ -45,7 +45,7 @@ def file_of(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_open_gives_what_tensordict_reads(name, file_of):
+def test_open_matches_from_consolidated_of_tensordict(name, file_of):
     expected = describe(TensorDict.from_consolidated(file_of(name)))
     found = describe_ours(tenfold.open(file_of(name)))
     assert_same(found, expected)
@@ -53,7 +53,7 @@ def test_open_gives_what_tensordict_reads(name, file_of):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_load_gives_what_was_saved(name, file_of):
+def test_load_returns_the_tree_saved_by_tensordict(name, file_of):
     built = describe(trees.build(name))
     if built[0] == "tensorclass":
         built = built[2]  # the class of the root is not stored
@@ -61,7 +61,7 @@ def test_load_gives_what_was_saved(name, file_of):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_files_of_tensordict_are_known_and_verified(name, file_of):
+def test_files_of_tensordict_are_recognized_and_verify(name, file_of):
     assert tenfold.probe(file_of(name)) == "consolidated"
     report = tenfold.verify(file_of(name))
     assert report.ok, report.problems
@@ -69,14 +69,14 @@ def test_files_of_tensordict_are_known_and_verified(name, file_of):
 
 
 @pytest.mark.parametrize("name", ODD_PLACES)
-def test_tensors_at_odd_places_are_read_where_tensordict_cannot(name, tmp_path):
+def test_unaligned_tensors_are_read_where_tensordict_fails(name, tmp_path):
     with pytest.raises(RuntimeError, match="must be divisible by 16"):
         trees.build(name).consolidate(tmp_path / "t")
     assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(trees.build(name)))
 
 
 @pytest.mark.parametrize("name", NOT_READ)
-def test_what_tensordict_cannot_read_again_is_refused_by_name(name, tmp_path):
+def test_lazy_stack_of_tensorclasses_is_refused_by_name(name, tmp_path):
     trees.build(name).consolidate(tmp_path / "t")
     with pytest.raises(TypeError, match="stack_dim"):
         TensorDict.from_consolidated(tmp_path / "t")
@@ -113,7 +113,7 @@ def assert_same_jagged(found, expected):
     assert [row.tolist() for row in found.unbind()] == [row.tolist() for row in expected.unbind()]
 
 
-def test_jagged_tensors_of_tensordict_are_read_and_saved_again(tmp_path):
+def test_jagged_tensors_of_tensordict_round_trip(tmp_path):
     TensorDict({"n": jagged_entries()}, [3]).consolidate(tmp_path / "t")
     assert tenfold.verify(tmp_path / "t").ok
     for td in (
@@ -156,7 +156,7 @@ def test_other_formats_refuse_jagged_tensors_by_key(tmp_path, suffix):
     assert not any(tmp_path.iterdir())
 
 
-def test_offsets_beyond_the_values_never_reach_torch(tmp_path):
+def test_offsets_beyond_the_values_raise_corrupt_file_error(tmp_path):
     jagged = torch.nested.nested_tensor_from_jagged(torch.arange(6.0), torch.tensor([0, 2, 6]))
     jagged._offsets[-1] = 7_000_000
     TensorDict({"x": jagged}, [2]).consolidate(tmp_path / "t")
@@ -212,7 +212,7 @@ def expected_of(name: str) -> list:
 
 @pytest.mark.parametrize("exact", [False, True], ids=["save", "consolidate"])
 @pytest.mark.parametrize("name", SAVED)
-def test_tensordict_reads_what_tenfold_wrote(name, exact, ours_of):
+def test_tensordict_reads_consolidated_files_of_tenfold(name, exact, ours_of):
     found = describe(TensorDict.from_consolidated(ours_of(name, exact)))
     expected = expected_of(name)
     if exact and expected[0] == "tensorclass":
@@ -234,7 +234,7 @@ def as_stacks(description: list) -> list:
 
 @pytest.mark.parametrize("exact", [False, True], ids=["save", "consolidate"])
 @pytest.mark.parametrize("name", SAVED)
-def test_tenfold_reads_all_of_what_it_wrote(name, exact, ours_of):
+def test_consolidated_files_round_trip(name, exact, ours_of):
     found = describe_ours(tenfold.load(ours_of(name, exact)))
     expected = expected_of(name)
     if exact and expected[0] == "tensorclass":
@@ -248,19 +248,19 @@ def test_tenfold_reads_all_of_what_it_wrote(name, exact, ours_of):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_consolidate_writes_tensordicts_bytes(name, file_of, ours_of):
+def test_consolidate_writes_the_same_bytes_as_tensordict(name, file_of, ours_of):
     assert ours_of(name, True).read_bytes() == file_of(name).read_bytes()
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_tensordict_could_not_read_is_refused_and_leaves_nothing(name, tmp_path):
+def test_trees_that_tensordict_cannot_read_are_refused(name, tmp_path):
     tree = as_tenfold(trees.build(name))
     with pytest.raises(tenfold.UnsupportedError, match=REFUSED[name]):
         tenfold.save(tree, tmp_path / "t", format="consolidated")
     assert not list(tmp_path.iterdir())
 
 
-def test_containers_integer_keys_and_ties_come_back(tmp_path):
+def test_containers_integer_keys_and_aliases_round_trip(tmp_path):
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.rand(2, 3)).sum().backward()

@@ -21,7 +21,7 @@ def rows(begin: int, end: int) -> dict:
     }
 
 
-def test_tensordict_sees_the_last_flush_while_rows_are_appended(tmp_path: Path) -> None:
+def test_tensordict_reads_the_last_flush_while_rows_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     ds = tenfold.create(path, {"id": "int64", "x": ("float32", (2,)), "name": "string"})
     ds.append(rows(0, 3))
@@ -39,7 +39,7 @@ def test_tensordict_sees_the_last_flush_while_rows_are_appended(tmp_path: Path) 
     assert tensordict.TensorDict.load_memmap(path)["name.end"][9] == 10
 
 
-def test_tensordict_sees_a_ring_as_it_was_flushed(tmp_path: Path) -> None:
+def test_tensordict_reads_a_flushed_circular_buffer(tmp_path: Path) -> None:
     ring = tenfold.create(tmp_path / "ring", {"id": "int64"}, capacity=100)
     ring.append({"id": torch.arange(30)})
     ring.flush()
@@ -50,7 +50,7 @@ def test_tensordict_sees_a_ring_as_it_was_flushed(tmp_path: Path) -> None:
     assert seen["id"].tolist() == [*range(100, 105), *range(5, 100)]
 
 
-def test_rows_are_appended_to_what_tensordict_saved(tmp_path: Path) -> None:
+def test_rows_are_appended_to_a_folder_of_tensordict(tmp_path: Path) -> None:
     td = tensordict.TensorDict({"x": torch.rand(5, 2), "y": torch.arange(5)}, [5])
     td.memmap(tmp_path / "td")
     with tenfold.Dataset(tmp_path / "td", mode="r+") as ds:

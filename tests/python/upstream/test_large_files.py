@@ -1,4 +1,4 @@
-"""Files of more than 4 GiB, most of them holes, and archives of more than 65,535 members."""
+"""Files of more than 4 GiB, most of them sparse, and archives of more than 65,535 members."""
 
 import os
 import struct
@@ -13,17 +13,17 @@ GIB = 1 << 30
 
 
 @pytest.fixture
-def holes(tmp_path):
-    """A folder whose files may be larger than what they take; skips where files have no holes."""
+def sparse_files(tmp_path):
+    """A folder for large sparse files; skips if the file system does not support them."""
     probe = tmp_path / "probe"
     with probe.open("wb") as file:
         file.truncate(1 << 20)
     if probe.stat().st_blocks * 512 > 1 << 16:
-        pytest.skip("files have no holes here")
+        pytest.skip("sparse files are unsupported here")
     probe.unlink()
     yield tmp_path
     taken = sum(path.stat().st_blocks * 512 for path in tmp_path.rglob("*"))
-    assert taken < 16 << 20, "a test of holes filled the disk"
+    assert taken < 16 << 20, "a test of sparse files filled the disk"
 
 
 def put(path, offset, data):
@@ -41,8 +41,8 @@ def data_offset(path, name):
     return header_offset + 30 + sum(lengths)
 
 
-def test_storages_of_more_than_2_and_4_gib_are_read_as_torch_reads_them(holes):
-    path = holes / "m.pt"
+def test_storages_above_2_and_4_gib_load_as_in_torch(sparse_files):
+    path = sparse_files / "m.pt"
     large = torch.empty(5 * GIB // 4, dtype=torch.int32)
     tree = {
         "over_2": torch.empty(3 * GIB, dtype=torch.uint8),
@@ -67,17 +67,17 @@ def test_storages_of_more_than_2_and_4_gib_are_read_as_torch_reads_them(holes):
         assert ours["tied"].data_ptr() == ours["over_4"][-10:].data_ptr()
 
 
-def test_a_small_tensor_of_a_large_file_is_converted(holes):
-    path = holes / "m.pt"
+def test_a_small_tensor_of_a_large_file_is_converted(sparse_files):
+    path = sparse_files / "m.pt"
     with torch.serialization.skip_data():
         torch.save({"large": torch.empty(5 * GIB, dtype=torch.uint8), "x": torch.ones(3)}, path)
     put(path, data_offset(path, "m/data/1"), torch.ones(3).numpy().tobytes())
-    tenfold.convert(path, holes / "x.safetensors", keys="x")
-    assert tenfold.load(holes / "x.safetensors")["x"].tolist() == [1, 1, 1]
+    tenfold.convert(path, sparse_files / "x.safetensors", keys="x")
+    assert tenfold.load(sparse_files / "x.safetensors")["x"].tolist() == [1, 1, 1]
 
 
-def test_a_safetensors_file_of_more_than_4_gib(holes):
-    path = holes / "m.safetensors"
+def test_safetensors_file_above_4_gib_is_read(sparse_files):
+    path = sparse_files / "m.safetensors"
     end = 5 * GIB
     header = (
         f'{{"large":{{"dtype":"I32","shape":[{end // 4}],"data_offsets":[0,{end}]}},'
@@ -95,7 +95,7 @@ def test_a_safetensors_file_of_more_than_4_gib(holes):
 COUNT = 66_000
 
 
-def test_more_than_65535_members_of_numpy(tmp_path):
+def test_npz_with_more_than_65535_members_is_read(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         for i in range(COUNT):
             archive.writestr(f"{i}.npy", _npy(i))
@@ -115,7 +115,7 @@ def _npy(number):
     )
 
 
-def test_more_than_65535_storages_in_a_file_of_torch(tmp_path):
+def test_torch_file_with_more_than_65535_storages_round_trips(tmp_path):
     numbers = torch.arange(COUNT, dtype=torch.int32)
     path = tmp_path / "x.pt"
     tenfold.save([number.clone() for number in numbers], path, durable=False)

@@ -16,7 +16,7 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_files_are_those_of_numpy_byte_for_byte(tmp_path, dtype, shape):
+def test_files_equal_those_of_numpy_byte_for_byte(tmp_path, dtype, shape):
     array = numbers(dtype, shape)
     np.save(tmp_path / "numpy.npy", array)
     tenfold.save(torch.from_numpy(array), tmp_path / "tenfold.npy")
@@ -30,7 +30,7 @@ def test_files_are_those_of_numpy_byte_for_byte(tmp_path, dtype, shape):
 )
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_arrays_of_numpy_come_back(tmp_path, load, order, dtype):
+def test_files_saved_by_numpy_are_loaded(tmp_path, load, order, dtype):
     for shape in SHAPES:
         array = np.asarray(numbers(dtype, shape), order=order)
         np.save(tmp_path / "x.npy", array)
@@ -41,7 +41,7 @@ def test_arrays_of_numpy_come_back(tmp_path, load, order, dtype):
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)], ids=str)
-def test_every_version_is_read(tmp_path, version):
+def test_every_npy_version_is_read(tmp_path, version):
     array = numbers("f4", (2, 3))
     with open(tmp_path / "x.npy", "wb") as file:
         np.lib.format.write_array(file, array, version=version)
@@ -53,14 +53,14 @@ def test_fortran_order_is_a_view_of_the_file(tmp_path):
     assert tenfold.load(tmp_path / "x.npy").stride() == (1, 4, 20)
 
 
-def test_numpy_reads_views_that_were_saved(tmp_path):
+def test_numpy_reads_saved_views(tmp_path):
     tensor = torch.arange(24.0).reshape(4, 6)
     for view in (tensor.T, tensor[::2], tensor[:, 1::2], tensor[1].expand(3, 6)):
         tenfold.save(view, tmp_path / "x.npy")
         assert np.array_equal(np.load(tmp_path / "x.npy"), view.numpy())
 
 
-def test_the_name_of_the_file_is_a_key_too(tmp_path):
+def test_array_is_found_by_its_file_name(tmp_path):
     np.save(tmp_path / "a.b.npy", np.zeros(2))
     (tmp_path / "a.b.npy").rename(tmp_path / "weights.v2.dat")
     assert tenfold.probe(tmp_path / "weights.v2.dat") == "npy"
@@ -83,7 +83,7 @@ def test_the_name_of_the_file_is_a_key_too(tmp_path):
     ],
     ids=lambda value: str(value.dtype) if isinstance(value, np.ndarray) else "",
 )
-def test_what_is_no_tensor_is_refused_by_name(tmp_path, array, words):
+def test_unsupported_arrays_are_refused_by_dtype(tmp_path, array, words):
     np.save(tmp_path / "x.npy", array, allow_pickle=True)
     with pytest.raises(tenfold.UnsupportedError, match=words):
         tenfold.load(tmp_path / "x.npy")
@@ -101,7 +101,7 @@ def test_what_is_no_tensor_is_refused_by_name(tmp_path, array, words):
     ],
     ids=["bfloat16", "float8", "dict", "two", "list", "text"],
 )
-def test_what_numpy_cannot_hold_is_refused(tmp_path, tree):
+def test_save_refuses_trees_and_dtypes_unsupported_by_npy(tmp_path, tree):
     with pytest.raises(tenfold.UnsupportedError, match=r"x\.npy: root: "):
         tenfold.save(tree, tmp_path / "x.npy")
     assert not list(tmp_path.iterdir())

@@ -41,7 +41,7 @@ def same(tensor: torch.Tensor, array: np.ndarray) -> bool:
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed], ids=["stored", "deflated"])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("load", [tenfold.load, tenfold.open], ids=["load", "open"])
-def test_archives_of_numpy_come_back(tmp_path, save, order, load):
+def test_archives_saved_by_numpy_are_loaded(tmp_path, save, order, load):
     arrays = {key: np.asarray(array, order=order) for key, array in every_array().items()}
     save(tmp_path / "x.npz", **arrays)
     assert tenfold.probe(tmp_path / "x.npz") == "npz"
@@ -54,7 +54,7 @@ def test_archives_of_numpy_come_back(tmp_path, save, order, load):
     assert report.num_checksums == report.num_leaves == len(arrays)
 
 
-def test_numpy_reads_what_tenfold_wrote(tmp_path):
+def test_numpy_reads_archives_of_tenfold(tmp_path):
     arrays = every_array()
     tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
     tensors["view"] = torch.arange(24.0).reshape(4, 6).T[::2]
@@ -75,7 +75,7 @@ def test_numpy_reads_what_tenfold_wrote(tmp_path):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.dictionaries(keys, any_order, max_size=5), st.booleans())
-def test_any_archive_there_and_back(tmp_path, arrays, deflated):
+def test_any_npz_archive_round_trips(tmp_path, arrays, deflated):
     path, again = tmp_path / "x.npz", tmp_path / "y.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if deflated else 0) as archive:
         for key, array in arrays.items():
@@ -99,7 +99,7 @@ def test_a_large_deflated_member_is_converted(tmp_path):
     assert same(found["f"], array)
 
 
-def test_what_is_mapped_follows_the_mode(tmp_path):
+def test_mode_c_is_private_and_mode_r_plus_is_refused(tmp_path):
     tenfold.save({"x": torch.ones(3)}, tmp_path / "x.npz")
     tenfold.load(tmp_path / "x.npz", mode="c")["x"].zero_()
     assert tenfold.load(tmp_path / "x.npz")["x"].sum() == 3
@@ -107,7 +107,7 @@ def test_what_is_mapped_follows_the_mode(tmp_path):
         tenfold.load(tmp_path / "x.npz", mode="r+")
 
 
-def test_members_that_are_no_tensors_are_named_and_the_rest_loads(tmp_path):
+def test_unsupported_members_are_named_and_others_load(tmp_path):
     np.savez(
         tmp_path / "x.npz", good=np.ones(2), obj=np.array([{}], dtype=object), text=np.array(["a"])
     )
@@ -134,13 +134,13 @@ def test_members_that_are_no_tensors_are_named_and_the_rest_loads(tmp_path):
     ],
     ids=["nested", "value", "bfloat16", "name", "int", "list"],
 )
-def test_what_an_archive_cannot_hold_is_refused_by_key(tmp_path, tree, words):
+def test_save_refuses_values_unsupported_by_npz_by_key(tmp_path, tree, words):
     with pytest.raises(tenfold.UnsupportedError, match=words):
         tenfold.save(tree, tmp_path / "x.npz")
     assert not list(tmp_path.iterdir())
 
 
-def test_aliases_are_refused_by_key_and_copies_are_not(tmp_path):
+def test_aliases_are_refused_by_key_and_copies_are_saved(tmp_path):
     weight = torch.ones(2)
     with pytest.raises(tenfold.UnsupportedError, match=r'key "head": .*found that of key "embed"'):
         tenfold.save({"embed": weight, "head": weight}, tmp_path / "x.npz")
@@ -160,7 +160,7 @@ def test_state_dicts_are_saved(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "twice"])
-def test_damage_is_found(tmp_path, damage):
+def test_damage_is_detected(tmp_path, damage):
     path = tmp_path / "x.npz"
     np.savez(path, a=np.arange(1000), b=np.arange(1000))
     data = path.read_bytes()
@@ -177,7 +177,7 @@ def test_damage_is_found(tmp_path, damage):
         tenfold.load(path, verify=True)
 
 
-def test_npy_files_are_written_through(tmp_path):
+def test_mode_r_plus_writes_npy_files(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6.0).reshape(2, 3))
     td = tenfold.open(tmp_path / "x.npy", mode="r+")
     td["x"][1, 2] = 50

@@ -75,7 +75,7 @@ WRITTEN.remove(("0.11", NODES_OVER_OUR_NAMES))
 
 
 @pytest.mark.parametrize(("version", "name"), WRITTEN)
-def test_tenfold_reads_what_an_old_tensordict_wrote(version, name, old):
+def test_tenfold_reads_folders_of_old_tensordict_versions(version, name, old):
     expected = without_names(without(old[version].held[name], TREES[name].not_described))
     if (version, name) == ("0.11", "tensorclass_subclass"):
         expected = expected[2]  # it writes subclasses of TensorClass as plain nodes
@@ -83,7 +83,7 @@ def test_tenfold_reads_what_an_old_tensordict_wrote(version, name, old):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_old_versions_build_the_trees_that_the_new_one_builds(version, old):
+def test_old_versions_build_the_same_trees(version, old):
     """Or the tests above would prove less than they say."""
     held = old[version].held
     assert len(held) >= 80
@@ -91,13 +91,13 @@ def test_old_versions_build_the_trees_that_the_new_one_builds(version, old):
         assert_same(description, describe(trees.build(name)), name)
 
 
-def test_a_node_of_0_11_over_the_name_of_our_notes_is_an_error_that_says_so(old):
+def test_node_of_0_11_named_like_the_notes_document_raises(old):
     with pytest.raises(tenfold.CorruptFileError, match=r"%notes\.json: expected a regular file"):
         tenfold.open(old["0.11"].folder / NODES_OVER_OUR_NAMES)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_verify_finds_nothing_wrong_in_folders_of_old_versions(version, old):
+def test_folders_of_old_versions_verify(version, old):
     for name in old[version].held:
         if (version, name) == ("0.11", NODES_OVER_OUR_NAMES):
             continue
@@ -110,7 +110,7 @@ def test_verify_finds_nothing_wrong_in_folders_of_old_versions(version, old):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", TREES)
-def test_an_old_tensordict_reads_ours_as_it_reads_tensordicts(version, name, old):
+def test_old_tensordict_reads_our_folder_like_its_own(version, name, old):
     """Whatever it makes of the new format version: of ours it makes the same."""
     assert old[version].ours[name] == old[version].theirs[name]
 
@@ -129,7 +129,7 @@ READABLE = [(v, n) for v in VERSIONS for n in TREES if v != "0.11" or n not in N
 
 
 @pytest.mark.parametrize(("version", "name"), READABLE)
-def test_an_old_tensordict_reads_what_tenfold_saved(version, name, old):
+def test_old_tensordict_reads_folders_of_tenfold(version, name, old):
     tree = TREES[name]
     found = old[version].ours[name]
     if tree.upstream_load_raises:

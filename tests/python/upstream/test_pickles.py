@@ -34,7 +34,7 @@ def put_trap(trap: pathlib.Path, path: pathlib.Path) -> None:
     path.write_bytes(pickle.dumps({"data": CreatesAFile(trap)}))
 
 
-def test_the_trap_works_on_tensordict(tmp_path, trap):
+def test_tensordict_executes_the_trap_pickle(tmp_path, trap):
     TensorDict({"bad": NonTensorData({1, 2})}).memmap(tmp_path / "t")
     put_trap(trap, tmp_path / "t" / "bad" / "other.pickle")
     TensorDict.load_memmap(tmp_path / "t")
@@ -58,7 +58,7 @@ def hostile(tmp_path, trap) -> pathlib.Path:
     return tmp_path / "t"
 
 
-def test_open_reads_what_is_beside_a_pickle(tmp_path, trap):
+def test_open_reads_entries_next_to_a_pickle(tmp_path, trap):
     opened = tenfold.open(hostile(tmp_path, trap))
     assert set(opened.keys()) == {"x", "data", "stack", "n"}
     assert opened["x"].tolist() == [0, 1, 2]
@@ -70,14 +70,14 @@ def test_open_reads_what_is_beside_a_pickle(tmp_path, trap):
     ("key", "file"),
     [("data", "other.pickle"), (("n", "deep"), "other.pickle"), ("stack", "pickle.pkl")],
 )
-def test_a_value_in_a_pickle_is_refused_by_name(key, file, tmp_path, trap):
+def test_pickled_value_is_refused_by_name(key, file, tmp_path, trap):
     opened = tenfold.open(hostile(tmp_path, trap))
     with pytest.raises(tenfold.UnsupportedError, match=rf'"{file}".*nothing is ever unpickled'):
         opened[key]
     assert not trap.exists()
 
 
-def test_load_of_the_keys_beside_a_pickle_works(tmp_path, trap):
+def test_load_of_keys_next_to_a_pickle_succeeds(tmp_path, trap):
     loaded = tenfold.load(hostile(tmp_path, trap), keys=["x", ("n", "y")])
     assert loaded["x"].tolist() == [0, 1, 2]
     assert loaded["n"]["y"].tolist() == [0, 1]
@@ -97,7 +97,7 @@ def test_verify_and_convert_name_the_pickle_and_do_not_load_it(tmp_path, trap):
     assert not trap.exists()
 
 
-def test_fields_of_a_tensorclass_in_a_pickle_are_named_in_a_warning(tmp_path, trap):
+def test_pickled_fields_of_a_tensorclass_warn(tmp_path, trap):
     trees.build("tensorclass_with_all_fields").memmap(tmp_path / "t")
     (tmp_path / "t" / "other.pickle").write_bytes(pickle.dumps({"extra": CreatesAFile(trap)}))
     with pytest.warns(UserWarning, match=r"other\.pickle.*Point"):
@@ -106,7 +106,7 @@ def test_fields_of_a_tensorclass_in_a_pickle_are_named_in_a_warning(tmp_path, tr
     assert not trap.exists()
 
 
-def test_a_pickle_beside_a_value_that_is_json_is_ignored_without_a_word(tmp_path, trap):
+def test_pickle_next_to_a_json_value_is_ignored_silently(tmp_path, trap):
     """Saves of tensordict with threads leave one that holds nothing but its own bookkeeping."""
     TensorDict({"v": NonTensorData({"k": [1]}), "x": trees.numbers(2)}).memmap(tmp_path / "t")
     (tmp_path / "t" / "v" / "other.pickle").write_bytes(pickle.dumps(CreatesAFile(trap)))
@@ -117,7 +117,7 @@ def test_a_pickle_beside_a_value_that_is_json_is_ignored_without_a_word(tmp_path
     assert not trap.exists()
 
 
-def test_threads_of_tensordict_leave_a_pickle_that_nobody_needs(tmp_path):
+def test_unneeded_pickles_left_by_tensordict_threads_are_ignored(tmp_path):
     td = TensorDict({str(i): NonTensorData(i) for i in range(50)})
     td.memmap(tmp_path / "t", num_threads=4)
     assert list((tmp_path / "t").glob("*/other.pickle")), "or this shows nothing"

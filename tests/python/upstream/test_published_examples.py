@@ -50,7 +50,7 @@ def test_a_model_is_saved_by_many_threads_and_loaded(tmp_path):
         assert torch.equal(new_model.state_dict()[name], parameter), name
 
 
-def test_a_data_set_of_a_million_rows_is_preallocated(tmp_path):
+def test_dataset_of_a_million_rows_is_preallocated(tmp_path):
     from tenfold import MemoryMappedTensor, TensorDict
 
     def make_datum():
@@ -79,7 +79,7 @@ def test_a_data_set_of_a_million_rows_is_preallocated(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["memmap_", "memmap", "memmap_like"])
-def test_without_a_prefix_the_file_system_is_not_queried_for_a_name(method):
+def test_memmap_without_a_prefix_is_anonymous(method):
     from tenfold import MemoryMappedTensor, TensorDict
 
     td = TensorDict({"a": torch.rand(10), "b": {"c": torch.rand(10)}}, [10])
@@ -126,7 +126,7 @@ def make_data(tenfold_tensorclass, TensorDict):  # noqa: N803
     return MyClass, tc, data
 
 
-def test_stacks_and_tensorclasses_are_rebuilt(capsys):
+def test_stacks_and_tensorclasses_round_trip(capsys):
     _, TensorDict, TensorDictBase, tensorclass, print_directory_tree = names()  # noqa: N806
 
     my_class, tc, data = make_data(tensorclass, TensorDict)
@@ -166,7 +166,7 @@ ROOT/
     assert printed.splitlines()[0].startswith("Directory size: ")
 
 
-def test_the_tree_of_the_page_is_that_of_a_lazy_stack():
+def test_lazy_stack_writes_the_published_folder_tree():
     """The page was written when torch.stack was lazy; lazy_stack gives its tree."""
     _, TensorDict, TensorDictBase, tensorclass, _ = names()  # noqa: N806
 
@@ -203,7 +203,7 @@ ROOT/
     )
 
 
-def test_mapping_twice_gives_the_same_tensors():
+def test_mapping_twice_returns_the_same_tensors():
     from tenfold import TensorDict
 
     td = TensorDict({"a": 1}, [])
@@ -212,7 +212,7 @@ def test_mapping_twice_gives_the_same_tensors():
     assert td0["a"] is td1["a"]
 
 
-def test_mapped_tensors_are_not_copied_to_another_place_by_accident():
+def test_mapped_tensors_are_not_copied_to_another_path_implicitly():
     from tenfold import TensorDict
 
     td = TensorDict({"a": 1}, [])

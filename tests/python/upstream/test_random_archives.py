@@ -106,7 +106,7 @@ def compare(path, theirs):
 
 @SETTINGS
 @given(listed=members, comment=st.binary(max_size=20), through_pipe=st.booleans())
-def test_any_archive_is_read_as_zipfile_reads_it(tmp_path, listed, comment, through_pipe):
+def test_any_archive_is_read_as_by_zipfile(tmp_path, listed, comment, through_pipe):
     data = archive_of(listed, comment, through_pipe)
     (tmp_path / "x.npz").write_bytes(data)
     compare(tmp_path / "x.npz", contents_of(data))
@@ -114,7 +114,7 @@ def test_any_archive_is_read_as_zipfile_reads_it(tmp_path, listed, comment, thro
 
 @SETTINGS
 @given(listed=members, comment=st.binary(max_size=20), data=st.data())
-def test_a_changed_archive_is_refused_or_read_as_zipfile_reads_it(tmp_path, listed, comment, data):
+def test_mutated_archive_is_refused_or_read_as_by_zipfile(tmp_path, listed, comment, data):
     raw = bytearray(archive_of(listed, comment, data.draw(st.booleans())))
     where = st.integers(0, len(raw) - 1)
     # Mostly among the records at the end, where one byte can make two readers disagree.
@@ -148,7 +148,7 @@ def test_a_changed_archive_is_refused_or_read_as_zipfile_reads_it(tmp_path, list
     contents=st.dictionaries(names, st.binary(max_size=2000), max_size=6),
     checksums=st.booleans(),
 )
-def test_zipfile_reads_what_tenfold_writes(tmp_path, contents, checksums):
+def test_zipfile_reads_archives_of_tenfold(tmp_path, contents, checksums):
     # CPython shares bytes objects of one byte, and an .npz file refuses shared memory.
     arrays = {key: numpy.frombuffer(data, numpy.uint8).copy() for key, data in contents.items()}
     for path in (tmp_path / "x.npz", tmp_path / "x.tdz"):

@@ -35,7 +35,7 @@ metadata = st.dictionaries(
 
 @SETTINGS
 @given(file=files, more=st.none() | metadata)
-def test_any_file_of_the_reference_is_read_as_it_reads_it(tmp_path, file, more):
+def test_any_file_is_read_as_by_the_reference(tmp_path, file, more):
     path = tmp_path / "m.safetensors"
     safetensors.torch.save_file(file, path, more)
     theirs = safetensors.torch.load_file(path)
@@ -47,7 +47,7 @@ def test_any_file_of_the_reference_is_read_as_it_reads_it(tmp_path, file, more):
 
 @SETTINGS
 @given(file=files)
-def test_the_reference_reads_any_flat_file_of_ours(tmp_path, file):
+def test_reference_reads_any_flat_file_of_tenfold(tmp_path, file):
     path = tmp_path / "m.safetensors"
     tenfold.save(file, path, durable=False)
     theirs = safetensors.torch.load_file(path)
@@ -57,7 +57,7 @@ def test_the_reference_reads_any_flat_file_of_ours(tmp_path, file):
 
 @SETTINGS
 @given(file=st.dictionaries(names, tensors, min_size=1, max_size=4), data=st.data())
-def test_a_changed_header_is_refused_or_read_as_the_reference_reads_it(tmp_path, file, data):
+def test_mutated_header_is_refused_or_read_as_by_the_reference(tmp_path, file, data):
     path = tmp_path / "m.safetensors"
     safetensors.torch.save_file(file, path)
     raw = bytearray(path.read_bytes())

@@ -175,7 +175,7 @@ def assert_same_ties(ours, theirs):
 
 @SETTINGS
 @given(tree=trees, protocol=st.integers(2, 5))
-def test_any_archive_is_read_as_torch_reads_it(tmp_path, tree, protocol):
+def test_any_zip_file_is_read_as_by_torch(tmp_path, tree, protocol):
     path = tmp_path / "m.pt"
     torch.save(tree, path, pickle_protocol=protocol)
     theirs = torch_load(path)
@@ -187,7 +187,7 @@ def test_any_archive_is_read_as_torch_reads_it(tmp_path, tree, protocol):
 
 @SETTINGS
 @given(tree=trees_over(OLD_DTYPES), protocol=st.integers(2, 5))
-def test_any_file_of_the_layout_before_1_6_is_read_as_torch_reads_it(tmp_path, tree, protocol):
+def test_any_legacy_file_is_read_as_by_torch(tmp_path, tree, protocol):
     path = tmp_path / "m.pt"
     torch.save(tree, path, pickle_protocol=protocol, _use_new_zipfile_serialization=False)
     theirs = torch_load(path)
@@ -216,7 +216,7 @@ def sparse_tensors(draw):
 
 @SETTINGS
 @given(tree=trees_of(sparse_tensors()), old=st.booleans())
-def test_sparse_tensors_are_read_as_torch_reads_them(tmp_path, tree, old):
+def test_sparse_tensors_are_read_as_by_torch(tmp_path, tree, old):
     path = tmp_path / "m.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -259,7 +259,7 @@ def of_numpy(tree):
     protocol=st.integers(2, 5),
     old=st.booleans(),
 )
-def test_arrays_of_numpy_are_read_as_they_were(tmp_path, tree, protocol, old):
+def test_numpy_arrays_are_read_with_equal_values(tmp_path, tree, protocol, old):
     path = tmp_path / "m.pt"
     torch.save(tree, path, pickle_protocol=protocol, _use_new_zipfile_serialization=not old)
     ours = tenfold.load(path)
@@ -272,7 +272,7 @@ def test_arrays_of_numpy_are_read_as_they_were(tmp_path, tree, protocol, old):
 
 @SETTINGS
 @given(tree=trees, data=st.data())
-def test_one_changed_byte_is_never_an_accepted_other_tensor(tmp_path, tree, data):
+def test_changed_byte_is_detected_or_does_not_change_the_result(tmp_path, tree, data):
     """verify says so, or what is loaded is what was saved: the byte meant nothing."""
     path = tmp_path / "m.pt"
     torch.save(tree, path)
@@ -288,7 +288,7 @@ def test_one_changed_byte_is_never_an_accepted_other_tensor(tmp_path, tree, data
     assert_same(ours, theirs)
 
 
-def test_the_views_reach_what_they_should():
+def test_strategies_generate_strides_offsets_and_aliases():
     """Of the strategies: strides, offsets and ties are really drawn."""
     whole = make_tensor((ELEMENTS,), torch.float32)
     found = collections.Counter()

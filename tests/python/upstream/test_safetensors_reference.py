@@ -29,13 +29,13 @@ REFUSED: dict[str, type[Exception]] = {
     "lazy_stack_of_lazy_stacks": RuntimeError,
     "lazy_stack_of_tensorclasses": RuntimeError,
     "lazy_stack_of_different_keys_and_dtypes": TypeError,
-    "lazy_stack_of_texts": TypeError,
+    "lazy_stack_of_strings": TypeError,
     "random_0": TypeError,
     "random_2": TypeError,
     "random_4": TypeError,
     "random_7": TypeError,
-    "stack_of_texts": TypeError,
-    "stack_of_texts_with_a_device": TypeError,
+    "stack_of_strings": TypeError,
+    "stack_of_strings_with_a_device": TypeError,
     "stack_of_mixed_values": TypeError,
     "stack_of_stacks": TypeError,
     "stack_of_equal_values": TypeError,
@@ -60,14 +60,14 @@ def described(tensors) -> dict[str, list]:
 # --- flat files and the reference ---
 
 
-def test_tenfold_loads_what_the_reference_saved(tmp_path):
+def test_tenfold_loads_files_of_the_reference(tmp_path):
     tensors = tensors_of_every_dtype()
     safetensors.torch.save_file(tensors, tmp_path / "m.safetensors")
     loaded = tenfold.load(tmp_path / "m.safetensors")
     assert described(loaded) == described(tensors)
 
 
-def test_the_reference_loads_what_tenfold_saved(tmp_path):
+def test_reference_loads_files_of_tenfold(tmp_path):
     tensors = tensors_of_every_dtype()
     tenfold.save(tensors, tmp_path / "m.safetensors")
     assert described(safetensors.torch.load_file(tmp_path / "m.safetensors")) == described(tensors)
@@ -78,7 +78,7 @@ def test_the_reference_loads_what_tenfold_saved(tmp_path):
             assert list(file.get_slice(name).get_shape()) == list(tensors[name].shape)
 
 
-def test_the_order_of_the_data_is_that_of_the_reference(tmp_path):
+def test_data_order_equals_that_of_the_reference(tmp_path):
     """Widest dtype first, then by name: what needs more alignment comes before what needs less."""
     tensors = tensors_of_every_dtype()
     tenfold.save(tensors, tmp_path / "ours.safetensors")
@@ -106,7 +106,7 @@ def test_the_reference_accepts_our_metadata(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_one_dtype_goes_to_the_reference_and_back(dtype, tmp_path):
+def test_each_dtype_round_trips_through_the_reference(dtype, tmp_path):
     tensor = trees.values(dtype, 3, 4)
     tenfold.save({"x": tensor}, tmp_path / "1.safetensors")
     again = safetensors.torch.load_file(tmp_path / "1.safetensors")
@@ -114,7 +114,7 @@ def test_one_dtype_goes_to_the_reference_and_back(dtype, tmp_path):
     assert describe_tensor(tenfold.load(tmp_path / "2.safetensors")["x"]) == describe_tensor(tensor)
 
 
-def test_a_state_dict_goes_both_ways(tmp_path):
+def test_state_dicts_are_interchangeable_with_the_reference(tmp_path):
     model = trees.small_model()
     tenfold.save(model, tmp_path / "ours.safetensors")
     other = trees.small_model()
@@ -126,7 +126,7 @@ def test_a_state_dict_goes_both_ways(tmp_path):
     assert described(other.state_dict()) == described(model.state_dict())
 
 
-def test_tied_tensors_are_tied_as_save_model_ties_them(tmp_path):
+def test_tied_tensors_are_compatible_with_save_model(tmp_path):
     class Tied(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -156,7 +156,7 @@ def test_tensordict_refuses_to_save_this_tree(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in KEPT if name not in WRONG])
-def test_tenfold_opens_what_to_safetensors_wrote(name, tmp_path):
+def test_tenfold_opens_files_of_to_safetensors(name, tmp_path):
     to_safetensors(trees.build(name), tmp_path / "t.safetensors")
     expected = describe(trees.build(name))
     found = describe_ours(tenfold.open(tmp_path / "t.safetensors"))
@@ -165,13 +165,13 @@ def test_tenfold_opens_what_to_safetensors_wrote(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_from_safetensors_reads_what_tenfold_saved(name, tmp_path):
+def test_from_safetensors_reads_files_of_tenfold(name, tmp_path):
     tenfold.save(trees.build(name), tmp_path / "t.safetensors", durable=False)
     assert_same(describe(from_safetensors(tmp_path / "t.safetensors")), describe(trees.build(name)))
 
 
 @pytest.mark.parametrize("name", [name for name in TREES if REFUSED.get(name) is not KeyError])
-def test_tenfold_reads_every_tree_that_it_saved_as_safetensors(name, tmp_path):
+def test_every_tree_round_trips_as_safetensors(name, tmp_path):
     if name.startswith("nested_tensors") or holds_a_nameless_dtype(describe(trees.build(name))):
         with pytest.raises(tenfold.UnsupportedError, match='"'):
             tenfold.save(trees.build(name), tmp_path / "t.safetensors")
@@ -188,7 +188,7 @@ def holds_a_nameless_dtype(description) -> bool:
 
 
 @pytest.mark.parametrize("name", [n for n in KEPT if not TREES[n].not_described and n not in WRONG])
-def test_a_tree_goes_from_a_folder_to_safetensors_and_back(name, tmp_path, memmap_of):
+def test_tree_converts_from_a_folder_to_safetensors_and_back(name, tmp_path, memmap_of):
     tenfold.convert(memmap_of(name), tmp_path / "t.safetensors")
     assert_same(describe(from_safetensors(tmp_path / "t.safetensors")), describe(trees.build(name)))
     tenfold.convert(tmp_path / "t.safetensors", tmp_path / "t")
@@ -196,13 +196,13 @@ def test_a_tree_goes_from_a_folder_to_safetensors_and_back(name, tmp_path, memma
 
 
 @pytest.mark.parametrize("dtype", NAMELESS)
-def test_a_dtype_without_a_name_is_refused_by_key(dtype, tmp_path):
+def test_dtype_unsupported_by_safetensors_is_refused_by_key(dtype, tmp_path):
     with pytest.raises(tenfold.UnsupportedError, match=rf'"n\.z".*{str(dtype)[6:]}'):
         tenfold.save({"n": {"z": trees.values(dtype, 2)}}, tmp_path / "t.safetensors")
     assert not (tmp_path / "t.safetensors").exists()
 
 
-def test_names_that_are_the_same_once_joined_are_both_kept(tmp_path):
+def test_keys_with_the_same_joined_name_are_both_kept(tmp_path):
     td = TensorDict({"a.b": trees.numbers(2), "a": {"b": trees.numbers(3)}})
     with pytest.raises(ValueError, match="safetensors name"):
         to_safetensors(td, tmp_path / "theirs.safetensors")
@@ -210,7 +210,7 @@ def test_names_that_are_the_same_once_joined_are_both_kept(tmp_path):
     assert_same(describe_ours(tenfold.load(tmp_path / "t.safetensors")), describe(td))
 
 
-def test_a_foreign_file_is_flat_with_its_names_unchanged(tmp_path):
+def test_foreign_file_opens_flat_with_its_names(tmp_path):
     tensors = {
         "0.weight": torch.ones(4, 3),
         "0.bias": torch.zeros(4),
@@ -221,7 +221,7 @@ def test_a_foreign_file_is_flat_with_its_names_unchanged(tmp_path):
     assert described(tenfold.load(tmp_path / "m.safetensors")) == described(tensors)
 
 
-def test_a_lazy_stack_comes_back_as_one_with_equal_parts(tmp_path):
+def test_lazy_stack_round_trips_with_equal_members(tmp_path):
     stack = lazy_stack(
         [TensorDict({"x": trees.numbers(4) + i}, batch_size=[4]) for i in range(3)], 1
     )

@@ -39,7 +39,7 @@ def assert_same_files(found: dict[str, bytes], expected: dict[str, bytes]) -> No
 
 @pytest.mark.parametrize("name", LOADABLE_BY_TENSORDICT)
 @pytest.mark.parametrize("mode", [None, "r"])
-def test_tensordict_loads_what_save_wrote(name, mode, save_of):
+def test_tensordict_loads_saved_folders(name, mode, save_of):
     found = TensorDict.load_memmap(save_of(name), mode=mode)
     assert_same(describe(found), expected_by_tensordict(name))
 
@@ -68,7 +68,7 @@ def theirs_as_we_keep_it(name: str, memmap_of) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tenfold_reads_all_of_what_it_saved(name, save_of):
+def test_saved_folders_round_trip(name, save_of):
     """What tensordict loses too: float8 leaves, keys called shape, device and _type."""
     found = describe_ours(tenfold.load(save_of(name), verify=True))
     assert_same(found, describe(trees.build(name)))
@@ -76,7 +76,7 @@ def test_tenfold_reads_all_of_what_it_saved(name, save_of):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_verify_checks_what_save_wrote(name, save_of):
+def test_saved_folders_verify(name, save_of):
     report = tenfold.verify(save_of(name))
     assert report.ok, report.problems
     assert report.num_checksums > 0
@@ -94,13 +94,13 @@ def test_save_warns_of_dtypes_that_tensordict_cannot_load(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not TREES[name].not_described])
-def test_memmap_writes_the_bytes_that_tensordict_writes(name, tmp_path, memmap_of):
+def test_memmap_writes_the_same_bytes_as_tensordict(name, tmp_path, memmap_of):
     as_tenfold(trees.build(name)).memmap(tmp_path / "t")
     assert_same_files(files(tmp_path / "t"), theirs_as_we_keep_it(name, memmap_of))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not TREES[name].not_described])
-def test_memmap_of_an_opened_folder_is_the_same_folder(name, tmp_path, memmap_of):
+def test_memmap_of_an_opened_folder_writes_equal_files(name, tmp_path, memmap_of):
     tenfold.open(memmap_of(name)).memmap(tmp_path / "t")
     assert_same_files(files(tmp_path / "t"), theirs_as_we_keep_it(name, memmap_of))
 
@@ -109,7 +109,7 @@ def test_memmap_of_an_opened_folder_is_the_same_folder(name, tmp_path, memmap_of
 
 
 @pytest.mark.parametrize("name", LOADABLE_BY_TENSORDICT)
-def test_a_tree_survives_four_hands(name, tmp_path, memmap_of):
+def test_tree_survives_alternating_saves_by_both_libraries(name, tmp_path, memmap_of):
     """tensordict, tenfold, tensordict, tenfold."""
     tenfold.save(tenfold.load(memmap_of(name)), tmp_path / "second", durable=False)
     again = TensorDict.load_memmap(tmp_path / "second")
@@ -142,7 +142,7 @@ def test_convert_copies_a_folder_of_tensordict(name, tmp_path, memmap_of):
 # --- tensordict works on in a folder that tenfold saved ---
 
 
-def test_writes_through_tensordict_are_seen_and_verify_names_them(tmp_path):
+def test_in_place_writes_by_tensordict_are_visible_and_fail_verify(tmp_path):
     tenfold.save(trees.build("nested"), tmp_path / "t")
     loaded = TensorDict.load_memmap(tmp_path / "t")
     loaded["a"].fill_(7)
@@ -152,7 +152,7 @@ def test_writes_through_tensordict_are_seen_and_verify_names_them(tmp_path):
     assert all("a.memmap" in problem.path + problem.part for problem in report.problems)
 
 
-def test_keys_that_tensordict_adds_are_seen(tmp_path):
+def test_keys_added_by_tensordict_are_visible(tmp_path):
     tenfold.save(trees.build("nested"), tmp_path / "t")
     loaded = TensorDict.load_memmap(tmp_path / "t").memmap_(tmp_path / "t")
     loaded.make_memmap_from_tensor("new", torch.ones(4, 3, 2, 1))
@@ -162,7 +162,7 @@ def test_keys_that_tensordict_adds_are_seen(tmp_path):
     assert_same(describe_ours(opened), describe(TensorDict.load_memmap(tmp_path / "t")))
 
 
-def test_rows_that_tensordict_appends_to_a_saved_folder_are_seen(tmp_path):
+def test_rows_appended_by_tensordict_are_visible(tmp_path):
     td = TensorDict({"x": trees.numbers(4, 3), "y": trees.numbers(4)}, batch_size=[4])
     tenfold.save(td, tmp_path / "t")
     tensordict.append_memmap(tmp_path / "t", td[:2])
@@ -172,7 +172,7 @@ def test_rows_that_tensordict_appends_to_a_saved_folder_are_seen(tmp_path):
 @pytest.mark.parametrize(
     "name", ["nested", "tensorclass_in_a_tensorclass", "lazy_stack_below_a_node", "json_containers"]
 )
-def test_tensordict_packs_what_tenfold_saved_and_unpacks_it_again(name, tmp_path, save_of):
+def test_tensordict_packs_and_unpacks_saved_folders(name, tmp_path, save_of):
     tensordict.pack_memmap(save_of(name), tmp_path / "t.tdz")
     assert_same(describe(TensorDict.load_memmap(tmp_path / "t.tdz")), describe(trees.build(name)))
     tensordict.unpack_memmap(tmp_path / "t.tdz", tmp_path / "t")
@@ -181,7 +181,7 @@ def test_tensordict_packs_what_tenfold_saved_and_unpacks_it_again(name, tmp_path
     )
 
 
-def test_a_shorter_stack_saved_over_a_longer_one_leaves_no_stale_element(tmp_path):
+def test_shorter_stack_saved_over_a_longer_one_leaves_no_old_member(tmp_path):
     """tensordict leaves the old folders, and reads them as elements."""
     long, short = (
         trees.build("lazy_stack_of_twelve"),
@@ -195,7 +195,7 @@ def test_a_shorter_stack_saved_over_a_longer_one_leaves_no_stale_element(tmp_pat
 # --- what tensordict itself does not save ---
 
 
-def test_unbatched_leaves_lie_beside_the_table_that_tensordict_reads(tmp_path):
+def test_unbatched_leaves_are_stored_outside_the_table_of_tensordict(tmp_path):
     table = torch.arange(10, dtype=torch.uint8)
     td = TensorDict(
         {"row": trees.numbers(4), "table": tensordict.UnbatchedTensor(table)}, batch_size=[4]
@@ -210,7 +210,7 @@ def test_unbatched_leaves_lie_beside_the_table_that_tensordict_reads(tmp_path):
     assert opened["table"].tolist() == table.tolist()
 
 
-def test_a_key_whose_folder_is_the_name_of_the_metadata_is_kept(tmp_path):
+def test_key_named_like_the_metadata_file_is_kept(tmp_path):
     td = TensorDict({"meta.json": {"x": trees.numbers(2)}, "y": trees.numbers(3)})
     with pytest.raises(IsADirectoryError):
         td.memmap(tmp_path / "theirs")
@@ -218,7 +218,7 @@ def test_a_key_whose_folder_is_the_name_of_the_metadata_is_kept(tmp_path):
     assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(td))
 
 
-def test_keys_that_need_the_same_file_are_both_kept(tmp_path):
+def test_keys_with_the_same_file_name_are_both_kept(tmp_path):
     td = TensorDict({"x": trees.numbers(2), "x.memmap": {"y": trees.numbers(3)}})
     with pytest.raises(OSError):
         td.memmap(tmp_path / "theirs")
@@ -227,21 +227,21 @@ def test_keys_that_need_the_same_file_are_both_kept(tmp_path):
 
 
 @pytest.mark.parametrize("value", [{b"bytes": "key"}, object()])
-def test_a_value_that_tensordict_would_pickle_is_refused_by_key_and_type(value, tmp_path):
+def test_value_that_needs_a_pickle_is_refused_by_key_and_type(value, tmp_path):
     td = TensorDict({"n": {"bad": tensordict.NonTensorData(value)}, "x": trees.numbers(2)})
     with pytest.raises((tenfold.UnsupportedError, ValueError), match=r'"n\.bad"'):
         tenfold.save(td, tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
 
-def test_int_keys_and_tuples_of_a_value_are_kept_which_tensordict_would_pickle(tmp_path):
+def test_int_keys_and_tuples_in_values_round_trip_without_a_pickle(tmp_path):
     td = TensorDict({"v": tensordict.NonTensorData({1: (2, 3)}), "x": trees.numbers(2)})
     tenfold.save(td, tmp_path / "t")
     assert tenfold.load(tmp_path / "t")["v"] == {1: (2, 3)}
     assert TensorDict.load_memmap(tmp_path / "t")["v"] == {"1": [2, 3]}
 
 
-def test_keys_that_are_no_text_are_text_to_tensordict(tmp_path):
+def test_keys_that_are_not_str_are_str_in_tensordict(tmp_path):
     tree = {"t": {0.5: torch.ones(2), None: {1: 2, "a": 3}, (1, 2): torch.zeros(1)}, "x": 1}
     tenfold.save(tree, tmp_path / "t")
     loaded = TensorDict.load_memmap(tmp_path / "t")["t"]
@@ -252,7 +252,7 @@ def test_keys_that_are_no_text_are_text_to_tensordict(tmp_path):
     assert set(tenfold.load(tmp_path / "again").keys()) == {"0.5", "None", "(1, 2)"}
 
 
-def test_a_jagged_tensor_is_a_node_of_its_parts(tmp_path):
+def test_jagged_tensor_is_stored_as_a_node_of_its_components(tmp_path):
     """tensordict itself writes none into a folder."""
     jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
     td = TensorDict({"x": trees.numbers(2), "rows": jagged}, batch_size=[2])
@@ -274,7 +274,7 @@ def test_a_jagged_tensor_is_a_node_of_its_parts(tmp_path):
 
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_bsc", "jagged"])
 @pytest.mark.parametrize("name", ["t", "t.tdz"])
-def test_parts_under_a_batch_size_lie_beside_what_tensordict_reads(layout, name, tmp_path):
+def test_components_in_a_batched_node_are_stored_as_unbatched_leaves(layout, name, tmp_path):
     """tensordict gives every node the batch size of its parent, which parts do not have."""
     if layout == "jagged":
         made = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)

@@ -44,7 +44,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_checkpoints_of_a_training_run(tmp_path, name):
+def test_training_checkpoints_are_read_as_by_torch(tmp_path, name):
     model = module()
     optimizer = stepped(model, OPTIMIZERS[name])
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
@@ -61,7 +61,7 @@ def test_checkpoints_of_a_training_run(tmp_path, name):
     assert_same(again.state_dict(), optimizer.state_dict())
 
 
-def test_a_module_loads_from_the_file(tmp_path):
+def test_load_into_fills_a_module_from_a_torch_file(tmp_path):
     model = module()
     torch.save(model.state_dict(), tmp_path / "m.pth")
     fresh = module()
@@ -72,7 +72,7 @@ def test_a_module_loads_from_the_file(tmp_path):
     assert_same(fresh.state_dict(), model.state_dict())
 
 
-def test_schedulers(tmp_path):
+def test_scheduler_states_are_read_as_by_torch(tmp_path):
     optimizer = stepped(module(), OPTIMIZERS["sgd"])
     lr = torch.optim.lr_scheduler
     for scheduler in (
@@ -86,7 +86,7 @@ def test_schedulers(tmp_path):
         assert_same(tenfold.load(tmp_path / "s.pt"), theirs)
 
 
-def test_views(tmp_path):
+def test_views_are_read_as_by_torch(tmp_path):
     base = torch.arange(24.0).reshape(2, 3, 4)
     ours = roundtrip(
         tmp_path,
@@ -108,7 +108,7 @@ def test_views(tmp_path):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_layout_before_torch_1_6(tmp_path, name):
+def test_legacy_files_are_read_as_by_torch(tmp_path, name):
     model = module()
     weight = torch.rand(3, 2)
     state = {
@@ -120,21 +120,21 @@ def test_the_layout_before_torch_1_6(tmp_path, name):
     assert ours["views"][0].data_ptr() == ours["views"][1].data_ptr()
 
 
-def test_ties_stay_ties(tmp_path):
+def test_shared_storage_stays_shared(tmp_path):
     weight = torch.nn.Parameter(torch.rand(3, 2))
     ours = roundtrip(tmp_path, {"embed": weight, "head": {"weight": weight}})
     assert ours["embed"].data_ptr() == ours["head"]["weight"].data_ptr()
 
 
 @pytest.mark.parametrize("name", sorted(arrays.DTYPES))
-def test_dtypes(tmp_path, name):
+def test_every_dtype_is_read_as_by_torch(tmp_path, name):
     dtype = getattr(torch, name)
     data = torch.arange(2 * dtype.itemsize, dtype=torch.uint8) % 2
     values = data.view(dtype)
     roundtrip(tmp_path, {"x": values, "none": values[:0], "one": values[1]})
 
 
-def test_values(tmp_path):
+def test_plain_values_are_read_as_by_torch(tmp_path):
     roundtrip(
         tmp_path,
         {
@@ -201,13 +201,13 @@ def test_verify_on_load_reads_every_checksum(tmp_path):
         tenfold.load(tmp_path / "m.pt", verify=True)
 
 
-def test_one_tensor_is_loaded_by_itself_and_opened_under_the_stem_of_the_file(tmp_path):
+def test_bare_tensor_is_loaded_and_opened_by_its_file_name(tmp_path):
     torch.save(torch.arange(3), tmp_path / "x.pt")
     assert tenfold.load(tmp_path / "x.pt").tolist() == [0, 1, 2]
     assert tenfold.open(tmp_path / "x.pt")["x"].tolist() == [0, 1, 2]
 
 
-def test_the_root_folder_has_any_name(tmp_path):
+def test_root_folder_of_the_archive_may_have_any_name(tmp_path):
     for name in ("x.pt", "\u96ea.pt", "a b.c.bin"):
         torch.save({"x": torch.arange(3)}, tmp_path / name)
         assert tenfold.load(tmp_path / name)["x"].tolist() == [0, 1, 2]
@@ -217,7 +217,7 @@ def test_the_root_folder_has_any_name(tmp_path):
     assert tenfold.load(tmp_path / "buffer")["x"].tolist() == [0, 1, 2]
 
 
-def test_opening_reads_no_tensor_and_writing_changes_no_file(tmp_path):
+def test_in_memory_writes_do_not_change_the_file(tmp_path):
     path = tmp_path / "x.pt"
     torch.save({"x": torch.zeros(1000), "y": torch.ones(3, 2)}, path)
     before = path.read_bytes()
@@ -228,7 +228,7 @@ def test_opening_reads_no_tensor_and_writing_changes_no_file(tmp_path):
         tenfold.open(path, mode="r+")
 
 
-def test_conversion_to_safetensors_and_folders(tmp_path):
+def test_converts_to_safetensors_and_folders(tmp_path):
     model = module()
     torch.save({"model": model.state_dict(), "t": torch.rand(3, 2).t()}, tmp_path / "m.pt")
     theirs = torch.load(tmp_path / "m.pt", weights_only=True)
@@ -237,7 +237,7 @@ def test_conversion_to_safetensors_and_folders(tmp_path):
         assert_same(tenfold.load(tmp_path / target), theirs)
 
 
-def test_nothing_of_the_file_is_executed(tmp_path):
+def test_pickled_code_is_not_executed(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "executed"),)
@@ -248,7 +248,7 @@ def test_nothing_of_the_file_is_executed(tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_damage_is_reported(tmp_path):
+def test_damage_raises_corrupt_file_error(tmp_path):
     path = tmp_path / "x.pt"
     torch.save({"x": torch.arange(1000)}, path)
     with zipfile.ZipFile(path) as archive:
@@ -263,7 +263,7 @@ def test_damage_is_reported(tmp_path):
         tenfold.load(path)
 
 
-def test_deflated_files_of_more_than_a_gibibyte_load_by_key(tmp_path):
+def test_deflated_files_above_1_gib_load_by_key(tmp_path):
     tensors = {f"t{i}": torch.full((70 << 20,), i, dtype=torch.uint8) for i in range(16)}
     for tensor in tensors.values():
         tensor[:4096] = torch.randint(256, (4096,))

@@ -63,7 +63,7 @@ trees = containers(st.recursive(st.one_of(tensors, views, scalars), containers, 
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(tree=trees)
-def test_torch_loads_any_tree_that_we_save(tmp_path, tree):
+def test_torch_loads_any_saved_tree(tmp_path, tree):
     path = tmp_path / "tree.pt"
     tenfold.save(tree, path, durable=False)
     assert_same(both_ways(path), tree)
@@ -76,7 +76,7 @@ def test_torch_loads_any_tree_that_we_save(tmp_path, tree):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_views_of_one_storage_are_that_after_loading(tmp_path, data):
+def test_views_of_one_storage_share_it_after_loading(tmp_path, data):
     whole = torch.arange(60, dtype=torch.int32)
     pieces = []
     for _ in range(data.draw(st.integers(1, 5))):
@@ -103,7 +103,7 @@ def shares_bytes(a, b):
     return np.shares_memory(a.numpy(), b.numpy())
 
 
-def test_tied_weights_are_tied_and_stored_once(tmp_path):
+def test_tied_weights_stay_tied_and_are_stored_once(tmp_path):
     model = torch.nn.Sequential(torch.nn.Embedding(1000, 50), torch.nn.Linear(50, 1000, bias=False))
     model[1].weight = model[0].weight
     path = tenfold.save({"model": model, "transposed": model[0].weight.t()}, tmp_path / "m.pt")
@@ -139,7 +139,7 @@ def test_modules_and_optimizers_continue_from_torch_load(tmp_path):
     assert_same(its_optimizer.state_dict(), optimizer.state_dict())
 
 
-def test_tensordicts_come_back_and_are_dicts_to_torch(tmp_path):
+def test_tensordicts_round_trip_and_are_dicts_in_torch(tmp_path):
     inner = tenfold.TensorDict({"y": torch.ones(3, 2, 1)}, batch_size=[3, 2])
     tree = tenfold.TensorDict({"x": torch.zeros(3), "inner": inner}, batch_size=[3])
     path = tenfold.save({"tree": tree, "plain": [1]}, tmp_path / "m.pt")
@@ -151,7 +151,7 @@ def test_tensordicts_come_back_and_are_dicts_to_torch(tmp_path):
     assert ours["plain"] == [1]
 
 
-def test_notes_that_no_longer_fit_are_ignored_with_a_warning(tmp_path):
+def test_stale_notes_document_is_ignored_with_a_warning(tmp_path):
     tree = tenfold.TensorDict({"x": torch.zeros(3)}, batch_size=[3])
     path = tenfold.save(tree, tmp_path / "m.pt")
     changed = tmp_path / "changed.pt"
@@ -164,7 +164,7 @@ def test_notes_that_no_longer_fit_are_ignored_with_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin"])
-def test_every_format_converts_to_torchs(tmp_path, suffix):
+def test_every_format_converts_to_a_torch_file(tmp_path, suffix):
     tree = {"a": {"w": torch.rand(3, 4), "n": [1, (2,)]}, "b": torch.arange(5)}
     for source in ("folder", "m.safetensors", "m.pt"):
         tenfold.save(tree, tmp_path / source)
@@ -173,7 +173,7 @@ def test_every_format_converts_to_torchs(tmp_path, suffix):
         path.unlink()
 
 
-def test_zip_tools_find_no_fault(tmp_path):
+def test_unzip_finds_no_errors(tmp_path):
     path = tenfold.save(
         {str(i): make_tensor((i,), torch.uint8) for i in range(50)}, tmp_path / "m.pt"
     )
@@ -192,13 +192,13 @@ def test_zip_tools_find_no_fault(tmp_path):
     ids=["integer", "nested"],
 )
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_what_torch_cannot_load_is_refused_before_anything_is_written(tmp_path, value, message):
+def test_values_that_torch_cannot_load_are_refused_before_writing(tmp_path, value, message):
     with pytest.raises(tenfold.UnsupportedError, match=message):
         tenfold.save({"a": [value], "b": torch.ones(1)}, tmp_path / "x.pt")
     assert not list(tmp_path.iterdir())
 
 
-def test_numbers_are_the_same_to_the_bit(tmp_path):
+def test_numbers_round_trip_bit_for_bit(tmp_path):
     numbers = [0.1, -0.0, 5e-324, math.inf, -math.inf, math.nan, 2**63 - 1, -(2**63), 2**64]
     loaded = both_ways(tenfold.save({"numbers": numbers, "x": torch.ones(1)}, tmp_path / "n.pt"))
     assert repr(loaded["numbers"]) == repr(numbers)

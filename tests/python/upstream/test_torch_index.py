@@ -29,7 +29,7 @@ def index(tmp_path):
     return path, module
 
 
-def test_it_is_the_state_dict_of_the_module(index):
+def test_index_loads_as_the_state_dict_of_the_module(index):
     path, module = index
     assert tenfold.probe(path) == "pt"
     loaded = tenfold.load(path)
@@ -44,7 +44,7 @@ def test_it_is_the_state_dict_of_the_module(index):
     assert tenfold.diff(path, path.parent / "m.safetensors").same
 
 
-def test_the_folder_of_the_model_names_it(index):
+def test_error_for_the_folder_suggests_the_index(index):
     path, _ = index
     with pytest.raises(tenfold.UnsupportedError, match="did you mean") as caught:
         tenfold.open(path.parent)

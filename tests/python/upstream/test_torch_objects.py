@@ -18,7 +18,7 @@ class Config:
         self.weight = torch.arange(3.0)
 
 
-def test_objects_of_other_classes_are_shown_and_not_made(tmp_path, monkeypatch):
+def test_objects_of_unknown_classes_are_opaque_and_not_constructed(tmp_path, monkeypatch):
     torch.save({"config": Config(0.5), "w": torch.ones(2), "cls": Config}, tmp_path / "m.pt")
     monkeypatch.setattr(Config, "__init__", lambda *_: pytest.fail("called"))
     with pytest.raises(
@@ -78,7 +78,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("what", UNREADABLE)
-def test_one_value_that_cannot_be_read_keeps_no_other_away(tmp_path, what, zipped):
+def test_unreadable_value_does_not_affect_other_values(tmp_path, what, zipped):
     value, problem = UNREADABLE[what]
     path = tmp_path / "m.pt"
     state = {"w": torch.arange(3.0), "deep": {"list": [1, value, torch.ones(2)]}, "epoch": 7}
@@ -112,14 +112,14 @@ ODD_KEYS = {
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_keys_of_dicts_are_those_that_torch_loads(tmp_path, zipped):
+def test_dict_keys_match_those_of_torch_load(tmp_path, zipped):
     torch.save(ODD_KEYS, tmp_path / "m.pt", _use_new_zipfile_serialization=zipped)
     assert_same(tenfold.load(tmp_path / "m.pt"), torch.load(tmp_path / "m.pt", weights_only=True))
     tenfold.save(ODD_KEYS, tmp_path / "ours.pt")
     assert_same(torch.load(tmp_path / "ours.pt", weights_only=True), ODD_KEYS)
 
 
-def test_a_key_with_the_text_of_another_keeps_no_other_away(tmp_path):
+def test_keys_with_the_same_str_are_refused_and_others_load(tmp_path):
     torch.save({"d": {1: 2, "1": 3, "x": 4}}, tmp_path / "m.pt")
     with pytest.raises(tenfold.UnsupportedError, match=r'key "d\.<str>": its key is written as'):
         tenfold.load(tmp_path / "m.pt")
@@ -128,7 +128,7 @@ def test_a_key_with_the_text_of_another_keeps_no_other_away(tmp_path):
     assert item.parts == {"key": "1", "value": 3}
 
 
-def test_text_that_cannot_be_read_is_shown_by_its_bytes(tmp_path):
+def test_invalid_str_is_opaque_with_its_bytes(tmp_path):
     torch.save({"t": "a\udc80"}, tmp_path / "m.pt")
     held = tenfold.load(tmp_path / "m.pt", allow_opaque=True)["t"]
     assert held.name == "str"

@@ -12,7 +12,7 @@ from torch_files import assert_same, roundtrip
 import tenfold
 
 
-def test_what_torch_needs_permission_for(tmp_path):
+def test_types_that_torch_allows_only_explicitly_are_read(tmp_path):
     obj = {
         "f": numpy.float64(2.5),
         "i": numpy.int32(-7),
@@ -46,7 +46,7 @@ def test_what_torch_needs_permission_for(tmp_path):
         ((b"abcd", numpy.dtype("f4"), (1,)), "argument"),
     ],
 )
-def test_arrays_of_protocol_5_that_do_not_fit_are_refused(tmp_path, arguments, words):
+def test_inconsistent_protocol_5_arrays_are_refused(tmp_path, arguments, words):
     class Array:
         def __reduce__(self):
             return numpy.empty(0).__reduce_ex__(5)[0], arguments
@@ -56,7 +56,7 @@ def test_arrays_of_protocol_5_that_do_not_fit_are_refused(tmp_path, arguments, w
         tenfold.load(tmp_path / "m.pt")
 
 
-def test_sparse_and_nested_tensors(tmp_path):
+def test_sparse_and_nested_tensors_are_read_as_by_torch(tmp_path):
     dense = torch.tensor([[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 4, 0], [0, 0, 0, 5.0]])
     coo = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (3, 4), check_invariants=True)
     with warnings.catch_warnings():
@@ -90,7 +90,7 @@ def test_sparse_and_nested_tensors(tmp_path):
     assert not (tmp_path / "m.safetensors").exists()
 
 
-def test_indices_of_sparse_tensors_are_checked_before_torch_sees_them(tmp_path):
+def test_invalid_sparse_indices_are_refused_before_construction(tmp_path):
     def hostile(tensor, part, value):
         getattr(tensor, part)()[..., -1] = value
         return tensor
@@ -146,7 +146,7 @@ def test_jagged_tensors_are_read(tmp_path):
             assert (found.lengths() is None) == (expected.lengths() is None)
 
 
-def test_tensors_of_the_meta_device_are_made_again_and_not_saved(tmp_path):
+def test_meta_tensors_are_loaded_and_refused_by_save(tmp_path):
     meta = torch.empty(2, 3, dtype=torch.float16, device="meta").t()
     tree = {"a": [meta], "p": torch.nn.Parameter(meta, requires_grad=False), "x": torch.ones(1)}
     torch.save(tree, tmp_path / "m.pt")
@@ -165,7 +165,7 @@ def test_tensors_of_the_meta_device_are_made_again_and_not_saved(tmp_path):
         tenfold.save(tenfold.open(tmp_path / "m.pt"), tmp_path / "folder")
 
 
-def of_autograd():
+def autograd_tensors():
     tied = torch.nn.Parameter(torch.arange(4.0))
     return {
         "prompt": torch.nn.Parameter(torch.ones(2, 3)),
@@ -190,20 +190,20 @@ def assert_same_grads(found, expected):
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_parameters_are_parameters_again(tmp_path, legacy):
-    torch.save(of_autograd(), tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
+def test_parameters_are_loaded_as_parameters(tmp_path, legacy):
+    torch.save(autograd_tensors(), tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
     expected = torch.load(tmp_path / "a.pt", weights_only=True)
     found = tenfold.load(tmp_path / "a.pt")
     assert_same_grads(found, expected)
     assert found["tied"][0] is found["tied"][1]
     assert_same_grads(tenfold.open(tmp_path / "a.pt").to_dict(), expected)
     tenfold.convert(tmp_path / "a.pt", tmp_path / "b.pt")
-    tenfold.save(of_autograd(), tmp_path / "c.pt")
+    tenfold.save(autograd_tensors(), tmp_path / "c.pt")
     for path in (tmp_path / "b.pt", tmp_path / "c.pt"):
-        assert_same_grads(torch.load(path, weights_only=True, mmap=True), of_autograd())
+        assert_same_grads(torch.load(path, weights_only=True, mmap=True), autograd_tensors())
 
 
-def test_a_gradient_of_integers_is_refused(tmp_path):
+def test_integer_tensor_with_requires_grad_is_refused(tmp_path):
     torch.save({"a": torch.ones(2)}, tmp_path / "a.pt", pickle_protocol=2)
     with zipfile.ZipFile(tmp_path / "a.pt") as archive:
         records = {name: archive.read(name) for name in archive.namelist()}
@@ -253,13 +253,13 @@ WHOLE = {"values": torch.arange(5.0), "offsets": torch.tensor([0, 2, 5]), "_ragg
         (({**WHOLE, "lengths": torch.tensor([9, 1])},), "lengths"),
     ],
 )
-def test_jagged_tensors_whose_parts_do_not_fit_are_refused(tmp_path, parts, message):
+def test_inconsistent_jagged_tensors_are_refused(tmp_path, parts, message):
     torch.save({"x": Jagged(WHOLE), "bad": Jagged(*parts)}, tmp_path / "m.pt")
     with pytest.raises(tenfold.CorruptFileError, match=message):
         tenfold.load(tmp_path / "m.pt")
 
 
-def test_a_jagged_tensor_of_parts_that_fit_is_read(tmp_path):
+def test_consistent_jagged_tensor_is_read(tmp_path):
     torch.save({"x": Jagged(WHOLE)}, tmp_path / "m.pt")
     assert [row.tolist() for row in tenfold.load(tmp_path / "m.pt")["x"].unbind()] == [
         [0.0, 1.0],

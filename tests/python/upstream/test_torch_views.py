@@ -44,7 +44,7 @@ def parts_of(tensor):
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 @pytest.mark.parametrize("which", QUANTIZED)
-def test_a_quantized_tensor_is_read_as_its_parts(tmp_path, which, zipped):
+def test_quantized_tensor_is_read_as_its_components(tmp_path, which, zipped):
     tensor = QUANTIZED[which]()
     state = {"q": tensor, "x": torch.ones(1)}
     torch.save(state, tmp_path / "m.pt", _use_new_zipfile_serialization=zipped)
@@ -60,7 +60,7 @@ def test_a_quantized_tensor_is_read_as_its_parts(tmp_path, which, zipped):
 
 
 @pytest.mark.parametrize("name", ["m", "m.safetensors", "m.tdz", "again.pt"])
-def test_its_parts_go_into_other_formats_and_make_it_again(tmp_path, name):
+def test_quantized_components_convert_and_restore_the_tensor(tmp_path, name):
     tensor, channels = per_tensor(torch.qint8), QUANTIZED["channels"]()
     torch.save({"q": tensor, "c": channels}, tmp_path / "m.pt")
     tenfold.convert(tmp_path / "m.pt", tmp_path / name)
@@ -74,7 +74,7 @@ def test_its_parts_go_into_other_formats_and_make_it_again(tmp_path, name):
     assert torch.equal(again.dequantize(), channels.dequantize())
 
 
-def test_packed_ones_are_refused_by_name(tmp_path):
+def test_packed_quantized_tensors_are_refused_by_name(tmp_path):
     packed = torch.quantize_per_channel(VALUES, SCALES, ZEROS.float(), 0, torch.quint4x2)
     torch.save({"q": packed, "x": torch.ones(1)}, tmp_path / "m.pt")
     with pytest.raises(tenfold.UnsupportedError, match=r'key "q": .*QUInt4x2Storage'):
@@ -106,7 +106,7 @@ LAZY = {
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 @pytest.mark.parametrize("which", LAZY)
-def test_a_lazy_view_is_read_as_its_values(tmp_path, which, zipped):
+def test_conjugate_and_negative_views_are_read_as_values(tmp_path, which, zipped):
     tensor = LAZY[which]()
     assert tensor.is_conj() or tensor.is_neg()
     resolved = tensor.resolve_conj().resolve_neg()
@@ -135,7 +135,7 @@ def test_a_lazy_view_is_read_as_its_values(tmp_path, which, zipped):
     assert torch.equal(bare.contiguous().reshape(-1).view(torch.uint8), ours)
 
 
-def test_large_ones_are_converted_piece_by_piece(tmp_path):
+def test_large_lazy_views_are_converted(tmp_path):
     real = torch.randn(700, 1000)
     tensor = torch.complex(real, real + 1)
     torch.save({"v": tensor.conj(), "t": tensor.mH, "plain": tensor}, tmp_path / "m.pt")

@@ -33,7 +33,7 @@ def torchsnapshot():
 
 
 @pytest.fixture(autouse=True)
-def _no_warnings_of_theirs():
+def _ignore_torchsnapshot_warnings():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*TypedStorage is deprecated.*")
         yield
@@ -74,7 +74,7 @@ def same(found, expected):
     return True
 
 
-def test_torchsnapshot_restores_what_we_took(torchsnapshot, tmp_path):
+def test_torchsnapshot_restores_our_snapshots(torchsnapshot, tmp_path):
     model, optimizer = trained()
     state = tenfold.StateDict(values())
     tenfold.Snapshot.take(tmp_path / "s", {"model": model, "optim": optimizer, "state": state})
@@ -92,7 +92,7 @@ def test_torchsnapshot_restores_what_we_took(torchsnapshot, tmp_path):
         assert same(found[key], value)
 
 
-def test_torchsnapshot_restores_each_of_tied_tensors(torchsnapshot, tmp_path):
+def test_torchsnapshot_restores_every_tied_tensor(torchsnapshot, tmp_path):
     """Its batched reads fill the last one only of several entries over one range of a file."""
     tied = torch.arange(6.0).reshape(2, 3)
     state = tenfold.StateDict(a=tied, b=tied, c=tied.view(-1), d=torch.ones(2))
@@ -105,7 +105,7 @@ def test_torchsnapshot_restores_each_of_tied_tensors(torchsnapshot, tmp_path):
     assert again["a"].data_ptr() == again["b"].data_ptr()
 
 
-def test_we_restore_what_torchsnapshot_took(torchsnapshot, tmp_path):
+def test_snapshots_of_torchsnapshot_are_restored(torchsnapshot, tmp_path):
     model, optimizer = trained()
     expected = {key: value for key, value in values().items() if key not in ("empty", "\U0001f600")}
     state = torchsnapshot.StateDict(**expected, text=b"bytes")
@@ -235,7 +235,7 @@ def test_examples_run_with_only_the_import_changed(tmp_path, example, collection
         exec(compile(text, example, "exec"), scope)
 
 
-def test_reading_stays_within_its_memory(tmp_path):
+def test_restore_into_a_mapped_file_uses_bounded_memory(tmp_path):
     """Restores 256 MiB into a mapped file, in a process whose own memory grows by far less."""
     program = f"""
         import resource, torch, tenfold

@@ -21,7 +21,7 @@ def expected(name: str) -> list:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tensordict_reads_its_own_folder_but_for_what_the_tree_says(name, memmap_of):
+def test_tensordict_reads_its_own_folder_except_known_losses(name, memmap_of):
     tree = TREES[name]
     if tree.upstream_load_raises:
         with pytest.raises(tree.upstream_load_raises):
@@ -32,19 +32,19 @@ def test_tensordict_reads_its_own_folder_but_for_what_the_tree_says(name, memmap
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_open_gives_what_tensordict_held(name, memmap_of):
+def test_open_returns_the_tree_of_tensordict(name, memmap_of):
     found = describe_ours(tenfold.open(memmap_of(name)))
     assert_same(found, expected(name))
     assert order(found) == order(expected(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_load_gives_what_tensordict_held(name, memmap_of):
+def test_load_returns_the_tree_of_tensordict(name, memmap_of):
     assert_same(describe_ours(tenfold.load(memmap_of(name))), expected(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_open_reads_what_threads_of_tensordict_wrote(name, tmp_path):
+def test_open_reads_folders_written_by_tensordict_threads(name, tmp_path):
     trees.build(name).memmap(tmp_path / "t", num_threads=4)
     found = describe_ours(tenfold.open(tmp_path / "t"))
     assert_same(found, expected(name))
@@ -52,14 +52,14 @@ def test_open_reads_what_threads_of_tensordict_wrote(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "tensordict_params"])
-def test_open_reads_what_tensordict_wrote_in_place(name, tmp_path):
+def test_open_reads_folders_of_memmap_in_place(name, tmp_path):
     kept = trees.build(name).memmap_(tmp_path / "t")
     assert_same(describe_ours(tenfold.open(tmp_path / "t")), expected(name))
     assert kept.is_memmap()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_verify_finds_nothing_wrong_in_a_folder_of_tensordict(name, memmap_of):
+def test_folder_of_tensordict_verifies(name, memmap_of):
     report = tenfold.verify(memmap_of(name))
     assert report.ok, report.problems
     assert report.num_checksums == 0
@@ -77,13 +77,13 @@ NOT_UNDER_RAW_NAMES = {
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_UNDER_RAW_NAMES])
-def test_open_reads_keys_from_file_names_unchanged(name, tmp_path):
+def test_open_reads_raw_file_names(name, tmp_path):
     """`robust_key=False` is how versions before 0.14 named files and folders."""
     trees.build(name).memmap(tmp_path / "t", robust_key=False)
     assert_same(describe_ours(tenfold.open(tmp_path / "t")), expected(name))
 
 
-def test_safe_keys_of_the_table_are_found_under_raw_names(tmp_path):
+def test_safe_keys_are_found_by_raw_file_names(tmp_path):
     safe = [key for key in trees.TABLE_KEYS if "/" not in key and "\\" not in key]
     # "C:x" is on another drive on some systems; the unencoded name of "%" is the encoded name of
     # "".
@@ -99,7 +99,7 @@ def test_memmap_like_of_tensordict_opens_as_zeros(tmp_path):
     assert_same(describe_ours(tenfold.open(tmp_path / "t")), describe(td.apply(torch.zeros_like)))
 
 
-def test_rows_appended_by_tensordict_are_seen(tmp_path):
+def test_rows_appended_by_tensordict_are_visible(tmp_path):
     td = TensorDict({"x": trees.numbers(4, 3), "n": {"y": trees.numbers(4)}}, batch_size=[4])
     td.memmap(tmp_path / "t")
     append_memmap(tmp_path / "t", td[:2])
@@ -122,7 +122,7 @@ def test_a_view_of_another_tensordict_is_refused_by_name(tmp_path):
         tenfold.open(tmp_path / "t")
 
 
-def test_a_higher_format_version_is_refused_by_name(tmp_path):
+def test_newer_format_version_is_refused(tmp_path):
     TensorDict({"x": trees.numbers(3)}).memmap(tmp_path / "t")
     meta = tmp_path / "t" / "meta.json"
     meta.write_text(meta.read_text().replace('"_format_version": 1', '"_format_version": 2'))
@@ -132,7 +132,7 @@ def test_a_higher_format_version_is_refused_by_name(tmp_path):
         tenfold.open(tmp_path / "t")
 
 
-def test_a_short_file_is_an_error_and_stays_as_it_is(tmp_path):
+def test_truncated_file_raises_and_is_not_changed(tmp_path):
     """tensordict grows it and overwrites its first byte."""
     td = TensorDict({"x": trees.numbers(4), "y": trees.numbers(2)})
     td.memmap(tmp_path / "t")
@@ -149,7 +149,7 @@ def test_a_short_file_is_an_error_and_stays_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["json_scalars", "json_containers", "stack_of_texts", "json_meta_data"]
+    "name", ["json_scalars", "json_containers", "stack_of_strings", "json_meta_data"]
 )
 def test_values_written_by_threads_open_without_a_warning(name, tmp_path):
     trees.build(name).memmap(tmp_path / "t", num_threads=4)

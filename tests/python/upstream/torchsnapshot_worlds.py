@@ -119,15 +119,15 @@ def both_ways(taking: Any, restoring: Any, path: Path) -> None:
     assert tenfold.verify(path).ok
 
 
-def check_torchsnapshot_restores_what_ranks_of_ours_took() -> None:
+def check_torchsnapshot_restores_snapshots_of_our_ranks() -> None:
     both_ways(tenfold, torchsnapshot, FOLDER / "ours")
 
 
-def check_we_restore_what_ranks_of_torchsnapshot_took() -> None:
+def check_snapshots_of_torchsnapshot_ranks_are_restored() -> None:
     both_ways(torchsnapshot, tenfold, FOLDER / "theirs")
 
 
-def check_dtensors_go_both_ways() -> None:
+def check_dtensors_are_interchangeable() -> None:
     if not HAS_DTENSORS:
         raise RuntimeError(
             "skip: this torchsnapshot has no DTensors; TENFOLD_TORCHSNAPSHOT may "
@@ -159,7 +159,7 @@ def check_dtensors_go_both_ways() -> None:
         in_world(3, restore)
 
 
-def check_dtensors_of_a_mesh_that_replicates_go_to_torchsnapshot() -> None:
+def check_torchsnapshot_restores_replicated_dtensors() -> None:
     if not HAS_DTENSORS:
         raise RuntimeError("skip: this torchsnapshot has no DTensors")
     path = FOLDER / "mesh"

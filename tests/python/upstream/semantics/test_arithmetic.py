@@ -155,7 +155,7 @@ MAPPED = {
 
 
 @over(("nested_td", "td_with_non_tensor"), UNARY)
-def test_unary(build, call):
+def test_unary_operations_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -165,7 +165,7 @@ BY_CHANCE = ("locked_td", "memmap_td")
 
 
 @over(KINDS, BINARY, skip=[(kind, "clamp_min") for kind in BY_CHANCE])
-def test_binary(build, call):
+def test_binary_operations_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -178,7 +178,7 @@ OF_VALUES = [
 
 
 @over(KINDS, COMPARISONS, skip=OF_VALUES)
-def test_comparing(build, call):
+def test_comparisons_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -189,7 +189,7 @@ EXTREMES = [
 
 
 @over(KINDS, REDUCTIONS, skip=EXTREMES + [(kind, "norm") for kind in BY_CHANCE])
-def test_reducing(build, call):
+def test_reductions_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -203,7 +203,7 @@ UNLOCKED = [(kind, "where_a_number") for kind in BY_CHANCE]
 
 
 @over(KINDS, MAPPED, skip=NEW_DIMENSION + NODES + UNLOCKED)
-def test_mapping(build, call):
+def test_apply_functions_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -225,7 +225,7 @@ def test_nan_is_not_equal_to_itself():
     assert_same_outcome(build, lambda td, lib: [td == td, (td == td).all(), td != td])
 
 
-def test_arithmetic_of_other_batch_sizes():
+def test_arithmetic_of_different_batch_sizes_matches_tensordict():
     def build(lib):
         return lib.TensorDict({"x": numbers(2, 3)}, [2])
 

@@ -143,12 +143,12 @@ WRITES = {
 
 
 @over([*VARIED, "td_with_empty_nodes"], READS)
-def test_reading(build, call):
+def test_reads_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
 @over([*VARIED, "td_with_empty_nodes"], WRITES)
-def test_writing(build, call):
+def test_writes_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -162,7 +162,7 @@ SHARING = {
 
 
 @over(["nested_td", "idx_td", "td_with_unbatched", "memmap_td"], SHARING)
-def test_what_shares_memory(build, call):
+def test_memory_sharing_matches_tensordict(build, call):
     assert_same_outcome(build, call, memory=True)
 
 
@@ -222,7 +222,7 @@ UNLOCKED = [("locked_td", "select_twice")]
 
 
 @over(NESTING, NESTED, skip=UNLOCKED)
-def test_nested_keys(build, call):
+def test_nested_keys_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -235,7 +235,7 @@ DOTTED = {
 
 
 @pytest.mark.parametrize("call", DOTTED.values(), ids=DOTTED)
-def test_dotted_keys(call):
+def test_dotted_keys_match_tensordict(call):
     def build(lib):
         entries = {"n.x": numbers(3), "n.m.y": numbers(3, 2), "z": numbers(3), "n.b": numbers(3)}
         return lib.TensorDict({**entries, "m": {"p.q": numbers(3)}}, batch_size=[3])
@@ -315,12 +315,12 @@ MAKING = {
 
 
 @pytest.mark.parametrize("call", MAKING.values(), ids=MAKING)
-def test_making(call):
+def test_constructors_match_tensordict(call):
     assert_same_outcome(lambda lib: None, call)
 
 
 @pytest.mark.parametrize("cast", ["double", "float", "half", "bfloat16", "int", "bool"])
-def test_casts(cast):
+def test_casts_match_tensordict(cast):
     def build(lib):
         return lib.TensorDict({"x": numbers(3), "i": numbers(3, dtype=torch.int32), "s": "text"})
 
@@ -344,14 +344,14 @@ GRADIENTS = {
 
 
 @pytest.mark.parametrize("call", GRADIENTS.values(), ids=GRADIENTS)
-def test_gradients(call):
+def test_gradients_match_tensordict(call):
     def build(lib):
         return lib.TensorDict({"x": torch.ones(3), "n": {"y": torch.ones(3, 2)}}, batch_size=[3])
 
     assert_same_outcome(build, call)
 
 
-def test_fixtures_have_the_batch_size_that_the_calls_count_on():
+def test_fixtures_have_the_expected_batch_size():
     import fixtures
     import tensordict
 

@@ -107,7 +107,7 @@ ATTRIBUTE_ERRORS = ("saved_path_in_memory",)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_by_the_same_exception(name):
+def test_exceptions_match_those_of_tensordict(name):
     may_raise = (AttributeError,) if name in ATTRIBUTE_ERRORS else ()
     assert_same_outcome(base, REFUSED[name], may_raise=may_raise)
 
@@ -117,7 +117,7 @@ TWO_STEPS = {"flatten_keys_clash"}
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED.keys() - TWO_STEPS))
-def test_what_is_refused_changes_nothing(name):
+def test_failed_calls_change_nothing(name):
     """Beyond tensordict: a call that fails leaves no half of its work behind."""
     found = {}
 

@@ -13,12 +13,12 @@ KEYS = ["a", ("a",), ("a", "b"), ("a", ("b", ("c",))), (("a", ("b",)),), ("a", 1
 
 @pytest.mark.parametrize("key", KEYS, ids=repr)
 @pytest.mark.parametrize("function", ["unravel_key", "unravel_key_to_tuple"])
-def test_keys_unravel_alike(function, key):
+def test_unravel_key_matches_tensordict(function, key):
     assert_same_outcome(lambda library: None, lambda _, library: getattr(library, function)(key))
 
 
 @pytest.mark.parametrize("keys", [["a", ("b",), ("c", ("d",))], ("a", "b"), "a", [1]], ids=repr)
-def test_lists_of_keys_unravel_alike(keys):
+def test_unravel_key_list_matches_tensordict(keys):
     assert_same_outcome(lambda library: None, lambda _, library: library.unravel_key_list(keys))
 
 
@@ -45,7 +45,7 @@ def samples_of(library, kind):
     "kind",
     ["same", "ragged", "pairs", "named pairs", "dicts", "tensors", "numbers", "none", "text"],
 )
-def test_samples_are_collated_alike(kind):
+def test_collate_matches_tensordict(kind):
     assert_same_outcome(
         lambda library: None, lambda _, library: library.collate(samples_of(library, kind))
     )
@@ -70,7 +70,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("intersection", [False, True])
 @pytest.mark.parametrize("other", OTHERS)
-def test_closeness_is_judged_alike(other, intersection):
+def test_assert_close_matches_tensordict(other, intersection):
     def call(_, library):
         return library.assert_close(
             tree(library), OTHERS[other](library), intersection=intersection
@@ -81,7 +81,7 @@ def test_closeness_is_judged_alike(other, intersection):
 
 @pytest.mark.parametrize("data", [[1, 2], 3, torch.ones(2, 2), torch.arange(3.0)], ids=str)
 @pytest.mark.parametrize("options", [{}, {"dtype": torch.float64}, {"requires_grad": True}])
-def test_new_tensors_have_the_values_and_the_dtype(data, options):
+def test_new_tensor_matches_tensordict(data, options):
     def of(library):
         entries = {"a": torch.zeros(3), "n": {"b": torch.zeros(3)}}
         return library.TensorDict(entries, batch_size=[3])
@@ -90,7 +90,7 @@ def test_new_tensors_have_the_values_and_the_dtype(data, options):
 
 
 @pytest.mark.parametrize("storage", [False, True])
-def test_addresses_are_compared_alike(storage):
+def test_data_ptr_matches_tensordict(storage):
     def call(td, library):
         views = [td, td.unsqueeze(0), td[1:], td.clone()]
         same = [
@@ -105,7 +105,7 @@ def test_addresses_are_compared_alike(storage):
     assert_same_outcome(of, call)
 
 
-def test_nested_tensors_are_padded_alike():
+def test_to_padded_tensor_matches_tensordict():
     def of(library):
         ragged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
         return library.TensorDict({"r": ragged, "x": torch.zeros(2)}, batch_size=[2])

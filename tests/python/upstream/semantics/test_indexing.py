@@ -111,7 +111,7 @@ INDEXED = [name for name in DENSE if name not in UNINDEXED]
 
 
 @over(INDEXED, reads(INDICES))
-def test_reading_at(build, call):
+def test_indexed_reads_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -124,12 +124,12 @@ INCONSISTENT = [
 
 
 @over(STACKS, reads(INDICES), skip=INCONSISTENT)
-def test_reading_a_stack_at(build, call):
+def test_indexed_reads_of_a_lazy_stack_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
 @over(["td", "memmap_td"], reads(INDICES))
-def test_what_shares_memory_with_the_indexed(build, call):
+def test_memory_sharing_of_indexed_reads_matches_tensordict(build, call):
     assert_same_outcome(build, call, memory=True)
 
 
@@ -150,7 +150,7 @@ def writes():
 
 
 @over(["td", "deeper_nested_td", *INDEXED[2:], *STACKS], dict(writes()))
-def test_writing_at(build, call):
+def test_indexed_writes_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -172,7 +172,7 @@ VALUES = {
 
 
 @over(["td", "nested_td", "td_with_names", "locked_td", "stacked_td"], VALUES)
-def test_what_can_be_written(build, call):
+def test_assignable_values_match_tensordict(build, call):
     if call is VALUES["a_dict"] and "nested" in build.__name__:
         pytest.skip("the dict would hold nodes, for which zeros_like is torch's")
     assert_same_outcome(build, call)
@@ -205,12 +205,12 @@ NO_MASKS = [("td_with_unbatched", "masked_fill"), ("td_with_unbatched", "masked_
 
 
 @over(VARIED, ROWS, skip=NO_MASKS)
-def test_rows(build, call):
+def test_row_functions_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
 @pytest.mark.parametrize("index", [0, slice(2), slice(0), [], torch.tensor([], dtype=torch.long)])
-def test_a_td_without_rows(index):
+def test_indexing_without_rows_matches_tensordict(index):
     def build(lib):
         return lib.TensorDict({"x": numbers(0, 3), "n": {"y": numbers(0)}}, batch_size=[0])
 
@@ -218,7 +218,7 @@ def test_a_td_without_rows(index):
 
 
 @pytest.mark.parametrize("index", [0, slice(1), None, ..., (), [0], torch.tensor([0])])
-def test_a_td_without_batch_dimensions(index):
+def test_indexing_without_batch_dimensions_matches_tensordict(index):
     assert_same_outcome(
         lambda lib: lib.TensorDict({"x": numbers(3), "s": "text"}), lambda td, lib: td[index]
     )
@@ -234,7 +234,7 @@ def node(lib, *_):
     [1, slice(1, 3), [0, 2], None, ..., MASK_4, torch.tensor([[0, 1], [1, 0]]), (0, 0), (..., 1)],
     ids=repr,
 )
-def test_children_with_more_batch_dimensions(index):
+def test_indexing_children_with_more_batch_dimensions_matches_tensordict(index):
     assert_same_outcome(node, lambda td, lib: td[index])
 
 
@@ -244,7 +244,7 @@ NAMED = ("int", "slice", "none", "ints", "slice_int", "ellipsis_int", "int_none"
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_names_of_the_indexed(name):
+def test_dimension_names_after_indexing_match_tensordict(name):
     def build(lib):
         names = ["a", "b", "c", "d"]
         return lib.TensorDict({"x": numbers(4, 3, 2, 1)}, batch_size=[4, 3, 2, 1], names=names)

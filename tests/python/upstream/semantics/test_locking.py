@@ -88,12 +88,12 @@ def locked(lib):
 
 
 @pytest.mark.parametrize("call", LOCKED.values(), ids=LOCKED)
-def test_a_locked_td(call):
+def test_locked_tensordict_matches_tensordict(call):
     assert_same_outcome(locked, call)
 
 
 @over(["memmap_td"], LOCKED)
-def test_a_mapped_td_is_locked_too(build, call):
+def test_mapped_tensordict_is_locked(build, call):
     assert_same_outcome(build, call)
 
 
@@ -102,7 +102,7 @@ BY_CHANCE = ("unbind", "cat")
 
 
 @pytest.mark.parametrize("name", [name for name in LOCKED if name not in BY_CHANCE])
-def test_a_locked_lazy_stack(name):
+def test_locked_lazy_stack_matches_tensordict(name):
     def build(lib):
         parts = [
             lib.TensorDict({"a": numbers(4, 2, 1), "b": numbers(4, 2, 1), "n": {}}, [4, 2, 1])
@@ -123,7 +123,7 @@ CHILDREN = {
     "unlock_both": lambda td, lib: td.unlock_()["n", "deep"].is_locked,
     "unlock_then_the_child": lambda td, lib: td.unlock_()["n"].set("new", ones(td)),
     "a_child_locked_alone": lambda td, lib: [td.unlock_()["n"].lock_(), td.is_locked],
-    "set_beside_a_locked_child": lambda td, lib: [
+    "set_next_to_a_locked_child": lambda td, lib: [
         td.unlock_()["n"].lock_(),
         td.set("new", ones(td)),
     ],
@@ -144,7 +144,7 @@ def shared_by_two_parents(td, lib):
 
 
 @pytest.mark.parametrize("call", CHILDREN.values(), ids=CHILDREN)
-def test_children(call):
+def test_locking_of_children_matches_tensordict(call):
     assert_same_outcome(locked, call)
 
 

@@ -80,13 +80,13 @@ def test_sharing_values_between_processes_is_accepted_and_ignored(tmp_path):
 # --- atomic --------------------------------------------------------------------------------------
 
 
-def test_a_folder_is_replaced_whole(tmp_path):
+def test_folder_is_replaced_atomically(tmp_path):
     saved(tmp_path / "p")
     saved(tmp_path / "p", c=numbers(4))
     assert sorted(tree_of(tmp_path / "p")) == ["c.memmap", "meta.json"]
 
 
-def test_readers_of_the_old_version_keep_its_bytes(tmp_path):
+def test_readers_of_the_old_version_keep_its_data(tmp_path):
     saved(tmp_path / "p")
     old = TensorDict.load_memmap(tmp_path / "p")
     saved(tmp_path / "p", a=numbers(4, start=100))
@@ -94,7 +94,7 @@ def test_readers_of_the_old_version_keep_its_bytes(tmp_path):
     assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [100, 101, 102, 103]
 
 
-def test_not_atomic_writes_in_place_as_tensordict_does(tmp_path):
+def test_atomic_false_writes_in_place_like_tensordict(tmp_path):
     import tensordict
 
     for library, options in ((tenfold, {"atomic": False}), (tensordict, {})):
@@ -119,7 +119,7 @@ def test_a_folder_with_foreign_files_is_not_replaced(tmp_path, strays):
     assert tree_of(tmp_path / "p") == before
 
 
-def test_new_leaves_beside_mapped_ones_keep_the_mapped_files(tmp_path):
+def test_adding_leaves_keeps_the_files_of_mapped_leaves(tmp_path):
     td = saved(tmp_path / "p").unlock_()
     inode = os.stat(tmp_path / "p" / "a.memmap").st_ino
     td["new"] = numbers(4, start=7)
@@ -131,7 +131,7 @@ def test_new_leaves_beside_mapped_ones_keep_the_mapped_files(tmp_path):
     assert loaded["new"].tolist() == [7, 8, 9, 10]
 
 
-def test_nothing_is_left_beside_the_folder(tmp_path):
+def test_no_temporary_files_remain_next_to_the_folder(tmp_path):
     for _ in range(2):
         saved(tmp_path / "p")
     assert [path.name for path in tmp_path.iterdir()] == ["p"]
@@ -155,7 +155,7 @@ def test_a_failed_save_changes_neither_the_folder_nor_the_td(tmp_path, num_threa
 
 @pytest.mark.parametrize("size", [0, 4, 15])
 @pytest.mark.parametrize("mode", [None, "r", "r+"])
-def test_a_short_file_is_an_error_and_stays_as_it_is(tmp_path, size, mode):
+def test_truncated_file_raises_and_is_not_changed(tmp_path, size, mode):
     saved(tmp_path / "p", a=numbers(4, start=1))
     path = tmp_path / "p" / "a.memmap"
     os.truncate(path, size)
@@ -173,7 +173,7 @@ def test_a_missing_file_is_an_error(tmp_path):
     assert not (tmp_path / "p" / "a.memmap").exists()
 
 
-def test_a_version_of_the_future_is_refused_by_number(tmp_path):
+def test_newer_format_version_is_refused(tmp_path):
     saved(tmp_path / "p")
     meta = tmp_path / "p" / "meta.json"
     meta.write_text(json.dumps({**json.loads(meta.read_text()), "_format_version": 2}))
@@ -181,7 +181,7 @@ def test_a_version_of_the_future_is_refused_by_number(tmp_path):
         TensorDict.load_memmap(tmp_path / "p")
 
 
-def test_a_link_to_another_file_is_not_followed(tmp_path):
+def test_symlink_to_another_file_is_not_followed(tmp_path):
     saved(tmp_path / "p")
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(16))
@@ -195,7 +195,7 @@ def test_a_link_to_another_file_is_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["shape", "device", "_type"])
-def test_keys_that_metadata_uses_come_back(tmp_path, key):
+def test_reserved_keys_round_trip(tmp_path, key):
     td = TensorDict({key: numbers(4, start=1), "n": {key: numbers(4)}}, [4])
     td.memmap(tmp_path / "p")
     loaded = TensorDict.load_memmap(tmp_path / "p")
@@ -203,14 +203,14 @@ def test_keys_that_metadata_uses_come_back(tmp_path, key):
     assert loaded["n", key].tolist() == [0, 1, 2, 3]
 
 
-def test_a_leaf_and_a_node_of_one_path_both_come_back(tmp_path):
+def test_leaf_and_node_with_the_same_path_round_trip(tmp_path):
     TensorDict({"x": numbers(2), "x.memmap": {"y": numbers(3)}}).memmap(tmp_path / "p")
     loaded = TensorDict.load_memmap(tmp_path / "p")
     assert loaded["x"].tolist() == [0, 1]
     assert loaded["x.memmap", "y"].tolist() == [0, 1, 2]
 
 
-def test_a_shorter_stack_leaves_no_parts_of_a_longer_one(tmp_path):
+def test_shorter_stack_leaves_no_members_of_a_longer_one(tmp_path):
     def stack(length):
         return tenfold.lazy_stack([TensorDict({"x": numbers(i + 1)}) for i in range(length)])
 
@@ -219,14 +219,14 @@ def test_a_shorter_stack_leaves_no_parts_of_a_longer_one(tmp_path):
     assert TensorDict.load_memmap(tmp_path / "p").batch_size == torch.Size([2])
 
 
-def test_a_row_of_a_mapped_td_is_not_written_over_the_whole(tmp_path):
+def test_slice_of_a_mapped_tensordict_does_not_overwrite_its_folder(tmp_path):
     td = saved(tmp_path / "p")
     with pytest.raises(RuntimeError, match=r"copy_existing|a\.memmap"):
         td[1:3].memmap(tmp_path / "p")
     assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [0, 1, 2, 3]
 
 
-def test_a_wrong_shape_makes_no_file(tmp_path):
+def test_wrong_shape_creates_no_file(tmp_path):
     td = saved(tmp_path / "p")
     before = tree_of(tmp_path / "p")
     with pytest.raises(RuntimeError):
@@ -242,7 +242,7 @@ def test_a_mapped_tensorclass_can_be_mapped_again(tmp_path):
     assert loaded.z == "z"
 
 
-def test_a_mapped_lazy_stack_stays_where_it_is(tmp_path):
+def test_mapping_a_mapped_lazy_stack_keeps_its_files(tmp_path):
     stack = FIXTURES["stacked_td"](tenfold).memmap_(tmp_path / "p")
     stack.memmap_()
     stack.zero_()

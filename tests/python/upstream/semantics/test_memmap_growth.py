@@ -44,7 +44,7 @@ MAKING = {
 
 
 @pytest.mark.parametrize("make", MAKING.values(), ids=MAKING)
-def test_making_new_leaves(tmp_path, make):
+def test_make_memmap_matches_tensordict(tmp_path, make):
     def story(td, lib, folder):
         td.memmap_(folder / "p")
         made = make(td)
@@ -64,7 +64,7 @@ WITHOUT_FILES = MAKING.keys() - {
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_FILES))
-def test_making_new_leaves_without_files(tmp_path, name):
+def test_make_memmap_without_files_matches_tensordict(tmp_path, name):
     def story(td, lib, folder):
         made = MAKING[name](td.memmap_())
         leaf = made[0] if isinstance(made, list) else made
@@ -73,7 +73,7 @@ def test_making_new_leaves_without_files(tmp_path, name):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path)
 
 
-def test_only_a_mapped_td_makes_new_leaves(tmp_path):
+def test_make_memmap_needs_a_mapped_tensordict(tmp_path):
     def story(td, lib, folder):
         td.memmap(folder / "p")
         return lib.TensorDict.load_memmap(folder / "p").make_memmap("new", (4, 3, 2, 1))
@@ -87,7 +87,7 @@ def storage_of(path, nbytes=96):
 
 
 @pytest.mark.parametrize("case", ["its_own_file", "another_file", "wrong_shape", "known"])
-def test_a_leaf_of_a_storage(tmp_path, case):
+def test_make_memmap_from_storage_matches_tensordict(tmp_path, case):
     def story(td, lib, folder):
         td.memmap_(folder / "p")
         name = "other" if case == "another_file" else "new"
@@ -101,7 +101,7 @@ def test_a_leaf_of_a_storage(tmp_path, case):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path)
 
 
-def test_a_nested_tensor_is_made_of_its_sizes(tmp_path):
+def test_nested_tensor_is_created_from_its_sizes(tmp_path):
     def story(td, lib, folder):
         td.memmap_(folder / "p")
         made = td.make_memmap("ragged", torch.tensor([[2, 3], [1, 3]]), dtype=torch.float32)
@@ -123,7 +123,7 @@ REFRESH = {
 
 
 @pytest.mark.parametrize("change", REFRESH.values(), ids=REFRESH)
-def test_refreshing_after_a_change_by_another(tmp_path, change):
+def test_refresh_after_external_changes_matches_tensordict(tmp_path, change):
     def story(td, lib, folder):
         td.memmap_(folder / "p")
         change(lib.TensorDict.load_memmap(folder / "p"), lib)
@@ -133,7 +133,7 @@ def test_refreshing_after_a_change_by_another(tmp_path, change):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path, files="json")
 
 
-def test_refreshing_a_value_and_dropping_what_is_gone(tmp_path):
+def test_refresh_rereads_values_and_drops_removed_entries(tmp_path):
     def story(td, lib, folder):
         td.memmap_(folder / "p")
         meta = json.loads((folder / "p" / "meta.json").read_text())
@@ -148,7 +148,7 @@ def test_refreshing_a_value_and_dropping_what_is_gone(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["in_memory", "anonymous", "loaded"])
-def test_refreshing_what_has_no_folder(tmp_path, how):
+def test_refresh_without_a_folder_matches_tensordict(tmp_path, how):
     def story(td, lib, folder):
         if how == "anonymous":
             td.memmap_()
@@ -171,7 +171,7 @@ APPENDED = {
 
 
 @pytest.mark.parametrize("rows", APPENDED.values(), ids=APPENDED)
-def test_appending_rows(tmp_path, rows):
+def test_append_memmap_matches_tensordict(tmp_path, rows):
     def story(td, lib, folder):
         td.memmap(folder / "p")
         result = lib.append_memmap(folder / "p", rows(td, lib).clone())

@@ -52,13 +52,13 @@ WRITERS = {
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
 @pytest.mark.parametrize("build", BUILDERS)
-def test_writing(tmp_path, build, write):
+def test_written_files_match_tensordict(tmp_path, build, write):
     assert_same_story(build, write, tmp_path)
 
 
 @pytest.mark.parametrize("method", ["save", "dumps"])
 @pytest.mark.parametrize("build", BUILDERS)
-def test_saving_adds_checksums_and_nothing_else(tmp_path, build, method):
+def test_save_adds_only_checksums_to_the_files_of_tensordict(tmp_path, build, method):
     def story(td, lib, folder):
         made = getattr(td, method)(folder / "p")
         return [made, sorted(without(tree_of(folder), "%checksums"))]
@@ -69,7 +69,7 @@ def test_saving_adds_checksums_and_nothing_else(tmp_path, build, method):
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_the_leaves_are_mapped_at_their_files(tmp_path, build):
+def test_leaves_are_mapped_from_their_files(tmp_path, build):
     if "stacked" in build.__name__:
         pytest.skip("a lazy stack makes new tensors of its parts' when it is asked")
 
@@ -84,7 +84,7 @@ def test_the_leaves_are_mapped_at_their_files(tmp_path, build):
 
 @pytest.mark.parametrize("return_early", [False, True])
 @pytest.mark.parametrize("build", BUILDERS)
-def test_threads_change_nothing(tmp_path, build, return_early):
+def test_num_threads_does_not_change_the_result(tmp_path, build, return_early):
     def story(td, lib, folder):
         made = td.memmap(folder / "p", num_threads=2, return_early=return_early)
         made = made.result() if return_early else made
@@ -96,7 +96,7 @@ def test_threads_change_nothing(tmp_path, build, return_early):
     assert_same_story(build, story, tmp_path, files=None)
 
 
-def test_a_future_comes_only_from_threads(tmp_path):
+def test_return_early_without_threads_returns_the_tree(tmp_path):
     def story(td, lib, folder):
         return td.memmap_(folder / "p", num_threads=0, return_early=True) is td
 
@@ -112,7 +112,7 @@ def test_memmap_like_keeps_values_and_writes_no_tensor(tmp_path):
     assert_same_story(values, story, tmp_path)
 
 
-def test_memmap_like_of_an_expanded_td(tmp_path):
+def test_memmap_like_of_an_expanded_tensordict_matches_tensordict(tmp_path):
     def story(td, lib, folder):
         made = td.expand(1000, *td.batch_size).memmap_like(folder / "p")
         made[3] = td
@@ -121,7 +121,7 @@ def test_memmap_like_of_an_expanded_td(tmp_path):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path)
 
 
-def test_without_a_prefix_the_memory_has_no_name(tmp_path):
+def test_memmap_without_a_prefix_is_anonymous(tmp_path):
     def story(td, lib, folder):
         made = td.memmap()
         again = made.memmap()
@@ -184,7 +184,7 @@ IDENTITY = {
         td.memmap_(folder / "p").memmap_like(),
         td,
     ],
-    "new_leaves_beside_mapped": lambda td, lib, folder: (
+    "new_leaves_next_to_mapped": lambda td, lib, folder: (
         td.memmap_(folder / "p").unlock_().set("new", torch.ones(td.batch_size)).memmap_(folder / "p")  # noqa: E501
     ),
     "not_existsok": lambda td, lib, folder: [
@@ -204,7 +204,7 @@ IDENTITY = {
 
 
 @pytest.mark.parametrize("story", IDENTITY.values(), ids=IDENTITY)
-def test_leaves_that_are_mapped_already(tmp_path, story):
+def test_mapping_already_mapped_leaves_matches_tensordict(tmp_path, story):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path)
 
 
@@ -248,7 +248,7 @@ STATE = {
     "permute": lambda td, lib, folder: td.permute(1, 0, 2, 3),
     "to_the_same_device": lambda td, lib, folder: td.to("cpu") is td,
     "pickle": lambda td, lib, folder: pickle.loads(pickle.dumps(td)),
-    "pickle_writes_through": lambda td, lib, folder: [
+    "unpickled_writes_to_the_file": lambda td, lib, folder: [
         pickle.loads(pickle.dumps(td))["a"].fill_(9),
         td,
     ],
@@ -263,7 +263,7 @@ STATE = {
 
 
 @pytest.mark.parametrize("story", STATE.values(), ids=STATE)
-def test_a_mapped_td(tmp_path, story):
+def test_state_of_a_mapped_tensordict_matches_tensordict(tmp_path, story):
     def write(td, lib, folder):
         return story(td.memmap_(folder / "p"), lib, folder)
 
@@ -271,10 +271,10 @@ def test_a_mapped_td(tmp_path, story):
 
 
 @pytest.mark.parametrize("story", STATE.values(), ids=STATE)
-def test_a_loaded_td(tmp_path, story):
+def test_state_of_a_loaded_tensordict_matches_tensordict(tmp_path, story):
     """Loaded, a TensorDict is not locked, not marked as mapped, and writes through."""
     if story in (STATE["saved_path"], STATE["saved_path_of_a_child"]):
-        pytest.skip("only a marked TensorDict has a saved path: see test_loading")
+        pytest.skip("only a marked TensorDict has a saved path: see LOADS")
 
     def write(td, lib, folder):
         td.memmap(folder / "p")
@@ -355,7 +355,7 @@ def to_load(lib):
 
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
-def test_loading(tmp_path, load):
+def test_load_memmap_options_match_tensordict(tmp_path, load):
     def story(td, lib, folder):
         td.memmap(folder / "p")
         return load(lib, folder / "p")
@@ -364,7 +364,7 @@ def test_loading(tmp_path, load):
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_loading_every_kind(tmp_path, build):
+def test_load_memmap_of_every_fixture_matches_tensordict(tmp_path, build):
     def story(td, lib, folder):
         td.memmap(folder / "p")
         by_class = lib.TensorDict.load_memmap(folder / "p")
@@ -377,7 +377,7 @@ def test_loading_every_kind(tmp_path, build):
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_each_library_goes_on_with_the_others_folder(tmp_path, build):
+def test_libraries_can_load_and_modify_each_others_folders(tmp_path, build):
     """Load, write in place, load again: across libraries as within one."""
     import tensordict
     from folders import assert_same_values

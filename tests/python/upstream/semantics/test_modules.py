@@ -28,7 +28,7 @@ def outputs(module):
     return module(torch.ones(2, 3))
 
 
-def zeros_in_a_with(td, module):
+def zeros_in_with_block(td, module):
     with td.data.clone().zero_().to_module(module):
         inside = outputs(module)
     return [inside, outputs(module)]
@@ -64,7 +64,7 @@ CALLS = {
     "mul": lambda m, lib: lib.TensorDict.from_module(m).data * 2,
     "requires_grad": lambda m, lib: lib.TensorDict.from_module(m).requires_grad,
     "to_dict": lambda m, lib: list(lib.TensorDict.from_module(m).to_dict()),
-    "zeros_in_a_with": lambda m, lib: zeros_in_a_with(lib.TensorDict.from_module(m), m),
+    "zeros_in_with_block": lambda m, lib: zeros_in_with_block(lib.TensorDict.from_module(m), m),
     "swapped": lambda m, lib: swapped(lib.TensorDict.from_module(m), m),
     "written_in_place": lambda m, lib: written_in_place(lib.TensorDict.from_module(m), m, lib),
     "to_another_module": lambda m, lib: [
@@ -99,7 +99,7 @@ def gradients(module, lib):
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("make", [model, tied], ids=["model", "tied"])
-def test_modules(make, call):
+def test_module_functions_match_tensordict(make, call):
     # Not the module itself: the results of the calls describe its parameters.
     holder = {}
 
@@ -110,7 +110,7 @@ def test_modules(make, call):
 
 
 @pytest.mark.parametrize("num_threads", [0, 4])
-def test_weights_survive_a_folder(num_threads):
+def test_module_weights_round_trip_through_a_folder(num_threads):
     """The tutorial's example: the weights of a model, saved by threads, loaded, equal."""
 
     def call(_, lib):

@@ -39,7 +39,7 @@ def base(lib):
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @pytest.mark.parametrize("setter", SETTERS.values(), ids=SETTERS)
-def test_every_value_can_be_wrapped(setter, value):
+def test_non_tensor_setters_match_tensordict(setter, value):
     def call(td, lib):
         setter(td, value, lib)
         key = "v" if "v" in td.keys() else ("n", "v")  # noqa: SIM118
@@ -52,7 +52,7 @@ PLAIN = {name: VALUES[name] for name in ("str", "empty_str", "none", "mixed_list
 
 
 @pytest.mark.parametrize("value", PLAIN.values(), ids=PLAIN)
-def test_plain_values_of_a_td_without_batch_dimensions(value):
+def test_plain_values_without_batch_dimensions_match_tensordict(value):
     def build(lib):
         return lib.TensorDict({"x": numbers(3)})
 
@@ -64,7 +64,7 @@ def test_plain_values_of_a_td_without_batch_dimensions(value):
 
 
 @pytest.mark.parametrize("value", ["text", None, ["a", "b", "c", "d"]], ids=repr)
-def test_plain_values_of_a_td_with_rows(value):
+def test_plain_values_with_batch_dimensions_match_tensordict(value):
     def call(td, lib):
         td["v"] = value
         return [td["v"], td.get("v").batch_size]
@@ -154,7 +154,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_values_among_tensors(call):
+def test_operations_with_values_match_tensordict(call):
     assert_same_outcome(with_values, call)
 
 
@@ -177,7 +177,7 @@ DATA = {
 
 @pytest.mark.parametrize("call", DATA.values(), ids=DATA)
 @pytest.mark.parametrize("value", ["text", {"k": 1}, [1, 2], 7], ids=repr)
-def test_non_tensor_data_by_itself(call, value):
+def test_non_tensor_data_matches_tensordict(call, value):
     assert_same_outcome(lambda lib: lib.NonTensorData(value, batch_size=[2]), call)
 
 
@@ -216,7 +216,7 @@ STACK = {
 @pytest.mark.parametrize(
     "values", [("a", "b", "c"), (1, None, {"k": 2}), ([1], [2], [3])], ids=repr
 )
-def test_a_stack_of_values_by_itself(call, values):
+def test_non_tensor_stack_matches_tensordict(call, values):
     assert_same_outcome(
         lambda lib: lib.NonTensorStack(*[lib.NonTensorData(value) for value in values]), call
     )
@@ -229,7 +229,7 @@ def test_a_stack_of_different_values_has_no_data():
     assert_same_outcome(build, lambda s, lib: s.data, may_raise=(AttributeError,))
 
 
-def test_values_survive_a_folder():
+def test_values_round_trip_through_a_folder():
     def build(lib):
         return with_values(lib).memmap_(new_folder())
 

@@ -395,7 +395,7 @@ def shortest(program):
     suppress_health_check=[HealthCheck.too_slow],
 )
 @given(st.lists(steps, min_size=6, max_size=20))
-def test_both_libraries_agree_after_every_step(program):
+def test_random_programs_match_tensordict_after_every_step(program):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if failure(program):
@@ -403,7 +403,7 @@ def test_both_libraries_agree_after_every_step(program):
             pytest.fail(f"{program}\n{failure(program)}", pytrace=False)
 
 
-def test_every_step_can_succeed():
+def test_every_program_step_can_succeed():
     """A step that always raised would make the programs above shorter, and prove nothing."""
     succeeded = set()
     for name, number, node in itertools.product(STEPS, range(12), [None, "n"]):

@@ -16,7 +16,7 @@ def tree(library):
     [(("n", "i"), "n"), ("n", ("n", "j")), (("n", "i"), ("n", "i", "j")), ("z", ("n", "z"))],
     ids=str,
 )
-def test_an_entry_moves_along_its_own_path(old, new):
+def test_rename_of_an_entry_within_its_own_path_matches_tensordict(old, new):
     assert_same_outcome(tree, lambda td, library: td.rename_key_(old, new))
 
 
@@ -40,7 +40,7 @@ INDICES = {
 
 
 @pytest.mark.parametrize("index", INDICES)
-def test_rows_of_keys_that_some_members_have_are_assigned(index):
+def test_row_assignment_with_keys_of_some_members_matches_tensordict(index):
     where = INDICES[index]
 
     def call(stack, library):
@@ -59,7 +59,7 @@ def test_stacks_of_one_member_twice_rename_it_once():
 
 
 @pytest.mark.parametrize("other", [{}, {"n": {}}], ids=str)
-def test_updates_of_other_rows_are_refused_whatever_is_in_them(other):
+def test_updates_of_another_batch_size_are_refused_even_if_empty(other):
     def of(library):
         return library.TensorDict({"a": torch.zeros(2, 3)}, batch_size=[2, 3])
 
@@ -90,7 +90,7 @@ def test_stacks_that_share_members_share_locks(what):
     assert_same_outcome(ragged, call)
 
 
-def test_stacks_in_stacks_may_have_keys_of_their_own_when_they_are_flattened():
+def test_flatten_keys_of_nested_stacks_with_different_keys_matches_tensordict():
     def call(stack, library):
         whole = library.lazy_stack([stack, stack.clone()], 0)
         return whole.flatten_keys("|"), whole.unflatten_keys("|")

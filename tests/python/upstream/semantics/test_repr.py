@@ -16,7 +16,7 @@ TEXTS = {
 
 
 @over(ALL, TEXTS)
-def test_text(build, call):
+def test_repr_matches_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -67,5 +67,5 @@ def load(lib):
 
 
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE)
-def test_text_of(make):
+def test_repr_of_constructed_objects_matches_tensordict(make):
     assert_same_outcome(lambda lib: None, lambda _, lib: repr(make(lib)))

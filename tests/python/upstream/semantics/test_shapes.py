@@ -12,20 +12,20 @@ SHAPES = {
     "expand_last": lambda td, lib: td.expand(4, 3, 2, 6),
     "expand_minus_one": lambda td, lib: td.expand(-1, -1, -1, 6),
     "expand_as": lambda td, lib: td.expand_as(td.expand(3, *td.batch_size)),
-    "expand_what_cannot": lambda td, lib: td.expand(7, 3, 2, 1),
+    "expand_invalid": lambda td, lib: td.expand(7, 3, 2, 1),
     "view": lambda td, lib: td.view(12, 2),
     "view_minus_one": lambda td, lib: td.view(-1),
     "view_size": lambda td, lib: td.view(torch.Size([6, 4])),
     "view_list": lambda td, lib: td.view([2, 2, 3, 2]),
     "view_same": lambda td, lib: td.view(td.batch_size),
-    "view_what_cannot": lambda td, lib: td.view(5, 5),
+    "view_invalid": lambda td, lib: td.view(5, 5),
     "view_two_minus_ones": lambda td, lib: td.view(-1, -1),
     "reshape": lambda td, lib: td.reshape(4, 6),
     "reshape_minus_one": lambda td, lib: td.reshape(-1),
     "reshape_size": lambda td, lib: td.reshape(torch.Size([2, -1])),
     "reshape_tuple": lambda td, lib: td.reshape((24,)),
     "reshape_permuted": lambda td, lib: td.permute(1, 0, 2, 3).reshape(-1),
-    "reshape_what_cannot": lambda td, lib: td.reshape(7),
+    "reshape_invalid": lambda td, lib: td.reshape(7),
     "view_permuted": lambda td, lib: td.permute(1, 0, 2, 3).view(24),
     "flatten": lambda td, lib: td.flatten(),
     "flatten_some": lambda td, lib: td.flatten(0, 1),
@@ -36,7 +36,7 @@ SHAPES = {
     "unflatten_negative": lambda td, lib: td.unflatten(-1, [1, 1]),
     "unflatten_minus_one": lambda td, lib: td.unflatten(0, (2, -1)),
     "flatten_unflatten": lambda td, lib: td.flatten(0, 1).unflatten(0, (4, 3)),
-    "unflatten_what_cannot": lambda td, lib: td.unflatten(0, (3, 2)),
+    "unflatten_invalid": lambda td, lib: td.unflatten(0, (3, 2)),
     "permute": lambda td, lib: td.permute(3, 2, 1, 0),
     "permute_tuple": lambda td, lib: td.permute((1, 0, 3, 2)),
     "permute_dims": lambda td, lib: td.permute(dims=(1, 0, 3, 2)),
@@ -49,7 +49,7 @@ SHAPES = {
     "transpose_out_of_range": lambda td, lib: td.transpose(0, 7),
     "squeeze": lambda td, lib: td.squeeze(),
     "squeeze_last": lambda td, lib: td.squeeze(-1),
-    "squeeze_what_is_not_one": lambda td, lib: td.squeeze(0),
+    "squeeze_longer_dimension": lambda td, lib: td.squeeze(0),
     "squeeze_out_of_range": lambda td, lib: td.squeeze(9),
     "unsqueeze_first": lambda td, lib: td.unsqueeze(0),
     "unsqueeze_last": lambda td, lib: td.unsqueeze(-1),
@@ -96,12 +96,12 @@ UNLOCKED = [("memmap_td", "expand_as")]
 
 
 @over(FOUR_DIMS, SHAPES, skip=UNLOCKED)
-def test_four_dimensions(build, call):
+def test_shape_operations_on_four_dimensions_match_tensordict(build, call):
     assert_same_outcome(build, call, memory=True)
 
 
 @over(STACKS, SHAPES)
-def test_a_lazy_stack(build, call):
+def test_shape_operations_on_a_lazy_stack_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -125,7 +125,7 @@ ONE_DIM = {
 
 
 @over(["deeper_nested_td"], ONE_DIM)
-def test_children_with_more_dimensions(build, call):
+def test_shape_operations_with_larger_child_batches_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -146,7 +146,7 @@ NO_DIMS = {
 
 
 @pytest.mark.parametrize("call", NO_DIMS.values(), ids=NO_DIMS)
-def test_no_dimensions(call):
+def test_shape_operations_without_batch_dimensions_match_tensordict(call):
     def build(lib):
         inner = lib.NonTensorData("text")
         return lib.TensorDict({"x": numbers(3), "s": torch.tensor(1.0), "n": {"text": inner}})
@@ -170,7 +170,7 @@ BATCH_SIZES = {
 
 
 @over([name for name in VARIED if name not in STACKS], BATCH_SIZES)
-def test_setting_the_batch_size(build, call):
+def test_setting_the_batch_size_matches_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -220,5 +220,5 @@ FORGOTTEN = [("stacked_td", "cat")]
 
 
 @over(["nested_td", "td_with_non_tensor", "stacked_td"], NAMES, skip=TOO_FEW + FORGOTTEN)
-def test_names(build, call):
+def test_dimension_names_match_tensordict(build, call):
     assert_same_outcome(build, call)

@@ -58,7 +58,7 @@ MIXED = [
 
 
 @over(KINDS, PAIRS, skip=MIXED)
-def test_joining(build, call):
+def test_stack_and_cat_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
@@ -83,7 +83,7 @@ UNEQUAL = {
 
 
 @pytest.mark.parametrize("call", UNEQUAL.values(), ids=UNEQUAL)
-def test_joining_what_differs(call):
+def test_stack_and_cat_of_different_keys_match_tensordict(call):
     assert_same_outcome(two, call)
 
 
@@ -156,7 +156,7 @@ LAZY = {
 
 
 @pytest.mark.parametrize("call", LAZY.values(), ids=LAZY)
-def test_a_stack_of_unequal_parts(call):
+def test_lazy_stack_of_different_members_matches_tensordict(call):
     assert_same_outcome(ragged, call)
 
 
@@ -169,18 +169,18 @@ def equal(lib):
 
 
 @pytest.mark.parametrize("call", LAZY.values(), ids=LAZY)
-def test_a_stack_of_equal_parts(call):
+def test_lazy_stack_of_equal_members_matches_tensordict(call):
     assert_same_outcome(equal, call)
 
 
-def test_a_stack_of_stacks():
+def test_lazy_stack_of_lazy_stacks_matches_tensordict():
     def build(lib):
         return lib.lazy_stack([equal(lib), equal(lib)], 0)
 
     assert_same_outcome(build, lambda td, lib: [td, td["x"], td["n", "y"], td[1, 1], td[..., 0]])
 
 
-def test_a_changed_part_shows_in_the_stack():
+def test_changed_member_is_visible_in_the_lazy_stack():
     def change(td, lib):
         td.tensordicts[0]["x"].zero_()
         td[1]["x"].fill_(5)
@@ -189,7 +189,7 @@ def test_a_changed_part_shows_in_the_stack():
     assert_same_outcome(equal, change)
 
 
-def test_a_lazy_stack_of_tensorclasses():
+def test_lazy_stack_of_tensorclasses_matches_tensordict():
     from fixtures import my_class
 
     def build(lib):

@@ -77,16 +77,16 @@ LOST = [
 
 
 @over(KINDS, CALLS, skip=NOT_STRICT + LOST)
-def test_state(build, call):
+def test_state_dict_matches_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-def test_values_survive_a_state_dict():
+def test_values_round_trip_through_a_state_dict():
     td = tenfold.TensorDict({"n": {"text": tenfold.NonTensorData("kept", batch_size=[2])}}, [2])
     assert loaded(td, tenfold, td.state_dict())["n", "text"] == "kept"
 
 
-def test_a_module_may_hold_a_td_as_its_state():
+def test_module_loads_state_from_a_tensordict():
     """Both libraries' TensorDicts look alike to load_state_dict of a module."""
 
     def call(_, lib):

@@ -55,11 +55,11 @@ NO_MASKS = [("td_with_unbatched", "where")]
 
 
 @over(KINDS, CALLS, skip=NO_MASKS)
-def test_functions(build, call):
+def test_torch_functions_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-def test_a_data_loader_makes_one_batch_of_rows():
+def test_data_loader_batches_match_tensordict():
     def build(lib):
         return lib.TensorDict({"x": torch.arange(10), "n": {"y": torch.arange(20).view(10, 2)}}, 10)
 
@@ -72,7 +72,7 @@ def test_a_data_loader_makes_one_batch_of_rows():
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
-def test_vmap_over_a_td(dim):
+def test_unbind_and_stack_match_tensordict(dim):
     def build(lib):
         return lib.TensorDict({"x": torch.ones(3, 3, 3)}, [3, 3, 3])
 

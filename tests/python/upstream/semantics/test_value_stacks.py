@@ -126,7 +126,7 @@ BUILDS = [
 
 @pytest.mark.parametrize(("shape", "order"), BUILDS, ids=str)
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_shape_leaves_the_same_stacks(change, shape, order):
+def test_shape_operations_on_value_stacks_match_tensordict(change, shape, order):
     if len(shape) == 1 and change in NEED_TWO:
         pytest.skip("tensordict goes on to the dimensions of the tensor")
     if shape == (1, 3) and change == "squeeze" and order != (1,):
@@ -140,7 +140,7 @@ def test_a_change_of_shape_leaves_the_same_stacks(change, shape, order):
 
 
 @pytest.mark.parametrize("change", ["None", "expand", "reshape -1", "permute", "stack"])
-def test_a_change_of_shape_keeps_the_device_of_values(change):
+def test_shape_operations_keep_the_device_of_values(change):
     change = CHANGES[change]
 
     def call(td, library):
@@ -153,7 +153,7 @@ def test_a_change_of_shape_keeps_the_device_of_values(change):
 @pytest.mark.parametrize(
     "change", ["int", "None", "unsqueeze 1", "expand", "reshape in front", "stack"]
 )
-def test_values_of_a_larger_batch_keep_their_dimensions(change, order):
+def test_values_keep_dimensions_beyond_a_reduced_batch_size(change, order):
     change = CHANGES[change]
 
     def call(td, library):
@@ -163,7 +163,7 @@ def test_values_of_a_larger_batch_keep_their_dimensions(change, order):
     assert_same_outcome(build(order, (2, 3)), call)
 
 
-def test_a_stack_of_values_grows_no_dimensions():
+def test_larger_batch_size_does_not_expand_a_value_stack():
     def call(td, library):
         td.batch_size = [2, 3]
 
@@ -174,7 +174,7 @@ def test_a_stack_of_values_grows_no_dimensions():
 
 
 @pytest.mark.parametrize("library", [upstream, tenfold])
-def test_the_files_say_the_device_of_loaded_values(library, tmp_path):
+def test_metadata_records_the_device_of_loaded_values(library, tmp_path):
     library.TensorDict({"v": TEXT, "s": ["a", "b"]}, batch_size=[2]).memmap(tmp_path / "first")
     loaded = library.TensorDict.load_memmap(tmp_path / "first")
     loaded.expand(2, 2).memmap(tmp_path / "second")
@@ -189,7 +189,7 @@ def test_the_files_say_the_device_of_loaded_values(library, tmp_path):
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-def test_values_take_the_device_of_the_tree_that_they_are_set_in(device):
+def test_values_set_in_a_tree_get_its_device(device):
     def of(library):
         return library.TensorDict({"x": ZEROS(2)}, batch_size=[2], device=device)
 

@@ -49,7 +49,7 @@ def nested():
 
 
 @tree()
-def leaves_and_nodes_in_turn():
+def interleaved_leaves_and_nodes():
     return TensorDict(
         {
             "z": {"y": numbers(1), "a": {"b": numbers(2)}},
@@ -305,7 +305,7 @@ def lazy_stack_of_one_without_elements():
 
 
 @tree()
-def lazy_stack_of_texts():
+def lazy_stack_of_strings():
     return TensorDict(
         {"s": lazy_stack([TensorDict({"t": text}) for text in ("a", "", "é")])}, batch_size=[3]
     )

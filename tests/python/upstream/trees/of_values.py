@@ -149,7 +149,7 @@ def json_integers_of_any_size():
 
 
 @tree()
-def json_texts():
+def json_strings():
     return as_values(
         scripts="é 日本 ключ 🙂 \u00a0 \u2028 \uffff \U0001d4b3",
         quotes="\"'\\/",
@@ -212,12 +212,12 @@ def json_meta_data():
 
 
 @tree()
-def stack_of_texts():
+def stack_of_strings():
     return TensorDict({"s": NonTensorStack("a", "", "é\n🙂", "b"), "x": numbers(4)}, batch_size=[4])
 
 
 @tree()
-def stack_of_texts_with_a_device():
+def stack_of_strings_with_a_device():
     return TensorDict({"s": NonTensorStack("a", "b")}, batch_size=[2], device="cpu")
 
 
