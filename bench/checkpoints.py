@@ -177,6 +177,7 @@ def checkpoint_share(work: Path, repetitions: int) -> Result:
                 tree[name].add_(1)
             manager.wait()
             warm_memory(folder, num_bytes(tree))
+            os.sync()  # removals of earlier steps, which the journal writes in the background
 
         return Contender(save, change)
 
