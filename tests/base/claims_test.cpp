@@ -10,7 +10,7 @@
 namespace tenfold::base {
 namespace {
 
-TEST(Claims, EachItemIsDoneOnceAndIsDoneWhenEnsureReturns) {
+TEST(Claims, EachItemIsDoneOnceBeforeEnsureReturns) {
   constexpr std::size_t kItems = 1000;
   Claims claims(kItems);
   std::vector<int> times(kItems, 0);  // not atomic: a reader after ensure() must see the write

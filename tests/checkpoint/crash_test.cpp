@@ -102,19 +102,19 @@ CrashCase sharing_case() {
   return crash;
 }
 
-TEST(CheckpointCrash, AKillAtEveryChangeOfASharingSaveLeavesAWholeStep) {
+TEST(CheckpointCrash, ACrashAtEveryChangeOfASharingSaveLeavesACompleteStep) {
   expect_survives_kill_at_every_change(sharing_case(), true, true);
 }
 
-TEST(CheckpointCrash, AFailureOfEveryChangeOfASharingSaveLeavesAWholeStep) {
+TEST(CheckpointCrash, AnErrorOfEveryChangeOfASharingSaveLeavesACompleteStep) {
   expect_survives_failure_of_every_change(sharing_case(), true, true, EIO);
 }
 
-TEST(CheckpointCrash, APowerLossAtEveryMomentOfASharingSaveLeavesAWholeStep) {
+TEST(CheckpointCrash, APowerFailureAtEveryMomentOfASharingSaveLeavesACompleteStep) {
   expect_survives_power_loss(sharing_case(), true, 4, 20262);
 }
 
-TEST(CheckpointCrash, AKillAtEveryChangeLeavesAWholeStep) {
+TEST(CheckpointCrash, ACrashAtEveryChangeLeavesACompleteStep) {
   expect_survives_kill_at_every_change(crash_case(), false, true);
   expect_survives_kill_at_every_change(crash_case(), true, true);
 }
