@@ -129,7 +129,7 @@ TEST(GatherRows, CopiesColumnsOfAnyWidthsTogether) {
   }
 }
 
-TEST(CopyLines, OfEveryCpuCopyAnyNumberOfBytesFromOneLine) {
+TEST(CopyLines, EveryKernelCopiesAnyNumberOfBytesFromOneLine) {
   const std::vector<std::byte> from = numbered(10'000);
   const LineCopiers plain = plain_line_copiers();
   for (const CopyLines copy : {plain.from_memory, plain.from_cache, line_copiers().from_memory,
@@ -145,7 +145,7 @@ TEST(CopyLines, OfEveryCpuCopyAnyNumberOfBytesFromOneLine) {
   }
 }
 
-TEST(CopyLines, OfEveryCpuCopyTwoRowsAtOnce) {
+TEST(CopyLines, EveryKernelCopiesTwoRowsAtOnce) {
   constexpr std::size_t kApart = 512;
   const std::vector<std::byte> from = numbered(10'000);
   const TwoPlaces rows{from.data() + 7, from.data() + 3001};

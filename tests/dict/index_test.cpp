@@ -34,7 +34,7 @@ std::vector<std::uint64_t> rows_of(const DictIndex& index, std::uint64_t hash) {
 }
 
 #if defined(__SSE2__)
-TEST(DictIndex, MatchesSlotsAtOnceAsOneByOne) {
+TEST(DictIndex, VectorMatchEqualsScalarMatch) {
   std::mt19937_64 random(1);
   const std::array<std::uint64_t, 6> fingerprints = {
       0, 1, kMostFingerprint, kMostFingerprint >> 1U, (kMostFingerprint >> 1U) + 1, 0x800001};

@@ -465,9 +465,9 @@ TEST_P(EveryWriter, SyncsByTheDescriptorThatWrote) {
   expect_syncs_by_the_descriptor_that_wrote(GetParam());
 }
 
-class WritersOfWhatIsWrittenThrough : public EveryWriter {};
+class WritersOfSharedMappings : public EveryWriter {};
 
-TEST_P(WritersOfWhatIsWrittenThrough, NeverReplaceIt) {
+TEST_P(WritersOfSharedMappings, NeverReplaceAnOpenFile) {
   expect_never_replaces_what_is_written_through(GetParam());
 }
 
@@ -547,7 +547,7 @@ std::string name_of(const ::testing::TestParamInfo<CrashCase>& row) { return row
 
 INSTANTIATE_TEST_SUITE_P(Small, SmallWriters, ::testing::ValuesIn(cases_where(is_small)), name_of);
 
-INSTANTIATE_TEST_SUITE_P(Shared, WritersOfWhatIsWrittenThrough,
+INSTANTIATE_TEST_SUITE_P(Shared, WritersOfSharedMappings,
                          ::testing::ValuesIn(cases_where([](const CrashCase& crash) {
                            return static_cast<bool>(crash.write_through);
                          })),
