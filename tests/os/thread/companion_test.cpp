@@ -139,7 +139,7 @@ TEST(Companion, ManyConcurrentCallersFinish) {
   EXPECT_EQ(calls, 4 * 2000 * 8);
 }
 
-TEST(Companion, AForkedChildHasItsOwn) {
+TEST(Companion, AForkedChildStartsItsOwnCompanion) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #elif defined(__SANITIZE_ADDRESS__)
