@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).with_name("ranks_program.py")
-SECONDS = 500  # no test comes near to it, but one that hangs
+SECONDS = 500  # only a test that hangs reaches it
 
 
 class Ranks:
@@ -28,7 +28,7 @@ class Ranks:
         ]
 
     def run(self, folder, name):
-        """What the function gave on each rank; None of a rank that ended."""
+        """The result of the function on each rank; None for a rank that ended."""
         timer = threading.Timer(SECONDS, self.kill)
         timer.start()
         try:
@@ -54,7 +54,7 @@ class Ranks:
 
 @pytest.fixture(scope="session")
 def groups(tmp_path_factory):
-    """Groups by size, made when they are first asked for: to start a process takes seconds."""
+    """Groups by size, created on first use, because starting a process takes seconds."""
     made = {}
     store = tmp_path_factory.mktemp("stores")
 
@@ -76,7 +76,7 @@ def run(groups, tmp_path):
 
 @pytest.fixture
 def run_apart(tmp_path):
-    """The same, on processes that nobody else uses: they do not all come back."""
+    """The same, on processes of its own, some of which end."""
 
     def run(name, size=2):
         ranks = Ranks(tmp_path / "store", size)

@@ -163,7 +163,7 @@ def unsupported_on_one_rank(folder, rank):
 
 
 class Failing:
-    """Stands for the native manager: a call of it fails on one rank."""
+    """A fake native manager, one call of which fails on one rank."""
 
     def __init__(self, native, name, error):
         self._native, self._name, self._error = native, name, error
@@ -527,7 +527,7 @@ def retention(folder, rank):
 
 
 def answer(folder, name, rank):
-    """What the function gave, with its error and warnings."""
+    """The result, error and warnings of the function."""
     found = {}
     error_found = None
     with warnings.catch_warnings(record=True) as caught:

@@ -16,7 +16,7 @@ from tenfold.checkpoint import _manager
 
 
 class Gate:
-    """Stands for the native manager: its saves wait for the test."""
+    """A fake native manager whose saves wait for the test."""
 
     def __init__(self, native):
         self._native = native

@@ -1,4 +1,4 @@
-"""What a manager refuses, and how it fails: by name, with nothing lost, and the next save works."""
+"""A manager refuses invalid input by name, loses no step, and the next save works."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def state(value=1.0):
 
 
 def assert_steps_and_next_save(manager, steps):
-    """The steps before are whole, nothing else lies there, and the next save works."""
+    """The earlier steps are complete, no other files exist, and the next save works."""
     assert manager.all_steps() == steps
     assert all(manager.verify(step).ok for step in steps)
     number = max(steps, default=0) + 1
@@ -59,7 +59,7 @@ def test_metrics_that_are_not_names_and_numbers_raise(tmp_path, metrics):
 
 
 def test_steps_may_have_different_entries(tmp_path):
-    """A step holds what it was saved with; restore() compares it with what it is asked for."""
+    """restore() compares the entries of a step with the requested ones."""
     manager = tenfold.CheckpointManager(tmp_path, share_unchanged=True)
     manager.save(1, {"a": torch.ones(3), "gone": 1})
     manager.save(2, {"a": torch.ones(3), "new": {"b": torch.zeros(2)}})

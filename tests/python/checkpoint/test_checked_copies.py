@@ -10,7 +10,7 @@ FORMATS = ["safetensors", "memmap", "tdz", "pt"]
 
 
 class Counts:
-    """An object that tells how often it got a state."""
+    """An object that counts how often a state was loaded into it."""
 
     def __init__(self, value):
         self.value = value

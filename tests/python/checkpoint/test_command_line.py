@@ -1,4 +1,4 @@
-"""`tenfold checkpoints`: what is there, what stays, what a restart takes."""
+"""`tenfold checkpoints` lists steps, those that pruning keeps, and the one a restart loads."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""CheckpointManager: what is saved, found again, and kept."""
+"""CheckpointManager: saving, restoring, listing and pruning steps."""
 
 import json
 import math
@@ -19,7 +19,7 @@ import tenfold
 
 
 def training(seed=0):
-    """A model that has learned for a few steps, with all that a resume needs."""
+    """A model trained for a few steps, with all state that resuming needs."""
     torch.manual_seed(seed)
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)

@@ -1,4 +1,4 @@
-"""A training killed at random moments computes what one that was never interrupted does."""
+"""A training killed at random moments computes the same as an uninterrupted one."""
 
 import json
 import random

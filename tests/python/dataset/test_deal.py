@@ -1,4 +1,4 @@
-"""The dealing of a stream's rows to ranks and workers."""
+"""Distribution of a stream's rows to ranks and workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenfold.dataset._stream import Deal
 
 
 def all_numbers(deal: Deal, rows: list[int]) -> list[int]:
-    """What all workers of all ranks hand out, `rows` each."""
+    """The numbers that worker i of every rank yields, `rows[i]` of them."""
     return [
         number
         for rank in range(deal.world_size)
