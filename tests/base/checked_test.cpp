@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint64_t kMax = ~std::uint64_t{0};
 
-TEST(Checked, RangesFitUpToTheLimitAndNoFurther) {
+TEST(Checked, RangesAreAcceptedUpToTheLimit) {
   EXPECT_TRUE(range_fits(0, 0, 0));
   EXPECT_TRUE(range_fits(3, 5, 8));
   EXPECT_FALSE(range_fits(3, 6, 8));

@@ -24,7 +24,7 @@ std::set<std::string> flags_of_kernel() {
   return {};
 }
 
-TEST(Cpu, VectorInstructionsAreThoseThatTheKernelLists) {
+TEST(Cpu, VectorInstructionsMatchProcCpuinfo) {
   const std::set<std::string> flags = flags_of_kernel();
   if (flags.empty()) GTEST_SKIP() << "no flags in /proc/cpuinfo";
   const VectorInstructions found = vector_instructions();

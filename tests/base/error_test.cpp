@@ -16,7 +16,7 @@
 namespace tenfold {
 namespace {
 
-TEST(Error, OfAProblemAloneHasNothingElse) {
+TEST(Error, WithOnlyAProblemHasNoOtherFields) {
   const Error error(ErrorCode::corrupt, "it is cut");
   EXPECT_EQ(error.code(), ErrorCode::corrupt);
   EXPECT_STREQ(error.what(), "it is cut");
@@ -49,7 +49,7 @@ TEST(Error, TextIsMadeOfTheFields) {
   EXPECT_EQ(error.remedy(), "save a view");
 }
 
-TEST(Error, TextLeavesOutTheFieldsThatAreEmpty) {
+TEST(Error, TextOmitsEmptyFields) {
   const auto error = [] { return Error(ErrorCode::corrupt); };
   EXPECT_STREQ(error().what(), "");
   EXPECT_STREQ(error().path("a").what(), "a");
@@ -68,7 +68,7 @@ TEST(Error, PartsAreAddedInsideAndAround) {
   EXPECT_STREQ(Error(error).part("").what(), error.what());
 }
 
-TEST(Error, ThatPassesIsCopiedBeforeItChanges) {
+TEST(Error, IsCopiedBeforeAHandlerChangesIt) {
   try {
     try {
       throw Error(ErrorCode::invalid_argument).part("shape").expected("[2]");
@@ -101,7 +101,7 @@ TEST(Error, CopiesThrowNothingAndOutliveTheOriginal) {
   }
 }
 
-TEST(Error, IoNamesThePathAndTheSystemsReason) {
+TEST(Error, IoNamesThePathAndTheSystemMessage) {
   const Error error = Error::io(ENOSPC, "run/a.memmap", "cannot write");
   EXPECT_EQ(error.code(), ErrorCode::io);
   EXPECT_EQ(error.system_errno(), ENOSPC);
@@ -118,13 +118,13 @@ TEST(Error, IoRepeatsNothing) {
                "out: cannot write: No space left on device");
 }
 
-TEST(Error, IoThatSaysWhatWasExpectedNeedsNoReason) {
+TEST(Error, IoWithAnExpectedValueOmitsTheSystemMessage) {
   EXPECT_STREQ(Error::io(EEXIST, "run").problem("it exists already").expected("nothing").what(),
                "run: it exists already: expected nothing");
   EXPECT_STREQ(Error::io(EEXIST, "run").what(), "run: file exists");
 }
 
-TEST(Fail, BuildersTakeTheFileAndThePartOfIt) {
+TEST(Fail, BuildersAcceptTheFileAndItsPart) {
   using base::Where;
   EXPECT_STREQ(base::corrupt("a").problem("p").what(), "a: p");
   EXPECT_STREQ(base::corrupt(std::filesystem::path("a/b")).problem("p").what(), "a/b: p");

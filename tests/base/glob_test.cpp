@@ -15,7 +15,7 @@ struct Row {
 
 class GlobTable : public testing::TestWithParam<Row> {};
 
-TEST_P(GlobTable, MatchesAsTheRowSays) {
+TEST_P(GlobTable, MatchesAsExpected) {
   const Row& row = GetParam();
   EXPECT_EQ(glob_match(row.pattern, row.text), row.matches) << row.pattern << " on " << row.text;
 }
@@ -51,7 +51,7 @@ TEST(Glob, DistinguishesGlobsFromPlainNames) {
   EXPECT_FALSE(is_glob("model.encoder.weight"));
 }
 
-TEST(Glob, KnowsPrefixesBelowWhichNothingMatches) {
+TEST(Glob, RecognizesPrefixesThatCannotMatch) {
   EXPECT_TRUE(glob_may_match_below("model.*", "model."));
   EXPECT_TRUE(glob_may_match_below("model.*", ""));
   EXPECT_TRUE(glob_may_match_below("mod*", "model.encoder."));

@@ -70,7 +70,7 @@ TEST(NearMatches, FindsNothingIfNothingIsSimilar) {
   EXPECT_THAT(near_matches(std::string(100'000, 'a'), keys), IsEmpty());
 }
 
-TEST(HumanBytes, CountsSmallOnesAndRoundsLargeOnes) {
+TEST(HumanBytes, SmallSizesAreExactAndLargeOnesRounded) {
   EXPECT_EQ(human_bytes(0), "0 bytes");
   EXPECT_EQ(human_bytes(1), "1 byte");
   EXPECT_EQ(human_bytes(1234), "1,234 bytes");

@@ -118,7 +118,7 @@ TEST(CheckpointDocument, RefusesANewerVersionByName) {
   }
 }
 
-TEST(CheckpointDocument, HostileDocumentsAreErrorsThatNameThem) {
+TEST(CheckpointDocument, InvalidDocumentsAreRefusedByName) {
   const std::filesystem::path folder = std::string(TENFOLD_TEST_DATA) + "/checkpoint/hostile";
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -135,7 +135,7 @@ TEST(CheckpointDocument, HostileDocumentsAreErrorsThatNameThem) {
   EXPECT_GE(count, 20U);
 }
 
-TEST(CheckpointDocument, EntriesAreInTheStepsFolder) {
+TEST(CheckpointDocument, EntryPathsMustBeInsideTheStep) {
   for (const std::string path :
        {"", ".", "..", "a/b", "/etc/passwd", ".hidden", "checkpoint.json"}) {
     EXPECT_FALSE(is_entry_path(path)) << path;

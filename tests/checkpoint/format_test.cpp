@@ -34,7 +34,7 @@ class StepFolder : public testing::Test {
   Path path_;
 };
 
-TEST_F(StepFolder, IsTheTreeOfItsEntries) {
+TEST_F(StepFolder, OpensAsTheTreeOfItsEntries) {
   EXPECT_EQ(probe(path_), "bundle");
   test::write_bytes(path_ / "stray.json", "1");  // only the document determines what belongs to the
                                                  // step
@@ -45,7 +45,7 @@ TEST_F(StepFolder, IsTheTreeOfItsEntries) {
   EXPECT_EQ(tree.value("epoch"), Value(3));
 }
 
-TEST_F(StepFolder, LoadsConvertsAndDiffers) {
+TEST_F(StepFolder, IsLoadedConvertedAndCompared) {
   EXPECT_EQ(difference(load(path_, {.keys = {{"model"}}, .verify = true})["model"],
                        test::sample_checkpoint()["model"]),
             "");
@@ -66,7 +66,7 @@ TEST_F(StepFolder, IsVerifiedByEveryChecksum) {
   EXPECT_NO_THROW(load(path_, {.keys = {{"optimizer"}}, .verify = true}));
 }
 
-TEST_F(StepFolder, NamesADamagedEntryByItsKeyAlone) {
+TEST_F(StepFolder, DamagedEntryDoesNotAffectOthers) {
   test::write_bytes(path_ / "model.safetensors", "short");
   fs::remove(path_ / "epoch.json");
   const TensorDict tree = open(path_);
@@ -75,7 +75,7 @@ TEST_F(StepFolder, NamesADamagedEntryByItsKeyAlone) {
   EXPECT_EQ(tree.at("scale").shape(), Shape{2});
 }
 
-TEST_F(StepFolder, FollowsNoLink) {
+TEST_F(StepFolder, DoesNotFollowSymlinks) {
   fs::rename(path_ / "model.safetensors", folder_ / "m.safetensors");
   fs::create_symlink(folder_ / "m.safetensors", path_ / "model.safetensors");
   EXPECT_THAT(thrown_by([&] { open(path_).get("model"); }).message,
@@ -83,7 +83,7 @@ TEST_F(StepFolder, FollowsNoLink) {
   EXPECT_FALSE(verify(path_).ok());
 }
 
-TEST_F(StepFolder, IsOnlyRead) {
+TEST_F(StepFolder, IsReadOnly) {
   EXPECT_THAT(thrown_by([&] { open(path_, {.mode = Mode::write_through}); }).message,
               HasSubstr("found \"r+\""));
   EXPECT_EQ(thrown_by([&] { save(test::sample_state_dict(), path_); }).code,
@@ -91,14 +91,14 @@ TEST_F(StepFolder, IsOnlyRead) {
   EXPECT_TRUE(verify(path_).ok());
 }
 
-TEST_F(StepFolder, SaysSoIfItWasReplaced) {
+TEST_F(StepFolder, ReportsThatItWasReplaced) {
   const TensorDict tree = open(path_);
   manager_.save(500, test::sample_checkpoint(), {.force = true});
   EXPECT_THAT(thrown_by([&] { tree.get("model"); }).message,
               HasSubstr("the folder was replaced; open it again"));
 }
 
-TEST_F(StepFolder, NamesADocumentThatCannotBeRead) {
+TEST_F(StepFolder, ReportsADamagedDocument) {
   std::string text = test::read_bytes(path_ / "checkpoint.json");
   test::write_bytes(path_ / "checkpoint.json", std::string_view(text).substr(0, text.size() / 2));
   EXPECT_EQ(probe(path_), "bundle");
@@ -106,7 +106,7 @@ TEST_F(StepFolder, NamesADocumentThatCannotBeRead) {
   EXPECT_FALSE(verify(path_).ok());
 }
 
-TEST_F(StepFolder, IsAnEntryOfAFolderOfATrainer) {
+TEST_F(StepFolder, CanBeAnEntryOfATrainerFolder) {
   test::write_bytes(folder_ / "run/trainer_state.json", "{}");
   const TensorDict tree = open(folder_ / "run");
   EXPECT_THAT(tree.keys(), ElementsAre("step_00000500", "trainer_state"));

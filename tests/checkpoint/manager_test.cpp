@@ -147,7 +147,7 @@ TEST(CheckpointManager, NamesThatFilesCannotHaveAreStored) {
   for (const std::string& name : names) EXPECT_EQ(found.value(name), Value(name));
 }
 
-TEST(CheckpointManager, WhatCannotBeStoredIsRefusedBeforeAnythingIsWritten) {
+TEST(CheckpointManager, UnsupportedStateIsRefusedBeforeAnythingIsWritten) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.formats = {{"*", "npz"}}});
   const Error error = error_of([&] { manager.save(1, state_at(1)); });
@@ -176,7 +176,7 @@ TEST(CheckpointManager, ADamagedStepIsSkipped) {
   EXPECT_EQ(error_of([&] { manager.restore(); }).code(), ErrorCode::corrupt);
 }
 
-TEST(CheckpointManager, VerifyFindsAnyChangeOfAStep) {
+TEST(CheckpointManager, VerifyDetectsAnyChangeOfAStep) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(),
                             {.formats = {{"*", "safetensors"}, {"optimizer", "memmap"}}});
@@ -253,7 +253,7 @@ TEST(CheckpointManager, AStepBelowTheLastOneIsSavedAndBecomesTheLatest) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(5, 10, 15, 20));
 }
 
-TEST(CheckpointManager, DiscardLaterRemovesTheStepsBehind) {
+TEST(CheckpointManager, DiscardLaterRemovesLaterSteps) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save_steps(manager, {1, 2, 3});
@@ -339,7 +339,7 @@ TEST(CheckpointManager, AHoldEndsWithItsProcess) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(2));
 }
 
-TEST(CheckpointManager, OneManagerWrites) {
+TEST(CheckpointManager, ASecondWriterIsRefused) {
   const TemporaryFolder folder;
   CheckpointManager first(folder.path());
   first.save(1, state_at(1));
@@ -355,7 +355,7 @@ TEST(CheckpointManager, OneManagerWrites) {
   EXPECT_THAT(first.all_steps(), ElementsAre(1, 2));
 }
 
-TEST(CheckpointManager, AForkedChildDoesNotWrite) {
+TEST(CheckpointManager, SaveInAForkedChildIsRefused) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   manager.save(1, state_at(1));
@@ -433,7 +433,7 @@ TEST(CheckpointManager, AProcessWithoutDescriptorsDoesNotConsiderStepsMissing) {
   EXPECT_TRUE(has_failed);
 }
 
-TEST(CheckpointManager, CopiesAndNamesOfAnyWidthAreSteps) {
+TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {
   const TemporaryFolder folder;
   CheckpointManager(folder / "a").save(5, state_at(5));
   fs::create_directory(folder / "b");
@@ -471,7 +471,7 @@ TEST(CheckpointManager, ARunThatContinuesNoStepWarnsOnce) {
   EXPECT_THAT(manager.status()[0].is_on_line, false);
 }
 
-TEST(CheckpointManager, AnEntryThatNeverChangesIsOneWarning) {
+TEST(CheckpointManager, AnUnchangedEntryWarnsOnce) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   const Warnings warnings;
@@ -560,7 +560,7 @@ const CheckpointManagerOptions kSharing = {
     .formats = {{"optimizer", "memmap"}, {"*", "safetensors"}}, .share_unchanged = true};
 const CheckpointSaveOptions kConstant = {.constant = {"frozen", "optimizer"}};
 
-TEST(CheckpointManager, ASharingSaveWritesOnlyWhatChanged) {
+TEST(CheckpointManager, ASharingSaveWritesOnlyChangedEntries) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), kSharing);
   manager.save(1, mostly_frozen_state(1), kConstant);
@@ -627,7 +627,7 @@ TEST(CheckpointManager, AReplacedFileIsNotLinked) {
          [](const fs::path& file) { fs::remove_all(file.parent_path()); });
 }
 
-TEST(CheckpointManager, AStepThatIsRemovedDuringASharingSaveHurtsNothing) {
+TEST(CheckpointManager, RemovingAStepDuringASharingSaveIsHarmless) {
   std::size_t num_changes = 0;
   for (std::size_t at = 0; at <= num_changes; ++at) {
     const TemporaryFolder folder;
@@ -664,7 +664,7 @@ TEST(CheckpointManager, TiedTensorsAreSharedAsOne) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
-TEST(CheckpointManager, LinksNeitherTieNorUntieTensors) {
+TEST(CheckpointManager, HardLinksDoNotChangeSharedStorage) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.formats = {{"*", "memmap"}}, .share_unchanged = true});
   const auto zeros = [] {

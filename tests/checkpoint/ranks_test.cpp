@@ -130,7 +130,7 @@ std::vector<std::string> write_columns(const CheckpointManager& manager, const R
   return checkpoint::write_shards(manager, save.tickets(rank), parts, nullptr);
 }
 
-TEST(RankedSave, AnEntryOfAllRanksIsOneFile) {
+TEST(RankedSave, AShardedEntryOfAllRanksIsOneFile) {
   for (const char* format : {"safetensors", "memmap"}) {
     const TemporaryFolder folder;
     CheckpointManager manager(folder.path(), {.formats = {{"*", format}}});
@@ -165,7 +165,7 @@ TEST(RankedSave, APartThatNoRankWroteIsNotPublished) {
               HasSubstr("entry \"big\": format: expected \"safetensors\" or \"memmap\""));
 }
 
-TEST(RankedSave, WithoutPublishingNothingIsLeft) {
+TEST(RankedSave, AnUnpublishedSaveLeavesNoFiles) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   save(manager, 1, 2);
@@ -196,7 +196,7 @@ TEST(RankedSave, WritesOfARankOfADeadJobAreDiscarded) {
   EXPECT_TRUE(manager.verify(1).ok());
 }
 
-TEST(RankedSave, AFileThatRank0DoesNotSeeIsAnError) {
+TEST(RankedSave, AFileMissingOnRank0IsAnError) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   RankedSave save(manager, 1, state_at(1), {}, {2, true, 0});

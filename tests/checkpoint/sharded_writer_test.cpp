@@ -157,7 +157,7 @@ class EveryLayout : public testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(ShardedWriter, EveryLayout,
                          testing::Values("m.safetensors", "folder", "shards", "torch"), test_name);
 
-TEST_P(EveryLayout, HoldsTheTreeAsIfOneProcessHadWrittenIt) {
+TEST_P(EveryLayout, HoldsTheSameTreeAsASaveOfOneProcess) {
   const Save save = rich();
   run(save, path());
   const VerifyReport report = verify(path());
@@ -171,7 +171,7 @@ TEST_P(EveryLayout, HoldsTheTreeAsIfOneProcessHadWrittenIt) {
   EXPECT_THAT(names(), ElementsAre(GetParam()));  // nothing else remains
 }
 
-TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsFound) {
+TEST_P(EveryLayout, AFlippedBitOfAnyTensorIsDetected) {
   const Save save = rich();
   run(save, path());
   const TensorDict tree = open(path());
@@ -218,7 +218,7 @@ TEST_P(EveryLayout, IsVerifiedBeforeItIsCopiedAsAnEntryOfAStep) {
   EXPECT_THROW(copy(), Error);
 }
 
-TEST_P(EveryLayout, WithoutChecksumsAreNone) {
+TEST_P(EveryLayout, DisabledChecksumsAreNotWritten) {
   Save save = rich();
   save.options.checksums = false;
   run(save, path());
@@ -245,13 +245,13 @@ TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
   EXPECT_THAT(open(path()).keys(), ElementsAre("new"));
 }
 
-TEST_P(EveryLayout, OfNothingIsAnEmptyTree) {
+TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
   run(laid_out({dict(), {}}, GetParam()), path());
   EXPECT_TRUE(verify(path()).ok());
   EXPECT_TRUE(open(path()).empty());
 }
 
-TEST_P(EveryLayout, ValuesMayComeWhenItIsPublished) {
+TEST_P(EveryLayout, ValuesMayBePassedToPublish) {
   Save save = rich();
   TensorDict later = rich().tree;
   later.set("step", Value(std::string(5000, 'x')));  // longer than the reserved space
@@ -267,7 +267,7 @@ TEST_P(EveryLayout, ValuesMayComeWhenItIsPublished) {
   }
 }
 
-TEST_P(EveryLayout, OtherTensorsThanThoseLaidOutAreNotPublished) {
+TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
   const Save save = rich();
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
   const std::vector<std::string> receipts = {write_part(writer, save, 0),
@@ -328,7 +328,7 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   EXPECT_FALSE(fs::exists(path()));
 }
 
-TEST_P(EveryLayout, LeftoversOfAKilledCoordinatorAreRemovedByTheNextSave) {
+TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
   const Save save = rich();
   EXPECT_EXIT(
       {
@@ -369,7 +369,7 @@ TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
   }
 }
 
-TEST(ShardsLayout, FilesOfOthersAreNeverReplaced) {
+TEST(ShardsLayout, ForeignFilesAreNotReplaced) {
   const TemporaryFolder folder;
   for (const char* layout : {"shards", "torch"}) {
     const Save save = laid_out(rich_save(), layout);
@@ -392,7 +392,7 @@ TEST(ShardsLayout, FilesOfOthersAreNeverReplaced) {
 }
 
 /// The manifest is validated: a damaged one is an error.
-TEST(ShardsLayout, AManifestOfAnyFormIsAnErrorAndNoCrash) {
+TEST(ShardsLayout, MutatedManifestsAreErrorsWithoutACrash) {
   const TemporaryFolder folder;
   for (const char* layout : {"shards", "torch"}) {
     Save save = laid_out({dict(), {{0, {0, 0}, {2, 4}, 0}, {0, {2, 0}, {2, 4}, 1}}}, layout);
@@ -432,7 +432,7 @@ struct Refusal {
   const char* what;
 };
 
-TEST(ShardedWriterBoxes, ThatDoNotCoverTheTensorAreRefusedByTensorAndRanks) {
+TEST(ShardedWriterBoxes, GapsAndOverlapsAreRefusedByTensorAndRanks) {
   const TemporaryFolder folder;
   TensorDict tree = dict();
   tree.set("w", numbered(DType::float32, {4, 4}));
@@ -465,7 +465,7 @@ TEST(ShardedWriterBoxes, ThatDoNotCoverTheTensorAreRefusedByTensorAndRanks) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-TEST(ShardedWriterBoxes, ThatDoNotFitAreNotWritten) {
+TEST(ShardedWriterBoxes, MismatchedTensorsAreNotWritten) {
   const TemporaryFolder folder;
   TensorDict tree = dict();
   tree.set("w", numbered(DType::float32, {4}));
@@ -521,7 +521,7 @@ TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {
 }
 
 /// A hostile or damaged list of box checksums is a problem, never a crash.
-TEST(ShardedWriterChecksums, OfAnyInvalidFormAreAProblemAndNoCrash) {
+TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0, 0}, {4, 2}, 0}, {0, {0, 2}, {4, 2}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 4}));

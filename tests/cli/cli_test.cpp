@@ -122,7 +122,7 @@ TEST_F(Cli, IngestsTextFilesAndReportsTheResult) {
   EXPECT_EQ(tenfold_run({"ingest", source}).status, 2);
 }
 
-TEST_F(Cli, IngestsFilesOfAnyNameInTheFormatThatIsNamed) {
+TEST_F(Cli, IngestsFilesWithAnyNameInTheGivenFormat) {
   const std::string source = (folder_ / "corpus.txt").string();
   const std::string target = (folder_ / "rows").string();
   std::ofstream(source) << "{\"x\": 1}\n{\"x\": 2}\n";
@@ -147,7 +147,7 @@ TEST_F(Cli, PrintsItsUsageAndExits2WithoutArguments) {
   }
 }
 
-TEST_F(Cli, ExplainsItselfOnStandardOutput) {
+TEST_F(Cli, PrintsHelpToStandardOutput) {
   const Result help = tenfold_run({"--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("convert"));
@@ -179,7 +179,7 @@ TEST_F(Cli, NamesAnUnknownCommandAndTheNearestOne) {
   EXPECT_THAT(tenfold_run({"vreify", "x"}).err, HasSubstr("did you mean \"verify\"?"));
 }
 
-TEST_F(Cli, HelpIsACommandToo) {
+TEST_F(Cli, HelpIsAlsoACommand) {
   EXPECT_EQ(tenfold_run({"help"}).out, tenfold_run({"--help"}).out);
   EXPECT_EQ(tenfold_run({"help", "stat"}).out, tenfold_run({"stat", "--help"}).out);
   EXPECT_EQ(tenfold_run({"help"}).status, 0);
@@ -208,7 +208,7 @@ TEST_F(Cli, NamesTheNumberThatAnOptionExpects) {
   }
 }
 
-TEST_F(Cli, KeepsAnErrorInOneLineWhateverTheNameHolds) {
+TEST_F(Cli, KeepsErrorsOnOneLineForAnyFileName) {
   const Result result = tenfold_run({"ls", folder_ / "a\nb"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("a\\x0ab"));
@@ -283,7 +283,7 @@ TEST_F(Cli, DrawsTheTreeAsJson) {
                             "\"children\": []}]}\n");
 }
 
-TEST_F(Cli, ComputesFigures) {
+TEST_F(Cli, ComputesStatistics) {
   const Result result = tenfold_run({"stat", "--json", file_, "model.head.bias"});
   EXPECT_EQ(result.out,
             "[{\"key\": \"model.head.bias\", \"min\": 100.0, \"max\": 103.0, \"mean\": 101.5, "
@@ -291,7 +291,7 @@ TEST_F(Cli, ComputesFigures) {
   EXPECT_THAT(tenfold_run({"stat", file_}).out, HasSubstr("optimizer.state.0.exp_avg"));
 }
 
-TEST_F(Cli, FitsTablesIntoANarrowTerminalAndLosesNoFigure) {
+TEST_F(Cli, FitsTablesIntoANarrowTerminalWithoutCuttingNumbers) {
   TensorDict other = sample_checkpoint();
   TensorDict deep;
   const std::string long_name(70, 'k');
@@ -331,7 +331,7 @@ TEST(ProgressLine, FitsEveryWidth) {
   EXPECT_THAT(cli::progress_line({"read", 0, 0, 0}, 79), HasSubstr("0 %"));
 }
 
-TEST_F(Cli, CutsNothingWhereTheOutputIsNoTerminal) {
+TEST_F(Cli, DoesNotTruncateIfTheOutputIsNotATerminal) {
   TensorDict tree;
   const std::string text(500, 't');
   tree.set("text", Value(text));
@@ -410,7 +410,7 @@ TEST_F(Cli, PrintsTheFirstRowsOfADataSet) {
   EXPECT_THAT(no_key.err, HasSubstr("expected KEY, the name of one tensor"));
 }
 
-TEST_F(Cli, LeavesNullsOutOfTheFiguresOfADataSet) {
+TEST_F(Cli, ExcludesNullsFromTheStatisticsOfADataSet) {
   const std::string path = sample_dataset(folder_);
   EXPECT_EQ(tenfold_run({"stat", path, "age", "w", "name", "--json"}).out,
             "[{\"key\": \"name\", \"min\": null, \"max\": null, \"mean\": null, \"std\": null, "
@@ -421,7 +421,7 @@ TEST_F(Cli, LeavesNullsOutOfTheFiguresOfADataSet) {
             "0.816496580927726, \"zeros\": 0, \"nan\": 0, \"inf\": 0, \"nulls\": 1}]\n");
 }
 
-TEST_F(Cli, MergesTheFiguresOfManyRows) {
+TEST_F(Cli, MergesStatisticsOfManyRows) {
   const std::string source = folder_ / "many.csv";
   std::ofstream file(source);
   file << "x,y\n";
@@ -434,7 +434,7 @@ TEST_F(Cli, MergesTheFiguresOfManyRows) {
                     HasSubstr("\"zeros\": 50000, \"nan\": 0, \"inf\": 0, \"nulls\": 50000")));
 }
 
-TEST_F(Cli, KeepsBytesThatAreNoUtf8InJson) {
+TEST_F(Cli, PreservesNonUtf8BytesInJson) {
   const std::string path = save(sample_checkpoint(), folder_ / "a\xff\xc3(").string();
   EXPECT_THAT(tenfold_run({"tree", path, "--depth", "1", "--json"}).out,
               HasSubstr("a\\udcff\\udcc3("));
@@ -486,13 +486,13 @@ TEST_F(Cli, PrintsRowsOfEveryRank) {
               HasSubstr("\"rows\": [[], [], []]"));
 }
 
-TEST_F(Cli, AsksForOneTensorIfTheKeyNamesMore) {
+TEST_F(Cli, HeadRequiresAKeyOfOneTensor) {
   const Result result = tenfold_run({"head", ckpt_, "model"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("\"model.embed.weight\""));
 }
 
-TEST_F(Cli, VerifiesWhatIsWhole) {
+TEST_F(Cli, VerifiesUndamagedFiles) {
   const Result result = tenfold_run({"verify", ckpt_});
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(result.out, AllOf(StartsWith("ok: "), HasSubstr(" checksums")));
@@ -529,7 +529,7 @@ TEST_F(Cli, FindsNoDifferenceBetweenTwoFormats) {
             "{\"same\": true, \"added\": [], \"removed\": [], \"changed\": []}\n");
 }
 
-TEST_F(Cli, MeasuresHowFastDataIsRead) {
+TEST_F(Cli, BenchMeasuresReadSpeed) {
   for (const std::string& path : {ckpt_, file_}) {
     const Result result = tenfold_run({"bench", path, "--threads", "1"});
     EXPECT_EQ(result.status, 0);
@@ -580,7 +580,7 @@ TEST_F(Cli, Converts) {
                 "\", \"leaves\": 4, \"bytes\": 160, \"format\": \"safetensors\"}\n");
 }
 
-TEST_F(Cli, WarnsOfASuffixThatIsAlmostOneAndSaysWhatWasWritten) {
+TEST_F(Cli, WarnsOfAMisspelledSuffixAndPrintsTheFormatWritten) {
   const std::string target = folder_ / "out.safetensor";
   const Result result = tenfold_run({"convert", ckpt_, target});
   EXPECT_EQ(result.status, 0);
@@ -597,14 +597,14 @@ TEST_F(Cli, ConvertsIntoShards) {
   EXPECT_EQ(tenfold_run({"convert", ckpt_, target, "--shard-size", "many"}).status, 2);
 }
 
-TEST_F(Cli, RefusesARenameThatRenamesNothing) {
+TEST_F(Cli, RefusesARenameThatMatchesNothing) {
   const Result result = tenfold_run({"convert", ckpt_, folder_ / "out", "--rename", "modle=net"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("nothing is called \"modle\""));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
-TEST_F(Cli, EscapesKeysThatCouldFoolATerminal) {
+TEST_F(Cli, EscapesTerminalControlCharactersInKeys) {
   TensorDict tree;
   tree.set("a\x1b[31m\nb", Value(1));
   const std::string path = save(tree, folder_ / "odd").string();
@@ -620,7 +620,7 @@ int shell(const std::string& command_line) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-TEST_F(Cli, IsSilentWhenNobodyReads) {
+TEST_F(Cli, ExitsSilentlyOnAClosedPipe) {
   TensorDict tree;
   for (int i = 0; i < 20000; ++i) tree.set("key" + std::to_string(i), Value(i));
   const std::string path = save(tree, folder_ / "wide.safetensors").string();
@@ -657,7 +657,7 @@ TEST_F(Cli, Exits2IfTheHelpCannotBeWritten) {
   }
 }
 
-TEST_F(Cli, WritesNoMessageIntoAFileThatTookAClosedStream) {
+TEST_F(Cli, DoesNotWriteMessagesIntoAFileThatReusesAClosedStream) {
   const std::string target = folder_ / "out.npz";
   EXPECT_EQ(shell("\"$tenfold\" convert " + file_ + " " + target +
                   ".safetensor --keys model >&- 2>&- <&-"),

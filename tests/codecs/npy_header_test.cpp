@@ -27,7 +27,7 @@ std::string error_of(const std::string& text) {
   return "";
 }
 
-TEST(NpyHeader, WritesWhatNumpySaveWrites) {
+TEST(NpyHeader, WritesTheSameBytesAsNumpySave) {
   NpyHeader header;
   header.descr = "<f4";
   header.shape = {2, 3};
@@ -37,7 +37,7 @@ TEST(NpyHeader, WritesWhatNumpySaveWrites) {
   EXPECT_EQ(write_npy_header(header), expected);
 }
 
-TEST(NpyHeader, ReadsWhatItWrote) {
+TEST(NpyHeader, RoundTrips) {
   for (const std::vector<std::int64_t>& shape :
        {std::vector<std::int64_t>{}, {0}, {7}, {2, 3}, {1, 0, INT64_MAX}}) {
     for (const bool fortran_order : {false, true}) {

@@ -309,7 +309,7 @@ TEST(Dataset, InterleavesSourcesUntilOneIsExhausted) {
   EXPECT_LE(first.size(), 13U);
 }
 
-TEST(Dataset, ReadsWhatWasSavedInAnyFormat) {
+TEST(Dataset, ReadsDatasetsSavedInAnyFormat) {
   const test::TemporaryFolder folder;
   for (const char* name : {"rows", "rows.safetensors"}) {
     save(test::numbers(50), folder / name);
@@ -379,7 +379,7 @@ TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
   }
 }
 
-TEST(Dataset, RenamedColumnsAndRecordsTakeOtherPathsAndKeepTheirRows) {
+TEST(Dataset, RenamedColumnsAndRecordsKeepTheirRows) {
   const Dataset ds =
       Dataset(test::ragged()).rename({{"age", {"years"}}, {"name", {"who", "name"}}});
   EXPECT_EQ(ds.schema().columns()[3].path, (KeyPath{"years"}));

@@ -129,7 +129,7 @@ TEST(GatherRows, CopiesColumnsOfAnyWidthsTogether) {
   }
 }
 
-TEST(CopyLines, OfEveryCpuCopyAnyNumberOfBytesFromOneLine) {
+TEST(CopyLines, EveryKernelCopiesAnyNumberOfBytesFromOneLine) {
   const std::vector<std::byte> from = numbered(10'000);
   const LineCopiers plain = plain_line_copiers();
   for (const CopyLines copy : {plain.from_memory, plain.from_cache, line_copiers().from_memory,

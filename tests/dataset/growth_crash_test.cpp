@@ -309,7 +309,7 @@ TEST_F(GrowthCrash, CircularBufferSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(ring_case()), true, kTrials, 11);
 }
 
-TEST_F(GrowthCrash, RingOfManySlotsLosesTheMarkedOnesAtMost) {
+TEST_F(GrowthCrash, LargeCircularBufferLosesAtMostTheMarkedSlots) {
   expect_survives_power_loss(after_a_boot(large_ring_case()), true, kTrials, 12);
   expect_survives_kill_at_every_change(large_ring_case(), true, true);
 }

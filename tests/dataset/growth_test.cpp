@@ -299,7 +299,7 @@ void set_end(const Path& file, std::int64_t row, std::int64_t end) {
   stream.write(reinterpret_cast<const char*>(&end), 8);
 }
 
-TEST(Growth, RefusesADamagedLastEndOffsetAndVerifyFindsIt) {
+TEST(Growth, RefusesADamagedLastEndOffsetAndVerifyDetectsIt) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   struct Damage {
@@ -336,7 +336,7 @@ TEST(Growth, RefusesADamagedLastEndOffsetAndVerifyFindsIt) {
   }
 }
 
-TEST(Growth, WritesChecksumsThatFindAFlippedBit) {
+TEST(Growth, WritesChecksumsThatDetectAFlippedBit) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   NodeInfo info;
@@ -390,7 +390,7 @@ TEST(Growth, DropsTheChecksumsOfRowsThatAreWrittenInPlace) {
   EXPECT_EQ(ids[4], 4);
 }
 
-TEST(Growth, RefusesRowsThatDoNotFitAndAppendsNothing) {
+TEST(Growth, RefusesMismatchedRowsAndAppendsNothing) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");
   ds.append(test::numbers(2));
@@ -534,7 +534,7 @@ TEST(Growth, RefusesNodesThatDoNotGrowWithTheRows) {
   EXPECT_EQ(Dataset(folder / "rows").size(), 3);
 }
 
-TEST(Growth, ADamagedPageIsAnErrorWithARemedy) {
+TEST(Growth, ADamagedCommitPageIsAnErrorWithARemedy) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   {

@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(PartOfEach, IsTheLastThatBeginsAtOrBefore) {
+TEST(PartOfEach, IsTheLastPartThatBeginsAtOrBefore) {
   const std::vector<std::int64_t> begins = {0, 10, 10, 30};
   const std::vector<std::int64_t> numbers = {0, 9, 10, 29, 30, 1000, 3};
   // An empty part contains no number: the next one has the same begin.

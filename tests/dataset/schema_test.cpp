@@ -81,7 +81,7 @@ TEST(Schema, RefusesAColumnThatIsAlsoARecord) {
   EXPECT_EQ(Schema({column({"a.b"}), column({"a", "b"})}).size(), 2U);  // distinct names
 }
 
-TEST(Schema, RefusesTreesThatAreNoTables) {
+TEST(Schema, RefusesTreesThatAreNotTables) {
   EXPECT_THAT(message_of([] { Schema::of(TensorDict()); }, ErrorCode::invalid_argument),
               HasSubstr("expected [N], found []"));
   NodeInfo dict;
@@ -98,7 +98,7 @@ TEST(Schema, RefusesTreesThatAreNoTables) {
   EXPECT_THROW(Schema::of(TensorDict(dict)), Error);
 }
 
-TEST(Schema, RefusesPartsThatContradictTheDocument) {
+TEST(Schema, RefusesLeavesThatContradictTheDocument) {
   const auto spoil = [](const char* key, TensorDict::Item item) {
     TensorDict tree = test::ragged();
     tree.set(key, std::move(item));

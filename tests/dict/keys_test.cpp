@@ -27,7 +27,7 @@ TEST(DictKeys, AreEqualStringsOnlyIfEveryByteIs) {
   }
 }
 
-TEST(DictKeys, OccurAgainUnlessTheyAreTheLastOnes) {
+TEST(DictKeys, EarlierDuplicatesAreMarked) {
   std::mt19937 random(0);
   for (const std::int64_t different : {1, 3, 50, 100'000}) {
     std::vector<std::int64_t> keys(1000);

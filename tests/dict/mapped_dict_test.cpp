@@ -128,7 +128,7 @@ TEST(MappedDict, ReturnsZerosOrNothingForMissingKeys) {
   EXPECT_EQ(got.values.column("tokens").offsets.span<std::int64_t>()[4], 6);
 }
 
-TEST(MappedDict, FindsTheSameOnSeveralThreads) {
+TEST(MappedDict, FindsTheSameRowsOnSeveralThreads) {
   const TemporaryFolder folder;
   constexpr std::int64_t kSize = 3'000;
   constexpr std::size_t kLookups = 40'000;
@@ -232,7 +232,7 @@ TEST(MappedDict, ReturnsNullableShortValues) {
   EXPECT_EQ(std::vector(got_x.begin(), got_x.end()), (std::vector{2.5, 0.0, 0.0, 1.5, 0.5}));
 }
 
-TEST(MappedDict, TakesIntegersAndBytes) {
+TEST(MappedDict, AcceptsIntegerAndBytesKeys) {
   const TemporaryFolder folder;
   const std::vector<std::int64_t> ints = {5, -1, std::numeric_limits<std::int64_t>::min(), 0};
   {
@@ -324,7 +324,7 @@ TEST(MappedDict, OpensFromOneFile) {
   }
 }
 
-TEST(MappedDict, IsNoDataSet) {
+TEST(MappedDict, RefusesADataSetWithoutAnIndex) {
   const TemporaryFolder folder;
   save(test::numbers(10), folder / "t");
   expect_error(ErrorCode::invalid_argument, "expected a dictionary, found a data set without",
@@ -443,7 +443,7 @@ TEST(MappedDict, AnInvalidNoteIsAnError) {
                [&] { opened(R"({"version": 1, "index": "id", "values": "rows"})"); });
 }
 
-TEST(MappedDict, TakesKeysAsTheyAreAtHand) {
+TEST(MappedDict, AcceptsKeysOfEveryStringType) {
   const TemporaryFolder folder;
   build(folder / "d", 100);
   const MappedDict dict(folder / "d");

@@ -163,7 +163,7 @@ TEST(MappedDictWrite, RefusesInvalidInputAndChangesNothing) {
                [&] { reader.extend(Words(1, 99).keys(), pairs(0, 1)); });
 }
 
-TEST(MappedDictWrite, TakesTheLastOfRepeatedKeys) {
+TEST(MappedDictWrite, KeepsTheLastOfRepeatedKeys) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   MappedDict dict(folder / "d", Mode::write_through);
@@ -239,7 +239,7 @@ TEST(MappedDictWrite, HasOneWriter) {
   expect_whole(folder / "d");
 }
 
-TEST(MappedDictWrite, RepairsWhatACrashedWriterLeft) {
+TEST(MappedDictWrite, RepairsAfterACrashedWriter) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   {
@@ -302,7 +302,7 @@ TEST_F(Boot, IgnoresTheIndexAfterASystemCrash) {
   EXPECT_TRUE(warnings().empty());
 }
 
-TEST_F(Boot, FindsRowsThatWereAppendedAsToADataSet) {
+TEST_F(Boot, FindsRowsAppendedThroughDataset) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   {

@@ -119,7 +119,7 @@ TEST(NumberText, IsInfiniteOrZeroBeyondTheRange) {
   EXPECT_EQ(bits_of("0." + std::string(400, '0') + "1"), std::bit_cast<std::uint64_t>(0.0));
 }
 
-TEST(NumberText, FollowsTheFormatsSyntax) {
+TEST(NumberText, AcceptsTheSyntaxOfItsFormat) {
   NumberText number;
   for (const char* text :
        {"", "-", "+1", ".5", "1.", "1.e5", "01", "-01", "1e", "1e+", "x", "--1"}) {
@@ -163,7 +163,7 @@ TEST(NumberText, DistinguishesIntegersOf64BitsFromLarger) {
   EXPECT_EQ(integer("99999999999999999999999999", value), IntegerSize::huge);
 }
 
-TEST(NumberText, KnowsWhichIntegersADoubleRepresents) {
+TEST(NumberText, DetectsIntegersThatADoubleRepresents) {
   const auto exact = [](const char* text) {
     NumberText number;
     const std::string memory = padded(text);

@@ -54,7 +54,7 @@ TEST(Bare, AJsonValueRoundTrips) {
   }
 }
 
-TEST(Bare, OtherFormatsRefuseIt) {
+TEST(Bare, OtherFormatsRefuseABareRoot) {
   const test::TemporaryFolder folder;
   for (const std::string format : {"consolidated", "snapshot"}) {
     EXPECT_THAT(thrown_by([&] {
@@ -71,7 +71,7 @@ TEST(Bare, OtherFormatsRefuseIt) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(Bare, ADictWithThatKeyIsADict) {
+TEST(Bare, ADictWithTheKeyOfABareRootStaysADict) {
   const test::TemporaryFolder folder;
   for (const std::string name : {"m", "m.tdz", "m.safetensors", "m.pt", "m.npz"}) {
     TensorDict tree = node_of(NodeKind::dict);
@@ -106,7 +106,7 @@ TEST(Bare, HasNoKeysToSelect) {
             ErrorCode::key_not_found);
 }
 
-TEST(Bare, TwoAreComparedRegardlessOfTheirKeys) {
+TEST(Bare, BareRootsAreComparedRegardlessOfTheirKeys) {
   const test::TemporaryFolder folder;
   save_value(Leaf(counting({2})), folder / "a.npy");
   save_value(Leaf(counting({2})), folder / "b.npz");
@@ -142,7 +142,7 @@ TEST(Bare, IsConvertedAsABareRoot) {
   }
 }
 
-TEST(Bare, GetsANameByRenaming) {
+TEST(Bare, ARenamedBareRootBecomesADict) {
   const test::TemporaryFolder folder;
   save_value(Leaf(counting({2})), folder / "m.npz");
   ConvertOptions options;

@@ -62,7 +62,7 @@ TEST(Bench, MeasuresNothingWithoutTensors) {
   EXPECT_TRUE(std::isnan(report.read.speed.warm));
 }
 
-TEST(Bench, LeavesTheDataAsItIs) {
+TEST(Bench, DoesNotChangeTheData) {
   const test::TemporaryFolder folder;
   save(table(), folder / "t");
   bench(folder / "t");

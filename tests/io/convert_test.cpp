@@ -98,7 +98,7 @@ TEST(Convert, CastsFloatingTensorsOnly) {
   EXPECT_FALSE(std::filesystem::exists(folder / "c"));
 }
 
-TEST(Convert, TakesKeysAndExcludesOthers) {
+TEST(Convert, SelectsKeysAndExcludesOthers) {
   const test::TemporaryFolder folder;
   save(sample_checkpoint(), folder / "a");
   ConvertOptions options;

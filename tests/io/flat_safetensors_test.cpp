@@ -69,7 +69,7 @@ TEST(FlatSafetensors, AFileOfATreeHasTheNamesOfItsHeaderAndNoAliases) {
   EXPECT_THAT(names_of(open_flat_safetensors(path)), ElementsAre("n.x"));
 }
 
-TEST(FlatSafetensors, BytesAreThoseOfAFileWithoutChecksums) {
+TEST(FlatSafetensors, BytesEqualAFileWithoutChecksums) {
   const test::TemporaryFolder folder;
   const Path path = folder / "m.safetensors";
   save_flat_safetensors(two_tensors(), {{"k", "v"}}, path, {.checksums = false});

@@ -469,7 +469,7 @@ TEST_P(GoldenFiles, SparseMatricesReturnTheirRows) {
   }
 }
 
-TEST_P(GoldenFiles, StateMappersAnswerAsTheyDid) {
+TEST_P(GoldenFiles, StateMappersReturnTheSameValues) {
   for (const Value& entry : entries("mappers")) {
     const StateMapper mapper = StateMapper::open(path_of(entry));
     const bool is_stored =

@@ -96,7 +96,7 @@ TEST_P(EveryFormat, LoadsOnlyTheRequestedKeys) {
   EXPECT_EQ(some["model"].kind(), NodeKind::ordered_dict);
 }
 
-TEST_P(EveryFormat, NamesNearMatchesOfAMissingKey) {
+TEST_P(EveryFormat, SuggestsSimilarKeysForAMissingKey) {
   const Path path = saved(sample_checkpoint());
   const auto thrown = thrown_by([&] { load(path, {.keys = {{"model.head.wieght"}}}); });
   EXPECT_EQ(thrown.code, ErrorCode::key_not_found);
@@ -104,7 +104,7 @@ TEST_P(EveryFormat, NamesNearMatchesOfAMissingKey) {
   EXPECT_THAT(thrown.message, HasSubstr("did you mean \"model.head.weight\""));
 }
 
-TEST_P(EveryFormat, ReadsOfAnOpenedTreeLeaveTheFileAlone) {
+TEST_P(EveryFormat, WritesToALoadedTreeDoNotChangeTheFile) {
   const Path path = saved(sample_checkpoint());
   Tensor bias = load(path).at("model", "head.bias");
   bias.mutable_data<float>()[0] = -1;
@@ -145,7 +145,7 @@ TEST_P(EveryFormat, ReplacesAFileWhileReadersKeepTheOldOne) {
   EXPECT_EQ(difference(changed, load(path)), "");
 }
 
-TEST_P(EveryFormat, VerifiesWhatItSaved) {
+TEST_P(EveryFormat, VerifiesSavedFiles) {
   const VerifyReport report = verify(saved(sample_checkpoint()));
   EXPECT_TRUE(report.ok()) << report.problems.front().what;
   EXPECT_GE(report.num_leaves, 3U);

@@ -65,7 +65,7 @@ TEST_P(LoadInto, MatchesNestedAndFlatNames) {
   EXPECT_EQ(bytes_of(target.at("decoder", "weight")), bytes_of(counting({2, 3}, 60)));
 }
 
-TEST_P(LoadInto, ChangesNothingAndListsEverythingIfStrict) {
+TEST_P(LoadInto, StrictListsEveryDifferenceAndChangesNothing) {
   TensorDict target = blank_like(sample_state_dict());
   target.set("encoder.bias", Tensor::zeros(DType::float16, {3}));
   target.set("decoder.weight", Tensor::zeros(DType::float32, {3, 2}));
@@ -128,7 +128,7 @@ TEST_P(LoadInto, RefusesARenameThatGivesTwoTensorsOneName) {
   EXPECT_THAT(thrown.message, HasSubstr("two tensors are called \"x\""));
 }
 
-TEST_P(LoadInto, CastsIfAsked) {
+TEST_P(LoadInto, CastsIfRequested) {
   TensorDict target = node_of(NodeKind::dict);
   target.set("encoder.weight", Tensor::zeros(DType::float64, {3, 4}));
   target.set("encoder.bias", Tensor::zeros(DType::int64, {3}));
@@ -149,7 +149,7 @@ TEST_P(LoadInto, FillsStridedTensorsInPlace) {
   EXPECT_EQ(storage.data<float>()[1], 4);  // row 1, column 0
 }
 
-TEST_P(LoadInto, WithKeysMissesOnlyWhatTheyName) {
+TEST_P(LoadInto, WithKeysReportsNoMissingTensorsOutsideTheKeys) {
   const TensorDict target = blank_like(sample_state_dict());
   const LoadReport report =
       load_into(target, saved(sample_state_dict()), {.keys = {{"encoder.*"}}});
@@ -231,7 +231,7 @@ TEST(LoadIntoTree, RefusesATargetWithOverlappingElements) {
   EXPECT_THAT(thrown.message, EndsWith("expected memory for each element, found an expanded one"));
 }
 
-TEST(LoadIntoTree, NamesThePrefixOfAModelInsideACheckpoint) {
+TEST(LoadIntoTree, SuggestsThePrefixOfAModelInsideACheckpoint) {
   TensorDict checkpoint;
   checkpoint.set("model", sample_state_dict());
   TensorDict optimizer;
@@ -245,7 +245,7 @@ TEST(LoadIntoTree, NamesThePrefixOfAModelInsideACheckpoint) {
   EXPECT_TRUE(load_into(target, checkpoint, {.rename = remove, .keys = {{"model.*"}}}).ok());
 }
 
-TEST(LoadIntoTree, NamesAPrefixThatMostNamesHave) {
+TEST(LoadIntoTree, SuggestsAPrefixSharedByMostNames) {
   TensorDict target = blank_like(sample_state_dict());
   target.set("extra", counting({1}));
   EXPECT_THAT(

@@ -85,7 +85,7 @@ TEST_P(LoadVerified, ChecksTheLoadedParts) {
   EXPECT_EQ(loading({"*d"}).code, ErrorCode::corrupt);
 }
 
-TEST_P(LoadVerified, DamageElsewhereDoesNotMatter) {
+TEST_P(LoadVerified, DamageOfOtherPartsIsIgnored) {
   damage(path_, damaged_);
   EXPECT_EQ(loading({"good"}).message, "nothing was thrown");
   EXPECT_EQ(loading({"good", "better"}).message, "nothing was thrown");

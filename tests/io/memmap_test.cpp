@@ -58,7 +58,7 @@ TEST_F(Memmap, ReplacesAWholeFolder) {
   EXPECT_FALSE(fs::exists(path_ / "a.memmap"));
 }
 
-TEST_F(Memmap, KeepsMappedFilesAndRemovesUnnamedOnes) {
+TEST_F(Memmap, KeepsMappedFilesAndRemovesUnreferencedOnes) {
   write_memmap(sample(), path_);
   const auto inode = inode_of(path_ / "a.memmap");
   TensorDict changed;
@@ -104,7 +104,7 @@ TEST_F(Memmap, RefusesToReplaceForeignFiles) {
   EXPECT_TRUE(fs::exists(path_ / "b/mine"));
 }
 
-TEST_F(Memmap, DoesNotWriteThroughLinks) {
+TEST_F(Memmap, DoesNotWriteThroughSymlinks) {
   write_memmap(sample(), path_);
   fs::create_directory(folder_ / "outside");
   fs::remove_all(path_ / "b");
@@ -202,7 +202,7 @@ TEST_F(Memmap, AppendsRowsToEveryTensor) {
   EXPECT_EQ(tree["b"].batch_size(), Shape{6});
 }
 
-TEST_F(Memmap, AppendsNothingIfRowsDoNotFit) {
+TEST_F(Memmap, RefusesMismatchedRowsAndAppendsNothing) {
   write_memmap(sample(), path_);
   TensorDict rows = sample();
   rows.set("a", counting({4, 1}));

@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ReadBoxes,
                                name.find('.') == std::string::npos ? 0 : name.find('.') + 1);
                          });
 
-TEST_P(ReadBoxes, GivesRowsColumnsAndNothing) {
+TEST_P(ReadBoxes, ReadsRowsColumnsAndEmptyBoxes) {
   const Leaf leaf = saved(counting(3, 4));
   const Tensor rows = Tensor::zeros(DType::float32, {2, 4});
   const Tensor columns = Tensor::zeros(DType::float32, {3, 2});
@@ -68,7 +68,7 @@ TEST_P(ReadBoxes, FillsTensorsOfAnyStrides) {
   EXPECT_THAT(memory.span<float>(), ElementsAre(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11));
 }
 
-TEST_P(ReadBoxes, GivesLongRunsOfManyRows) {
+TEST_P(ReadBoxes, ReadsLongRunsOfManyRows) {
   const Leaf leaf = saved(counting(5, 40'000));
   const Tensor into = Tensor::zeros(DType::float32, {4, 30'000});
   const std::vector<BoxRead> reads = {{leaf, {1, 9'000}, into}};

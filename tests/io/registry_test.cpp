@@ -75,14 +75,14 @@ TEST(Registry, ChoosesTheFormatBySuffix) {
   EXPECT_EQ(&format_for_saving("a/.safetensors", ""), &folder::kFormat);
 }
 
-TEST(Registry, ANameOverridesTheSuffix) {
+TEST(Registry, AnExplicitFormatOverridesTheSuffix) {
   EXPECT_EQ(&format_for_saving("m.safetensors", "memmap"), &folder::kFormat);
   EXPECT_EQ(&format_for_saving("m", "safetensors"), &safetensors::kFormat);
   EXPECT_EQ(&format_for_saving("m.safetensors.index.json", "safetensors"),
             &safetensors::kShardedFormat);
 }
 
-TEST(Registry, NamesAnUnsupportedFormatBeforeWriting) {
+TEST(Registry, RefusesAnUnsupportedFormatBeforeWriting) {
   const test::TemporaryFolder folder;
   for (const char* suffix : {".pkl"}) {
     const Path path = folder / (std::string("m") + suffix);
@@ -156,7 +156,7 @@ TEST(Registry, DescribesFailedDownloads) {
   }
 }
 
-TEST(Registry, OpensByContentWhateverTheSuffix) {
+TEST(Registry, OpensByContentWithAnySuffix) {
   const test::TemporaryFolder folder;
   save(test::sample_state_dict(), folder / "m.safetensors");
   std::filesystem::rename(folder / "m.safetensors", folder / "weights.dat");
@@ -164,7 +164,7 @@ TEST(Registry, OpensByContentWhateverTheSuffix) {
   EXPECT_EQ(difference(test::sample_state_dict(), load(folder / "weights.dat")), "");
 }
 
-TEST(Registry, ReportsTheErrorOfTheSuffixsFormat) {
+TEST(Registry, ReportsTheErrorOfTheFormatOfTheSuffix) {
   const test::TemporaryFolder folder;
   write_file(folder / "m.safetensors", "");
   const auto thrown = thrown_by([&] { open(folder / "m.safetensors"); });
@@ -188,7 +188,7 @@ TEST(Registry, DoesNotAssumeThatBinFilesAreTorchFiles) {
   }
 }
 
-TEST(Registry, CallsAPickleAPickleWhateverItsSuffix) {
+TEST(Registry, DescribesAPickleWithAnySuffix) {
   const test::TemporaryFolder folder;
   for (const char* file_name : {"m.pkl", "m.pt", "m.pth", "m.bin", "m"}) {
     write_file(folder / file_name, "\x80\x04}.");

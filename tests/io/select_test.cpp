@@ -63,7 +63,7 @@ TEST(Select, KeepsKindAndOrder) {
   EXPECT_TRUE(some["optimizer"]["state"].info().int_keys);
 }
 
-TEST(Select, AListThatLostAnItemBecomesADict) {
+TEST(Select, AListWithoutAllItemsBecomesADict) {
   TensorDict list = node_of(NodeKind::list);
   for (const char* key : {"0", "1", "2"}) list.set(key, test::counting({2}));
   TensorDict tree;
@@ -101,7 +101,7 @@ TEST(Keys, AreNamesPathsOrNotGiven) {
   EXPECT_EQ(Keys(names).paths(), (std::vector<KeyPath>{{"a"}}));
 }
 
-TEST(Select, OfAnEmptyListIsNothing) {
+TEST(Select, AnEmptyListOfKeysSelectsNothing) {
   const TensorDict tree = sample_checkpoint();
   EXPECT_TRUE(select(tree, Keys(std::vector<KeyPath>{})).empty());
   EXPECT_TRUE(select(tree, Keys()).same_node(tree));

@@ -138,7 +138,7 @@ std::vector<OfRank> two_ranks() {
 
 const SnapshotOptions kReplicated{.replicated = {"state/shared", "state/epoch", "state/pair"}};
 
-TEST(SnapshotRanks, EachSeesItsOwnEntriesAndWhatAllShare) {
+TEST(SnapshotRanks, EachRankSeesItsOwnAndReplicatedEntries) {
   const TemporaryFolder folder;
   Ranks(two_ranks(), kReplicated).save(folder / "s");
   for (std::int64_t rank = 0; rank < 2; ++rank) {
@@ -170,7 +170,7 @@ TEST(SnapshotRanks, OtherRanksSeeSharedEntriesAndAreWarnedOfTheRest) {
   error_of([&] { open_snapshot(folder / "s", -1); }, ErrorCode::invalid_argument);
 }
 
-TEST(SnapshotRanks, ASnapshotOfOneIsSeenByOthersAsFarAsItIsReplicated) {
+TEST(SnapshotRanks, AnotherRankSeesOnlyReplicatedEntriesOfASnapshotOfOneRank) {
   const TemporaryFolder folder;
   TensorDict root = node_of(NodeKind::dict);
   root.set("a", counting({2}));
@@ -182,7 +182,7 @@ TEST(SnapshotRanks, ASnapshotOfOneIsSeenByOthersAsFarAsItIsReplicated) {
   EXPECT_EQ(open_snapshot(folder / "s", 0).at("b").numel(), 3);
 }
 
-TEST(SnapshotRanks, ReplicatedTensorsAreWrittenOnceAndTheWorkIsSpread) {
+TEST(SnapshotRanks, ReplicatedTensorsAreWrittenOnceAndBalancedOverRanks) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(3);
   for (OfRank& rank : ranks) {
@@ -201,7 +201,7 @@ TEST(SnapshotRanks, ReplicatedTensorsAreWrittenOnceAndTheWorkIsSpread) {
   }
 }
 
-TEST(SnapshotRanks, ChunksOfOneReplicatedTensorAreSpreadToo) {
+TEST(SnapshotRanks, ChunksOfAReplicatedTensorAreBalancedOverRanks) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
   for (OfRank& rank : ranks) rank.state.set("big", counting({10, 2}));
@@ -262,7 +262,7 @@ TEST(SnapshotRanks, ReplicatedEntriesThatDifferAreRefusedByNameAndRank) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-TEST(SnapshotRanks, BoxesOfSeveralRanksAreWrittenOnceAndEntriesOfEach) {
+TEST(SnapshotRanks, BoxesHeldBySeveralRanksAreWrittenOnceAndListedForEach) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(4);
   for (std::int64_t i = 0; i < 4; ++i) {
@@ -286,7 +286,7 @@ TEST(SnapshotRanks, BoxesOfSeveralRanksAreWrittenOnceAndEntriesOfEach) {
   EXPECT_EQ(bytes_of(open_snapshot(folder / "s", 9)["state"].at("w")), bytes_of(counting({8, 2})));
 }
 
-TEST(SnapshotRanks, PartsWithoutElementsAndTensorsWithoutElementsKeepTheirShape) {
+TEST(SnapshotRanks, EmptyPartsAndTensorsKeepTheirShape) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
   add_shards(ranks[0], "few", {1, 3}, {{{0, 0}, counting({1, 3})}}, {0, 1});
@@ -298,7 +298,7 @@ TEST(SnapshotRanks, PartsWithoutElementsAndTensorsWithoutElementsKeepTheirShape)
   EXPECT_THAT(state.at("none").shape(), ElementsAre(0, 4));
 }
 
-TEST(SnapshotRanks, ShardsOfOtherDTypesAreFilesOfTorch) {
+TEST(SnapshotRanks, ShardsOfOtherDTypesAreTorchFiles) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
   for (std::int64_t i = 0; i < 2; ++i) {
@@ -311,7 +311,7 @@ TEST(SnapshotRanks, ShardsOfOtherDTypesAreFilesOfTorch) {
   EXPECT_EQ(found.span<std::complex<float>>()[3], std::complex<float>(1, 1));
 }
 
-TEST(SnapshotRanks, ShardsThatDoNotMakeUpTheirTensorAreRefused) {
+TEST(SnapshotRanks, ShardsThatDoNotCoverTheirTensorAreRefused) {
   const TemporaryFolder folder;
   const auto said = [&](std::int64_t row, std::int64_t rows, Shape shape) {
     std::vector<OfRank> ranks(2);
@@ -344,7 +344,7 @@ TEST(SnapshotRanks, PartsThatContradictTheManifestAreRefused) {
   error_of([&] { SnapshotPart(rank.root(), 2, 2); }, ErrorCode::invalid_argument);
 }
 
-TEST(SnapshotRanks, WithoutPublishNothingIsLeftAndTheOldOneStays) {
+TEST(SnapshotRanks, WithoutPublishTheOldSnapshotStays) {
   const TemporaryFolder folder;
   save_snapshot(sample_checkpoint(), folder / "s");
   {
@@ -385,7 +385,7 @@ TEST(SnapshotRanks, ReceiptsMustBeThoseOfAllRanksOfThisSave) {
   EXPECT_THAT(publish(receipts), HasSubstr("is published"));
 }
 
-TEST(SnapshotRanks, TextsOfOtherKindsAreRefused) {
+TEST(SnapshotRanks, InvalidTicketsOutlinesAndReceiptsAreRefused) {
   const TemporaryFolder folder;
   Ranks ranks(two_ranks(), kReplicated);
   SnapshotWriter writer = ranks.begin(folder / "s");
@@ -416,7 +416,7 @@ TEST(SnapshotRanks, ARankThatDoesNotSeeTheFolderReportsIt) {
               AllOf(HasSubstr("rank 0 on host"), HasSubstr("shared folder")));
 }
 
-TEST(SnapshotRanks, FilesOfOthersAreNotReplaced) {
+TEST(SnapshotRanks, ForeignFilesAreNotReplaced) {
   const TemporaryFolder folder;
   save_snapshot(sample_checkpoint(), folder / "s");
   write_bytes(folder / "s" / "notes.txt", "mine");
@@ -443,7 +443,7 @@ TEST(SnapshotRanks, NodesOfAllRanksKeepTheirKinds) {
   }
 }
 
-TEST(SnapshotRanks, ShardedTensorsOfOthersAreSeenBehindOnesOwn) {
+TEST(SnapshotRanks, ShardedTensorsOfOtherRanksFollowOwnOnes) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
   // Each rank has a table of its own, whole.
@@ -455,7 +455,7 @@ TEST(SnapshotRanks, ShardedTensorsOfOthersAreSeenBehindOnesOwn) {
   EXPECT_THAT(floats(open_snapshot(folder / "s", 2)["state"].at("b")), ElementsAre(7, 8, 9));
 }
 
-TEST(SnapshotRanks, ABoxIsReadOutOfThePiecesThatItMeets) {
+TEST(SnapshotRanks, ABoxIsReadFromThePiecesThatIntersectIt) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
   for (std::int64_t i = 0; i < 2; ++i) {

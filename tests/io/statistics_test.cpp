@@ -72,7 +72,7 @@ TEST(Statistics, CountBothNumbersOfAFloat4Pair) {
   EXPECT_EQ(figures.max, 0.5);
 }
 
-TEST(Statistics, TakeComplexNumbersByMagnitude) {
+TEST(Statistics, UseTheMagnitudeOfComplexNumbers) {
   const Statistics figures = statistics(leaf_of<std::complex<float>>({{3, 4}, {0, 0}}));
   EXPECT_EQ(figures.max, 5);
   EXPECT_EQ(figures.zeros, 1U);
@@ -93,7 +93,7 @@ TEST(Statistics, AreTheSameForAnyNumberOfThreads) {
   EXPECT_NEAR(one.std, std::sqrt(0.5), 1e-6);
 }
 
-TEST(ElementTexts, ReadBackToTheSameValue) {
+TEST(ElementTexts, ParseToTheSameValue) {
   EXPECT_THAT(element_texts(leaf_of<float>({0.1F, -2, kNan, -kInf, 1e20F}), 0, 5),
               ElementsAre("0.1", "-2", "nan", "-inf", "1e+20"));
   EXPECT_THAT(element_texts(leaf_of<double>({0.1, 1.0 / 3}), 0, 2),

@@ -163,7 +163,7 @@ TEST(StateMapper, SupportsAPathOfAMillionComponents) {
   EXPECT_EQ(doubles_of(mapper.at(path)), (std::vector<double>{0, 0}));
 }
 
-TEST(StateMapper, RefusesJsonThatIsNoHierarchy) {
+TEST(StateMapper, RefusesJsonThatIsNotAHierarchy) {
   const test::TemporaryFolder folder;
   const std::string head = R"({"%state_mapper": {"version": 1, "default_key": "default"}, )";
   std::string deep;
@@ -216,7 +216,7 @@ std::string message_without(const std::string& name, const std::string& part,
       code);
 }
 
-TEST(StateMapper, ReportsALoopOfLinksAsAnErrorOfTheFile) {
+TEST(StateMapper, ReportsASymlinkLoopAsAnErrorOfTheFile) {
   const test::TemporaryFolder folder;
   std::filesystem::create_symlink("b", folder / "a");
   std::filesystem::create_symlink("a", folder / "b");
@@ -224,7 +224,7 @@ TEST(StateMapper, ReportsALoopOfLinksAsAnErrorOfTheFile) {
   EXPECT_THAT(said, HasSubstr((folder / "a").string()));
 }
 
-TEST(StateMapper, RefusesPartsThatContradictEachOther) {
+TEST(StateMapper, RefusesInconsistentParts) {
   const TensorDict::Item number(NonTensor{Value(3)});
   const TensorDict::Item tensor(Leaf(Tensor::zeros(DType::float32, {2})));
   for (const char* part : {"keys", "matrix", "rows", "default"}) {

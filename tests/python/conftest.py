@@ -1,4 +1,4 @@
-"""What the tests share. Those of torch are skipped where torch cannot be imported."""
+"""Fixtures of all tests. Tests of torch are skipped where torch cannot be imported."""
 
 from __future__ import annotations
 

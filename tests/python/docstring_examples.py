@@ -276,7 +276,7 @@ def _steps() -> dict[str, Any]:
 
 
 def _followed() -> dict[str, Any]:
-    """An example that ends when the one step was seen."""
+    """An example that ends after the one step."""
     names = _steps()
     manager = names["manager"]
     steps = iter(manager.all_steps())

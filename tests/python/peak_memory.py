@@ -16,14 +16,14 @@ from peak_memory import anonymous_bytes, peak_of
 
 
 def anonymous_bytes() -> int:
-    """Memory of this process that belongs to no file."""
+    """Anonymous memory of this process."""
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """Bytes by which the memory that belongs to no file grows, at most, while work() runs."""
+    """Bytes by which anonymous memory grows, at most, while work() runs."""
     # What is freed counts no more: glibc would raise both limits as blocks are freed, up to 32 and
     # 64 MiB, and keep that much. -3 is M_MMAP_THRESHOLD, -1 is M_TRIM_THRESHOLD.
     for parameter in (-3, -1):

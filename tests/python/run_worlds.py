@@ -1,4 +1,4 @@
-"""Runs a program of worlds of processes, once for all tests of its checks."""
+"""Runs a program of checks in process groups once, for all tests of its checks."""
 
 from __future__ import annotations
 

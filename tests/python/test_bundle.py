@@ -1,4 +1,4 @@
-"""Folders that trainers leave, as one tree. Those of tests/data/bundle were written by them."""
+"""Folders written by trainers, opened as one tree. Real ones are in tests/data/bundle."""
 
 import json
 import os

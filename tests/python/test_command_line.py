@@ -45,7 +45,7 @@ def test_misspelled_suffix_warns(tmp_path):
 
 
 def run_unprivileged(code, *arguments):
-    """Runs Python that root's permissions do not help, after a first run that imports modules."""
+    """Runs Python without root's permissions, after a first run that imports modules."""
     lines = [
         "import contextlib, io, json, os, sys, tenfold",
         f"code = {code!r}",

@@ -1,4 +1,4 @@
-"""What the installed package exports and says about itself."""
+"""Exports and metadata of the installed package."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whose arrays are handed out: the argument, set_framework, the environment, what is imported."""
+"""The framework of returned arrays: argument, set_framework, environment, imported modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot fit on the disk is refused before it is written; what fits is not."""
+"""Writes larger than the free disk space are refused before they start; others are not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Numbers in a file do not decide how much memory reading it takes: with little, calls end in an
-answer or in a documented error."""
+"""Sizes stated in a file do not determine how much memory reading it takes: with little memory,
+calls return or raise a documented error."""
 
 import json
 import subprocess

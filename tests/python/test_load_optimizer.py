@@ -1,4 +1,4 @@
-"""load_into for optimizers; torch's load_state_dict is the judge."""
+"""load_into for optimizers, compared with torch's load_state_dict."""
 
 import copy
 

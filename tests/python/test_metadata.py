@@ -1,4 +1,4 @@
-"""What a safetensors file says about itself, and what a data set says about its columns."""
+"""Metadata of safetensors files and of the columns of data sets."""
 
 import json
 

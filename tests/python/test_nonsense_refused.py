@@ -1,5 +1,4 @@
-"""Files that say what no program writes: refused when they are opened or loaded, and found by
-`verify`."""
+"""Contradictory files are refused when they are opened or loaded, and reported by `verify`."""
 
 from __future__ import annotations
 
@@ -299,7 +298,7 @@ def test_npy_shape_whose_strides_overflow_is_refused(tmp_path, shape):
     refused(path, "too large")
 
 
-# --- what it says of itself ----------------------------------------------------------------------
+# --- metadata ------------------------------------------------------------------------------------
 
 
 def test_repr_of_a_lazy_stack_with_an_empty_member(tmp_path):

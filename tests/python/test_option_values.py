@@ -791,7 +791,7 @@ def options_of(call: Callable[..., Any]) -> list[str]:
 
 
 def faults_of(name: str, work: Path) -> Iterator[str]:
-    """What is wrong with the answers of one public call."""
+    """The problems of the results of one public call."""
     make, count, may_be_empty = CASES[name]
     call, _ = make(work)
     for option, value in itertools.product(options_of(call), VALUES):

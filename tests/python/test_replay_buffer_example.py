@@ -1,4 +1,4 @@
-"""examples/replay_buffer.py runs, and its learner finds no row in parts."""
+"""examples/replay_buffer.py runs, and its learner finds no torn row."""
 
 from __future__ import annotations
 

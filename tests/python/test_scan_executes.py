@@ -255,7 +255,7 @@ def archives():
 
 
 def without_tar_magic(data):
-    """As tar wrote before there was a mark."""
+    """As tar wrote before the ustar magic."""
     data = bytearray(data)
     for at in range(0, len(data), 512):
         if data[at + 257 : at + 262] == b"ustar":

@@ -1,4 +1,4 @@
-"""Folders that other libraries fill: whole at every moment, whatever fails."""
+"""Folders filled by other libraries are complete at every moment, whatever fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenfold._staging import MANIFEST, Staging, check, remove, remove_all
 
 
 class Killed(BaseException):
-    """In the place of SIGKILL: nothing is cleaned up."""
+    """Simulates SIGKILL: nothing is cleaned up."""
 
 
 def fill(folder: Path, text: str) -> None:
@@ -31,7 +31,7 @@ def publish(path: Path, text: str) -> None:
 
 
 def contents(path: Path) -> str:
-    """The one text that all files have; fails if the folder is not whole."""
+    """The one text that all files have; fails if the folder is not complete."""
     assert check(path)
     texts = {(path / name).read_text().split()[0] for name in ("a.txt", "b.bin", "sub/c.txt")}
     assert len(texts) == 1
@@ -42,7 +42,7 @@ CHANGES = ("rename", "mkdir", "link", "fsync", "open", "unlink", "rmdir")
 
 
 def crash_at(monkeypatch, number: int) -> None:
-    """Every change of the file system counts; the one with this number is not made."""
+    """Counts the changes of the file system, and fails at the one with this number."""
     left = [number]
 
     def counted(real):

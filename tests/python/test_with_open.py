@@ -1,4 +1,4 @@
-"""`with tenfold.open(path) as td`: what is closed at the end, and what lives on."""
+"""`with tenfold.open(path) as td`: what is closed at the end, and what stays open."""
 
 from __future__ import annotations
 

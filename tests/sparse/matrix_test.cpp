@@ -89,7 +89,7 @@ std::string complaint(ErrorCode code, const Call& call) {
 
 class EveryLayout : public ::testing::TestWithParam<SparseLayout> {};
 
-TEST_P(EveryLayout, OpensWhatWasSavedAndReturnsElementsRowsAndColumns) {
+TEST_P(EveryLayout, RoundTripsAndReturnsElementsRowsAndColumns) {
   const TemporaryFolder folder;
   example(GetParam()).save(folder.path() / "m");
   EXPECT_TRUE(verify(folder.path() / "m").ok());
@@ -117,7 +117,7 @@ TEST_P(EveryLayout, OpensWhatWasSavedAndReturnsElementsRowsAndColumns) {
   m.check();
 }
 
-TEST_P(EveryLayout, RefusesWhatIsOutOfRange) {
+TEST_P(EveryLayout, RefusesIndicesOutOfRange) {
   const SparseMatrix m = example(GetParam());
   const std::array<std::int64_t, 1> three = {3};
   EXPECT_EQ(complaint(ErrorCode::invalid_argument, [&] { m.rows(three); }),
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(SparseMatrix, EveryLayout,
                          ::testing::Values(SparseLayout::csr, SparseLayout::csc, SparseLayout::coo),
                          [](const auto& row) { return to_string(row.param); });
 
-TEST(SparseMatrix, InconsistentComponentsAreNotOpened) {
+TEST(SparseMatrix, InconsistentComponentsAreRefused) {
   const auto refused = [](TensorDict node) {
     return complaint(ErrorCode::corrupt, [&] { SparseMatrix m(node); });
   };

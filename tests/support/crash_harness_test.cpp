@@ -72,9 +72,9 @@ struct BrokenWriter {
   const char* found;  ///< part of the report
 };
 
-class TheProof : public ::testing::TestWithParam<BrokenWriter> {};
+class CrashHarness : public ::testing::TestWithParam<BrokenWriter> {};
 
-TEST_P(TheProof, FindsAWriterThatOmitsAStep) {
+TEST_P(CrashHarness, DetectsAWriterThatOmitsAStep) {
   const BrokenWriter& writer = GetParam();
   const CrashCase broken = {"Broken", "data.bin",
                             [](const Path& path) { save_file(path, 'o', false); },
@@ -94,7 +94,7 @@ TEST_P(TheProof, FindsAWriterThatOmitsAStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    BrokenWriters, TheProof,
+    BrokenWriters, CrashHarness,
     ::testing::Values(
         BrokenWriter{"RenameWithoutSync", rename_without_sync, false, "neither version"},
         BrokenWriter{"SyncAfterTheRename", sync_after_the_rename, false, "neither version"},

@@ -44,7 +44,7 @@ struct Training {
   TrainingState state;
 };
 
-TEST(TrainingState, ATrainingResumesWhereItWasSaved) {
+TEST(TrainingState, TrainingResumesFromTheSavedState) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   torch::manual_seed(3);
@@ -64,7 +64,7 @@ TEST(TrainingState, ATrainingResumesWhereItWasSaved) {
   EXPECT_EQ((std::vector<double>{second.step(), second.step(), second.step()}), expected);
 }
 
-TEST(TrainingState, ATrainingOfPythonResumes) {
+TEST(TrainingState, TrainingSavedByPythonResumes) {
   const std::string run = std::string(TENFOLD_TEST_DATA) + "/checkpoint/python";
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());

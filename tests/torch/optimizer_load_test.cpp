@@ -185,7 +185,7 @@ TEST(LoadIntoOptimizer, ListsEveryDifferenceBeforeChangingAnything) {
                       "the option cast converts it")));
 }
 
-TEST(LoadIntoOptimizer, IfNotStrictLoadsTheStateOfAParameterWholeOrNotAtAll) {
+TEST(LoadIntoOptimizer, IfNotStrictLoadsTheStateOfAParameterCompletelyOrNotAtAll) {
   TensorDict source = python_state();
   source["state"]["0"].set("exp_avg", counting({3, 2}));
   Untouched target;
@@ -215,7 +215,7 @@ TEST(LoadIntoOptimizer, ReportsMissingStateThatTheNextStepNeeds) {
   step(adagrad);
 }
 
-TEST(LoadIntoOptimizer, NamesGroupsOfOtherSizes) {
+TEST(LoadIntoOptimizer, RefusesGroupsOfOtherSizes) {
   EXPECT_THAT(Untouched().refusal(python_state(python_group("", {}, 3))),
               HasSubstr("\"param_groups.0.params\": expected 2 parameters, found 3 parameters"));
   TensorDict source = python_state();
@@ -247,7 +247,7 @@ TEST(LoadIntoOptimizer, RefusesOtherTreesThanOptimizerState) {
               HasSubstr("keys: it does not apply to an optimizer"));
 }
 
-TEST(LoadIntoOptimizer, ADryRunComparesOnly) {
+TEST(LoadIntoOptimizer, ADryRunOnlyCompares) {
   Untouched target;
   EXPECT_EQ(load_into(target.adam, python_state(), {.dry_run = true}).loaded.size(), 11U);
   EXPECT_TRUE(at::equal(to_torch(target.before), target.values));

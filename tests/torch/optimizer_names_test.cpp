@@ -41,7 +41,7 @@ Params picked(const Layers& layers, bool reversed) {
   return params;
 }
 
-TEST(OptimizerNames, StateFindsItsParameterInAnyOrder) {
+TEST(OptimizerNames, StateIsMatchedByNameInAnyOrder) {
   Layers layers;
   Adam adam(picked(layers, false), 0.1);
   step(adam, 2);
@@ -92,7 +92,7 @@ TEST(OptimizerNames, FilesWithoutNamesAreMatchedByOrder) {
               HasSubstr("param_groups.0.params.0: it has no name"));
 }
 
-TEST(OptimizerNames, StateFindsItsParameterInAnotherGroupWhichKeepsItsOptions) {
+TEST(OptimizerNames, StateIsMatchedByNameInAnotherGroupWhichKeepsItsOptions) {
   Layers layers;
   const auto grouped = [&](std::size_t in_first, double lr) {
     const Params all = layers.parameters();

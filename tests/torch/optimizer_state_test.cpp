@@ -102,7 +102,7 @@ void expect_same(const Params& a, const Params& b) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << a[i] << b[i];
 }
 
-TEST_P(EveryOptimizer, ContinuesAsIfItHadNotStopped) {
+TEST_P(EveryOptimizer, ResumesExactlyFromASavedState) {
   for (const char* file : {"state", "state.safetensors"}) {
     const Params params = parameters();
     const auto optimizer = GetParam().make(params);

@@ -31,7 +31,7 @@ using testing::UnorderedElementsAre;
 
 // --- tensors ---
 
-TEST(ToTorch, EveryDTypeGoesBothWaysUnderTorchsName) {
+TEST(ToTorch, EveryDTypeRoundTripsWithTorchsName) {
   for (const DType dtype : all_dtypes()) {
     const Tensor tensor = Tensor::zeros(dtype, {2, 3});
     std::memset(tensor.raw_data(), 1, tensor.nbytes());
@@ -55,7 +55,7 @@ TEST(ToTorch, KeepsShapeStridesAndValues) {
   EXPECT_TRUE(at::equal(there, at::tensor({1.F, 5.F, 9.F, 3.F, 7.F, 11.F}).view({2, 3})));
 }
 
-TEST(ToTorch, TakesScalarsAndTensorsWithoutElements) {
+TEST(ToTorch, SupportsScalarsAndTensorsWithoutElements) {
   const at::Tensor scalar = to_torch(counting({}, 7));
   EXPECT_EQ(scalar.dim(), 0);
   EXPECT_EQ(scalar.item<float>(), 7);
@@ -80,7 +80,7 @@ TEST(ToTorch, ReleasesTheBytesWithTheLastTensor) {
   EXPECT_TRUE(alive.expired());
 }
 
-TEST(ToTorch, RefusesProtectedPages) {
+TEST(ToTorch, RefusesReadOnlyBuffers) {
   const Tensor tensor = counting({4});
   const Buffer buffer(tensor.buffer().bytes(), tensor.buffer().owner(), false);
   const auto error = thrown_by([&] { to_torch(Tensor(DType::float32, {4}, buffer)); });
@@ -231,7 +231,7 @@ void expect_same(A& a, B& b) {
     EXPECT_EQ(bytes_of(x.at(key)), bytes_of(y.at(key))) << key;
 }
 
-TEST(StateDict, HasPythonsNamesInPythonsOrderOverTheModulesMemory) {
+TEST(StateDict, MatchesNamesAndOrderOfPythonAndSharesMemory) {
   Net net;
   const TensorDict state = state_dict(*net);
   EXPECT_EQ(state.keys(), kNetNames);
@@ -369,7 +369,7 @@ TEST_P(ModuleFile, ListsEveryDifferenceBeforeChangingAnything) {
   EXPECT_TRUE(at::equal(net->gain, untouched->gain));
 }
 
-TEST_P(ModuleFile, WritesThroughStridesAndLazyViews) {
+TEST_P(ModuleFile, LoadsIntoStridedTensorsAndLazyViews) {
   struct Holder : torch::nn::Module {};
   Holder holder;
   const at::Tensor transposed = at::zeros({3, 2}).t();
@@ -459,7 +459,7 @@ TEST(LoadIntoModule, NeedsNoSecondCopyInMemory) {
   EXPECT_LT(status("VmHWM"), before + 16 * kMebibyte);
 }
 
-TEST(StateDict, TakesWhatHoldsAModule) {
+TEST(StateDict, AcceptsModuleHoldersAndPointers) {
   Net net;
   const auto pointer = net.ptr();
   EXPECT_EQ(state_dict(net).keys(), kNetNames);

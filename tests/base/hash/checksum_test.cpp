@@ -33,7 +33,7 @@ std::vector<std::byte> sanity_buffer(std::size_t size_bytes) {
   return bytes;
 }
 
-TEST(Xxh3, OfNoBytesIsTheKnownValue) { EXPECT_EQ(xxh3({}), 0x2d06800538d394c2ULL); }
+TEST(Xxh3, EmptyInputHasThePublishedHash) { EXPECT_EQ(xxh3({}), 0x2d06800538d394c2ULL); }
 
 TEST(Xxh3, AgreesWithThePublishedVectors) {
   EXPECT_EQ(xxh3(sanity_buffer(1)), 0xC44BDFF4074EECDBULL);

@@ -58,12 +58,12 @@ const std::string kSmallDocument =
     "\"caf\xC3\xA9\\u00e9\\ud83d\\ude00\\n\": [true, false, null, NaN, -Infinity, "
     "123456789012345678901234567890]}";
 
-TEST(Json, EventsComeInTheOrderOfTheText) {
+TEST(Json, EventsFollowTheOrderOfTheText) {
   EXPECT_EQ(events_of(R"( {"a": [1, -2, 2.5], "b": {}, "c": [], "d": null, "e": [true, false]} )"),
             "{ k(a) [ i(1) i(-2) d(2.500000) ] k(b) { } k(c) [ ] k(d) null k(e) [ true false ] }");
 }
 
-TEST(Json, IntegersAreExactUpToTheEndsOf64BitsAndTextBeyond) {
+TEST(Json, IntegersAreExactWithin64BitsAndStringsBeyond) {
   EXPECT_EQ(events_of("[9223372036854775807, -9223372036854775808, -0]"),
             "[ i(9223372036854775807) i(-9223372036854775808) i(0) ]");
   EXPECT_EQ(events_of("[9223372036854775808, -9223372036854775809, 99999999999999999999]"),
@@ -89,7 +89,7 @@ TEST(Json, AStringMayHoldANulCharacter) {
   EXPECT_EQ(events_of(R"("a\u0000b")"), std::string("s(a\0b)", 6));
 }
 
-TEST(Json, StringsOfEveryLengthAndAlignmentEndWhereTheirQuoteIs) {
+TEST(Json, StringsOfEveryLengthAndAlignmentEndAtTheirQuote) {
   for (std::size_t size = 0; size < 40; ++size) {
     for (const std::string special : {"", "\\n", "\xC3\xA9", "\x7F"}) {
       for (std::size_t at = 0; at <= size; ++at) {
@@ -112,7 +112,7 @@ TEST(Json, NestingOf512IsReadAndOf513Refused) {
   EXPECT_NE(message_of(objects).find("expected at most 512 levels"), std::string::npos);
 }
 
-TEST(Json, AMillionOpenBracketsAreRefusedAtOnce) {
+TEST(Json, AMillionOpenBracketsAreRefusedImmediately) {
   const std::string text(1'000'000, '[');
   const auto start = std::chrono::steady_clock::now();
   EXPECT_NE(message_of(text).find("expected at most 512 levels"), std::string::npos);

@@ -42,7 +42,7 @@ TEST(JsonWriter, CompactStyleOmitsBlanks) {
             R"({"a":[-1,2.0,[],null],"\u00e9":"\ud83d\ude00\u007f\n","c":{},"d":true})");
 }
 
-TEST(JsonWriter, Utf8StyleKeepsWhatIsNotAscii) {
+TEST(JsonWriter, Utf8StyleKeepsNonAsciiCharacters) {
   EXPECT_EQ(
       text_of(JsonStyle::utf8_compact),
       "{\"a\":[-1,2.0,[],null],\"\xC3\xA9\":\"\xF0\x9F\x98\x80\x7F\\n\",\"c\":{},\"d\":true}");
@@ -70,7 +70,7 @@ TEST(JsonWriter, BytesThatAreNotUtf8AreRefusedByPosition) {
   }
 }
 
-TEST(JsonWriter, TheEndsOfIntegersAreWrittenWhole) {
+TEST(JsonWriter, LimitsOfIntegersAreWrittenExactly) {
   JsonWriter writer(JsonStyle::python);
   writer.begin_array();
   writer.integer(std::numeric_limits<std::int64_t>::min());

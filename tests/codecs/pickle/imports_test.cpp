@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::string_view kCall = "cos\nsystem\n(VMARK\ntR.";
 
-TEST(PickleImports, EveryOpcodeThatImports) {
+TEST(PickleImports, DetectsEveryOpcodeThatImports) {
   EXPECT_TRUE(may_import(kCall));
   EXPECT_TRUE(may_import("(Vx\nios\nsystem\n."));
   EXPECT_TRUE(may_import("\x8c\x02os\x8c\x06system\x93."sv));
   EXPECT_TRUE(may_import("S'os'\nS'system'\n\x93."sv));
 }
 
-TEST(PickleImports, ContinuesWherePythonDoes) {
+TEST(PickleImports, DetectsImportsWherePythonContinues) {
   const std::string call(kCall);
   for (const std::string_view before :
        {"I0x10\n0"sv, "I010\n0"sv, "L1_0\n0"sv, "F+1.0\n0"sv, "F1e-999\n0"sv, "Np 1\n0"sv, "(N00"sv,
@@ -32,7 +32,7 @@ TEST(PickleImports, ContinuesWherePythonDoes) {
                                            // missing
 }
 
-TEST(PickleImports, NotWherePythonFails) {
+TEST(PickleImports, IgnoresPicklesThatPythonRefuses) {
   EXPECT_FALSE(may_import(""));
   EXPECT_FALSE(may_import("N0." + std::string(kCall)));
   EXPECT_FALSE(may_import("0" + std::string(kCall)));
@@ -43,7 +43,7 @@ TEST(PickleImports, NotWherePythonFails) {
   EXPECT_FALSE(may_import("\x97" + std::string(kCall)));
 }
 
-TEST(PickleImports, NotOrdinaryText) {
+TEST(PickleImports, IgnoresOrdinaryText) {
   EXPECT_FALSE(may_import("could you\nplease\n"));
   EXPECT_FALSE(may_import("class,label\n1,2\n"));
   EXPECT_FALSE(may_import("import os\nclass\n"));

@@ -226,7 +226,7 @@ TEST(Pickle, StringsOfPython2KeepTheirBytes) {
   EXPECT_EQ(text_of("T\x01\x00\x00\x00z."s), "old(z)");
 }
 
-TEST(Pickle, ChangesOfAnObjectComeInTheirOrder) {
+TEST(Pickle, ChangesOfAnObjectKeepTheirOrder) {
   // OrderedDict() with one item, then a state; and an appended and an added value.
   const std::string pickle =
       "\x80\x02"
@@ -247,7 +247,7 @@ TEST(Pickle, ChangesOfAnObjectComeInTheirOrder) {
   EXPECT_EQ(found, "[1]=2; state 3; append 4; add 5; ");
 }
 
-TEST(Pickle, SlotsOfTheMemoMayBeAnyNumbers) {
+TEST(Pickle, MemoSlotsMayHaveAnyNumber) {
   // Slot 4294967295, then MEMOIZE, which counts slots: slot 1 is written before slot 0.
   EXPECT_EQ(text_of("K\x07r\xff\xff\xff\xff"s + "0j\xff\xff\xff\xff."), "7");
   EXPECT_EQ(text_of("K\x07p10\nK\x08p10\n\x86g10\n\x86."s), "((7, 8), 8)");

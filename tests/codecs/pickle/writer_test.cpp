@@ -65,7 +65,7 @@ TEST(PickleWriter, BigIntegersAreReadBackUpTo255Bytes) {
   }
 }
 
-TEST(PickleWriter, LargerIntegersAreRefusedAndLeaveNothing) {
+TEST(PickleWriter, LargerIntegersAreRefusedAndWriteNothing) {
   // 2^2039 - 1 is the largest that fits 255 bytes, sign included.
   std::string power = "1";
   const auto twice = [](const std::string& digits) {
@@ -91,7 +91,7 @@ TEST(PickleWriter, LargerIntegersAreRefusedAndLeaveNothing) {
   EXPECT_TRUE(PickleWriter().big_integer("-" + power));  // -2^2039 fits
 }
 
-TEST(PickleWriter, NumbersAreReadBackToTheBit) {
+TEST(PickleWriter, NumbersRoundTripBitForBit) {
   for (const double value : {0.0, -0.0, 0.1, 1e300, -5e-324, HUGE_VAL, -HUGE_VAL, std::nan("")}) {
     round_trip([&](PickleWriter& to) { to.number(value); },
                [&](const PickleGraph&, const PickleNode& found) {
@@ -146,7 +146,7 @@ TEST(PickleWriter, ContainersCallsAndMemoizedValuesAreReadBack) {
   });
 }
 
-TEST(PickleWriter, TheMemoGoesBeyond256Values) {
+TEST(PickleWriter, MemoHoldsMoreThan256Values) {
   const auto write = [](PickleWriter& to) {
     to.begin_list();
     for (int round = 0; round < 2; ++round) {

@@ -81,7 +81,7 @@ TEST(ZipStructure, TheWriterAndTheReaderComputeTheSameChecksum) {
   }
 }
 
-TEST(ZipStructure, EveryFlippedBitOutsideTheDataIsFound) {
+TEST(ZipStructure, EveryFlippedBitOutsideTheDataIsDetected) {
   const std::string good = sample();
   const ZipInput input = zip_input("x.zip", bytes_of(good));
   const ZipDirectory directory = read_zip_directory(input, {});

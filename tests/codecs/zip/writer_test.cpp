@@ -171,7 +171,7 @@ TEST(ZipWriter, NamesThatAReaderWouldRefuseAreRefused) {
   EXPECT_EQ(complaint({stored_item(std::string(65535, 'a'), 1)}), "");
 }
 
-TEST(ZipWriter, Crc32OfTwoRunsIsCombined) {
+TEST(ZipWriter, Crc32sOfTwoRangesAreCombined) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     std::string text(random() % 5000, '\0');

@@ -91,7 +91,7 @@ std::vector<std::string> files(const std::string& prefix) {
   return names;
 }
 
-TEST(Zip, EntriesAreWhatPythonReads) {
+TEST(Zip, EntriesEqualThoseReadByPython) {
   std::string found;
   for (const std::string& name : files("ok-")) {
     const std::string archive = read_file(kFolder / name);
@@ -203,7 +203,7 @@ TEST(Zip, Crc32MatchesZipAndCanBeContinued) {
   EXPECT_EQ(crc32({}), 0U);
 }
 
-TEST(Crc32, OfZerosEqualsThatOfTheirBytes) {
+TEST(Crc32, OfZerosEqualsTheCrcOfZeroBytes) {
   for (const std::size_t size : {0U, 1U, 2U, 3U, 64U, 1000U, 65537U}) {
     EXPECT_EQ(crc32_of_zeros(size), crc32(std::vector<std::byte>(size))) << size;
   }

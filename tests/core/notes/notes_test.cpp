@@ -84,7 +84,7 @@ TEST_F(NotesTest, NonStringKeysAreKept) {
   EXPECT_TRUE(warnings.empty());
 }
 
-TEST_F(NotesTest, KeysThatAreNoLongerThereAreIgnoredWithAWarning) {
+TEST_F(NotesTest, RemovedKeysAreIgnoredWithAWarning) {
   const Notes notes =
       Notes::from_json(R"({"version": 1, "nodes": {"d": {"kind": "dict", "keys": {"0.5": 0.5}}}, )"
                        R"("values": {"v": {"keys": {"": {"0.5": 0.5}}}}})",
@@ -178,7 +178,7 @@ Value marked_value() {
   return outer;
 }
 
-TEST_F(NotesTest, MarksOfAValueSurviveItsJson) {
+TEST_F(NotesTest, TypeNotesOfAValueSurviveJson) {
   TensorDict root;
   root.set("v", marked_value());
   const Notes collected = collect_notes(root);
@@ -212,7 +212,7 @@ TEST_F(NotesTest, AStaleValueNoteWarnsAndChangesNothing) {
   }
 }
 
-TEST_F(NotesTest, AValueWithoutANoteIsLeftAlone) {
+TEST_F(NotesTest, AValueWithoutANoteIsUnchanged) {
   Value value(3);
   EXPECT_TRUE(apply_value_note(Notes(), "v", value));
   EXPECT_EQ(value, Value(3));
@@ -232,7 +232,7 @@ TEST_F(NotesTest, ANodeNoteSetsTheKind) {
   EXPECT_TRUE(warnings.empty());
 }
 
-TEST_F(NotesTest, ANodeNoteThatDoesNotFitIsIgnoredWithAWarning) {
+TEST_F(NotesTest, AMismatchedNodeNoteIsIgnoredWithAWarning) {
   Notes notes;
   notes.nodes["s"] = {NodeKind::dict, true};
   notes.nodes["l"] = {NodeKind::list, false};
@@ -255,7 +255,7 @@ TEST_F(NotesTest, ANodeNoteThatDoesNotFitIsIgnoredWithAWarning) {
   EXPECT_EQ(warnings.size(), 9u);
 }
 
-TEST_F(NotesTest, ABareRootIsOneAndNoOtherNode) {
+TEST_F(NotesTest, OnlyTheRootCanBeBare) {
   const TensorDict root = bare_tree(Leaf(three_zeros()));
   const Notes notes = collect_notes(root);
   EXPECT_EQ(notes.to_json(), R"({"version": 1, "nodes": {"": {"kind": "dict", "bare": true}}})");
@@ -273,7 +273,7 @@ TEST_F(NotesTest, ABareRootIsOneAndNoOtherNode) {
   EXPECT_FALSE(collect_notes(above).nodes.at("a").is_bare);
 }
 
-TEST_F(NotesTest, AMemberOfUnknownNameIsIgnoredWithAWarning) {
+TEST_F(NotesTest, AnUnknownMemberIsIgnoredWithAWarning) {
   EXPECT_TRUE(Notes::from_json(R"({"version": 1, "colours": []})", "n.json").empty());
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_TRUE(warnings[0].starts_with("n.json: member \"colours\": is ignored: ")) << warnings[0];
@@ -284,7 +284,7 @@ TEST_F(NotesTest, AHigherVersionIsUnsupported) {
             "n.json: version: is not known: expected at most 1, found 2; a newer tenfold wrote it");
 }
 
-TEST_F(NotesTest, ABadDocumentIsCorruptAndNamesItsPart) {
+TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[]", "notes: wrong type: expected dict, found list"},
       {"{}", "version: is missing: expected 1, found no member"},

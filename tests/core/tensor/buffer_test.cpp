@@ -35,7 +35,7 @@ TEST(Buffer, AllocatesZeroedBytesAlignedTo64) {
   }
 }
 
-TEST(Buffer, OfNoBytesNeedsNoMemory) { EXPECT_EQ(Buffer::allocate(0).data(), nullptr); }
+TEST(Buffer, EmptyNeedsNoMemory) { EXPECT_EQ(Buffer::allocate(0).data(), nullptr); }
 
 TEST(Buffer, SizesThatWrapWhenAlignedAreABadAlloc) {
   EXPECT_THROW(Buffer::allocate(~std::size_t{0}), std::bad_alloc);

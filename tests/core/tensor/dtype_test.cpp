@@ -8,7 +8,7 @@
 namespace tenfold {
 namespace {
 
-TEST(DType, EveryNameLeadsBackToItsDType) {
+TEST(DType, EveryNameRoundTrips) {
   std::set<std::string> names;
   for (const DType dtype : all_dtypes()) {
     EXPECT_EQ(dtype_from_name(to_string(dtype)), dtype);
@@ -17,7 +17,7 @@ TEST(DType, EveryNameLeadsBackToItsDType) {
   EXPECT_EQ(names.size(), kNumDTypes);
 }
 
-TEST(DType, NamesAreTorchs) {
+TEST(DType, NamesMatchTorch) {
   EXPECT_EQ(to_string(DType::bool_), "bool");
   EXPECT_EQ(to_string(DType::bfloat16), "bfloat16");
   EXPECT_EQ(to_string(DType::float4_e2m1fn_x2), "float4_e2m1fn_x2");
@@ -25,7 +25,7 @@ TEST(DType, NamesAreTorchs) {
   EXPECT_EQ(dtype_from_name(""), std::nullopt);
 }
 
-TEST(DType, EachIsOfOneKindAtMost) {
+TEST(DType, HasAtMostOneCategory) {
   std::set<std::string> of_none;
   for (const DType dtype : all_dtypes()) {
     const int kinds = is_integer(dtype) + is_complex(dtype) + is_floating_point(dtype);

@@ -11,7 +11,7 @@ namespace tenfold {
 namespace {
 
 /// What torch.promote_types gives.
-TEST(Promote, ChoosesAsTorchDoes) {
+TEST(Promote, MatchesTorch) {
   constexpr std::array kCases = {
       std::tuple(DType::int64, DType::float16, DType::float16),
       std::tuple(DType::int64, DType::float64, DType::float64),
@@ -34,7 +34,7 @@ TEST(Promote, ChoosesAsTorchDoes) {
   }
 }
 
-TEST(Promote, RefusesWhatTorchRefuses) {
+TEST(Promote, RefusesPairsThatTorchRefuses) {
   for (const auto& [left, right] :
        {std::pair(DType::uint16, DType::int32), std::pair(DType::uint16, DType::bool_),
         std::pair(DType::uint8, DType::uint64), std::pair(DType::float8_e5m2, DType::float32)}) {

@@ -53,7 +53,7 @@ std::string message_of(const Call& call) {
   return "";
 }
 
-TEST(Tensor, OfNothingHasOneDimensionOfLengthZero) {
+TEST(Tensor, DefaultTensorHasOneDimensionOfLengthZero) {
   const Tensor tensor;
   EXPECT_EQ(tensor.dtype(), DType::float32);
   EXPECT_THAT(tensor.shape(), ElementsAre(0));
@@ -98,7 +98,7 @@ TEST(Shapes, StridesEqualTorchs) {
   EXPECT_TRUE(contiguous_strides({}).empty());
 }
 
-TEST(Tensor, OfNoDimensionHoldsOneElement) {
+TEST(Tensor, ZeroDimensionalHoldsOneElement) {
   const double value = 2.5;
   const Tensor tensor = Tensor::from(std::span(&value, 1), {});
   EXPECT_EQ(tensor.ndim(), 0);
@@ -172,7 +172,7 @@ TEST(Tensor, NarrowTakesAHalfOpenRange) {
   EXPECT_THROW(tensor.narrow(0, 5), Error);
 }
 
-TEST(Tensor, RowsOutOfRangeSayHowManyThereAre) {
+TEST(Tensor, RowIndexOutOfRangeIsRefused) {
   const Tensor tensor = counting({4});
   EXPECT_THROW(tensor.select(-1), Error);
   EXPECT_THAT(message_of([&] { tensor.select(4); }), HasSubstr("row 4 is out of range"));
@@ -187,7 +187,7 @@ TEST(Tensor, StridedElementsNeedACopyForASpan) {
   EXPECT_THAT(test::values<std::int32_t>(turned.contiguous()), ElementsAre(0, 3, 1, 4, 2, 5));
 }
 
-TEST(Tensor, StridesOfLengthOneDoNotMatter) {
+TEST(Tensor, StridesOfDimensionsOfLengthOneAreIgnored) {
   const Tensor whole = counting({6});
   EXPECT_TRUE(Tensor(DType::int32, {1, 6}, {99, 1}, whole.buffer(), 0).is_contiguous());
 }
@@ -215,7 +215,7 @@ TEST(Tensor, ValuesMustFitTheShape) {
               HasSubstr("expected 3 elements, found 2"));
 }
 
-TEST(Tensor, ReadOnlyBytesAreBytesForReading) {
+TEST(Tensor, ReadOnlyBytesCanBeRead) {
   const Buffer heap = Buffer::allocate(8);
   const Tensor read_only(DType::float32, {2}, Buffer(heap.bytes(), heap.owner(), false));
   EXPECT_EQ(read_only.bytes().size(), 8U);
@@ -230,7 +230,7 @@ TEST(Tensor, ReadOnlyBytesAreBytesForReading) {
   EXPECT_THAT(message_of([&] { static_cast<void>(strided.bytes()); }), HasSubstr("not contiguous"));
 }
 
-TEST(Tensor, IsMadeOfListsVectorsAndScalars) {
+TEST(Tensor, IsConstructedFromListsVectorsAndScalars) {
   EXPECT_EQ(Tensor::from<std::int64_t>({5, 7}).at<std::int64_t>(1), 7);
   EXPECT_EQ(Tensor::from({1.0F, 2.0F, 3.0F, 4.0F}, {2, 2}).at<float>(1, 0), 3.0F);
   const std::vector<double> values = {1, 2};
@@ -317,7 +317,7 @@ std::string text_of(const Tensor& tensor) {
   return text.str();
 }
 
-TEST(Tensor, IsWrittenWithItsElementsOrTheEndsOfThem) {
+TEST(Tensor, PrintsItsElementsOrTheFirstAndLast) {
   EXPECT_EQ(text_of(Tensor::from<float>({0, 1, 2.5F, 3}, {2, 2})),
             "tensor([[0, 1],\n        [2.5, 3]], float32 [2, 2])");
   EXPECT_EQ(text_of(Tensor::scalar(7)), "tensor(7, int32 [])");

@@ -6,7 +6,7 @@
 namespace tenfold::test {
 namespace {
 
-TEST(TorchNames, OfDTypesAreThoseOfTensorsAndTheOthersOfTorch) {
+TEST(TorchNames, DTypesIncludeTensorTypesAndOtherTorchTypes) {
   for (const DType dtype : all_dtypes()) EXPECT_TRUE(is_torch_dtype(to_string(dtype)));
   for (const char* other :
        {"bits1x8", "bits2x4", "bits4x2", "bits8", "bits16", "int1", "int7", "qint8", "qint32",
@@ -19,7 +19,7 @@ TEST(TorchNames, OfDTypesAreThoseOfTensorsAndTheOthersOfTorch) {
   }
 }
 
-TEST(TorchNames, OfQSchemesEqualTorchsFive) {
+TEST(TorchNames, QSchemesMatchTorch) {
   for (const char* scheme : {"per_tensor_affine", "per_tensor_symmetric", "per_channel_affine",
                              "per_channel_symmetric", "per_channel_affine_float_qparams"}) {
     EXPECT_TRUE(is_torch_qscheme(scheme)) << scheme;
@@ -29,7 +29,7 @@ TEST(TorchNames, OfQSchemesEqualTorchsFive) {
   }
 }
 
-TEST(TorchNames, OfLayoutsEqualTorchs) {
+TEST(TorchNames, LayoutsMatchTorch) {
   for (const char* layout :
        {"torch.strided", "torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc",
         "torch.sparse_bsr", "torch.sparse_bsc", "torch._mkldnn", "torch.jagged"}) {
@@ -40,7 +40,7 @@ TEST(TorchNames, OfLayoutsEqualTorchs) {
   }
 }
 
-TEST(TorchNames, OfDevicesAreATypeAndAnIndexThatTorchCanHold) {
+TEST(TorchNames, DevicesAreATypeAndAnIndexUpTo127) {
   for (const char* device : {"cpu", "cuda", "cuda:0", "cuda:127", "mps", "meta", "xpu:3", "npu:1",
                              "privateuseone:0", "my_chip2"}) {
     EXPECT_TRUE(is_torch_device(device)) << device;

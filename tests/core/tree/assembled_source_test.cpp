@@ -141,7 +141,7 @@ TEST(AssembledSource, SupportsScalarsAndEmptyTensors) {
   EXPECT_EQ(assemble({0, 3}, {}).nbytes(), 0U);
 }
 
-TEST(AssembledSource, RefusesHolesAndOverlaps) {
+TEST(AssembledSource, RefusesGapsAndOverlaps) {
   const Tensor whole = counting({4, 4});
   const std::string text =
       "ckpt: key \"w\": its pieces do not make up the tensor: expected each "
@@ -154,7 +154,7 @@ TEST(AssembledSource, RefusesHolesAndOverlaps) {
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {4, 2}), box_of(whole, {0, 0}, {2, 4})}), text);
 }
 
-TEST(AssembledSource, RefusesPiecesThatDoNotFit) {
+TEST(AssembledSource, RefusesPiecesOutsideTheTensor) {
   const Tensor whole = counting({4, 4});
   Box box = box_of(whole, {0, 0}, {2, 4});
   box.piece.offsets = {3, 0};

@@ -131,7 +131,7 @@ TEST(Pieces, OfAContiguousTensorAreNotCopied) {
               ElementsAre(tensor.raw_data() + 1, tensor.raw_data() + 5, tensor.raw_data() + 9));
 }
 
-TEST(Pieces, OfAStridedTensorComeInRowMajorOrder) {
+TEST(Pieces, OfAStridedTensorAreInRowMajorOrder) {
   const Leaf leaf(Tensor(DType::int16, {2, 2}, {1, 2}, counting_bytes(8), 0));
   std::vector<std::size_t> sizes;
   EXPECT_THAT(pieces_of(leaf, 0, 8, 5, &sizes), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7));

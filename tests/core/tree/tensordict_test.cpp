@@ -126,7 +126,7 @@ TEST(TensorDict, SeveralNearMatchesAreListed) {
             "no key \"beta\"; did you mean \"beta1\", \"beta2\" or \"beta3\"?");
 }
 
-TEST(TensorDict, APathNamesThePartThatIsMissing) {
+TEST(TensorDict, MissingPathErrorNamesTheMissingPart) {
   const TensorDict td = small_tree();
   node_of(td)->where = "ckpt";
   EXPECT_EQ(no_key([&] { td.at("model", "encoder", "biass"); }),
@@ -156,7 +156,7 @@ TEST(TensorDict, VisitsLeavesDepthFirstInOrder) {
               ElementsAre("model.encoder.weight", "model.encoder.bias", "model.epoch", "step"));
 }
 
-TEST(TensorDict, ThatContainsItselfIsAnErrorNotACrash) {
+TEST(TensorDict, ATreeThatContainsItselfIsAnErrorNotACrash) {
   TensorDict td;
   td.set("self", td);
   EXPECT_THROW(td.for_each_leaf([](const KeyPath&, const TensorDict::Item&) {}), Error);
@@ -227,7 +227,7 @@ TEST(TensorDict, FlushesEachSourceOnce) {
   EXPECT_EQ(b->num_flushes, 1);
 }
 
-TEST(NodeKind, EveryNameLeadsBackToItsKind) {
+TEST(NodeKind, EveryNameRoundTrips) {
   for (int i = 0; i < 7; ++i) {
     const auto kind = static_cast<NodeKind>(i);
     EXPECT_EQ(node_kind_from_name(to_string(kind)), kind);
@@ -256,7 +256,7 @@ TEST(TensorDict, ANameIsAKeyOrKeysJoinedWithDots) {
   EXPECT_EQ(td.at("flat.encoder.weight").item<float>(), 8);
 }
 
-TEST(TensorDict, APathIsOfExactKeys) {
+TEST(TensorDict, APathConsistsOfExactKeys) {
   const TensorDict td = small_tree();
   EXPECT_TRUE(td.contains({"model", "encoder", "weight"}));
   EXPECT_FALSE(td.contains(KeyPath{"model.encoder.weight"}));
@@ -270,7 +270,7 @@ TEST(TensorDict, APathIsOfExactKeys) {
       no_key([&] { td.get(KeyPath{"model.encoder"}); }).starts_with("no key \"model.encoder\""));
 }
 
-TEST(TensorDict, FindGivesNothingWhereNothingIs) {
+TEST(TensorDict, FindReturnsNulloptForAMissingEntry) {
   const TensorDict td = small_tree();
   ASSERT_TRUE(td.find("model.encoder.weight"));
   EXPECT_TRUE(std::holds_alternative<Leaf>(*td.find("model.encoder.weight")));
@@ -280,7 +280,7 @@ TEST(TensorDict, FindGivesNothingWhereNothingIs) {
   EXPECT_FALSE(td.find(KeyPath{}));
 }
 
-TEST(TensorDict, ItsEntriesAreARange) {
+TEST(TensorDict, SupportsRangeForOverItsEntries) {
   TensorDict td = small_tree();
   std::vector<std::string> keys;
   for (auto&& [key, item] : td) {
@@ -299,7 +299,7 @@ TEST(TensorDict, ItsEntriesAreARange) {
   EXPECT_EQ((*begin).key, "encoder");
 }
 
-TEST(TensorDict, ADictIsMadeOfEntries) {
+TEST(TensorDict, DictIsConstructedFromEntries) {
   const auto td = TensorDict::dict(
       {{"model", small_tree()}, {"w", scalar(1)}, {"epoch", 3}, {"name", "adam"}, {"done", true}});
   EXPECT_EQ(td.kind(), NodeKind::dict);
@@ -310,7 +310,7 @@ TEST(TensorDict, ADictIsMadeOfEntries) {
   EXPECT_TRUE(TensorDict::dict().empty());
 }
 
-TEST(TensorDict, SetsWhatAValueIsMadeOf) {
+TEST(TensorDict, SetAcceptsEveryTypeOfValue) {
   TensorDict td;
   td.set("int", 3);
   td.set("size", std::size_t{4});
@@ -332,7 +332,7 @@ TEST(TensorDict, SetsWhatAValueIsMadeOf) {
   }
 }
 
-TEST(TensorDict, IsWrittenAsATree) {
+TEST(TensorDict, PrintsAsATree) {
   TensorDict td = small_tree();
   td.set("long\n", std::string(100, 'x'));
   std::ostringstream text;
@@ -349,7 +349,7 @@ TEST(TensorDict, IsWrittenAsATree) {
                 std::string(59, 'x') + "...");
 }
 
-TEST(TensorDict, ALargeOrEndlessTreeIsNotWrittenWhole) {
+TEST(TensorDict, PrintingALargeOrCyclicTreeIsBounded) {
   TensorDict large;
   for (int i = 0; i < 1000; ++i) large.set(std::to_string(i), i);
   std::ostringstream text;

@@ -143,7 +143,7 @@ TEST(Value, ComparingDeepValuesTakesLinearTime) {
   EXPECT_NE(deep(1), deep(2));
 }
 
-TEST(Value, FindGivesTheMemberOrNull) {
+TEST(Value, FindReturnsTheMemberOrNull) {
   const Value::Object members = object({{"a", 1}, {"", 2}});
   ASSERT_NE(members.find("a"), nullptr);
   EXPECT_EQ(*members.find("a"), Value(1));
@@ -177,7 +177,7 @@ TEST(ValueBuilder, BuildsSeveralValuesSequentially) {
   EXPECT_EQ(builder.take(), Value(2));
 }
 
-TEST(Value, IsMadeOfEveryIntegerAndFloat) {
+TEST(Value, IsConstructedFromEveryIntegerAndFloat) {
   EXPECT_EQ(Value(7U), Value(7));
   EXPECT_EQ(Value(std::size_t{7}), Value(7));
   EXPECT_EQ(Value(7LL), Value(std::int64_t{7}));
@@ -228,7 +228,7 @@ TEST(Value, ConvertsToTheRequestedType) {
   EXPECT_EQ(refusal_of([] { Value().as<std::string>(); }), "value: expected a str, found null");
 }
 
-TEST(Value, IsWrittenAsJson) {
+TEST(Value, PrintsAsJson) {
   std::ostringstream text;
   text << Value(Value::List{{1, "a"}});
   EXPECT_EQ(text.str(), "[1, \"a\"]");

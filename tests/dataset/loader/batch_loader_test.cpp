@@ -45,7 +45,7 @@ std::vector<std::int64_t> first_numbers(std::int64_t size) {
   return numbers;
 }
 
-TEST(BatchLoader, GoesThroughTheRowsInOrder) {
+TEST(BatchLoader, YieldsTheRowsInOrder) {
   BatchLoader loader(Dataset(test::numbers(10)), {.batch_size = 4});
   EXPECT_EQ(loader.size(), 3);
   EXPECT_EQ(epoch_of(loader), first_numbers(10));
@@ -54,7 +54,7 @@ TEST(BatchLoader, GoesThroughTheRowsInOrder) {
   EXPECT_EQ(epoch_of(whole), first_numbers(8));
 }
 
-TEST(BatchLoader, ShufflesAsThePermutationOfItsEpoch) {
+TEST(BatchLoader, FollowsThePermutationOfItsEpoch) {
   BatchLoader loader(Dataset(test::numbers(1000)), {.batch_size = 64, .shuffle = true, .seed = 9});
   for (const std::uint64_t epoch : {0U, 1U, 2U}) {
     std::vector<std::int64_t> expected(1000);
@@ -161,7 +161,7 @@ TEST(BatchLoader, BatchesLiveAsLongAsTheyAreReferenced) {
   }
 }
 
-TEST(BatchLoader, MayBeDroppedAtAnyMoment) {
+TEST(BatchLoader, CanBeDestroyedAtAnyTime) {
   for (int i = 0; i < 50; ++i) {
     BatchLoader loader(Dataset(test::numbers(1000)), {.batch_size = 10, .num_threads = 4});
     auto stream = loader.start();
@@ -199,7 +199,7 @@ TEST(BatchLoader, ThreadsThatShareAnIteratorGetEachBatchOnceAndAllEnd) {
   }
 }
 
-TEST(BatchLoader, ABatchThatCannotBeMadeThrowsWhenItIsRequested) {
+TEST(BatchLoader, AFailedBatchThrowsWhenItIsRequested) {
   TensorDict tree = test::ragged();
   tree.set("tokens.end", test::ints({2, 1, 5, 6}));
   for (const int threads : {1, 3}) {
@@ -238,7 +238,7 @@ TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChild) {
 }
 #endif
 
-TEST(BatchLoader, TakesOptionsOfAnySizeWithoutOverflow) {
+TEST(BatchLoader, AcceptsExtremeOptionsWithoutOverflow) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   BatchLoader large(Dataset(test::numbers(10)), {.batch_size = kMax});
   EXPECT_EQ(large.size(), 1);
@@ -269,7 +269,7 @@ TEST(BatchLoader, TakesOptionsOfAnySizeWithoutOverflow) {
   EXPECT_EQ(large.epoch(), 0);  // after the last one
 }
 
-TEST(BatchLoader, LoadsItsStateWhateverTheSeed) {
+TEST(BatchLoader, LoadsAStateWithAnySeed) {
   for (const std::uint64_t seed : {std::uint64_t{1} << 63U, ~std::uint64_t{0}}) {
     const BatchLoaderOptions options{.shuffle = true, .seed = seed};
     BatchLoader first(Dataset(test::numbers(100)), options);

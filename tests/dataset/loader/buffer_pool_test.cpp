@@ -37,7 +37,7 @@ TEST(BufferPool, NeverUsesTheSameMemoryTwiceAtATime) {
   }
 }
 
-TEST(BufferPool, GivesMemoryThatTakesVectorLoads) {
+TEST(BufferPool, BlocksAreAlignedTo64Bytes) {
   const BufferPool pool;
   for (const std::size_t size : {1U, 4096U, 3U << 20U}) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pool.take(size).data()) % 64, 0U);
@@ -55,7 +55,7 @@ std::size_t bytes_kept_of_hundred(std::size_t block_bytes) {
   return pool.free_bytes();
 }
 
-TEST(BufferPool, KeepsFewBlocks) {
+TEST(BufferPool, LimitsTheBytesItKeeps) {
   EXPECT_EQ(bytes_kept_of_hundred(4096), 64U * 4096U);
   EXPECT_EQ(bytes_kept_of_hundred(1U << 20U), 16U << 20U);
 }
@@ -82,7 +82,7 @@ TEST(BufferPool, KeepsBuffersAliveThatOutliveIt) {
   EXPECT_EQ(kept.data()[4095], std::byte{1});
 }
 
-TEST(BufferPool, UsesEachSuppliedBlockOnceTheSmallestThatIsLargeEnough) {
+TEST(BufferPool, UsesTheSmallestSufficientSuppliedBlockOnce) {
   auto supplied = std::make_shared<SuppliedMemory>();
   const BufferPool pool(supplied);
   const Buffer large = Buffer::allocate(10'000);
@@ -110,7 +110,7 @@ TEST(BufferPool, ReleasesSuppliedBlocksWithTheirLastBuffer) {
   EXPECT_EQ(owner.use_count(), 1);
 }
 
-TEST(BufferPool, KeepsFewSuppliedBlocks) {
+TEST(BufferPool, LimitsTheNumberOfSuppliedBlocks) {
   SuppliedMemory supplied;
   const auto owner = std::make_shared<int>();
   std::vector<std::byte> memory(10);

@@ -41,7 +41,7 @@ TEST(EpochOrder, ContainsEveryPositionOnceInEveryMode) {
   }
 }
 
-TEST(EpochOrder, IsTheSameInAnyPieces) {
+TEST(EpochOrder, DoesNotDependOnChunkSizes) {
   const EpochOrder order = EpochOrder::shuffled_in_blocks(10'000, 5, 1, 13);
   const std::vector<std::int64_t> all = all_of(order);
   EXPECT_EQ(all_of(order, 1), all);

@@ -39,7 +39,7 @@ TEST(MixPattern, KeepsEveryPrefixWithinOneRowOfItsShare) {
   }
 }
 
-TEST(MixPattern, IsAsLongAsTheSharesNeed) {
+TEST(MixPattern, LengthIsTheShortestForTheShares) {
   EXPECT_THAT(mix_pattern(std::vector<double>{2, 1}), testing::SizeIs(3));
   EXPECT_THAT(mix_pattern(std::vector<double>{0.5, 0.3, 0.2}), testing::SizeIs(10));
   EXPECT_THAT(mix_pattern(std::vector<double>{std::sqrt(2.0), 1}), testing::SizeIs(65'536));

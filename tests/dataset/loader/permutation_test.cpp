@@ -32,7 +32,7 @@ TEST(Permutation, ContainsEveryRowOnce) {
   }
 }
 
-TEST(Permutation, IsTheSameOneByOneAndInAnyPieces) {
+TEST(Permutation, DoesNotDependOnChunkSizes) {
   const Permutation order(10'007, 3, 2);
   const std::vector<std::int64_t> all = all_of(order);
   for (const std::size_t piece : {1U, 5U, 128U, 300U}) {
@@ -156,7 +156,7 @@ TEST(Permutation, ReachesTheEndOfTheLargestSize) {
   EXPECT_THAT(rows, testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(size))));
 }
 
-TEST(Permutation, RefusesSizesAndPositionsThatDoNotFit) {
+TEST(Permutation, RefusesInvalidSizesAndPositions) {
   EXPECT_THROW(Permutation(-1), Error);
   EXPECT_THROW(Permutation((std::int64_t{1} << 62) + 1), Error);
   std::vector<std::int64_t> rows(3);

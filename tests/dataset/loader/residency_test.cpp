@@ -262,7 +262,7 @@ TEST_F(ResidencyTest, PrefetchesRaggedRowsByTheirEndOffsets) {
   EXPECT_FALSE(os::is_resident(bytes_of(1, 1000, 6000)));
 }
 
-TEST_F(ResidencyTest, LeavesInvalidEndOffsetsToGather) {
+TEST_F(ResidencyTest, IgnoresInvalidEndOffsetsWhenPrefetching) {
   TensorDict tree = unequal(2000);
   const Tensor offsets = std::get<Leaf>(tree.get("tokens.end")).tensor();
   auto* ends = offsets.mutable_data<std::int64_t>();

@@ -47,7 +47,7 @@ std::string fault_of(const std::string& text) {
   return "none";
 }
 
-TEST(HostileParts, ManifestsAreRefusedByWhatIsWrong) {
+TEST(HostileParts, InvalidManifestsAreRefusedWithTheirProblem) {
   EXPECT_EQ(fault_of(document(part("a"))), "none");
   EXPECT_EQ(fault_of(document(part("a/b") + "," + part("a/c"))), "none");
   for (const char* path :
@@ -122,7 +122,7 @@ class HostileFolders : public ::testing::Test {
   Path path_ = folder_ / "ds";
 };
 
-TEST_F(HostileFolders, LinksAreNotFollowed) {
+TEST_F(HostileFolders, SymlinksAreNotFollowed) {
   const Path first = path_ / part_name(0, 2);
   fs::rename(first, folder_ / "outside");
   fs::create_directory_symlink(folder_ / "outside", first);
@@ -136,7 +136,7 @@ TEST_F(HostileFolders, LinksAreNotFollowed) {
   EXPECT_THAT(fault(), HasSubstr("expected a folder, found a symbolic link"));
 }
 
-TEST_F(HostileFolders, TheManifestIsAFile) {
+TEST_F(HostileFolders, TheManifestMustBeARegularFile) {
   fs::rename(path_ / "%parts.json", folder_ / "manifest");
   fs::create_symlink(folder_ / "manifest", path_ / "%parts.json");
   EXPECT_NE(fault(), "none");
@@ -148,14 +148,14 @@ TEST_F(HostileFolders, TheManifestIsAFile) {
   EXPECT_NE(fault(), "none");
 }
 
-TEST_F(HostileFolders, PartsAreNotDataSetsOfParts) {
+TEST_F(HostileFolders, PartsMustNotHavePartsThemselves) {
   // A cycle cannot be made of folders; a data set in its own part can.
   const Path first = path_ / part_name(0, 2);
   write_bytes(first / "%parts.json", text());
   EXPECT_THAT(fault(), HasSubstr("found one of parts"));
 }
 
-TEST_F(HostileFolders, PartsHaveTheRowsAndColumnsThatTheManifestSays) {
+TEST_F(HostileFolders, PartsMustMatchTheRowsAndColumnsOfTheManifest) {
   const std::string sound = text();
   replace("\"num_rows\": 2", "\"num_rows\": 9223372036854775000");
   EXPECT_THAT(fault(),
@@ -188,7 +188,7 @@ TEST_F(HostileFolders, InvalidEndOffsetsAreReportedByPart) {
   }
 }
 
-TEST_F(HostileFolders, ARingIsNoPart) {
+TEST_F(HostileFolders, ACircularBufferIsRefusedAsAPart) {
   const Path first = path_ / part_name(0, 2);
   fs::remove_all(first);
   Dataset ring = create(folder_ / "ring", Schema::of(numbers(1)), {.capacity = 2});

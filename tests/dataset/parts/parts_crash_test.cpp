@@ -110,11 +110,11 @@ TEST_F(PartsCrash, CommitSurvivesACrashAtEveryChange) {
   expect_survives_kill_at_every_change(commit_case(), false, true);
 }
 
-TEST_F(PartsCrash, CommitSurvivesTheFailureOfEveryChange) {
+TEST_F(PartsCrash, CommitSurvivesAnErrorOfEveryChange) {
   expect_survives_failure_of_every_change(commit_case(), true, true, ENOSPC);
 }
 
-TEST_F(PartsCrash, CommitSurvivesAPowerLossAtEveryMoment) {
+TEST_F(PartsCrash, CommitSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(commit_case(), true, kTrials, 2028);
 }
 
@@ -130,12 +130,12 @@ TEST_F(PartsCrash, AppendToANewPartSurvivesACrashAtEveryChange) {
   }
 }
 
-TEST_F(PartsCrash, AppendSurvivesTheFailureOfEveryChange) {
+TEST_F(PartsCrash, AppendSurvivesAnErrorOfEveryChange) {
   expect_survives_failure_of_every_change(append_case(kSamePart, false), true, true, ENOSPC);
   expect_survives_failure_of_every_change(append_case(kNewPart, true), true, true, EIO);
 }
 
-TEST_F(PartsCrash, AppendSurvivesAPowerLossAtEveryMoment) {
+TEST_F(PartsCrash, AppendSurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(append_case(kSamePart, false)), true, kTrials, 2029);
   os::set_boot_id(std::nullopt);
   expect_survives_power_loss(after_a_boot(append_case(kNewPart, false)), true, kTrials, 2030);

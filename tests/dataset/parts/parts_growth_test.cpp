@@ -74,7 +74,7 @@ TEST_F(PartsGrowthTest, RowsGoToTheLastPartUntilItIsLargeEnough) {
   expect_error(ErrorCode::unsupported, "it was closed", [&] { ds.append(rows(9, 10)); });
 }
 
-TEST_F(PartsGrowthTest, AClosedPartGrowsAgain) {
+TEST_F(PartsGrowthTest, AClosedPartIsReopenedForAppends) {
   make_parts(path_, {2, 3});
   Dataset ds(path_, Mode::write_through);
   EXPECT_EQ(ds.append(rows(5, 7)), 7);
@@ -86,7 +86,7 @@ TEST_F(PartsGrowthTest, AClosedPartGrowsAgain) {
   EXPECT_TRUE(verify(path_).ok());
 }
 
-TEST_F(PartsGrowthTest, OthersSeeRowsAfterRefresh) {
+TEST_F(PartsGrowthTest, ReadersSeeRowsAfterRefresh) {
   Dataset ds = make();
   Dataset reader(path_);
   ds.append(rows(0, 2));
@@ -117,7 +117,7 @@ TEST_F(PartsGrowthTest, AnOpenDataSetIsNotReplaced) {
   expect_rows(compact(path_), 2);
 }
 
-TEST_F(PartsGrowthTest, WhatDoesNotFitChangesNothing) {
+TEST_F(PartsGrowthTest, MismatchedRowsChangeNothing) {
   Dataset ds = make();
   ds.append(rows(0, 2));
   EXPECT_THROW(ds.append(Dataset(numbers(2)).rows(0, 2)), Error);
@@ -131,7 +131,7 @@ TEST_F(PartsGrowthTest, WhatDoesNotFitChangesNothing) {
                [&] { reader.append(rows(2, 3)); });
 }
 
-TEST_F(PartsGrowthTest, PartsThatOthersCommitComeBehindThoseOfAnAppend) {
+TEST_F(PartsGrowthTest, CommittedPartsFollowAppendedParts) {
   {
     Dataset ds = make();
     ds.append(rows(0, 2));
@@ -148,7 +148,7 @@ TEST_F(PartsGrowthTest, PartsThatOthersCommitComeBehindThoseOfAnAppend) {
   expect_rows(Dataset(path_), 6);
 }
 
-TEST_F(PartsGrowthTest, APartThatNoManifestNamesIsNoneOfTheDataSet) {
+TEST_F(PartsGrowthTest, APartMissingFromTheManifestIsIgnored) {
   Dataset ds = make();
   // A killed writer made it and did not come to name it.
   create(path_ / "append-00000001", Schema::of(rows_of_all_kinds(0, 1))).append(rows(7, 9));

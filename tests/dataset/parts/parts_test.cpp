@@ -48,7 +48,7 @@ TEST(Parts, HoldTheRowsOfAllPartsInOrder) {
   expect_same(ds.rows(3, 3), in_memory(13).rows(3, 3));
 }
 
-TEST(Parts, ViewsAreThoseOfTheJoinedRows) {
+TEST(Parts, ViewsEqualThoseOfTheJoinedRows) {
   const TemporaryFolder folder;
   const Dataset ds = make_parts(folder / "ds", {5, 7});
   const Dataset all = in_memory(12);
@@ -71,7 +71,7 @@ TEST(Parts, ViewsAreThoseOfTheJoinedRows) {
   EXPECT_TRUE(is_same(ds.column("id"), all.column("id")));
 }
 
-TEST(Parts, LoaderGivesTheBatchesOfTheCompactedDataSet) {
+TEST(Parts, LoaderBatchesEqualThoseOfTheCompactedDataSet) {
   const TemporaryFolder folder;
   const Dataset ds = make_parts(folder / "ds", {40, 3, 57});
   convert(folder / "ds", folder / "one");
@@ -87,7 +87,7 @@ TEST(Parts, LoaderGivesTheBatchesOfTheCompactedDataSet) {
   }
 }
 
-TEST(Parts, AsATreeAreTheDataSetThatCompactWrites) {
+TEST(Parts, OpenAsTheTreeThatCompactWrites) {
   const TemporaryFolder folder;
   make_parts(folder / "ds", {5, 0, 7});
   save(rows_of_all_kinds(0, 12), folder / "one");
@@ -114,7 +114,7 @@ TEST(Parts, AsATreeAreTheDataSetThatCompactWrites) {
   EXPECT_EQ(ds.size(), 12);
 }
 
-TEST(Parts, ATreeThatWasChangedIsNoLongerTheParts) {
+TEST(Parts, AChangedTreeIsReadFromMemory) {
   const TemporaryFolder folder;
   make_parts(folder / "ds", {2, 3});
   EXPECT_NE(PartsFolder::of(open(folder / "ds")), nullptr);
@@ -126,7 +126,7 @@ TEST(Parts, ATreeThatWasChangedIsNoLongerTheParts) {
 }
 
 /// More parts than are kept open; the rows of a batch lie in more of them than are opened at once.
-TEST(Parts, MoreThanAreKeptOpenGiveTheSameRows) {
+TEST(Parts, MorePartsThanAreKeptOpenGiveTheSameRows) {
   const TemporaryFolder folder;
   constexpr std::int64_t kParts = ClosedTables::kMaxOpen + 40;
   // One part's folder is copied: writing a thousand takes a minute.
@@ -186,7 +186,7 @@ TEST(Parts, CommitChecksEachPart) {
   expect_same(Dataset(ds).rows(0, 11), in_memory(11).rows(0, 11));
 }
 
-TEST(Parts, CommitLeavesToTheirWritersWhatIsUnfinished) {
+TEST(Parts, CommitIgnoresUnfinishedPartsOfLiveWriters) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";
   save(rows_of_all_kinds(0, 4), ds / "a");
@@ -201,7 +201,7 @@ TEST(Parts, CommitLeavesToTheirWritersWhatIsUnfinished) {
   EXPECT_TRUE(fs::exists(alive));
 }
 
-TEST(Parts, OneProcessChangesThemAtATime) {
+TEST(Parts, OnlyOneProcessChangesPartsAtATime) {
   const TemporaryFolder folder;
   make_parts(folder / "ds", {2});
   const os::Directory opened = os::Directory::open(folder / "ds");
@@ -213,7 +213,7 @@ TEST(Parts, OneProcessChangesThemAtATime) {
                [&] { compact(folder / "ds"); });
 }
 
-TEST(Parts, AreReplacedOnlyIfTheManifestNamesAll) {
+TEST(Parts, AreReplacedOnlyWithoutForeignFiles) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";
   make_parts(ds, {2, 2});
@@ -231,7 +231,7 @@ TEST(Parts, AreReplacedOnlyIfTheManifestNamesAll) {
   EXPECT_EQ(Dataset(ds).size(), 2);
 }
 
-TEST(Parts, VerifyNamesThePartAndWhatIsWrong) {
+TEST(Parts, VerifyNamesThePartAndTheProblem) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";
   make_parts(ds, {4, 4});
@@ -259,7 +259,7 @@ TEST(Parts, VerifyNamesThePartAndWhatIsWrong) {
   EXPECT_THAT(only_problem(), HasSubstr("part is missing"));
 }
 
-TEST(Parts, AreReadAsTheyWereOpenedOrNotAtAll) {
+TEST(Parts, AReplacedDataSetIsReadAsOpenedOrRefused) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";
   const Dataset opened = make_parts(ds, {4, 4});
@@ -271,7 +271,7 @@ TEST(Parts, AreReadAsTheyWereOpenedOrNotAtAll) {
                [&] { static_cast<void>(opened.rows(4, 5)); });
 }
 
-TEST(Parts, OfTextFilesAreIngestedInTheirOrder) {
+TEST(Parts, OfTextFilesAreIngestedInFileOrder) {
   const TemporaryFolder folder;
   write_bytes(folder / "a.csv", "x\n1\n2\n");
   write_bytes(folder / "b.csv", "x\n3\n");

@@ -55,7 +55,7 @@ class Bundle : public testing::Test {
   Path path_ = folder_ / "checkpoint-500";
 };
 
-TEST_F(Bundle, IsOneTreeOfItsFiles) {
+TEST_F(Bundle, OpensAsATreeOfItsFiles) {
   EXPECT_EQ(probe(path_), "bundle");
   const TensorDict tree = open(path_);
   EXPECT_THAT(tree.keys(), ElementsAre("README.md", "model", "optimizer", "trainer_state"));
@@ -100,7 +100,7 @@ TEST_F(Bundle, ReturnsTheBytesOfUnknownFormatsOnRequest) {
   EXPECT_EQ(bytes, "# A model\n");
 }
 
-TEST_F(Bundle, ConvertsWithoutWhatIsExcluded) {
+TEST_F(Bundle, ConvertsWithoutExcludedEntries) {
   convert(path_, folder_ / "all", {.exclude = {{"README.md"}}});
   EXPECT_TRUE(diff(path_, folder_ / "all").removed == std::vector<std::string>{"README.md.bytes"});
   EXPECT_EQ(difference(open(folder_ / "all")["optimizer"], test::sample_checkpoint()), "");
@@ -190,7 +190,7 @@ TEST_F(Bundle, IgnoresHiddenFiles) {
   EXPECT_EQ(open(path_).size(), 4u);
 }
 
-TEST_F(Bundle, IsOnlyRead) {
+TEST_F(Bundle, IsReadOnly) {
   EXPECT_THAT(thrown_by([&] { open(path_, {.mode = Mode::write_through}); }).message,
               HasSubstr("found \"r+\""));
   const TensorDict tree = test::sample_state_dict();
@@ -249,7 +249,7 @@ TEST_F(Bundle, LimitsNestingOfBundles) {
   EXPECT_TRUE(verify(path_).ok());
 }
 
-TEST_F(Bundle, IsAnyFolderIfAskedForByName) {
+TEST_F(Bundle, OpensAnyFolderIfTheFormatIsGiven) {
   fs::remove(path_ / "trainer_state.json");
   EXPECT_EQ(thrown_by([&] { open(path_); }).code, ErrorCode::unsupported);
   EXPECT_THAT(open(path_, {.format = "bundle"}).keys(),
@@ -262,7 +262,7 @@ TEST_F(Bundle, IsProbedLast) {
   EXPECT_EQ(probe(folder_ / "memmap"), "memmap");
 }
 
-TEST(BundleMarkers, DecideWhatABundleIs) {
+TEST(BundleMarkers, DecideWhichFoldersAreBundles) {
   const std::pair<std::vector<std::string>, bool> cases[] = {
       {{"trainer_state.json"}, true},
       {{"random_states_0.pkl", "model.safetensors"}, true},

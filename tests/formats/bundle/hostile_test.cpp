@@ -47,7 +47,7 @@ class HostileBundle : public testing::Test {
   Path path_ = folder_ / "run";
 };
 
-TEST_F(HostileBundle, FollowsNoLinkOutOfItsFolder) {
+TEST_F(HostileBundle, DoesNotFollowSymlinksOutOfItsFolder) {
   save(test::sample_state_dict(), folder_ / "secret.safetensors");
   fs::create_symlink(folder_ / "secret.safetensors", path_ / "model.safetensors");
   fs::create_directory(folder_ / "outside");
@@ -63,7 +63,7 @@ TEST_F(HostileBundle, FollowsNoLinkOutOfItsFolder) {
   expect_walkable();
 }
 
-TEST_F(HostileBundle, FollowsTheLinksOfTheHubsCache) {
+TEST_F(HostileBundle, FollowsSymlinksOfTheHubCache) {
   const Path snapshot = folder_ / "models--a--b/snapshots/0/checkpoint-1";
   const Path blobs = folder_ / "models--a--b/blobs";
   fs::create_directories(snapshot);
@@ -122,7 +122,7 @@ TEST_F(HostileBundle, RefusesAFolderWhereAFileIsExpected) {
   expect_walkable();
 }
 
-TEST_F(HostileBundle, OpensNoPipe) {
+TEST_F(HostileBundle, DoesNotOpenPipes) {
   ASSERT_EQ(::mkfifo((path_ / "optimizer.pt").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((path_ / "model.safetensors.index.json").c_str(), 0600), 0);
   EXPECT_THAT(refusal("optimizer"), HasSubstr("found a device, socket or pipe"));
@@ -141,7 +141,7 @@ TEST_F(HostileBundle, NamesAFileThatVanished) {
   EXPECT_EQ(tree["trainer_state"].size(), 0u);
 }
 
-TEST_F(HostileBundle, NamesAFileThatBecameALink) {
+TEST_F(HostileBundle, NamesAFileThatBecameASymlink) {
   save(test::sample_state_dict(), path_ / "model.safetensors");
   const TensorDict tree = open(path_);
   fs::rename(path_ / "model.safetensors", folder_ / "m.safetensors");
@@ -149,7 +149,7 @@ TEST_F(HostileBundle, NamesAFileThatBecameALink) {
   EXPECT_THAT(thrown_by([&] { tree.get("model"); }).message, HasSubstr("a symbolic link"));
 }
 
-TEST_F(HostileBundle, ReachesNoShardOutsideItsFolder) {
+TEST_F(HostileBundle, RefusesShardsOutsideItsFolder) {
   save(test::sample_state_dict(), folder_ / "secret.safetensors");
   test::write_bytes(path_ / "model.safetensors.index.json",
                     R"({"weight_map": {"encoder.weight": "../secret.safetensors"}})");

@@ -59,7 +59,7 @@ TensorDict opened(const std::string& document) {
   return opened(folder / "file");
 }
 
-TEST(Consolidated, OpensWhatTensordictWrote) {
+TEST(Consolidated, OpensFilesOfTensordict) {
   const TensorDict tree = opened(golden("nested"));
   EXPECT_EQ(tree.keys(), (std::vector<std::string>{"text", "a", "none", "b", "n", "texts"}));
   EXPECT_EQ(tree.at("a").data<float>()[2], 2.0F);

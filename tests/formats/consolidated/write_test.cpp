@@ -151,7 +151,7 @@ TEST(ConsolidatedWrite, RoundTripsAWholeTree) {
   EXPECT_EQ(report.num_checksums, 4U);  // the document, and each tensor with elements
 }
 
-TEST(ConsolidatedWrite, RoundTripsWhatItOpened) {
+TEST(ConsolidatedWrite, RoundTripsAnOpenedFile) {
   const TemporaryFolder folder;
   consolidated::kFormat.write(rich_tree(), folder / "file", request());
   consolidated::kFormat.write(consolidated::kFormat.open(folder / "file", {}), folder / "again",
@@ -159,7 +159,7 @@ TEST(ConsolidatedWrite, RoundTripsWhatItOpened) {
   EXPECT_EQ(bytes_of(folder / "again"), bytes_of(folder / "file"));
 }
 
-TEST(ConsolidatedWrite, VerifyFindsEveryFlippedByte) {
+TEST(ConsolidatedWrite, VerifyDetectsEveryFlippedByte) {
   const TemporaryFolder folder;
   consolidated::kFormat.write(rich_tree(), folder / "file", request());
   const std::string whole = bytes_of(folder / "file");
@@ -267,7 +267,7 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   endless.set("self", Value());  // otherwise it would never be freed
 }
 
-TEST(ConsolidatedWrite, TensordictsFormatRefusesWhatItWouldLose) {
+TEST(ConsolidatedWrite, TensordictFormatRefusesUnsupportedEntries) {
   const TemporaryFolder folder;
   Leaf unbatched(tensor_of<std::uint8_t>({1, 2}, {2}));
   unbatched.mark_unbatched();
@@ -279,7 +279,7 @@ TEST(ConsolidatedWrite, TensordictsFormatRefusesWhatItWouldLose) {
   }
 }
 
-TEST(ConsolidatedWrite, TheDeepestTreeThatIsWrittenIsRead) {
+TEST(ConsolidatedWrite, ATreeOfMaximumDepthRoundTrips) {
   const TemporaryFolder folder;
   TensorDict tree;
   tree.set("x", Value(1));

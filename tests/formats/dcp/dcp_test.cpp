@@ -63,7 +63,7 @@ void read_all(const Path& path) {
   });
 }
 
-TEST(Dcp, ReadsWhatTorchLoads) {
+TEST(Dcp, ReadsCheckpointsAsTorchDoes) {
   for (const auto& [name, text] : golden()) {
     EXPECT_EQ(text_of(open(checkpoint(name))), text) << name;
     read_all(checkpoint(name));
@@ -132,7 +132,7 @@ TEST(Dcp, ReportsThatAFileWasReplacedAfterItWasOpened) {
   EXPECT_THAT(error_of(ErrorCode::io, [&] { again(); }), HasSubstr("was replaced since"));
 }
 
-TEST(Dcp, NeedsTheFilesOfNoOtherEntryForAnObject) {
+TEST(Dcp, ReadsAnObjectWithoutTheFilesOfOtherEntries) {
   const TemporaryFolder folder;
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
   std::filesystem::remove(path / "__0_0.distcp");
@@ -159,7 +159,7 @@ TEST(Dcp, ReportsErrorsInMetadata) {
   EXPECT_GT(num_cases, 40U);
 }
 
-TEST(Dcp, FollowsNoLinkOutOfTheFolder) {
+TEST(Dcp, DoesNotFollowSymlinksOutOfTheFolder) {
   const TemporaryFolder folder;
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
   std::filesystem::rename(path / "__1_0.distcp", folder / "outside");
@@ -250,7 +250,7 @@ TEST(Dcp, ConvertsToOtherFormats) {
   }
 }
 
-TEST(Dcp, IsNotWritten) {
+TEST(Dcp, IsReadOnly) {
   const TemporaryFolder folder;
   SaveOptions options;
   options.format = "dcp";
@@ -263,7 +263,7 @@ TEST(Dcp, IsNotWritten) {
               HasSubstr("cannot be written through"));
 }
 
-TEST(DcpMetadata, IsReadAsItWasWritten) {
+TEST(DcpMetadata, RoundTrips) {
   dcp::Metadata metadata;
   metadata.files = {"__0_0.distcp", "__1_0.distcp"};
   const auto chunk = [](Shape offsets, Shape sizes, std::uint32_t file, std::uint64_t begin) {

@@ -129,7 +129,7 @@ void make_good(const fs::path& path) {
   write_bytes(path / "a.memmap", "12345678");
 }
 
-TEST(MemmapHostile, NeverFollowsLinksOutOfTheFolder) {
+TEST(MemmapHostile, NeverFollowsSymlinksOutOfTheFolder) {
   const TemporaryFolder folder;
   make_good(folder / "good");
   ASSERT_FALSE(failure_of(folder / "good").has_value());

@@ -145,7 +145,7 @@ TEST(MemmapFolder, KeepsJsonValuesWithTuplesIntKeysAndSpecialNumbers) {
   expect_round_trip(tree);
 }
 
-TEST(MemmapFolder, KeepsKeysThatTensordictsMetadataUsesItself) {
+TEST(MemmapFolder, KeepsKeysReservedByTensordict) {
   TensorDict tree;
   tree.set("a", counting({1}));
   tree.set("device", Value("cuda"));
@@ -257,7 +257,7 @@ TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
                                                     "that differ by now")));
 }
 
-TEST(MemmapFolder, SharesNoStorageThatTensordictWouldNot) {
+TEST(MemmapFolder, SharesStorageOnlyIfTensordictDoes) {
   TensorDict tree;
   const Tensor weight = counting({2});
   tree.set("a", weight);
@@ -269,7 +269,7 @@ TEST(MemmapFolder, SharesNoStorageThatTensordictWouldNot) {
   EXPECT_FALSE(fs::exists(folder / "tree/%checksums"));
 }
 
-TEST(MemmapFolder, WritesZerosAsHoles) {
+TEST(MemmapFolder, WritesZerosAsSparseRegions) {
   TensorDict tree;
   tree.set("big", Tensor::zeros(DType::uint8, {8 << 20}));
   tree.set("v", Value("kept"));
@@ -365,7 +365,7 @@ TensorDict with(const std::string& key, TensorDict::Item item) {
   return tree;
 }
 
-TEST(MemmapFolder, RefusesByKeyWhatTensordictsFilesWouldLose) {
+TEST(MemmapFolder, RefusesByKeyEntriesThatTensordictFilesCannotHold) {
   Value::Object int_keys;
   int_keys.int_keys = true;
   Leaf unbatched(counting({1}));

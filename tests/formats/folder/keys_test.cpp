@@ -30,7 +30,7 @@ constexpr std::pair<std::string_view, std::string_view> kNames[] = {
     {"~&+#'()", "~&+#'()"},
 };
 
-TEST(MemmapKeys, NamesFilesAsTensordictDoes) {
+TEST(MemmapKeys, FileNamesMatchTensordict) {
   for (const auto& [key, component] : kNames) EXPECT_EQ(encode_key(key), component);
   EXPECT_EQ(encode_key(std::string_view("\0", 1)), "%00");
 }

@@ -82,7 +82,7 @@ std::size_t maps() {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-TEST(MemmapOpen, ReadsTheRootsMetadataAndNothingElse) {
+TEST(MemmapOpen, ReadsOnlyTheMetadataOfTheRoot) {
   const TemporaryFolder folder;
   save_folder(sample(), folder / "tree");
   fs::remove(folder / "tree/small.memmap");
@@ -106,7 +106,7 @@ TEST(MemmapOpen, IgnoresForeignFiles) {
   EXPECT_EQ(test::difference(sample(), open_folder(folder / "tree")), "");
 }
 
-TEST(MemmapOpen, IgnoresEntriesThatAreNoTensors) {
+TEST(MemmapOpen, IgnoresEntriesThatAreNotTensors) {
   const TemporaryFolder folder;
   write_bytes(
       folder / "tree/meta.json",

@@ -92,7 +92,7 @@ TEST(Npy, ReadsEveryVersionAndSpelling) {
   EXPECT_EQ(tensor_in("ok-no-elements").shape(), (Shape{3, 0, 2}));
 }
 
-TEST(Npy, WritesItsOwnFilesAgainByteForByte) {
+TEST(Npy, RewritesItsFilesByteForByte) {
   const TemporaryFolder folder;
   const Path path = folder / "again.npy";
   std::size_t count = 0;
@@ -109,7 +109,7 @@ TEST(Npy, WritesItsOwnFilesAgainByteForByte) {
   EXPECT_EQ(count, 16U);
 }
 
-TEST(Npy, WritesAnyOrderInRows) {
+TEST(Npy, WritesAnyStridesInRowMajorOrder) {
   const TemporaryFolder folder;
   numpy::kNpy.write(numpy::kNpy.open(npy("ok-fortran"), {}), folder / "rows.npy", {});
   const Tensor rows = leaf_in(folder / "rows.npy").tensor();
@@ -161,7 +161,7 @@ TEST(Npy, RefusesDtypesThatNumpyLacksBeforeWriting) {
   EXPECT_EQ(count, kNumDTypes - 14);
 }
 
-TEST(Npy, RefusesWhatIsNotOneTensor) {
+TEST(Npy, RefusesTreesOfOtherThanOneTensor) {
   const Tensor tensor = tensor_of<float>({1}, {1});
   EXPECT_EQ(refusal_of(TensorDict()),
             "root: a NumPy file holds one array, which has no name: expected a tensor, found a "
@@ -179,7 +179,7 @@ TEST(Npy, RefusesWhatIsNotOneTensor) {
   EXPECT_THAT(refusal_of(bare_tree(unbatched)), HasSubstr("root: that a tensor is unbatched"));
 }
 
-TEST(Npy, IsFoundByTheStemOfItsFileToo) {
+TEST(Npy, IsAlsoFoundByItsFileStem) {
   const TensorDict tree = numpy::kNpy.open(npy("ok-no-dimensions"), {});
   EXPECT_TRUE(tree.contains("value"));
   EXPECT_TRUE(tree.contains("ok-no-dimensions"));
@@ -190,7 +190,7 @@ TEST(Npy, IsFoundByTheStemOfItsFileToo) {
             npy("ok-no-dimensions").string() + ": no key \"ok\"");
 }
 
-TEST(Npy, RefusesWhatTheRootWouldLose) {
+TEST(Npy, RefusesUnsupportedRootProperties) {
   TensorDict rows(batch({1}));
   rows.set("x", tensor_of<float>({1}, {1}));
   EXPECT_EQ(refusal_of(rows), "root: batch_size cannot be stored: expected [], found [1]");

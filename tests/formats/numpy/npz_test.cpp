@@ -124,7 +124,7 @@ TEST(Npz, FortranOrderIsAViewIfMappedAndTransposedIfCopied) {
   }
 }
 
-TEST(Npz, AMemberThatIsNoTensorIsAnErrorOnAccess) {
+TEST(Npz, AnUnsupportedMemberIsAnErrorOnAccess) {
   const TemporaryFolder folder;
   write_archive(folder, {{"good.npy", npy("|u1", {1}, "x")},
                          {"bad.npy", npy("|O", {1}, "pickled")},
@@ -173,7 +173,7 @@ TEST(Npz, RoundTripsItsMembers) {
   EXPECT_EQ(opened(folder).size(), 0U);
 }
 
-TEST(Npz, VerifyFindsDamagedElements) {
+TEST(Npz, VerifyDetectsDamagedElements) {
   const TemporaryFolder folder;
   write_archive(folder, {{"a.npy", npy("|u1", {4}, "good")}, {"b.npy", npy("|u1", {4}, "fine")}});
   std::string bytes = bytes_of(folder / "x.npz");
@@ -224,7 +224,7 @@ TEST(Npz, RefusesByKeyBeforeAnythingIsWritten) {
   expect(TensorDict(batch({2})), "root: batch_size cannot be stored");
 }
 
-TEST(Npz, CannotBeWrittenThrough) {
+TEST(Npz, RefusesModeWriteThrough) {
   const TemporaryFolder folder;
   write_archive(folder, {{"a.npy", npy("|u1", {4}, "good")}});
   OpenRequest request;

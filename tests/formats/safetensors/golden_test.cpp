@@ -38,7 +38,7 @@ TEST(SafetensorsGolden, EveryDtypeOfTheReferenceIsRead) {
   });
 }
 
-TEST(SafetensorsGolden, KeysOfAFlatFileComeInTheOrderOfItsHeader) {
+TEST(SafetensorsGolden, KeysOfAFlatFileAreInHeaderOrder) {
   EXPECT_EQ(golden("header-order").keys(), (std::vector<std::string>{"b", "a"}));
   const TensorDict tree = golden("header-order");
   EXPECT_EQ(tree.at("a").data<float>()[0], 1.0F);
@@ -144,7 +144,7 @@ TEST(SafetensorsGolden, ATensorTheStructureDoesNotNameIsAddedWithAWarning) {
                 "its name; another tool may have changed the file");
 }
 
-TEST(SafetensorsGolden, FilesOfOthersHaveNoChecksums) {
+TEST(SafetensorsGolden, ForeignFilesHaveNoChecksums) {
   const VerifyReport report = safetensors::kFormat.verify(data("ok-td-nested.safetensors"), {});
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_leaves, 3U);

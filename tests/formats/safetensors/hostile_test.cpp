@@ -284,7 +284,7 @@ TEST(SafetensorsHostile, AFlippedBitIsRefusedOrHarmless) {
   }
 }
 
-TEST(SafetensorsHostile, VerifyFindsAnyFlippedBitOfOurOwnFile) {
+TEST(SafetensorsHostile, VerifyDetectsAnyFlippedBitOfOurFile) {
   const TemporaryFolder folder(memory());
   TensorDict tree;
   tree.set("w", tensor_of<float>({1, 2, 3}, {3}));

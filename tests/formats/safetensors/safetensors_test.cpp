@@ -241,7 +241,7 @@ TEST(Safetensors, TensorsAreInTheOrderOfTheReferenceAndAligned) {
   EXPECT_EQ(opened.keys(), tree.keys()) << "the order of the dict is kept beside it";
 }
 
-TEST(Safetensors, AnOrderThatDoesNotFitIsIgnoredWithAWarning) {
+TEST(Safetensors, AnInconsistentOrderIsIgnoredWithAWarning) {
   const TemporaryFolder folder;
   TensorDict tree(kind(NodeKind::dict));
   tree.set("b", tensor_of<float>({1}, {1}));
@@ -404,7 +404,7 @@ TEST(Safetensors, ATreeMayBeSavedOverTheFileItWasReadFrom) {
   EXPECT_EQ(text_of(safetensors::kFormat.open(folder / kName, {})), text_of(tree));
 }
 
-TEST(Safetensors, ATruncatedFileIsAnErrorAndNoCrash) {
+TEST(Safetensors, ATruncatedFileIsAnErrorWithoutACrash) {
   const TemporaryFolder folder;
   TensorDict tree(kind(NodeKind::dict));
   tree.set("a", numbered(DType::float32, {5000}));

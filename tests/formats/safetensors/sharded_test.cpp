@@ -66,7 +66,7 @@ TEST(SafetensorsSharded, ShardsAreFilledInTheOrderOfTheKeys) {
       << "a shard is a file of its own";
 }
 
-TEST(SafetensorsSharded, ATensorLargerThanAShardHasOneOfItsOwn) {
+TEST(SafetensorsSharded, ATensorLargerThanAShardHasItsOwnShard) {
   const TemporaryFolder folder;
   safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(1));
   EXPECT_EQ(entries_of(folder).size(), 5U);
@@ -98,7 +98,7 @@ TEST(SafetensorsSharded, StructureSharedStorageAndOrderRoundTrip) {
   EXPECT_TRUE(safetensors::kShardedFormat.verify(folder / kIndex, {}).ok());
 }
 
-TEST(SafetensorsSharded, SavingAgainReplacesTheShardsAndLeavesNoOthers) {
+TEST(SafetensorsSharded, SavingAgainRemovesOldShardsAndKeepsForeignFiles) {
   const TemporaryFolder folder;
   write_bytes(folder / "m-00009-of-00009.safetensors", "somebody else's");
   safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(12));
@@ -131,7 +131,7 @@ TEST(SafetensorsSharded, ATreeMayBeSavedOverTheShardsItWasReadFrom) {
   EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(flat_tree()));
 }
 
-TEST(SafetensorsSharded, ATreeWithoutTensorsIsAnIndexAlone) {
+TEST(SafetensorsSharded, ATreeWithoutTensorsIsOnlyAnIndex) {
   const TemporaryFolder folder;
   TensorDict tree;
   tree.set("n", Value(1));
@@ -151,7 +151,7 @@ TEST(SafetensorsSharded, IsRecognisedByContent) {
   EXPECT_FALSE(safetensors::kShardedFormat.probe(folder / "other.json"));
 }
 
-TEST(SafetensorsSharded, ANameThatIsNoIndexIsRefused) {
+TEST(SafetensorsSharded, ANameThatIsNotAnIndexIsRefused) {
   const TemporaryFolder folder;
   for (const char* name : {"m.json", ".safetensors.index.json"}) {
     error_of(ErrorCode::unsupported,
@@ -160,7 +160,7 @@ TEST(SafetensorsSharded, ANameThatIsNoIndexIsRefused) {
   EXPECT_TRUE(entries_of(folder).empty());
 }
 
-TEST(SafetensorsSharded, VerifyFindsAnyFlippedBitOfTheIndexAndOfAShard) {
+TEST(SafetensorsSharded, VerifyDetectsAnyFlippedBitOfTheIndexAndOfAShard) {
   const bool has_memory = std::filesystem::is_directory("/dev/shm");
   const TemporaryFolder folder(has_memory ? "/dev/shm" : "");
   safetensors::kShardedFormat.write(flat_tree(), folder / kIndex, shards_of(12));
@@ -298,7 +298,7 @@ struct Cache {
   Path blobs = folder / "models--o--m/blobs";
 };
 
-TEST(SafetensorsSharded, ALinkIntoTheBlobsOfItsCacheIsFollowed) {
+TEST(SafetensorsSharded, ASymlinkIntoTheHubCacheIsFollowed) {
   const Cache cache;
   cache.link_shard("../../blobs/" + cache.kHash);
   const TensorDict tree = safetensors::kShardedFormat.open(cache.snapshot / kIndex, {});
@@ -307,7 +307,7 @@ TEST(SafetensorsSharded, ALinkIntoTheBlobsOfItsCacheIsFollowed) {
   EXPECT_TRUE(safetensors::kShardedFormat.verify(cache.snapshot / kIndex, {}).ok());
 }
 
-TEST(SafetensorsSharded, ASaveThroughALinkToTheIndexIsReadThroughIt) {
+TEST(SafetensorsSharded, ASaveThroughASymlinkedIndexIsReadThroughIt) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "real");
   const std::string name = "m.safetensors.index.json";
@@ -325,7 +325,7 @@ TEST(SafetensorsSharded, ASaveThroughALinkToTheIndexIsReadThroughIt) {
   EXPECT_EQ(entries_of(folder), (std::set<std::string>{"real", name}));
 }
 
-TEST(SafetensorsSharded, NoOtherLinkIsFollowed) {
+TEST(SafetensorsSharded, OtherSymlinksAreNotFollowed) {
   const Cache cache;
   std::filesystem::copy_file(cache.blobs / cache.kHash, cache.blobs / "plain");
   std::filesystem::create_directory(cache.folder / "models--o--m/snapshots/blobs");
@@ -345,7 +345,7 @@ TEST(SafetensorsSharded, NoOtherLinkIsFollowed) {
   }
 }
 
-TEST(SafetensorsSharded, ALinkIntoACacheLeadsToARegularFileInARealFolder) {
+TEST(SafetensorsSharded, ACacheSymlinkMustLeadToARegularFile) {
   const Cache cache;
   cache.link_shard("../../blobs/" + std::string(64, 'f'));
   error_of(ErrorCode::file_not_found,

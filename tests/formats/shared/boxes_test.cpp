@@ -60,7 +60,7 @@ TEST(ByteBox, OfATensorWithoutDimensionsIsItsElement) {
   EXPECT_EQ(box_in({}, {{}, {}}), (ByteBox{{4}, {0}, {4}}));
 }
 
-TEST(ByteBox, RunsComeInTheOrderOfTheFile) {
+TEST(ByteBox, RunsAreInFileOrder) {
   EXPECT_THAT(run_begins(box_in({3, 4}, {{0, 1}, {3, 2}})), ElementsAre(4, 20, 36));
   EXPECT_THAT(run_begins(box_in({2, 2, 4}, {{0, 0, 3}, {2, 1, 1}})), ElementsAre(12, 44));
 }
@@ -181,7 +181,7 @@ class CheckedBoxes : public testing::Test {
   std::string bytes_;
 };
 
-TEST_F(CheckedBoxes, AreRightForEverySplitOfTheTensor) {
+TEST_F(CheckedBoxes, VerifyForEverySplitOfTheTensor) {
   EXPECT_THAT(check({sum_of({{0, 0}, {rows_, columns_}})}), SizeIs(0));
   EXPECT_THAT(check({sum_of({{0, 0}, {7, columns_}}), sum_of({{7, 0}, {rows_ - 7, columns_}})}),
               SizeIs(0));
@@ -195,7 +195,7 @@ TEST_F(CheckedBoxes, AreRightForEverySplitOfTheTensor) {
   EXPECT_THAT(check(grid), SizeIs(0));
 }
 
-TEST_F(CheckedBoxes, AFlippedBitIsFoundInItsBox) {
+TEST_F(CheckedBoxes, AFlippedBitIsDetectedInItsBox) {
   const std::vector<BoxSum> boxes = {sum_of({{0, 0}, {rows_, 400}}),
                                      sum_of({{0, 400}, {rows_, 600}})};
   std::string damaged = bytes_;
@@ -208,7 +208,7 @@ TEST_F(CheckedBoxes, AFlippedBitIsFoundInItsBox) {
                                           "differs: expected "));
 }
 
-TEST_F(CheckedBoxes, ThatOverlapOrLeaveAGapAreAProblem) {
+TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
   const auto is_refused = [&](std::vector<BoxSum> boxes) {
     const auto problems = check(std::move(boxes));
     ASSERT_THAT(problems, SizeIs(1));

@@ -89,7 +89,7 @@ void in_killed_child(const Work& work) {
   ASSERT_TRUE(WIFSIGNALED(status));
 }
 
-TEST(FileReplacement, CreatesReplacesAndLeavesNothingElse) {
+TEST(FileReplacement, CreatesAndReplacesWithoutLeftoverFiles) {
   const TemporaryFolder folder;
   for (const std::string text : {"one", "two", "3"}) {
     for (const bool durable : {false, true}) {
@@ -100,7 +100,7 @@ TEST(FileReplacement, CreatesReplacesAndLeavesNothingElse) {
   }
 }
 
-TEST(FileReplacement, WithoutPublishNothingHasHappened) {
+TEST(FileReplacement, WithoutPublishNothingChanges) {
   const TemporaryFolder folder;
   write_text(folder / "x", "old");
   {
@@ -119,7 +119,7 @@ TEST(FileReplacement, MappingsOfTheOldFileKeepItsBytes) {
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(old.data()), 3), "old");
 }
 
-TEST(FileReplacement, KeepsPermissionsAndFollowsTheLink) {
+TEST(FileReplacement, KeepsPermissionsAndFollowsASymlink) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "sub");
   write_text(folder / "sub/real", "old");
@@ -195,7 +195,7 @@ TEST(FileReplacement, ConcurrentWritersLeaveOneCompleteVersion) {
   EXPECT_EQ(entries_of(folder.path()), Names{"x"});
 }
 
-TEST(FileReplacement, HoldsForTheLongestName) {
+TEST(FileReplacement, WorksWithTheLongestName) {
   const TemporaryFolder folder;
   const std::string name(255, 'n');
   save_file(folder / name, "one");
@@ -210,7 +210,7 @@ TEST(FileReplacement, CreatesMissingParentFolders) {
   EXPECT_EQ(read_text(folder / "a/b/x"), "new");
 }
 
-TEST(FolderReplacement, CreatesReplacesAndLeavesNothingElse) {
+TEST(FolderReplacement, CreatesAndReplacesWithoutLeftoverFiles) {
   const TemporaryFolder folder;
   for (const bool exchange : {true, false}) {
     os::set_exchange_supported(exchange);
@@ -442,7 +442,7 @@ TEST(OpenWriteThrough, ASaveNamesTheProcessThatHoldsTheFile) {
   EXPECT_TRUE(open_write_through(folder / "x").valid());
 }
 
-TEST(RecoverFolder, RenamesBackWhatACrashedReplacementSetAside) {
+TEST(RecoverFolder, RestoresTheFolderSetAsideByACrash) {
   const TemporaryFolder folder;
   save_folder(folder / "x", "old");
   fs::rename(folder / "x", folder / ".x.tenfold-old");

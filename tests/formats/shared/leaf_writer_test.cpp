@@ -106,7 +106,7 @@ TEST_F(LeafWriterTest, WritesAStridedTensorAsItsContiguousCopy) {
   EXPECT_EQ(writes[0].block_checksums[0], base::xxh3(std::span(found).first(found.size())));
 }
 
-TEST_F(LeafWriterTest, WithoutChecksumsThereAreNone) {
+TEST_F(LeafWriterTest, DisabledChecksumsAreNotComputed) {
   EXPECT_TRUE(write({Leaf(counting(10))}, BlockChecksum::none, 1)[0].block_checksums.empty());
 }
 

@@ -38,7 +38,7 @@ TensorDict applied(const std::string& notes) {
   return tree;
 }
 
-TEST(TreeNotes, APlainNestingNeedsNone) { EXPECT_EQ(tree_notes_of(plain_tree()), ""); }
+TEST(TreeNotes, APlainTreeNeedsNoNotes) { EXPECT_EQ(tree_notes_of(plain_tree()), ""); }
 
 TEST(TreeNotes, VersionsOfModulesAreKeptIfTheFormatDoesNotStoreThem) {
   const Warnings warnings;

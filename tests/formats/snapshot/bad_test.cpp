@@ -179,14 +179,14 @@ TEST_F(Hostile, NestingHasALimit) {
   EXPECT_THAT(thrown().message, HasSubstr("nested too deeply"));
 }
 
-TEST_F(Hostile, AFolderWithoutItsMetadataIsNoSnapshot) {
+TEST_F(Hostile, AFolderWithoutItsMetadataIsNotASnapshot) {
   write("");
   fs::remove(path() / ".snapshot_metadata");
   EXPECT_FALSE(snapshot::kFormat.probe(path()));
   EXPECT_THAT(thrown().message, HasSubstr("one that was not finished"));
 }
 
-TEST(SnapshotManifest, IsReadBackAsItWasWritten) {
+TEST(SnapshotManifest, RoundTrips) {
   snapshot::Manifest manifest;
   snapshot::Entry entry;
   entry.type = snapshot::EntryType::str;
@@ -197,7 +197,7 @@ TEST(SnapshotManifest, IsReadBackAsItWasWritten) {
   EXPECT_EQ(snapshot::parse_manifest(text, "m").find("0/a")->value, entry.value);
 }
 
-TEST(SnapshotManifest, KeepsNumbersToTheBit) {
+TEST(SnapshotManifest, KeepsNumbersBitForBit) {
   for (const double number : {0.1, -0.0, 1e308, 5e-324, 0.5}) {
     const auto back = snapshot::number_of_base64(snapshot::base64_of(number));
     ASSERT_TRUE(back);

@@ -36,7 +36,7 @@ std::vector<float> floats(const TensorDict& tree, std::string_view key) {
 
 class ASnapshotOfOneProcess : public testing::TestWithParam<const char*> {};
 
-TEST_P(ASnapshotOfOneProcess, IsReadWhole) {
+TEST_P(ASnapshotOfOneProcess, IsReadCompletely) {
   const TensorDict state = opened(GetParam())["state"];
   EXPECT_THAT(floats(state, "f32"), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(state.at("f32").shape(), ElementsAre(2, 3));
@@ -97,7 +97,7 @@ TEST(SnapshotGolden, RefusesQuantizedTensorsByNameAndReadsTheOthers) {
 
 class ASnapshotOfTwoRanks : public testing::TestWithParam<const char*> {};
 
-TEST_P(ASnapshotOfTwoRanks, ShowsWhatEachSees) {
+TEST_P(ASnapshotOfTwoRanks, ShowsTheStateOfEachRank) {
   const TensorDict tree = opened(GetParam());
   EXPECT_THAT(tree.keys(), ElementsAre("0", "1"));
   for (const char* rank : {"0", "1"}) {

@@ -82,7 +82,7 @@ TEST(Snapshot, KeepsEveryKindOfRootAndKey) {
   }
 }
 
-TEST(Snapshot, KeepsValuesToTheBit) {
+TEST(Snapshot, KeepsValuesBitForBit) {
   const TemporaryFolder folder;
   Value::Object object;
   object.ordered = true;
@@ -276,7 +276,7 @@ TEST(Snapshot, ReplacesASnapshotButNothingElse) {
             EEXIST);
 }
 
-TEST(Snapshot, VerifyFindsAFlippedBitInEveryFile) {
+TEST(Snapshot, VerifyDetectsAFlippedBitInEveryFile) {
   const TemporaryFolder folder;
   save_snapshot(sample_checkpoint(), folder / "s", {.slab_bytes = 40});
   for (const std::string& name : files_below(folder / "s")) {
@@ -295,7 +295,7 @@ TEST(Snapshot, VerifyFindsAFlippedBitInEveryFile) {
   }
 }
 
-TEST(Snapshot, CannotBeWrittenThrough) {
+TEST(Snapshot, RefusesModeWriteThrough) {
   const TemporaryFolder folder;
   save_snapshot(sample_checkpoint(), folder / "s");
   EXPECT_EQ(thrown_by([&] { snapshot::kFormat.open(folder / "s", {Mode::write_through}); }).code,

@@ -50,7 +50,7 @@ class TorchSharded : public testing::Test {
   Path path_ = folder_ / kIndex;
 };
 
-TEST_F(TorchSharded, IsOneDictInTheOrderOfTheIndex) {
+TEST_F(TorchSharded, OpensAsOneDictInIndexOrder) {
   EXPECT_EQ(probe(path_), "pt");
   const TensorDict tree = open(path_);
   EXPECT_EQ(tree.keys(), (std::vector<std::string>{"b.weight", "a.weight"}));
@@ -78,12 +78,12 @@ TEST_F(TorchSharded, NamesATensorThatItsShardLacks) {
               HasSubstr("tensor \"b.weight\": not in its shard"));
 }
 
-TEST_F(TorchSharded, ReadsNoShardOutsideItsFolder) {
+TEST_F(TorchSharded, RefusesShardsOutsideItsFolder) {
   write_index(R"({"b.weight": "../one.bin"})");
   EXPECT_THAT(thrown_by([&] { open(path_); }).message, HasSubstr("leads out of the folder"));
 }
 
-TEST_F(TorchSharded, IsNotWritten) {
+TEST_F(TorchSharded, IsReadOnly) {
   const auto thrown = thrown_by([&] { save(dict_of("w", 1), folder_ / "n.bin.index.json"); });
   EXPECT_EQ(thrown.code, ErrorCode::unsupported);
   EXPECT_THAT(thrown.message, HasSubstr(".safetensors.index.json"));

@@ -66,7 +66,7 @@ void read_all(const TensorDict& tree) {
   });
 }
 
-TEST(TorchFile, ReadsWhatTorchWrote) {
+TEST(TorchFile, ReadsFilesOfTorch) {
   const auto texts = golden();
   ASSERT_EQ(texts.size(), 18U);
   for (const auto& [name, text] : texts) {
@@ -378,7 +378,7 @@ TensorDict many_tensors(std::int64_t count) {
   return tree;
 }
 
-TEST(TorchFile, WithManyTensorsReadsTheSame) {
+TEST(TorchFile, ReadsFilesOfManyTensors) {
   constexpr std::int64_t kCount = 3000;
   const TemporaryFolder folder;
   save(many_tensors(kCount), folder / "x.pt");
@@ -412,7 +412,7 @@ TEST(TorchFile, WithManyTensorsIsRefusedIfALocalHeaderIsDamaged) {
   }
 }
 
-TEST(TorchFile, FindsAFlippedBitOfATensorByItsChecksum) {
+TEST(TorchFile, DetectsAFlippedBitOfATensorByItsChecksum) {
   const TemporaryFolder folder;
   const Path path = folder / "x.pt";
   std::string bytes = bytes_of(torch_file("ok-tensor"));

@@ -78,7 +78,7 @@ TEST(TorchFileWrite, RoundTripsAnyKindOfTree) {
   EXPECT_EQ(text_of(opened(tree, folder / "m.pt")), text_of(tree));
 }
 
-TEST(TorchFileWrite, TheNotesRestoreWhatAPickleCannotExpress) {
+TEST(TorchFileWrite, NotesRestorePropertiesThatAPickleCannotExpress) {
   TensorDict tree(batch({2}, {{"time"}}));
   tree.info().metadata = {{"author", "me"}};
   tree.set("x", Tensor::zeros(DType::int16, {2, 3}));
@@ -108,7 +108,7 @@ TEST(TorchFileWrite, TheNotesRestoreWhatAPickleCannotExpress) {
   EXPECT_EQ(records_of(folder / "m.pt").back(), "m/tenfold.json");
 }
 
-TEST(TorchFileWrite, APlainNestingHasNoNotes) {
+TEST(TorchFileWrite, APlainTreeHasNoNotes) {
   TensorDict tree(kind(NodeKind::dict));
   tree.set("x", counting(1));
   const TemporaryFolder folder;
@@ -145,7 +145,7 @@ TEST(TorchFileWrite, SharedTensorsAndViewsUseOneRecord) {
   EXPECT_EQ(again.at("tied").raw_data(), again.at("whole").raw_data());
 }
 
-TEST(TorchFileWrite, ASingleTensorTakesNoMoreThanItsElements) {
+TEST(TorchFileWrite, AViewIsStoredWithoutTheRestOfItsStorage) {
   const Tensor whole = counting(10'000);
   TensorDict tree(kind(NodeKind::dict));
   tree.set("column", Tensor(DType::float32, {100}, {100}, whole.buffer(), 0));
@@ -216,7 +216,7 @@ TEST(TorchFileWrite, ATreeThatContainsItselfIsRefused) {
   tree.set("self", Value());  // otherwise it would keep itself alive
 }
 
-TEST(TorchFileWrite, TheDeepestTreeThatIsWrittenIsRead) {
+TEST(TorchFileWrite, ATreeOfMaximumDepthRoundTrips) {
   TensorDict tree(kind(NodeKind::ordered_dict));
   TensorDict deepest = tree;
   for (int depth = 1; depth < 512; ++depth) {

@@ -67,7 +67,7 @@ TEST(ArrowStream, BatchesBecomeRowsAndTheStreamIsReleased) {
   EXPECT_EQ(ds.rows(0, 6).text("s", 5), "bc");
 }
 
-TEST(ArrowStream, WithoutAPathOnlyTheSchemaIsFound) {
+TEST(ArrowStream, WithoutAPathOnlyTheSchemaIsInferred) {
   Batch batch;
   const SourceReport report = ingest(batch.root);
   ASSERT_EQ(report.schema.size(), 2U);
@@ -87,7 +87,7 @@ TEST(ArrowStream, OffsetsOfBatchAndColumnAddUp) {
   EXPECT_EQ(ds.rows(0, 1).text("s", 0), "bc");
 }
 
-TEST(ArrowStream, ARowOfABatchThatIsNullIsBad) {
+TEST(ArrowStream, ANullRowOfABatchIsABadRow) {
   Batch batch;
   ArrowNode root("+s");
   root.buffer(std::vector<std::uint8_t>{0b101}).rows(3, 0, 1).child(batch.x).child(batch.s);
@@ -181,7 +181,7 @@ TEST(ArrowStream, StreamsOfDifferentLengthAreRefusedByColumn) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "ds"));
 }
 
-TEST(ArrowStream, RowsAreLeftOutOfSeveralStreamsOnlyIfTheyCanBeReadTwice) {
+TEST(ArrowStream, SkippingBadRowsOfSeveralStreamsNeedsStreamsThatCanBeReadTwice) {
   Batch batch;
   Numbers numbers("n", 3);
   ArrowStreamOf left(batch.root, 1);
@@ -192,7 +192,7 @@ TEST(ArrowStream, RowsAreLeftOutOfSeveralStreamsOnlyIfTheyCanBeReadTwice) {
   EXPECT_THROW(ingest_arrow(both, {}, std::nullopt, options), Error);
 }
 
-TEST(ArrowStream, ARowThatIsBadInOneStreamIsLeftOutOfAll) {
+TEST(ArrowStream, ABadRowOfOneStreamIsSkippedInAll) {
   const test::TemporaryFolder folder;
   Batch batch;
   ArrowNode x("i", "n");
@@ -313,7 +313,7 @@ TEST(ArrowStream, InvalidSchemasAreRefused) {
   }
 }
 
-TEST(ArrowStream, TypesThatNoColumnHoldsAreUnsupported) {
+TEST(ArrowStream, UnsupportedTypesAreRefused) {
   for (const char* format : {"+ud:0,1", "+r", "tin", "tiD", "?", ""}) {
     Batch batch;
     batch.x.schema().format = format;

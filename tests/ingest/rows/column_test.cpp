@@ -106,7 +106,7 @@ TEST(RowColumn, ItemsOfStringListsAreTheSourceValuesAsJson) {
   EXPECT_THAT(texts(column), ElementsAre("[true]", "[\"1\", 1]"));
 }
 
-TEST(RowColumn, AnUndoneRowLeavesNothing) {
+TEST(RowColumn, AnUndoneRowIsRemovedCompletely) {
   RowColumn column({"x"}, 0);
   RowType list = RowType::list();
   list.has_elements = true;
@@ -142,7 +142,7 @@ TEST(RowColumn, ListsOfOneLengthAreFixedRowsUntilTheLengthChanges) {
   EXPECT_TRUE(column.stored().ragged);
 }
 
-TEST(RowColumn, ARequestedColumnAcceptsWhatFitsAndNeverChanges) {
+TEST(RowColumn, ARequestedColumnAcceptsFittingValuesAndNeverChanges) {
   Column wanted;
   wanted.path = {"x"};
   wanted.dtype = DType::uint8;
@@ -180,7 +180,7 @@ TEST(RowType, JoinsFollowTheLattice) {
   EXPECT_EQ(joined(RowType::scalar(DType::float32), RowType::scalar(DType::int16)), "none");
 }
 
-TEST(ScalarKinds, TheGrowingTypeOnlyWidensAndEndsAsTheTypeOfAll) {
+TEST(ScalarKinds, GrowingTypeOnlyWidens) {
   using namespace scalar_kind;
   constexpr ScalarKinds kAll = 0x1FF;
   const auto rank = [](ScalarKinds kinds) {

@@ -45,7 +45,7 @@ TEST(RowTable, WrittenColumnsAreConverted) {
   EXPECT_EQ(batch.text("x", 2), "end");
 }
 
-TEST(RowTable, IntegersBeyondOneTypeAreStringsUnlessAFloatComes) {
+TEST(RowTable, IntegersOutsideOneTypeAreStringsUnlessAFloatFollows) {
   const test::TemporaryFolder folder;
   for (const bool has_float : {false, true}) {
     RowTable table(folder.path() / "ds", std::nullopt, {}, {});
@@ -91,7 +91,7 @@ TEST(RowTable, RowsBeforeTheFirstTypedColumnAreNull) {
   EXPECT_EQ(column.data<double>()[2], 7);
 }
 
-TEST(RowTable, AnUnfinishedRowLeavesNothing) {
+TEST(RowTable, AnUnfinishedRowIsDiscarded) {
   const test::TemporaryFolder folder;
   RowTable table(folder.path() / "ds", std::nullopt, {}, {});
   RowColumn& x = table.add_column({"x"});
@@ -135,7 +135,7 @@ TEST(RowTable, NullsOfMissingColumnsAreDeferredToTheBlock) {
   EXPECT_EQ(ds.column("sparse").data<std::int64_t>()[3], 30);
 }
 
-TEST(RowTable, NamesTheRequiredColumn) {
+TEST(RowTable, ReportsTheMissingRequiredColumn) {
   Column x;
   x.path = {"x"};
   x.dtype = DType::int64;

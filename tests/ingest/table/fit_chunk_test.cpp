@@ -68,7 +68,7 @@ TEST(FirstNotFitting, ComplexNumbersFitNarrowerOnesUnlessAPartBecomesInfinite) {
   EXPECT_TRUE(fits(1e38, DType::complex64));
 }
 
-TEST(WithoutRows, RemovesThemFromEveryPart) {
+TEST(WithoutRows, RemovesRowsFromEveryPart) {
   Column column;
   column.path = {"x"};
   column.kind = ColumnKind::string;

@@ -53,7 +53,7 @@ std::vector<std::byte> content_of(const Path& path) {
   return made;
 }
 
-TEST(PartFile, WritesFromOneMultipleOfItsBufferToAnother) {
+TEST(PartFile, FlushesAtMultiplesOfItsBufferSize) {
   const test::TemporaryFolder folder;
   auto directory = os::Directory::open(folder.path());
   PartFile file(directory, "part", {.buffer_bytes = 64});
@@ -74,7 +74,7 @@ TEST(PartFile, WritesFromOneMultipleOfItsBufferToAnother) {
   EXPECT_THAT(file.checksums(), ElementsAre(base::xxh3(bytes)));
 }
 
-TEST(PartFile, WritesAtOnceWithoutABuffer) {
+TEST(PartFile, WritesImmediatelyWithoutABuffer) {
   const test::TemporaryFolder folder;
   auto directory = os::Directory::open(folder.path());
   PartFile file(directory, "part", {});

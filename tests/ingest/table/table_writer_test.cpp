@@ -138,7 +138,7 @@ TEST(TableWriter, WritesEveryKindOfColumn) {
               ElementsAre(std::byte{1}, std::byte{0}, std::byte{1}, std::byte{1}, std::byte{1}));
 }
 
-TEST(TableWriter, LeavesATreeThatVerifiesWithAChecksumForEveryFile) {
+TEST(TableWriter, WritesAChecksumForEveryFile) {
   const test::TemporaryFolder folder;
   write_five(folder / "rows");
   const VerifyReport report = verify(folder / "rows");
@@ -204,7 +204,7 @@ TEST(TableWriter, KeepsColumnsNamedLikePartsOfOthers) {
   EXPECT_THAT(ints(batch.at("a/b")), ElementsAre(3, 4));
 }
 
-TEST(TableWriter, AddsAColumnWithoutValuesInTheRowsBefore) {
+TEST(TableWriter, AnAddedColumnIsNullInEarlierRows) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows", Schema({column("n", DType::int64)}));
   append(writer, {fixed<std::int64_t>({1, 2}, 2)});
@@ -341,7 +341,7 @@ TEST(TableWriter, RefusesToCommitColumnsOfDifferentLength) {
   EXPECT_FALSE(fs::exists(folder / "rows"));
 }
 
-TEST(TableWriter, WritesNoRowsAndNoColumns) {
+TEST(TableWriter, WritesTablesWithoutRowsOrColumns) {
   const test::TemporaryFolder folder;
   TableWriter(folder / "columns", Schema({column("x", DType::float32), text_column("s")})).commit();
   EXPECT_EQ(Dataset(folder / "columns").size(), 0);
@@ -350,7 +350,7 @@ TEST(TableWriter, WritesNoRowsAndNoColumns) {
   EXPECT_EQ(Dataset(folder / "nothing").size(), 0);
 }
 
-TEST(TableWriter, LeavesNothingUnlessCommitted) {
+TEST(TableWriter, WritesNothingUnlessCommitted) {
   const test::TemporaryFolder folder;
   {
     TableWriter writer(folder / "rows", Schema({column("n", DType::int64)}));
@@ -402,7 +402,7 @@ void expect_exists_error(const fs::path& path, const TableWriterOptions& options
   }
 }
 
-TEST(TableWriter, ReplacesTreesOfTenfoldOnly) {
+TEST(TableWriter, ReplacesOnlyTreesOfTenfold) {
   const test::TemporaryFolder folder;
   write_five(folder / "rows");
   expect_exists_error(folder / "rows", {.overwrite = false}, "the option overwrite replaces it");

@@ -114,7 +114,7 @@ TEST(ByteStream, ReadsXzOfSeveralStreams) {
   EXPECT_EQ(of.rows("e.csv.xz", xz_of("")).size(), 0);
 }
 
-TEST(ByteStream, RefusesAnXzThatTakesMuchMemory) {
+TEST(ByteStream, RefusesAnXzThatNeedsTooMuchMemory) {
   IngestOf of;
   std::string packed = xz_of(lines(0, 10));
   // The size of the dictionary is one byte of the block's header, which is followed by its CRC-32.

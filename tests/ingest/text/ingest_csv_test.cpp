@@ -208,7 +208,7 @@ TEST(IngestCsv, ReadsLinesThatEndWithACarriageReturn) {
             "b.csv: line 4 (row 1): expected 2 fields, found 1");
 }
 
-TEST(IngestCsv, ARecordOfOtherFieldsThanTheHeaderIsMalformedWhateverItsValues) {
+TEST(IngestCsv, ARecordWithAnotherNumberOfFieldsIsMalformed) {
   for (const std::string rows : {"1,2\n", "", "0.5,x\n"}) {
     const std::string line = rows.empty() ? "line 2 (row 0)" : "line 3 (row 1)";
     const auto error = [&](const std::string& record) {
@@ -241,7 +241,7 @@ TEST(IngestCsv, SkipsBlankLinesBeforeTheHeader) {
   EXPECT_EQ(of.rows("d.csv", "\n \n").schema().size(), 0U);
 }
 
-TEST(IngestCsv, AFloatThatIsAnIntegerFitsAGivenColumnOfIntegers) {
+TEST(IngestCsv, AnIntegralFloatFitsAGivenIntegerColumn) {
   Column column;
   column.path = {"x"};
   column.dtype = DType::int8;

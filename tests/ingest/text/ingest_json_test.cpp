@@ -42,7 +42,7 @@ TEST(IngestJson, MakesAColumnForEachName) {
   EXPECT_TRUE(verify(of.target()).ok());
 }
 
-TEST(IngestJson, PromotesToTheFirstTypeThatTakesAllValues) {
+TEST(IngestJson, PromotesToTheFirstTypeThatHoldsAllValues) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"null null", "float64?"},
       {"true false", "bool"},
@@ -117,7 +117,7 @@ TEST(IngestJson, PromotesWhenALaterRowNeedsIt) {
   }
 }
 
-TEST(IngestJson, AMissingValueInALateRowCostsNoSecondPass) {
+TEST(IngestJson, AMissingValueInALateRowNeedsNoSecondPass) {
   std::string text;
   for (int i = 0; i < 200'000; ++i) text += "{\"x\": " + std::to_string(i) + ", \"y\": 0.5}\n";
   IngestOf of;
@@ -178,7 +178,7 @@ TEST(IngestJson, NestsRecords) {
   EXPECT_THAT(values<std::int64_t>(ds.select({"a.b"}), "a.b"), ElementsAre(7, 8, 9));
 }
 
-TEST(IngestJson, ReadsOneArrayAndLinesOfJsonFiles) {
+TEST(IngestJson, ReadsJsonFilesOfOneArrayOrLines) {
   for (const char* text :
        {"[{\"x\": 1}, {\"x\": 2}]", "\xEF\xBB\xBF [\n {\"x\": 1},\n{\"x\":\n2}\n]\n",
         "{\"x\": 1}\n{\"x\": 2}", "\n{\"x\": 1}\r\n\r\n{\"x\": 2}\r\n"}) {
@@ -384,7 +384,7 @@ TEST(IngestJson, ReadsFilesInOrderAndGlobsSorted) {
   EXPECT_THROW(of.rows({of.write("d.parquet", "PAR1")}), Error);
 }
 
-TEST(IngestJson, TheFormatOfFilesOfAnyNameCanBeNamed) {
+TEST(IngestJson, TheFormatOptionAppliesToAnyFileName) {
   IngestOf of;
   const Path lines = of.write("corpus.txt", "{\"x\": 1}\n{\"x\": 2}\n");
   const Path tsv = of.write("table.csv", "x\ty\n3\t4\n");
@@ -400,7 +400,7 @@ TEST(IngestJson, TheFormatOfFilesOfAnyNameCanBeNamed) {
   EXPECT_THROW(source_format_from("parquet"), Error);
 }
 
-TEST(IngestJson, RecordsOfWhichNoneHasAKeyAreNoRows) {
+TEST(IngestJson, RecordsWithoutAnyKeyAreRefused) {
   IngestOf of;
   EXPECT_EQ(of.error("a.jsonl", "{}\n{}\n{}\n", ErrorCode::invalid_argument),
             "a.jsonl: columns: expected a key in some record, found none in 3");
@@ -408,7 +408,7 @@ TEST(IngestJson, RecordsOfWhichNoneHasAKeyAreNoRows) {
   EXPECT_THAT(valid(of.rows("c.jsonl", "{}\n{\"x\": 1}\n{}\n"), "x"), ElementsAre(0, 1, 0));
 }
 
-TEST(IngestJson, ListsOfNullsAloneAreFloats) {
+TEST(IngestJson, ListsOfOnlyNullsAreFloats) {
   IngestOf of;
   const Dataset ds = of.rows("a.jsonl", "{\"x\": [null]}\n{\"x\": [null]}\n");
   EXPECT_EQ(type_of(ds, "x"), "float64[1]");

@@ -88,7 +88,7 @@ TEST(Diff, ValuesWithinTheToleranceAreEqual) {
   EXPECT_EQ(diff_of<std::int64_t>({5, -5}, {6, -7}, {.atol = 1}).changed[0].num_different, 1U);
 }
 
-TEST(Diff, MeasuresTheToleranceByTheSecondTree) {
+TEST(Diff, RelativeToleranceRefersToTheSecondTree) {
   EXPECT_TRUE(diff_of<float>({1}, {2}, {.rtol = 0.5}).same());
   EXPECT_FALSE(diff_of<float>({2}, {1}, {.rtol = 0.5}).same());
 }
@@ -105,7 +105,7 @@ TEST(Diff, NanEqualsNanAndMinusZeroEqualsZero) {
   EXPECT_TRUE(diff_of<std::complex<float>>({{kNan, 1}}, {{-kNan, 1}}).same());
 }
 
-TEST(Diff, NanOnOneSideIsInfinitelyFar) {
+TEST(Diff, NanOnOneSideIsAnInfiniteDifference) {
   using Values = std::vector<float>;
   for (const Values& b : {Values{kNan, 2, 3}, Values{kInf, 2, 3}}) {
     for (const DiffOptions& options : {DiffOptions{}, DiffOptions{.rtol = 1, .atol = 1e9}}) {
@@ -283,7 +283,7 @@ TEST(Diff, TreatsAnOrderedDictAsADict) {
   EXPECT_FALSE(diff(tree(NodeKind::dict), tree(NodeKind::list)).same());
 }
 
-TEST(Diff, CutsLongJson) {
+TEST(Diff, TruncatesLongJson) {
   const DiffReport report = diff(with_json(std::string(10'000, 'x')), with_json(1));
   EXPECT_LE(report.changed[0].a.size(), 200U);
 }
@@ -350,7 +350,7 @@ TEST(Diff, MatchesFlatNamesWithNestedOnes) {
   EXPECT_EQ(report.changed[0].b, "no node");
 }
 
-TEST(Diff, NamesNodesWithoutEntries) {
+TEST(Diff, ReportsNodesWithoutEntries) {
   TensorDict a = node_of(NodeKind::dict);
   a.set("empty", TensorDict());
   const DiffReport report = diff(a, node_of(NodeKind::dict));

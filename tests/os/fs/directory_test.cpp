@@ -61,7 +61,7 @@ TEST(Directory, StaysTheSameFolderIfItIsRenamedOrReplaced) {
   EXPECT_TRUE(directory.list().empty());
 }
 
-TEST(Directory, ReadsLinksAndFindsItsParentWithoutItsPath) {
+TEST(Directory, ReadsSymlinksAndFindsItsParentWithoutItsPath) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "a/b");
   write_text(folder / "a/x", "text");
@@ -74,7 +74,7 @@ TEST(Directory, ReadsLinksAndFindsItsParentWithoutItsPath) {
   EXPECT_EQ(File::open_read_at(b.open_parent(), "x").read_all(4), "text");
 }
 
-TEST(Directory, AFileOrALinkInPlaceOfAFolderIsCorruptAndNoEntryIsNotFound) {
+TEST(Directory, AFileOrASymlinkInPlaceOfAFolderIsCorruptAndAMissingEntryNotFound) {
   const TemporaryFolder folder;
   write_text(folder / "file", "");
   std::filesystem::create_directory(folder / "real");
@@ -95,7 +95,7 @@ TEST(Directory, AFileOrALinkInPlaceOfAFolderIsCorruptAndNoEntryIsNotFound) {
             ErrorCode::invalid_argument);
 }
 
-TEST(Directory, OpensTheUsersOwnPathThroughALinkAndRefusesAFile) {
+TEST(Directory, OpensAPathThroughASymlinkAndRefusesAFile) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "real");
   std::filesystem::create_symlink("real", folder / "link");
@@ -106,7 +106,7 @@ TEST(Directory, OpensTheUsersOwnPathThroughALinkAndRefusesAFile) {
   EXPECT_EQ(error.system_errno(), ENOTDIR);
 }
 
-TEST(Directory, RemoveTreeRemovesEverythingAndFollowsNoLink) {
+TEST(Directory, RemoveTreeRemovesEverythingWithoutFollowingSymlinks) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "a/b/c");
   write_text(folder / "a/b/c/x", "x");
@@ -151,7 +151,7 @@ TEST(Directory, ExchangeReportsThatItIsNotSupported) {
   EXPECT_EQ(read_text(folder / "a"), "a");
 }
 
-TEST(Directory, LinksAFileOfAnotherFolder) {
+TEST(Directory, HardLinksAFileOfAnotherFolder) {
   const TemporaryFolder folder;
   Directory directory = Directory::open(folder.path());
   directory.create_directory("sub");

@@ -48,7 +48,7 @@ Error error_of(const Call& call) {
   return Error(ErrorCode::unsupported, "no error");
 }
 
-TEST(File, ReadsWhatWasWritten) {
+TEST(File, RoundTripsBytes) {
   const TemporaryFolder folder;
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");
@@ -102,7 +102,7 @@ TEST(File, ReadSomeStopsAtTheEnd) {
   EXPECT_EQ(file.read_some_at(std::numeric_limits<std::uint64_t>::max(), into), 0U);
 }
 
-TEST(File, ReadOfNothingAtTheEndIsFine) {
+TEST(File, EmptyReadAtTheEndIsAccepted) {
   const TemporaryFolder folder;
   write_text(folder / "x", "");
   const File file = File::open_read(folder / "x");
@@ -171,7 +171,7 @@ TEST(File, ADirectoryASocketAndADeviceAreRefused) {
   ::close(socket);
 }
 
-TEST(File, ASymlinkInAFolderIsRefusedButFollowedInTheUsersOwnPath) {
+TEST(File, ASymlinkIsRefusedInAnOpenedFolderButFollowedInAPath) {
   const TemporaryFolder folder;
   write_text(folder / "real", "abc");
   std::filesystem::create_symlink("real", folder / "x");
@@ -184,7 +184,7 @@ TEST(File, ASymlinkInAFolderIsRefusedButFollowedInTheUsersOwnPath) {
   EXPECT_EQ(File::open_read(folder / "x").read_all(3), "abc");
 }
 
-TEST(File, AnEntryIsOneComponentOfAPath) {
+TEST(File, EntryNamesAreOnePathComponent) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "sub");
   write_text(folder / "sub/x", "abc");
@@ -221,7 +221,7 @@ TEST(File, ReadAllRefusesMoreThanTheLimitBeforeItAllocates) {
   EXPECT_THAT(error.what(), HasSubstr("expected at most 100 bytes, found 1099511627776"));
 }
 
-TEST(File, ARefusedWriteCarriesErrnoAndPath) {
+TEST(File, AFailedWriteReportsErrnoAndPath) {
   const TemporaryFolder folder;
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");
@@ -248,7 +248,7 @@ TEST(File, ARefusedWriteCarriesErrnoAndPath) {
   EXPECT_EQ(file.read_all(10), "abcd");
 }
 
-TEST(File, TruncateShortensAndGrowsWithAHole) {
+TEST(File, TruncateShortensAndExtendsSparsely) {
   const TemporaryFolder folder;
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");
@@ -270,7 +270,7 @@ TEST(File, CopiesPermissionBits) {
   EXPECT_EQ(file.info().mode, 0461U);
 }
 
-TEST(File, ANewFileGetsTheUmask) {
+TEST(File, ANewFileFollowsTheUmask) {
   const TemporaryFolder folder;
   const mode_t before = ::umask(027);
   const Directory directory = Directory::open(folder.path());
@@ -361,7 +361,7 @@ TEST(File, InfoDistinguishesFiles) {
   EXPECT_TRUE(file_info(folder.path()).is_directory);
 }
 
-TEST(Path, ExistsSeesADanglingLinkAndResolveLinkFollowsIt) {
+TEST(Path, ExistsIsTrueForADanglingSymlinkThatResolveLinkFollows) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("nowhere", folder / "x");
   std::filesystem::create_symlink("x", folder / "y");
@@ -372,7 +372,7 @@ TEST(Path, ExistsSeesADanglingLinkAndResolveLinkFollowsIt) {
   EXPECT_EQ(resolve_link(folder / "plain"), folder / "plain");
 }
 
-TEST(Path, ACircleOfLinksIsAnIoError) {
+TEST(Path, ASymlinkLoopIsAnIoError) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("b", folder / "a");
   std::filesystem::create_symlink("a", folder / "b");

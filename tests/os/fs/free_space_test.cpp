@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(FreeSpace, MoreThanAnyDiskHoldsIsRefusedNamingPathAndBytes) {
+TEST(FreeSpace, ExcessiveSizesAreRefusedWithPathAndBytes) {
   const test::TemporaryFolder root;
   const Directory folder = Directory::open(root.path());
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
@@ -40,13 +40,13 @@ TEST(FreeSpace, SmallWritesAreNotChecked) {
   EXPECT_NO_THROW(require_free_space(-1, "x", kUncheckedBytes));
 }
 
-TEST(FreeSpace, AFileSystemThatDoesNotReportItsSpaceRefusesNothing) {
+TEST(FreeSpace, AFileSystemWithoutASpaceReportAcceptsAnySize) {
   EXPECT_NO_THROW(require_free_space(-1, "x", std::uint64_t{1} << 62U));
   const Directory processes = Directory::open("/proc");  // it has 0 blocks
   EXPECT_NO_THROW(require_free_space(processes.fd(), "x", std::uint64_t{1} << 62U));
 }
 
-TEST(FreeSpace, FreeSpaceFits) {
+TEST(FreeSpace, SizesWithinTheFreeSpaceAreAccepted) {
   const test::TemporaryFolder root;
   const Directory folder = Directory::open(root.path());
   const FreeSpace space = free_space(folder.fd());

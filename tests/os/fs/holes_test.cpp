@@ -11,7 +11,7 @@ namespace {
 
 using test::TemporaryFolder;
 
-TEST(Holes, AreReportedAndMappedWritesAreNoHoles) {
+TEST(Holes, SparseRegionsAreReportedAndMappedWritesAreNot) {
   const TemporaryFolder folder;
   Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");

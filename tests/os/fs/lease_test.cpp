@@ -92,7 +92,7 @@ TEST_P(EveryLease, IsHeldByOneProcessAndReleasedWithIt) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST_P(EveryLease, OfACrashedProcessIsTakenOverAtOnce) {
+TEST_P(EveryLease, OfACrashedProcessIsTakenOverImmediately) {
   leave_dead(directory_);
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
   EXPECT_FALSE(is_leased(directory_, "x"));
@@ -160,7 +160,7 @@ TEST_P(EveryLease, OfAProcessWhoseIdWasReusedIsDead) {
   EXPECT_TRUE(Lease::try_acquire(directory_, "x"));
 }
 
-TEST_P(EveryLease, IgnoresFilesThatAreNoLeases) {
+TEST_P(EveryLease, IgnoresFilesThatAreNotLeases) {
   set_lease_timeout(std::chrono::seconds(0));
   std::ofstream(folder_ / "file") << "somebody's";
   fs::create_directory(folder_ / "folder");
@@ -192,7 +192,7 @@ TEST_P(EveryLease, ACrashAtAnyChangeOfATakeoverLeavesALeaseThatCanBeTakenOver) {
   }
 }
 
-TEST_P(EveryLease, OneOfManyProcessesGetsIt) {
+TEST_P(EveryLease, OnlyOneOfManyProcessesAcquiresIt) {
   // There is a dead lease; each process that acquires it creates a file exclusively.
   leave_dead(directory_);
   constexpr int kProcesses = 4;

@@ -65,7 +65,7 @@ TEST(NamedEntry, OfAMissingPathIsCurrentUntilItExists) {
   EXPECT_TRUE(below_a_file.is_current());
 }
 
-TEST(NamedEntry, FollowsLinks) {
+TEST(NamedEntry, FollowsSymlinks) {
   const test::TemporaryFolder folder;
   write_text(folder / "a", "1");
   write_text(folder / "b", "2");
@@ -106,7 +106,7 @@ TEST(ReadUnreplaced, RetriesAfterAnErrorOfAReplacedFile) {
   EXPECT_EQ(num_reads, 3);
 }
 
-TEST(ReadUnreplaced, ThrowsErrorsOfAnUnchangedFileAtOnce) {
+TEST(ReadUnreplaced, ThrowsErrorsOfAnUnchangedFileImmediately) {
   const test::TemporaryFolder folder;
   write_text(folder / "x", "old");
   int num_reads = 0;

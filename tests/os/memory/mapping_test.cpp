@@ -160,7 +160,7 @@ TEST_F(MappingTest, AFailedSyncNamesTheFile) {
   }
 }
 
-TEST_F(MappingTest, AReadOnlyMapSaysSo) {
+TEST_F(MappingTest, AReadOnlyMapIsNotWritable) {
   const Path path = make("x", "abc");
   EXPECT_FALSE(map_file(File::open_read(path), 0, 3, MapKind::read_only).writable());
 }
@@ -203,7 +203,7 @@ TEST(AvailableMemory, IsLessThanAPetabyteAndMoreThanAMegabyte) {
   EXPECT_LT(available_memory_bytes(), 1ULL << 50);
 }
 
-TEST_F(MappingTest, APrivateMapEightTimesTheMemoryOpens) {
+TEST_F(MappingTest, APrivateMapOfEightTimesTheMemoryOpens) {
   const auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                       static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const Path path = make("x", "abc");
@@ -216,7 +216,7 @@ TEST_F(MappingTest, APrivateMapEightTimesTheMemoryOpens) {
   EXPECT_EQ(buffer.data()[1], std::byte{'b'});
 }
 
-TEST_F(MappingTest, PastTheLimitOfMapsTheErrorNamesTheSetting) {
+TEST_F(MappingTest, ErrorBeyondTheLimitOfMapsNamesTheSetting) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer ends the process when its own memory cannot be mapped";
 #endif

@@ -130,7 +130,7 @@ TEST(ParallelFor, BetweenRunsOnTheCallerWhileItWaits) {
   EXPECT_GE(polls, 4);
 }
 
-TEST(ParallelFor, AnExceptionOfBetweenStopsTheRest) {
+TEST(ParallelFor, AnExceptionOfTheCallbackBetweenItemsStopsTheRest) {
   for (const int threads : {1, 3}) {
     std::atomic<int> calls = 0;
     EXPECT_THROW(parallel_for(
@@ -197,7 +197,7 @@ TEST(ParallelFor, WorksInTheChildOfAForkWhileThePoolIsBusy) {
   busy.join();
 }
 
-TEST(NumThreads, TheCallThenTheEnvironmentThenTheCores) {
+TEST(NumThreads, ArgumentOverridesEnvironmentAndEnvironmentOverridesCores) {
   EXPECT_EQ(num_threads_for(3), 3);
   ::setenv("TENFOLD_NUM_THREADS", "5", 1);
   EXPECT_EQ(num_threads_for(0), 5);

@@ -1,4 +1,4 @@
-"""`tenfold.accelerate`: the state of an Accelerator, beside `save_state` of Accelerate itself."""
+"""`tenfold.accelerate` saves the state of an Accelerator like Accelerate's `save_state`."""
 
 from __future__ import annotations
 

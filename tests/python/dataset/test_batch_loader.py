@@ -215,7 +215,7 @@ def test_stats_name_the_bottleneck(ds: Dataset) -> None:
 
 
 def _resources() -> dict[str, int]:
-    """What this process holds: KiB of memory of its own, descriptors, maps, threads."""
+    """Resources of this process: private memory in KiB, descriptors, maps, threads."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "memory": int(status["RssAnon"].split()[0]),

@@ -1,4 +1,4 @@
-"""Batches on a device: the order of copies and waits, with a device that only takes notes."""
+"""Batches on a device: the order of copies and waits, with a fake device that records calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = 1000
 
 
 class FakeCuda:
-    """``torch.cuda`` as far as it is used; its streams only write down what they are told."""
+    """A fake ``torch.cuda``, whose streams record their calls."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -120,7 +120,7 @@ def test_transform_error_is_raised_at_its_own_batch(ds: Dataset) -> None:
 
 
 class FakePinned:
-    """Pinned memory that is none: which blocks there are, and what was copied into some."""
+    """Fake pinned memory, which records its blocks and the copies into them."""
 
     def __init__(self) -> None:
         self.blocks: list[weakref.ref[torch.Tensor]] = []

@@ -1,4 +1,4 @@
-"""Gradients of several processes: those of one large batch, whatever the last batch is like."""
+"""Gradients of several processes equal those of one large batch, for any last batch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def columns_of(rows: int) -> dict[str, torch.Tensor]:
 
 
 def train(rank: int, folder: Path) -> None:
-    """One process; leaves behind the gradients of every window, and the rows of a stream."""
+    """One process; saves the gradients of every window, and the rows of a stream."""
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE
     )
@@ -77,7 +77,7 @@ def gradients_of(rank: int, path: Path, batch_size: int, steps: int) -> list[lis
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two processes have left behind: they start once, because that takes the time."""
+    """Files of two processes, which are started once, because starting takes long."""
     folder = tmp_path_factory.mktemp("distributed")
     for rows, _, _ in CASES:
         td = tenfold.TensorDict(columns_of(rows), batch_size=[rows])

@@ -1,4 +1,4 @@
-"""`append`, `extend`, `create`, rings, and rows that are written in place."""
+"""`append`, `extend`, `create`, circular buffers, and rows that are written in place."""
 
 from __future__ import annotations
 

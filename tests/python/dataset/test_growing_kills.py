@@ -1,4 +1,4 @@
-"""A writer that is killed (SIGKILL) at random moments: every row that is found is whole.
+"""Every row is complete after a writer is killed (SIGKILL) at random moments.
 
 `TENFOLD_KILLS=1000 pytest tests/python/dataset/test_growing_kills.py` kills a thousand times.
 """
@@ -46,7 +46,7 @@ while True:
 
 
 def check(ds: Dataset, kind: str) -> list[int]:
-    """The ids of the rows, every one of which is whole."""
+    """The ids of the rows; fails if a row is torn."""
     batch = ds[:]
     ids = batch["id"]
     expected = (ids[:, None] * 3 + torch.arange(500)).to(torch.int32)
@@ -76,7 +76,7 @@ class Fork:
         assert self.stdout.readline() == "ready\n"
 
     def kill(self) -> list[str]:
-        """What it has printed."""
+        """Its output."""
         os.kill(self.pid, signal.SIGKILL)
         printed = self.stdout.read().split()
         os.waitpid(self.pid, 0)

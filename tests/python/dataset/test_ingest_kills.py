@@ -1,4 +1,4 @@
-"""An ingest that is killed (SIGKILL) at random moments: what was there before, or the new, whole.
+"""An ingest killed (SIGKILL) at random moments leaves the old or the new data set, complete.
 
 `TENFOLD_KILLS=1000 pytest tests/python/dataset/test_ingest_kills.py` kills a thousand times.
 """
@@ -68,7 +68,7 @@ def killed_after(seconds: float, sources: list[Path], target: Path, start: int) 
 
 
 def source_in(target: Path) -> int:
-    """Which source the data set has, every row of which is right."""
+    """The source of the data set; fails if a row is wrong."""
     assert tenfold.verify(target).ok
     batch = tenfold.Dataset(target)[:]
     source = int(batch["source"][0])

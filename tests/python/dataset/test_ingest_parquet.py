@@ -1,4 +1,4 @@
-"""Ingest of Parquet files, whose columns are decoded some after the others."""
+"""Ingest of Parquet files, whose columns are decoded in groups."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Ingest of dicts: lists, generators, what their columns become, and rows that do not fit."""
+"""Ingest of dicts: lists, generators, types of columns, and mismatched rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ingest of dates, times and decimals in dicts: as Arrow's, which `test_ingest_arrow` looks at."""
+"""Ingest of dates, times and decimals in dicts: the same as Arrow's (`test_ingest_arrow`)."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_zip_archives_are_read(tmp_path: Path) -> None:
 
 
 def test_bad_rows_are_reported_only_by_their_shard(tmp_path: Path) -> None:
-    """Rows that a shard does not get may be bad: who gets them tells of it."""
+    """A shard does not report bad rows of other shards."""
     path = tmp_path / "data.jsonl"
     path.write_text('{"id": 0}\n{"id": "x"}\n{"id": 2}\n{"id": 3}\n')
     schema = {"id": "int64"}

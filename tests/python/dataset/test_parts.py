@@ -294,7 +294,7 @@ KILLS = int(os.environ.get("TENFOLD_KILLS", "20"))
 
 
 def write_forever(path: Path, start: int, report: int) -> None:
-    """Appends, commits and compacts in turn; reports the rows that are there for sure."""
+    """Appends, commits and compacts in turn; writes the number of committed rows to `report`."""
     count = start
     while True:
         kind = random.randrange(3)
@@ -337,7 +337,7 @@ def test_sigkill_of_the_writer_leaves_the_rows_before_or_after(tmp_path) -> None
         assert ds["i"].tolist() == list(range(len(ds)))
         assert list(ds["text"]) == [f"row {i}" for i in range(len(ds))]
         count = len(ds)
-        # What was written and not committed is the writer's business: this one starts over.
+        # Uncommitted parts belong to their writer; the next one starts without them.
         named = {part["path"] for part in json.loads((path / "%parts.json").read_text())["parts"]}
         for folder in path.iterdir():
             if folder.is_dir() and folder.name not in named:

@@ -101,7 +101,7 @@ def p_value(some: NDArray[np.float64], others: NDArray[np.float64]) -> float:
 
 
 def unlike_numpy(shuffle: Shuffle, size: int, count: int) -> dict[str, float]:
-    """The statistics that tell the two apart, and their p-values."""
+    """The statistics that distinguish the two, and their p-values."""
     found = sample(shuffle, size, count)
     expected = sample(by_numpy, size, count)
     unlike = {}

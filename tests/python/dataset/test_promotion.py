@@ -1,4 +1,4 @@
-"""One promotion: what a column becomes does not depend on the order or the source of its values."""
+"""The promoted type of a column does not depend on the order or source of its values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds of processes that take and restore snapshots: what test_snapshots.py asserts.
+"""Process groups that take and restore snapshots: the checks that test_snapshots.py runs.
 
 Usage: snapshot_worlds.py FOLDER [PART OF A NAME]
 """
@@ -130,7 +130,7 @@ def check_every_world_size_restores_snapshots_of_every_other() -> None:
             assert torch.equal(state[key], value), key
     for size in (1, 2, 3):
         in_world(size, restore)
-    # One process that has never heard of groups.
+    # One process without a process group.
     state = StateDict(rows=torch.zeros(7, 5))
     Snapshot(FOLDER / "of-3").restore({"state": state})
     assert torch.equal(state["rows"], WHOLE["rows"])
@@ -532,7 +532,7 @@ def check_tables_of_single_ranks_are_restored_on_any_rank() -> None:
         Snapshot(path).restore({"state": state})
         for shard in state[f"t{wanted}"].local_shards():
             assert torch.equal(shard.tensor, numbered(torch.float32, 4, 2) + wanted)
-        # What a rank had is there whole, asked for or not; others' tables are not.
+        # A rank gets all of its own tables, requested or not; other ranks' only if requested.
         assert sorted(state) == ["all", "t0", "t1"], sorted(state)
         empty = StateDict()
         Snapshot(path).restore({"state": empty})

@@ -1,4 +1,4 @@
-"""What needs no other process: formats, values, refusals, pickles."""
+"""Checkpoints of one process: formats, values, refusals, pickles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds of processes that save and load together: what test_distributed.py asserts.
+"""Process groups that save and load together: the checks that test_distributed.py runs.
 
 Usage: worlds.py FOLDER
 
@@ -74,7 +74,7 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
     Args:
         size: Of the group.
         function: Gets rank and size.
-        dying: A rank that ends without a word; the others must not.
+        dying: A rank that ends without an exception; the others must not.
     """
     timeout = TIMEOUT if dying is None else SHORT_TIMEOUT
     port_file = f"{sys.argv[1]}/group-{time.monotonic_ns()}"
@@ -103,7 +103,7 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
 
 
 def failure_of(call: Callable[..., Any], *args: Any, **kwargs: Any) -> CheckpointException:
-    """What a call of torch.distributed.checkpoint fails with."""
+    """The exception with which a call of torch.distributed.checkpoint fails."""
     try:
         call(*args, **kwargs)
     except CheckpointException as error:  # a BaseException
@@ -485,7 +485,7 @@ def old_and_new(layout: str) -> tuple[Path, dict[str, Any], Callable[[int], dict
 
 
 def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) -> None:
-    """The next save works, and removes what the dead left."""
+    """The next save works, and removes the leftover files."""
 
     def save(rank: int, size: int) -> None:
         dcp.save(state(size), storage_writer=writer_of(path, layout))
@@ -496,7 +496,7 @@ def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) 
 
 
 def expect_old_then_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) -> None:
-    """The old version is whole; the next save replaces it and removes what the dead left."""
+    """The old version is complete; the next save replaces it and removes the leftover files."""
     assert tenfold.verify(path).ok
     assert tenfold.load(path)["version"] == 1
     expect_new(path, layout, state)
@@ -716,7 +716,7 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
 
 
 def main(names: dict[str, Any]) -> None:
-    """Runs what is called ``check_`` in a program's globals, and prints how it went."""
+    """Runs the functions ``check_...`` in a program's globals, and prints their results."""
     results: dict[str, str | None] = {}
     for name, check in list(names.items()):
         if not name.startswith("check_") or (len(sys.argv) > 2 and sys.argv[2] not in name):

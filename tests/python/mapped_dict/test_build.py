@@ -1,4 +1,4 @@
-"""What becomes a dictionary, and what is refused before anything is there."""
+"""Inputs that become a dictionary, and those refused before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from the device for keys of a dictionary of which nothing is in memory."""
+"""The reads from the device for keys of a dictionary that is not cached."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ def large(tmp_path_factory):
 
 
 def evict_from_page_cache(path: Path) -> None:
-    """Nothing of these files is in memory, where the system heeds that."""
+    """Drops these files from the page cache, where the file system allows it."""
     os.sync()
     for file in path.rglob("*.memmap"):
         descriptor = os.open(file, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""A writer that is killed (SIGKILL) at random moments: every key has a value from before or after.
+"""A writer killed (SIGKILL) at random moments leaves the old or the new value of every key.
 
 `TENFOLD_KILLS=1000 pytest tests/python/mapped_dict/test_kills.py` kills a thousand times.
 """
@@ -21,7 +21,7 @@ KEYS = 50
 
 
 def write(path, start: int, told) -> None:
-    """Round after round each key gets the round's number, and some keys come."""
+    """Assigns the number of each round to every key, and adds some keys."""
     with MappedDict(path, "r+") as d:
         i = start
         while True:

@@ -1,4 +1,4 @@
-"""`mapper.cached(max_bytes)`: rows that were asked for last, in bounded memory."""
+"""`mapper.cached(max_bytes)` keeps the most recently used rows in bounded memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import tenfold  # noqa: E402
 
 @tenfold.register_mapper("test.squares")
 class Squares(tenfold.StateMapper):
-    """``[state, state ** 2]``, and what it was asked."""
+    """``[state, state ** 2]``; records the requested states."""
 
     def __init__(self):
         self.asked = []

@@ -1,4 +1,4 @@
-"""What all state mappers do: names, files, processes."""
+"""Behavior of all state mappers: names, files, processes."""
 
 from __future__ import annotations
 

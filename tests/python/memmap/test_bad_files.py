@@ -1,4 +1,4 @@
-"""Files that changed under a mapped tree: errors that say what was expected, and no crash."""
+"""Files that changed under a mapped tree cause errors that say what was expected, not crashes."""
 
 import os
 

@@ -239,7 +239,7 @@ def test_large_files_are_preallocated_as_sparse_files(tmp_path):
     data = datum.expand(1_000_000).memmap_like(tmp_path / "data")
     found = (tmp_path / "data" / "image.memmap").stat()
     assert found.st_size == 1_000_000 * 3 * 64 * 64 * 8
-    assert found.st_blocks * 512 < 1 << 20  # a hole: nothing was written
+    assert found.st_blocks * 512 < 1 << 20  # sparse: nothing was written
     data["image"][999_999].fill_(5)
     data[7] = TensorDict({"image": torch.ones(3, 64, 64, dtype=torch.int64), "label": 3, "s": "x"})
     again = TensorDict.load_memmap(tmp_path / "data")

@@ -19,7 +19,7 @@ def names(folder):
     return sorted(str(path.relative_to(folder)) for path in found if path.is_file())
 
 
-# --- in place and beside -------------------------------------------------------------------------
+# --- in place and to a new folder ----------------------------------------------------------------
 
 
 def test_memmap_in_place_maps_every_leaf_from_a_file(tmp_path):

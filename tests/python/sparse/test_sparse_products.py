@@ -1,4 +1,4 @@
-"""Products, sums, transposes and dense copies, with scipy as judge."""
+"""Products, sums, transposes and dense copies, compared with scipy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows, columns and elements: what scipy gives for the same matrix."""
+"""Rows, columns and elements, compared with scipy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`consolidate`: one block in memory or in a file, with tensordict as judge where it has a say."""
+"""`consolidate`: one block in memory or in a file, compared with tensordict."""
 
 import copy
 import pickle

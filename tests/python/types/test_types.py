@@ -1,4 +1,4 @@
-"""What a type checker knows of the package: see typed_uses.py and mistyped_uses.py."""
+"""The types that a type checker finds in the package: see typed_uses.py and mistyped_uses.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests against tensordict and safetensors share."""
+"""Fixtures of the tests against tensordict and safetensors."""
 
 import functools
 import pathlib

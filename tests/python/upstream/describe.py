@@ -1,4 +1,4 @@
-"""What a tree holds, in plain words that can be compared and sent between processes.
+"""Descriptions of trees as plain values, which can be compared and sent between processes.
 
     ["tensor", dtype, shape, digest]            digest: of the contiguous bytes
     ["nested", dtype, [[shape, digest], ...]]   a strided nested tensor

@@ -1,4 +1,4 @@
-"""What tenfold gives, in the words of describe.py."""
+"""Descriptions of tenfold's trees, in the form of describe.py."""
 
 import json
 

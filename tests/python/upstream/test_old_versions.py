@@ -84,7 +84,7 @@ def test_tenfold_reads_folders_of_old_tensordict_versions(version, name, old):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_old_versions_build_the_same_trees(version, old):
-    """Or the tests above would prove less than they say."""
+    """The tests above compare with these descriptions."""
     held = old[version].held
     assert len(held) >= 80
     for name, description in held.items():
@@ -111,7 +111,7 @@ def test_folders_of_old_versions_verify(version, old):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", TREES)
 def test_old_tensordict_reads_our_folder_like_its_own(version, name, old):
-    """Whatever it makes of the new format version: of ours it makes the same."""
+    """An old version reads a folder of tenfold as it reads the one of the new version."""
     assert old[version].ours[name] == old[version].theirs[name]
 
 

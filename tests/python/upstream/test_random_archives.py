@@ -1,4 +1,4 @@
-"""Zip archives of any make: what tenfold reads of them is what Python's zipfile reads."""
+"""Random zip archives: tenfold reads the same members as Python's zipfile."""
 
 import io
 import zipfile

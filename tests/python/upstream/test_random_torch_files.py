@@ -273,7 +273,7 @@ def test_numpy_arrays_are_read_with_equal_values(tmp_path, tree, protocol, old):
 @SETTINGS
 @given(tree=trees, data=st.data())
 def test_changed_byte_is_detected_or_does_not_change_the_result(tmp_path, tree, data):
-    """verify says so, or what is loaded is what was saved: the byte meant nothing."""
+    """verify detects the change, or the loaded values equal the saved ones."""
     path = tmp_path / "m.pt"
     torch.save(tree, path)
     theirs = torch_load(path)
@@ -289,7 +289,7 @@ def test_changed_byte_is_detected_or_does_not_change_the_result(tmp_path, tree, 
 
 
 def test_strategies_generate_strides_offsets_and_aliases():
-    """Of the strategies: strides, offsets and ties are really drawn."""
+    """The strategies generate strides, offsets and aliases."""
     whole = make_tensor((ELEMENTS,), torch.float32)
     found = collections.Counter()
 

@@ -1,4 +1,4 @@
-"""Files of ours in torch's hands: torch.load gives back what was saved, tied as it was tied."""
+"""torch.load reads tenfold's files, with the same values and shared storage."""
 
 import math
 import shutil

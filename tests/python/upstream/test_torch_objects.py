@@ -1,4 +1,4 @@
-"""Values of files of torch.save that a tree has no place for, and odd keys."""
+"""Values in files of torch.save that a tree cannot hold, and unusual keys."""
 
 import collections
 import pathlib

@@ -1,4 +1,4 @@
-"""Worlds of processes in which torchsnapshot restores what ours took, and the other way round.
+"""Process groups in which torchsnapshot restores tenfold's snapshots, and the other way round.
 
 Usage: torchsnapshot_worlds.py FOLDER [PART OF A NAME]
 

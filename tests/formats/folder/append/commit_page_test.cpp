@@ -52,7 +52,7 @@ CommitBytes with_slot(CommitBytes bytes, std::size_t offset, const CommitState& 
   return bytes;
 }
 
-TEST(CommitPage, IsReadAsItWasWritten) {
+TEST(CommitPage, RoundTrips) {
   const CommitPage page = parse_commit_page(encode_page(page_of_rows(1000)), "p");
   EXPECT_EQ(page.live.num_rows, 1000U);
   EXPECT_EQ(page.live.sequence, 7U);
@@ -65,7 +65,7 @@ TEST(CommitPage, IsReadAsItWasWritten) {
   EXPECT_EQ(read.durable->sequence, 1U);
 }
 
-TEST(CommitPage, HasTheOlderStateIfTheNewerSlotIsTorn) {
+TEST(CommitPage, HasTheOlderStateIfTheNewerRecordIsTorn) {
   CommitBytes bytes = encode_page(page_of_rows(1000));  // sequence 7: the second record
   CommitState next = page_of_rows(1500).live;
   next.sequence = 8;
@@ -131,7 +131,7 @@ TEST(CommitPage, IsRefusedIfItsContentIsInconsistent) {
   expect_refused(encode_page(ring(std::uint64_t{1} << 63, 0)), "capacity");
 }
 
-TEST(CommitPage, WithOneByteChangedIsRefusedOrGivesOneOfItsRecords) {
+TEST(CommitPage, WithOneByteChangedIsRefusedOrReturnsOneOfItsRecords) {
   const CommitBytes good = encode_page(ring(10, 25));
   for (std::size_t at = 0; at < kProcessOffset; ++at) {
     CommitBytes bad = good;

@@ -168,7 +168,7 @@ TEST(MemmapArchive, WritesThroughAndUpdatesTheChecksumsOnFlushAndDestruction) {
   EXPECT_EQ(tree.at("n", "x").data<std::int64_t>()[2], -1);
 }
 
-TEST(MemmapArchive, UpdatesTheChecksumsOfHolesThatWereWritten) {
+TEST(MemmapArchive, UpdatesTheChecksumsOfWrittenSparseRegions) {
   const TemporaryFolder folder;
   constexpr std::int64_t kCount = std::int64_t{40} << 20;  // three blocks
   TensorDict like;
@@ -216,7 +216,7 @@ TEST(MemmapArchive, IsReadableAndRepairableAfterACrashBetweenTheTwoHeadersOfAnEn
   EXPECT_TRUE(folder::kArchiveFormat.verify(folder / "m.tdz", {}).ok());
 }
 
-TEST(MemmapArchive, IsNotReplacedUnderAHandleThatWritesThrough) {
+TEST(MemmapArchive, IsNotReplacedWhileOpenForWriting) {
   const TemporaryFolder folder;
   save_sample(folder / "m.tdz");
   std::optional<TensorDict> tree =
@@ -248,7 +248,7 @@ TEST(MemmapArchive, DisablesTheChecksumsOfAPackedFolderBeforeItIsWrittenThrough)
   EXPECT_EQ(fs::file_size(folder / "m.tdz"), archive_of(entries).size());
 }
 
-TEST(MemmapArchive, FindsDamageByTheChecksumsOfAPackedFolder) {
+TEST(MemmapArchive, DetectsDamageByTheChecksumsOfAPackedFolder) {
   const TemporaryFolder folder;
   folder::kFormat.write(sample_tree(), folder / "f", {});
   std::vector<Entry> entries;

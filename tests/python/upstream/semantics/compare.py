@@ -1,6 +1,6 @@
 """Runs one call on tenfold's TensorDict and on tensordict's, and demands the same outcome.
 
-Both sides are put into plain words, in which neither library shows:
+Both results are described by values that do not depend on the library:
 
     Leaf                     a tensor: dtype, shape, values
     Value                    what is no tensor: NonTensorData, NonTensorStack, str, None, ...

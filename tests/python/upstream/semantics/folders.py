@@ -1,4 +1,4 @@
-"""Stories about folders: the same calls by both libraries, each in a folder of its own."""
+"""Sequences of calls on folders, made by both libraries, each in a folder of its own."""
 
 from __future__ import annotations
 

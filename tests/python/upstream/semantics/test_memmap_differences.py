@@ -1,4 +1,4 @@
-"""What tenfold's memory-mapped folders do otherwise than tensordict's, on purpose.
+"""Intended differences of tenfold's memory-mapped folders from tensordict's.
 
 Nothing is pickled, a folder is replaced whole, damaged files are errors, no value is lost.
 """

@@ -1,4 +1,4 @@
-"""What random programs found: entries moved along their own path, members of several stacks."""
+"""Found by random programs: entries moved along their own path, members of several stacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes the batch dimensions: reshaping, moving, splitting, joining rows, expanding."""
+"""Changes of the batch dimensions: reshaping, moving, splitting, joining rows, expanding."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""stack, cat, lazy_stack, and what a LazyStackedTensorDict does that others do not."""
+"""stack, cat, lazy_stack, and the methods that only LazyStackedTensorDict has."""
 
 import pytest
 import torch

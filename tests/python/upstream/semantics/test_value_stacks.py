@@ -1,4 +1,4 @@
-"""How values lie in stacks after their TensorDict was given another shape, and on which device.
+"""The order and device of values in stacks after their TensorDict was reshaped.
 
 tensordict has a stack of values for each dimension that was stacked, one in the other. Which of
 them is outermost is in the files (`stack_dim`), and where they end is one value rather than a list.

@@ -145,7 +145,7 @@ def nested_tensors_with_empty_components():
     )
 
 
-# --- how a tensor lies in memory ---
+# --- memory layout ---
 
 
 @tree()
