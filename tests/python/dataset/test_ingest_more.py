@@ -1,4 +1,4 @@
-"""Bare arrays, tuples of columns, globs of any depth, texts that are no value."""
+"""Bare arrays, tuples of columns, globs of any depth, texts that are not value."""
 
 from __future__ import annotations
 
