@@ -92,7 +92,7 @@ std::string metrics_text(const CheckpointInfo& info) {
   return texts.empty() ? "-" : joined(texts);
 }
 
-/// What retention does with a step: "newest", "goes next", "-" if no rule was given.
+/// Returns the retention status of a step: "newest", "goes next", or "-" without rules.
 std::string status_text(const CheckpointStatus& status, bool has_rules) {
   if (status.kept_by.empty()) return "goes next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";

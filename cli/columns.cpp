@@ -68,7 +68,7 @@ Tensor rows_with_value(const Tensor& values, const Tensor& valid) {
   shape[0] = std::ranges::count(flags, true);
   Tensor kept = Tensor::zeros(values.dtype(), std::move(shape));
   const std::uint64_t row_bytes = flags.empty() ? 0 : values.nbytes() / flags.size();
-  std::byte* into = kept.raw_data();
+  std::byte* into = kept.mutable_raw_data();
   for (std::size_t i = 0; i < flags.size() && row_bytes != 0; ++i) {
     if (!flags[i]) continue;
     std::memcpy(into, values.raw_data() + i * row_bytes, row_bytes);

@@ -8,7 +8,7 @@ enum class Stream { output, errors };
 
 bool is_terminal(Stream stream) noexcept;
 
-/// Width of the terminal at `stream`; 80 if it is unknown, 0 if the stream is no terminal.
+/// Width of the terminal at `stream`; 80 if it is unknown, 0 if the stream is not a terminal.
 int columns_of(Stream stream) noexcept;
 
 /// Opens /dev/null for standard streams that are closed, so that no file that the program opens

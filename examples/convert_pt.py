@@ -15,7 +15,7 @@ import tenfold
 
 
 def convert(source: Path, target: Path) -> str | None:
-    """Writes `target`; returns why not, if `source` holds what is no tensor or plain value."""
+    """Writes `target`; returns why not, if `source` holds what is not a tensor or plain value."""
     report = tenfold.scan(source)  # what unpickling would call; nothing is imported
     dangerous = [finding.name for finding in report.findings if finding.risk == "dangerous"]
     if dangerous:

@@ -29,7 +29,7 @@ constexpr std::int64_t kBuckets = static_cast<std::int64_t>(kDictTailBuckets) + 
 Tensor take_words(std::string_view& input, Shape shape) {
   Tensor words = Tensor::zeros(DType::int64, std::move(shape));
   const std::size_t size = std::min(input.size(), static_cast<std::size_t>(words.nbytes()));
-  if (size > 0) std::memcpy(words.raw_data(), input.data(), size);
+  if (size > 0) std::memcpy(words.mutable_raw_data(), input.data(), size);
   input.remove_prefix(size);
   return words;
 }
@@ -39,7 +39,8 @@ void seal(const Tensor& index, std::uint64_t num_rows) {
   std::array<std::uint64_t, kDictSlots> header{};
   write_dict_header(header, 7, static_cast<std::uint64_t>(kBuckets - 1) - kDictTailBuckets,
                     num_rows, 0);
-  std::memcpy(index.raw_data() + index.nbytes() - sizeof header, header.data(), sizeof header);
+  std::memcpy(index.mutable_raw_data() + index.nbytes() - sizeof header, header.data(),
+              sizeof header);
 }
 
 Leaf unbatched(Tensor tensor) {

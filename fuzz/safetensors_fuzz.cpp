@@ -31,7 +31,7 @@ class InputSource final : public LeafSource {
   }
   Buffer map(const Leaf& leaf) override {
     Buffer buffer = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
-    read(leaf, 0, buffer.bytes());
+    read(leaf, 0, buffer.mutable_bytes());
     return buffer;
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {

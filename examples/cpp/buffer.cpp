@@ -2,7 +2,9 @@
 #include <tenfold/buffer.hpp>
 #include <tenfold/tensor.hpp>
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 int main() {
@@ -10,5 +12,9 @@ int main() {
   const tenfold::Buffer buffer(std::as_writable_bytes(std::span(*memory)), memory);
   const tenfold::Tensor tensor(tenfold::DType::float32, {32, 32}, buffer);
   (*memory)[33] = 7;  // the tensor sees it
-  return tensor.at<float>(1, 1) == 7 ? 0 : 1;
+
+  // Bytes that must not be written: mutable_bytes() of this buffer and its tensors throws.
+  const auto bytes = std::as_bytes(std::span(*memory));
+  const tenfold::Buffer constant = tenfold::Buffer::read_only(bytes, memory);
+  return tensor.at<float>(1, 1) == 7 && !constant.writable() ? 0 : 1;
 }

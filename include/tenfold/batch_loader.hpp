@@ -73,7 +73,7 @@ class TENFOLD_API BatchLoader {
   /// Moves the loader.
   BatchLoader& operator=(BatchLoader&&) noexcept;
 
-  /// As given.
+  /// The options of the constructor.
   const BatchLoaderOptions& options() const noexcept TENFOLD_LIFETIMEBOUND;
   /// Batches of a whole epoch.
   std::int64_t size() const noexcept;
@@ -89,7 +89,7 @@ class TENFOLD_API BatchLoader {
   /// Throws Error(invalid_argument) for an invalid state, or a position beyond the rows.
   void load_state_dict(std::string_view json);
 
-  /// Of the current epoch.
+  /// Returns counters and times of the current epoch.
   LoaderStats stats() const;
 
   /// Supplies a block of memory for batches, such as pinned memory. It is used for one batch and

@@ -28,23 +28,34 @@ class TENFOLD_API Buffer {
   /// No bytes, no owner.
   Buffer() = default;
 
-  /// If `writable` is false, the pages are mapped read-only; a write raises SIGSEGV.
-  Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner, bool writable = true);
+  /// Bytes that may be written, such as heap memory or private pages.
+  Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner);
+
+  /// Bytes that must not be written, such as pages that are mapped read-only.
+  static Buffer read_only(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
   /// `size_bytes` zeroed bytes on the heap, aligned to 64.
   static Buffer allocate(std::size_t size_bytes);
 
-  /// The first byte; write only if writable().
-  std::byte* data() const noexcept TENFOLD_LIFETIMEBOUND { return bytes_.data(); }
+  /// The first byte.
+  const std::byte* data() const noexcept TENFOLD_LIFETIMEBOUND { return bytes_.data(); }
   /// The number of bytes.
   std::size_t size_bytes() const noexcept { return bytes_.size(); }
-  /// All bytes; write only if writable().
-  std::span<std::byte> bytes() const noexcept TENFOLD_LIFETIMEBOUND { return bytes_; }
+  /// All bytes.
+  std::span<const std::byte> bytes() const noexcept TENFOLD_LIFETIMEBOUND { return bytes_; }
 
-  /// False for read-only pages (see the constructor).
+  /// As data(), for writing. Throws Error(invalid_argument) unless writable().
+  std::byte* mutable_data() const TENFOLD_LIFETIMEBOUND { return mutable_bytes().data(); }
+  /// As bytes(), for writing. Throws Error(invalid_argument) unless writable().
+  std::span<std::byte> mutable_bytes() const TENFOLD_LIFETIMEBOUND {
+    if (!writable_) throw_read_only();
+    return bytes_;
+  }
+
+  /// False for the bytes of read_only().
   bool writable() const noexcept { return writable_; }
 
-  /// What keeps the bytes alive; null if nothing does.
+  /// The owner of the bytes; null if there is none.
   const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
   /// The sub-range [offset_bytes, offset_bytes + size_bytes), sharing this owner.
@@ -52,6 +63,8 @@ class TENFOLD_API Buffer {
   Buffer slice(std::size_t offset_bytes, std::size_t size_bytes) const;
 
  private:
+  [[noreturn]] static void throw_read_only();
+
   std::span<std::byte> bytes_;
   std::shared_ptr<const void> owner_;
   bool writable_ = true;

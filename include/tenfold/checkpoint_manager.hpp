@@ -18,11 +18,11 @@ namespace detail {
 struct CheckpointInternals;
 }  // namespace detail
 
-/// One entry of a step: a file or folder beside its `checkpoint.json`.
+/// One entry of a step: a file or folder next to its `checkpoint.json`.
 struct CheckpointEntry {
   std::string name;  ///< key in the saved state: "model"
   std::string path;  ///< within the step's folder: "model.safetensors"
-  /// The process that it belongs to, whose file is below `ranks/<rank>/`; nothing: all processes.
+  /// The process that it belongs to, whose file is below `ranks/<rank>/`; empty: all processes.
   std::optional<std::int64_t> rank{};
   std::string format;           ///< as probe() returns it; "json" for a plain value
   bool is_bare = false;         ///< the file's only key "value" is the entry itself
@@ -30,10 +30,10 @@ struct CheckpointEntry {
   std::string checksum;         ///< 16 hexadecimal digits, over its own checksums or its bytes
 };
 
-/// A run and the last of its steps that a later step continues.
+/// A run, and its last step that later steps continue.
 struct CheckpointRun {
   std::string run_id;          ///< of one start of a training
-  std::int64_t last_step = 0;  ///< its last step that counts
+  std::int64_t last_step = 0;  ///< the last step of its line
   /// Compares both.
   bool operator==(const CheckpointRun&) const = default;
 };
@@ -57,7 +57,7 @@ enum class BestMode : std::uint8_t {
   max,  ///< the greatest
 };
 
-/// What is checked before a step is restored.
+/// The checks before a step is restored.
 enum class CheckpointCheck : std::uint8_t {
   full,       ///< every checksum
   structure,  ///< files, sizes, metadata
@@ -73,10 +73,11 @@ struct CheckpointManagerOptions {
   std::int64_t best_to_keep = 1;              ///< best steps kept
   std::optional<std::int64_t> every_steps{};  ///< for should_save()
   std::optional<double> every_seconds{};      ///< for should_save()
-  /// Name or glob of entries -> "safetensors", "memmap", "tdz", "pt" or "npz". An exact name comes
-  /// first, then globs in this order.
+  /// Name or glob of entries -> "safetensors", "memmap", "tdz", "pt" or "npz". Exact names take
+  /// precedence over globs, which are tried in this order.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
-  /// Hard links for what is equal to the last step: leaves of memmap entries, other files whole.
+  /// Creates hard links to equal files of the last step: per leaf for memmap entries, per file for
+  /// others.
   bool share_unchanged = false;
   bool durable = true;  ///< fsynced when save() returns
   int num_threads = 0;  ///< 0: min(8, cores)
@@ -88,21 +89,21 @@ struct CheckpointSaveOptions {
   Value extra{};                            ///< kept with the step
   Value versions{};                         ///< an object that is added to that of tenfold
   bool force = false;                       ///< no warning if the step exists
-  /// Entries that a training may leave as they are: others that did not change are one warning.
+  /// Entries that may be unchanged since the last save. One warning names others that are.
   std::set<std::string> constant{};
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Options of CheckpointManager::restore() and find().
 struct CheckpointRestoreOptions {
-  std::optional<std::int64_t> step{};  ///< nothing: the newest step of the line that is whole
+  std::optional<std::int64_t> step{};  ///< nothing: the newest undamaged step of the line
   Path path{};                         ///< the directory, or a step's folder, of another run
-  CheckpointCheck check = CheckpointCheck::full;  ///< what is checked before
+  CheckpointCheck check = CheckpointCheck::full;  ///< checks before the step is returned
   bool discard_later = false;                     ///< remove all later steps; not with `path`
   Monitor* monitor = nullptr;                     ///< observes the call
 };
 
-/// A step that restore() passed over.
+/// A step that restore() skipped.
 struct SkippedCheckpoint {
   std::int64_t step = 0;  ///< its number
   std::string problem;    ///< what is wrong with it
@@ -127,18 +128,18 @@ struct CheckpointStatus {
   std::vector<std::string> kept_by;  ///< names of rules; empty: pruning removes it
 };
 
-/// What save() would need.
+/// The disk space that save() would need.
 struct CheckpointEstimate {
   std::vector<std::pair<std::string, std::uint64_t>> entries;  ///< bytes of tensors and values
   std::uint64_t num_bytes = 0;                                 ///< of all entries
-  std::uint64_t free_bytes = 0;      ///< of the file system; 0 if it does not tell
-  std::uint64_t prunable_bytes = 0;  ///< of steps that no rule keeps now
+  std::uint64_t free_bytes = 0;                                ///< of the file system; 0 if unknown
+  std::uint64_t prunable_bytes = 0;                            ///< of steps that no rule keeps now
 };
 
-/// Keeps a step from being pruned, also by other processes and hosts, as long as it lives.
+/// Protects a step from being pruned, also by other processes and hosts, until it is destroyed.
 class TENFOLD_API CheckpointHold {
  public:
-  /// Lets it be pruned again.
+  /// Ends the protection.
   void release();
 
  private:
@@ -149,56 +150,56 @@ class TENFOLD_API CheckpointHold {
   std::shared_ptr<State> state_;
 };
 
-/// The checkpoints of a training: a directory with one folder a step.
+/// The checkpoints of a training: a directory with one folder per step.
 ///
 ///     tenfold::CheckpointManager manager("run", {.max_to_keep = 3, .best = "loss"});
 ///     auto state = tenfold::TensorDict::dict({{"model", tenfold::state_dict(net)}, {"epoch", 3}});
 ///     manager.save(500, state, {.metrics = {{"loss", 0.25}}});
 ///     tenfold::RestoredCheckpoint last = manager.restore();
 ///
-/// A step's folder (`step_00000500/`) appears by one rename: it is whole or absent. It holds a file
-/// or folder for each entry of the state and `checkpoint.json`, which names them; `cp -r` and
-/// `rsync` copy it. A folder without `checkpoint.json`, or of a newer version, is no step: it is
-/// never pruned, and named in a warning.
+/// A step's folder (`step_00000500/`) is created by one rename, so it is complete or absent. It has
+/// a file or folder for each entry of the state, and `checkpoint.json`, which names them; `cp -r`
+/// and `rsync` copy it. A folder without `checkpoint.json`, or of a newer version, is not a step:
+/// it is never pruned, and a warning names it.
 ///
-/// A restart continues the *line* of the step that it restores. After a return to an earlier step
-/// the steps behind it stay in the directory, but no longer belong to the current line, which is
-/// that of the newest save.
+/// A restart continues the *line* of the step that it restores. After a return to an earlier step,
+/// later steps stay in the directory but no longer belong to the current line, which is that of the
+/// newest save.
 ///
 /// One process writes into a directory; readers need no lock. Steps that the Python package saved
-/// from several processes are read, verified and pruned; restore() takes what rank 0 would. Thread
-/// safety: all members may be called from any thread.
+/// from several processes are read, verified and pruned; restore() returns the entries of rank 0.
+/// Thread safety: all members may be called from any thread.
 class TENFOLD_API CheckpointManager {
  public:
-  /// Opens `directory`, which need not exist. Throws Error(invalid_argument) for options that make
-  /// no sense.
+  /// Opens `directory`, which need not exist. Throws Error(invalid_argument) for invalid options.
   explicit CheckpointManager(const Path& directory, CheckpointManagerOptions options = {});
 
-  /// As given.
+  /// The path given to the constructor.
   const Path& directory() const noexcept TENFOLD_LIFETIMEBOUND;
 
   /// True if `every_steps` or `every_seconds` have passed since the last save, or if neither is
   /// set.
   bool should_save(std::int64_t step) const;
-  /// should_save() counts from this step: save() calls it first, and so does who hands a save to
+  /// Makes should_save() count from this step. save() calls it first; call it before a save on
   /// another thread.
   void begin_save(std::int64_t step);
 
   /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
   /// replaces it atomically. Returns the step's folder.
   /// Throws before writing anything: Error(unsupported) naming the key of what a format cannot
-  /// hold, Error(io) (ENOSPC), (EBUSY) if another process or manager writes here.
+  /// hold, Error(io) with ENOSPC, or with EBUSY if another process or manager writes to the
+  /// directory.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
-  /// Adds or replaces metrics of a step; any process may. Throws Error(key_not_found).
+  /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found).
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
-  /// Finds and checks a step, and continues its line from now on. Without `step` it is the newest
-  /// one of the line that is whole; each one passed over is a warning.
-  /// Throws Error(file_not_found) if there is no step, Error(key_not_found) if not the one asked
-  /// for, Error(corrupt) if it, or all, are damaged.
+  /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
+  /// step of the line, and warns of each one that it skips. Throws Error(file_not_found) if there
+  /// is no step, Error(key_not_found) if the requested one does not exist, Error(corrupt) if it, or
+  /// all of them, are damaged.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
-  /// The same, but leaves the line as it is; continue_from() is the second half.
+  /// The same without continuing the line, which continue_from() does.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
   /// Continues the line of a step that find() returned.
   void continue_from(const RestoredCheckpoint& restored, const CheckpointRestoreOptions& options);
@@ -224,23 +225,23 @@ class TENFOLD_API CheckpointManager {
   std::vector<std::int64_t> prune();
   /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if it is held.
   void remove(std::int64_t step);
-  /// Keeps a step from being pruned. Throws Error(key_not_found).
+  /// Protects a step from being pruned. Throws Error(key_not_found).
   CheckpointHold hold(std::int64_t step);
 
-  /// Converts (a part of) a step. If the keys name things of one entry only, `target` holds that
+  /// Converts (a part of) a step. If the keys name parts of one entry only, `target` holds that
   /// entry's tree: {"model"} gives a file of weights with their own names.
   ConvertReport export_step(std::int64_t step, const Path& target,
                             const ConvertOptions& options = {}) const;
-  /// Saves what any format holds as a step: its top-level keys become entries; a tree with tensors
-  /// at the top becomes the entry "model".
+  /// Saves a file or folder of any format as a step. Its top-level keys become entries; a tree with
+  /// tensors at the top becomes the entry "model".
   Path import_step(const Path& source, std::int64_t step,
                    const CheckpointSaveOptions& options = {});
-  /// What save() of that state would need.
+  /// Estimates the disk space for a save of `state`.
   CheckpointEstimate estimate(const TensorDict& state) const;
 
-  /// Waits until pruned steps are removed.
+  /// Waits until pruned steps have been deleted.
   void wait();
-  /// Waits, and lets another process write.
+  /// Waits, and releases the directory for another writer.
   void close();
 
  private:

@@ -17,7 +17,7 @@ enum class ChangeKind : std::uint8_t {
   dtype,   ///< tensors of one shape; the figures compare their values
   shape,   ///< tensors
   json,    ///< JSON values
-  node,    ///< what the node is: its kind, batch size, class, or whether there is one
+  node,    ///< nodes: kind, batch size, class, or a node on one side only
   type,    ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".

@@ -25,22 +25,31 @@ enum class ErrorCode {
 
 /// The only exception that this library throws itself.
 ///
-/// what() is made of the fields, without those that are empty:
+/// what() consists of the fields that are not empty:
 /// `<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`.
+///
+///     try {
+///       tenfold::load("model.safetensors");
+///     } catch (const tenfold::Error& error) {
+///       if (error.code() == tenfold::ErrorCode::corrupt) restore_backup(error.path());
+///     }
 class TENFOLD_API Error : public std::runtime_error {
  public:
+  /// An error with this code and problem(), and no other fields.
   explicit Error(ErrorCode code, std::string problem = {});
 
-  /// A failed system call: `system_errno` as in <cerrno>, `path` the file it concerns. what() ends
-  /// with the strerror of the errno, unless `problem` contains it or the error has an expected(),
-  /// found() or remedy().
+  /// Returns the error of a failed system call. `system_errno`: its errno. `path`: its file.
+  /// what() ends with the strerror of the errno, unless `problem` contains it or the error has an
+  /// expected(), found() or remedy().
   static Error io(int system_errno, std::string path, std::string problem = {});
 
-  // Exceptions are copied, also where they are moved: a copy shares the fields and throws nothing.
+  /// Shares the fields and throws nothing. There is no move: C++ copies exceptions.
   Error(const Error&) = default;
+  /// As the constructor.
   Error& operator=(const Error&) = default;
   ~Error() override;
 
+  /// The kind of failure.
   ErrorCode code() const noexcept { return code_; }
   /// The errno of an io error; 0 otherwise.
   int system_errno() const noexcept { return system_errno_; }
@@ -50,43 +59,54 @@ class TENFOLD_API Error : public std::runtime_error {
   /// The place in it, from the outside in: `header`, `key "a.b": shape`. Without a path, the
   /// argument of the call: `schema: column "x"`.
   const std::string& part() const noexcept { return field(Field::part); }
+  /// The fault.
   const std::string& problem() const noexcept { return field(Field::problem); }
+  /// A description of valid input.
   const std::string& expected() const noexcept { return field(Field::expected); }
+  /// A description of the invalid input.
   const std::string& found() const noexcept { return field(Field::found); }
-  /// What the caller may do about it.
+  /// A way to correct the fault.
   const std::string& remedy() const noexcept { return field(Field::remedy); }
   /// what() without the path and the part.
   std::string message() const;
 
-  // Each of these sets a field to its arguments, strings and integers, joined. They are called on a
-  // temporary, so that an error is one expression, and one that passes is copied before it changes:
+  // Each of the following setters joins its arguments, strings and integers, to one string. They
+  // are members of temporaries, so that an error is built by one expression, and a caught one is
+  // copied before it is changed:
   //
   //   throw Error(ErrorCode::corrupt).path(file).expected("at least ", 8, " bytes").found(size);
   //   catch (const Error& error) { throw Error(error).within("shard ", i); }
+
+  /// Sets code().
   Error code(ErrorCode code) && {
     code_ = code;
     return *this;
   }
+  /// Sets path().
   Error path(const auto& text, const auto&... more) && {
     return with(Field::path, joined(text, more...));
   }
-  /// Adds a part, inside of those that the error has.
+  /// Appends to part() the place within it.
   Error part(const auto& text, const auto&... more) && {
     return with_parts(part(), joined(text, more...));
   }
-  /// Adds a part around those that the error has.
+  /// Prepends to part() the place that contains it.
   Error within(const auto& text, const auto&... more) && {
     return with_parts(joined(text, more...), part());
   }
+  /// Sets problem().
   Error problem(const auto& text, const auto&... more) && {
     return with(Field::problem, joined(text, more...));
   }
+  /// Sets expected().
   Error expected(const auto& text, const auto&... more) && {
     return with(Field::expected, joined(text, more...));
   }
+  /// Sets found().
   Error found(const auto& text, const auto&... more) && {
     return with(Field::found, joined(text, more...));
   }
+  /// Sets remedy().
   Error remedy(const auto& text, const auto&... more) && {
     return with(Field::remedy, joined(text, more...));
   }

@@ -29,22 +29,22 @@ enum class Mode : std::uint8_t {
 class TENFOLD_API Monitor {
  public:
   virtual ~Monitor() = default;
-  /// Progress: `what` is the work at hand.
+  /// Reports progress. `what`: the current work.
   virtual void report(std::uint64_t done_bytes, std::uint64_t total_bytes,
                       std::string_view what) = 0;
-  /// True to abandon the call: it cleans up and throws Error(io) with errno ECANCELED.
+  /// Returns true to cancel the call: it cleans up and throws Error(io) with errno ECANCELED.
   virtual bool stop() = 0;
 };
 
 // Members have initializers so that {.keys = ...} gives no warning about omitted ones.
 
 /// A selection of entries, as select() in inspect.hpp describes it: names ({"model.*"}), paths
-/// ({{"model", "encoder.weight"}}), or none given, which is the default.
+/// ({{"model", "encoder.weight"}}), or no selection, which is the default.
 class Keys {
  public:
-  /// None given: of what is to be loaded everything, of what is to be left out nothing.
+  /// No selection: everything for `keys`, nothing for `exclude`.
   Keys() = default;
-  /// These paths, of which there may be none at all. A path of one key is a name, or a glob.
+  /// These paths, possibly none. A path of one key is a name or a glob.
   Keys(std::vector<KeyPath> paths) : paths_(std::move(paths)) {}
   /// These paths.
   Keys(std::initializer_list<KeyPath> paths) : paths_(paths) {}
@@ -53,9 +53,9 @@ class Keys {
   /// These names.
   Keys(const std::vector<std::string>& names) : Keys(names.begin(), names.end()) {}
 
-  /// True if there is a selection, even of nothing.
+  /// True if there is a selection, even an empty one.
   bool given() const noexcept { return paths_.has_value(); }
-  /// The paths; none if none are given.
+  /// The paths; empty without a selection.
   const std::vector<KeyPath>& paths() const noexcept {
     static const std::vector<KeyPath> none;
     return paths_ ? *paths_ : none;
@@ -81,8 +81,8 @@ struct OpenOptions {
 struct LoadOptions {
   Mode mode = Mode::read;  ///< how mapped tensors behave
   std::string format{};    ///< empty: by content
-  Keys keys{};             ///< what is loaded; not given: everything
-  Keys exclude{};          ///< what of it is left out
+  Keys keys{};             ///< what is loaded; default: everything
+  Keys exclude{};          ///< entries of `keys` to omit
   bool verify = false;     ///< compare the checksums of the loaded entries
   bool aliases = true;     ///< restore shared storage
   /// Returns objects of unsupported classes as nodes of kind opaque; false: Error(unsupported)
@@ -109,7 +109,7 @@ TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 /// LoadOptions::keys is Error(key_not_found).
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
-/// Returns what load() does; for a bare root its value: the tensor of "x.npy", the tensor or JSON
+/// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON
 /// value of a file of torch.save without a container.
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
@@ -130,22 +130,23 @@ TENFOLD_API std::string probe(const Path& path);
 struct Problem {
   std::string path;  ///< the file
   std::string part;  ///< the part of it, as in error messages
-  std::string what;  ///< what is wrong: expected, found, remedy; as Error::message()
-  // What `what` is made of, as the fields of Error; empty if it lacks them.
-  std::string problem{};
-  std::string expected{};
-  std::string found{};
-  std::string remedy{};
+  std::string what;  ///< the fault: expected, found, remedy; as Error::message()
+  // The parts of `what`; empty if it lacks them.
+  std::string problem{};   ///< as Error::problem()
+  std::string expected{};  ///< as Error::expected()
+  std::string found{};     ///< as Error::found()
+  std::string remedy{};    ///< as Error::remedy()
 };
 
 /// The result of verify().
 struct VerifyReport {
-  std::vector<Problem> problems;    ///< what is wrong
+  std::vector<Problem> problems;  ///< the faults
+
   std::uint64_t num_leaves = 0;     ///< tensors and JSON values
   std::uint64_t num_bytes = 0;      ///< of the tensors
   std::uint64_t num_checksums = 0;  ///< compared
-  /// Of a bundle: keys of the entries that store no checksums, of which the structure alone was
-  /// checked, or that are not read.
+  /// For a bundle: keys of entries without checksums, whose structure was checked, and of entries
+  /// that were not read.
   std::vector<std::string> unchecked{};
   /// True without problems.
   bool ok() const noexcept { return problems.empty(); }
@@ -170,8 +171,8 @@ using RenameFunction = std::function<std::string(const std::string& dotted_path)
 struct ConvertOptions {
   std::string from{};    ///< format of the source; empty: by content
   std::string format{};  ///< of the target; empty: by suffix
-  Keys keys{};           ///< what is converted; not given: everything
-  Keys exclude{};        ///< what of it is left out
+  Keys keys{};           ///< what is converted; default: everything
+  Keys exclude{};        ///< entries of `keys` to omit
   /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
   /// change, dots create nodes.
   RenameFunction rename{};
@@ -227,7 +228,7 @@ struct LoadIntoOptions {
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< from the source's names to the target's
   std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
-  Keys keys{};                         ///< of the source; not given: everything
+  Keys keys{};                         ///< of the source; default: everything
   int num_threads = 0;                 ///< 0: min(8, cores)
   Monitor* monitor = nullptr;          ///< observes the call
 };

@@ -44,9 +44,9 @@ enum class DuplicateKeys : std::uint8_t {
   last,   ///< the last value wins
 };
 
-/// Keys that a call is given: {"house", "garden"}, {5, 7}, a vector or span of strings, string
-/// views or int64. They are not copied: what they were made of must outlive this object. A
-/// dictionary with keys of the other type contains none of them.
+/// Keys as an argument: {"house", "garden"}, {5, 7}, a vector or span of strings, string views or
+/// int64. They are not copied: the argument must outlive this object. A dictionary with keys of
+/// another type contains none of them.
 class DictKeys {
  public:
   /// The keys as they are looked up.
@@ -186,7 +186,7 @@ class TENFOLD_API MappedDict {
 
 /// Options of MappedDictBuilder.
 struct MappedDictOptions {
-  DuplicateKeys duplicates = DuplicateKeys::error;  ///< what a key does that comes again
+  DuplicateKeys duplicates = DuplicateKeys::error;  ///< handling of duplicate keys
   bool overwrite = true;           ///< false: Error(io) with errno EEXIST if the path exists
   bool durable = true;             ///< fsynced when commit() returns
   Monitor* monitor = nullptr;      ///< observes the call
@@ -195,7 +195,7 @@ struct MappedDictOptions {
 };
 
 /// Writes a dictionary in bounded memory; commit() publishes it at `path` atomically. A builder
-/// that is destroyed before leaves nothing.
+/// that is destroyed before that leaves no files.
 ///
 ///     tenfold::MappedDictBuilder builder("embeddings", tenfold::DictKeyType::string, schema);
 ///     builder.append(keys, batch);

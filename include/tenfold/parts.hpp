@@ -9,60 +9,62 @@
 
 namespace tenfold {
 
-// Data sets of parts: a folder whose parts are data sets, each in a folder of its own, and whose
-// file `%parts.json` says which they are and in which order. Dataset, open(), verify() and all
-// other calls take it as they take a data set in one folder. Several hosts write parts at the same
-// time; the data set changes when its `%parts.json` is replaced, in one step.
+// Data sets of parts: a folder with a subfolder for each part, which is a data set, and a file
+// `%parts.json` that lists the parts in order. Dataset, open(), verify() and all other functions
+// accept it like a data set in one folder. Several hosts can write parts concurrently; the data set
+// changes atomically, when `%parts.json` is replaced.
 //
 //   tenfold::ingest({"a.csv"}, tenfold::part_path("ds", 0, 2), {.schema = schema});  // host 0
 //   tenfold::ingest({"b.csv"}, tenfold::part_path("ds", 1, 2), {.schema = schema});  // host 1
 //   tenfold::Dataset ds = tenfold::commit_parts("ds");                               // one of them
 
-/// "part-00003-of-00016": the folder of one of `count` parts that are written at the same time.
+/// Returns "part-00003-of-00016": the name of one of `count` parts that are written concurrently.
 /// Throws Error(invalid_argument) unless 0 <= index < count.
 TENFOLD_API std::string part_name(std::int64_t index, std::int64_t count);
 
-/// The path of that part of the data set at `path`, to be written. Throws Error(io) (EEXIST) if the
-/// data set has such a part already, Error(invalid_argument) if there is another data set.
+/// Returns the path at which to write that part of the data set at `path`. Throws Error(io)
+/// (EEXIST) if the data set already has such a part, Error(invalid_argument) if `path` is a data
+/// set without parts.
 TENFOLD_API Path part_path(const Path& path, std::int64_t index, std::int64_t count);
 
 /// Creates a data set of these columns without parts, durably, and opens it with
 /// Mode::write_through. Rows that are appended go to parts of some GiB; other processes may write
-/// parts, which commit_parts() adds. Throws Error(io) (EEXIST) if `path` exists and is no empty
+/// parts, which commit_parts() adds. Throws Error(io) (EEXIST) if `path` exists and is not an empty
 /// folder, Error(invalid_argument) for a schema without columns.
 TENFOLD_API Dataset create_parts(const Path& path, const Schema& schema);
 
+/// Options of commit_parts().
 struct CommitPartsOptions {
-  /// Folders below the data set, in this order; empty: all that it does not have yet, in the order
-  /// of their names.
+  /// Folders of the data set, in this order; empty: all that it does not contain yet, sorted by
+  /// name.
   std::vector<std::string> parts{};
-  bool durable = true;
-  Monitor* monitor = nullptr;
+  bool durable = true;         ///< fsynced when the call returns
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Adds parts to the data set at `path`, behind those that it has; all of them or none. Each is
-/// checked first: its columns, the number of its rows, the sizes of its files. Without a
-/// `%parts.json` it makes one, with the schema of the first part. Then it removes what killed
-/// writers of parts have left.
+/// Appends parts to the data set at `path`: all of them or none. First checks the columns, number
+/// of rows and file sizes of each. Creates a missing `%parts.json`, with the schema of the first
+/// part. Finally removes what crashed writers of parts have left.
 ///
 /// Throws Error(file_not_found) if one of the parts that part_name() counts is missing,
-/// Error(corrupt) for a part of other columns or with too short files, Error(invalid_argument) for
-/// a folder that is no data set, Error(io) (EBUSY) while another process changes the data set or
-/// appends to a part.
+/// Error(corrupt) for a part with other columns or with files that are too short,
+/// Error(invalid_argument) for a folder that is not a data set, Error(io) (EBUSY) while another
+/// process changes the data set or appends to a part.
 TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& options = {});
 
+/// Options of compact().
 struct CompactOptions {
-  bool durable = true;
-  int num_threads = 0;  ///< 0: min(8, cores)
-  Monitor* monitor = nullptr;
+  bool durable = true;         ///< fsynced when the call returns
+  int num_threads = 0;         ///< 0: min(8, cores)
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Replaces a data set of parts by one in one folder with the same rows, atomically, in bounded
-/// memory. It takes the space of both while it is written. Handles of the data set that are open
-/// keep the parts that they have open; for others they throw Error(io) (ESTALE).
+/// memory. Needs disk space for both until it returns. Open handles of the data set keep the parts
+/// that they have open, and throw Error(io) (ESTALE) for others.
 ///
-/// Throws Error(invalid_argument) for another data set, or if the folder holds what the data set
-/// does not name; Error(io) (EBUSY) while another process changes it.
+/// Throws Error(invalid_argument) for a data set without parts, or if the folder contains other
+/// files; Error(io) (EBUSY) while another process changes it.
 TENFOLD_API Dataset compact(const Path& path, const CompactOptions& options = {});
 
 }  // namespace tenfold

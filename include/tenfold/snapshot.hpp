@@ -11,13 +11,14 @@
 
 namespace tenfold {
 
-/// Options of save_snapshot(). Those that save() has as well mean the same.
+/// Options of save_snapshot().
 struct SnapshotOptions {
   bool durable = true;    ///< fsynced when the call returns
   bool checksums = true;  ///< store them with the data
   int num_threads = 0;    ///< 0: min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
-  /// Globs over paths like "model/encoder/weight": entries that torchsnapshot may give to any rank.
+  /// Globs over paths like "model/encoder/weight": entries that torchsnapshot may restore on any
+  /// rank.
   std::vector<std::string> replicated{};
   std::uint64_t slab_bytes = std::uint64_t{128} << 20;   ///< tensors below this share files
   std::uint64_t chunk_bytes = std::uint64_t{512} << 20;  ///< tensors above this are split
@@ -33,14 +34,14 @@ TENFOLD_API Path save_snapshot(const TensorDict& tree, const Path& path,
 /// {path: entry}}, where paths begin with the rank. Throws Error(file_not_found), Error(corrupt).
 TENFOLD_API std::string snapshot_metadata(const Path& path);
 
-/// Opens what one rank would restore of the snapshot at `path`: its own entries, those that are
-/// replicated, and the sharded tensors of all ranks made whole. A rank that took no part in the
-/// snapshot sees the containers of rank 0, and entries that each rank has for itself throw
-/// Error(key_not_found) when they are asked for. Throws as open().
+/// Opens what one rank would restore of the snapshot at `path`: its own entries, replicated
+/// entries, and complete sharded tensors. For a rank that is not in the snapshot, returns the
+/// containers of rank 0; accesses to entries of single ranks throw Error(key_not_found). Throws
+/// like open().
 TENFOLD_API TensorDict open_snapshot(const Path& path, std::int64_t rank);
 
-/// A tensor of which each of several processes (ranks) has parts. In the tree of a rank it is a
-/// list of its parts. Parts that several ranks have are written once.
+/// A tensor whose parts are distributed over processes (ranks). In the tree of a rank it is a list
+/// of the rank's parts. Parts that several ranks have are written once.
 struct SnapshotShards {
   KeyPath key;                       ///< of the list
   DType dtype = DType::float32;      ///< of the parts
@@ -49,35 +50,37 @@ struct SnapshotShards {
   bool is_dtensor = false;           ///< torch's DTensor; false: a ShardedTensor
   Shape mesh_shape{};                ///< DTensor: of the device mesh
   std::vector<std::int64_t> mesh{};  ///< DTensor: the ranks of the mesh, row-major
-  /// DTensor: for each dimension of the tensor the mesh dimensions that it is cut along, or {-1}.
+  /// DTensor: for each tensor dimension, the mesh dimensions that shard it, or {-1}.
   std::vector<std::vector<std::int64_t>> dim_map{};
 };
 
-/// The part of one rank in a snapshot that several processes write together.
+/// Writes the part of one rank in a snapshot of several processes.
 ///
 ///   SnapshotPart part(tree, rank, world_size);        // on each rank
-///   SnapshotWriter writer(path, outlines);            // on one, with part.outline() of all ranks
+///   SnapshotWriter writer(path, outlines);            // on one, with the part.outline() of each
 ///   receipt = part.write(ticket);                     // on each, with writer.ticket()
-///   writer.publish(receipts);                         // on the one, with those of all ranks
+///   writer.publish(receipts);                         // on that one, with all receipts
 ///
-/// Outlines, tickets and receipts are text, to be sent by whatever the processes talk with.
+/// Outlines, tickets and receipts are strings, which the program transfers between its processes.
 class TENFOLD_API SnapshotPart {
  public:
   /// `tree`: as for save_snapshot(). Entries that match SnapshotOptions::replicated, and that all
-  /// ranks have, are written once, the work spread over the ranks; of `options`, the coordinator
-  /// says whether the snapshot is durable and has checksums. Throws Error(unsupported), naming the
-  /// key, for what a snapshot cannot hold, Error(invalid_argument) if `shards` do not fit the tree.
+  /// ranks have, are written once, distributed over the ranks. The coordinator's options decide
+  /// whether the snapshot is durable and has checksums. Throws Error(unsupported), naming the key
+  /// of what a snapshot does not support, Error(invalid_argument) if `shards` do not fit the tree.
   SnapshotPart(const TensorDict& tree, std::int64_t rank, std::int64_t world_size,
                std::vector<SnapshotShards> shards = {}, const SnapshotOptions& options = {});
+  /// Moves the part.
   SnapshotPart(SnapshotPart&&) noexcept;
+  /// Moves the part.
   SnapshotPart& operator=(SnapshotPart&&) noexcept;
   ~SnapshotPart();
 
-  /// What the coordinator needs to know of this rank.
+  /// Returns the description of this rank for the SnapshotWriter.
   std::string outline() const;
 
-  /// Writes the files of this rank and returns the receipt. Throws Error(invalid_argument) for a
-  /// text that is no ticket, Error(io) naming host and path if this process does not see the
+  /// Writes the files of this rank and returns the receipt. Throws Error(invalid_argument) if
+  /// `ticket` is not a ticket, Error(io) naming host and path if this process does not see the
   /// coordinator's folder.
   std::string write(std::string_view ticket, Monitor* monitor = nullptr);
 
@@ -86,27 +89,29 @@ class TENFOLD_API SnapshotPart {
   std::unique_ptr<State> state_;
 };
 
-/// The coordinator's part: it makes the folder beside `path`, and puts it there, metadata written
-/// last, by one system call once all ranks have written. Without publish() the destructor removes
-/// the folder, and `path` is as it was; what a killed coordinator leaves is removed by the next
-/// save to `path`.
+/// Coordinates the SnapshotParts of all ranks. Creates the folder next to `path`, and moves it
+/// there by one system call when all ranks have written; the metadata is written last. Without
+/// publish(), the destructor removes the folder, and `path` is unchanged. The next save to `path`
+/// removes what a crashed coordinator has left.
 class TENFOLD_API SnapshotWriter {
  public:
-  /// `outlines`: of all ranks, in order. Throws Error(invalid_argument) naming entry and ranks if a
-  /// replicated entry has other dtypes, shapes or values on some ranks, or if shards overlap or
-  /// leave elements out, and if `path` holds files that no snapshot names; Error(io) (ENOSPC) if
-  /// the snapshot cannot fit.
+  /// `outlines`: from all ranks, in order. Throws Error(invalid_argument), naming entry and ranks,
+  /// if a replicated entry differs between ranks, or if shards overlap or do not cover the tensor,
+  /// and if `path` has files that no snapshot names; Error(io) (ENOSPC) if the disk is too small.
   SnapshotWriter(const Path& path, std::span<const std::string> outlines,
                  const SnapshotOptions& options = {});
+  /// Moves the writer.
   SnapshotWriter(SnapshotWriter&&) noexcept;
+  /// Moves the writer.
   SnapshotWriter& operator=(SnapshotWriter&&) noexcept;
+  /// Removes what was not published.
   ~SnapshotWriter();
 
-  /// What each rank writes; the same for all.
+  /// Returns the argument for SnapshotPart::write(), the same for all ranks.
   std::string ticket() const;
 
   /// Publishes the snapshot. Throws Error(invalid_argument), naming what is missing, unless there
-  /// is a receipt of each rank, in order, and these name all that was to be written.
+  /// is a receipt from each rank, in order, and they cover everything.
   void publish(std::span<const std::string> receipts);
 
  private:

@@ -49,7 +49,7 @@ class TENFOLD_API StateMapper {
   /// A mapper inside a tree.
   explicit StateMapper(const TensorDict& tree);
 
-  /// What it is.
+  /// The kind of the mapper.
   MapperKind kind() const noexcept;
   /// "tenfold.SparseStateMapper", or the name that the class was registered under.
   const std::string& class_name() const noexcept;

@@ -108,13 +108,18 @@ class TENFOLD_API Tensor {
 
   /// The buffer that owns the bytes; it may extend beyond this view.
   const Buffer& buffer() const noexcept { return buffer_; }
-  /// Where the first element is in buffer().
+  /// The offset of the first element in buffer().
   std::uint64_t offset_bytes() const noexcept { return offset_bytes_; }
 
   /// The address of the first element, for libraries that take one; null or meaningless when
-  /// numel() == 0. Write only if buffer().writable(): read-only pages raise SIGSEGV.
-  std::byte* raw_data() const noexcept TENFOLD_LIFETIMEBOUND {
+  /// numel() == 0.
+  const std::byte* raw_data() const noexcept TENFOLD_LIFETIMEBOUND {
     return buffer_.data() == nullptr ? nullptr : buffer_.data() + offset_bytes_;
+  }
+  /// As raw_data(), for writing. Throws Error(invalid_argument) if the tensor is read-only.
+  std::byte* mutable_raw_data() const TENFOLD_LIFETIMEBOUND {
+    check_writable();
+    return buffer_.data() == nullptr ? nullptr : buffer_.mutable_data() + offset_bytes_;
   }
 
   /// The bytes of all elements in row-major order. Throws Error(invalid_argument) unless
@@ -128,8 +133,7 @@ class TENFOLD_API Tensor {
   /// As bytes(), for writing. Throws Error(invalid_argument) if the tensor is read-only.
   std::span<std::byte> mutable_bytes() const& TENFOLD_LIFETIMEBOUND {
     check_contiguous();
-    check_writable();
-    return {raw_data(), static_cast<std::size_t>(nbytes())};
+    return {mutable_raw_data(), static_cast<std::size_t>(nbytes())};
   }
   /// As span() of a temporary.
   std::span<std::byte> mutable_bytes() const&& = delete;
@@ -146,8 +150,7 @@ class TENFOLD_API Tensor {
   template <Element T>
   T* mutable_data() const TENFOLD_LIFETIMEBOUND {
     check_type(dtype_of<T>());
-    check_writable();
-    return reinterpret_cast<T*>(raw_data());
+    return reinterpret_cast<T*>(mutable_raw_data());
   }
 
   /// All elements in row-major order. Throws Error(invalid_argument) unless contiguous.
@@ -197,7 +200,10 @@ class TENFOLD_API Tensor {
   static const Shape& default_shape() noexcept;
   static const Shape& default_strides() noexcept;
   void check_type(DType wanted) const;
-  void check_writable() const;
+  void check_writable() const {
+    if (!buffer_.writable()) fail_read_only();
+  }
+  [[noreturn]] void fail_read_only() const;
   void check_contiguous() const;
   const std::byte* address_of(std::span<const std::int64_t> index) const;
   void read_item(DType wanted, std::byte* into) const;

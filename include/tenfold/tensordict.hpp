@@ -120,20 +120,20 @@ struct NodeInfo {
 /// Thread safety: concurrent readers are safe, also on a lazy node; set() needs exclusion.
 class TENFOLD_API TensorDict {
  public:
-  /// What an entry is.
+  /// The content of an entry.
   using Item = std::variant<Leaf, NonTensor, TensorDict>;
   struct Entry;
 
-  /// Goes through the entries of a node, which it keeps alive.
+  /// An iterator over the entries of a node, which it keeps alive.
   class Iterator {
    public:
-    using value_type = Entry;                           ///< what it gives
+    using value_type = Entry;                           ///< the entry
     using reference = Entry;                            ///< by value
     using difference_type = std::ptrdiff_t;             ///< between iterators
     using pointer = void;                               ///< none
-    using iterator_category = std::input_iterator_tag;  ///< it gives values
+    using iterator_category = std::input_iterator_tag;  ///< entries are returned by value
 
-    /// Of no node.
+    /// An iterator without a node.
     Iterator() = default;
     /// The entry, read if it is on disk.
     Entry operator*() const;
@@ -142,7 +142,7 @@ class TENFOLD_API TensorDict {
       ++position_;
       return *this;
     }
-    /// To the next entry; returns where it was.
+    /// To the next entry. Returns the previous position.
     Iterator operator++(int) {
       Iterator before = *this;
       ++position_;
@@ -175,7 +175,7 @@ class TENFOLD_API TensorDict {
   NodeInfo& info();
   /// The type of the node.
   NodeKind kind() const { return info().kind; }
-  /// Of a tensordict, a tensorclass: the dimensions that all tensors share.
+  /// The leading dimensions that all tensors share; of kinds tensordict and tensorclass.
   const Shape& batch_size() const { return info().batch_size; }
 
   /// Number of entries.
@@ -185,9 +185,9 @@ class TENFOLD_API TensorDict {
   /// Keys in order.
   std::vector<std::string> keys() const;
 
-  /// The entries in order, read when the iterator comes to them.
+  /// The entries in order. Each is read when the iterator is dereferenced.
   Iterator begin() const { return {node_, 0}; }
-  /// Behind the entries that there are now.
+  /// The end of the current entries.
   Iterator end() const { return {node_, size()}; }
 
   /// True if there is an entry of that name. As get(), this takes the stem of its file's name ("x"
@@ -258,7 +258,7 @@ class TENFOLD_API TensorDict {
   void set(std::string_view key, Tensor tensor) { set(key, Item(Leaf(std::move(tensor)))); }
   /// Adds or replaces a JSON value: set("epoch", 3).
   void set(std::string_view key, Value value) { set(key, Item(NonTensor{std::move(value)})); }
-  /// As above, for what a Value is made of.
+  /// As above, for types that convert to Value.
   template <class T>
     requires(std::convertible_to<T, Value> && !std::convertible_to<T, Tensor> &&
              !std::same_as<std::remove_cvref_t<T>, Value>)
@@ -307,7 +307,7 @@ struct TensorDict::Entry {
   /// A tensor.
   Entry(std::string its_key, Tensor tensor)
       : key(std::move(its_key)), item(Leaf(std::move(tensor))) {}
-  /// A JSON value, or what one is made of.
+  /// A JSON value, or a type that converts to one.
   template <class T>
     requires std::convertible_to<T, Value>
   Entry(std::string its_key, T&& value)

@@ -523,7 +523,7 @@ inline at::Tensor to_torch(const Tensor& tensor) {
             "made so");
   }
   return at::from_blob(
-      tensor.raw_data(), tensor.shape(), tensor.strides(),
+      const_cast<std::byte*>(tensor.raw_data()), tensor.shape(), tensor.strides(),
       [buffer = tensor.buffer()](void*) {},  // alive as long as the deleter is
       at::TensorOptions(to_torch(tensor.dtype())), at::Device(at::kCPU));
 }

@@ -82,7 +82,7 @@ class TENFOLD_API Value {
     /// Compares types, texts and items.
     bool operator==(const Special&) const;
   };
-  /// What a value may be.
+  /// The alternatives of a value.
   using Variant = std::variant<Null, bool, std::int64_t, BigInt, double, std::string, List, Tuple,
                                Object, Special>;
 
@@ -90,10 +90,10 @@ class TENFOLD_API Value {
   Value() : data_(Null{}) {}
   /// null.
   Value(std::nullptr_t) : data_(Null{}) {}
-  /// A bool; nothing else converts to it, pointers neither.
+  /// A bool. No other type converts to it, in particular no pointer.
   template <std::same_as<bool> Bool>
   Value(Bool value) : data_(value) {}
-  /// An integer of any type but the characters. Beyond 64 bits with sign it is a BigInt.
+  /// An integer of any type except character types. It becomes a BigInt if it exceeds std::int64_t.
   template <std::integral Int>
     requires(!std::same_as<Int, bool> && !std::same_as<Int, char> && !std::same_as<Int, wchar_t> &&
              !std::same_as<Int, char8_t> && !std::same_as<Int, char16_t> &&
@@ -190,9 +190,9 @@ class TENFOLD_API Value {
   struct IsVector<std::vector<T>> : std::true_type {};
 
   [[noreturn]] void fail_as(std::string_view what, const std::string& expected) const;
-  /// Of a BigInt that 64 bits without sign hold.
+  /// The value of a BigInt that fits into std::uint64_t; empty otherwise.
   std::optional<std::uint64_t> unsigned_of_digits() const noexcept;
-  /// Of a list or a tuple, or null.
+  /// The items of a list or tuple; null otherwise.
   const std::vector<Value>* items_of_list() const noexcept;
 
   Variant data_;

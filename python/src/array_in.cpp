@@ -21,6 +21,10 @@ std::size_t extent_bytes(const Shape& shape, const Shape& strides, std::size_t i
   return (last + 1) * itemsize;
 }
 
+Buffer buffer_over(std::span<std::byte> bytes, std::shared_ptr<const void> owner, bool writable) {
+  return writable ? Buffer(bytes, std::move(owner)) : Buffer::read_only(bytes, std::move(owner));
+}
+
 template <class ManagedArray>
 struct CallDeleter {
   void operator()(ManagedArray* managed) const {
@@ -44,7 +48,7 @@ std::optional<Tensor> tensor_of_managed(std::shared_ptr<ManagedArray> managed, b
   if (size_bytes > 0 && array.data == nullptr) return std::nullopt;
   auto* first = static_cast<std::byte*>(array.data);
   if (first != nullptr) first += array.byte_offset;
-  Buffer buffer({first, size_bytes}, std::move(managed), writable);
+  Buffer buffer = buffer_over({first, size_bytes}, std::move(managed), writable);
   return Tensor(*dtype, std::move(shape), std::move(strides), std::move(buffer), 0);
 }
 
@@ -126,7 +130,7 @@ Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape 
                         bool writable, nb::object owner) {
   auto* first = reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
   const std::size_t size_bytes = extent_bytes(shape, strides, itemsize(dtype));
-  Buffer buffer({first, size_bytes}, keep_alive(std::move(owner)), writable);
+  Buffer buffer = buffer_over({first, size_bytes}, keep_alive(std::move(owner)), writable);
   return {dtype, std::move(shape), std::move(strides), std::move(buffer), 0};
 }
 

@@ -71,7 +71,8 @@ OwnedLeaf pack(DType dtype, const Shape& shape, const Shape& strides, const Buff
 
 OwnedLeaf pack(const Tensor& tensor) {
   OwnedLeaf leaf = pack(tensor.dtype(), tensor.shape(), tensor.strides(), tensor.buffer(), 0);
-  leaf->array.data = tensor.numel() == 0 ? nullptr : tensor.raw_data();
+  // DLPack has a flag for read-only memory, and no pointer to it.
+  leaf->array.data = tensor.numel() == 0 ? nullptr : const_cast<std::byte*>(tensor.raw_data());
   return leaf;
 }
 
@@ -140,7 +141,7 @@ nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName&
 
 int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
   auto* bytes = nb::inst_ptr<Bytes>(object);
-  return PyBuffer_FillInfo(view, object, bytes->buffer.data(),
+  return PyBuffer_FillInfo(view, object, const_cast<std::byte*>(bytes->buffer.data()),
                            static_cast<Py_ssize_t>(bytes->buffer.size_bytes()),
                            bytes->writable ? 0 : 1, flags);
 }
@@ -264,7 +265,7 @@ nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
                          std::span<const std::byte> elements, const BufferPool& pool) {
   if (elements.empty() || elements.size() > kMaxOwnBytes || output_torch() == nullptr) {
     Buffer buffer = pool.take(elements.size());
-    std::ranges::copy(elements, buffer.data());
+    std::ranges::copy(elements, buffer.mutable_data());
     return array_of(Tensor(dtype, shape, strides, std::move(buffer), 0), "value");
   }
   OwnedLeaf leaf = pack(dtype, shape, strides, {}, elements.size());

@@ -247,7 +247,7 @@ Tensor permuted(const Permutation& self, std::int64_t begin, std::int64_t end) {
                           ? Tensor::zeros(DType::int64, shape)
                           : Tensor(DType::int64, shape, {1}, BufferPool().take(size_bytes), 0);
   if (size_bytes == 0) return rows;
-  auto* into = reinterpret_cast<std::int64_t*>(rows.raw_data());
+  auto* into = reinterpret_cast<std::int64_t*>(rows.mutable_raw_data());
   self.fill(begin, {into, static_cast<std::size_t>(end - begin)});
   return rows;
 }

@@ -231,7 +231,7 @@ class Dict {
   nb::object mask_of(const std::vector<std::int64_t>& rows) const {
     const FrameworkScope scope(framework_);
     const Tensor found = Tensor::zeros(DType::bool_, {static_cast<std::int64_t>(rows.size())});
-    std::ranges::transform(rows, found.raw_data(), [](std::int64_t row) {
+    std::ranges::transform(rows, found.mutable_raw_data(), [](std::int64_t row) {
       return static_cast<std::byte>(row >= 0 ? 1 : 0);
     });
     return array_of(found, "found");

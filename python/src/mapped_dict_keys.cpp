@@ -241,7 +241,8 @@ bool KeysIn::take_array(nb::handle keys) {
   if (values_.dtype() != DType::int64) {
     Tensor wide = Tensor::zeros(DType::int64, values_.shape());
     if (size_ > 0) {
-      cast_elements(values_.dtype(), values_.raw_data(), DType::int64, wide.raw_data(), size_);
+      cast_elements(values_.dtype(), values_.raw_data(), DType::int64, wide.mutable_raw_data(),
+                    size_);
     }
     values_ = std::move(wide);
   }

@@ -69,7 +69,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_core, module) {
   namespace bindings = tenfold::python;
-  // Tensors in globals outlive the module at exit, which is no leak.
+  // Tensors in globals outlive the module at exit, which is not a leak.
   nb::set_leak_warnings(false);
   nb::register_exception_translator(bindings::translate);
   module.attr("__version__") = nb::str(std::string(tenfold::version()).c_str());

@@ -59,7 +59,7 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
 void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
                             std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {
-    // A tensor is no sequence in Python's C API.
+    // A tensor is not a sequence in Python's C API.
     const nb::object value = values[nb::int_(i - begin)];
     if (!add_scalar(column, value.ptr())) throw_bad_value(column, value, i);
   }

@@ -65,7 +65,7 @@ class RowReader {
   Entry* column_at(const nb::tuple& keys);
   void add_column(RowColumn& column, nb::handle values, std::int64_t begin, std::int64_t end);
 
-  /// Converts a mapping that is no dict to a dict; empty if it is no mapping.
+  /// Converts a mapping that is not a dict to a dict; empty if it is not a mapping.
   static nb::object simple_mapping(PyObject* value);
   void widen(Record& record, PyObject* dict, bool apply);
   void widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply);

@@ -65,7 +65,7 @@ std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   if (!dtype) return std::nullopt;
   Shape shape(view.shape, view.shape + view.ndim);
   Buffer buffer = Buffer::allocate(static_cast<std::size_t>(view.len));
-  if (view.len > 0 && PyBuffer_ToContiguous(buffer.data(), &view, view.len, 'C') != 0) {
+  if (view.len > 0 && PyBuffer_ToContiguous(buffer.mutable_data(), &view, view.len, 'C') != 0) {
     throw nb::python_error();
   }
   return Tensor(*dtype, std::move(shape), std::move(buffer));

@@ -134,8 +134,9 @@ void read_bytes(const ItemHandle& item, std::uint64_t offset_bytes, const NodeHa
   if (!into.is_contiguous()) {
     throw base::invalid_argument().part("target").expected("a contiguous tensor");
   }
-  without_gil(
-      [&] { leaf.read(offset_bytes, {into.raw_data(), static_cast<std::size_t>(into.nbytes())}); });
+  without_gil([&] {
+    leaf.read(offset_bytes, {into.mutable_raw_data(), static_cast<std::size_t>(into.nbytes())});
+  });
 }
 
 NodeHandle open_rank(PathArgument path, std::int64_t rank) {

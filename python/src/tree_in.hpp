@@ -75,7 +75,7 @@ class TreeBuilder {
 NodeInfo node_info_from(nb::handle info);
 nb::tuple to_python(const NodeInfo& info);
 
-/// Converts a key that is no string, if a tree supports it: None, bool, int, float, a tuple of
+/// Converts a key that is not a string, if a tree supports it: None, bool, int, float, a tuple of
 /// these or of strings.
 std::optional<Value> typed_key(nb::handle key);
 

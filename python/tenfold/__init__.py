@@ -5,7 +5,7 @@
 >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
 >>> tenfold.open("run/ckpt")["model", "encoder.weight"]     # reads nothing else
 
-Importing this package imports neither torch nor numpy: the first tensor that is handed over does.
+Importing this package imports neither torch nor numpy: the first tensor does.
 Import torch before the first load, or call `set_framework`: tensors are torch's if it is imported,
 else numpy arrays if numpy is.
 """

@@ -36,9 +36,9 @@ class Error(_Fields, Exception):
         path: The file or folder; an entry of an archive follows the archive.
         part: The place in it, or the argument of the call: ``header``, ``tensor "w"``.
         problem: What is wrong, in words.
-        expected: What was expected.
-        found: What is there instead.
-        remedy: What to do about it.
+        expected: A description of valid input.
+        found: A description of the invalid input.
+        remedy: A way to correct it.
 
     Example:
         >>> try:

@@ -21,8 +21,8 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
     Args:
         where: Prefix of messages: ``"batch loader: seed"``.
         value: An int, or what has ``__index__``, as numpy's integers and tensors of one.
-        at_least: The smallest that is taken. None: the engine knows, any of 64 bits.
-        at_most: The largest.
+        at_least: The minimum. None: any 64-bit integer; the engine checks it.
+        at_most: The maximum.
 
     Raises:
         TypeError: For a value of another type.
@@ -75,7 +75,7 @@ def column_names(where: str, columns: Iterable[str | tuple[str, ...]] | None) ->
     """Names of columns; the keys of nested records are joined by dots. Empty for None.
 
     Raises:
-        TypeError: For a single str, and for a name that is no str or tuple of str.
+        TypeError: For a single str, and for a name that is not a str or tuple of str.
         ValueError: For a name with an unpaired surrogate.
     """
     if columns is None:

@@ -24,7 +24,7 @@ def tensordict(cls: type, entries: dict[str, Any], info: tuple[Any, ...], locked
     Args:
         cls: TensorDict or a subclass.
         entries: By key.
-        info: The fields of the node that are no entries, as `NodeInfo` orders them.
+        info: The fields of the node that are not entries, as `NodeInfo` orders them.
         locked: Whether it is locked.
     """
     from tenfold.tensordict._dense import rebuilt
@@ -66,7 +66,7 @@ def memmap_tree(
     keys: tuple[str, ...],
     framework: Any = None,
 ) -> Any:
-    """As `opened_tree`, of a tree that `memmap` or `load_memmap` gave; `marked`: `is_memmap`."""
+    """As `opened_tree`, for the result of `memmap` or `load_memmap`; `marked`: `is_memmap`."""
     from tenfold.tensordict._files.folder import reopened
 
     return reopened(path, mode, marked, identity, keys, framework)

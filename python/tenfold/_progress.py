@@ -94,7 +94,7 @@ class _Bar:
 
 
 def _columns() -> int | None:
-    """Current width of the terminal less one column; None if standard error is no terminal."""
+    """Current width of the terminal less one column; None if standard error is not a terminal."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns - 1
     except (OSError, ValueError, AttributeError):

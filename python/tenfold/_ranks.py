@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # process ends is noticed at once.
 _TIMEOUT = timedelta(minutes=30)
 
-# What an error becomes on the ranks that did not raise it; the first one that fits.
+# The class of an error on the ranks that did not raise it: the first one that fits.
 _CLASSES: tuple[type[Exception], ...] = (
     CorruptFileError,
     UnsupportedError,
@@ -63,7 +63,7 @@ class Ranks:
             send: From what `work` returned to a JSON value for the other ranks.
 
         Returns:
-            What `work` returned here, and what `send` gave on each rank.
+            The result of `work` here, and the result of `send` on each rank.
 
         Raises:
             Exception: What `work` raised on the lowest rank where it failed. Other ranks raise an

@@ -11,7 +11,7 @@ from tenfold._public import set_module
 class _Report:
     """A report, which has no truth value: `if verify(path):` would be ambiguous."""
 
-    # The attribute to use. Without an annotation it is no field.
+    # The attribute to use. Without an annotation it is not a field.
     _attribute = ""
 
     def __bool__(self) -> NoReturn:
@@ -33,9 +33,9 @@ class Problem:
         path: The file.
         part: The part of the file, as error messages name it; may be empty.
         what: The fault: expected, found, remedy.
-        expected: What `what` says is expected; None if it says nothing.
-        found: What is there instead, or None.
-        remedy: What to do about it, or None.
+        expected: The expected part of `what`, or None.
+        found: The found part of `what`, or None.
+        remedy: The remedy of `what`, or None.
     """
 
     path: str
@@ -52,7 +52,7 @@ class Problem:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class VerifyReport(_Report):
-    """The result of `verify`. It has no truth value: ask `ok`.
+    """The result of `verify`. It has no truth value: use `ok`.
 
     Attributes:
         problems: Empty if the file or folder is intact.
@@ -97,7 +97,7 @@ def verify_report(
         tuple[str, ...],
     ],
 ) -> VerifyReport:
-    """Of what the engine found."""
+    """Converts the engine's report."""
     problems, num_leaves, num_bytes, num_checksums, unchecked = found
     return VerifyReport(
         tuple(Problem(*problem) for problem in problems),
@@ -128,7 +128,7 @@ class ScanFinding:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class ScanReport(_Report):
-    """The result of `scan`. It has no truth value: ask `safe`.
+    """The result of `scan`. It has no truth value: use `safe`.
 
     Attributes:
         findings: Each global of each pickle, once.
@@ -171,7 +171,7 @@ class Mismatch:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class LoadReport(_Report):
-    """The result of `load_into`, by dotted name. It has no truth value: ask `ok`.
+    """The result of `load_into`, by dotted name. It has no truth value: use `ok`.
 
     Attributes:
         loaded: Tensors that were copied.
@@ -228,7 +228,7 @@ class Promotion:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class IngestReport(_Report):
-    """The result of `ingest`. It has no truth value: ask `num_bad_rows`.
+    """The result of `ingest`. It has no truth value: use `num_bad_rows`.
 
     Attributes:
         num_rows: Number of rows of the data set.
@@ -292,7 +292,7 @@ class Change:
 @set_module("tenfold")
 @dataclass(frozen=True, repr=False)
 class DiffReport(_Report):
-    """The result of `diff`. It has no truth value: ask `same`.
+    """The result of `diff`. It has no truth value: use `same`.
 
     Attributes:
         added: Dotted names of entries that only the second tree has.

@@ -41,7 +41,7 @@ _AT_FDCWD = -100
 class Staging:
     """A folder that is being filled, on its way to `path`.
 
-    Another process that saves beside it leaves it alone, as long as this process lives.
+    Other processes do not remove it while this process runs.
 
     Args:
         path: Where the folder will be. Folders above it are made; links are followed.
@@ -106,7 +106,7 @@ def new_token() -> str:
 
 
 def staging_folder(path: Path, token: str) -> Path:
-    """Where a `Staging` of this path and token is filled."""
+    """The folder in which a `Staging` of this path and token is written."""
     path = Path(os.path.realpath(path))
     return _hidden_sibling(path, token) / path.name
 
@@ -138,7 +138,7 @@ def check(path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Removes a folder or file atomically. A missing one is no error."""
+    """Removes a folder or file atomically. A missing one is not an error."""
     remove_leftovers(path.parent)
     shutil.rmtree(_replaced(path), ignore_errors=True)
     if not path.is_dir() or path.is_symlink():
@@ -279,7 +279,7 @@ def _keep_unlisted(old: Path, new: Path) -> None:
 
 
 def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
-    """Of each file that differs: its name, what is expected and what is found."""
+    """For each file that differs: its name, the expected and the found content."""
     try:
         manifest = json.loads(document)
         version, files = manifest["version"], manifest["files"]

@@ -65,9 +65,9 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 
     Args:
         accelerator: With everything prepared or registered that is to be saved.
-        output_dir: A folder of its own. A checkpoint there is replaced as a whole. None: with
-            ``automatic_checkpoint_naming``, the next one in ``checkpoints/`` of the project; those
-            beyond ``total_limit`` are removed after the new one is there.
+        output_dir: A folder for this checkpoint only. An existing one is replaced atomically. None:
+            with ``automatic_checkpoint_naming``, the next one in ``checkpoints/`` of the project;
+            those beyond ``total_limit`` are removed after the new one exists.
 
     Returns:
         Path: The folder.
@@ -77,7 +77,7 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
             is sharded (FSDP, DeepSpeed, Megatron-LM, XLA). Nothing has been written.
         FileExistsError: If `output_dir` holds something else than a checkpoint.
         ValueError: If there is no `output_dir`, or the next automatic one exists.
-        OSError: If the system failed. The checkpoint that was there is untouched.
+        OSError: If a system call failed. An existing checkpoint is unchanged.
 
     Example:
         >>> model, optimizer, loader = accelerator.prepare(model, optimizer, loader)

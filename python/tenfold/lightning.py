@@ -49,10 +49,10 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             writes. None: by the suffix of the path, as `tenfold.save` does it; ``.ckpt`` is
             ``"pt"``, a torch file, which Lightning reads without this plugin as well.
         async_save: Tensors are copied, and a thread writes the copies. One save is in flight; the
-            next one waits for it. Removals are queued behind the save that comes before them. A
+            next one waits for it. Removals are queued after the save that precedes them. A
             save or removal that fails raises at the next call or at the end of the training, and
             what was to be removed after it stays. The paths that `ModelCheckpoint` names
-            (``best_model_path``) are there once the save is done; `load_checkpoint` waits for it.
+            (``best_model_path``) exist once the save is done; `load_checkpoint` waits for it.
 
     Raises:
         ValueError: If there is no such format.
@@ -155,7 +155,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         return found
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
-        """Removes a checkpoint; with `async_save`, after the saves that were asked for before.
+        """Removes a checkpoint; with `async_save`, after the saves that were requested before.
 
         Args:
             path: A file or folder. Nothing there is no error.
@@ -248,7 +248,7 @@ def _local(path: str | os.PathLike[str]) -> str:
 
 
 def _device(map_location: Any) -> Any:
-    """The device that `map_location` stands for, of tensors that are on the CPU."""
+    """The device that `map_location` selects for tensors on the CPU."""
     if isinstance(map_location, dict):
         return map_location.get("cpu")
     if callable(map_location):

@@ -71,12 +71,12 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         return int(self._projected()._native.num_bytes())
 
     def supports_projection_pushdown(self) -> bool:
-        """True: columns that nobody asks for are not read."""
+        """True: unused columns are not read."""
         return True
 
     def _projected(self) -> Dataset:
         names = self._get_data_columns()
-        # Of no columns the number of rows is asked for: it takes one to tell.
+        # Without columns, Ray only needs the number of rows, which one column determines.
         return (
             self._dataset
             if names is None
@@ -129,13 +129,13 @@ def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
 class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     """Writes blocks as parts of a data set, for `ray.data.Dataset.write_datasink`.
 
-    Each task writes one part beside those of the data set; the driver commits the parts of the
-    tasks that succeeded, in the order of the tasks, in one step. Parts of tasks that failed or were
-    run twice, and of jobs that were killed, are removed.
+    Each task writes one part next to those of the data set; the driver commits the parts of the
+    tasks that succeeded, in the order of the tasks, in one step. Parts of failed or repeated tasks,
+    and of killed jobs, are removed.
 
     Args:
         path: Folder of the data set, which all nodes see. If it is a data set of parts, the rows
-            are added behind those that it has.
+            are appended.
         schema: The columns, as for `tenfold.ingest`. None: as the blocks have them.
     """
 

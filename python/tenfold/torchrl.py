@@ -43,7 +43,7 @@ _STATE = "buffer.safetensors"
 
 
 class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
-    """What `ReplayBuffer.dumps` saves of a `RingStorage`: its path, length and cursor.
+    """Saves and loads a `RingStorage` for `ReplayBuffer.dumps`: its path, length and cursor.
 
     The rows are not copied.
     """
@@ -73,20 +73,20 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     """The rows of a TorchRL replay buffer in a circular buffer on disk.
 
     It may be larger than memory, another process may sample from it while this one writes
-    (``mode="r"``), and it is there after a restart: a buffer that is made over it goes on behind
-    the newest row. Rows that are written in order, as by the default writers, are never seen half
-    written; rows that are changed in place may be. `flush` makes rows durable.
+    (``mode="r"``), and it survives a restart: a new buffer over it continues after the newest row.
+    Rows that are written in order, as by the default writers, are never seen half written; rows
+    that are changed in place may be. `flush` makes rows durable.
 
-    Rows are TensorDicts of tensors without batch dimensions of their own. The first one says which
-    entries there are. It is a tenfold data set: `tenfold.Dataset(path)` reads it, too.
+    Rows are TensorDicts of tensors without further batch dimensions. The first one defines the
+    entries. It is a tenfold data set: `tenfold.Dataset(path)` reads it, too.
 
     Args:
-        path: A folder of its own; made by the first row.
+        path: A folder for the buffer only; the first row creates it.
         max_size: Maximum number of rows. None: that of the storage at `path`.
         mode: ``"r+"``; or ``"r"``, to sample from what another process writes.
 
     Raises:
-        ValueError: If what is at `path` is no circular buffer, or one of another size.
+        ValueError: If what is at `path` is not a circular buffer, or one of another size.
         FileNotFoundError: If there is nothing at `path`, with mode ``"r"`` or no `max_size`.
         OSError: If another process writes into it.
 
@@ -156,7 +156,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @_len.setter
     def _len(self, value: int) -> None:
-        """Writers that write at a place tell the length, which is known."""
+        """Writers that write at an index set the length, which is known."""
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Writes rows.
@@ -193,7 +193,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._bump_mutation_revision()
 
     def get(self, index: Any) -> TensorDict:
-        """Rows, in memory of their own.
+        """Rows, in separate memory.
 
         Args:
             index: An int, a slice, a sequence, or a tensor of ints or bools.
@@ -315,7 +315,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @property
     def checkpointer(self) -> Any:
-        """What `dumps` and `loads` use."""
+        """The checkpointer that `dumps` and `loads` use."""
         return self._checkpointer
 
     @checkpointer.setter
@@ -332,7 +332,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 writer._cursor = self.cursor
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the rows are and how far they have come, after a flush."""
+        """Flushes, and returns the path of the rows and the cursor."""
         self.flush()
         return {
             "path": str(self.path),
@@ -410,7 +410,7 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
     if buffer._prefetch:
         raise UnsupportedError("save_buffer: expected a buffer without prefetching")
     sampler = buffer._sampler
-    by_files = isinstance(sampler, PrioritizedSampler)  # its trees are no tensors
+    by_files = isinstance(sampler, PrioritizedSampler)  # its trees are not tensors
     state = {
         "storage": storage.state_dict(),
         "sampler": None if by_files else sampler.state_dict(),

@@ -34,16 +34,16 @@ _Base: Any = object  # Trainer, for a type checker without transformers
 class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     """Makes each ``checkpoint-<step>`` of a `transformers.Trainer` appear as a whole.
 
-    A checkpoint is written into a folder beside it, checked, brought to the device and
-    renamed; ``tenfold_checksums.json`` in it lists size and CRC-32 of every file. Its files are
-    those that the Trainer writes: without this class they are read as ever. A folder of the same
+    A checkpoint is written into a sibling folder, checked, synced and renamed;
+    ``tenfold_checksums.json`` in it lists size and CRC-32 of every file. Its files are
+    those that the Trainer writes: programs without this class can read them. A folder of the same
     name is replaced by one system call; files in it that no save wrote are kept.
 
-    `Trainer.train` compares the checksums of the checkpoint that it goes on from, and so does
-    ``load_best_model_at_end``. ``resume_from_checkpoint=True`` takes the highest step that is
-    whole, with a warning for each one that is passed over. Checkpoints without checksums, of a
-    Trainer without this class, are taken as they are. ``save_total_limit`` removes checkpoints
-    only once the new one is there, and each as a whole.
+    `Trainer.train` compares the checksums of the checkpoint that it resumes from, and so does
+    ``load_best_model_at_end``. ``resume_from_checkpoint=True`` takes the highest undamaged step,
+    with a warning for each skipped one. Checkpoints without checksums, of a Trainer without this
+    class, are not checked. ``save_total_limit`` removes checkpoints only once the new one exists,
+    and each atomically.
 
     Several processes need one file system for all of them, or ``save_on_each_node``.
 
@@ -69,7 +69,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
             )
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
-        """Trains, as `Trainer.train`, from a checkpoint whose checksums are right.
+        """Trains, as `Trainer.train`, from a checkpoint whose checksums match.
 
         Args:
             resume_from_checkpoint: A path; or True: the highest step in ``output_dir`` that is

@@ -1,4 +1,4 @@
-"""Small helpers with the names that tensordict gave them."""
+"""Small helpers with tensordict's names."""
 
 from __future__ import annotations
 

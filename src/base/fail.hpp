@@ -9,8 +9,8 @@
 
 namespace tenfold::base {
 
-/// What an error concerns: a file or folder, or a part of one. Readers of formats take it for
-/// their messages; a string or a path is a file.
+/// The subject of an error: a file or folder, or a part of one. Readers of formats have it as a
+/// parameter, for messages; a string or a path is a file.
 struct Where {
   Where() = default;
   Where(std::string file) : path(std::move(file)) {}

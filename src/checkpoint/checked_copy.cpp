@@ -148,7 +148,7 @@ class CheckedCopy {
     base::Xxh3Stream stream;
     for (std::uint64_t at = block.offset_bytes; at < end; at += kCopyPieceBytes) {
       const auto size = static_cast<std::size_t>(std::min(kCopyPieceBytes, end - at));
-      const std::span<std::byte> piece(into.raw_data() + at, size);
+      const std::span<std::byte> piece(into.mutable_raw_data() + at, size);
       leaf.read(at, piece);
       progress.add(size);
       if (block.expected) stream.update(piece);

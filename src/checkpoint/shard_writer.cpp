@@ -223,7 +223,7 @@ class ShardWriter::State {
             piece.first(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), left)));
         const std::uint64_t at = runs.begin() + (runs.size_bytes() - left);
         if (is_mapped) {
-          std::memcpy(mapping.data() + (at - box.begin()), some.data(), some.size());
+          std::memcpy(mapping.mutable_data() + (at - box.begin()), some.data(), some.size());
         } else {
           file.write_at(place.offset_bytes + at, some);
         }

@@ -53,7 +53,7 @@ Buffer StagingPool::take(std::size_t size_bytes) {
     }
   }
   if (block.size_bytes() != size_bytes) block = Buffer::allocate(size_bytes);
-  const auto bytes = block.bytes();
+  const auto bytes = block.mutable_bytes();
   // The last copy of the handle returns the block to the pool.
   const std::weak_ptr<Free> pool = free_;
   auto owner = std::shared_ptr<const void>(bytes.data(), [pool, block](const void*) {
@@ -87,7 +87,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
   os::parallel_for(leaves.size(), os::num_threads_for(num_threads), [&](std::size_t i) {
     if (first[i] != i) return;
     const Tensor& into = *copies[i];
-    leaves[i].leaf.read(0, {into.raw_data(), static_cast<std::size_t>(into.nbytes())});
+    leaves[i].leaf.read(0, {into.mutable_raw_data(), static_cast<std::size_t>(into.nbytes())});
   });
   std::size_t next = 0;
   return map_leaves(tree,

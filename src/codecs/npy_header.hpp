@@ -33,8 +33,8 @@ inline constexpr std::size_t kNpyPrefixBytes = 12;
 /// Longer headers are refused. NumPy's own limit is 10,000 unless it is told to trust the file.
 inline constexpr std::uint64_t kMaxNpyHeaderBytes = std::uint64_t{1} << 20;
 
-/// Where the elements begin, by the first bytes of a file (kNpyPrefixBytes, or the whole file).
-/// Throws Error(corrupt) if this is no NumPy file or the header is longer than the limit,
+/// Returns the offset of the elements. `prefix`: the first kNpyPrefixBytes of a file, or the whole
+/// file. Throws Error(corrupt) if this is not a NumPy file or the header is longer than the limit,
 /// Error(unsupported) for a version that is not known.
 std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where);
 

@@ -289,7 +289,8 @@ Tensor Dataset::column(std::string_view name) const {
   }
   const DatasetState& state = *selected.state_;
   const auto first = state.order->contiguous_from();
-  // Of a ring a copy: what is mapped may be written over at any time.
+  // A column of a circular buffer is copied, because its mapped rows may be overwritten at any
+  // time.
   if (first && state.parts.size() == 1 && state.all_open && !state.parts[0].table->ring()) {
     // The caller may write through it.
     if (growth_) growth_->will_write_in_place();

@@ -69,7 +69,7 @@ class DatasetPart {
 
 namespace detail {
 
-/// What a Dataset is a handle of.
+/// The state behind a Dataset, which is a handle.
 struct DatasetState {
   std::vector<DatasetPart> parts;
   bool all_open = true;  ///< the parts

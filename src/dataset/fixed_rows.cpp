@@ -62,7 +62,7 @@ void FixedRows::add(const DatasetState& state, const Tensor& into, std::uint64_t
   if (into.numel() == 0) return;
   const std::size_t first = sources_.size();
   for (const DatasetPart& part : state.parts) sources_.push_back(source_of(part));
-  copies_.push_back({std::span(sources_).subspan(first), row_bytes, into.raw_data()});
+  copies_.push_back({std::span(sources_).subspan(first), row_bytes, into.mutable_raw_data()});
   num_bytes_ += static_cast<std::uint64_t>(into.nbytes());
 }
 

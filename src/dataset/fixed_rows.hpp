@@ -43,7 +43,7 @@ class FixedRows {
 /// A BatchColumn without values for each column of the state.
 std::vector<BatchColumn> batch_columns_of(const DatasetState& state);
 
-/// Of a row of a column, or of an element of one whose rows have ends.
+/// Returns the size of a row of the column, or of an element if the column is ragged.
 std::uint64_t row_bytes_of(const Column& column);
 
 /// Rows of a column's shape.

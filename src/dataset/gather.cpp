@@ -170,7 +170,7 @@ class Gatherer {
     if (column.ragged && column.is_text()) extents = extents_of_items(index, extents, into);
     into.values = take(column.dtype, batch_shape_of(total_of(extents), column));
     const std::uint64_t row_bytes = row_bytes_of(column);
-    std::byte* out = into.values.raw_data();
+    std::byte* out = into.values.mutable_raw_data();
     for (std::size_t i = 0; i < extents.size(); ++i) {
       out += copy_extent(index, extents, i, row_bytes, out);
     }
@@ -228,7 +228,7 @@ class Gatherer {
     const std::uint64_t row_bytes = row_bytes_of(column);
     const auto padded_bytes = static_cast<std::uint64_t>(longest) * row_bytes;
     const std::vector<std::byte> filler = filler_of(column, pad);
-    std::byte* out = into.values.raw_data();
+    std::byte* out = into.values.mutable_raw_data();
     for (std::size_t i = 0; i < extents.size(); ++i) {
       const std::size_t size = copy_extent(index, extents, i, row_bytes, out);
       fill(std::span(out + size, static_cast<std::size_t>(padded_bytes) - size), filler);
@@ -281,7 +281,8 @@ void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::siz
   if (rows.numel() == 0) return;
   const auto row_bytes =
       static_cast<std::size_t>(rows.nbytes()) / static_cast<std::size_t>(rows.shape()[0]);
-  std::memcpy(into.raw_data() + to * row_bytes, rows.raw_data() + from * row_bytes, row_bytes);
+  std::memcpy(into.mutable_raw_data() + to * row_bytes, rows.raw_data() + from * row_bytes,
+              row_bytes);
 }
 
 /// Copies rows again that were overwritten while they were copied, until none is left. Circular

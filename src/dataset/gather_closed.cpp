@@ -64,7 +64,7 @@ Tensor join_rows(const std::vector<Batch>& batches, std::size_t column,
   shape[0] = 0;
   for (const Batch& batch : batches) shape[0] += (batch.columns()[column].*member).shape()[0];
   Tensor joined = Tensor::zeros(first.dtype(), shape);
-  std::byte* into = joined.nbytes() == 0 ? nullptr : joined.raw_data();
+  std::byte* into = joined.nbytes() == 0 ? nullptr : joined.mutable_raw_data();
   for (const Batch& batch : batches) {
     const Tensor& rows = batch.columns()[column].*member;
     if (rows.nbytes() == 0) continue;

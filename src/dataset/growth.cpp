@@ -116,7 +116,7 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
   return static_cast<std::uint64_t>(last);
 }
 
-/// Null if it is no circular buffer.
+/// Null if it is not a circular buffer.
 std::shared_ptr<const RingGuard> ring_of(const DatasetState& state) {
   const bool has_table = state.parts.size() == 1 && state.parts[0].is_open();
   return has_table ? state.parts[0].table->ring() : nullptr;
@@ -364,7 +364,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
     const std::uint64_t stride_bytes = is_valid ? 1 : stored.stride_bytes;
     const auto row_bytes = static_cast<std::size_t>(role.row_bytes);
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      std::memcpy(into.raw_data() + static_cast<std::uint64_t>(slots[i]) * stride_bytes,
+      std::memcpy(into.mutable_raw_data() + static_cast<std::uint64_t>(slots[i]) * stride_bytes,
                   from.raw_data() + i * row_bytes, row_bytes);
     }
   }

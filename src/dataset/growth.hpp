@@ -19,8 +19,8 @@ namespace tenfold {
 
 namespace detail {
 
-/// What was opened from a path: its rows, which become more when this process or, after refresh(),
-/// another one appends.
+/// The rows of a data set that was opened from a path. Their number grows when this process appends
+/// or, after refresh(), when another one has appended.
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic.
 class Growth {

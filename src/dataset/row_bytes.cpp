@@ -137,7 +137,7 @@ void mark_numbers(const Tensor& values, std::uint64_t row_elements, Tensor& vali
     const bool missing =
         row_elements > 0 && std::all_of(begin, begin + static_cast<std::ptrdiff_t>(row_elements),
                                         [](T element) { return element != element; });
-    valid.raw_data()[row] = static_cast<std::byte>(missing ? 0 : 1);
+    valid.mutable_raw_data()[row] = static_cast<std::byte>(missing ? 0 : 1);
   }
 }
 
@@ -147,7 +147,7 @@ Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num
   if (found.valid.dtype() == DType::bool_) return found.valid.contiguous();
   Tensor valid = Tensor::zeros(DType::bool_, {num_rows});
   if (num_rows == 0) return valid;
-  std::memset(valid.raw_data(), 1, static_cast<std::size_t>(num_rows));
+  std::memset(valid.mutable_raw_data(), 1, static_cast<std::size_t>(num_rows));
   if (column.has_ends()) return valid;
   const auto row_elements = static_cast<std::uint64_t>(numel_of(column.shape));
   Tensor values = found.values.contiguous();
@@ -155,7 +155,7 @@ Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num
     mark_numbers<float>(values, row_elements, valid);
   } else if (is_floating_point(values.dtype()) && can_cast(values.dtype(), DType::float64)) {
     const Tensor wide = Tensor::zeros(DType::float64, values.shape());
-    cast_elements(values.dtype(), values.raw_data(), DType::float64, wide.raw_data(),
+    cast_elements(values.dtype(), values.raw_data(), DType::float64, wide.mutable_raw_data(),
                   static_cast<std::size_t>(values.numel()));
     mark_numbers<double>(wide, row_elements, valid);
   }

@@ -13,7 +13,7 @@ namespace tenfold {
 
 class RingGuard;
 
-/// The number of rows of `tree`. Throws Error(invalid_argument) if it is no table.
+/// The number of rows of `tree`. Throws Error(invalid_argument) if it is not a table.
 std::int64_t num_rows_of(const TensorDict& tree);
 
 /// Checks, from metadata only, that every part of every column exists and has the right dtype and

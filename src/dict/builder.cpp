@@ -234,7 +234,7 @@ Buffer build_dict_index_in_memory(const StoredKeys& keys) {
     made.insert(made.end(), bytes.begin(), bytes.end());
   });
   Buffer buffer = Buffer::allocate(made.size());
-  std::memcpy(buffer.data(), made.data(), made.size());
+  std::memcpy(buffer.mutable_data(), made.data(), made.size());
   return buffer;
 }
 

@@ -218,7 +218,7 @@ Batch DictWriter::with_keys(const DictKeys& keys, const Batch& values) const {
       *++end = num_bytes;
     }
     column.values = Tensor::zeros(DType::uint8, {num_bytes});
-    std::byte* into = column.values.raw_data();
+    std::byte* into = column.values.mutable_raw_data();
     for (const std::string_view key : texts) {
       into = std::ranges::copy(std::as_bytes(std::span(key)), into).out;
     }

@@ -93,7 +93,7 @@ struct FoundRow {
 
 namespace detail {
 
-/// What a MappedDict is a handle of: what was opened, as it is now.
+/// The state behind a MappedDict, which is a handle: the opened dictionary and its current rows.
 ///
 /// Thread safety: all members may be called from any thread.
 class DictHandle {
@@ -121,7 +121,7 @@ class DictHandle {
   FoundValues get_many(const DictKeys& keys);
   void refresh();
 
-  /// What to do depending on whether a key exists.
+  /// The operation, depending on whether a key exists.
   enum class Write : std::uint8_t {
     assign,  ///< only existing keys
     extend,  ///< only new keys, without duplicates

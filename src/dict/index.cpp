@@ -72,7 +72,8 @@ DictIndex::DictIndex(Buffer bytes, const base::Where& where) : bytes_(std::move(
         .expected("a multiple of ", kDictBucketBytes, " bytes from ", kLeast, " on")
         .found(size);
   }
-  slots_ = reinterpret_cast<std::uint64_t*>(bytes_.data());
+  // Only writers change slots, and theirs are not mapped read-only.
+  slots_ = const_cast<std::uint64_t*>(reinterpret_cast<const std::uint64_t*>(bytes_.data()));
   num_home_ = size / kDictBucketBytes - 1 - kDictTailBuckets;
   seed_ = word(DictWord::seed);
   if (word(DictWord::num_home) != num_home_) {

@@ -137,7 +137,7 @@ class DictIndex {
   std::uint64_t seed() const noexcept { return seed_; }
   std::uint64_t num_home() const noexcept { return num_home_; }
   std::uint64_t num_slots() const noexcept { return num_home_ * kDictSlots; }
-  std::span<std::byte> bytes() const noexcept { return bytes_.bytes(); }
+  std::span<const std::byte> bytes() const noexcept { return bytes_.bytes(); }
   const Buffer& buffer() const noexcept { return bytes_; }
   std::span<const std::byte> header_bytes() const noexcept {
     return bytes_.bytes().last(kDictBucketBytes);
@@ -151,9 +151,9 @@ class DictIndex {
   bool knows(std::uint64_t num_rows) const noexcept;
   /// How many of `num_rows` rows, which the index covers, are superseded.
   std::uint64_t num_dead(std::uint64_t num_rows) const noexcept;
-  /// Of `num_rows` committed rows, the number whose slots are certainly up to date. The others were
-  /// committed last, together: slots of keys that they assign may point to the previous rows until
-  /// the writer changes them. It may have crashed before.
+  /// The number of committed rows whose slots are certainly up to date. The other rows were
+  /// committed last, together. Until the writer changes their slots, these may point to the
+  /// previous rows, and it may have crashed before it did.
   std::uint64_t num_settled(std::uint64_t num_rows) const noexcept;
 
   /// The position of a search for a key; it starts in the home bucket.

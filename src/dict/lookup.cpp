@@ -204,7 +204,7 @@ Tensor spread(const Tensor& tensor, std::span<const std::int64_t> rows) {
   const std::size_t row_bytes = row_bytes_of(tensor);
   if (row_bytes == 0) return made;
   const std::byte* from = tensor.raw_data();
-  std::byte* into = made.raw_data();
+  std::byte* into = made.mutable_raw_data();
   for (const std::int64_t row : rows) {
     if (row >= 0) {
       std::memcpy(into, from, row_bytes);

@@ -30,7 +30,7 @@ bool has_key(DictHandle& handle, Key key) {
 Tensor found_of(std::span<const std::int64_t> rows) {
   Tensor found = Tensor::zeros(DType::bool_, {static_cast<std::int64_t>(rows.size())});
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    found.raw_data()[i] = static_cast<std::byte>(rows[i] >= 0 ? 1 : 0);
+    found.mutable_raw_data()[i] = static_cast<std::byte>(rows[i] >= 0 ? 1 : 0);
   }
   return found;
 }

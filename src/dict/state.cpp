@@ -56,7 +56,7 @@ Buffer map_index(const Leaf& leaf) {
     Buffer bytes = tensor.buffer().slice(static_cast<std::size_t>(tensor.offset_bytes()), size);
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(std::uint64_t) == 0) return bytes;
     Buffer copy = Buffer::allocate(size);
-    std::memcpy(copy.data(), bytes.data(), size);
+    std::memcpy(copy.mutable_data(), bytes.data(), size);
     return copy;
   }
   auto& source = dynamic_cast<FolderSource&>(*source_of(leaf));

@@ -30,7 +30,7 @@ struct DictNote {
   DictValueForm form = DictValueForm::columns;
 
   Value to_value() const;
-  /// Empty if the tree is no dictionary. Throws Error(corrupt) for an invalid member,
+  /// Empty if the tree is not a dictionary. Throws Error(corrupt) for an invalid member,
   /// Error(unsupported) for a higher version.
   static std::optional<DictNote> of(const TensorDict& tree);
 };
@@ -57,7 +57,7 @@ struct DictState {
   std::int64_t num_keys() const noexcept { return keys.num_rows - num_dead; }
 };
 
-/// Throws Error(invalid_argument) if the tree is no dictionary, Error(corrupt) if its index does
+/// Throws Error(invalid_argument) if the tree is not a dictionary, Error(corrupt) if its index does
 /// not match.
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
@@ -85,7 +85,7 @@ struct NewerRow {
   std::int64_t row;
 };
 
-/// What a lookup found besides rows.
+/// The result of a lookup besides the rows.
 struct DictLookup {
   std::vector<NewerRow> newer;  ///< rows of keys that were not found
 };

@@ -39,7 +39,7 @@ class CastSource : public LeafSource {
 
   Buffer map(const Leaf& leaf) override {
     Buffer buffer = Buffer::allocate(static_cast<std::size_t>(num_elements() * itemsize(dtype_)));
-    read(leaf, 0, buffer.bytes());
+    read(leaf, 0, buffer.mutable_bytes());
     return buffer;
   }
 

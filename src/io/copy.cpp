@@ -52,7 +52,7 @@ std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {
 /// The copies of a group in order, without those that a later one overwrites completely.
 Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   std::ranges::sort(group, std::greater<>());
-  std::set<std::tuple<std::byte*, std::size_t, Shape, Shape>> seen;
+  std::set<std::tuple<const std::byte*, std::size_t, Shape, Shape>> seen;
   std::erase_if(group, [&](std::size_t i) {
     const Tensor& to = copies[i].to;
     return !seen.emplace(to.raw_data(), to.itemsize(), to.shape(), to.strides()).second;
@@ -111,7 +111,7 @@ std::vector<Range> ranges_of(const std::vector<LeafCopy>& copies, const Wave& wa
 
 /// Address of the element, if the target is contiguous.
 std::byte* address(const Tensor& to, std::uint64_t element) {
-  return to.raw_data() + element * to.itemsize();
+  return to.mutable_raw_data() + element * to.itemsize();
 }
 
 /// Reads to a scratch buffer, casts if needed, and scatters the elements.

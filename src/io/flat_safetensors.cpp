@@ -126,7 +126,7 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
     const formats::safetensors::Header::Entry& entry = header.entries[i];
     const std::span<const std::int64_t> shape = header.shape(i);
     Buffer buffer = Buffer::allocate(entry.end - entry.begin);
-    std::ranges::copy(data.subspan(entry.begin, entry.end - entry.begin), buffer.data());
+    std::ranges::copy(data.subspan(entry.begin, entry.end - entry.begin), buffer.mutable_data());
     return Leaf(Tensor(entry.dtype, Shape(shape.begin(), shape.end()), std::move(buffer)));
   });
 }

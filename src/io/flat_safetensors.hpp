@@ -30,7 +30,7 @@ struct FlatSafetensors {
 FlatSafetensors open_flat_safetensors(const Path& path);
 
 /// The same for a whole file in memory; each tensor gets its own memory. Throws Error(corrupt) if
-/// the bytes are no safetensors file.
+/// the bytes are not safetensors file.
 FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::string_view where);
 
 /// Saves the tensors of `tree`, which has no nodes and no values, under their keys, with exactly

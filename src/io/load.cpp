@@ -72,7 +72,7 @@ Leaf over(const Leaf& leaf, Tensor tensor) {
 Tensor copy_on_heap(const Leaf& leaf) {
   const Tensor tensor = leaf.tensor();
   Buffer buffer = Buffer::allocate(static_cast<std::size_t>(tensor.nbytes()));
-  leaf.read(0, buffer.bytes());
+  leaf.read(0, buffer.mutable_bytes());
   return {tensor.dtype(), tensor.shape(), std::move(buffer)};
 }
 

@@ -37,7 +37,7 @@ class ReadAhead {
  private:
   struct Piece {
     std::size_t owner = 0;
-    std::span<std::byte> bytes;
+    std::span<const std::byte> bytes;
   };
 
   std::vector<std::weak_ptr<const void>> owners_;

@@ -67,7 +67,7 @@ Tensor view_of(const BoxRead& read, const Tensor& whole) {
 
 void copy_view(const Tensor& from, const Tensor& into) {
   if (into.is_contiguous()) {
-    copy_to_contiguous(from, 0, from.numel(), into.raw_data());
+    copy_to_contiguous(from, 0, from.numel(), into.mutable_raw_data());
     return;
   }
   const auto per_piece = static_cast<std::int64_t>(kBoxPieceBytes / from.itemsize());
@@ -81,7 +81,7 @@ void copy_view(const Tensor& from, const Tensor& into) {
 
 void read_box(const BoxRead& read);
 
-/// Of a tensor that is stored in pieces, what of each piece lies in the box.
+/// Reads the part of each stored piece that is in the box.
 void read_pieces(const BoxRead& read, const AssembledSource& source) {
   for (const TensorPiece& piece : source.pieces()) {
     BoxRead part{piece.leaf, read.offsets, read.into};
@@ -115,7 +115,7 @@ void read_box(const BoxRead& read) {
   const bool by_pread = !read.leaf.in_memory() && read.into.is_contiguous() && box &&
                         (box->is_contiguous() || box->sizes.back() >= kReadRunBytes);
   if (!by_pread) return copy_view(view_of(read, read.leaf.tensor()), read.into);
-  std::byte* to = read.into.raw_data();
+  std::byte* to = read.into.mutable_raw_data();
   for (formats::BoxRuns runs(*box); !runs.done(); runs.next()) {
     read.leaf.read(runs.begin(), {to, static_cast<std::size_t>(runs.size_bytes())});
     to += runs.size_bytes();

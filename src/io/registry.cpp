@@ -85,7 +85,7 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
   std::ranges::transform(suffix, suffix.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
-  // Versions and dates are no suffixes: "run.1".
+  // Versions and dates are not suffixes: "run.1".
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
   if (suffix.size() < 2 || !std::all_of(suffix.begin() + 1, suffix.end(), is_letter)) {
     return std::nullopt;

@@ -329,7 +329,7 @@ class Assigner {
 
   Assignment take() { return std::move(made_); }
 
-  /// Of all files, about.
+  /// The approximate size of all files.
   std::uint64_t num_bytes() const {
     std::uint64_t total = 0;
     for (const std::uint64_t load : loads_) total += load;
@@ -465,7 +465,7 @@ class Assigner {
   Assignment made_;
 };
 
-/// What the coordinator tells all ranks.
+/// The message from the coordinator to all ranks.
 struct Ticket {
   std::string id;
   std::string host;
@@ -524,7 +524,7 @@ struct Ticket {
   }
 };
 
-/// What a rank has written.
+/// The message from a rank to the coordinator: what it has written.
 struct Receipt {
   std::string id;
   std::int64_t rank = 0;

@@ -178,7 +178,7 @@ Tensor take_rows(const MapperHead& head, const Tensor& values, std::span<const s
   Tensor made = Tensor::zeros(values.dtype(), std::move(made_shape));
   if (made.numel() == 0) return made;
   const std::uint64_t row_bytes = made.nbytes() / rows.size();
-  gather_rows(RowSource{values.raw_data(), row_bytes}, row_bytes, rows, made.raw_data());
+  gather_rows(RowSource{values.raw_data(), row_bytes}, row_bytes, rows, made.mutable_raw_data());
   return made;
 }
 

@@ -27,7 +27,7 @@ struct MapperHead {
 
 namespace detail {
 
-/// What a StateMapper is a handle of.
+/// The state behind a StateMapper, which is a handle.
 struct SavedMapper {
   SavedMapper(MapperHead saved_head, MapperKind what, TensorDict parts)
       : head(std::move(saved_head)), kind(what), tensors(std::move(parts)) {}

@@ -295,7 +295,7 @@ struct SavedHierarchy final : SavedMapper {
       const std::size_t from_bytes = row_count * values[i].itemsize();
       for (std::size_t k = 0; k < owners[i]->places.size() && row_count > 0; ++k) {
         cast_elements(values[i].dtype(), values[i].raw_data() + k * from_bytes, dtype,
-                      made.raw_data() + owners[i]->places[k] * row_bytes, row_count);
+                      made.mutable_raw_data() + owners[i]->places[k] * row_bytes, row_count);
       }
     }
     return made;

@@ -35,7 +35,8 @@ struct Numbers {
   std::vector<double> floats;
 };
 
-/// Appends one number. Returns false if `value` is no number, or of another kind than the others.
+/// Appends one number. Returns false if `value` is not a number, or of another kind than the
+/// others.
 bool add_number(const Value& value, Numbers& numbers, bool is_first) {
   if (const auto* truth = value.get_if<bool>()) {
     if (!is_first && numbers.dtype != DType::bool_) return false;
@@ -257,7 +258,8 @@ class Flattener {
       Shape shape = row_shape;
       shape.insert(shape.begin(), rows.count);
       Buffer bytes = Buffer::allocate(rows.bytes.size());
-      if (!rows.bytes.empty()) std::memcpy(bytes.data(), rows.bytes.data(), rows.bytes.size());
+      if (!rows.bytes.empty())
+        std::memcpy(bytes.mutable_data(), rows.bytes.data(), rows.bytes.size());
       node.set(std::to_string(i), Tensor(dtype, std::move(shape), std::move(bytes)));
     }
     return node;

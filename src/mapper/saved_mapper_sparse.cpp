@@ -95,7 +95,7 @@ struct SavedSparse final : SavedMapper {
     for (std::size_t i = 0; i < num_states; ++i) {
       const bool is_known = next < places.size() && places[next] == i;
       const std::byte* row = is_known ? values.raw_data() + next * row_bytes : fallback.raw_data();
-      std::memcpy(made.raw_data() + i * row_bytes, row, row_bytes);
+      std::memcpy(made.mutable_raw_data() + i * row_bytes, row, row_bytes);
       if (is_known) ++next;
     }
     return made;

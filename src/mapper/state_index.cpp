@@ -60,7 +60,7 @@ std::pair<Tensor, Tensor> joined(std::span<const std::string_view> texts) {
   ends.reserve(texts.size());
   std::size_t end = 0;
   for (const std::string_view text : texts) {
-    if (!text.empty()) std::memcpy(bytes.data() + end, text.data(), text.size());
+    if (!text.empty()) std::memcpy(bytes.mutable_data() + end, text.data(), text.size());
     end += text.size();
     ends.push_back(static_cast<std::int64_t>(end));
   }
@@ -148,7 +148,7 @@ MappedDict open_state_index(TensorDict node, DictKeyType type,
   try {
     return MappedDict(std::move(node));
   } catch (const Error& error) {
-    // A node that is no dictionary is an error of the file, not of the caller.
+    // A node that is not a dictionary is an error of the file, not of the caller.
     if (error.code() != ErrorCode::invalid_argument) throw;
     throw Error(error).code(ErrorCode::corrupt);
   }

@@ -18,7 +18,7 @@ struct StatePlace {
   std::int64_t row = 0;
 };
 inline constexpr std::int64_t kNoTable = -1;      ///< a level without a default
-inline constexpr std::int64_t kTextTable = -2;    ///< JSON that is no number: a row of the JSON
+inline constexpr std::int64_t kTextTable = -2;    ///< JSON that is not a number: a row of the JSON
                                                   ///< strings
 inline constexpr std::int64_t kMapperTable = -3;  ///< another mapper: the row is its number
 

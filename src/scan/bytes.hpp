@@ -13,7 +13,7 @@
 
 namespace tenfold {
 
-/// What the context reveals about bytes before they are scanned.
+/// The expected content of bytes, from their context.
 enum class ScanHint : std::uint8_t {
   none,
   pickle,   ///< named as a pickle

@@ -115,7 +115,7 @@ SparseRows scatter_across(const SparseState& state, const Wanted& wanted, std::i
   const auto size_bytes = static_cast<std::size_t>(nbytes_of(state.values.dtype(), shape));
   made.values = Tensor(state.values.dtype(), shape, state.pool.take(size_bytes));
   if (size_bytes == 0) return made;
-  std::byte* out = made.values.raw_data();
+  std::byte* out = made.values.mutable_raw_data();
   std::memset(out, 0, size_bytes);
   const std::size_t size = state.values.itemsize();
   const std::byte* values = state.values.raw_data();
@@ -174,7 +174,7 @@ void assemble_padded(const SparseState& state, const std::vector<PlacedEntry>& e
     row = entry.row;
     const std::int64_t at = row * longest + column;
     indices.set(at, entry.column);
-    std::memcpy(made.values.raw_data() + static_cast<std::size_t>(at) * size,
+    std::memcpy(made.values.mutable_raw_data() + static_cast<std::size_t>(at) * size,
                 state.values.raw_data() + static_cast<std::size_t>(entry.entry) * size, size);
   }
   made.indices = indices.tensor();
@@ -207,7 +207,7 @@ SparseRows assemble(const SparseState& state, std::vector<PlacedEntry> entries,
   }
   const auto count = static_cast<std::int64_t>(entries.size());
   made.values = Tensor::zeros(state.values.dtype(), {count});
-  copy_values(state, entries, made.values.raw_data());
+  copy_values(state, entries, made.values.mutable_raw_data());
   if (layout == RowsLayout::coo) {
     IndexWriter indices(DType::int64, {2, count});
     for (std::int64_t i = 0; i < count; ++i) {

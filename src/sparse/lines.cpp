@@ -216,9 +216,9 @@ LineParts gather_typed(const SparseState& state, std::span<const std::int64_t> l
            [&](std::size_t first, std::size_t last) {
              const auto before = static_cast<std::uint64_t>(ends[first]);
              copy_lines(state.places, extents, first, last,
-                        made.places.raw_data() + before * sizeof(Index));
+                        made.places.mutable_raw_data() + before * sizeof(Index));
              copy_lines(state.values, extents, first, last,
-                        made.values.raw_data() + before * value_bytes);
+                        made.values.mutable_raw_data() + before * value_bytes);
            });
   require_places(state, lines, extents, made.places.data<Index>(), total);
   if (!with_numbers) return made;
@@ -255,7 +255,7 @@ PaddedLines pad_typed(const SparseState& state, std::span<const std::int64_t> li
     const std::size_t size = from.itemsize();
     const auto count = static_cast<std::size_t>(extents[i].end - extents[i].begin) * size;
     const LineExtent& coming = extents[std::min(i + kAheadLines, extents.size() - 1)];
-    std::byte* out = into.raw_data() + i * width * size;
+    std::byte* out = into.mutable_raw_data() + i * width * size;
     copy_with_prefetch(from.raw_data() + static_cast<std::size_t>(coming.begin) * size,
                        from.raw_data() + static_cast<std::size_t>(extents[i].begin) * size, count,
                        out);
@@ -317,11 +317,11 @@ void with_element_type(std::size_t size_bytes, const Use& use) {
 template <class Index, class Element>
 void scatter(const SparseState& state, std::span<const std::int64_t> lines,
              const std::vector<LineExtent>& extents, bool as_columns, const Tensor& dense) {
-  auto* out = reinterpret_cast<Element*>(dense.raw_data());
+  auto* out = reinterpret_cast<Element*>(dense.mutable_raw_data());
   const std::int64_t length = state.line_length();
   const auto count = static_cast<std::int64_t>(lines.size());
   if (as_columns) {
-    base::zero_past_cache({dense.raw_data(), static_cast<std::size_t>(dense.nbytes())});
+    base::zero_past_cache({dense.mutable_raw_data(), static_cast<std::size_t>(dense.nbytes())});
     for (std::size_t i = 0; i < lines.size(); ++i) {
       scatter_line<Index>(state, lines[i], extents[i], out + i, count);
     }
@@ -330,7 +330,7 @@ void scatter(const SparseState& state, std::span<const std::int64_t> lines,
   in_parts(lines.size(), dense.nbytes(), kMinDenseBytesAThread,
            [&](std::size_t first, std::size_t last) {
              const std::size_t row_bytes = static_cast<std::size_t>(length) * sizeof(Element);
-             std::byte* begin = dense.raw_data() + first * row_bytes;
+             std::byte* begin = dense.mutable_raw_data() + first * row_bytes;
              const bool is_large = (last - first) * row_bytes >= kMinPastCacheBytes;
              if (is_large) base::zero_past_cache({begin, (last - first) * row_bytes});
              for (std::size_t i = first; i < last; ++i) {

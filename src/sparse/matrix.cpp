@@ -190,7 +190,7 @@ Tensor SparseMatrix::at(std::int64_t row, std::int64_t column) const {
                                  : find(state.places.data<std::int64_t>());
   if (entry >= 0) {
     const std::size_t size = state.values.itemsize();
-    std::memcpy(element.raw_data(),
+    std::memcpy(element.mutable_raw_data(),
                 state.values.raw_data() + static_cast<std::size_t>(entry) * size, size);
   }
   return element;

@@ -18,9 +18,9 @@ namespace tenfold {
 
 namespace detail {
 
-/// What a SparseMatrix is a handle of: parts whose shapes and dtypes fit each other. What the
-/// indices say is not known to be sound. A line is what is stored together: a column of csc, a row
-/// of the others.
+/// The state behind a SparseMatrix, which is a handle: parts whose shapes and dtypes fit each
+/// other. The values of the indices may be invalid. A line is an index of the major axis: a column
+/// of csc, a row of the other layouts.
 struct SparseState {
   TensorDict tree;
   base::Where where;
@@ -42,7 +42,7 @@ struct SparseState {
   std::int64_t line_length() const noexcept {
     return layout == SparseLayout::csc ? num_rows : num_cols;
   }
-  /// What a line is in this layout: "row" or "column".
+  /// The name of a line in this layout: "row" or "column".
   const char* line_name() const noexcept { return layout == SparseLayout::csc ? "column" : "row"; }
 };
 

@@ -33,7 +33,7 @@ using ::testing::UnorderedElementsAre;
 
 Tensor numbered(DType dtype, Shape shape, int start = 0) {
   Tensor tensor = Tensor::zeros(dtype, std::move(shape));
-  std::byte* bytes = tensor.raw_data();
+  std::byte* bytes = tensor.mutable_raw_data();
   for (std::uint64_t i = 0; i < tensor.nbytes(); ++i) {
     bytes[i] = static_cast<std::byte>((i * 7 + static_cast<std::uint64_t>(start)) & 63U);
   }

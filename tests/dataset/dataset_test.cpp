@@ -104,7 +104,7 @@ TEST(Dataset, DistinguishesMissingRaggedRowsFromEmptyOnes) {
   rows.values = Tensor::zeros(DType::float32, {2});
   rows.offsets = test::ints({0, 0, 0, 2});
   rows.valid = Tensor::zeros(DType::bool_, {3});
-  rows.valid.raw_data()[1] = rows.valid.raw_data()[2] = std::byte{1};
+  rows.valid.mutable_raw_data()[1] = rows.valid.mutable_raw_data()[2] = std::byte{1};
   ds.append(Batch(3, {rows}));
   const Tensor valid = ds.rows(0, 3).column("v").valid;
   ASSERT_EQ(valid.dtype(), DType::bool_);
@@ -126,7 +126,7 @@ TEST(Dataset, NaNMarksAMissingFloatOfAnyWidth) {
     rows.values = Tensor::zeros(dtype, {2});
     const double numbers[] = {std::nan(""), 1};
     cast_elements(DType::float64, reinterpret_cast<const std::byte*>(numbers), dtype,
-                  rows.values.raw_data(), 2);
+                  rows.values.mutable_raw_data(), 2);
     ds.append(Batch(2, {rows}));
     EXPECT_EQ(ds.column("x.valid").raw_data()[0], std::byte{0}) << to_string(dtype);
     EXPECT_EQ(ds.column("x.valid").raw_data()[1], std::byte{1}) << to_string(dtype);
@@ -198,7 +198,7 @@ TEST(Dataset, ComposesViews) {
   EXPECT_THAT(ids_of(ds.range(10, 20).take(test::ints({3, 3, 0})).range(1, 3)),
               ElementsAre(13, 10));
   Tensor mask = Tensor::zeros(DType::bool_, {5});
-  mask.raw_data()[1] = mask.raw_data()[4] = std::byte{1};
+  mask.mutable_raw_data()[1] = mask.mutable_raw_data()[4] = std::byte{1};
   EXPECT_THAT(ids_of(ds.range(20, 25).filter(mask)), ElementsAre(21, 24));
   const Dataset one = ds.select({"id"});
   EXPECT_EQ(one.schema().size(), 1U);

@@ -23,7 +23,7 @@ inline TensorDict numbers(std::int64_t n, std::int64_t first = 0) {
   for (std::int64_t i = 0; i < n; ++i) {
     for (int k = 0; k < 3; ++k) x.push_back(static_cast<float>((first + i) * 10 + k));
     id.push_back(first + i);
-    flag.raw_data()[i] = static_cast<std::byte>(i % 2);
+    flag.mutable_raw_data()[i] = static_cast<std::byte>(i % 2);
   }
   tree.set("x", Tensor::from(std::span<const float>(x), {n, 3}));
   tree.set("id", Tensor::from(std::span<const std::int64_t>(id)));
@@ -67,7 +67,7 @@ inline TensorDict ragged() {
   tree.set("tags.end", ints({2, 2, 3, 4}));
   tree.set("age", ints({30, 0, 50, 0}));
   Tensor valid = Tensor::zeros(DType::bool_, {4});
-  valid.raw_data()[0] = valid.raw_data()[2] = std::byte{1};
+  valid.mutable_raw_data()[0] = valid.mutable_raw_data()[2] = std::byte{1};
   tree.set("age.valid", valid);
   return tree;
 }

@@ -33,7 +33,7 @@ DictIndex built(const StoredKeys& keys, const DictBuildOptions& options, std::ui
                              }),
             num_dead);
   Buffer buffer = Buffer::allocate(made.size());
-  std::memcpy(buffer.data(), made.data(), made.size());
+  std::memcpy(buffer.mutable_data(), made.data(), made.size());
   return {buffer, "index"};
 }
 

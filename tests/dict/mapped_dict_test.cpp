@@ -212,7 +212,7 @@ TEST(MappedDict, ReturnsNullableShortValues) {
   const std::array<double, 3> x = {0.5, 1.5, 2.5};
   columns[0].values = Tensor::from(std::span<const std::int32_t>(numbers));
   columns[0].valid = Tensor::zeros(DType::bool_, {3});
-  columns[0].valid.raw_data()[0] = columns[0].valid.raw_data()[2] = std::byte{1};
+  columns[0].valid.mutable_raw_data()[0] = columns[0].valid.mutable_raw_data()[2] = std::byte{1};
   columns[1].values = Tensor::from(std::span<const double>(x));
   MappedDictBuilder builder(folder / "d", DictKeyType::int64, schema);
   const std::array<std::int64_t, 3> keys = {10, 20, 30};

@@ -26,7 +26,7 @@ Tensor bytes_up(Shape shape, DType dtype) {
   std::size_t size_bytes = itemsize(dtype);
   for (const std::int64_t length : shape) size_bytes *= static_cast<std::size_t>(length);
   Buffer buffer = Buffer::allocate(size_bytes);
-  for (std::size_t i = 0; i < size_bytes; ++i) buffer.data()[i] = static_cast<std::byte>(i);
+  for (std::size_t i = 0; i < size_bytes; ++i) buffer.mutable_data()[i] = static_cast<std::byte>(i);
   return Tensor(dtype, std::move(shape), std::move(buffer));
 }
 

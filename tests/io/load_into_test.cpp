@@ -257,7 +257,7 @@ TEST(LoadIntoTree, RefusesReadOnlyTargets) {
   const Tensor zeros = Tensor::zeros(DType::float32, {2});
   TensorDict target;
   target.set("x", Tensor(DType::float32, {2},
-                         Buffer(zeros.buffer().bytes(), zeros.buffer().owner(), false)));
+                         Buffer::read_only(zeros.buffer().bytes(), zeros.buffer().owner())));
   TensorDict source;
   source.set("x", counting({2}));
   const auto thrown = thrown_by([&] { load_into(target, source); });

@@ -26,7 +26,7 @@ TensorDict large_tree() {
   TensorDict tree;
   for (const char* key : {"a", "b"}) {
     Tensor tensor(DType::int32, {kLargeNumel}, Buffer::allocate(kLargeNumel * 4));
-    std::memset(tensor.raw_data(), key[0], kLargeNumel * 4);
+    std::memset(tensor.mutable_raw_data(), key[0], kLargeNumel * 4);
     tree.set(key, tensor);
   }
   tree.set("small", Tensor(DType::uint8, {3}, Buffer::allocate(3)));

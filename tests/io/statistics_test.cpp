@@ -25,7 +25,7 @@ Leaf leaf_of(const std::vector<T>& values) {
 Leaf cast_leaf(const std::vector<float>& values, DType dtype) {
   Tensor tensor = Tensor::zeros(dtype, {static_cast<std::int64_t>(values.size())});
   cast_elements(DType::float32, reinterpret_cast<const std::byte*>(values.data()), dtype,
-                tensor.raw_data(), values.size());
+                tensor.mutable_raw_data(), values.size());
   return tensor;
 }
 
@@ -65,7 +65,7 @@ TEST(Statistics, SupportEveryDtype) {
 
 TEST(Statistics, CountBothNumbersOfAFloat4Pair) {
   Tensor pairs = Tensor::zeros(DType::float4_e2m1fn_x2, {1});
-  pairs.raw_data()[0] = std::byte{0xF1};  // 0.5 and -6
+  pairs.mutable_raw_data()[0] = std::byte{0xF1};  // 0.5 and -6
   const Statistics figures = statistics(Leaf(pairs));
   EXPECT_EQ(figures.count, 2U);
   EXPECT_EQ(figures.min, -6);

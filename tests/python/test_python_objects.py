@@ -53,7 +53,7 @@ class ClaimsToBeADate:
 
 @pytest.fixture
 def words(tmp_path):
-    # In a call with many keys some are ASCII, some are not, and one is no str.
+    # In a call with many keys some are ASCII, some are not, and one is not a str.
     keys = [f"wörd {i} ☃" if i % 3 == 0 else f"word {i}" for i in range(1000)]
     made = tenfold.MappedDict.build({key: torch.tensor(i) for i, key in enumerate(keys)}, tmp_path)
     return keys, made

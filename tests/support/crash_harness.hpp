@@ -48,7 +48,7 @@ void expect_survives_kill_at_every_change(const CrashCase& crash, bool durable, 
 
 /// Lets every change fail once with `system_errno`. After each failure, the path contains the old
 /// version or the new one, and no descriptor is left open. A save that returns has saved: a failure
-/// after its commit point is no error. A save that throws leaves no leftovers, unless the new
+/// after its commit point is not an error. A save that throws leaves no leftovers, unless the new
 /// version is in place.
 void expect_survives_failure_of_every_change(const CrashCase& crash, bool durable, bool with_old,
                                              int system_errno);

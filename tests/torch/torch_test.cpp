@@ -34,7 +34,7 @@ using testing::UnorderedElementsAre;
 TEST(ToTorch, EveryDTypeRoundTripsWithTorchsName) {
   for (const DType dtype : all_dtypes()) {
     const Tensor tensor = Tensor::zeros(dtype, {2, 3});
-    std::memset(tensor.raw_data(), 1, tensor.nbytes());
+    std::memset(tensor.mutable_raw_data(), 1, tensor.nbytes());
     const at::Tensor there = to_torch(tensor);
     EXPECT_EQ(std::string(c10::getDtypeNames(there.scalar_type()).first), to_string(dtype));
     EXPECT_EQ(there.itemsize(), itemsize(dtype)) << to_string(dtype);
@@ -82,7 +82,7 @@ TEST(ToTorch, ReleasesTheBytesWithTheLastTensor) {
 
 TEST(ToTorch, RefusesReadOnlyBuffers) {
   const Tensor tensor = counting({4});
-  const Buffer buffer(tensor.buffer().bytes(), tensor.buffer().owner(), false);
+  const Buffer buffer = Buffer::read_only(tensor.buffer().bytes(), tensor.buffer().owner());
   const auto error = thrown_by([&] { to_torch(Tensor(DType::float32, {4}, buffer)); });
   EXPECT_EQ(error.code, ErrorCode::invalid_argument);
   EXPECT_THAT(error.message, HasSubstr("found read-only ones"));
@@ -216,7 +216,7 @@ TensorDict copy_of(const TensorDict& tree) {
   for (const std::string& key : tree.keys()) {
     const Tensor from = tree.at(key);
     Tensor to = Tensor::zeros(from.dtype(), from.shape());
-    std::memcpy(to.raw_data(), bytes_of(from).data(), to.nbytes());
+    std::memcpy(to.mutable_raw_data(), bytes_of(from).data(), to.nbytes());
     copy.set(key, to);
   }
   return copy;
@@ -395,7 +395,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ModuleFile, testing::Values("model", "model.sa
 TEST(LoadIntoModule, UsesTheLastOfSharedNames) {
   Net trained = trained_net();
   const TensorDict source = copy_of(state_dict(*trained));
-  std::memset(source.at("embed.weight").raw_data(), 0, source.at("embed.weight").nbytes());
+  std::memset(source.at("embed.weight").mutable_raw_data(), 0, source.at("embed.weight").nbytes());
   Net net;
   EXPECT_TRUE(load_into(*net, source).ok());
   EXPECT_TRUE(at::equal(net->embed->weight, trained->head->weight));

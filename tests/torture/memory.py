@@ -118,7 +118,7 @@ def run(options: Options) -> list[Row]:
 
 
 def _make(path: Path, size: int) -> None:
-    """Sixteen tensors, written from memory that is no limit's business."""
+    """Sixteen tensors, whose memory does not count towards a limit."""
     tensors = {
         f"layers.{i}.weight": torch.arange(size // 64, dtype=torch.float32).reshape(-1, 1024) + i
         for i in range(16)

@@ -86,8 +86,8 @@ class TrainingState {
     return add_entry(std::move(entry));
   }
 
-  /// For CheckpointManager::save(): tensors are the objects' own memory. Random numbers are taken
-  /// as they are now.
+  /// Returns the argument for CheckpointManager::save(). Tensors share the objects' memory. The
+  /// state of random number generators is captured now.
   TensorDict state() const {
     TensorDict tree = TensorDict::dict();
     for (const Entry& entry : entries_) tree.set(entry.name, entry.state());
@@ -153,7 +153,7 @@ class TrainingState {
     if (const auto* node = std::get_if<TensorDict>(&item)) return *node;
     TensorDict parent;
     parent.set("value", item);
-    return parent["value"];  // an object of JSON becomes a node; the rest is an error that says so
+    return parent["value"];  // a JSON object becomes a node; anything else throws
   }
 
   static const Value& value_in(const TensorDict::Item& item) {
@@ -204,7 +204,7 @@ class TrainingState {
         made.set(key, copied(*inner));
       } else if (const auto* leaf = std::get_if<Leaf>(&item)) {
         Buffer bytes = Buffer::allocate(static_cast<std::size_t>(leaf->nbytes()));
-        leaf->read(0, bytes.bytes());
+        leaf->read(0, bytes.mutable_bytes());
         made.set(key, Tensor(leaf->dtype(), leaf->shape(), std::move(bytes)));
       } else {
         made.set(key, item);

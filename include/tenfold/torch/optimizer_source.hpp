@@ -97,7 +97,7 @@ inline bool read_option(const TensorDict& group, std::string_view key, std::int6
   return true;
 }
 
-/// Of LBFGS, whose constructor has made a number of nothing.
+/// For max_eval of LBFGS, whose constructor replaces an empty option by a number.
 inline bool read_option(const TensorDict& group, std::string_view key,
                         std::optional<std::int64_t>& option) {
   std::int64_t number = 0;

@@ -80,7 +80,7 @@ def imported_torch() -> Any:
 
 
 def torch_of(value: object) -> Any:
-    """The torch module if `value` is a tensor of torch's, whatever is handed out; else None."""
+    """The torch module if `value` is a torch tensor, else None."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(value, torch.Tensor) else None
 

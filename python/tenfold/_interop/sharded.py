@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Shards(NamedTuple):
-    """What this rank has of a tensor.
+    """The parts of a tensor that this rank has.
 
     Attributes:
         parts: Its tensors, over the memory of the whole one; at least one, which may be empty.
@@ -73,7 +73,7 @@ def _of_dtensor(tensor: Any) -> Shards:
         dim_map[dim].append(mesh_dim)
     with torch.no_grad():
         local = tensor.to_local()
-    # What torch.distributed.checkpoint asks of such tensors.
+    # The interface of torch.distributed.checkpoint for such tensors.
     chunks = tensor.__create_chunk_list__()
     if len(chunks) != 1 or tuple(chunks[0].sizes) != tuple(local.shape):
         raise UnsupportedError(

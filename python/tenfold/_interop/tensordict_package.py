@@ -60,7 +60,7 @@ def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> 
 
 
 def _plain_lists(value: Any) -> Any:
-    """Nested lists of a class of its own (LinkedList) as list."""
+    """Converts nested lists of tensordict's class LinkedList to list."""
     return [_plain_lists(item) for item in value] if isinstance(value, list) else value
 
 

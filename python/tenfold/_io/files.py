@@ -330,7 +330,7 @@ def convert(
 
     Args:
         src: A file or folder in any format that `probe` knows.
-        dst: Target path. A ``.npy`` file holds the only tensor, whatever its name.
+        dst: Target path. A ``.npy`` file stores the only tensor, without its name.
         format: The format of `dst`; None: by its suffix, as for `save`.
         keys: Only these leaves, as for `load`.
         exclude: Leaves to omit.

@@ -271,7 +271,7 @@ def _outline(tensor: Any) -> Any:
 
 
 def _groups(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tensors in groups of about 64 MiB; a larger one is a group of its own."""
+    """The tensors in groups of about 64 MiB; a larger one is a separate group."""
     group: dict[str, Any] = {}
     size = 0
     for name, tensor in tensors.items():

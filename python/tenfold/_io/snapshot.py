@@ -117,7 +117,7 @@ class Snapshot:
         part.
 
         Args:
-            path: The folder, that of rank 0. A snapshot that is there is replaced.
+            path: The folder, that of rank 0. An existing snapshot is replaced.
             app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
             pg: The process group of all ranks that call this. None: the default one.
             replicated: Globs over paths (``"model/**"``): entries that are the same on all ranks,
@@ -138,7 +138,7 @@ class Snapshot:
                 shards overlap or leave elements out.
             UnsupportedError: If something cannot be stored; the message names its key. Nothing has
                 been written.
-            OSError: If the system failed. What was there is untouched.
+            OSError: If a system call failed. An existing snapshot is unchanged.
         """
         groups = groups_of(pg)
         where, globs, states = _request(groups, path, app_state, replicated, storage_options)
@@ -159,8 +159,8 @@ class Snapshot:
     ) -> PendingSnapshot:
         """As `take`, but copies the tensors and writes in the background.
 
-        When it returns the state is copied: whatever is done to the tensors then is not in the
-        snapshot. The copy takes as much memory as the state.
+        When it returns, the state is copied: later changes of the tensors are not in the snapshot.
+            The copy takes as much memory as the state.
 
         Returns:
             PendingSnapshot: ``wait()`` gives the snapshot, or raises what went wrong.
@@ -428,7 +428,7 @@ def _request(
     replicated: Sequence[str] | None,
     storage_options: dict[str, Any] | None,
 ) -> tuple[str, list[str], Separated]:
-    """What is asked for, checked: the path of rank 0, globs and the states of this rank."""
+    """Checks the arguments of all ranks: the path of rank 0, globs and the states of this rank."""
     ranks = groups.calls
 
     def begin() -> tuple[str, list[str]]:
@@ -513,13 +513,13 @@ def _refuse_options(storage_options: dict[str, Any] | None) -> None:
 
 
 def _require_shared(node: Any, key: str) -> None:
-    """Raises KeyError for an entry that each rank has for itself."""
+    """Raises KeyError for an entry of a single rank."""
     try:
         kind, *fields = node.describe(key)
     except KeyNotFoundError:
         raise
     except (UnsupportedError, CorruptFileError):
-        return  # told when it is read
+        return  # an error when it is read
     if kind == "node":
         keys: list[str] = fields[0].keys()
         for below in keys:
@@ -689,7 +689,7 @@ class StateReader:
             child = _child(target, own)
             below_path = f"{path}/{escape(key)}"
             if child is None and self._is_of_others(below_path):
-                continue  # a part of a tensor that this rank has not and does not ask for
+                continue  # a part of a tensor that this rank does not have or request
             below = self.entry(node, key, below_path, child)
             made.append((own, below))
         if kind == "list":
@@ -896,8 +896,8 @@ class StateDict(UserDict[Any, Any]):
 class RNGState:
     """The state of torch's random numbers on the CPU.
 
-    In an `app_state` it is taken before and restored after everything else, so that drawing goes on
-    after a restore as it went on after the snapshot.
+    In an `app_state` it is taken before and restored after everything else, so that a restore
+    continues the same random sequence.
     """
 
     def state_dict(self) -> dict[str, Any]:

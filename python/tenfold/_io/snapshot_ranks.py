@@ -47,8 +47,8 @@ _known: list[tuple[weakref.ref[Any], Groups]] = []
 def groups_of(pg: Any) -> Groups:
     """The groups of a process group (None: the default one), made at the first call.
 
-    Collective then. Gloo groups of our own: an error of one rank is told to the others, and nobody
-    waits for ever for a rank that is gone.
+    Collective then. Uses separate gloo groups: an error of one rank is raised on the others, and a
+    missing rank is an error after a timeout.
     """
     distributed = distributed_module()
     key = pg if pg is not None or distributed is None else distributed.group.WORLD
@@ -64,7 +64,7 @@ def groups_of(pg: Any) -> Groups:
 
 
 def globs_of_ddp(app_state: dict[str, Any], escape: Any) -> list[str]:
-    """What DistributedDataParallel has replicated."""
+    """Globs of what DistributedDataParallel replicates."""
     module = sys.modules.get("torch.nn.parallel")
     found = []
     for key, value in app_state.items():
@@ -89,8 +89,8 @@ class Separated:
 
     Attributes:
         states: By name. A sharded tensor is a list of its parts.
-        shards: What the engine is told of these.
-        replicated: Paths of DTensors that each rank has whole, as globs.
+        shards: The engine's description of these.
+        replicated: Paths of DTensors that each rank has completely, as globs.
     """
 
     def __init__(self, states: dict[str, Any], escape: Any) -> None:

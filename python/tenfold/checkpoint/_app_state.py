@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def check_names(app_state: Any) -> None:
-    """Refuses what is no dict with names.
+    """Refuses what is not a dict with names.
 
     Raises:
-        TypeError: For another type, or a name that is no str.
+        TypeError: For another type, or a name that is not a str.
         RuntimeError: If there is more than one RngState.
     """
     if not isinstance(app_state, dict):
@@ -46,7 +46,7 @@ def is_stateful(value: Any) -> bool:
 
 
 def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
-    """The state of every entry. Random numbers come first: asking others may draw some.
+    """The state of every entry. Random states come first: other calls may draw numbers.
 
     Raises:
         UnsupportedError: For an object that gives a state, and takes none.
@@ -92,7 +92,7 @@ class Restoring:
         app_state: Names and objects.
         where: The step's folder, for messages.
         strict: Refuse what is missing, unexpected, or of another dtype or shape.
-        is_part: Only a part of the step was asked for: nothing is missing, and nothing unexpected.
+        is_part: Only a part of the step was requested: missing or unexpected entries are no errors.
         rename: From the saved names of a module's tensors to its own.
         rank: Of this process.
         lacking: Entries of single ranks, of which this rank has none: `node` has those of rank 0.

@@ -38,7 +38,7 @@ def number_of(where: str, value: Any) -> float:
 
 
 def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
-    """Metrics as floats. Raises TypeError for what is no number."""
+    """Metrics as floats. Raises TypeError for what is not a number."""
     if metrics is None:
         return {}
     if not isinstance(metrics, Mapping):
@@ -74,7 +74,7 @@ def check_name(verify: Any) -> str:
 
 
 def more_of(extra: Any) -> Any:
-    """What the engine puts into the document besides the entries."""
+    """Members of the document besides the entries."""
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("torch", "numpy"):
         module = sys.modules.get(name)

@@ -56,42 +56,42 @@ _POLL_SECONDS = 1.0
 
 @set_module("tenfold")
 class CheckpointManager:
-    """The checkpoints of a training: a directory with one folder a step.
+    """The checkpoints of a training: a directory with one folder per step.
 
-    A step is there as a whole or not at all, whenever the process is killed. `restore` takes the
-    newest step whose checksums are right. The directory is the truth: another process, or a C++
+    A step exists completely or not at all, even if the process is killed. `restore` restores the
+    newest step whose checksums match. The directory is the only state: another process, or a C++
     program, sees the same steps.
 
     Args:
-        directory: Where the steps are; made by the first save.
-        max_to_keep: The newest steps that are kept. None: all, and nothing is ever removed.
-        keep_every: Steps that are multiples of it are kept as well.
-        best: A metric: the best steps by it are kept as well.
+        directory: The directory of the steps; the first save creates it.
+        max_to_keep: Number of newest steps to keep. None: keep all steps.
+        keep_every: Also keep steps that are multiples of it.
+        best: A metric: also keep the best steps by it.
         best_mode: ``"min"`` or ``"max"``.
-        best_to_keep: How many of them.
-        every_steps: For `should_save`: a save each so many steps.
-        every_seconds: For `should_save`: a save each so many seconds.
+        best_to_keep: Number of best steps to keep.
+        every_steps: For `should_save`: number of steps between saves.
+        every_seconds: For `should_save`: seconds between saves.
         format: ``"safetensors"``, ``"memmap"``, ``"tdz"``, ``"pt"`` or ``"npz"``; or a dict from
             names or globs of entries to these: ``{"model": "safetensors", "*": "memmap"}``. Values
             without tensors are JSON files.
-        async_save: True: `save` returns when the tensors are copied, and writes in the background.
+        async_save: True: `save` returns when the tensors are copied, and a thread writes them.
             ``"overlap"``: parameters and optimizer tensors are copied in the background, too; the
             optimizer must step within `lock`.
-        share_unchanged: Files that are equal to those of the last step, by their checksums, are
-            hard links to them: leaves of memmap entries, other entries as a whole. Those of
-            memmap and safetensors entries are not written.
+        share_unchanged: Create hard links to files of the last step that have equal checksums: per
+            leaf for memmap entries, per file for others. Equal memmap and safetensors files are not
+            written.
         per_rank: In a process group of several ranks: names or globs of entries that each rank
-            saves and restores for itself, as it does with `RngState`.
+            saves and restores separately, like `RngState`.
         verify: ``"full"``: `restore` compares every checksum before an object changes;
             ``"structure"``: files and sizes; False: nothing. ``"auto"``: as ``"full"`` for steps
             below 8 GB, else files and sizes first, and each checksum as its tensor is copied.
         on_error: ``"raise"``: a failed save raises, one in the background at the next call.
-            ``"warn"``: it is a warning, and the training goes on.
-        retries: How often a save that fails with an OSError is tried again.
+            ``"warn"``: it is a warning, and the training continues.
+        retries: Number of retries of a save that fails with an OSError.
         durable: fsync before a save returns.
 
     Raises:
-        ValueError, TypeError: If an option makes no sense.
+        ValueError, TypeError: If an option is invalid.
         RuntimeError: If a rank of the process group does not take part.
 
     Example:
@@ -235,7 +235,7 @@ class CheckpointManager:
 
         Args:
             step: Its number. A step that exists is replaced, with a warning.
-            app_state: Names and what they stand for: objects with ``state_dict()`` and
+            app_state: By name, objects with ``state_dict()`` and
                 ``load_state_dict()`` (modules, optimizers, schedulers, scalers, loaders,
                 `RngState`), tensors, and plain values in any nesting.
             metrics: Numbers, by which the best steps are chosen.
@@ -249,7 +249,7 @@ class CheckpointManager:
         Raises:
             UnsupportedError: If something cannot be stored; the message names its key. Nothing has
                 been written.
-            TypeError: If a metric is no number. Nothing has been written.
+            TypeError: If a metric is not a number. Nothing has been written.
             OSError: If the system failed, the disk is too full, or another process writes here.
         """
         request, messages = self._ranks.run(
@@ -298,7 +298,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
-            TypeError: If a metric is no number.
+            TypeError: If a metric is not a number.
         """
         number = integer("set_metrics: step", step, 0)
         values = metrics_of(metrics)
@@ -367,16 +367,16 @@ class CheckpointManager:
         Args:
             app_state: As for `save`. Objects get their state by ``load_state_dict()``; plain values
                 are replaced in the dict. None: `RestoreResult.state` has everything.
-            step: Which one. None: the newest step of the line that is whole; a warning names each
-                damaged one that is passed over.
+            step: The step to restore. None: the newest undamaged step of the line; a warning names
+                each skipped one.
             path: The directory, or the folder of a step, of another run.
             keys: Only these entries or tensors: ``"model"``, ``"model.encoder.*"``.
             exclude: All but these.
             rename: From saved names of tensors of modules to their own, as for `convert`.
             strict: Refuse entries and tensors that are missing or unexpected, and other dtypes.
             verify: As for the manager, which decides if it is None.
-            discard_later: Remove all steps behind the restored one.
-            missing_ok: An empty directory is no error.
+            discard_later: Remove all steps after the restored one.
+            missing_ok: An empty directory is not an error.
 
         Returns:
             RestoreResult: ``.step``, ``.report``, ``.skipped``, ``.metadata``, ``.state``.
@@ -459,7 +459,7 @@ class CheckpointManager:
         ]
 
     def metadata(self, step: int) -> dict[str, Any]:
-        """What `checkpoint.json` says: step, seq, lineage, time, metrics, extra, versions, ...
+        """Returns the content of `checkpoint.json`: step, seq, lineage, time, metrics, extra, ...
 
         Raises:
             KeyError: If there is no such step.
@@ -490,7 +490,7 @@ class CheckpointManager:
 
         Args:
             after: Begin with what was saved after this step instead.
-            timeout: End after so many seconds without a new step. None: never.
+            timeout: End after this many seconds without a new step. None: never.
 
         Example:
             >>> for step in manager.follow(timeout=600):
@@ -737,7 +737,7 @@ class CheckpointManager:
         app_state: dict[str, Any] | None,
         changed: list[str],
     ) -> tuple[RestoreResult | None, list[str | None]]:
-        """Loads a step that was checked; or says what is damaged, on each rank."""
+        """Loads a step that was checked. Returns what is damaged, on each rank."""
         ranks = self._ranks
         (restoring, state, _), problems = ranks.run(
             "restore: compare",

@@ -1,4 +1,4 @@
-"""Tensors that are copied while a training goes on."""
+"""Tensors that are copied while a training continues."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class LiveTensors:
 
 
 def _copied(state: Any) -> Any:
-    """The same containers with tensors of their own."""
+    """The same containers with copies of the tensors."""
     if arrays.is_array(state) or hasattr(state, "clone"):
         return state.clone() if hasattr(state, "clone") else state.copy()
     if type(state) in (dict, OrderedDict):

@@ -1,4 +1,4 @@
-"""Signals that ask a training to save and stop."""
+"""Signals that request a training to save and stop."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Preemption:
     """True once a signal has come; made by `CheckpointManager.preemption`.
 
-    The first signal is noted, and handed to the handler that was there before if a program had set
-    one. Another one goes to what was there before alone, so that a second SIGTERM ends the process.
+    The first signal is recorded, and passed to the previous handler if a program had set one. Later
+    signals go to the previous handler only, so that a second SIGTERM terminates the process.
 
     In a process group it is true on all ranks once a signal has come on one of them: ``bool()`` is
     a small all-reduce then, which all ranks call equally often.
@@ -37,7 +37,7 @@ class Preemption:
         self._before: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
-        # Once it is true it is so on all ranks, without asking again.
+        # Once it is true, it is true on all ranks, without communication.
         self._has_arrived = self._has_arrived or self._ranks.any(self.signal is not None)
         return self._has_arrived
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def patterns_of(per_rank: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Names and globs of the entries that each rank has for itself."""
+    """Names and globs of the entries of single ranks."""
     if per_rank is None:
         return ()
     names = (per_rank,) if isinstance(per_rank, str) else tuple(per_rank)
@@ -35,7 +35,7 @@ def is_per_rank(name: str, value: Any, patterns: tuple[str, ...]) -> bool:
 
 
 class Described:
-    """What a rank tells the others of its state, as a JSON value.
+    """The message of a rank to the others about its state, as a JSON value.
 
     Args:
         app_state: Names and objects.
@@ -91,7 +91,7 @@ class Described:
 
 
 class Comparison:
-    """Compares what the ranks tell; each rank comes to the same result."""
+    """Compares the messages of the ranks; each rank gets the same result."""
 
     def __init__(self) -> None:
         self.is_first = True
@@ -172,7 +172,7 @@ def _shape_of(state: Any) -> Any:
 
 
 def _parameter_digests(app_state: dict[str, Any], states: dict[str, Any]) -> dict[str, str]:
-    """Of the parameters of each module: buffers differ where batch norm is not synchronized."""
+    """Digests of the parameters of each module. Buffers differ without synchronized batch norm."""
     chosen: dict[str, Any] = {}
     for name, state in states.items():
         module = app_state[name]

@@ -1,4 +1,4 @@
-"""What a restore was asked for, and the steps that it may take."""
+"""The arguments of a restore, and its candidate steps."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class RestorePlan:
         exclude: As given.
         rename: A function, or None.
         strict: Refuse what is missing or unexpected.
-        check: What is compared before a step is taken: "auto", "full", "structure" or "none".
-        discard_later: Remove the steps behind the restored one.
+        check: The checks before a step is restored: "auto", "full", "structure" or "none".
+        discard_later: Remove the steps after the restored one.
         templates: By entry: the state of an object that has DTensors.
     """
 
@@ -64,7 +64,7 @@ class RestorePlan:
     def _copied_first(self, num_bytes: int, app_state: dict[str, Any] | None) -> list[str]:
         """Entries that are copied into memory, and so compared, before an object changes.
 
-        All are compared before that, but a module has memory of its own for its tensors.
+        All are compared before that, but a module already has memory for its tensors.
         """
         is_part = self.keys is not None or self.exclude is not None
         if self._compares_later(num_bytes) or app_state is None or is_part:
@@ -85,7 +85,7 @@ class RestorePlan:
         app_state: dict[str, Any] | None,
         ranks: Ranks,
     ) -> tuple[int, Any, str | None]:
-        """Checks a candidate, which rank 0 has named, but for what is copied first.
+        """Checks a candidate, which rank 0 has chosen, except what is checked while it is copied.
 
         Returns:
             Its index, the opened step, and what is damaged instead.

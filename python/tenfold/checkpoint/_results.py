@@ -1,4 +1,4 @@
-"""What the calls of a CheckpointManager give."""
+"""Results of the methods of CheckpointManager."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class RestoreResult:
-    """What `CheckpointManager.restore` did. ``int(result)`` is the step.
+    """The result of `CheckpointManager.restore`. ``int(result)`` is the step.
 
     Attributes:
         step: The step that was restored; None if there was none and that was allowed.
         path: Its folder.
         report: What was loaded, missing, unexpected, mismatched, by dotted name.
-        skipped: Damaged steps that were passed over, newest first, with what is wrong.
+        skipped: Damaged steps that were skipped, newest first, with the problem.
         metadata: As `CheckpointManager.metadata` gives it.
         state: The entries, mapped from their files, if no `app_state` was given.
     """
@@ -44,12 +44,12 @@ class RestoreResult:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Estimate:
-    """What a save needs.
+    """The disk space that a save needs.
 
     Attributes:
         entries: Bytes of the tensors and values of each entry; shared tensors count once.
         num_bytes: Their sum.
-        free_bytes: What the file system has; 0 if it does not tell.
+        free_bytes: Free space of the file system; 0 if unknown.
         prunable_bytes: Size of the steps that no rule keeps now.
     """
 

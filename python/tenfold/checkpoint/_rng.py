@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class RngState(RNGState):
     """The random numbers of Python, NumPy, torch and each CUDA device, as an entry of a state.
 
-    It is taken before everything else in the same state, and restored after it, so that drawing
-    goes on after a restore as it went on after the save. Libraries that are not imported have no
-    state; generators that a program makes itself (``numpy.random.default_rng()``) are not covered.
+    It is saved before everything else in the same state, and restored after it, so that a restore
+    continues the same random sequence. Libraries that are not imported have no state; generators
+    that a program makes itself (``numpy.random.default_rng()``) are not covered.
 
     Example:
         >>> manager.save(500, {"model": model, "rng": tenfold.RngState()})
@@ -62,7 +62,7 @@ class RngState(RNGState):
         """Sets the state of every generator that `state_dict` has.
 
         Args:
-            state_dict: What `state_dict` gave, or ``{"rng_state": tensor}`` of an `RNGState`.
+            state_dict: The result of `state_dict`, or ``{"rng_state": tensor}`` of an `RNGState`.
         """
         if "rng_state" in state_dict:
             super().load_state_dict(state_dict)

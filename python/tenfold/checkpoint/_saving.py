@@ -1,4 +1,4 @@
-"""What a save writes, and how: by one process, or by all ranks."""
+"""How a save writes its entries: by one process, or by all ranks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tenfold._ranks import Ranks
     from tenfold.checkpoint._overlap import LiveTensors
 
-    # What this process writes for all ranks, for itself, and of sharded entries: the engine's
-    # trees, or None.
+    # The engine's trees, or None: what this process writes for all ranks and for itself,
+    # and its parts of sharded entries.
     Trees = tuple[Any, Any, Any]
 
 
@@ -33,9 +33,9 @@ class SaveRequest:
         constant: Entries that may stay as they are.
         trees: What this process writes.
         live: Tensors that are copied later; None.
-        has_own: Each rank has entries of its own.
-        message: What the other ranks are told.
-        num_bytes_of_ranks: Of the entries that ranks have for themselves, together.
+        has_own: Each rank has separate entries.
+        message: The message to the other ranks.
+        num_bytes_of_ranks: Size of the entries of single ranks, together.
         outlines: Of the sharded entries, as a tree; None if there are none.
         boxes: Of each sharded entry: number of the tensor, offsets, sizes and rank of each part.
     """

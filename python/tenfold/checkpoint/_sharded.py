@@ -125,7 +125,7 @@ class ShardedEntries:
                 part = tensor
             else:
                 continue
-            while label in parts:  # the key "a.b" beside the keys "a" and "b"
+            while label in parts:  # the key "a.b" in addition to the keys "a" and "b"
                 label += "'"
             parts[label] = part
             live[label] = tensor

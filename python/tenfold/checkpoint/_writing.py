@@ -40,7 +40,7 @@ class SaveHandle(Future[Path]):
 
 
 class Writer:
-    """Runs saves, in the calling thread or in one of its own.
+    """Runs saves, in the calling thread or in another one.
 
     Args:
         on_error: ``"raise"``: a failure is raised by the next call. ``"warn"``: it is a warning.

@@ -18,7 +18,7 @@ class Weighted(NamedTuple):
     """A batch of a `Window`.
 
     Attributes:
-        batch: As the loader gave it.
+        batch: As the loader returned it.
         weight: Factor for its mean loss.
     """
 
@@ -80,7 +80,7 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
         steps: Batches a window; the last may have fewer.
 
     Raises:
-        TypeError: If steps is no int.
+        TypeError: If steps is not an int.
         ValueError: If steps is below 1, or a batch holds no tensor.
     """
     return _windows(loader, integer("accumulate: steps", steps, 1))

@@ -234,7 +234,7 @@ _MISSING = object()
 
 
 class Columns:
-    """The columns of a schema, nested records flat: what rows are taken apart by.
+    """The columns of a schema, with nested records flattened, by which rows are split into columns.
 
     Attributes:
         leaves: ``(keys, column)`` in the order of the engine's schema.

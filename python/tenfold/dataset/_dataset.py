@@ -338,7 +338,7 @@ class Dataset(Growing):
         return self._view(("range", (begin, max(begin, stop))))
 
     def select(self, columns: Iterable[str | tuple[str, ...]]) -> Dataset:
-        """Some of the columns, in this order; ``"<column>.valid"`` where values are there.
+        """Selects columns, in this order; ``"<column>.valid"`` is the validity of a column.
 
         Raises:
             KeyError: For a column that is not there.
@@ -630,7 +630,7 @@ def reopened(
 ) -> Dataset:
     """Opens the pickled data set; refuses another one at the same path.
 
-    Rows that were appended since a view was made are none of its own.
+    A view does not include rows that were appended after it was created.
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()

@@ -15,7 +15,8 @@ class Indices:
     """Rows by number.
 
     Attributes:
-        values: A list of ints, or int64 of one dimension (torch, or whatever shows its memory).
+        values: A list of ints, or int64 of one dimension (torch, or any object with the buffer
+            protocol).
         shape: Shape of the batch, if the index had several dimensions; otherwise None.
     """
 
@@ -82,7 +83,7 @@ def _too_large(size: int, what: str) -> IndexError:
 
 
 def positions_where(mask: Any, size: int) -> Indices:
-    """Where a mask of bools, an array or a list, is true.
+    """The positions where a mask of bools, an array or a list, is true.
 
     Raises:
         IndexError: If it has another length than `size`.

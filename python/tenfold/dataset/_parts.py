@@ -59,12 +59,12 @@ def commit_parts(
     durable: bool = True,
     progress: Progress = None,
 ) -> Dataset:
-    """Adds parts to the data set at `path`, behind those that it has: all of them, or none.
+    """Appends parts to the data set at `path`: all of them, or none.
 
     Each part is a data set in a folder below `path`, as ``ingest(..., part=(index, count))`` writes
     it, or `Dataset.save`. It is checked first: its columns, the number of its rows and the sizes of
     its files. Then ``%parts.json`` is replaced, in one step. Without that file, the data set is
-    new and has the schema of the first part. What writers that were killed left behind is removed.
+    new and has the schema of the first part. Leftovers of crashed writers are removed.
 
     Args:
         path: Folder of the data set.
@@ -79,7 +79,7 @@ def commit_parts(
     Raises:
         FileNotFoundError: If one of ``count`` parts of `ingest` is missing.
         CorruptFileError: For a part with other columns, or with files that are too short.
-        ValueError: For a folder that is no data set, or a part that the data set has already.
+        ValueError: For a folder that is not a data set, or a part that the data set has already.
         OSError: While another process changes the data set, or appends to a part.
 
     Example:
@@ -125,7 +125,7 @@ def compact(
         Dataset: The data set, opened again.
 
     Raises:
-        ValueError: If it is no data set of parts, or its folder holds anything that
+        ValueError: If it is not a data set of parts, or its folder holds anything that
             ``%parts.json`` does not name.
         OSError: While it is open ``"r+"``, here or elsewhere.
 
@@ -145,7 +145,7 @@ def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
     """The files that one part is made of, and the folder that it is written to.
 
     Raises:
-        TypeError: For a source that is no list of files, or a part that is no pair of int.
+        TypeError: For a source that is not a list of files, or a part that is not a pair of int.
         ValueError: For an index out of range.
         FileNotFoundError: For a glob without a match.
         FileExistsError: If the data set has the part.

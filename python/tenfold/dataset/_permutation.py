@@ -31,7 +31,7 @@ class permutation:  # noqa: N801 (used as a function, as numpy's)
         epoch: The same.
 
     Raises:
-        TypeError: If an argument is no int.
+        TypeError: If an argument is not an int.
         ValueError: If one is out of range.
     """
 

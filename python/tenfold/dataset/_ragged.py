@@ -73,7 +73,7 @@ class Padding:
     Raises:
         ValueError: For an invalid pad.
         KeyError: For a column that does not exist.
-        TypeError: For a column name that is no str.
+        TypeError: For a column name that is not a str.
     """
 
     def __init__(

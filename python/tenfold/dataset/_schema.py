@@ -136,7 +136,7 @@ class Schema(Mapping[str, "Column | Schema"]):
             text: The document, as `to_json` returns it.
 
         Raises:
-            TypeError: If `text` is no str.
+            TypeError: If `text` is not a str.
             CorruptFileError: A ValueError, if `text` is no JSON or no schema. It names the column
                 and the member that are wrong.
 
@@ -182,7 +182,7 @@ def as_schema(given: Any) -> Schema:
     of columns: a nested record.
 
     Raises:
-        ValueError: For a column that is none of these, and for a file that is no schema.
+        ValueError: For a column that is none of these, and for a file that is not a schema.
     """
     if isinstance(given, Schema):
         return given

@@ -172,8 +172,7 @@ class IterableDataset(_Base):
         self._epoch = 0
         self._assignment = Assignment.fresh(1, 1)
         self._resumes = False
-        # Of the newest iteration in this process: the number of rows it was given, counted from
-        # `_assignment`.
+        # The number of rows of the newest iteration in this process, counted from `_assignment`.
         self._newest: object = None
         self._handed_out = 0
         # A counter, so that workers detect changes since they were started.
@@ -305,12 +304,12 @@ class IterableDataset(_Base):
         self._workers.publish(self._generation, self._loads, self._epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """``{"seed", "epoch", "position"}``: which rows of all ranks were handed out.
+        """``{"seed", "epoch", "position"}``: the returned rows of all ranks.
 
-        In a worker, of which torchdata's ``StatefulDataLoader`` asks it, the state of that worker.
-        While workers are at different batches, more members say which rows beyond the position
-        were. Rows that were made ahead and not handed out do not count; nor do bad rows that
-        workers skipped, for which as many rows come again.
+        In a worker, where torchdata's ``StatefulDataLoader`` calls it, the state of that worker.
+        While workers are at different batches, more members list the returned rows beyond the
+        position. Prefetched rows that were not returned do not count, nor do bad rows that workers
+        skipped, in place of which as many rows are returned again.
 
         Raises:
             UnsupportedError: If a ``DataLoader`` with workers was left in the middle of the epoch
@@ -348,7 +347,7 @@ class IterableDataset(_Base):
         return {"seed": self._seed, "epoch": epoch, **assignment.to_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration hands out what was not; seed and epoch become the state's.
+        """The next iteration returns the remaining rows; seed and epoch become the state's.
 
         Raises:
             ValueError: If it is no such state, or lies beyond the rows of a data set; of the state
@@ -409,7 +408,7 @@ class IterableDataset(_Base):
 
 
 def _worker() -> Any:
-    """What torch knows of the worker of a ``DataLoader`` that this process is; else None."""
+    """Torch's information about this process as a worker of a ``DataLoader``; None in others."""
     torch = import_torch()
     return None if torch is None else torch.utils.data.get_worker_info()
 
@@ -489,16 +488,16 @@ class Assignment(NamedTuple):
 
     Shard ``s`` of ``S = world_size * workers`` (worker ``s // world_size`` of rank ``s %
     world_size``) gets the numbers ``position + s + k * S``. Workers run ahead of each other by
-    whole batches, so that what was handed out is a prefix and some rows beyond it.
+    whole batches, so that the returned rows are a prefix and some rows beyond it.
 
     Attributes:
-        position: All rows before were handed out.
+        position: All rows before it were returned.
         world_size: Number of ranks.
         workers: Workers of each rank, at least 1.
         taken: For each shard, how many of its numbers from `position` on were returned.
         next_worker: The worker of the next batch. Its shard goes to the first worker of
             the next iteration, so that its batches come as if there had been no stop.
-        holes: Single numbers, handed out by an assignment to other shards.
+        holes: Single numbers that an assignment to other shards has returned.
     """
 
     position: int
@@ -510,7 +509,7 @@ class Assignment(NamedTuple):
 
     @classmethod
     def fresh(cls, world_size: int, workers: int, position: int = 0) -> Assignment:
-        """Nothing was handed out from `position` on."""
+        """No row from `position` on was returned."""
         return cls(position, world_size, workers, (0,) * (world_size * workers))
 
     def numbers(self, rank: int, worker: int) -> Iterator[int]:
@@ -532,14 +531,14 @@ class Assignment(NamedTuple):
         num_records: int | None = None,
         dropped: int = 1,
     ) -> Assignment:
-        """After the workers of every rank have handed out so many rows each, or all they had.
+        """The assignment after each worker of every rank returned this many rows, or all it had.
 
         Args:
             rows: One number for each worker.
             batches: Handed out by all workers of a rank in turn.
             num_records: Records of the epoch; None: more than were returned.
-            dropped: Of the last rows of a worker, as many as fill no batch of this size were not
-                handed out.
+            dropped: Of the last rows of a worker, as many as do not fill a batch of this size were
+                not returned.
         """
         shards = len(self.taken)
         taken = list(self.taken)
@@ -575,7 +574,7 @@ class Assignment(NamedTuple):
         return settled._replace(holes=frozenset(h for h in self.holes if not settled._has(h)))
 
     def _has(self, number: int) -> bool:
-        """Whether it was handed out by this assignment itself."""
+        """Whether this assignment itself has returned it."""
         if number < self.position:
             return True
         index, shard = divmod(number - self.position, len(self.taken))
@@ -597,7 +596,7 @@ class Assignment(NamedTuple):
     # --- as JSON ---
 
     def to_state(self) -> dict[str, Any]:
-        """``{"position": n}``, and more only where rows beyond the prefix were handed out."""
+        """``{"position": n}``, and more members only if rows beyond the prefix were returned."""
         state: dict[str, Any] = {"position": self.position}
         if any(self.taken) or self.next_worker:
             state["world_size"] = self.world_size
@@ -703,7 +702,7 @@ class Workers:
 
     @classmethod
     def from_state(cls, state: tuple[Any, Any]) -> Workers:
-        """The other way."""
+        """The inverse of `state_dict`."""
         made = cls.__new__(cls)
         made._header, made._cells = state
         return made

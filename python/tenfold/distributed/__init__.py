@@ -5,9 +5,9 @@
 >>> dcp.save(state, storage_writer=StorageWriter("run/model.safetensors"))
 >>> dcp.load(state, storage_reader=StorageReader("run/model.safetensors"))
 
-All ranks write into one ``.safetensors`` file, or into one folder, which appears at its path whole,
-by one rename, or not at all. It does not tell how many ranks there were: safetensors, transformers
-and `tenfold.open` read it as any other, and so does any number of ranks with any sharding.
+All ranks write into one ``.safetensors`` file, or into one folder, which one rename creates
+completely, or not at all. It does not depend on the number of ranks: safetensors, transformers and
+`tenfold.open` read it as any other, and so does any number of ranks with any sharding.
 """
 
 from __future__ import annotations

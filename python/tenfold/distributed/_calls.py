@@ -42,8 +42,8 @@ def save(
     Args:
         state_dict: Nested dicts, lists and tuples of tensors, DTensors, plain values and what has
             ``state_dict()``.
-        path: A name that ends in ``.safetensors``, or a folder. What is there is replaced when the
-            new one is whole.
+        path: A name that ends in ``.safetensors``, or a folder. An existing one is replaced when
+            the new one is complete.
         layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders of one file a rank:
             see `StorageWriter`.
         durable: Return only when the data is on the device.
@@ -116,7 +116,7 @@ def load(
 
 @contextmanager
 def _no_dist_expected(no_dist: bool) -> Iterator[None]:
-    """Without torch's warning that there are no ranks, if that is what was asked for."""
+    """Suppresses torch's warning that there are no ranks, if `no_dist` is set."""
     if not no_dist:
         yield
         return

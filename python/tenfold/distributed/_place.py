@@ -1,4 +1,4 @@
-"""What the storage classes of torch.distributed.checkpoint have in common: a path."""
+"""The common base of the storage classes of torch.distributed.checkpoint: a path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class HasPath:
 
     @property
     def checkpoint_id(self) -> Any:
-        """Where the checkpoint is, or goes."""
+        """The path of the checkpoint."""
         return self.path
 
     @classmethod

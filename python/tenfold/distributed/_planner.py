@@ -92,7 +92,7 @@ class SavePlanner(DefaultSavePlanner):
         The places of a save go to the ranks with them.
         """
         _, metadata = super().create_global_plan(all_plans)
-        # Those of the last save are no places of this one.
+        # Locations of the last save do not apply to this one.
         return [dataclasses.replace(plan, storage_data=None) for plan in self.global_plan], metadata
 
     def transform_object(self, write_item: WriteItem, object: Any) -> torch.Tensor | io.BytesIO:
@@ -104,7 +104,7 @@ class SavePlanner(DefaultSavePlanner):
 
 
 class LoadPlanner(DefaultLoadPlanner):
-    """As torch's, but values go to the keys that are there, also where these are no str.
+    """As torch's, but assigns values to the existing keys, even if these are not str.
 
     And an empty dict in a list is nothing to load.
     """

@@ -79,7 +79,7 @@ class StorageReader(HasPath, _StorageReader):
         self._opened = None
 
     def read_metadata(self) -> Metadata:
-        """What the checkpoint holds, by the names of torch.distributed.checkpoint."""
+        """Returns the content of the checkpoint, by the names of torch.distributed.checkpoint."""
         _, stored = self._open()
         found: dict[str, Any] = {}
         for name, (_, value) in stored.items():
@@ -179,10 +179,10 @@ def _has_tensor(value: Any) -> bool:
 
 
 def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:
-    """What a planner loads a value from.
+    """Returns a stream from which a planner loads a value.
 
-    torch's planners unpickle the bytes whatever the storage is: they get a pickle that was made
-    here, of a plain value.
+    torch's planners always unpickle the bytes of a value: this returns a new pickle of the plain
+    value.
     """
     if isinstance(planner, LoadPlanner):
         return ValueBytes(value)

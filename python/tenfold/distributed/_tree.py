@@ -29,8 +29,8 @@ def _key(path: Path) -> Any:
 def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     """The leaves of a state by the names that torch gives them, and a planner's data.
 
-    As torch's ``flatten_state_dict``, whose names it uses, but tuples with tensors are taken apart
-    as lists are, and the planner's data also says what the containers were.
+    As torch's ``flatten_state_dict``, whose names it uses, but tuples with tensors are flattened
+    like lists, and the planner's data also says what the containers were.
     """
     containers: dict[Any, Container] = {}
     opened = _open_tuples(state, (), containers)
@@ -53,7 +53,7 @@ def _open_tuples(value: Any, path: Path, containers: dict[Any, Container]) -> An
 
 
 def _has_parts(value: Any) -> bool:
-    """True for what is taken apart: a list or tuple with tensors or dicts in it."""
+    """True for what is flattened: a list or tuple that contains tensors or dicts."""
     import torch
 
     if isinstance(value, (torch.Tensor, dict)):
@@ -65,9 +65,9 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
     """The tree that was flattened.
 
     Args:
-        leaves: Paths and what is there, in order. Integers are positions in lists.
+        leaves: Paths and their tensors or values, in order. Integers are positions in lists.
         containers: What is known of containers, as `flatten` describes them; others are dicts, or
-            lists where the paths have integers. What nobody has of a list is None.
+            lists where the paths have integers. Items of a list that no rank has are None.
     """
     root = _Branch()
     for path, (_, keys) in ((key[1:], container) for key, container in containers.items()):
@@ -147,7 +147,7 @@ class StoredTensor:
         number: As ``_core.Boxes`` counts them.
         dtype: Its name.
         shape: Lengths.
-        keys: Where it lies.
+        keys: Its path.
     """
 
     __slots__ = ("dtype", "keys", "number", "shape")
@@ -162,7 +162,7 @@ class StoredTensor:
 
 
 def names_of(node: _core.Node) -> dict[str, tuple[Path, Any]]:
-    """What a stored tree holds by the names of torch: paths, and `StoredTensor` or a value.
+    """Maps torch's names to the entries of a stored tree: paths, and `StoredTensor` or a value.
 
     A list or tuple without tensors and dicts is one value, as in ``flatten_state_dict``; a tuple is
     one value in any case, which may have tensors in it.

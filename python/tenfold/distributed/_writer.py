@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tenfold._io.files import PathLike
 
 LAYOUTS = ("plain", "shards", "torch")
-# Tensors are handed to the engine in batches: of so many at most, and of so many bytes.
+# Tensors are passed to the engine in batches of at most this many, and this many bytes.
 _BATCH_TENSORS = 1024
 _BATCH_BYTES = 256 << 20
 # Room in the header for a value that is not known when files are laid out: most are numbers. What
@@ -74,8 +74,8 @@ class StorageWriter(HasPath, _StorageWriter):
     """For ``dcp.save`` and ``dcp.async_save``: all ranks write one plain checkpoint together.
 
     Every rank writes its shards into one ``.safetensors`` file, or one folder of memory-mapped
-    files, that the coordinator has laid out beside `path` with its space taken. When all have
-    written, checksummed and synced theirs, it goes to `path` by one rename: there is the old
+    files, that the coordinator has created next to `path`, with its space reserved. When all have
+    written, checksummed and synced their boxes, it replaces `path` by one rename: there is the old
     version or the new one at any moment, whichever rank dies or runs out of space. What a failed
     save leaves is removed by the next one.
 
@@ -125,7 +125,7 @@ class StorageWriter(HasPath, _StorageWriter):
         self._saves: dict[int, _Save] = {}  # by thread: an asynchronous save may be under way
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process that saves in the background gets what was asked for, not what is under way.
+        # A process that saves in the background gets the requested path, not the temporary one.
         return {**self.__dict__, "_saves": {}}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
@@ -141,7 +141,7 @@ class StorageWriter(HasPath, _StorageWriter):
         self._saves[current] = _Save(os.fsdecode(self.path))
 
     def storage_meta(self) -> StorageMeta | None:
-        """What the planner is told of the storage."""
+        """Returns the information about the storage that planners receive."""
         return StorageMeta(checkpoint_id=self.path, save_id=str(uuid.uuid4()))
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:

@@ -123,7 +123,7 @@ class Items:
 
 
 def items_per_batch(value: Any) -> int:
-    """How many items with values like this one are taken together."""
+    """The number of items per batch, for values like this one."""
     num_objects = 1 + _objects_of(value)  # including the pair
     num_bytes = max(bytes_of(value), 1)
     return max(1, min(_BATCH_OBJECTS // num_objects, _BATCH_BYTES // num_bytes))

@@ -272,8 +272,8 @@ class MappedDict(_Native):
 
         Args:
             items: A mapping or an iterable of pairs.
-            duplicates: ``"last"``: keys that are there already are assigned, and of pairs with one
-                key the last one counts.
+            duplicates: ``"last"``: existing keys are assigned, and of pairs with the same key the
+                last one wins.
 
         Raises:
             ValueError: For existing or duplicate keys, naming them; for a key of another type,

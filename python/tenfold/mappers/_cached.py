@@ -37,7 +37,7 @@ class CachedStateMapper(StateMapper):
     Attributes:
         mapper: The mapper that generates the rows.
         max_bytes: Greatest total size of the rows.
-        hits: States whose row was there.
+        hits: States whose row was cached.
         misses: Rows that were generated.
     """
 
@@ -71,7 +71,7 @@ class CachedStateMapper(StateMapper):
         return 0 if rows is None else rows[:1].nbytes
 
     def clear(self) -> None:
-        """Forgets all rows; `hits` and `misses` go on."""
+        """Drops all rows; `hits` and `misses` are kept."""
         with self._lock:
             self._forget()
 

@@ -54,9 +54,9 @@ class HierarchicalStateMapper(StateMapper):
     promoted dtype, as in `torch.cat`. Other JSON values (str, None, mixed lists) are returned
     unchanged, and a batch with any of them is a list.
 
-    A state without a value of its own has the default of the deepest level on its path that has
-    one. A value that is a mapper gets the rest of the path: for ``("arm", (0.5, 1.0))``, the mapper
-    at "arm" gets ``(0.5, 1.0)``.
+    A state without a value has the default of the deepest level on its path that has one. A value
+    that is a mapper gets the rest of the path: for ``("arm", (0.5, 1.0))``, the mapper at "arm"
+        gets ``(0.5, 1.0)``.
 
     Args:
         hierarchy: Nested dicts, which are copied.
@@ -96,7 +96,7 @@ class HierarchicalStateMapper(StateMapper):
             KeyError: If a path has no value and no default, naming it and the nearest level.
             ValueError: If values of a batch differ in shape, naming two states; for a path with an
                 empty component.
-            TypeError: For what is no path.
+            TypeError: For what is not a path.
         """
         if isinstance(states, list):
             return self.generate(states)
@@ -268,8 +268,8 @@ class HierarchicalStateMapper(StateMapper):
         """Saves to one readable file (``.json``) or as a tree, such as a folder.
 
         A JSON file is the hierarchy itself, indented by 4, and is parsed whole when it is loaded; a
-        file of plain nested JSON from elsewhere loads as well. A tree has an index of all paths: it
-        opens at once, whatever its size, and a look-up reads only what it finds.
+        file of plain nested JSON from elsewhere loads as well. A tree has an index of all paths:
+        opening takes constant time, and a lookup reads only its result.
 
         Args:
             path: Where to; ``.json`` chooses one file, no suffix a folder.

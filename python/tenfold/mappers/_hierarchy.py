@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Used instead of a table's number.
 NONE = -1  # a level without a default
-TEXT = -2  # JSON that is no number: a row of the JSON strings
+TEXT = -2  # JSON that is not a number: a row of the JSON strings
 MAPPER = -3  # another mapper: the row is its number
 
 # Maximum depth of a tree; see kMaxDepth.
@@ -68,7 +68,7 @@ class DictPaths:
         return tables, [place[1] for place in found], one
 
     def _above(self, path: str) -> tuple[int, ...]:
-        """The place for a path that does not exist. Raises for states that are no paths."""
+        """The place for a path that does not exist. Raises for states that are not paths."""
         parts = parts_of(path)
         return self.find_below("/".join(parts[: min(MAX_DEPTH, len(parts) - 1)]))
 
@@ -117,7 +117,7 @@ class _Builder:
         self.row: list[int] = [NONE]
         self.level: list[bool] = [True]
         self.parent: list[int] = [NONE]
-        self.defaults: dict[int, int] = {}  # level -> the node of its own default
+        self.defaults: dict[int, int] = {}  # level -> the node of its default
         self.groups: dict[Any, tuple[int, list[Any]]] = {}
         self.texts: list[str] = []
         self.mappers: list[StateMapper] = []
@@ -295,7 +295,7 @@ def nested(hierarchy: Hierarchy) -> dict[str, Any]:
 
 
 def value_at(hierarchy: Hierarchy, table: int, row: int) -> Any:
-    """One value as it was handed over."""
+    """One value as the caller passed it."""
     if table == TEXT:
         try:
             return json.loads(hierarchy.texts[row])

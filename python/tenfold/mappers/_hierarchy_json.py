@@ -1,7 +1,7 @@
 """A hierarchy as one JSON file.
 
-The file is the nested levels themselves. Where that does not tell all, the root's first member is
-``"%state_mapper": {"version": 1, "default_key": "default"}``, tensors are
+The file is the nested levels themselves. If they do not express everything, the root's first member
+is ``"%state_mapper": {"version": 1, "default_key": "default"}``, tensors are
 ``{"%tensor": "float32", "shape": [2], "values": [1.0, 2.0]}``, and a key that begins with "%" has
 one more. Without that member the file is plain JSON, as any program writes it.
 """
@@ -34,7 +34,7 @@ _NOT_NUMBERS = ("complex", "float4")
 
 
 def is_json(path: str) -> bool:
-    """True for a file that begins as a JSON object, but for the index of safetensors' shards."""
+    """True for a file that begins as a JSON object, except the index of safetensors' shards."""
     if path.endswith(".safetensors.index.json") or not os.path.isfile(path):
         return False
     with open(path, "rb") as file:

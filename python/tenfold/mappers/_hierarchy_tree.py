@@ -52,7 +52,7 @@ def hierarchy_of(config: dict[str, Any], tensors: Any) -> Hierarchy:
         raise _corrupt("config", f"tables: expected a list of {_ORIGINS}, found {origins!r}")
     if not isinstance(mapper_paths, list) or not all(type(path) is str for path in mapper_paths):
         raise _corrupt("config", f"mappers: expected a list of paths, found {mapper_paths!r}")
-    # A TensorDict is no dict.
+    # A TensorDict is not a dict.
     if "paths" not in tensors.keys() or not hasattr(tensors["paths"], "keys"):  # noqa: SIM118
         raise _corrupt("paths", "expected a tree, found none")
     node = _core.tree(tensors, "state mapper")
@@ -114,7 +114,7 @@ def packed(texts: Iterable[str]) -> tuple[Any, Any]:
 
 
 class Texts:
-    """Those texts again, each decoded on access."""
+    """The encoded strings, each decoded on access."""
 
     def __init__(self, content: Any, ends: Any, part: str) -> None:
         for array, dtype in ((content, "uint8"), (ends, "int64")):

@@ -48,7 +48,7 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
         name: The name in files. Prefix it (``"lab.grid_world"``) to avoid collisions.
 
     Raises:
-        ValueError: If the name is taken by another definition. The same definition again (a
+        ValueError: If the name is registered for another definition. The same definition again (a
             reloaded module, a repeated notebook cell) replaces the old one.
 
     Example:
@@ -133,8 +133,8 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
-        UnsupportedError: If it is no mapper, or the name of its class or factory is not registered;
-            the message says which and what to do.
+        UnsupportedError: If it is not a mapper, or the name of its class or factory, which the
+            message contains, is not registered.
         ValueError: If it is a mapper of another class.
         CorruptFileError: If the parts of it contradict each other.
     """
@@ -441,4 +441,4 @@ def _tensors_of(tree: Any, where: str) -> Any:
 
 
 def _entry(tree: Any, key: str) -> Any:
-    return tree[key] if key in tree.keys() else None  # noqa: SIM118 - a TensorDict is no dict
+    return tree[key] if key in tree.keys() else None  # noqa: SIM118 - a TensorDict is not a dict

@@ -28,7 +28,7 @@ class ModuleStateMapper(StateMapper):
     >>> tenfold.StateMapper.load("mapper.safetensors")
 
     States are tensors, or numbers and tuples of them, of which `torch.as_tensor` makes tensors; a
-    list is stacked. A tensor that is handed over is what the module takes: a batch or one state.
+    list is stacked. A tensor is passed to the module unchanged: a batch or one state.
     Gradients flow, and the module stays in the mode (`train`, `eval`) that it is in; a loaded one
     is as the factory made it.
 

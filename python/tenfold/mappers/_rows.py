@@ -57,7 +57,7 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 
 
 def _bits(rows: Any) -> Any:
-    """The same memory as integers, which torch moves whatever they stand for."""
+    """The same memory as integers, which torch copies bit by bit."""
     torch = arrays.torch_of(rows)
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
         return rows

@@ -148,7 +148,7 @@ class SparseStateMapper(StateMapper):
         if not isinstance(kind, str):
             raise CorruptFileError(f"state mapper: config: keys: expected a str, found {kind!r}")
         for part in ("keys", "matrix"):
-            # A TensorDict is no dict.
+            # A TensorDict is not a dict.
             if part not in tensors.keys() or not hasattr(tensors[part], "keys"):  # noqa: SIM118
                 raise CorruptFileError(f"state mapper: {part}: expected a tree, found none")
         tree = _core.tree(tensors, "state mapper")

@@ -1,4 +1,4 @@
-"""Where the row of a state is: in memory, or through an index on disk."""
+"""The map from a state to its row: a dict in memory, or an index on disk."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def plain(state: Any) -> Any:
     """The one form, of JSON, of states that are equal in Python: True and 1.0 are 1.
 
     Raises:
-        TypeError: For what is no state, such as a list inside a tuple.
+        TypeError: For what is not a state, such as a list inside a tuple.
         ValueError: For NaN, which equals nothing.
     """
     if state is None or type(state) in (str, int):

@@ -23,11 +23,11 @@ def save_file(
 
     Args:
         tensors: Dense, contiguous torch tensors by name, none of which overlap in memory.
-        filename: The path. What is there is replaced when the new file is complete and durable.
-        metadata: Text to store in ``__metadata__``. tenfold adds its checksums.
+        filename: The path. An existing file is replaced when the new one is complete and durable.
+        metadata: Strings to store in ``__metadata__``. tenfold adds its checksums.
 
     Raises:
-        ValueError: If `tensors` is no dict of tensors, or a tensor is sparse or not contiguous.
+        ValueError: If `tensors` is not a dict of tensors, or a tensor is sparse or not contiguous.
         RuntimeError: If tensors share memory; `save_model` saves such modules.
         UnsupportedError: For a dtype that the format does not have.
 
@@ -79,13 +79,13 @@ def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap")
 
 @set_module("tenfold.safetensors")
 def load(data: bytes) -> dict[str, Any]:
-    """Loads the tensors of a whole file in memory; each gets memory of its own.
+    """Loads the tensors of a whole file in memory; each gets separate memory.
 
     Args:
         data: The bytes of the file.
 
     Raises:
-        CorruptFileError: If they are no safetensors file.
+        CorruptFileError: If they are not safetensors file.
 
     Example:
         >>> load(save({"x": torch.ones(2)}))["x"]

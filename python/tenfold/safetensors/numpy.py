@@ -26,16 +26,16 @@ def save_file(
 ) -> None:
     """Saves arrays into one file, atomically, as `safetensors.numpy.save_file` does.
 
-    Arrays that share memory are stored once each; big-endian ones are converted; others than
-    C-contiguous ones are stored in C order.
+    Arrays that share memory are stored once each; big-endian ones are converted; arrays that are
+    not C-contiguous are stored in C order.
 
     Args:
         tensor_dict: numpy arrays by name.
-        filename: The path. What is there is replaced when the new file is complete and durable.
-        metadata: Text to store in ``__metadata__``. tenfold adds its checksums.
+        filename: The path. An existing file is replaced when the new one is complete and durable.
+        metadata: Strings to store in ``__metadata__``. tenfold adds its checksums.
 
     Raises:
-        ValueError: If `tensor_dict` is no dict of arrays.
+        ValueError: If `tensor_dict` is not a dict of arrays.
         UnsupportedError: For a dtype that the format does not have.
 
     Example:
@@ -84,13 +84,13 @@ def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
 
 @set_module("tenfold.safetensors.numpy")
 def load(data: bytes) -> dict[str, Any]:
-    """Loads the arrays of a whole file in memory; each gets memory of its own.
+    """Loads the arrays of a whole file in memory; each gets separate memory.
 
     Args:
         data: The bytes of the file.
 
     Raises:
-        CorruptFileError: If they are no safetensors file.
+        CorruptFileError: If they are not safetensors file.
 
     Example:
         >>> load(save({"x": np.ones(2)}))["x"]

@@ -255,7 +255,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
-    """Refuses an element that is no int of the dtype, by its row: torch wraps negative ones."""
+    """Refuses an element that is not an int of the dtype, by its row: torch wraps negative ones."""
     bits = int(dtype.lstrip("uint"))
     low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
     for row, value in zip(rows, values, strict=True):

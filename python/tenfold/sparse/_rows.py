@@ -116,8 +116,7 @@ class Rows:
     def will_need(self, indices: Any) -> None:
         """Has what these rows of a csr matrix need read from the device, and does not wait.
 
-        A hint, for the batch after the one that comes now; `rows` itself asks for all of its rows
-        at once.
+        A hint, for the batch after the next one; `rows` itself prefetches all of its rows.
 
         Raises:
             IndexError: For a row that does not exist.

@@ -150,7 +150,7 @@ class SparseMatrix(Rows, Growing):
     ) -> SparseMatrix:
         """A matrix of coordinates in any order, of which there may be more than fit memory.
 
-        Sorted runs of `memory_bytes` go to temporary files, beside `path`, and are merged.
+        Sorted runs of `memory_bytes` are written to temporary files next to `path`, and merged.
 
         >>> tenfold.SparseMatrix.from_coo([0, 2], [1, 0], [0.5, 2.0], (3, 4)).to_scipy().toarray()
         >>> tenfold.SparseMatrix.from_coo(users, films, stars, shape, path="ratings")   # memmaps
@@ -210,7 +210,7 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             ValueError: For a column outside the matrix, or an element that the dtype cannot hold.
-            TypeError: For a row that is no dict.
+            TypeError: For a row that is not a dict.
         """
         from tenfold._progress import Shown
 
@@ -356,8 +356,8 @@ class SparseMatrix(Rows, Growing):
     def T(self) -> SparseMatrix:  # noqa: N802 - numpy's, scipy's and torch's name
         """The transposed matrix.
 
-        A csr matrix becomes csc and the other way round, over the same memory; the entries of a coo
-        matrix are sorted anew.
+        A csr matrix becomes csc and vice versa, over the same memory; the entries of a coo matrix
+        are sorted again.
         """
         made = self._of_native(self._native.transposed())
         made._framework = self._framework
@@ -375,7 +375,7 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             ValueError: If the shapes do not fit.
-            TypeError: If `dense` is no dense array.
+            TypeError: If `dense` is not a dense array.
             CorruptFileError: If an index is outside the matrix.
 
         Example:

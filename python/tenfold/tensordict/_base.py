@@ -69,7 +69,7 @@ class TensorDictBase(TensorLike):
     def __getitem__(self, key: Any) -> Any:
         """Returns the entry of a key or path of keys, or rows of an index.
 
-        A key gives a tensor, a node, or the plain value of an entry that is no tensor. Any other
+        A key gives a tensor, a node, or the plain value of an entry that is not a tensor. Any other
         index (int, slice, list, bool or int tensor, ``...``, None, or a tuple of these) selects
         rows of the batch dimensions of every tensor.
 
@@ -111,7 +111,7 @@ class TensorDictBase(TensorLike):
     def get(self, key: Key, default: Any = None) -> Any:
         """Returns the entry of a key or path of keys, or `default` if it does not exist.
 
-        An entry that is no tensor is returned as NonTensorData or NonTensorStack; ``td[key]``
+        An entry that is not a tensor is returned as NonTensorData or NonTensorStack; ``td[key]``
         returns its plain value.
 
         Args:
@@ -1346,7 +1346,7 @@ class TensorDictBase(TensorLike):
 
         No tensor is read, and new files are sparse: they take no disk space before they are
         written into. One expanded example prepares a data set far larger than memory. Values that
-        are no tensors are copied.
+        are not tensors are copied.
 
         Args:
             prefix: As for `memmap`. None: anonymous memory that processes share.
@@ -1520,7 +1520,7 @@ class TensorDictBase(TensorLike):
         dtype: torch.dtype | None = None,
         robust_key: bool | None = True,
     ) -> Any:
-        """Adds a tensor of zeros with a file of its own to a memory-mapped tree, locked or not.
+        """Adds a tensor of zeros with a separate file to a memory-mapped tree, locked or not.
 
         Other processes see it after `memmap_refresh_`.
 

@@ -378,7 +378,7 @@ def load_state_dict(
 def _take_sizes(td: Any, sizes: dict[str, Any], *, make: bool) -> None:
     """Gives nodes the batch sizes that they had, the outer ones first.
 
-    Nodes that are not there are passed over, or made.
+    Missing nodes are skipped, or created.
     """
     mine = {name: path for path, name in _node_names(td, "", ())}
     for name in sorted(sizes, key=lambda name: name.count(".") if name else -1):
@@ -476,7 +476,7 @@ def register(torch: Any) -> None:
 
 
 class _Shapes(list):  # type: ignore[type-arg]
-    """Shapes of tensors: nothing that tells the structures of two trees apart."""
+    """Shapes of tensors, which are not part of the structure of a tree."""
 
     __slots__ = ()
     __hash__ = None
@@ -635,7 +635,7 @@ def _swapped_into(
 
 
 def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_blocking: bool) -> Any:
-    """Puts a tensor into a module, and returns the one that was there."""
+    """Puts a tensor into a module, and returns the previous one."""
     torch = need_torch("to_module")
     there: Any
     for registry in (module._parameters, module._buffers):

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
-    """True for the parts of a sparse or jagged tensor, which are handed out as the tensor.
+    """True for the parts of a sparse or jagged tensor, which are returned as the tensor.
 
     `open` leaves sparse ones as they are: their indices would all have to be read.
     """
@@ -80,7 +80,7 @@ class TensorDict(TensorDictBase):
 
     Raises:
         RuntimeError: If the shape of a tensor does not begin with `batch_size`.
-        ValueError: If `source` is neither a mapping nor a TensorDict, or given beside keywords.
+        ValueError: If `source` is neither a mapping nor a TensorDict, or combined with keywords.
 
     Example:
         >>> td = TensorDict({"obs": torch.zeros(4, 3), "next": {"obs": torch.ones(4, 3)}}, [4])
@@ -221,7 +221,7 @@ class TensorDict(TensorDictBase):
         return child
 
     def _adopted(self, key: str, value: Any, mark: Any) -> Any:
-        """The entry for what the engine gave."""
+        """The entry for a result of the engine."""
         if isinstance(value, _core.Node):
             child = self._child(key, value)
             return self._tensor_of(value, child) if _is_tensor(child, self._opened) else child
@@ -534,7 +534,7 @@ def reopen(
     keys: tuple[str, ...],
     framework: Name | None = None,
 ) -> Any:
-    """Opens what was pickled, unless something else is there now."""
+    """Opens what was pickled, unless it was replaced since."""
     opened = Opened(path, mode, format, keeps_parts, framework)
     if opened.identity is not None and opened.identity != identity:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)

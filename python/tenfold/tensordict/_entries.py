@@ -149,12 +149,12 @@ def _is_foreign(cls: type) -> bool:
     if hasattr(cls, "untyped_storage") and not hasattr(cls, "_base_tensor"):
         return False
     if getattr(cls, "_is_tensorclass", False) and not hasattr(cls, "_simplified"):
-        return True  # a user's class that tensordict has made a tensorclass of its own
+        return True  # a user's class that is a tensorclass of the tensordict package
     return any(base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__)
 
 
 #: The kind of each class of entries.
-# Those of built-in types are there from the start: torch.compile cannot iterate over their bases.
+# Built-in types are present from the start, because torch.compile cannot iterate over their bases.
 KINDS: dict[type, int] = _Kinds(
     {ValueRows: VALUE}
     | dict.fromkeys([bool, int, float, complex, str, bytes, list, tuple, dict, type(None)], LEAF)
@@ -171,7 +171,7 @@ def node_of(entry: Any) -> Any:
 
 
 def tree_or(value: Any) -> Any:
-    """The TensorDict that a value is or wraps, else the value: never asks for its truth."""
+    """The TensorDict that a value is or wraps, else the value. Never converts it to bool."""
     node = node_of(value)
     return value if node is None else node
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 class LazyStackedTensorDict(TensorDictBase):
     """A stack of TensorDicts that keeps its members, whose keys and shapes may differ.
 
-    Entries are stacked when they are read; what is written is taken apart. Its keys are those that
-    all members have. A folder holds each member in a sub-folder of its own: ``0/``, ``1/``, ...
+    Entries are stacked when they are read, and unbound when they are written. Its keys are those
+    that all members have. A folder stores each member in a subfolder: ``0/``, ``1/``, ...
 
     Args:
         *tensordicts: The members, of one batch size.
@@ -476,7 +476,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self
 
     def update_(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Self:
-        """Writes every entry into the tensors that are there; see `TensorDict.update_`."""
+        """Writes every entry into the existing tensors; see `TensorDict.update_`."""
         other = self._like_stack(input_dict_or_td)
         if other is None:
             return super().update_(input_dict_or_td, *args, **options)

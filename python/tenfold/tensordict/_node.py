@@ -1,4 +1,4 @@
-"""Properties of nodes, the engine's nodes behind them, and classes by name."""
+"""Properties of nodes, the engine's nodes that they wrap, and classes by name."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class NodeKind(NamedTuple):
 
     Attributes:
         name: Which container it was saved from.
-        int_keys: Whether its keys were integers, or a dict of those that were no str, by the
-            strings that stand for them.
+        int_keys: Whether its keys were integers, or a dict of those that were not str, by their
+            str().
         class_name: The name of its tensorclass.
         schema: Root only: its schema, JSON.
         metadata: Root only: the user's metadata.
@@ -200,7 +200,7 @@ def with_class(node: Any) -> Any:
     named in a warning, once, and its fields come as a TensorDict.
 
     Raises:
-        ValueError: If the node has entries that are no fields of the class.
+        ValueError: If the node has entries that are not fields of the class.
     """
     kind = node._kind
     if kind.name != "tensorclass":
@@ -222,7 +222,7 @@ def with_class(node: Any) -> Any:
 def stack_with_class(stack: Any, *, rebuild: bool = False) -> Any:
     """A lazy stack; where its members are of one tensorclass, an object of that class over it.
 
-    `rebuild`: it is a new object, whose ``__post_init__`` runs, and not one that was there.
+    `rebuild`: it is a new object, whose ``__post_init__`` runs, and not an existing one.
     """
     classes = {type(member) for member in stack.tensordicts}
     cls: Any = classes.pop() if len(classes) == 1 else None
@@ -233,7 +233,7 @@ def stack_with_class(stack: Any, *, rebuild: bool = False) -> Any:
 
 
 def opened_stack(stack: Any) -> Any:
-    """As `stacked`, of a stack on disk, whose members are read only if the first tells a class."""
+    """As `stacked`, for a stack on disk, whose members are read only if the first has a class."""
     node = stack._disk.node
     keys = node.keys()
     first: Any = node.get(keys[0], "r", stack._disk.tied())[0].info() if keys else ("tensordict",)

@@ -62,7 +62,7 @@ class Primitives:
     """The operations that TensorDict and LazyStackedTensorDict each implement.
 
     An *entry* is a tensor, a node, or an object of a class in `WRAPPED` (NonTensorData,
-    NonTensorStack, UnbatchedTensor), which stands for the value that ``td[key]`` gives. The
+    NonTensorStack, UnbatchedTensor), which represents the value that ``td[key]`` returns. The
     functions of `_ops` build on these operations, and TensorDictBase on the functions.
     """
 
@@ -130,7 +130,7 @@ class Primitives:
             ...
 
         def _remove(self, key: str) -> None:
-            """Deletes one entry that is there. Raises RuntimeError if the node is locked."""
+            """Deletes one existing entry. Raises RuntimeError if the node is locked."""
             ...
 
         def _each(

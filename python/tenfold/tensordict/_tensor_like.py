@@ -120,7 +120,7 @@ class TensorLike(Primitives):
         """Names dimensions that have no name yet.
 
         Args:
-            *names: A name, or None, for each batch dimension; ``...`` stands for those between.
+            *names: A name, or None, for each batch dimension; ``...`` keeps those between.
 
         Raises:
             RuntimeError: If a dimension has another name already.

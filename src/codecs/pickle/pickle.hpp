@@ -52,7 +52,7 @@ struct PickleLimits {
 
 /// Reads the pickle at the start of `bytes`. `where` names it. Never recurses. Throws
 /// Error(corrupt) "<where>: <what>: expected ..., found ... at byte N", and Error(unsupported) for
-/// a protocol above 5, for buffers kept outside the pickle, for BUILD of what is no object, and
+/// a protocol above 5, for buffers kept outside the pickle, for BUILD of what is not an object, and
 /// beyond `limits`.
 PickleGraph read_pickle(std::string_view bytes, const base::Where& where,
                         const PickleLimits& limits = {});

@@ -133,7 +133,7 @@ void for_each_value(AnyValue& value, std::string& pointer, const Visit& visit) {
   }
 }
 
-/// What a value note records about one location in the value.
+/// The types that a value note records for one location in the value.
 struct Marks {
   bool tuple = false;
   bool int_keys = false;

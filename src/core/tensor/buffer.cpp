@@ -21,8 +21,15 @@ struct Free {
 
 }  // namespace
 
-Buffer::Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner, bool writable)
-    : bytes_(bytes), owner_(std::move(owner)), writable_(writable) {}
+Buffer::Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner)
+    : bytes_(bytes), owner_(std::move(owner)) {}
+
+Buffer Buffer::read_only(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+  // Never written: mutable_bytes() throws.
+  Buffer made({const_cast<std::byte*>(bytes.data()), bytes.size()}, std::move(owner));
+  made.writable_ = false;
+  return made;
+}
 
 Buffer Buffer::allocate(std::size_t size_bytes) {
   if (size_bytes == 0) return {};
@@ -46,7 +53,13 @@ Buffer Buffer::slice(std::size_t offset_bytes, std::size_t size_bytes) const {
         .problem("slice of ", size_bytes, " bytes at offset ", offset_bytes, " does not fit")
         .expected("an end within ", bytes_.size(), " bytes");
   }
-  return {bytes_.subspan(offset_bytes, size_bytes), owner_, writable_};
+  Buffer made = *this;
+  made.bytes_ = bytes_.subspan(offset_bytes, size_bytes);
+  return made;
+}
+
+void Buffer::throw_read_only() {
+  throw base::invalid_argument().part("buffer").problem("bytes are read-only");
 }
 
 }  // namespace tenfold

@@ -138,7 +138,8 @@ void copy(const Tensor& tensor, std::int64_t begin, std::int64_t end, std::byte*
       at += rest % layout.shape[i] * layout.strides[i];
       rest /= layout.shape[i];
     }
-    Block block{tensor.raw_data() + at * item_bytes,
+    // Direction::gather only reads; copy_from_contiguous() checks that the tensor is writable.
+    Block block{const_cast<std::byte*>(tensor.raw_data()) + at * item_bytes,
                 packed,
                 1,
                 0,

@@ -196,7 +196,7 @@ Tensor Tensor::copy_of(DType dtype, Shape shape, const void* bytes, std::size_t 
         .expected(size_bytes / tensor.itemsize(), " elements")
         .found(tensor.numel());
   }
-  if (size_bytes != 0) std::memcpy(tensor.raw_data(), bytes, size_bytes);
+  if (size_bytes != 0) std::memcpy(tensor.mutable_raw_data(), bytes, size_bytes);
   return tensor;
 }
 
@@ -218,7 +218,7 @@ bool Tensor::is_contiguous() const noexcept {
 Tensor Tensor::contiguous() const {
   if (is_contiguous()) return *this;
   Tensor copy = zeros(dtype_, shape_);
-  copy_to_contiguous(*this, 0, numel_, copy.raw_data());
+  copy_to_contiguous(*this, 0, numel_, copy.mutable_raw_data());
   return copy;
 }
 
@@ -316,9 +316,7 @@ void Tensor::check_type(DType wanted) const {
       .found(to_string(dtype_));
 }
 
-void Tensor::check_writable() const {
-  if (!buffer_.writable()) throw fail().problem("tensor is read-only");
-}
+void Tensor::fail_read_only() const { throw fail().problem("tensor is read-only"); }
 
 void Tensor::check_contiguous() const {
   if (is_contiguous()) return;

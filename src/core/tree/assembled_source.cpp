@@ -227,8 +227,8 @@ Buffer AssembledSource::map(const Leaf& leaf) {
                      const std::uint64_t begin = task * kBytesPerTask;
                      const std::uint64_t count = std::min(kBytesPerTask, size_bytes - begin);
                      read(leaf, begin,
-                          filled.bytes().subspan(static_cast<std::size_t>(begin),
-                                                 static_cast<std::size_t>(count)));
+                          filled.mutable_bytes().subspan(static_cast<std::size_t>(begin),
+                                                         static_cast<std::size_t>(count)));
                    });
   copy_ = std::move(filled);
   return copy_;

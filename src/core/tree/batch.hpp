@@ -18,8 +18,8 @@ bool starts_with(const Shape& shape, const Shape& batch);
 /// entries.
 std::optional<std::size_t> num_batch_dims(const TensorDict::Item& item);
 
-/// What is wrong with `stack_dim`: an entry, of that key, has fewer batch dimensions. Names no
-/// place. Nothing if it fits.
+/// Returns the error, without a path, if the entry `key` has too few batch dimensions for
+/// `stack_dim`.
 std::optional<Error> stack_dim_fault(std::int64_t stack_dim, const std::string& key,
                                      const TensorDict::Item& entry);
 

@@ -20,7 +20,7 @@ class Monitor;
 
 namespace detail {
 
-/// Where leaves that are still on disk come from: one object per file, or per folder node.
+/// The source of leaves that are still on disk: one object per file, or per folder node.
 /// Thread-safe.
 class LeafSource {
  public:
@@ -86,7 +86,7 @@ inline const std::shared_ptr<LeafSource>& source_of(const Leaf& leaf) noexcept {
   return detail::Access::source(leaf);
 }
 
-/// What only the source interprets.
+/// Returns the leaf's position, which only its source interprets.
 inline std::uint64_t position_of(const Leaf& leaf) noexcept {
   return detail::Access::position(leaf);
 }

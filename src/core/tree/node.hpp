@@ -34,7 +34,7 @@ inline constexpr std::int64_t kMaxStackDim = 63;
 
 namespace detail {
 
-/// What a TensorDict is a handle of.
+/// The node behind a TensorDict, which is a handle.
 struct Node {
   using Slot = std::variant<Leaf, NonTensor, TensorDict, std::shared_ptr<LazyItem>>;
   struct Entry {

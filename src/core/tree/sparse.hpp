@@ -27,9 +27,8 @@ bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout
 /// Puts the parts of a sparse tensor in torch's order. A file may name them in another one.
 void sort_sparse_parts(detail::Node& node);
 
-/// What torch demands of the parts of a sparse tensor, indices within the shape above all: a
-/// program that trusts them would read beyond its memory. Reads the indices. Throws Error(corrupt)
-/// that starts with `where`.
+/// Checks torch's invariants of a sparse tensor. Indices must be within the shape, because programs
+/// use them without checks. Reads the indices. Throws Error(corrupt) that starts with `where`.
 void check_sparse_indices(const TensorDict& node, const base::Where& where);
 
 }  // namespace tenfold

@@ -49,7 +49,7 @@ Residency::Residency(const DatasetState& state, bool random) : random_(random) {
   forced_ = strategy_from_environment();
 
   constexpr std::uint64_t kEndBytes = sizeof(std::int64_t);
-  // Of parts that are not open nothing is known.
+  // Parts that are not open cannot be sampled.
   for (const DatasetPart& part : state.parts) {
     for (const StoredColumn* column : part.columns) {
       const bool has_ends = column->ends.numel() > 0;

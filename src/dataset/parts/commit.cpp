@@ -53,7 +53,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view
   return std::pair(*index, *count);
 }
 
-/// Of the parts that several calls of ingest() write, all are there or none.
+/// Checks that the parts of one part_name() count are complete.
 void require_complete(const Path& path, const std::vector<std::string>& added,
                       const std::set<std::string>& known) {
   std::set<std::int64_t> counts;
@@ -211,7 +211,7 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
       name_leaves(columns);
       manifest.schema = Schema(std::move(columns)).to_value();
     }
-    // What a killed writer left open must not grow in the middle.
+    // A part that a crashed writer left open must not grow when other parts follow it.
     if (!added.empty() && !manifest.parts.empty() && manifest.parts.back().is_open) {
       formats::PartEntry& last = manifest.parts.back();
       last = entry_of_part(folder, path, last.path, schema);
@@ -221,7 +221,7 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
       progress.poll();
       manifest.parts.push_back(entry_of_part(folder, path, name, schema));
     }
-    // As readers will read it.
+    // Opens the data set as readers will.
     static_cast<void>(
         formats::parse_parts_manifest(formats::parts_manifest_text(manifest), path.string()));
     if (!added.empty()) publish_parts(manifest, lease, path, options.durable);

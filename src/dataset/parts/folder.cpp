@@ -97,7 +97,7 @@ std::shared_ptr<PartsFolder> PartsFolder::of(const TensorDict& tree) {
     is_whole = source != nullptr && leaf != nullptr && source->is_leaf(num_entries, key, *leaf);
     ++num_entries;
   });
-  // Of a tree that was changed the rows are others.
+  // A modified tree may have other rows than the folder.
   return is_whole && source != nullptr && source->is_all(num_entries, tree) ? source->folder()
                                                                             : nullptr;
 }

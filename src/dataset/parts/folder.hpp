@@ -73,7 +73,7 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   const Schema& schema() const noexcept { return schema_; }
   std::size_t num_parts() const noexcept { return manifest_.parts.size(); }
   std::int64_t num_rows() const noexcept { return first_rows_.back(); }
-  /// Of each part, and behind the last one.
+  /// The first row of each part, and the number of all rows.
   const std::vector<std::int64_t>& first_rows() const noexcept { return first_rows_; }
   const os::Directory& directory() const noexcept { return folder_; }
   /// "ds/part-0"

@@ -86,7 +86,7 @@ std::int64_t PartsGrowth::size() {
   return num_rows();
 }
 
-/// What the writer of the last part has is known without opening anything.
+/// The writer of the last part knows its number of rows without opening files.
 std::int64_t PartsGrowth::num_rows() {
   if (!writer_) return current()->order->size();
   std::int64_t rows = writer_->size();

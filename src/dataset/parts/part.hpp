@@ -23,8 +23,8 @@ os::Lease lease_parts(const os::Directory& folder, const Path& path);
 /// Error(io) (EBUSY) if another process is appending.
 void seal_part(const Path& path);
 
-/// What the manifest says of the part at `part_path` below `path`, which nobody is appending to:
-/// its columns, rows and the sizes of its files are checked. Throws Error(corrupt).
+/// Returns the manifest entry of the part at `part_path` below `path`, after checking its columns,
+/// rows and file sizes. No process may be appending to it. Throws Error(corrupt).
 detail::formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
                                          const std::string& part_path, const Schema& schema);
 

@@ -186,7 +186,7 @@ Buffer PartsSource::map(const Leaf& leaf) {
   Buffer& copy = copies_[position_of(leaf)];
   if (copy.size_bytes() == 0 && leaf.nbytes() > 0) {
     Buffer made = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
-    read(leaf, 0, made.bytes());
+    read(leaf, 0, made.mutable_bytes());
     copy = std::move(made);
   }
   return copy;

@@ -37,7 +37,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   base::Where where(const Leaf& leaf) const override;
 
  private:
-  /// Where the elements of each part begin, and where those of the last one end.
+  /// The first element of each part, and the end of the last one.
   using Starts = std::vector<std::int64_t>;
 
   void count_elements();

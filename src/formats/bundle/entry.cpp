@@ -30,7 +30,7 @@ Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
-/// Of the registry's error what was found; which formats there are says nothing here.
+/// Removes the list of supported formats from the registry's error, which does not help here.
 Error without_formats(const Error& error) {
   if (error.problem() != kUnknownFormat) return error;
   return Error(error).expected("tensors or values");

@@ -608,7 +608,7 @@ class ConsolidatedSource final : public Leaves {
     Buffer& copy = copies_[range.begin];
     if (copy.size_bytes() == 0) {
       Buffer filled = Buffer::allocate(static_cast<std::size_t>(range.size_bytes));
-      file_.read_at(range.begin, filled.bytes());
+      file_.read_at(range.begin, filled.mutable_bytes());
       copy = std::move(filled);
     }
     return copy;

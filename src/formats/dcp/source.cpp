@@ -188,7 +188,7 @@ Buffer Source::map(const Leaf& leaf) {
   if (stored_tensor.copy.size_bytes() == 0) {
     // No larger than the item: otherwise the metadata would have been refused.
     Buffer filled = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
-    found.read(0, filled.bytes());
+    found.read(0, filled.mutable_bytes());
     stored_tensor.copy = std::move(filled);
   }
   return stored_tensor.copy;

@@ -22,9 +22,9 @@ class ItemFile {
   explicit ItemFile(const Value& value);
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
-  /// Of the tensor's bytes; of a value the end of head().
+  /// The offset of the tensor's bytes; for a value, the size of head().
   std::uint64_t data_offset() const noexcept { return data_offset_; }
-  /// What lies before the tensor's bytes, which have that CRC-32, and behind them.
+  /// The bytes before the tensor's bytes, which have that CRC-32, and those after them.
   std::string head(std::uint32_t crc32) const;
   std::string tail(std::uint32_t crc32) const;
 

@@ -43,7 +43,7 @@ class DiskFile final : public StoredFile {
       return os::map_file(file_, 0, size_bytes, os::MapKind::private_copy, info_.size_bytes);
     }
     Buffer piece = arena.allocate(static_cast<std::size_t>(size_bytes));
-    file_.read_at(0, piece.bytes());
+    file_.read_at(0, piece.mutable_bytes());
     return piece;
   }
 

@@ -24,8 +24,8 @@ struct Inventory {
 /// names no entries.
 Inventory take_inventory(const os::Directory& root);
 
-/// What replacing the folder would remove although it is not part of a saved tree: `foreign` of its
-/// inventory, or everything if there is no meta.json. Sorted.
+/// Lists the files that are not part of a saved tree, and would be lost if the folder was replaced:
+/// `foreign` of its inventory, or everything if there is no meta.json. Sorted.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
 /// Throws Error(invalid_argument) if the folder at `path` contains entries that are not part of a

@@ -186,7 +186,7 @@ FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
     const auto file = open_file(position, kSizesSuffix, false);
     check_size(*file, file->info().size_bytes, position, size_bytes);
     const Buffer bytes = Buffer::allocate(static_cast<std::size_t>(size_bytes));
-    file->read_at(0, bytes.bytes());
+    file->read_at(0, bytes.mutable_bytes());
     nested.sizes = Tensor(DType::int64, leaf.shape(), bytes);
     const auto total = nested_numel(nested.sizes);
     if (!total) {

@@ -74,7 +74,7 @@ class NpySource final : public LeafSource {
             .remedy("save it again, which aligns it");
       }
       bytes_ = Buffer::allocate(static_cast<std::size_t>(array.nbytes));
-      opened_.file.read_at(array.data_offset_bytes, bytes_.bytes());
+      opened_.file.read_at(array.data_offset_bytes, bytes_.mutable_bytes());
     });
     return bytes_;
   }

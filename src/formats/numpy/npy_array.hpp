@@ -43,7 +43,7 @@ Shape fortran_strides(const Shape& shape);
 /// The header that numpy.save writes for a tensor. npy_descr() must support its dtype.
 std::string npy_head_of(const Leaf& leaf);
 
-/// Throws Error(unsupported), naming `subject` (`key "x"`), for a leaf that is no plain array of
+/// Throws Error(unsupported), naming `subject` (`key "x"`), for a leaf that is not a plain array of
 /// NumPy's.
 void check_npy_leaf(const std::string& subject, const Leaf& leaf);
 

@@ -95,7 +95,7 @@ constexpr std::string_view kSuffix = ".npy";
 /// Nearly all headers are shorter.
 constexpr std::size_t kUsualHeaderBytes = 256;
 
-/// A member that is no tensor: accessing it throws, without affecting other entries.
+/// A member that is not a tensor: accessing it throws, without affecting other entries.
 class RefusedMember final : public LazyItem {
  public:
   explicit RefusedMember(Error error) : error_(std::move(error)) {}
@@ -199,7 +199,7 @@ Buffer NpzSource::copied(std::size_t position) const {
   const NpyArray& array = members_[position].array;
   Buffer bytes = Buffer::allocate(static_cast<std::size_t>(array.nbytes));
   if (found.method == codecs::ZipMethod::stored) {
-    file_.read_at(found.data_offset + array.data_offset_bytes, bytes.bytes());
+    file_.read_at(found.data_offset + array.data_offset_bytes, bytes.mutable_bytes());
   } else {
     const Buffer inflated = read_entry_into_memory(
         input(), found, where(position), "unzip the archive, and open the .npy files in it");
@@ -214,7 +214,8 @@ Buffer NpzSource::copied(std::size_t position) const {
           .found("another")
           .remedy("the file was changed");
     }
-    std::memcpy(bytes.data(), inflated.data() + array.data_offset_bytes, bytes.size_bytes());
+    std::memcpy(bytes.mutable_data(), inflated.data() + array.data_offset_bytes,
+                bytes.size_bytes());
   }
   return array.fortran_order ? in_c_order(array, std::move(bytes)) : bytes;
 }
@@ -409,7 +410,8 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
     std::vector<std::size_t> wanted;
     std::vector<const codecs::ZipEntry*> checked;
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      // Not skips(): a member that is no tensor is no leaf, and no reason to refuse the others.
+      // Not skips(): a member that is not a tensor is not a leaf, and no reason to refuse the
+      // others.
       if (request.filter != nullptr && !request.filter->wants(source->where(i).text())) continue;
       wanted.push_back(i);
       checked.push_back(&entries[i]);

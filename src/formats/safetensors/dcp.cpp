@@ -50,7 +50,7 @@ bool probe_dcp(const FileHead& head) {
                               has_manifest(head.folder(), kShardsLayout));
 }
 
-/// Those that the manifest names, in its order.
+/// Opens the shards that the manifest names, in its order.
 std::vector<OpenedFile> open_listed_shards(const os::Directory& folder, const Manifest& manifest) {
   std::vector<OpenedFile> shards;
   for (const std::string& name : manifest.files) {

@@ -40,7 +40,7 @@ Buffer Source::aligned_copy(std::uint64_t position) {
   if (copy.size_bytes() == 0) {
     const Header::Entry& e = header_->entries[static_cast<std::size_t>(position)];
     Buffer filled = Buffer::allocate(static_cast<std::size_t>(e.end - e.begin));
-    file_.read_at(header_->data_offset + e.begin, filled.bytes());
+    file_.read_at(header_->data_offset + e.begin, filled.mutable_bytes());
     copy = std::move(filled);
   }
   return copy;

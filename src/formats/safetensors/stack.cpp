@@ -58,7 +58,7 @@ class SliceSource final : public LeafSource {
     const std::lock_guard lock(mutex_);
     if (!gathered_) {
       Buffer buffer = Buffer::allocate(static_cast<std::size_t>(size));
-      read(leaf, 0, buffer.bytes());
+      read(leaf, 0, buffer.mutable_bytes());
       gathered_ = buffer;
     }
     return *gathered_;
@@ -122,7 +122,7 @@ class StackSource final : public LeafSource {
 
   Buffer map(const Leaf& leaf) override {
     Buffer buffer = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
-    read(leaf, 0, buffer.bytes());
+    read(leaf, 0, buffer.mutable_bytes());
     return buffer;
   }
 

@@ -216,7 +216,7 @@ FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldF
   file_ = create_like(parent_, sibling_->name(), old_info_);
 }
 
-/// Information about the existing file, if any. Throws if it is no regular file.
+/// Information about the existing file, if any. Throws if it is not a regular file.
 std::optional<os::FileInfo> FileReplacement::require_regular() const {
   const auto found = parent_.entry_info(name_);
   if (!found || found->is_regular) return found;

@@ -19,7 +19,7 @@ struct EarlierVersion {
 
 /// Gives the file `old_name` of `old_folder`, a part of `earlier`, the name `name` in `folder`, and
 /// takes write permission from it, as writing would change both versions. Returns the file. Invalid
-/// if it is no regular file of that size, was modified after it was saved, is gone, or cannot be
+/// if it is not a regular file of that size, was modified after it was saved, is gone, or cannot be
 /// linked: `folder` is then as it was. Its bytes are not read.
 os::File link_unchanged(os::Directory& folder, const std::string& name,
                         const EarlierVersion& earlier, const os::Directory& old_folder,

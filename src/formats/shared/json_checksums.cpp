@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t kDigits = 16;
 constexpr std::string_view kMember = "tenfold_xxh3";
 
-/// Where the value starts of the member whose name, without quotes, is at `at`; npos if it is none,
-/// or no text with room for the digits.
+/// Returns the offset of the value of the member whose name, without quotes, is at `at`; npos if
+/// there is no such member, or its value is not a string with space for the digits.
 std::size_t value_of_member_at(std::string_view json, std::size_t at,
                                std::string_view member) noexcept {
   // A quote inside a string has a backslash before it, and after one that ends a string comes no

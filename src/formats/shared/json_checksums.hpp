@@ -23,8 +23,9 @@ std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
 /// The string for that many blocks, with zeros as digits.
 std::string blank_checksum_text(std::uint64_t blocks);
 
-/// Where the value of that member, a text, starts in a JSON text, with room for 16 digits; npos if
-/// it has none. The first of several: what a user named so comes behind it.
+/// Returns the offset in a JSON text of that member's value, a string with space for 16 digits;
+/// npos if there is none. Of several, returns the first one: members that a user named so follow
+/// it.
 std::size_t find_checksums(std::string_view json,
                            std::string_view member = "tenfold_xxh3") noexcept;
 

@@ -25,7 +25,7 @@ namespace tenfold::detail::formats {
 // "versions" are the `_metadata` of modules' state dicts. Paths are those of core/notes/notes.hpp.
 // Nodes that are dicts, lists and tuples, and empty members, are omitted.
 
-/// Where NodeInfo::module_versions is stored: by the format itself, or in these notes.
+/// The location of NodeInfo::module_versions: in the format itself, or in these notes.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
 /// The document; empty if the nesting expresses everything.

@@ -61,7 +61,7 @@ bool is_container(const Value& value) {
   return value.is<Object>() || value.is<Value::List>() || value.is<Value::Tuple>();
 }
 
-/// The node of `key`, converted from a value if it has no tensors; empty if it is no container.
+/// The node of `key`, converted from a value if it has no tensors; empty if it is not a container.
 std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key) {
   if (!parent.contains(key)) return std::nullopt;
   const TensorDict::Item item = parent.get(key);

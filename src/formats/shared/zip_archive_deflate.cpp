@@ -46,7 +46,7 @@ void gather(const ZipArchiveEntry& entry, Packed& packed) {
     return;
   }
   packed.gathered = Buffer::allocate(entry.head.size() + leaf_bytes);
-  std::byte* at = packed.gathered.data();
+  std::byte* at = packed.gathered.mutable_data();
   if (!entry.head.empty()) std::memcpy(at, entry.head.data(), entry.head.size());
   at += entry.head.size();
   std::vector<std::byte> scratch(kScratchBytes);

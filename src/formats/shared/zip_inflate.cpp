@@ -30,9 +30,9 @@ Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEn
   }
   Buffer bytes = Buffer::allocate(static_cast<std::size_t>(entry.size_bytes));
   if (entry.method == codecs::ZipMethod::stored) {
-    input.read(entry.data_offset, bytes.bytes());
+    input.read(entry.data_offset, bytes.mutable_bytes());
   } else {
-    codecs::read_zip_entry(input, entry, bytes.bytes());
+    codecs::read_zip_entry(input, entry, bytes.mutable_bytes());
   }
   return bytes;
 }

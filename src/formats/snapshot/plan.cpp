@@ -44,7 +44,7 @@ bool is_among(const auto& dtypes, DType dtype) {
 
 std::string torch_name(DType dtype) { return "torch." + to_string(dtype); }
 
-/// Whose bytes a file holds, which gives it its folder.
+/// The owner of a file's bytes, which determines its folder.
 enum class Owner : std::uint8_t { one_rank, all_ranks, shards };
 
 /// Numbers as nested lists, as torchsnapshot has a mesh.
@@ -172,7 +172,7 @@ class Planner {
         options_.replicated, [&](const std::string& glob) { return base::glob_match(glob, path); });
   }
 
-  /// Who writes the pieces of a replicated entry; null: this rank.
+  /// The ranks that write the pieces of a replicated entry; null: this rank.
   const std::vector<std::int64_t>* writers_of(const std::string& path) const {
     if (rank_.assignment == nullptr) return nullptr;
     const auto found = rank_.assignment->replicated.find(path);
@@ -348,7 +348,7 @@ class Planner {
     return leaf.nbytes() > options_.chunk_bytes && !leaf.shape().empty() && leaf.shape()[0] > 1;
   }
 
-  /// Of its chunks, the rows of each but the last.
+  /// Returns the number of rows of each chunk but the last.
   std::int64_t chunk_rows(const Leaf& leaf) const {
     const std::uint64_t row_bytes = leaf.nbytes() / static_cast<std::uint64_t>(leaf.shape()[0]);
     return static_cast<std::int64_t>(std::max<std::uint64_t>(1, options_.chunk_bytes / row_bytes));
@@ -490,7 +490,7 @@ class Planner {
                       " dimensions")
             .found("another");
       }
-      // Of a tensor without elements one part says what its shape is.
+      // For a tensor without elements, one part is written, because it has the shape.
       if (leaf->nbytes() == 0 && numel_of(shards.shape) != 0) return;
       if (!is_box_written_here(path, offsets, leaf->shape())) return;
       shard(path, *leaf, offsets, entry.pieces);

@@ -37,16 +37,16 @@ struct Plan {
   std::uint64_t num_bytes = 0;
 };
 
-/// Who writes what several ranks have; paths are those of the manifest, without rank.
+/// The ranks that write shared entries. Paths are those of the manifest, without the rank.
 struct Assignment {
-  /// Of a replicated entry, the ranks that write its chunks, or the one that writes it.
+  /// For each replicated entry, the ranks that write its chunks, or the rank that writes it.
   std::map<std::string, std::vector<std::int64_t>, std::less<>> replicated;
   struct SharedBox {
     Shape offsets;
     Shape sizes;
     std::int64_t rank = 0;
   };
-  /// Of a sharded tensor, the boxes that several ranks have.
+  /// For each sharded tensor, the boxes that several ranks have.
   std::map<std::string, std::vector<SharedBox>, std::less<>> boxes;
 };
 

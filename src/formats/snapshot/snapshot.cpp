@@ -303,7 +303,7 @@ class Verifier {
     report.num_bytes += size_bytes;
     if (size_bytes == 0) return;
     if (auto* raw = dynamic_cast<RawSource*>(source_of(leaf).get())) return raw->check(leaf);
-    // Of pieces, whose sizes it knows, each end.
+    // For a tensor in pieces, whose sizes are known, the end of each piece.
     if (auto* whole = dynamic_cast<AssembledSource*>(source_of(leaf).get())) {
       for (const TensorPiece& piece : whole->pieces()) this->piece(piece.leaf);
     }

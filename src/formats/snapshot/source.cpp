@@ -71,7 +71,7 @@ Buffer Files::copy(File& file, std::uint64_t offset, std::size_t size_bytes) {
   Buffer& copy = file.copies[{offset, size_bytes}];
   if (copy.size_bytes() == 0) {
     Buffer filled = Buffer::allocate(size_bytes);
-    open_locked(file)->read_at(offset, filled.bytes());
+    open_locked(file)->read_at(offset, filled.mutable_bytes());
     copy = std::move(filled);
   }
   return copy;

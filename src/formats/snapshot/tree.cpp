@@ -373,7 +373,7 @@ class Builder {
     if (below == context_->sharded_below.end()) return keys;
     std::unordered_set<std::string> known;
     for (const Key& key : own.keys) known.insert(escape(key.text));
-    // Of each rank's dict, whether its keys are int.
+    // For the dict of each rank, whether its keys are int.
     std::unordered_map<const Entry*, std::unordered_map<std::string_view, bool>> parents;
     for (const std::string_view whole : below->second) {
       const std::size_t last = whole.rfind('/');
@@ -482,7 +482,7 @@ class Part final : public LazyItem {
   std::string key_;
 };
 
-/// We write an entry of the rank itself where app_state was no dict with str keys; torchsnapshot
+/// We write an entry of the rank itself where app_state was not a dict with str keys; torchsnapshot
 /// ignores it.
 void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry>& entries) {
   if (root == nullptr || !is_container(root->type)) return;
@@ -574,7 +574,7 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
   node->info.kind = NodeKind::dict;
   node->where = where;
   for (auto& [rank, tops] : ranks.ranks) {
-    // What is replicated is an entry of rank 0 only.
+    // Replicated entries are entries of rank 0 only.
     for (const std::string& top : first_tops) {
       const bool is_known = std::ranges::find(tops, top) != tops.end();
       if (!is_known && find_entry(*context, rank, top) != nullptr) tops.push_back(top);

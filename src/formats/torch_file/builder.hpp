@@ -42,7 +42,7 @@ class TreeBuilder {
   /// pickle's nodes.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
-  using Slot = Node::Slot;  ///< a NonTensor if it is no tensor and contains none
+  using Slot = Node::Slot;  ///< a NonTensor if it is not a tensor and contains none
 
   /// Marks a container as being converted.
   class Entered {
@@ -117,8 +117,8 @@ class TreeBuilder {
   bool is_jagged(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot jagged(const Pickle::Call& call);
 
-  /// A Parameter of a tensor on the meta device, which is no leaf: its opaque node has "parameter",
-  /// a bool: requires_grad.
+  /// A Parameter of a tensor on the meta device, which is not a leaf: its opaque node has
+  /// "parameter", a bool: requires_grad.
   bool is_meta_parameter(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot meta_parameter(const Pickle::Call& call);
 

@@ -30,7 +30,7 @@ class ResolvedSource final : public LeafSource {
     const std::lock_guard lock(mutex_);
     if (copy_.size_bytes() == 0) {
       Buffer copy = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
-      read(leaf, 0, copy.bytes());
+      read(leaf, 0, copy.mutable_bytes());
       copy_ = std::move(copy);
     }
     return copy_;

@@ -758,7 +758,7 @@ Leaf leaf_of(const Pickle& pickle, DType dtype, const Shape& shape, bool is_fort
         .found(bytes->size());
   }
   Buffer buffer = Buffer::allocate(bytes->size());
-  if (!bytes->empty()) std::memcpy(buffer.data(), bytes->data(), bytes->size());
+  if (!bytes->empty()) std::memcpy(buffer.mutable_data(), bytes->data(), bytes->size());
   if (!is_fortran || bytes->empty()) return Tensor(dtype, shape, std::move(buffer));
   Shape strides(shape.size());
   std::int64_t stride = 1;

@@ -84,7 +84,7 @@ class LegacyStorages final : public Storages {
     Buffer& copy = copies_[storage];
     if (copy.size_bytes() == extents_[storage].size_bytes) return copy;
     Buffer filled = Buffer::allocate(static_cast<std::size_t>(extents_[storage].size_bytes));
-    file_.read_at(extents_[storage].begin, filled.bytes());
+    file_.read_at(extents_[storage].begin, filled.mutable_bytes());
     copy = std::move(filled);
     return copy;
   }
@@ -410,7 +410,7 @@ std::string head_of(const os::File& file, std::size_t size_bytes) {
   return head;
 }
 
-/// Throws if a file that is no archive has another known layout.
+/// Throws if a file that is not an archive has another known layout.
 void refuse_other_layouts(const ArchiveFile& file) {
   const std::string head = file.head(kTarMagicOffset + kTarMagic.size());
   const auto refuse = [&](ErrorCode code) {

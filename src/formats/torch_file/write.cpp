@@ -241,9 +241,9 @@ class Planner {
       owners->push_back(leaves_[i].tensor_in_memory()->buffer());
     }
     const std::size_t size_bytes = group.extent.end - group.extent.begin;
-    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(group.extent.begin), size_bytes);
+    const std::span bytes(reinterpret_cast<const std::byte*>(group.extent.begin), size_bytes);
     return Tensor(DType::uint8, {static_cast<std::int64_t>(size_bytes)},
-                  Buffer(bytes, std::move(owners), false));
+                  Buffer::read_only(bytes, std::move(owners)));
   }
 
   std::span<const Leaf> leaves_;

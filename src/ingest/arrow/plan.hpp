@@ -10,16 +10,16 @@
 
 namespace tenfold {
 
-/// What becomes of a field of a record batch, or of a field of a struct in it.
+/// The column for a field of a record batch, or for a field of a struct in it.
 ///
 ///   Arrow                                    column
 ///   numbers, booleans                        numbers
 ///   dates, times, timestamps, durations      int64 with a unit
 ///   text, decimals                           string
 ///   binary of any width                      bytes
-///   dictionary                               what its values become
+///   dictionary                               as its values
 ///   null                                     float64, nullable
-///   fixed_size_list of numbers               rows of that shape, in each other too
+///   fixed_size_list of numbers               rows of that shape, nested ones too
 ///   list of numbers or of such lists         ragged
 ///   list of text, binary, decimals           ragged strings
 ///   list of lists of numbers                 ragged, as long as the inner lists are of one shape
@@ -36,7 +36,7 @@ struct ArrowColumn {
 };
 
 /// The columns of a record batch of that type, in order. Only null columns are nullable at first.
-/// Throws Error(unsupported) if the batch is no struct.
+/// Throws Error(unsupported) if the batch is not a struct.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
 /// Determines the inner shape of a nested column from its lists. If they have no common shape, or

@@ -187,7 +187,7 @@ bool RowColumn::put_cast(DType dtype, const std::byte* elements, std::int64_t co
   return true;
 }
 
-/// Appends the string form of a value that is no string to a column of strings.
+/// Appends the string form of a value that is not a string to a column of strings.
 bool RowColumn::put_digits(std::string_view text) {
   if (type_.kind != ColumnKind::string || !type_.has_elements) return false;
   if (is_list()) {

@@ -205,7 +205,7 @@ class RowColumn {
   bool defers_nulls_ = true;
   std::int64_t first_null_row_ = -1;  ///< first row whose list contains a null
   Origins origins_;                   ///< of numbers
-  Origins text_origins_;              ///< of lists of strings: which items were no strings
+  Origins text_origins_;              ///< of lists of strings: which items were not strings
 };
 
 }  // namespace tenfold

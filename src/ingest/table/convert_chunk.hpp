@@ -18,7 +18,7 @@ class Origins {
  public:
   enum class Kind : std::uint8_t {
     same,
-    integer,  ///< in string columns: the string form of a value that was no string
+    integer,  ///< in string columns: the string form of a value that was not a string
     boolean,
     null,  ///< in a list
   };

@@ -235,7 +235,7 @@ Tensor as_int64(const Tensor& keys) {
   if (keys.dtype() == DType::int64) return keys;
   Tensor made = Tensor::zeros(DType::int64, keys.shape());
   if (keys.numel() == 0) return made;
-  cast_elements(keys.dtype(), keys.raw_data(), DType::int64, made.raw_data(),
+  cast_elements(keys.dtype(), keys.raw_data(), DType::int64, made.mutable_raw_data(),
                 static_cast<std::size_t>(keys.numel()));
   return made;
 }

@@ -366,7 +366,7 @@ std::uint64_t expected_bytes(const Schema& schema, std::int64_t num_rows) {
       .value_or(std::numeric_limits<std::uint64_t>::max());
 }
 
-/// A tensor that is no column.
+/// A tensor that is not a column.
 struct Extra {
   std::string name;
   DType dtype;

@@ -65,7 +65,7 @@ struct TableWriterOptions {
 class TableWriter {
  public:
   /// Leaves of `schema` get new names, derived from the columns. Throws Error(io) with errno EEXIST
-  /// if `path` exists and is no tree that tenfold may replace, with ENOSPC if the expected rows
+  /// if `path` exists and is not a tree that tenfold may replace, with ENOSPC if the expected rows
   /// cannot fit; Error(invalid_argument) for a column name that cannot be a file name.
   TableWriter(const Path& path, Schema schema, const TableWriterOptions& options = {});
   TableWriter(const TableWriter&) = delete;
@@ -81,7 +81,7 @@ class TableWriter {
   /// Error(invalid_argument) if the columns differ in length.
   void append(std::size_t index, const ColumnChunk& chunk);
 
-  /// Of the longest column.
+  /// The number of rows of the longest column.
   std::int64_t num_rows() const noexcept;
   std::size_t num_columns() const noexcept;
   /// With unique names of leaves. After columns were changed, this takes time proportional to all
@@ -106,8 +106,8 @@ class TableWriter {
   /// Maps the rows of a column so far.
   StoredColumn map_column(std::size_t index);
 
-  /// Starts an unbatched tensor [0, *inner] that is no column. It is called `name`, or similar if
-  /// that is taken. Returns its index.
+  /// Starts an unbatched tensor [0, *inner] that is not a column. It is called `name`, or similar
+  /// if that is taken. Returns its index.
   std::size_t begin_extra(std::string_view name, DType dtype, Shape inner);
   void restart_extra(std::size_t number);
   void append_extra(std::size_t number, std::span<const std::byte> bytes);

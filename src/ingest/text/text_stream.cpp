@@ -22,7 +22,7 @@ const Block& no_block() {
 template <class T>
 Tensor copied(DType dtype, Shape shape, std::span<const T> values) {
   Tensor made = Tensor::zeros(dtype, std::move(shape));
-  if (!values.empty()) std::memcpy(made.raw_data(), values.data(), values.size_bytes());
+  if (!values.empty()) std::memcpy(made.mutable_raw_data(), values.data(), values.size_bytes());
   return made;
 }
 

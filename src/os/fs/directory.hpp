@@ -20,7 +20,8 @@ class Directory {
   static Directory open(const Path& path);
   /// Opens an entry of a folder: one component, never a symlink.
   static Directory open_at(const Directory& parent, const std::string& name);
-  /// Like open_at, but returns an invalid Directory if there is no such entry or it is no folder.
+  /// Like open_at, but returns an invalid Directory if there is no such entry or it is not a
+  /// folder.
   static Directory try_open_at(const Directory& parent, const std::string& name);
 
   /// Opens the folder that currently contains this one.
@@ -55,8 +56,8 @@ class Directory {
   void create_directory(const std::string& name, std::uint32_t mode = 0777);
   void remove_file(const std::string& name);
   /// Removes an entry of any kind, including a whole tree. Symlinks are removed, not followed. A
-  /// missing entry is no error. A folder of this user that lacks write permission is made writable
-  /// first.
+  /// missing entry is not an error. A folder of this user that lacks write permission is made
+  /// writable first.
   void remove_tree(const std::string& name);
   /// Renames atomically; replaces a file or an empty folder. Both names are in this folder.
   void rename(const std::string& from, const std::string& to);

@@ -99,7 +99,7 @@ class File {
   void sync();
   /// Starts writeback without waiting (sync_file_range). A hint.
   void start_writeback();
-  /// Copies permission bits and owner of `like`. Failing to change the owner is no error.
+  /// Copies permission bits and owner of `like`. Failing to change the owner is not an error.
   void copy_permissions(const FileInfo& like);
 
   /// Prefetches the range into the page cache and returns at once. A hint.

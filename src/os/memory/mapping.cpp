@@ -129,7 +129,7 @@ Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size
   }
   if (!mapped) throw_map_error(system_errno, file, size_bytes);
   const std::span<std::byte> bytes(mapping->start() + before, static_cast<std::size_t>(size_bytes));
-  return Buffer(bytes, mapping, writable);
+  return writable ? Buffer(bytes, mapping) : Buffer::read_only(bytes, mapping);
 }
 
 void sync_mapping(const Buffer& buffer, const std::string& display) {

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -31,7 +33,7 @@ TEST(Buffer, AllocatesZeroedBytesAlignedTo64) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0U);
     ASSERT_EQ(buffer.size_bytes(), size);
     for (const std::byte b : buffer.bytes()) ASSERT_EQ(b, std::byte{0});
-    buffer.bytes().back() = std::byte{1};
+    buffer.mutable_bytes().back() = std::byte{1};
   }
 }
 
@@ -61,9 +63,26 @@ TEST(Buffer, SlicesOutOfRangeAreRefused) {
 
 TEST(Buffer, SliceOfReadOnlyBytesIsReadOnly) {
   const Buffer whole = Buffer::allocate(8);
-  const Buffer read_only(whole.bytes(), whole.owner(), false);
+  const Buffer read_only = Buffer::read_only(whole.bytes(), whole.owner());
   EXPECT_TRUE(whole.slice(0, 4).writable());
   EXPECT_FALSE(read_only.slice(0, 4).writable());
+}
+
+TEST(Buffer, ReadOnlyBytesAreNotHandedOutForWriting) {
+  const std::vector<std::byte> memory(8, std::byte{7});
+  const Buffer read_only = Buffer::read_only(memory, nullptr);
+  EXPECT_EQ(read_only.data(), memory.data());
+  for (const auto& write :
+       std::vector<std::function<void()>>{[&] { static_cast<void>(read_only.mutable_bytes()); },
+                                          [&] { static_cast<void>(read_only.mutable_data()); }}) {
+    try {
+      write();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_STREQ(error.what(), "buffer: bytes are read-only");
+    }
+  }
 }
 
 }  // namespace

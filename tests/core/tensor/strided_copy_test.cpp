@@ -42,7 +42,7 @@ Tensor view_of(DType dtype, const View& view) {
   constexpr std::size_t kElements = 4000;
   const Buffer buffer = Buffer::allocate(kElements * itemsize(dtype));
   std::mt19937 random(5);
-  for (std::byte& b : buffer.bytes()) b = static_cast<std::byte>(random() & 255);
+  for (std::byte& b : buffer.mutable_bytes()) b = static_cast<std::byte>(random() & 255);
   return {dtype, view.shape, view.strides, buffer, view.first_element * itemsize(dtype)};
 }
 
@@ -53,7 +53,7 @@ std::byte* address_of(const Tensor& tensor, std::int64_t linear) {
     at += linear % tensor.shape()[i] * tensor.strides()[i];
     linear /= tensor.shape()[i];
   }
-  return tensor.raw_data() + at * static_cast<std::int64_t>(tensor.itemsize());
+  return tensor.mutable_raw_data() + at * static_cast<std::int64_t>(tensor.itemsize());
 }
 
 TEST(StridedCopy, GathersEveryRangeInRowMajorOrder) {
@@ -105,7 +105,7 @@ TEST(StridedCopy, ScatterIsTheInverseAndWritesNothingElse) {
 TEST(StridedCopy, WorksAtAddressesThatAreNotAligned) {
   const Buffer buffer = Buffer::allocate(8 * 7 + 1);
   for (std::size_t i = 0; i < buffer.size_bytes(); ++i) {
-    buffer.bytes()[i] = static_cast<std::byte>(i);
+    buffer.mutable_bytes()[i] = static_cast<std::byte>(i);
   }
   const Tensor tensor(DType::float64, {3}, {2}, buffer, 1);
   std::vector<std::byte> out(24);
@@ -126,7 +126,7 @@ TEST(StridedCopy, RangesOutsideTheTensorAreRefused) {
 
 TEST(StridedCopy, ReadOnlyBytesAreNotWritten) {
   const Buffer heap = Buffer::allocate(16);
-  const Tensor tensor(DType::float32, {4}, Buffer(heap.bytes(), heap.owner(), false));
+  const Tensor tensor(DType::float32, {4}, Buffer::read_only(heap.bytes(), heap.owner()));
   std::vector<std::byte> values(16, std::byte{1});
   EXPECT_THROW(copy_from_contiguous(values.data(), tensor, 0, 4), Error);
   EXPECT_EQ(heap.bytes()[0], std::byte{0});

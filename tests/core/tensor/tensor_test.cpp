@@ -204,9 +204,10 @@ TEST(Tensor, AnotherTypeIsRefusedByName) {
 
 TEST(Tensor, ReadOnlyBytesAreNotWritable) {
   const Buffer heap = Buffer::allocate(4);
-  const Tensor tensor(DType::float32, {1}, Buffer(heap.bytes(), heap.owner(), false));
+  const Tensor tensor(DType::float32, {1}, Buffer::read_only(heap.bytes(), heap.owner()));
   EXPECT_EQ(*tensor.data<float>(), 0.0F);
   EXPECT_THROW(static_cast<void>(tensor.mutable_data<float>()), Error);
+  EXPECT_THROW(static_cast<void>(tensor.mutable_raw_data()), Error);
 }
 
 TEST(Tensor, ValuesMustFitTheShape) {
@@ -217,7 +218,7 @@ TEST(Tensor, ValuesMustFitTheShape) {
 
 TEST(Tensor, ReadOnlyBytesCanBeRead) {
   const Buffer heap = Buffer::allocate(8);
-  const Tensor read_only(DType::float32, {2}, Buffer(heap.bytes(), heap.owner(), false));
+  const Tensor read_only(DType::float32, {2}, Buffer::read_only(heap.bytes(), heap.owner()));
   EXPECT_EQ(read_only.bytes().size(), 8U);
   EXPECT_THAT(message_of([&] { static_cast<void>(read_only.mutable_bytes()); }),
               "tensor: tensor is read-only");
@@ -325,7 +326,7 @@ TEST(Tensor, PrintsItsElementsOrTheFirstAndLast) {
   EXPECT_EQ(text_of(Tensor::from<Half>({Half(0.5F)})), "tensor([0.5], float16 [1])");
   EXPECT_EQ(text_of(Tensor::zeros(DType::uint8, {1000})),
             "tensor([0, 0, 0, ..., 0, 0, 0], uint8 [1000])");
-  // A length without elements is no work, and many short dimensions are not written whole.
+  // A long dimension without elements needs no work, and many short dimensions are abbreviated.
   EXPECT_EQ(text_of(Tensor::zeros(DType::uint8, {std::int64_t{1} << 60, 0})),
             "tensor([], uint8 [1152921504606846976, 0])");
   EXPECT_LT(text_of(Tensor::zeros(DType::uint8, Shape(20, 2))).size(), 100'000U);

@@ -38,7 +38,7 @@ Box box_of(const Tensor& whole, const Shape& offsets, const Shape& sizes) {
   const Tensor part(whole.dtype(), sizes, whole.strides(), whole.buffer(),
                     first * whole.itemsize());
   Buffer bytes = Buffer::allocate(part.nbytes());
-  Leaf(part).read(0, bytes.bytes());
+  Leaf(part).read(0, bytes.mutable_bytes());
   auto source = std::make_shared<FakeSource>(std::move(bytes));
   return {{offsets, stored_leaf(whole.dtype(), sizes, source, 0)}, source};
 }

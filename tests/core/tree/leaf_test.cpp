@@ -19,7 +19,7 @@ using testing::ElementsAre;
 
 Buffer counting_bytes(std::size_t count) {
   Buffer buffer = Buffer::allocate(count);
-  for (std::size_t i = 0; i < count; ++i) buffer.bytes()[i] = static_cast<std::byte>(i);
+  for (std::size_t i = 0; i < count; ++i) buffer.mutable_bytes()[i] = static_cast<std::byte>(i);
   return buffer;
 }
 

@@ -30,7 +30,7 @@ TEST(BufferPool, NeverUsesTheSameMemoryTwiceAtATime) {
   std::vector<Buffer> held;
   for (std::size_t i = 0; i < 40; ++i) held.push_back(pool.take(4096 * (1 + i % 3)));
   for (std::size_t i = 0; i < held.size(); ++i) {
-    for (std::byte& byte : held[i].bytes()) byte = static_cast<std::byte>(i);
+    for (std::byte& byte : held[i].mutable_bytes()) byte = static_cast<std::byte>(i);
   }
   for (std::size_t i = 0; i < held.size(); ++i) {
     for (const std::byte byte : held[i].bytes()) ASSERT_EQ(byte, static_cast<std::byte>(i));
@@ -78,7 +78,7 @@ TEST(BufferPool, KeepsBuffersAliveThatOutliveIt) {
     const BufferPool pool;
     kept = pool.take(4096);
   }
-  kept.data()[4095] = std::byte{1};
+  kept.mutable_data()[4095] = std::byte{1};
   EXPECT_EQ(kept.data()[4095], std::byte{1});
 }
 
@@ -125,8 +125,8 @@ TEST(BufferPool, IsSharedByThreads) {
     threads.emplace_back([&pool, t] {
       for (int i = 0; i < 200; ++i) {
         const Buffer buffer = pool.take(8192);
-        buffer.data()[0] = static_cast<std::byte>(t);
-        buffer.data()[8191] = static_cast<std::byte>(t);
+        buffer.mutable_data()[0] = static_cast<std::byte>(t);
+        buffer.mutable_data()[8191] = static_cast<std::byte>(t);
         ASSERT_EQ(buffer.data()[0], static_cast<std::byte>(t));
       }
     });

@@ -48,7 +48,7 @@ inline TensorDict rows_of_all_kinds(std::int64_t begin, std::int64_t end) {
     const bool is_there = i % 3 != 0;
     const float missing = std::numeric_limits<float>::quiet_NaN();
     x.insert(x.end(), 2, is_there ? static_cast<float>(i) : missing);
-    valid.raw_data()[i - begin] = std::byte{is_there};
+    valid.mutable_raw_data()[i - begin] = std::byte{is_there};
     names += "row " + std::to_string(i);
     name_ends.push_back(static_cast<std::int64_t>(names.size()));
     for (std::int64_t k = 0; k < i % 4; ++k)

@@ -192,7 +192,7 @@ TEST(MemmapOpen, WritingThroughANodeRemovesItsChecksumsFromTheRoot) {
   {
     const TensorDict node =
         folder::kFormat.open(folder / "tree/middle/inner", {.mode = Mode::write_through});
-    node.at("x").raw_data()[0] = std::byte{7};
+    node.at("x").mutable_raw_data()[0] = std::byte{7};
   }
   const VerifyReport report = folder::kFormat.verify(folder / "tree", {});
   EXPECT_TRUE(report.ok());

@@ -38,7 +38,7 @@ safetensors::Header header_of(const Path& path) {
 
 Tensor numbered(DType dtype, Shape shape) {
   Tensor tensor = Tensor::zeros(dtype, std::move(shape));
-  std::byte* bytes = tensor.raw_data();
+  std::byte* bytes = tensor.mutable_raw_data();
   const std::uint64_t mask = dtype == DType::bool_ ? 1 : 255;
   for (std::uint64_t i = 0, size = tensor.nbytes(); i < size; ++i) {
     bytes[i] = static_cast<std::byte>(i & mask);
@@ -196,7 +196,7 @@ TEST(Safetensors, LongRunsOfAStackAreReadPieceByPiece) {
   for (int i = 0; i < 2; ++i) {
     TensorDict entry(batch({3}));
     Tensor x = numbered(DType::uint8, {3, 70'001});
-    x.raw_data()[0] = static_cast<std::byte>(i);
+    x.mutable_raw_data()[0] = static_cast<std::byte>(i);
     entry.set("x", x);
     entries.push_back(entry);
   }

@@ -28,7 +28,7 @@ TensorDict dict_of(const std::string& name, float value) {
   TensorDict tree(info);
   Buffer buffer = Buffer::allocate(2 * sizeof(float));
   const std::array<float, 2> values = {value, value + 1};
-  std::memcpy(buffer.data(), values.data(), sizeof(values));
+  std::memcpy(buffer.mutable_data(), values.data(), sizeof(values));
   tree.set(name, Tensor(DType::float32, {2}, std::move(buffer)));
   return tree;
 }

@@ -170,7 +170,7 @@ TEST(ArrowExport, ValidityDistinguishesANullFloatFromNaN) {
   const std::vector<double> values = {1, std::numeric_limits<double>::quiet_NaN(), 0};
   tree.set("x", Tensor::from(std::span<const double>(values)));
   Tensor valid = Tensor::zeros(DType::bool_, {3});
-  valid.raw_data()[0] = valid.raw_data()[1] = std::byte{1};
+  valid.mutable_raw_data()[0] = valid.mutable_raw_data()[1] = std::byte{1};
   tree.set("x.valid", valid);
   const Dataset ds(tree);
   for (const Dataset& rows : {ds, ds.take(test::ints({0, 1, 2}))}) {
@@ -207,7 +207,7 @@ TEST(ArrowExport, ACopyIsIndependentOfTheMemory) {
   Reader reader(Dataset(tree), {.copy = true});
   ArrowOwned<ArrowArray> batch;
   ASSERT_EQ(reader.next(batch), "");
-  tree.at("id").raw_data()[0] = std::byte{99};
+  tree.at("id").mutable_raw_data()[0] = std::byte{99};
   EXPECT_THAT(values_of<std::int64_t>(*batch->children[reader.field("id")], 1, 4),
               ElementsAre(0, 1, 2, 3));
 }

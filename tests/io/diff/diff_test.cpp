@@ -166,11 +166,11 @@ TEST(Diff, SupportsEveryDtype) {
   for (const DType dtype : all_dtypes()) {
     TensorDict a = node_of(NodeKind::dict);
     Tensor zeros = Tensor::zeros(dtype, {4});
-    std::fill_n(zeros.raw_data(), zeros.nbytes(), std::byte{1});
+    std::fill_n(zeros.mutable_raw_data(), zeros.nbytes(), std::byte{1});
     TensorDict b = node_of(NodeKind::dict);
     Tensor changed = Tensor::zeros(dtype, {4});
-    std::copy_n(zeros.raw_data(), zeros.nbytes(), changed.raw_data());
-    changed.raw_data()[0] = std::byte{0};
+    std::copy_n(zeros.raw_data(), zeros.nbytes(), changed.mutable_raw_data());
+    changed.mutable_raw_data()[0] = std::byte{0};
     a.set("w", zeros);
     EXPECT_TRUE(diff(a, a).same()) << to_string(dtype);
     b.set("w", changed);
@@ -186,7 +186,7 @@ TEST(Diff, ComparesValuesOfTwoDtypes) {
   TensorDict b = node_of(NodeKind::dict);
   Tensor half = Tensor::zeros(DType::bfloat16, {3});
   const Tensor floats = a.at("w");
-  cast_elements(DType::float32, floats.raw_data(), DType::bfloat16, half.raw_data(), 3);
+  cast_elements(DType::float32, floats.raw_data(), DType::bfloat16, half.mutable_raw_data(), 3);
   b.set("w", half);
   const DiffReport report = diff(a, b, {.atol = 1});
   ASSERT_EQ(report.changed.size(), 1U);

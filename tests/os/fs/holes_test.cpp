@@ -24,7 +24,7 @@ TEST(Holes, SparseRegionsAreReportedAndMappedWritesAreNot) {
   {
     // A page that was only written through the mapping.
     const Buffer mapped = map_file(file, 0, kSize, MapKind::shared_write);
-    mapped.data()[kAt + 5] = std::byte{1};
+    mapped.mutable_data()[kAt + 5] = std::byte{1};
     EXPECT_LE(next_data(file, 0), kAt + 5);
     EXPECT_GT(next_data(file, 0), 0U);
     EXPECT_GT(next_hole(file, kAt + 5), kAt + 5);

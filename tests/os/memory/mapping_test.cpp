@@ -132,7 +132,7 @@ TEST_F(MappingTest, WritesToAPrivateMapStayInMemory) {
   const Path path = make("x", "abc");
   const Buffer buffer = map_file(File::open_read(path), 0, 3, MapKind::private_copy);
   ASSERT_TRUE(buffer.writable());
-  buffer.data()[0] = std::byte{'X'};
+  buffer.mutable_data()[0] = std::byte{'X'};
   EXPECT_EQ(text_of(buffer), "Xbc");
   EXPECT_EQ(read_text(path), "abc");
 }
@@ -140,7 +140,7 @@ TEST_F(MappingTest, WritesToAPrivateMapStayInMemory) {
 TEST_F(MappingTest, WritesToASharedMapReachTheFile) {
   const Path path = make("x", std::string(5000, 'a') + "bc");
   const Buffer buffer = map_file(File::open_read_write(path), 5000, 2, MapKind::shared_write);
-  buffer.data()[1] = std::byte{'X'};
+  buffer.mutable_data()[1] = std::byte{'X'};
   sync_mapping(buffer, path.string());
   EXPECT_EQ(read_text(path).substr(5000), "bX");
 }
@@ -170,7 +170,7 @@ TEST_F(MappingTest, PopulatedPagesAreResidentAndKeepPrivateWrites) {
   const Path path = make("large", std::string(size_bytes, 'x'));
   File::open_read_write(path).sync();
   const Buffer buffer = map_file(File::open_read(path), 5, size_bytes - 5, MapKind::private_copy);
-  buffer.data()[4097] = std::byte{'y'};
+  buffer.mutable_data()[4097] = std::byte{'y'};
   forget_cached(path);
   populate(buffer.bytes().subspan(1));
   EXPECT_TRUE(is_resident(buffer.bytes().subspan(1)));
@@ -211,7 +211,7 @@ TEST_F(MappingTest, APrivateMapOfEightTimesTheMemoryOpens) {
   const Buffer buffer = map_file(File::open_read(path), 0, memory * 8, MapKind::private_copy);
   ASSERT_TRUE(buffer.writable());
   EXPECT_EQ(buffer.size_bytes(), memory * 8);
-  buffer.data()[memory * 8 - 1] = std::byte{1};
+  buffer.mutable_data()[memory * 8 - 1] = std::byte{1};
   EXPECT_EQ(buffer.data()[memory * 4], std::byte{0});
   EXPECT_EQ(buffer.data()[1], std::byte{'b'});
 }

@@ -67,7 +67,7 @@ def ingest(
             Other columns of the data are omitted and reported.
         columns: Only these, in this order, by (dotted) names; the name of a record selects all of
             its columns.
-        format: The format of all files, whatever their names: ``"jsonl"``, ``"json"``,
+        format: The format of all files, regardless of their names: ``"jsonl"``, ``"json"``,
             ``"csv"``, ``"tsv"``, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``. None: by
             their names.
         na_values: CSV and TSV: unquoted fields equal to one of these are missing values, like

@@ -106,7 +106,7 @@ class ParquetFooter:
         return groups
 
     def open(self, names: list[str] | None, num_threads: int | None) -> OpenedFile:
-        """Those of the columns; None: all."""
+        """Opens the file with these columns; None: all."""
         import pyarrow as pa
 
         all_names = self._schema.names
@@ -152,7 +152,7 @@ class ParquetFooter:
 
 
 def _wanted(names: list[str], way: Way) -> list[str]:
-    """Those that `columns` or the schema name, or that hold a record of which they name a part."""
+    """The columns that `columns` or the schema name, and records of which they name a part."""
     if way.columns:
         return [
             name for name in names if any(f"{one}.".startswith(f"{name}.") for one in way.columns)

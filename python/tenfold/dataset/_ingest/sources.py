@@ -60,7 +60,7 @@ def ingest_source(
         durable: Wait until every byte is on the device.
 
     Returns:
-        The data set, opened; its `report` tells what was promoted, ignored and left out.
+        The data set, opened; its `report` lists promoted columns, ignored names and omitted rows.
 
     Raises:
         ValueError: For a row that does not fit, columns of different lengths, and the like.

@@ -99,7 +99,7 @@ class TextStream:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> TextStream:
-        """The other way."""
+        """The inverse of `state`."""
         made = cls.__new__(cls)
         made.__dict__.update(state)
         return made

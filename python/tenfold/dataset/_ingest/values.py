@@ -22,7 +22,7 @@ def simple(value: Any) -> object:
     """`value` converted to a list, dict, str, ...; unchanged if there is no conversion.
 
     Raises:
-        ValueError: For a tensor without elements of its own.
+        ValueError: For a tensor whose elements are not in memory.
     """
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
@@ -172,7 +172,7 @@ def is_tensordict(value: object) -> bool:
 
 
 def is_tensor_node(value: object) -> bool:
-    """The same, but for values in the guise of nodes: NonTensorData and stacks of it."""
+    """The same, but also supports values that are nodes: NonTensorData and stacks of it."""
     names = {base.__name__ for base in type(value).__mro__}
     return is_tensordict(value) and not names & {
         "NonTensorData",

@@ -46,7 +46,7 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
     """Recomputes the checksums of an archive that was written by a shared mapping or edited.
 
     tenfold updates the CRC-32s itself, on ``flush()`` and when the last tensor of a tree opened
-    with mode ``"r+"`` is gone; tensordict does not, and neither does a program that was killed. If
+    with mode ``"r+"`` is released; tensordict does not, nor does a killed program. If
     the archive has the checksum of its structure as its comment, that is computed again, too.
 
     Args:
@@ -57,7 +57,7 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
         Path: `path`.
 
     Raises:
-        ValueError: If it is no archive.
+        ValueError: If it is not an archive.
         OSError: If it cannot be written.
 
     Example:
@@ -85,7 +85,7 @@ def pack_memmap(
 
     Args:
         prefix: The folder.
-        archive_path: The archive, outside the folder; what is there is replaced in one step.
+        archive_path: The archive, outside the folder; an existing one is replaced atomically.
         compression: None or ``"stored"``: tensors are mapped in place when they are loaded.
             ``"deflate"`` (or zipfile's constant): they are deflated where that makes them smaller,
             and inflated on access.
@@ -118,7 +118,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
 
     Args:
         archive_path: The archive; every CRC-32 is compared.
-        prefix: The folder. A memory-mapped tree that is there is replaced.
+        prefix: The folder. An existing memory-mapped tree is replaced.
         progress: As for `tenfold.save`.
 
     Returns:

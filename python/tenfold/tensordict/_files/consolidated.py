@@ -104,7 +104,7 @@ class Block:
     Attributes:
         storage: uint8 of one dimension, all tensors end to end.
         file: The path of the file that it is mapped from, and what that was; None in memory.
-        entries: All tensors and values, to tell whether one was replaced since.
+        entries: All tensors and values, to detect replacements.
         shape: Batch sizes and names of all nodes, when the file was written.
     """
 
@@ -357,7 +357,7 @@ def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
 
 
 def _set_device(made: Any, device: Any, options: Options) -> None:
-    """A file is on the CPU, whatever the tree was; in place only where it was elsewhere."""
+    """Sets the device to the CPU, where a file is; in place only if it was another one."""
     was = None if made._device is None else str(made._device)
     if options.filename is not None:
         if not options.inplace or (was is not None and was != "cpu"):

@@ -200,7 +200,7 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
 
     Args:
         prefix: The folder.
-        rows: A TensorDict of the same keys, dtypes and shapes but for the first dimension.
+        rows: A TensorDict of the same keys, dtypes and shapes except the first dimension.
         allow_pickle: None or False; nothing is ever unpickled.
 
     Raises:

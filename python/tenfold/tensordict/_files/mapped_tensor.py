@@ -258,7 +258,7 @@ class MemoryMappedTensor(torch.Tensor):
         Raises:
             RuntimeError: If the file exists or is a symlink, if `input` requires grad, or if it is
                 mapped from another file and `copy_existing` is false.
-            TypeError: If `input` is no tensor.
+            TypeError: If `input` is not a tensor.
             NotImplementedError: If it is a jagged nested tensor.
 
         Example:

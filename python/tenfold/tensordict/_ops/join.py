@@ -83,7 +83,7 @@ def _new_dim(tds: list[Any], dim: int) -> int:
 
 
 def _stacked(entries: list[Any], dim: int) -> Any:
-    """Nodes of one batch size, stacked."""
+    """Stacks nodes of the same batch size."""
     first_entry = entries[0]
     nodes = [node_of(entry) for entry in entries]
     first = nodes[0]
@@ -445,7 +445,7 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
 
 @set_module("tenfold")
 def is_tensor_collection(datatype: Any) -> bool:
-    """True for TensorDicts, stacks, tensorclasses and values beside tensors, and their classes."""
+    """True for TensorDicts, stacks, tensorclasses, values other than tensors, and their classes."""
     cls = datatype if isinstance(datatype, type) else type(datatype)
     kind = class_kind(cls)
     return kind in (NODE, TENSORCLASS) or getattr(cls, "_is_non_tensor", False)
@@ -560,7 +560,7 @@ def unravel_key(key: Any) -> Any:
     """A key or path of keys, whose tuples may be nested, as a str or a flat tuple.
 
     Returns:
-        str | tuple[str, ...]: A str for a path of one key; ``()`` if a part is no str.
+        str | tuple[str, ...]: A str for a path of one key; ``()`` if a part is not a str.
 
     Raises:
         RuntimeError: If it is neither a str nor a tuple.

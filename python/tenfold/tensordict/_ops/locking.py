@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     Made = TypeVar("Made")
 
-# What the end of a ``with`` statement calls: a method's name, arguments and options. Not a closure,
-# which would keep the TensorDict and its memory alive until Python's garbage collector runs.
+# The call at the end of a ``with`` statement: a method's name, arguments and options. A closure
+# would keep the TensorDict and its memory alive until the garbage collector runs.
 _LOCK: Any = ("lock_", (), {})
 _UNLOCK: Any = ("unlock_", (), {})
 _CLOSE: Any = ("", (), {})  # close_opened()

@@ -373,7 +373,7 @@ def update(
 
 
 def _check_rows_of(td: Any, other: Any) -> None:
-    """Refuses a TensorDict of other rows, whatever is in it."""
+    """Refuses a TensorDict with other rows, even an empty one."""
     node = node_of(other)
     if node is None:
         return

@@ -1,4 +1,4 @@
-"""Sums, means, extremes and the like, over batch dimensions or over all values."""
+"""Reductions (sums, means, minima, maxima, ...) over batch dimensions or over all values."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform():
-        """A stand-in for typing.dataclass_transform, for type checkers."""
+        """A substitute for typing.dataclass_transform, for type checkers."""
         return lambda decorated: decorated
 
 

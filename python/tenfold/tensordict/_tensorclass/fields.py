@@ -209,7 +209,7 @@ def set_field(
     Raises:
         AttributeError: If there is no such field.
         RuntimeError: If the object is locked, a shape does not begin with its batch size, or
-            `inplace` would put a tensor in the place of a value or the other way round.
+            `inplace` would replace a value by a tensor or vice versa.
         TypeError: If the class casts, and the value cannot be cast.
     """
     cls = type(obj)

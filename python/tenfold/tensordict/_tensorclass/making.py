@@ -202,7 +202,7 @@ class MakingMethods:
 
         Raises:
             RuntimeError: If it is no TensorDict.
-            ValueError: If a key is no field.
+            ValueError: If a key is not a field.
             KeyError: If a field is given twice.
 
         Example:
@@ -243,10 +243,10 @@ class MakingMethods:
             auto_batch_size: Find out the longest batch size that all tensors share.
             batch_size: The batch size.
             device: Where tensors are moved to.
-            batch_dims: Find out the batch size, of at most so many dimensions.
+            batch_dims: Determine the batch size, with at most this many dimensions.
 
         Raises:
-            ValueError: If a key is no field.
+            ValueError: If a key is not a field.
         """
         given = {key: value for key, value in input_dict.items() if value is not None}
         if batch_size_of(batch_size):

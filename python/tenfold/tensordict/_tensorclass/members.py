@@ -69,7 +69,7 @@ class FieldMethods:
         Args:
             key: A str or a tuple of str.
             value: The value; None deletes the entry.
-            inplace: Write into the tensor that is there.
+            inplace: Write into the existing tensor.
             non_blocking: For copies between devices.
 
         Raises:
@@ -180,7 +180,7 @@ class RowMethods:
 def _rows(obj: Any, value: Any) -> Any:
     """Converts `value` for writing into rows of the TensorDict of `obj`.
 
-    Raises ValueError if that is no tree, number or tensor, or another class with other fields.
+    Raises ValueError if that is not a tree, number or tensor, or another class with other fields.
     """
     cls = type(obj)
     if class_kind(type(value)) == TENSORCLASS:
@@ -310,8 +310,8 @@ class TreeMethods:
         Args:
             *keys: Fields, or paths of keys.
             inplace: Change this object instead.
-            strict: If false, keys that name nothing are passed over.
-            as_tensordict: Give a TensorDict.
+            strict: If false, keys that name nothing are ignored.
+            as_tensordict: Return a TensorDict.
         """
         made = self._tensordict.select(*keys, inplace=inplace, strict=strict)
         if as_tensordict:
@@ -322,7 +322,7 @@ class TreeMethods:
         """An object with renamed entries; see `TensorDict.rename_keys`.
 
         Raises:
-            AttributeError: If a new key is no field.
+            AttributeError: If a new key is not a field.
             KeyError: If `strict` and an old key names nothing.
         """
         for new in mapping.values():
@@ -353,11 +353,11 @@ class TreeMethods:
         Args:
             input_dict_or_td: The fields.
             clone: Copy the tensors first.
-            inplace: Write into tensors that are there.
+            inplace: Write into existing tensors.
             **options: As for `TensorDict.update`, and more fields.
 
         Raises:
-            ValueError: If a key is no field.
+            ValueError: If a key is not a field.
             RuntimeError: If a shape does not fit, or this object is locked.
         """
         more, options = _parted(options)

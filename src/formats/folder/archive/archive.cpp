@@ -130,7 +130,7 @@ Buffer Archive::map(std::size_t number, std::uint64_t size_bytes) {
   if (!writes) return bytes;
   const std::lock_guard lock(mutex_);
   written_.insert(number);
-  return Buffer(bytes.bytes(), shared_from_this());
+  return Buffer(bytes.mutable_bytes(), shared_from_this());
 }
 
 Buffer Archive::copy_of(std::size_t number) const {

@@ -46,7 +46,7 @@ class PackedFiles final : public LeafSource {
   }
   Buffer map(const Leaf& leaf) override {
     Buffer bytes = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
-    read(leaf, 0, bytes.bytes());
+    read(leaf, 0, bytes.mutable_bytes());
     return bytes;
   }
   void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) override {

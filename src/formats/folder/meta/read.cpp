@@ -46,7 +46,7 @@ struct EntryDraft {
   }
 };
 
-/// What is wrong with a shape of elements of `itemsize` bytes, or nothing; sets `size_bytes`.
+/// Checks a shape of elements of `itemsize` bytes and sets `size_bytes`. Returns the error, if any.
 std::optional<Error> check_shape(const Shape& shape, std::size_t itemsize,
                                  std::uint64_t& size_bytes) {
   std::uint64_t size = itemsize;

@@ -3,7 +3,7 @@
 Both results are described by values that do not depend on the library:
 
     Leaf                     a tensor: dtype, shape, values
-    Value                    what is no tensor: NonTensorData, NonTensorStack, str, None, ...
+    Value                    what is not a tensor: NonTensorData, NonTensorStack, str, None, ...
     Node                     TensorDict, LazyStackedTensorDict or a tensorclass, with its entries
     Raised                   the class of an exception
     list, tuple, dict, ...   themselves, of the above
@@ -126,7 +126,7 @@ def describe(item):
 
 
 def kind_of(item):
-    """The class that tensordict would name, or None of what is no class of either library."""
+    """The class that tensordict would name, or None of what is not a class of either library."""
     if isinstance(item, type):
         return None
     names = [base.__name__ for base in type(item).__mro__]

@@ -1,4 +1,4 @@
-"""Values that are no tensors: NonTensorData, NonTensorStack, and plain Python values."""
+"""Values that are not tensors: NonTensorData, NonTensorStack, and plain Python values."""
 
 import pytest
 import torch

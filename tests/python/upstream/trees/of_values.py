@@ -1,4 +1,4 @@
-"""Trees with values that are no tensors: tensorclasses, JSON, and random mixtures of all."""
+"""Trees with values that are not tensors: tensorclasses, JSON, and random mixtures of all."""
 
 import contextlib
 import math
