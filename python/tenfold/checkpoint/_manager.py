@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -92,6 +93,7 @@ class CheckpointManager:
 
     Raises:
         ValueError, TypeError: If an option makes no sense.
+        NotADirectoryError: If `directory` is a file.
         RuntimeError: If a rank of the process group does not take part.
 
     Example:
@@ -164,6 +166,10 @@ class CheckpointManager:
         durable: bool,
     ) -> None:
         where = "checkpoint manager: "
+        if os.path.exists(directory) and not os.path.isdir(directory):
+            raise NotADirectoryError(
+                errno.ENOTDIR, "expected a directory of steps, found a file", os.fspath(directory)
+            )
         if async_save not in (False, True, "overlap"):
             raise ValueError(
                 f'{where}async_save: expected False, True or "overlap", found {async_save!r}'

@@ -7,12 +7,14 @@ import errno
 import functools
 import os
 from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from typing import NamedTuple
 
 from tenfold import _core, _pickle
-from tenfold._errors import UnsupportedError
+from tenfold._errors import UnsupportedError, with_remedy
 from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
+from tenfold._options import function as callable_or_error
 from tenfold._public import set_module
 from tenfold.dataset._append import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     Transform = Callable[[Row], Any]
 
 
+# What makes a data set of other things.
+_INGEST = "tenfold.ingest(source, path) makes a data set of text files, tables and rows"
 # Rows that a filter processes at a time.
 _FILTER_ROWS = 65_536
 
@@ -120,10 +124,17 @@ class Dataset(Growing):
         self._framework: Name = decided(framework)
         if isinstance(source, (str, os.PathLike)):
             self._path: str | None = os.path.abspath(os.fspath(source))
-            self._native = _core.Dataset.open_path(self._path, text("data set: mode", mode))
+            try:
+                self._native = _core.Dataset.open_path(self._path, text("data set: mode", mode))
+            except UnsupportedError as error:
+                raise with_remedy(error, _INGEST) if os.path.isfile(source) else error from None
         else:
             self._path = None
-            self._native = _core.Dataset.open(_core.tree(source, "data set"))
+            try:
+                self._native = _core.Dataset.open(_core.tree(source, "data set"))
+            except ValueError as error:
+                is_table = isinstance(source, Mapping) or hasattr(source, "batch_size")
+                raise error if is_table else with_remedy(error, _INGEST) from None
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
@@ -132,7 +143,7 @@ class Dataset(Growing):
         self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
         if transform is not None:
-            self._maps = (_Map(transform, False),)
+            self._maps = (_Map(callable_or_error("data set: transform", transform), False),)
 
     @classmethod
     def _of_native(cls, native: Any, path: str, mode: Mode) -> Dataset:
@@ -354,7 +365,7 @@ class Dataset(Growing):
         Raises:
             IndexError: For a row that is not there.
         """
-        positions = positions_of(indices, len(self))
+        positions = positions_of(indices, len(self), what="take: indices")
         if isinstance(positions, int):
             raise TypeError("take: expected several indices, found an int")
         if isinstance(positions, slice):
@@ -489,7 +500,7 @@ class Dataset(Growing):
         """
         view = object.__new__(type(self))
         view.__dict__.update(self.__dict__)
-        view._maps = (*self._maps, _Map(function, batched))
+        view._maps = (*self._maps, _Map(callable_or_error("map: function", function), batched))
         return view
 
     # --- conversions ---
@@ -746,10 +757,19 @@ def _fixed(dataset: Dataset) -> Dataset:
 
 
 def _counts_of(sizes: Sequence[float], total: int) -> list[int]:
-    if all(isinstance(size, int) for size in sizes):
+    if isinstance(sizes, (str, bytes)) or not isinstance(sizes, Iterable):
+        raise TypeError(
+            f"split: sizes: expected a list such as [0.9, 0.1] or [{total}, 0], found {sizes!r}"
+        )
+    sizes = list(sizes)
+    if all(isinstance(size, Integral) for size in sizes):
         return [int(size) for size in sizes]
+    if not all(isinstance(size, Real) for size in sizes):
+        raise TypeError(f"split: sizes: expected numbers, found {sizes}")
     if not abs(sum(sizes) - 1) <= 1e-9 * max(len(sizes), 1):
-        raise ValueError(f"split: sizes: expected fractions that sum to 1, found {list(sizes)}")
+        raise ValueError(f"split: sizes: expected fractions that sum to 1, found {sizes}")
+    if min(sizes) < 0:
+        raise ValueError(f"split: sizes: expected fractions of 0 or more, found {sizes}")
     counts = []
     given = 0
     share = 0.0

@@ -13,7 +13,7 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import import_torch, torch_or_none
 from tenfold._interop.frameworks import decided, using
-from tenfold._options import UINT64_MAX, boolean, integer
+from tenfold._options import UINT64_MAX, boolean, function, integer
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import Offsets, Padding, is_jagged, jagged
@@ -109,6 +109,8 @@ class BatchLoader:
         if columns is not None:
             dataset = dataset.select(columns)
         self.dataset = dataset
+        if transform is not None:
+            function("batch loader: transform", transform)
         self._transform = transform
         self._as_tensordict = as_tensordict
         self._device = None if device is None else checked_device(device)
@@ -315,8 +317,10 @@ def checked_device(device: Any) -> Any:
         )
     try:
         made = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"batch loader: device: expected one of torch, found {error}") from None
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f'batch loader: device: expected a device such as "cpu" or "cuda:0", found {device!r}'
+        ) from None
     if made.type == "cuda" and not torch.cuda.is_available():
         raise UnsupportedError(
             f'batch loader: device: expected one that is here, found "{made}" and '

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tenfold import _core
+from tenfold._errors import with_remedy
 from tenfold._html import table
 from tenfold._interop.arrays import DTYPES, dtype_name, is_array, numpy_module
 from tenfold._public import set_module
@@ -178,8 +179,8 @@ _OF_TORCH = {
 def as_schema(given: Any) -> Schema:
     """A `Schema`, the path of one as JSON, or a dict of columns.
 
-    A column of a dict is a dtype, ``(dtype, shape)``, a `Column`, a dict of its members, or a dict
-    of columns: a nested record.
+    A column of a dict is a dtype, ``(dtype, shape)`` or ``(dtype, length)``, a `Column`, a dict of
+    its members, or a dict of columns: a nested record.
 
     Raises:
         ValueError: For a column that is none of these, and for a file that is no schema.
@@ -188,8 +189,11 @@ def as_schema(given: Any) -> Schema:
         return given
     if isinstance(given, (str, os.PathLike)):
         # The engine reports bytes that are not UTF-8.
-        with open(given, encoding="utf-8", errors="surrogateescape") as file:
-            return Schema._from_json(file.read(), os.fsdecode(given))
+        try:
+            with open(given, encoding="utf-8", errors="surrogateescape") as file:
+                return Schema._from_json(file.read(), os.fsdecode(given))
+        except FileNotFoundError as error:
+            raise with_remedy(error, "a str is the path of a schema; pass a dict") from None
     if not isinstance(given, Mapping):
         raise ValueError(
             "schema: expected a Schema, the path of one or a dict of columns, "
@@ -267,11 +271,12 @@ def _spec(value: Any) -> Column | Schema | None:
     if isinstance(value, Mapping):
         dtype = dtype_of(value.get("dtype"))
         return None if dtype is None else Column.from_dict({**value, "dtype": dtype})
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (tuple, list)):
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (tuple, list, int)):
         dtype = dtype_of(value[0])
-        if dtype is None or not all(isinstance(length, int) for length in value[1]):
+        shape = (value[1],) if isinstance(value[1], int) else tuple(value[1])
+        if dtype is None or not all(isinstance(length, int) for length in shape):
             return None
-        return Column(dtype, tuple(value[1]))
+        return Column(dtype, shape)
     dtype = dtype_of(value)
     return None if dtype is None else Column(dtype)
 

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from tenfold import _core, _pickle
-from tenfold._errors import UnsupportedError
+from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold._html import paragraph
 from tenfold._interop.arrays import is_array
 from tenfold._interop.frameworks import code_of, decided
@@ -306,7 +306,10 @@ class MappedDict(_Native):
             if kind == "assign":
                 for key in keys:
                     if key not in self:
-                        raise KeyError(key, "extend() adds keys that are not there yet")
+                        raise KeyNotFoundError(
+                            f"{self._path}: no key {key!r}; extend() adds keys that are not there "
+                            "yet"
+                        )
             else:
                 keys = checked_keys(keys, self.key_type, begin)
             yield (keys, *self._columns_of(values, begin))
