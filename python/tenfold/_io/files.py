@@ -254,11 +254,22 @@ def open(
 
 @set_module("tenfold")
 def probe(path: PathLike) -> str:
-    """Returns the name of the format of `path`, by content: ``"memmap"``, ``"safetensors"``, ...
+    """Returns the name of the format of a file or folder, by content.
+
+    Args:
+        path: A file or folder.
+
+    Returns:
+        str: ``"memmap"``, ``"safetensors"``, ``"tdz"``, ``"npy"``, ``"npz"``, ``"pt"``,
+            ``"consolidated"``, ``"parts"``, ``"snapshot"``, ``"dcp"`` or ``"bundle"``.
 
     Raises:
         FileNotFoundError: If `path` does not exist.
         UnsupportedError: If the format is unknown.
+
+    Example:
+        >>> tenfold.probe("run/ckpt")
+        'memmap'
     """
     return _core.probe(os.fspath(path))
 

@@ -199,9 +199,18 @@ class BatchLoader:
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration, which begins at its first row.
 
+        Args:
+            epoch: 0 or more. It and the seed decide the order.
+
         Raises:
             TypeError: If it is not an int.
             ValueError: If it is out of range.
+
+        Example:
+            >>> loader = tenfold.BatchLoader(ds, 256, shuffle=True)
+            >>> loader.set_epoch(3)
+            >>> loader.state_dict()
+            {'seed': 0, 'epoch': 3, 'position': 0}
         """
         self._native.set_epoch(integer("batch loader: epoch", epoch))
         self._on_device = None
@@ -217,8 +226,17 @@ class BatchLoader:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Resumes there in the next iteration, with any batch_size, world_size and threads.
 
+        Args:
+            state: What `state_dict` returned, in this or another process.
+
         Raises:
             ValueError: If the state is invalid, or its position is beyond the rows.
+
+        Example:
+            >>> loader = tenfold.BatchLoader(ds, 256, shuffle=True)
+            >>> loader.load_state_dict({"seed": 0, "epoch": 3, "position": 512})
+            >>> sum(len(batch["price"]) for batch in loader)
+            488
         """
         self._native.load_state(json.dumps(state))
         self._on_device = None

@@ -56,7 +56,18 @@ class Column(NamedTuple):
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any]) -> Column:
-        """The inverse of `to_dict`; members with leaf names are ignored."""
+        """The inverse of `to_dict`; members with leaf names are ignored.
+
+        Args:
+            members: ``{"dtype", "shape", "ragged", "nullable", "unit"}``; all but the first may be
+                left out.
+
+        Returns:
+            Column: The column.
+
+        Raises:
+            KeyError: If there is no dtype.
+        """
         return cls(
             members["dtype"],
             tuple(members.get("shape", ())),
@@ -121,7 +132,21 @@ class Schema(Mapping[str, "Column | Schema"]):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
-        """The inverse of `to_dict`. Raises KeyError for a column without a dtype."""
+        """The inverse of `to_dict`.
+
+        Args:
+            document: ``{"columns": {name: members}}``; see `Column.from_dict`.
+
+        Returns:
+            Schema: The schema.
+
+        Raises:
+            KeyError: If a column has no dtype.
+
+        Example:
+            >>> print(Schema.from_dict({"columns": {"x": {"dtype": "float32", "shape": [3]}}}))
+            x: float32[3]
+        """
         return cls(
             {
                 name: cls.from_dict(members) if "columns" in members else Column.from_dict(members)
@@ -135,6 +160,9 @@ class Schema(Mapping[str, "Column | Schema"]):
 
         Args:
             text: The document, as `to_json` returns it.
+
+        Returns:
+            Schema: The schema.
 
         Raises:
             TypeError: If `text` is no str.

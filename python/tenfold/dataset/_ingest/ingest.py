@@ -179,6 +179,9 @@ def infer_schema(
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
         na_values: As of `ingest`.
 
+    Returns:
+        Schema: The columns; `ingest` takes it as ``schema``.
+
     Raises:
         ValueError: For an iterator, and for `na_values` where no file is CSV or TSV.
         FileNotFoundError: For a source that is not there.
