@@ -147,7 +147,12 @@ _MODULE_OF |= _ERRORS
 
 def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import sys
+
+        # With `name` and `obj`, tracebacks suggest the nearest name.
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     import importlib
 
     value = getattr(importlib.import_module(_MODULE_OF[name]), name)

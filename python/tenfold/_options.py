@@ -92,9 +92,33 @@ def column_name(where: str, name: str | tuple[str, ...]) -> str:
     return text(where, name)
 
 
+def function(where: str, value: Any) -> Any:
+    """A function, or what can be called like one.
+
+    Raises:
+        TypeError: For a value that cannot be called.
+    """
+    if not callable(value):
+        raise TypeError(f"{where}: expected a function, found {_shown(value)}")
+    return value
+
+
 def path_text(path: Any) -> str:
     """A path in messages, also one that is not UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def target_path(call: str, path: Any) -> Any:
+    """The path to write to, of a call such as ``"save(obj, path)"``.
+
+    Raises:
+        TypeError: For a value of another type, such as the other argument.
+    """
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(
+            f"{call}: path: expected a str, bytes or os.PathLike, found {type(path).__name__}"
+        )
+    return path
 
 
 def text_or_empty(where: str, value: Any) -> str:

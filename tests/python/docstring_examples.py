@@ -299,6 +299,18 @@ def _prices() -> dict[str, Any]:
 
 
 PARTICULAR: dict[str, Callable[[], dict[str, Any]]] = {
+    **{
+        f"tenfold.CheckpointManager.{name}": _steps
+        for name in (
+            *("delete", "estimate", "hold", "import_step", "metadata", "path", "save"),
+            *("set_metrics", "should_save", "verify"),
+        )
+    },
+    **{
+        f"tenfold.SparseMatrix.{name}": _small_matrix
+        for name in ("cols", "from_scipy", "from_torch", "rows", "save", "to_layout", "will_need")
+    },
+    **{f"tenfold.MappedDict.{name}": _words for name in ("compact", "rows", "update")},
     "tenfold.distributed.StorageReader": _plain_weights,
     "tenfold.distributed.load": _plain_weights,
     "tenfold.BatchLoader": _training,

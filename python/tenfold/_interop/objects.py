@@ -292,10 +292,12 @@ class Opaque:
 
     @property
     def args(self) -> Any:
+        """The arguments of the call that would make the object; None if the pickle has none."""
         return self.parts.get("args")
 
     @property
     def state(self) -> Any:
+        """What the pickle sets on the object, usually a dict of attributes; None without any."""
         return self.parts.get("state")
 
     def __repr__(self) -> str:

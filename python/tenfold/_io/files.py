@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from tenfold import _core
+from tenfold._errors import UnsupportedError, with_remedy
 from tenfold._interop.frameworks import decided, using
-from tenfold._options import boolean, integer_or_zero, text, text_or_empty
+from tenfold._options import boolean, integer, target_path, text, text_or_empty
 from tenfold._public import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Any, Literal
 
@@ -81,6 +83,7 @@ def save(
         >>> tenfold.save(torch.arange(3), "order.npy")
         PosixPath('order.npy')
     """
+    target_path("save(obj, path)", path)
     rows = getattr(type(obj), "_save_rows", None)
     if rows is not None:
         if not checksums:
@@ -97,8 +100,14 @@ def save(
         return done
     from tenfold.tensordict._files.any_format import save_node
 
+    try:
+        tree = _core.tree(obj, os.fsdecode(path), bare=True)
+    except UnsupportedError as error:
+        if not (hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "__dataframe__")):
+            raise
+        raise with_remedy(error, "tenfold.ingest(table, path) writes a table") from None
     return save_node(
-        _core.tree(obj, os.fsdecode(path), bare=True),
+        tree,
         path,
         format=format,
         durable=durable,
@@ -245,11 +254,22 @@ def open(
 
 @set_module("tenfold")
 def probe(path: PathLike) -> str:
-    """Returns the name of the format of `path`, by content: ``"memmap"``, ``"safetensors"``, ...
+    """Returns the name of the format of a file or folder, by content.
+
+    Args:
+        path: A file or folder.
+
+    Returns:
+        str: ``"memmap"``, ``"safetensors"``, ``"tdz"``, ``"npy"``, ``"npz"``, ``"pt"``,
+            ``"consolidated"``, ``"parts"``, ``"snapshot"``, ``"dcp"`` or ``"bundle"``.
 
     Raises:
         FileNotFoundError: If `path` does not exist.
         UnsupportedError: If the format is unknown.
+
+    Example:
+        >>> tenfold.probe("run/ckpt")
+        'memmap'
     """
     return _core.probe(os.fspath(path))
 
@@ -362,8 +382,7 @@ def convert(
     from tenfold._interop.arrays import dtype_name
     from tenfold._progress import Shown
 
-    if shard_size is not None and shard_size < 1:
-        raise ValueError(f"shard_size: expected at least 1 byte, found {shard_size}")
+    shard_bytes = 0 if shard_size is None else integer("convert: shard_size", shard_size, 1)
     with Shown(progress) as callback:
         _core.convert(
             os.fspath(src),
@@ -374,7 +393,7 @@ def convert(
             renamer(rename),
             exact_names(rename),
             None if dtype is None else text("convert: dtype", dtype_name(dtype)),
-            integer_or_zero("convert: shard_size", shard_size),
+            shard_bytes,
             boolean("convert: durable", durable),
             callback,
         )
@@ -387,8 +406,12 @@ def key_paths(keys: Keys) -> list[tuple[str, ...]] | None:
         return None
     if isinstance(keys, str):
         keys = [keys]
+    if not isinstance(keys, Iterable):
+        raise TypeError(f"keys: expected a list of str and tuples of str, found {keys!r}")
     paths = []
     for key in keys:
+        if not isinstance(key, (str, tuple, list)):
+            raise TypeError(f"keys: expected a list of str and tuples of str, found {key!r} in it")
         path = (key,) if isinstance(key, str) else tuple(str(part) for part in key)
         if not path:
             raise ValueError("keys: expected a str or a tuple of str, found an empty tuple")
@@ -408,7 +431,14 @@ def renamer(rename: Rename) -> Callable[[str], str] | None:
     if isinstance(rename, dict):
         names = rename
         return lambda name: names.get(name, name)
-    patterns = [(_compiled(pattern), replacement) for pattern, replacement in rename]
+    is_list = isinstance(rename, Iterable) and not isinstance(rename, (str, bytes))
+    pairs = list(rename) if is_list else []
+    if not is_list or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+        raise TypeError(
+            "rename: expected a dict, a list of (regex, replacement) or a function, found "
+            f"{rename!r}"
+        )
+    patterns = [(_compiled(pattern), replacement) for pattern, replacement in pairs]
 
     def apply(name: str) -> str:
         for pattern, replacement in patterns:
@@ -443,8 +473,14 @@ def _place(map_location: Any) -> Callable[[Any], Any] | None:
         device = torch.device(map_location)
     except (RuntimeError, TypeError):
         raise ValueError(
-            f"load: map_location: expected a device of this machine, found {map_location!r}"
+            f'load: map_location: expected a device such as "cpu" or "cuda:0", found '
+            f"{map_location!r}"
         ) from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UnsupportedError(
+            f'load: map_location: expected a device of this machine, found "{device}" and '
+            "torch.cuda.is_available() false; leave it out, or install a torch with CUDA"
+        )
     return None if device.type == "cpu" else lambda tensor: tensor.to(device)
 
 

@@ -150,8 +150,8 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
         }
     if _is_module(target):
         return _module_tensors(target, strict)
-    kind = type(target).__name__
-    if callable(getattr(target, "state_dict", None)):
+    kind = f"the class {target.__name__}" if isinstance(target, type) else type(target).__name__
+    if not isinstance(target, type) and callable(getattr(target, "state_dict", None)):
         target = target.state_dict()
         others = [] if not isinstance(target, dict) else _others(target)
         if others:

@@ -139,6 +139,9 @@ class Snapshot:
             UnsupportedError: If something cannot be stored; the message names its key. Nothing has
                 been written.
             OSError: If a system call failed. An existing snapshot is unchanged.
+
+        Example:
+            >>> snapshot = tenfold.Snapshot.take("run/snapshot", {"model": model})
         """
         groups = groups_of(pg)
         where, globs, states = _request(groups, path, app_state, replicated, storage_options)
@@ -157,13 +160,29 @@ class Snapshot:
         *,
         durable: bool = True,
     ) -> PendingSnapshot:
-        """As `take`, but copies the tensors and writes in the background.
+        """Copies the tensors, and writes as `take` does in the background.
 
         When it returns, the state is copied: later changes of the tensors are not in the snapshot.
             The copy takes as much memory as the state.
 
+        Args:
+            path: As for `take`.
+            app_state: As there.
+            pg: As there.
+            replicated: As there.
+            storage_options: As there.
+            durable: As there.
+
         Returns:
             PendingSnapshot: ``wait()`` gives the snapshot, or raises what went wrong.
+
+        Raises:
+            TypeError, RuntimeError, UnsupportedError: As for `take`. What goes wrong in the
+                background is raised by ``wait()``.
+
+        Example:
+            >>> pending = tenfold.Snapshot.async_take("run/snapshot", {"model": model})
+            >>> snapshot = pending.wait()
         """
         groups = groups_of(pg)
         where, globs, states = _request(groups, path, app_state, replicated, storage_options)
@@ -197,6 +216,9 @@ class Snapshot:
             KeyError: If the snapshot lacks one of the names; if this rank is none of those that
                 took it, and an entry is neither replicated nor sharded. Nothing has changed.
             CorruptFileError: If the bytes break the promises of the format.
+
+        Example:
+            >>> tenfold.Snapshot.take("run/snapshot", {"model": model}).restore({"model": model})
         """
         ranks = groups_of(self.pg).calls
 
@@ -249,6 +271,10 @@ class Snapshot:
         Raises:
             KeyError: If the manifest has no such path; it is a RuntimeError, too.
             ValueError: If `obj_out` has another shape, or a dtype that numbers would be lost in.
+
+        Example:
+            >>> snapshot = tenfold.Snapshot.take("run/snapshot", {"model": model})
+            >>> bias = snapshot.read_object("0/model/encoder.bias")
         """
         manifest = self._metadata()["manifest"]
         fields = find_entry(manifest, text("snapshot: path", path))
@@ -287,7 +313,22 @@ class Snapshot:
         return {path: entry_of(fields) for path, fields in self._metadata()["manifest"].items()}
 
     def get_state_dict_for_key(self, key: str) -> Any:
-        """The state that `app_state` had under that key, in new tensors."""
+        """The state that `app_state` had under that key, in new tensors.
+
+        Args:
+            key: A name in `app_state` when it was taken.
+
+        Returns:
+            The state, as ``state_dict()`` gave it then.
+
+        Raises:
+            KeyError: If there is no such name; it is a RuntimeError, too.
+
+        Example:
+            >>> snapshot = tenfold.Snapshot.take("run/snapshot", {"model": model})
+            >>> list(snapshot.get_state_dict_for_key("model"))
+            ['encoder.weight', 'encoder.bias']
+        """
         rank, node = self._rank_node()
         if text("snapshot: key", key) not in node:
             raise UnknownPathError(f'{self.path}: no state "{key}": expected one of {node.keys()}')

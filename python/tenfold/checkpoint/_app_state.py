@@ -241,7 +241,8 @@ class Restoring:
             if key in state and not _fits(own[key], state[key])
         ]
         if self._strict:
-            listed = [(found.name, found.expected, found.found, True) for found in mismatched]
+            # restore() has no option `cast`
+            listed = [(found.name, found.expected, found.found, False) for found in mismatched]
             _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
         self._dropped[name] = [found.name for found in mismatched]
         for key in self._dropped[name]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -92,6 +93,7 @@ class CheckpointManager:
 
     Raises:
         ValueError, TypeError: If an option is invalid.
+        NotADirectoryError: If `directory` is a file.
         RuntimeError: If a rank of the process group does not take part.
 
     Example:
@@ -164,6 +166,10 @@ class CheckpointManager:
         durable: bool,
     ) -> None:
         where = "checkpoint manager: "
+        if os.path.exists(directory) and not os.path.isdir(directory):
+            raise NotADirectoryError(
+                errno.ENOTDIR, "expected a directory of steps, found a file", os.fspath(directory)
+            )
         if async_save not in (False, True, "overlap"):
             raise ValueError(
                 f'{where}async_save: expected False, True or "overlap", found {async_save!r}'
@@ -214,8 +220,21 @@ class CheckpointManager:
     def should_save(self, step: int) -> bool:
         """True if `every_steps` or `every_seconds` have passed since the last save.
 
-        True at each step if neither is set. A loop that skips numbers saves at the first step
-        behind a multiple of `every_steps`.
+        A loop that skips numbers saves at the first step behind a multiple of `every_steps`.
+
+        Args:
+            step: The number of the step that was just made.
+
+        Returns:
+            bool: True at each step if neither is set.
+
+        Raises:
+            TypeError, ValueError: If `step` is no int of 0 or more.
+
+        Example:
+            >>> if manager.should_save(501):
+            ...     manager.save(501, state).result()
+            PosixPath('/data/run/step_00000501')
         """
         due = self._native.should_save(integer("should_save: step", step, 0))
         # Clocks differ, numbers of steps do not.
@@ -251,6 +270,11 @@ class CheckpointManager:
                 been written.
             TypeError: If a metric is not a number. Nothing has been written.
             OSError: If the system failed, the disk is too full, or another process writes here.
+
+        Example:
+            >>> handle = manager.save(501, state, metrics={"loss": 0.25})
+            >>> handle.result()
+            PosixPath('/data/run/step_00000501')
         """
         request, messages = self._ranks.run(
             "save",
@@ -296,9 +320,16 @@ class CheckpointManager:
 
         Any process may do so.
 
+        Args:
+            step: A step that is there.
+            metrics: Name to number; other metrics of the step stay.
+
         Raises:
             KeyError: If there is no such step.
             TypeError: If a metric is not a number.
+
+        Example:
+            >>> manager.set_metrics(500, {"accuracy": 0.93})
         """
         number = integer("set_metrics: step", step, 0)
         values = metrics_of(metrics)
@@ -307,7 +338,21 @@ class CheckpointManager:
         self._native.set_metrics(number, values)
 
     def estimate(self, app_state: dict[str, Any]) -> Estimate:
-        """How much a save of this state needs, and how much there is."""
+        """How much a save of this state needs, and how much there is.
+
+        Args:
+            app_state: As for `save`.
+
+        Returns:
+            Estimate: Bytes of each entry, of all, free on the disk, and what pruning would free.
+
+        Raises:
+            UnsupportedError: If something cannot be stored; the message names its key.
+
+        Example:
+            >>> manager.estimate(state).num_bytes > 0
+            True
+        """
         tree = _core.tree(outlines_of(states_of(app_state)), str(self.directory))
         entries, num_bytes, free_bytes, prunable_bytes = self._native.estimate(tree)
         return Estimate(dict(entries), num_bytes, free_bytes, prunable_bytes)
@@ -329,6 +374,9 @@ class CheckpointManager:
 
         Returns:
             Preemption: A context manager; in the main thread only. It is true once a signal came.
+
+        Raises:
+            ValueError: When it is entered in another thread than the main one.
 
         Example:
             >>> with manager.preemption() as stop:
@@ -461,24 +509,55 @@ class CheckpointManager:
     def metadata(self, step: int) -> dict[str, Any]:
         """Returns the content of `checkpoint.json`: step, seq, lineage, time, metrics, extra, ...
 
+        Args:
+            step: A step that is there.
+
+        Returns:
+            dict: The members of the document; ``"extra"`` is what `save` was given.
+
         Raises:
             KeyError: If there is no such step.
+
+        Example:
+            >>> manager.metadata(500)["step"]
+            500
         """
         return metadata_of(self._native.metadata(integer("metadata: step", step, 0)))
 
     def path(self, step: int) -> Path:
         """The folder of a step. Its files are what `tenfold.load` and other tools read.
 
+        Args:
+            step: A step that is there.
+
+        Returns:
+            Path: The folder.
+
         Raises:
             KeyError: If there is no such step.
+
+        Example:
+            >>> manager.path(500)
+            PosixPath('/data/run/step_00000500')
         """
         return Path(self._native.path(integer("path: step", step, 0)))
 
     def verify(self, step: int, *, progress: Progress = None) -> VerifyReport:
         """Compares every checksum of a step.
 
+        Args:
+            step: A step that is there.
+            progress: As for `tenfold.save`.
+
+        Returns:
+            VerifyReport: Damage is reported, not raised.
+
         Raises:
             KeyError: If there is no such step.
+
+        Example:
+            >>> manager.verify(500).ok
+            True
         """
         from tenfold._progress import Shown
 
@@ -491,6 +570,12 @@ class CheckpointManager:
         Args:
             after: Begin with what was saved after this step instead.
             timeout: End after this many seconds without a new step. None: never.
+
+        Yields:
+            int: The numbers, in the order of the saves.
+
+        Raises:
+            TypeError, ValueError: If an argument makes no sense.
 
         Example:
             >>> for step in manager.follow(timeout=600):
@@ -524,8 +609,18 @@ class CheckpointManager:
     def hold(self, step: int) -> Iterator[Path]:
         """Keeps a step from being pruned, also by other processes and hosts.
 
+        Args:
+            step: A step that is there.
+
+        Yields:
+            Path: Its folder.
+
         Raises:
             KeyError: If there is no such step.
+
+        Example:
+            >>> with manager.hold(500) as folder:
+            ...     weights = tenfold.load(folder / "model.safetensors")
         """
         number = integer("hold: step", step, 0)
         held = self._native.hold(number)
@@ -537,9 +632,17 @@ class CheckpointManager:
     def delete(self, step: int) -> None:
         """Removes a step.
 
+        Args:
+            step: A step that is there.
+
         Raises:
             KeyError: If there is no such step.
             OSError: If a process holds it, or another process writes here.
+
+        Example:
+            >>> manager.delete(500)
+            >>> manager.all_steps()
+            []
         """
         self._writer.wait()
         self._native.remove(integer("delete: step", step, 0))
@@ -568,6 +671,13 @@ class CheckpointManager:
             dtype: Casts floating-point tensors.
             progress: As for `save`.
 
+        Returns:
+            Path: `path`.
+
+        Raises:
+            KeyError: If there is no such step, or `keys` match nothing.
+            UnsupportedError: If the format cannot hold an entry.
+
         Example:
             >>> manager.export(500, "model.safetensors", keys="model", dtype=torch.bfloat16)
             PosixPath('model.safetensors')
@@ -588,6 +698,19 @@ class CheckpointManager:
             path: A checkpoint in any format: its top-level keys become entries. One with tensors at
                 the top (a ``state_dict``) becomes the entry ``"model"``.
             step: The number that it gets.
+
+        Returns:
+            Path: The folder of the step.
+
+        Raises:
+            FileNotFoundError, CorruptFileError, UnsupportedError: As `tenfold.load` of `path`.
+            OSError: If the system failed, or another process writes here.
+
+        Example:
+            >>> tenfold.save({"model": model}, "downloaded")
+            PosixPath('downloaded')
+            >>> manager.import_step("downloaded", 600)
+            PosixPath('/data/run/step_00000600')
         """
         self._writer.wait()
         number = integer("import_step: step", step, 0)

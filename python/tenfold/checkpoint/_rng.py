@@ -63,6 +63,9 @@ class RngState(RNGState):
 
         Args:
             state_dict: The result of `state_dict`, or ``{"rng_state": tensor}`` of an `RNGState`.
+
+        Raises:
+            CorruptFileError, ValueError: If the state fits no generator.
         """
         if "rng_state" in state_dict:
             super().load_state_dict(state_dict)

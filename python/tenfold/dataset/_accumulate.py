@@ -79,6 +79,9 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
             batch are dimension 0 of its first tensor, or those of its first list of text.
         steps: Batches a window; the last may have fewer.
 
+    Yields:
+        Window: Its batches, as pairs of batch and weight. ``len`` is their number.
+
     Raises:
         TypeError: If steps is not an int.
         ValueError: If steps is below 1, or a batch holds no tensor.

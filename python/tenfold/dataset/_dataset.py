@@ -7,12 +7,14 @@ import errno
 import functools
 import os
 from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from typing import NamedTuple
 
 from tenfold import _core, _pickle
-from tenfold._errors import UnsupportedError
+from tenfold._errors import UnsupportedError, with_remedy
 from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
+from tenfold._options import function as callable_or_error
 from tenfold._public import set_module
 from tenfold.dataset._append import Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     Transform = Callable[[Row], Any]
 
 
+# What makes a data set of other things.
+_INGEST = "tenfold.ingest(source, path) makes a data set of text files, tables and rows"
 # Rows that a filter processes at a time.
 _FILTER_ROWS = 65_536
 
@@ -120,10 +124,17 @@ class Dataset(Growing):
         self._framework: Name = decided(framework)
         if isinstance(source, (str, os.PathLike)):
             self._path: str | None = os.path.abspath(os.fspath(source))
-            self._native = _core.Dataset.open_path(self._path, text("data set: mode", mode))
+            try:
+                self._native = _core.Dataset.open_path(self._path, text("data set: mode", mode))
+            except UnsupportedError as error:
+                raise with_remedy(error, _INGEST) if os.path.isfile(source) else error from None
         else:
             self._path = None
-            self._native = _core.Dataset.open(_core.tree(source, "data set"))
+            try:
+                self._native = _core.Dataset.open(_core.tree(source, "data set"))
+            except ValueError as error:
+                is_table = isinstance(source, Mapping) or hasattr(source, "batch_size")
+                raise error if is_table else with_remedy(error, _INGEST) from None
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
@@ -132,7 +143,7 @@ class Dataset(Growing):
         self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
         if transform is not None:
-            self._maps = (_Map(transform, False),)
+            self._maps = (_Map(callable_or_error("data set: transform", transform), False),)
 
     @classmethod
     def _of_native(cls, native: Any, path: str, mode: Mode) -> Dataset:
@@ -333,16 +344,42 @@ class Dataset(Growing):
         self._rows = of._rows if of._steps else len(of)
 
     def range(self, start: int, end: int | None = None) -> Dataset:
-        """The rows ``[start, end)``, clamped as a slice is."""
+        """The rows ``[start, end)``, clamped as a slice is.
+
+        Args:
+            start: The first row; negative: from the end.
+            end: The row behind the last. None: all that follow.
+
+        Returns:
+            Dataset: A view.
+
+        Raises:
+            TypeError: If one of them is no int.
+
+        Example:
+            >>> len(ds.range(100, 200))
+            100
+        """
         begin, stop, _ = slice(start, end).indices(len(self))
         return self._view(("range", (begin, max(begin, stop))))
 
     def select(self, columns: Iterable[str | tuple[str, ...]]) -> Dataset:
         """Selects columns, in this order; ``"<column>.valid"`` is the validity of a column.
 
+        Args:
+            columns: Names of columns or records; ``("camera", "gain")`` or ``"camera.gain"`` in a
+                nested record.
+
+        Returns:
+            Dataset: A view.
+
         Raises:
             KeyError: For a column that is not there.
             TypeError: For a str in place of a list, or names of another type.
+
+        Example:
+            >>> ds.select(["price"]).columns
+            ['price']
         """
         if columns is None:
             raise TypeError("select: columns: expected a list of names, found None")
@@ -351,10 +388,21 @@ class Dataset(Growing):
     def take(self, indices: Any) -> Dataset:
         """The rows at `indices`, as often as named; negative ones count from the end.
 
+        Args:
+            indices: A list, a tensor or array of ints ``[n]``, a slice, or a bool mask
+                ``[len(self)]``.
+
+        Returns:
+            Dataset: A view of n rows.
+
         Raises:
             IndexError: For a row that is not there.
+
+        Example:
+            >>> ds.take([5, 2, -1])["id"].tolist()
+            [5, 2, 999]
         """
-        positions = positions_of(indices, len(self))
+        positions = positions_of(indices, len(self), what="take: indices")
         if isinstance(positions, int):
             raise TypeError("take: expected several indices, found an int")
         if isinstance(positions, slice):
@@ -372,9 +420,16 @@ class Dataset(Growing):
             mask: bool ``[len(self)]``, or a callable that gives it for a batch dict, which is
                 called with some rows at a time.
 
+        Returns:
+            Dataset: A view.
+
         Raises:
             IndexError: If the mask has another length.
             TypeError: If it holds something else than bools.
+
+        Example:
+            >>> cheap = ds.filter(ds["price"] < 0.5)
+            >>> cheap = ds.filter(lambda batch: batch["price"] < 0.5)
         """
         if not callable(mask):
             return self.take(positions_where(mask, len(self)))
@@ -392,8 +447,16 @@ class Dataset(Growing):
             sizes: Fractions that sum to 1, or numbers of rows that sum to ``len(self)``.
             seed: Seed of the shuffle; None: contiguous rows.
 
+        Returns:
+            list[Dataset]: A view for each size.
+
         Raises:
             ValueError: If they do not sum up.
+
+        Example:
+            >>> train, test = ds.split([0.9, 0.1], seed=7)
+            >>> len(train), len(test)
+            (900, 100)
         """
         counts = [integer("split: size", count) for count in _counts_of(sizes, len(self))]
         if seed is not None:
@@ -415,6 +478,9 @@ class Dataset(Growing):
             names: Old name to new name. An old name is a column (``"a.b"`` or ``("a", "b")`` in a
                 nested record) or a record; a new name is one column name, or a tuple for a column
                 in a record.
+
+        Returns:
+            Dataset: A view.
 
         Raises:
             KeyError: If there is no column of an old name.
@@ -444,6 +510,13 @@ class Dataset(Growing):
         Args:
             seed: 0 to 2**64 - 1.
 
+        Returns:
+            Dataset: A view.
+
+        Raises:
+            TypeError: If `seed` is no int.
+            ValueError: If it is out of range.
+
         Example:
             >>> sample = ds.shuffle(seed=7).head(1000)
         """
@@ -454,6 +527,13 @@ class Dataset(Growing):
 
         Args:
             n: Number of rows, at most.
+
+        Returns:
+            Dataset: A view of n rows, or of all if there are fewer.
+
+        Raises:
+            TypeError: If `n` is no int.
+            ValueError: If it is negative.
 
         Example:
             >>> ds.head(2)["price"]
@@ -467,6 +547,9 @@ class Dataset(Growing):
         Args:
             rank: 0 to ``world_size - 1``.
             world_size: Number of parts.
+
+        Returns:
+            Dataset: A view.
 
         Raises:
             ValueError: If `rank` is not one of these.
@@ -484,12 +567,20 @@ class Dataset(Growing):
             function: Maps a row dict to a row; the results are stacked into batches.
             batched: `function` maps batch dicts to batch dicts with the same number of rows.
 
+        Returns:
+            Dataset: A view. ``len`` and the other views know nothing of the function.
+
         Raises:
             ValueError: On access, if a function of batches returns another number of rows.
+
+        Example:
+            >>> tripled = ds.map(lambda row: {"price": row["price"] * 3})
+            >>> tripled[0].keys()
+            dict_keys(['price'])
         """
         view = object.__new__(type(self))
         view.__dict__.update(self.__dict__)
-        view._maps = (*self._maps, _Map(function, batched))
+        view._maps = (*self._maps, _Map(callable_or_error("map: function", function), batched))
         return view
 
     # --- conversions ---
@@ -676,9 +767,19 @@ def _viewed(dataset: Dataset, steps: _pickle.Steps, maps: _pickle.Maps) -> Datas
 def concat(datasets: Iterable[Dataset]) -> Dataset:
     """One data set after the other, without a copy.
 
+    Args:
+        datasets: Data sets of the same columns; views too.
+
+    Returns:
+        Dataset: A view of all rows. It pickles as the parts that it is made of.
+
     Raises:
         TypeError: For something else than data sets.
         ValueError: If a column is not the same in all, naming it and both dtypes.
+
+    Example:
+        >>> len(tenfold.concat([ds, ds.head(10)]))
+        1010
     """
     parts = _parts("concat", datasets)
     native = _core.Dataset.concat([part._native for part in parts])
@@ -692,9 +793,19 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
     In every prefix, the rows of each source are within one of its weight's share. It ends with the
     first source that is exhausted.
 
+    Args:
+        datasets: Data sets of the same columns; views too.
+        weights: Shares of the sources, one for each, from 0; they need not sum to 1.
+
+    Returns:
+        Dataset: A view of the interleaved rows.
+
     Raises:
         TypeError: For arguments other than data sets, and for weights that are not numbers.
         ValueError: If a column is not the same in all, or the weights do not fit.
+
+    Example:
+        >>> mixed = tenfold.mix([ds.range(0, 500), ds.range(500, 1000)], [0.8, 0.2])
     """
     weights = [float(weight) for weight in weights]
     parts = _parts("mix", datasets)
@@ -746,10 +857,19 @@ def _fixed(dataset: Dataset) -> Dataset:
 
 
 def _counts_of(sizes: Sequence[float], total: int) -> list[int]:
-    if all(isinstance(size, int) for size in sizes):
+    if isinstance(sizes, (str, bytes)) or not isinstance(sizes, Iterable):
+        raise TypeError(
+            f"split: sizes: expected a list such as [0.9, 0.1] or [{total}, 0], found {sizes!r}"
+        )
+    sizes = list(sizes)
+    if all(isinstance(size, Integral) for size in sizes):
         return [int(size) for size in sizes]
+    if not all(isinstance(size, Real) for size in sizes):
+        raise TypeError(f"split: sizes: expected numbers, found {sizes}")
     if not abs(sum(sizes) - 1) <= 1e-9 * max(len(sizes), 1):
-        raise ValueError(f"split: sizes: expected fractions that sum to 1, found {list(sizes)}")
+        raise ValueError(f"split: sizes: expected fractions that sum to 1, found {sizes}")
+    if min(sizes) < 0:
+        raise ValueError(f"split: sizes: expected fractions of 0 or more, found {sizes}")
     counts = []
     given = 0
     share = 0.0

@@ -63,10 +63,21 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
             )
         if index and all(isinstance(value, bool) for value in index):
             return Indices(_true_positions(index, size, what))
-        return Indices([_of_64_bits(operator.index(value), size, what) for value in index])
+        return Indices([_position_of(value, size, what) for value in index])
     if isinstance(index, bool):
         raise TypeError(f"{what}: expected an int, a slice or several, found a bool")
-    return _of_64_bits(operator.index(index), size, what)
+    return _position_of(index, size, what)
+
+
+def _position_of(index: Any, size: int, what: str) -> int:
+    try:
+        position = operator.index(index)
+    except TypeError:
+        raise TypeError(
+            f"{what}: expected an int, a slice, or a list, tensor or array of ints or bools, found "
+            f"{type(index).__name__}"
+        ) from None
+    return _of_64_bits(position, size, what)
 
 
 def _of_64_bits(position: int, size: int, what: str) -> int:

@@ -13,7 +13,7 @@ from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import import_torch, torch_or_none
 from tenfold._interop.frameworks import decided, using
-from tenfold._options import UINT64_MAX, boolean, integer
+from tenfold._options import UINT64_MAX, boolean, function, integer
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import Offsets, Padding, is_jagged, jagged
@@ -109,6 +109,8 @@ class BatchLoader:
         if columns is not None:
             dataset = dataset.select(columns)
         self.dataset = dataset
+        if transform is not None:
+            function("batch loader: transform", transform)
         self._transform = transform
         self._as_tensordict = as_tensordict
         self._device = None if device is None else checked_device(device)
@@ -197,9 +199,18 @@ class BatchLoader:
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration, which begins at its first row.
 
+        Args:
+            epoch: 0 or more. It and the seed decide the order.
+
         Raises:
             TypeError: If it is not an int.
             ValueError: If it is out of range.
+
+        Example:
+            >>> loader = tenfold.BatchLoader(ds, 256, shuffle=True)
+            >>> loader.set_epoch(3)
+            >>> loader.state_dict()
+            {'seed': 0, 'epoch': 3, 'position': 0}
         """
         self._native.set_epoch(integer("batch loader: epoch", epoch))
         self._on_device = None
@@ -215,8 +226,17 @@ class BatchLoader:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Resumes there in the next iteration, with any batch_size, world_size and threads.
 
+        Args:
+            state: What `state_dict` returned, in this or another process.
+
         Raises:
             ValueError: If the state is invalid, or its position is beyond the rows.
+
+        Example:
+            >>> loader = tenfold.BatchLoader(ds, 256, shuffle=True)
+            >>> loader.load_state_dict({"seed": 0, "epoch": 3, "position": 512})
+            >>> sum(len(batch["price"]) for batch in loader)
+            488
         """
         self._native.load_state(json.dumps(state))
         self._on_device = None
@@ -315,8 +335,10 @@ def checked_device(device: Any) -> Any:
         )
     try:
         made = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"batch loader: device: expected one of torch, found {error}") from None
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f'batch loader: device: expected a device such as "cpu" or "cuda:0", found {device!r}'
+        ) from None
     if made.type == "cuda" and not torch.cuda.is_available():
         raise UnsupportedError(
             f'batch loader: device: expected one that is here, found "{made}" and '

@@ -71,6 +71,16 @@ def collate(rows: Any) -> Any:
     ``default_collate``.
 
     >>> DataLoader(ds, batch_size=256, shuffle=True, collate_fn=tenfold.collate)
+
+    Args:
+        rows: What the data set gave for a batch, or a list of samples.
+
+    Returns:
+        The batch: a dict of tensors and lists, a TensorDict, or what ``default_collate`` makes.
+
+    Raises:
+        KeyError: If samples are dicts with different keys.
+        TypeError: If samples are of a type that torch cannot collate.
     """
     if isinstance(rows, Rows):
         return rows.batch

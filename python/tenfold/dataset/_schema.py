@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tenfold import _core
+from tenfold._errors import with_remedy
 from tenfold._html import table
 from tenfold._interop.arrays import DTYPES, dtype_name, is_array, numpy_module
 from tenfold._public import set_module
@@ -55,7 +56,18 @@ class Column(NamedTuple):
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any]) -> Column:
-        """The inverse of `to_dict`; members with leaf names are ignored."""
+        """The inverse of `to_dict`; members with leaf names are ignored.
+
+        Args:
+            members: ``{"dtype", "shape", "ragged", "nullable", "unit"}``; all but the first may be
+                left out.
+
+        Returns:
+            Column: The column.
+
+        Raises:
+            KeyError: If there is no dtype.
+        """
         return cls(
             members["dtype"],
             tuple(members.get("shape", ())),
@@ -120,7 +132,21 @@ class Schema(Mapping[str, "Column | Schema"]):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
-        """The inverse of `to_dict`. Raises KeyError for a column without a dtype."""
+        """The inverse of `to_dict`.
+
+        Args:
+            document: ``{"columns": {name: members}}``; see `Column.from_dict`.
+
+        Returns:
+            Schema: The schema.
+
+        Raises:
+            KeyError: If a column has no dtype.
+
+        Example:
+            >>> print(Schema.from_dict({"columns": {"x": {"dtype": "float32", "shape": [3]}}}))
+            x: float32[3]
+        """
         return cls(
             {
                 name: cls.from_dict(members) if "columns" in members else Column.from_dict(members)
@@ -134,6 +160,9 @@ class Schema(Mapping[str, "Column | Schema"]):
 
         Args:
             text: The document, as `to_json` returns it.
+
+        Returns:
+            Schema: The schema.
 
         Raises:
             TypeError: If `text` is not a str.
@@ -178,8 +207,8 @@ _OF_TORCH = {
 def as_schema(given: Any) -> Schema:
     """A `Schema`, the path of one as JSON, or a dict of columns.
 
-    A column of a dict is a dtype, ``(dtype, shape)``, a `Column`, a dict of its members, or a dict
-    of columns: a nested record.
+    A column of a dict is a dtype, ``(dtype, shape)`` or ``(dtype, length)``, a `Column`, a dict of
+    its members, or a dict of columns: a nested record.
 
     Raises:
         ValueError: For a column that is none of these, and for a file that is not a schema.
@@ -188,8 +217,11 @@ def as_schema(given: Any) -> Schema:
         return given
     if isinstance(given, (str, os.PathLike)):
         # The engine reports bytes that are not UTF-8.
-        with open(given, encoding="utf-8", errors="surrogateescape") as file:
-            return Schema._from_json(file.read(), os.fsdecode(given))
+        try:
+            with open(given, encoding="utf-8", errors="surrogateescape") as file:
+                return Schema._from_json(file.read(), os.fsdecode(given))
+        except FileNotFoundError as error:
+            raise with_remedy(error, "a str is the path of a schema; pass a dict") from None
     if not isinstance(given, Mapping):
         raise ValueError(
             "schema: expected a Schema, the path of one or a dict of columns, "
@@ -267,11 +299,12 @@ def _spec(value: Any) -> Column | Schema | None:
     if isinstance(value, Mapping):
         dtype = dtype_of(value.get("dtype"))
         return None if dtype is None else Column.from_dict({**value, "dtype": dtype})
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (tuple, list)):
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (tuple, list, int)):
         dtype = dtype_of(value[0])
-        if dtype is None or not all(isinstance(length, int) for length in value[1]):
+        shape = (value[1],) if isinstance(value[1], int) else tuple(value[1])
+        if dtype is None or not all(isinstance(length, int) for length in shape):
             return None
-        return Column(dtype, tuple(value[1]))
+        return Column(dtype, shape)
     dtype = dtype_of(value)
     return None if dtype is None else Column(dtype)
 

@@ -289,6 +289,9 @@ class IterableDataset(_Base):
     def set_epoch(self, epoch: int) -> None:
         """The next iteration makes this epoch, from its first row.
 
+        Args:
+            epoch: 0 or more. It and the seed decide the order of a shuffled stream.
+
         Raises:
             ValueError: For a negative one.
         """
@@ -348,6 +351,9 @@ class IterableDataset(_Base):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration returns the remaining rows; seed and epoch become the state's.
+
+        Args:
+            state: What `state_dict` returned.
 
         Raises:
             ValueError: If it is no such state, or lies beyond the rows of a data set; of the state

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from tenfold import _core, _pickle
-from tenfold._errors import UnsupportedError
+from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold._html import paragraph
 from tenfold._interop.arrays import is_array
 from tenfold._interop.frameworks import code_of, decided
@@ -102,6 +102,9 @@ class MappedDict(_Native):
             duplicates: ``"last"``: the last value of a duplicate key wins.
             progress: As for `tenfold.save`.
 
+        Returns:
+            MappedDict: The dictionary, opened to read.
+
         Raises:
             ValueError: For keys of two types, naming both; a duplicate key; None; values of
                 two forms, or that do not fit together.
@@ -141,7 +144,21 @@ class MappedDict(_Native):
         return both  # type: ignore[no-any-return]
 
     def rows(self, keys: Any) -> Any:
-        """Returns the row indices of the keys in `dataset`: int64 ``[B]``, -1 for missing keys."""
+        """Returns the row indices of keys in `dataset`.
+
+        Args:
+            keys: As `get_many` takes them.
+
+        Returns:
+            int64 ``[B]``; -1 for keys that are not there.
+
+        Raises:
+            TypeError: For keys that are not hashable, or a single str.
+
+        Example:
+            >>> words.rows(["house", "tree"]).tolist()
+            [0, -1]
+        """
         return self._rows(keys)
 
     @property
@@ -255,9 +272,16 @@ class MappedDict(_Native):
 
         Any number of items, as for `extend`.
 
+        Args:
+            items: A mapping or an iterable of pairs of key and value.
+
         Raises:
             KeyError: Naming missing keys; nothing is changed then.
             ValueError, UnsupportedError, OSError: As assignment.
+
+        Example:
+            >>> with tenfold.MappedDict("words", "r+") as words:
+            ...     words.update({"house": torch.zeros(300)})
         """
         self._require_writer("update")
         self._write_all(items, "assign")
@@ -306,7 +330,10 @@ class MappedDict(_Native):
             if kind == "assign":
                 for key in keys:
                     if key not in self:
-                        raise KeyError(key, "extend() adds keys that are not there yet")
+                        raise KeyNotFoundError(
+                            f"{self._path}: no key {key!r}; extend() adds keys that are not there "
+                            "yet"
+                        )
             else:
                 keys = checked_keys(keys, self.key_type, begin)
             yield (keys, *self._columns_of(values, begin))
@@ -349,9 +376,17 @@ class MappedDict(_Native):
         exhausted before. No other process may write concurrently: keys that it adds and closes in
         that time are lost.
 
+        Args:
+            progress: As for `tenfold.save`.
+
         Raises:
             UnsupportedError: If it is read-only.
             OSError: If another process has it open for writing.
+
+        Example:
+            >>> with tenfold.MappedDict("words", "r+") as words:
+            ...     words["house"] = torch.zeros(300)
+            ...     words.compact()
         """
         self._require_writer("compact")
         with Shown(progress) as callback:

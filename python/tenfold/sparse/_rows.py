@@ -91,9 +91,16 @@ class Rows:
                 ``[n, longest]``, zeros after the entries of each row, and ``"length"`` int64
                 ``[n]``.
 
+        Returns:
+            As `layout` says, of the dtype of the matrix; indices have its index dtype.
+
         Raises:
             IndexError: For a row that does not exist.
             CorruptFileError: If what these rows use is damaged.
+
+        Example:
+            >>> m.rows([5, 9, 5], layout="csr").shape
+            torch.Size([3, 50])
         """
         return self._lines(self._native.rows, indices, 0, layout)
 
@@ -107,19 +114,33 @@ class Rows:
             layout: ``"dense"``: ``[rows, n]``. ``"csr"``, ``"coo"``: ``(rows, n)``. ``"padded"``:
                 by column, ``[n, longest]``; ``"indices"`` are rows.
 
+        Returns:
+            As `layout` says.
+
         Raises:
             IndexError: For a column that does not exist.
             CorruptFileError: If the indices are damaged.
+
+        Example:
+            >>> m.cols([3, 4]).shape
+            torch.Size([40, 2])
         """
         return self._lines(self._native.cols, indices, 1, layout)
 
     def will_need(self, indices: Any) -> None:
-        """Has what these rows of a csr matrix need read from the device, and does not wait.
+        """Prefetches the pages of these rows of a csr matrix, and does not wait.
 
-        A hint, for the batch after the next one; `rows` itself prefetches all of its rows.
+        A hint, for the batch after the one that comes now; `rows` itself prefetches all of its rows
+        at once.
+
+        Args:
+            indices: As for `rows`.
 
         Raises:
             IndexError: For a row that does not exist.
+
+        Example:
+            >>> m.will_need([5, 9])
         """
         self._native.will_need(self._indices(indices, 0))
 
@@ -150,6 +171,10 @@ class Rows:
 
         Returns:
             BatchLoader: With its `set_epoch`, `state_dict`, `stats`.
+
+        Raises:
+            TypeError, ValueError: As `BatchLoader`, for an option that makes no sense.
+            ValueError: For another layout of the matrix than csr.
         """
         matrix: Any = self  # a SparseMatrix
         return batches(matrix, batch_size, layout, options)

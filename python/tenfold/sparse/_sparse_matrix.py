@@ -115,9 +115,16 @@ class SparseMatrix(Rows, Growing):
         Args:
             x: A scipy sparse matrix or array in format csr, csc or coo, which is kept.
 
+        Returns:
+            SparseMatrix: In memory; `save` writes it.
+
         Raises:
             ValueError: For another format, or not two dimensions.
             UnsupportedError: For a dtype that torch has not.
+
+        Example:
+            >>> tenfold.SparseMatrix.from_scipy(m.to_scipy()).save("copy")
+            PosixPath('copy')
         """
         return cls._of_native(_inputs.of_scipy(x))
 
@@ -129,8 +136,15 @@ class SparseMatrix(Rows, Growing):
             tensor: Layout sparse_csr, sparse_csc or sparse_coo, which is kept; two dimensions.
                 Coordinates are coalesced.
 
+        Returns:
+            SparseMatrix: In memory; `save` writes it.
+
         Raises:
             ValueError: For another tensor, and for indices that torch would refuse.
+
+        Example:
+            >>> tenfold.SparseMatrix.from_torch(torch.eye(3).to_sparse_csr()).nnz
+            3
         """
         return cls._of_native(_inputs.of_torch(tensor))
 
@@ -168,6 +182,9 @@ class SparseMatrix(Rows, Growing):
                 without a name if it is large.
             memory_bytes: For entries that are sorted at once, 32 bytes each.
             progress: As for `tenfold.save`.
+
+        Returns:
+            SparseMatrix: In memory, or that of `path`, opened to read.
 
         Raises:
             ValueError: For lengths that differ and for a coordinate outside the shape.
@@ -208,6 +225,9 @@ class SparseMatrix(Rows, Growing):
                 65,536 entries are ints, else float64.
             progress: As for `tenfold.save`.
 
+        Returns:
+            SparseMatrix: The matrix at `path`, opened to read.
+
         Raises:
             ValueError: For a column outside the matrix, or an element that the dtype cannot hold.
             TypeError: For a row that is not a dict.
@@ -230,13 +250,26 @@ class SparseMatrix(Rows, Growing):
         overwrite: bool = True,
         progress: Progress = None,
     ) -> Path:
-        """Saves the matrix, whole or not at all, as `tenfold.save` does with its arguments.
+        """Saves the matrix, whole or not at all, as `tenfold.save` does.
+
+        Args:
+            path: As for `tenfold.save`.
+            format: As there.
+            durable: As there.
+            checksums: As there.
+            num_threads: As there.
+            overwrite: As there.
+            progress: As there.
 
         Returns:
             Path: `path`.
 
         Raises:
             UnsupportedError: For a format that holds no sparse tensors.
+
+        Example:
+            >>> m.save("copy")
+            PosixPath('copy')
         """
         from tenfold.tensordict._files.any_format import save_node
 
@@ -392,6 +425,9 @@ class SparseMatrix(Rows, Growing):
             axis: 0: the sums of the columns, ``[columns]``. 1: those of the rows, ``[rows]``.
                 None: of all elements, 0-d.
 
+        Returns:
+            A tensor or array, float64 or int64.
+
         Raises:
             ValueError: For another axis.
             CorruptFileError: If an index is outside the matrix.
@@ -421,8 +457,15 @@ class SparseMatrix(Rows, Growing):
             memory_bytes: As for `from_coo`.
             progress: As for `tenfold.save`.
 
+        Returns:
+            SparseMatrix: In memory, or that of `path`, opened to read.
+
         Raises:
             CorruptFileError: If the indices are damaged.
+
+        Example:
+            >>> m.to_layout("csc", "by_film").layout
+            'csc'
         """
         if layout not in _PARTS:
             raise ValueError(

@@ -54,6 +54,9 @@ def _from_fields(entries: dict[str, Any], options: dict[str, Any]) -> TensorDict
 def from_struct_array(
     struct_array: Any, *, batch_size: Any = None, device: Any = None
 ) -> TensorDict:
+    if getattr(getattr(struct_array, "dtype", None), "names", None) is None:
+        found = getattr(struct_array, "dtype", type(struct_array).__name__)
+        raise TypeError(f"from_struct_array: expected an array with named fields, found {found}")
     batch_size = struct_array.shape if batch_size is None else batch_size_of(batch_size)
     made = dense()(batch_size=batch_size, device=device)
     for name in struct_array.dtype.names:
@@ -563,6 +566,8 @@ def from_module(
     filter_empty: bool = True,
 ) -> TensorDict:
     _refuse_as_module(as_module)
+    if not isinstance(module, need_torch("from_module").nn.Module):
+        raise TypeError(f"from_module: expected a torch.nn.Module, found {type(module).__name__}")
     if use_state_dict:
         made = dense()(dict(module.state_dict())).unflatten_keys(".")
     else:

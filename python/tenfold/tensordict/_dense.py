@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from tenfold import _core, _pickle
-from tenfold._errors import CorruptFileError, Error, KeyNotFoundError
+from tenfold._errors import CorruptFileError, Error, KeyNotFoundError, with_remedy
 from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.tensordict import _convert
@@ -241,10 +241,21 @@ class TensorDict(TensorDictBase):
             return self._entry(self._key_list()[0])
         if disk is None or (disk.whole and key not in self._items):
             keys = ", ".join(repr(known) for known in self._items)
-            raise KeyNotFoundError(f'no key "{key}": expected one of [{keys}]')
-        value, mark = disk.node.get(key, disk.mode, disk.tied())
+            error = KeyNotFoundError(f'no key "{key}": expected one of [{keys}]')
+            raise self._with_nested_key(error, key)
+        try:
+            value, mark = disk.node.get(key, disk.mode, disk.tied())
+        except KeyNotFoundError as error:
+            raise self._with_nested_key(error, key) from None
         value = self._items[key] = self._adopted(key, value, mark)
         return value
+
+    def _with_nested_key(self, error: KeyNotFoundError, key: str) -> KeyNotFoundError:
+        """The error, with the tuple to use if `key` looks like names joined by dots."""
+        path = tuple(key.split("."))
+        if len(path) == 1 or path[0] not in self._key_list():
+            return error
+        return with_remedy(error, f"a nested key is a tuple: {path}")
 
     def _is_on_disk(self, key: str) -> bool:
         """True for the stem of the file's name where a file holds one value without a name."""

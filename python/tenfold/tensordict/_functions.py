@@ -70,7 +70,25 @@ def fromkeys(keys: Any, value: Any = 0) -> Any:
 
 @set_module("tenfold")
 def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
-    """`TensorDict.load_memmap`."""
+    """Opens a folder or archive of `TensorDict.memmap`, whose arguments it takes.
+
+    Args:
+        prefix: The folder or ``.tdz`` archive.
+        *args: As for `TensorDict.load_memmap`.
+        **options: As there.
+
+    Returns:
+        TensorDict: Over the mapped files; writes reach them. Of a tensorclass, an object of it.
+
+    Raises:
+        FileNotFoundError, CorruptFileError, UnsupportedError: As `tenfold.load`.
+        ValueError: For a file of another format.
+
+    Example:
+        >>> files = td.memmap("rollout")
+        >>> tenfold.load_memmap("rollout")["a"].shape
+        torch.Size([3])
+    """
     return TensorDict.load_memmap(prefix, *args, **options)
 
 

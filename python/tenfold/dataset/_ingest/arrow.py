@@ -71,7 +71,17 @@ def kind_of(file: str) -> str:
 
     Raises:
         UnsupportedError: For any other file.
+        IsADirectoryError: For a folder.
     """
+    if os.path.isdir(file):
+        import errno
+
+        raise IsADirectoryError(
+            errno.EISDIR,
+            f"expected files, found a folder; {os.path.join(file, '*.csv')!r} names files in it, "
+            "tenfold.Dataset opens a data set",
+            file,
+        )
     with open(file, "rb") as opened:
         start = opened.read(8)
     if start[:4] == b"PAR1":
@@ -149,7 +159,13 @@ def _pandas_stream(frame: Any) -> Stream:
             "DataFrame: expected names of columns that are str, found "
             f"{next(name for name in frame.columns if not isinstance(name, str))!r}"
         )
-    table = pa.Table.from_pandas(frame, preserve_index=any(named))
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=any(named))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        found = "; ".join(str(part) for part in error.args)
+        raise ValueError(
+            f"DataFrame: expected columns of numbers, text, times or lists, found others: {found}"
+        ) from None
     return Stream(table, table.nbytes, table.num_rows)
 
 

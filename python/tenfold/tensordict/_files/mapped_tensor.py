@@ -99,6 +99,15 @@ def map_file(
     return _core.map_tensor(path, offset, name, tuple(shape), strides, mode, handler, identity)
 
 
+def _lengths_of(shape: Any) -> tuple[int, ...]:
+    """The shape in the file: one dimension for the elements of a nested tensor."""
+    if isinstance(shape, torch.Tensor):
+        return (nested_numel(shape),)
+    if any(length < 0 for length in shape):
+        raise RuntimeError(f"shape: expected lengths of 0 or more, found {list(shape)}")
+    return torch.Size(shape)
+
+
 def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
     """Creates the file with its final size; a tensor without elements has none."""
     path = os.path.abspath(filename)
@@ -309,7 +318,7 @@ class MemoryMappedTensor(torch.Tensor):
     ) -> MemoryMappedTensor:
         """A new tensor of zeros, or over the content of an existing file."""
         sizes = shape if isinstance(shape, torch.Tensor) else None
-        lengths = (nested_numel(shape),) if isinstance(shape, torch.Tensor) else torch.Size(shape)
+        lengths = _lengths_of(shape)
         size_bytes = torch.Size(lengths).numel() * dtype.itemsize
         if filename is None:
             handler: Any = AnonymousFile(size_bytes)
@@ -361,7 +370,7 @@ class MemoryMappedTensor(torch.Tensor):
         if mode is None:
             mode = "r" if os.path.exists(filename) and not os.access(filename, os.W_OK) else "r+"
         sizes = shape if isinstance(shape, torch.Tensor) else None
-        lengths = (nested_numel(shape),) if isinstance(shape, torch.Tensor) else torch.Size(shape)
+        lengths = _lengths_of(shape)
         plain, file = map_file(os.fspath(filename), 0, dtype, lengths, None, mode, None)
         made = cls._wrapped(as_nested(plain, sizes), file)
         return made if index is None else made._part(index)

@@ -156,6 +156,8 @@ def tensorclass(
     }
     if cls is None:
         return lambda decorated: _defined(decorated, flags, sys._getframe(1))
+    if not isinstance(cls, type):
+        raise TypeError(f"tensorclass: expected a class, found {type(cls).__name__}")
     return _defined(cls, flags, sys._getframe(1))
 
 
