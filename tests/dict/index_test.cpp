@@ -20,7 +20,7 @@ constexpr std::uint64_t kMaxFingerprint = (std::uint64_t{1} << kDictFingerprintB
 DictIndex empty_index(std::uint64_t num_home) {
   const std::uint64_t num_buckets = num_home + kDictTailBuckets + 1;
   Buffer bytes = Buffer::allocate(static_cast<std::size_t>(num_buckets) * kDictBucketBytes);
-  auto* const words = reinterpret_cast<std::uint64_t*>(bytes.data());
+  auto* const words = reinterpret_cast<std::uint64_t*>(bytes.mutable_data());
   write_dict_header(DictBucket(words + (num_buckets - 1) * kDictSlots, kDictSlots), 7, num_home, 0,
                     0);
   return DictIndex(std::move(bytes), "test");
