@@ -96,11 +96,12 @@ class SavePlanner(DefaultSavePlanner):
         self.state_dict = _without_nested_shards(flat)
         self.is_coordinator = is_coordinator
         self._is_own_storage = isinstance(storage_meta, OwnStorage)
+        self._boxes = BoxesOfDTensors()
 
     def create_local_plan(self) -> SavePlan:
         """Called by ``dcp.save``: the items of this rank."""
         if self._is_own_storage and not self._enable_plan_caching:
-            items = Items.of_state(self.state_dict)
+            items = Items.of_state(self.state_dict, self._boxes)
             self.plan = PackedPlan(planner_data=self.mappings, packed=items)
             return self.plan
         plan = super().create_local_plan()
@@ -144,6 +145,8 @@ class SavePlanner(DefaultSavePlanner):
         value = self.state_dict[name]
         if type(value) in _PLAIN:
             return value  # type: ignore[no-any-return]
+        if self._boxes.is_simple(value):
+            return value._local_tensor  # type: ignore[no-any-return]
         found: torch.Tensor = find_state_dict_object(self.state_dict, MetadataIndex(name, offsets))
         return found
 

@@ -153,15 +153,13 @@ class Items:
         return made
 
     @classmethod
-    def of_state(cls, state: dict[str, Any]) -> Items:
+    def of_state(cls, state: dict[str, Any], boxes: BoxesOfDTensors) -> Items:
         """The items that this rank has of a flat state, as torch's planners make them."""
         made = cls()
-        boxes = BoxesOfDTensors()
         value_number = made.number_of(_VALUE)
         known: dict[Any, int] = {}
         for name, value in state.items():
-            cls_ = type(value)
-            if cls_ in _PLAIN:
+            if type(value) in _PLAIN:
                 key: Any = (value.dtype, value.shape)
             elif boxes.is_simple(value):
                 local = value._local_tensor
