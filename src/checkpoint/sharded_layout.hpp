@@ -71,17 +71,16 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
 
 /// What layouts share.
 
-/// The tensors of an outline in order, found by the memory that no two of them share.
+/// The tensors of an outline in order, found by the source that no two of them share.
 class OutlineNumbers {
  public:
   explicit OutlineNumbers(const TensorDict& outline, std::vector<TensorPlace>* places = nullptr);
 
   std::size_t size() const noexcept { return numbers_.size(); }
-  std::size_t of(const Leaf& leaf) const { return numbers_.at(memory_of(leaf)); }
+  std::size_t of(const Leaf& leaf) const;
 
  private:
-  static const std::byte* memory_of(const Leaf& leaf);
-  std::unordered_map<const std::byte*, std::size_t> numbers_;
+  std::unordered_map<const detail::LeafSource*, std::size_t> numbers_;
 };
 
 [[noreturn]] void refuse_other_tensors(const Path& path);
