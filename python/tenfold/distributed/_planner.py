@@ -144,7 +144,7 @@ class SavePlanner(DefaultSavePlanner):
         """What this rank has of a tensor of the state, of the box at `offsets`."""
         value = self.state_dict[name]
         if type(value) in _PLAIN:
-            return value  # type: ignore[no-any-return]
+            return value
         if self._boxes.is_simple(value):
             return value._local_tensor  # type: ignore[no-any-return]
         found: torch.Tensor = find_state_dict_object(self.state_dict, MetadataIndex(name, offsets))

@@ -265,7 +265,7 @@ class PackedPlan(SavePlan):
         _items: list[WriteItem] | None
 
     @property
-    def items(self) -> list[WriteItem]:  # type: ignore[override]
+    def items(self) -> list[WriteItem]:
         """As torch's planners make them, when somebody asks for them."""
         if self._items is None:
             object.__setattr__(self, "_items", [kind.item(name) for name, kind in self.packed])
