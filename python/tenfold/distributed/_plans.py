@@ -61,6 +61,11 @@ class Kind(NamedTuple):
         return self.type == WriteItemType.BYTE_IO
 
     @property
+    def described(self) -> str:
+        """For messages."""
+        return "a value" if self.dtype is None else f"{self.dtype} of shape {list(self.size)}"
+
+    @property
     def nbytes(self) -> int:
         """Of the box; of a value, of which nobody knows, 1."""
         if self.dtype is None:
@@ -349,12 +354,23 @@ def metadata_of(plans: list[Items]) -> dict[str, Any]:
     return found
 
 
+def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError:
+    """What two ranks have under one name cannot be one entry."""
+    return ValueError(
+        f"{name!r}: it differs between ranks: expected {one.described} as on rank {of}, found "
+        f"{other.described} on rank {rank}"
+    )
+
+
 def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
     """The items that each rank writes: what several ranks have is written by one of them.
 
     Args:
         plans: The items of each rank.
         to_lowest_rank: By the lowest; else by the one that writes least so far, of bytes of boxes.
+
+    Raises:
+        ValueError: If ranks have different tensors of one name.
     """
     holders: dict[Any, list[int]] = {}
     for rank, items in enumerate(plans):
@@ -367,19 +383,20 @@ def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
     if not shared:
         return plans
     loads = [0] * len(plans)
-    sizes: dict[Any, int] = {}
+    kinds: dict[Any, Kind] = {}
     for rank, items in enumerate(plans):
-        of_kind = [(kind.offsets, kind.nbytes) for kind in items.kinds]
+        sizes = [kind.nbytes for kind in items.kinds]
         for name, number in zip(items.names, items.numbers, strict=True):
-            offset, nbytes = of_kind[number]
-            if (name, offset) in shared:
-                sizes[(name, offset)] = nbytes
-            else:
-                loads[rank] += nbytes
+            kind = items.kinds[number]
+            key = (name, kind.offsets)
+            if key not in shared:
+                loads[rank] += sizes[number]
+            elif kinds.setdefault(key, kind)[1:] != kind[1:]:
+                raise differs(name, kinds[key], shared[key][0], kind, rank)
     writers: dict[Any, int] = {}
     for key, ranks in shared.items():
         rank = ranks[0] if to_lowest_rank else min(ranks, key=loads.__getitem__)
-        loads[rank] += sizes[key]
+        loads[rank] += kinds[key].nbytes
         writers[key] = rank
     made = []
     for rank, items in enumerate(plans):

@@ -23,7 +23,7 @@ from tenfold._options import boolean
 from tenfold._public import set_module
 from tenfold.distributed._place import HasPath
 from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes
-from tenfold.distributed._plans import Items, PackedPlan
+from tenfold.distributed._plans import Items, Kind, PackedPlan, differs
 from tenfold.distributed._tree import CONTAINER, nest
 
 TYPE_CHECKING = False
@@ -291,30 +291,22 @@ def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None
     # Kinds that differ in their boxes only are those of one tensor.
     groups: dict[Any, int] = {}
     stand_ins: list[torch.Tensor | None] = []
-    first: dict[str, tuple[int, int]] = {}  # the group of a name, and who has it
+    first: dict[str, tuple[int, Kind, int]] = {}  # the group and kind of a name, and who has it
     for rank, items in enumerate(packed):
         of_kind = []
         for kind in items.kinds:
-            group = groups.setdefault((kind.dtype, kind.size), len(groups))
-            of_kind.append(group)
-            if group == len(stand_ins):
+            of_kind.append(groups.setdefault((kind.dtype, kind.size), len(groups)))
+            if of_kind[-1] == len(stand_ins):
                 stand_ins.append(
                     None
                     if kind.dtype is None
                     else torch.empty((), dtype=kind.dtype).expand(kind.size)
                 )
         for name, number in zip(items.names, items.numbers, strict=True):
-            group, having = first.setdefault(name, (of_kind[number], rank))
-            if group != of_kind[number]:
-                found = [
-                    "a value" if dtype is None else f"{dtype} of shape {list(size)}"
-                    for dtype, size in (list(groups)[group], list(groups)[of_kind[number]])
-                ]
-                raise ValueError(
-                    f"{name!r}: it differs between ranks: expected {found[0]} as on rank {having}, "
-                    f"found {found[1]} on rank {rank}"
-                )
-    for name, (group, _) in first.items():
+            found = first.setdefault(name, (of_kind[number], items.kinds[number], rank))
+            if found[0] != of_kind[number]:
+                raise differs(name, found[1], found[2], items.kinds[number], rank)
+    for name, (group, *_) in first.items():
         stand_in = stand_ins[group]
         if stand_in is None:
             save.value_names[name] = len(save.leaves)

@@ -775,6 +775,22 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
     assert not path.exists()
 
 
+def check_other_tensors_under_one_name_are_refused() -> None:
+    path = FOLDER / "other.safetensors"
+
+    def save(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        sharded = spread(numbered(torch.float32, 6, 4 + rank), mesh, [Shard(0)])
+        for tensor in (torch.ones(2 + rank), sharded, 1 if rank else torch.ones(2)):
+            error = failure_of(
+                dcp.save, {"w": tensor}, storage_writer=StorageWriter(path), planner=SavePlanner()
+            )
+            assert "'w': it differs between ranks" in str(error), error
+
+    in_world(2, save)
+    assert not path.exists()
+
+
 def main(names: dict[str, Any]) -> None:
     """Runs what is called ``check_`` in a program's globals, and prints how it went."""
     results: dict[str, str | None] = {}
