@@ -433,10 +433,12 @@ def check_asynchronous_saves() -> None:
             for number, kind in enumerate(kinds):
                 # torch's stager does not copy views, and spread() returns one.
                 tensor = distribute_tensor(whole + number, mesh, [Shard(0)])
+                planner = SavePlanner() if layout in ("folder", "torch") else None
                 future = dcp.async_save(
                     {"w": tensor, "number": number},
                     checkpoint_id=path_of(layout, number),
                     storage_writer=writer,
+                    planner=planner,
                     async_checkpointer_type=kind,
                 )
                 assert not isinstance(future, tuple)
@@ -478,8 +480,10 @@ def check_plan_caching_writes_each_save_to_its_place() -> None:
     assert not (FOLDER / "refused.safetensors").exists()
 
 
-def old_and_new(layout: str) -> tuple[Path, dict[str, Any], Callable[[int], dict[str, Any]]]:
-    path = FOLDER / f"old-{layout}" / ("m.safetensors" if layout == "safetensors" else "m")
+def old_and_new(
+    layout: str, folder: str = "old"
+) -> tuple[Path, dict[str, Any], Callable[[int], dict[str, Any]]]:
+    path = FOLDER / f"{folder}-{layout}" / ("m.safetensors" if layout == "safetensors" else "m")
     path.parent.mkdir(exist_ok=True)
     dcp.save(
         {"w": torch.zeros(6, 4), "version": 1}, storage_writer=writer_of(path, layout), no_dist=True
@@ -685,23 +689,27 @@ class FullDiskWriter(StorageWriter):
 
 
 def check_a_full_disk_of_one_rank_leaves_the_old_version() -> None:
-    cases = {layout: old_and_new(layout) for layout in LAYOUTS}
+    # The process of a failed save keeps its place until it begins another one.
+    cases = {
+        (layout, folder): old_and_new(layout, folder)
+        for layout in LAYOUTS
+        for folder in ("full", "background")
+    }
 
     def save(rank: int, size: int) -> None:
-        for layout, (path, _, state) in cases.items():
-            for is_background in (False, True):
-                writer = FullDiskWriter(path, layout, rank == 1)
-                error = (
-                    failure_of(saved_in_another_process, writer, state(size))
-                    if is_background
-                    else failure_of(dcp.save, state(size), storage_writer=writer)
-                )
-                assert list(error.failures) == [1], error.failures
-                assert isinstance(error.failures[1][0], OSError)
-                assert error.failures[1][0].errno == errno.EFBIG
+        for (layout, folder), (path, _, state) in cases.items():
+            writer = FullDiskWriter(path, layout, rank == 1)
+            error = (
+                failure_of(dcp.save, state(size), storage_writer=writer)
+                if folder == "full"
+                else failure_of(saved_in_another_process, writer, state(size))
+            )
+            assert list(error.failures) == [1], error.failures
+            assert isinstance(error.failures[1][0], OSError)
+            assert error.failures[1][0].errno == errno.EFBIG
 
     in_world(2, save)
-    for layout, (path, _, state) in cases.items():
+    for (layout, _), (path, _, state) in cases.items():
         expect_after("before publishing", path, layout, state)
 
 
