@@ -27,6 +27,7 @@ from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
+import tenfold.distributed
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
 RANKS = 2
@@ -95,26 +96,37 @@ def take_turns(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[
     return {name: statistics.median(found) for name, found in seconds.items()}
 
 
-def saving(state: dict[str, Any], folder: Path, planner: bool) -> dict[str, Callable[[], float]]:
+def saving(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
+    path = folder / "new.safetensors"
+
     def ours() -> float:
-        remove(folder / "new.safetensors")
-        writer = StorageWriter(folder / "new.safetensors")
-        made = SavePlanner() if planner else None
+        remove(path)
+        return timed(lambda: tenfold.distributed.save(state, path))
+
+    def our_writer() -> float:
+        remove(path)
+        writer, made = StorageWriter(path), SavePlanner()
         return timed(lambda: dcp.save(state, storage_writer=writer, planner=made))
 
     def theirs() -> float:
         remove(folder / "new")
         return timed(lambda: dcp.save(state, storage_writer=FileSystemWriter(folder / "new")))
 
-    return {"StorageWriter": ours, "FileSystemWriter": theirs}
+    return {
+        "tenfold.distributed.save": ours,
+        "dcp.save, StorageWriter, SavePlanner": our_writer,
+        "dcp.save, FileSystemWriter": theirs,
+    }
 
 
 def loading(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
+    path = folder / "new.safetensors"
     return {
-        "StorageReader": lambda: timed(
-            lambda: dcp.load(state, storage_reader=StorageReader(folder / "new.safetensors"))
+        "tenfold.distributed.load": lambda: timed(lambda: tenfold.distributed.load(state, path)),
+        "dcp.load, StorageReader": lambda: timed(
+            lambda: dcp.load(state, storage_reader=StorageReader(path))
         ),
-        "FileSystemReader": lambda: timed(
+        "dcp.load, FileSystemReader": lambda: timed(
             lambda: dcp.load(state, storage_reader=FileSystemReader(folder / "new"))
         ),
     }
@@ -130,7 +142,7 @@ def rank_main(rank: int, arguments: argparse.Namespace, folder: Path) -> None:
     if arguments.tensors:
         state = small_state(arguments.tensors, mesh)
         what = f"{arguments.tensors} tensors of 1 KiB"
-        found[f"save {what}"] = take_turns(saving(state, folder, True), arguments.rounds)
+        found[f"save {what}"] = take_turns(saving(state, folder), arguments.rounds)
         found[f"load {what}"] = take_turns(loading(state, folder), arguments.rounds)
     if arguments.gigabytes:
         state = large_state(int(arguments.gigabytes * 1e9), mesh)
@@ -140,7 +152,7 @@ def rank_main(rank: int, arguments: argparse.Namespace, folder: Path) -> None:
             return timed(lambda: write_plainly(state, folder / "plain"))
 
         what = f"{arguments.gigabytes} GB"
-        contenders = {**saving(state, folder, True), "pwrite of 2 processes": plainly}
+        contenders = {**saving(state, folder), "pwrite of 2 processes": plainly}
         found[f"save {what}"] = take_turns(contenders, arguments.rounds)
         found[f"load {what}"] = take_turns(loading(state, folder), arguments.rounds)
     if rank == 0:

@@ -1,11 +1,13 @@
 """Ray Data writes a data set on two workers, two ranks train from it, and one goes on.
 
-python examples/with_ray.py    # a minute
+python examples/with_ray.py                  # a minute
+python examples/with_ray.py --without-ray    # two processes write the parts instead
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -17,9 +19,10 @@ import torch
 import tenfold
 
 ROWS, BATCH = 2000, 100
+SCHEMA = {"x": ("float32", (2,)), "y": "float32"}
 
 
-def write_with_ray(folder: Path) -> None:
+def write_with_ray(path: Path) -> tenfold.Dataset:
     """Two workers compute the rows and write parts."""
     import ray
 
@@ -30,12 +33,32 @@ def write_with_ray(folder: Path) -> None:
     try:
         ids = ray.data.range(ROWS, override_num_blocks=4)
         rows = ids.map(lambda row: {"x": [row["id"] / ROWS, 1.0], "y": 3 * row["id"] / ROWS + 1})
-        ds = tenfold.ray.write(
-            rows, folder / "rows", schema={"x": ("float32", (2,)), "y": "float32"}
-        )
+        return tenfold.ray.write(rows, path, schema=SCHEMA)
     finally:
         ray.shutdown()
-    print(f"{len(ds):,} rows in", len(list((folder / "rows").glob("ray-*"))), "parts")
+
+
+def write_part(path: Path, begin: int, end: int) -> None:
+    x = torch.arange(begin, end) / ROWS
+    columns = {"x": torch.stack([x, torch.ones_like(x)], 1), "y": 3 * x + 1}
+    tenfold.ingest(columns, path, schema=SCHEMA)
+
+
+def write_without_ray(path: Path) -> tenfold.Dataset:
+    """Two processes write a part each, as two hosts would; one commits them."""
+    context = multiprocessing.get_context("spawn")
+    half = ROWS // 2
+    workers = [
+        context.Process(target=write_part, args=(path / f"worker-{i}", i * half, (i + 1) * half))
+        for i in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if any(worker.exitcode for worker in workers):
+        raise SystemExit("a worker failed")
+    return tenfold.commit_parts(path)
 
 
 def train(folder: Path, run: str, stop_after: int | None) -> list[float]:
@@ -93,7 +116,8 @@ def on_ranks(folder: Path, run: str, ranks: int, stop_after: int | None) -> list
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--folder", type=Path, help="where to (default: a temporary one)")
+    parser.add_argument("--without-ray", action="store_true", help="two processes write the parts")
     parser.add_argument("--train", help="used by the program itself: the name of a run")
     parser.add_argument("--stop-after", type=int)
     options = parser.parse_args()
@@ -104,7 +128,9 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        write_with_ray(folder)
+        write = write_without_ray if options.without_ray else write_with_ray
+        ds = write(folder / "rows")
+        print(f"{len(ds):,} rows in", len(list((folder / "rows").glob("*/meta.json"))), "parts")
         expected = train(folder, "whole", None)
         first = on_ranks(folder, "parts", 2, 8)
         rest = train(folder, "parts", None)

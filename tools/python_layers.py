@@ -93,6 +93,7 @@ LIBRARIES = {"torch", "numpy", "tensordict"}
 LIBRARY_USERS = {
     "distributed._calls": "calls torch.distributed.checkpoint",
     "distributed._planner": "its classes are subclasses of torch.distributed.checkpoint's",
+    "distributed._plans": "its classes are subclasses of torch.distributed.checkpoint's",
     "distributed._reader": "its class is a subclass of torch.distributed.checkpoint's",
     "distributed._tree": "names are torch.distributed.checkpoint's",
     "distributed._writer": "its class is a subclass of torch.distributed.checkpoint's",

@@ -42,9 +42,14 @@ struct CommitPartsOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Appends parts to the data set at `path`: all of them or none. First checks the columns, number
-/// of rows and file sizes of each. Creates a missing `%parts.json`, with the schema of the first
-/// part. Finally removes what crashed writers of parts have left.
+/// Adds parts to the data set at `path`, behind those that it has; all of them or none. Each is
+/// checked first: its columns, the number of its rows, the sizes of its files. Without a
+/// `%parts.json` it makes one, with the schema of the first part. It removes what killed writers of
+/// parts have left: hidden folders whose lease (`<folder>.lease`) nobody holds.
+///
+/// A job that writes several parts may stage them in `<path>/.<job>.tenfold-staging`, under that
+/// lease, and move them to `<path>/<job>-<name>` before it commits them by name: until then no
+/// other call takes them, and if the job is killed they are removed.
 ///
 /// Throws Error(file_not_found) if one of the parts that part_name() counts is missing,
 /// Error(corrupt) for a part with other columns or with files that are too short,

@@ -11,6 +11,7 @@
 #include "arguments.hpp"
 #include "base/fail.hpp"
 #include "call.hpp"
+#include "core/tree/outline_leaf.hpp"
 #include "io/registry.hpp"
 #include "tree_in.hpp"
 
@@ -233,11 +234,7 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
 
 /// A tensor with only dtype and shape, whose bytes must not be accessed.
 ItemHandle shape_only(const std::string& dtype, IntsArgument lengths) {
-  Shape shape = shape_from(lengths);
-  const DType kind = dtype_from(dtype);
-  const std::uint64_t size_bytes = nbytes_of(kind, shape);
-  return {Leaf(Tensor(kind, std::move(shape),
-                      Buffer({static_cast<std::byte*>(nullptr), size_bytes}, nullptr)))};
+  return {outline_leaf(dtype_from(dtype), shape_from(lengths))};
 }
 
 NodeHandle tree_of(AnyObject object, PathArgument path, bool bare) {

@@ -142,7 +142,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     def __init__(self, path: PathLike, *, schema: Any = None) -> None:
         self._path = os.path.abspath(os.fsdecode(path))
         self._schema = schema
-        self._job = uuid.uuid4().hex
+        self._job = f"ray-{uuid.uuid4().hex[:16]}"
         self._lease: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -154,6 +154,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
     @property
     def _staging(self) -> str:
+        # `commit_parts` knows the name: if the driver is killed, it removes the folder and the
+        # parts that begin with the name of the job and are not committed.
         return os.path.join(self._path, f".{self._job}.tenfold-staging")
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
@@ -201,7 +203,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         self._clean()
 
     def _of(self, name: str) -> str:
-        return f"ray-{self._job[:12]}-{name[:6]}"
+        return f"{self._job}-{name[:6]}"
 
     def _agree(self, names: list[str]) -> None:
         """Gives all parts the same columns.

@@ -12,7 +12,9 @@
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
+#include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
+#include "core/tree/outline_leaf.hpp"
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/plan.hpp"
 #include "formats/folder/writer.hpp"
@@ -59,9 +61,7 @@ TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::si
       if (leaf->is_nested()) {
         throw refuse_key(path).expected("a dense tensor").found("a nested one");
       }
-      constexpr std::size_t kElementBytes = 16;
-      Leaf empty(Tensor(leaf->dtype(), leaf->shape(), Shape(leaf->shape().size(), 0),
-                        Buffer::allocate(kElementBytes), 0));
+      Leaf empty = outline_leaf(leaf->dtype(), leaf->shape());
       empty.mark_unbatched(leaf->is_unbatched());
       outline.set(key, TensorDict::Item(std::move(empty)));
     } else if (const auto* child = std::get_if<TensorDict>(&item)) {
@@ -330,14 +330,14 @@ OutlineNumbers::OutlineNumbers(const TensorDict& outline, std::vector<TensorPlac
   outline.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr) return;
-    numbers_.emplace(memory_of(*leaf), numbers_.size());
+    numbers_.emplace(source_of(*leaf).get(), numbers_.size());
     if (places == nullptr) return;
     places->push_back({base::quote(dotted(path)), leaf->dtype(), leaf->shape(), 0, 0});
   });
 }
 
-const std::byte* OutlineNumbers::memory_of(const Leaf& leaf) {
-  return leaf.tensor_in_memory()->buffer().data();
+std::size_t OutlineNumbers::of(const Leaf& leaf) const {
+  return numbers_.at(source_of(leaf).get());
 }
 
 void refuse_other_tensors(const Path& path) {

@@ -70,18 +70,17 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
                                               const ShardedWriteOptions& options,
                                               const std::string& id);
 
-/// The numbers of an outline's tensors in order. Finds a tensor by its memory, which no two of them
+/// The numbers of an outline's tensors in order. Finds a tensor by its source, which no two of them
 /// share.
 class OutlineNumbers {
  public:
   explicit OutlineNumbers(const TensorDict& outline, std::vector<TensorPlace>* places = nullptr);
 
   std::size_t size() const noexcept { return numbers_.size(); }
-  std::size_t of(const Leaf& leaf) const { return numbers_.at(memory_of(leaf)); }
+  std::size_t of(const Leaf& leaf) const;
 
  private:
-  static const std::byte* memory_of(const Leaf& leaf);
-  std::unordered_map<const std::byte*, std::size_t> numbers_;
+  std::unordered_map<const detail::LeafSource*, std::size_t> numbers_;
 };
 
 [[noreturn]] void refuse_other_tensors(const Path& path);

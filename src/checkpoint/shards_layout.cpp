@@ -15,6 +15,7 @@
 #include "checkpoint/sharded_layout.hpp"
 #include "codecs/json/json.hpp"
 #include "codecs/zip/zip.hpp"
+#include "core/tree/outline_leaf.hpp"
 #include "formats/dcp/metadata.hpp"
 #include "formats/dcp/writer.hpp"
 #include "formats/folder/inventory.hpp"
@@ -262,11 +263,8 @@ class SafetensorsShards final : public ShardsLayout {
   }
 
   safetensors::Plan::Tensor tensor_of(std::size_t shard) const {
-    constexpr std::size_t kElementBytes = 16;
     const TensorPlace& place = places_[shard];
-    return {names_[shards_[shard].shard.tensor],
-            Leaf(Tensor(place.dtype, place.shape, Shape(place.shape.size(), 0),
-                        Buffer::allocate(kElementBytes), 0))};
+    return {names_[shards_[shard].shard.tensor], outline_leaf(place.dtype, place.shape)};
   }
 
   std::string header_of(std::size_t file) const {

@@ -12,6 +12,7 @@
 #include "core/tensor/special.hpp"
 #include "core/tree/depth.hpp"
 #include "core/tree/leaf_source.hpp"
+#include "core/tree/outline_leaf.hpp"
 
 namespace tenfold {
 
@@ -64,7 +65,7 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
 
 void require_whole(const Leaf& leaf) {
   constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 30U;
-  if (!source_of(leaf) || leaf.nbytes() < kLargeBytes) return;
+  if (!source_of(leaf) || leaf.nbytes() < kLargeBytes || is_outline(leaf)) return;
   std::vector<std::byte> last(itemsize(leaf.dtype()));
   leaf.read(leaf.nbytes() - last.size(), last);
 }

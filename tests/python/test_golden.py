@@ -296,6 +296,25 @@ def test_safetensors_reads_golden_files(files, version, entry):
     assert {tensor[3] for _, tensor in golden.tensors_in(entry["tree"])} == digests
 
 
+@cases("trees", only=lambda entry: entry["path"] in ("ranks/torch", "ranks/shards"))
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_torch_reads_the_checkpoints_of_ranks(files, version, entry):
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+    if entry["path"] == "ranks/torch":
+        reader = dcp.FileSystemReader(files / version / entry["path"])
+    else:
+        pytest.importorskip("safetensors")
+        storage = pytest.importorskip("torch.distributed.checkpoint.hf_storage")
+        reader = storage.HuggingFaceStorageReader(str(files / version / entry["path"]))
+    tensors = {".".join(keys): tensor for keys, tensor in golden.tensors_in(entry["tree"])}
+    into = {
+        name: torch.zeros(shape, dtype=getattr(torch, dtype))
+        for name, (_, dtype, shape, _) in tensors.items()
+    }
+    dcp.load(into, storage_reader=reader, no_dist=True)
+    assert {name: describe_tensor(tensor) for name, tensor in into.items()} == tensors
+
+
 READERS = {"memmap": "load_memmap", "tdz": "load_memmap", "consolidated": "from_consolidated"}
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 
+import torch
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
+from torch.distributed.checkpoint.stateful import Stateful
 
 from tenfold._public import set_module
 from tenfold.distributed._planner import LoadPlanner, SavePlanner
@@ -64,11 +66,16 @@ def save(
     writer = StorageWriter(
         path, layout=layout, durable=durable, checksums=checksums, overwrite=overwrite
     )
+    planner = SavePlanner()
+    planner.state_to_save = {
+        key: value.state_dict() if _is_stateful(value) else value
+        for key, value in state_dict.items()
+    }
     with _no_dist_expected(no_dist):
         dcp_save(
-            state_dict,
+            {},  # torch would look at and log each entry by itself, for 20 us
             storage_writer=writer,
-            planner=SavePlanner(),
+            planner=planner,
             process_group=process_group,
             no_dist=no_dist,
         )
@@ -104,14 +111,28 @@ def load(
         >>> state = model.state_dict()
         >>> tenfold.distributed.load(state, "model.safetensors", no_dist=True)
     """
+    planner = LoadPlanner(allow_partial_load=not strict)
+    # In one order on all ranks: state_dict() may be collective.
+    stateful = sorted((key for key, value in state_dict.items() if _is_stateful(value)), key=str)
+    state = {**state_dict, **{key: state_dict[key].state_dict() for key in stateful}}
+    planner.state_to_load = state
     with _no_dist_expected(no_dist):
         dcp_load(
-            state_dict,
+            {},  # as above
             storage_reader=StorageReader(path, verify=verify),
-            planner=LoadPlanner(allow_partial_load=not strict),
+            planner=planner,
             process_group=process_group,
             no_dist=no_dist,
         )
+    for key in stateful:
+        state_dict[key].load_state_dict(state[key])
+    for key in state_dict.keys() - set(stateful):
+        state_dict[key] = state[key]
+
+
+def _is_stateful(value: Any) -> bool:
+    """True for what torch's calls ask for its state."""
+    return not isinstance(value, torch.Tensor) and isinstance(value, Stateful)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import os
 
@@ -10,7 +11,6 @@ import torch
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
-    Metadata,
     TensorProperties,
     TensorStorageMetadata,
 )
@@ -23,21 +23,24 @@ from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
 from tenfold.distributed._place import HasPath
-from tenfold.distributed._planner import LoadPlanner, ValueBytes
+from tenfold.distributed._planner import LoadPlanner, StoredMetadata, ValueBytes
 from tenfold.distributed._tree import StoredTensor, names_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from torch.distributed.checkpoint.planner import LoadPlan, ReadItem
+    from torch.distributed.checkpoint.metadata import Metadata
+    from torch.distributed.checkpoint.planner import LoadPlan
     from torch.distributed.checkpoint.planner import LoadPlanner as AnyLoadPlanner
 
     from tenfold._io.files import PathLike
+    from tenfold.distributed._tree import Stored
 
-    Stored = dict[str, tuple[tuple[str | int, ...], Any]]
-
-_BATCH_TENSORS = 1024
+# Tensors are read in batches: of so many at most, and of so many bytes of those that have another
+# dtype or device, whose bytes are read into memory of their own first.
+_BATCH_TENSORS = 16_384
+_BUFFER_BYTES = 256 << 20
 
 
 @set_module("tenfold.distributed")
@@ -81,16 +84,11 @@ class StorageReader(HasPath, _StorageReader):
     def read_metadata(self) -> Metadata:
         """Returns the content of the checkpoint, by the names of torch.distributed.checkpoint."""
         _, stored = self._open()
-        found: dict[str, Any] = {}
-        for name, (_, value) in stored.items():
-            if not isinstance(value, StoredTensor):
-                found[name] = BytesStorageMetadata()
-                continue
-            size = torch.Size(value.shape)
-            chunk = ChunkStorageMetadata(torch.Size([0] * len(size)), size)
-            properties = TensorProperties(dtype=getattr(torch, value.dtype))
-            found[name] = TensorStorageMetadata(properties, size, [chunk])
-        return Metadata(found, planner_data={name: path for name, (path, _) in stored.items()})
+        return StoredMetadata(
+            planner_data={name: path for name, (path, _) in stored.items()},
+            made_of=(_metadata_of, stored),
+            stored=stored,
+        )
 
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
@@ -110,7 +108,9 @@ class StorageReader(HasPath, _StorageReader):
         checked: list[list[str]] = [[] for _ in plans]
         ranks: dict[str, list[int]] = {}
         for rank, plan in enumerate(plans):
-            for name in dict.fromkeys(item.storage_index.fqn for item in plan.items):
+            names = plan.planner_data if isinstance(plan.planner_data, list) else ()
+            items = (item.storage_index.fqn for item in plan.items)
+            for name in dict.fromkeys((*names, *items)):
                 ranks.setdefault(name, []).append(rank)
         for name, having in ranks.items():
             rank = min(having, key=loads.__getitem__)
@@ -128,19 +128,21 @@ class StorageReader(HasPath, _StorageReader):
         boxes, stored = self._open()
         if self.verify and plan.storage_data:
             self._check(plan.storage_data, stored)
-        batch: list[tuple[ReadItem, torch.Tensor, torch.Tensor]] = []
+        reads = _Reads(boxes)
+        if isinstance(planner, LoadPlanner):
+            for name in planner.values:
+                planner.load_value(name, self._value(stored[name]))
+            for tensor, offsets, target in planner.reads:
+                reads.add(tensor, offsets, target.detach())
         for item in plan.items:
+            name = item.storage_index.fqn
             if item.type == LoadItemType.BYTE_IO:
-                value = self._value(stored[item.storage_index.fqn])
-                planner.load_bytes(item, _bytes_of(value, planner))
+                planner.load_bytes(item, _bytes_of(self._value(stored[name]), planner))
                 continue
-            stored_tensor = stored[item.storage_index.fqn][1]
             target = planner.resolve_tensor(item).detach()
-            batch.append((item, target, _buffer_for(target, stored_tensor.dtype)))
-            if len(batch) == _BATCH_TENSORS:
-                _read(boxes, stored, batch, planner)
-                batch = []
-        _read(boxes, stored, batch, planner)
+            done = functools.partial(planner.commit_tensor, item, target)
+            reads.add(stored[name][1], item.storage_offsets, target, done)
+        reads.finish()
         future: Future[None] = Future()
         future.set_result(None)
         return future
@@ -192,27 +194,54 @@ def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:
     return stream
 
 
-def _buffer_for(target: torch.Tensor, dtype: str) -> torch.Tensor:
-    """The target itself, if the engine can write into it, else memory that is copied to it."""
-    wanted = getattr(torch, dtype)
-    if type(target) is torch.Tensor and target.device.type == "cpu" and target.dtype == wanted:
-        return target
-    return torch.empty(target.shape, dtype=wanted)
+def _metadata_of(stored: Stored) -> dict[str, Any]:
+    """Name to metadata as torch has them: each tensor is one chunk."""
+    found: dict[str, Any] = {}
+    properties: dict[str, TensorProperties] = {}
+    for name, (_, value) in stored.items():
+        if not isinstance(value, StoredTensor):
+            found[name] = BytesStorageMetadata()
+            continue
+        size = torch.Size(value.shape)
+        if value.dtype not in properties:
+            properties[value.dtype] = TensorProperties(dtype=getattr(torch, value.dtype))
+        chunk = ChunkStorageMetadata(torch.Size([0] * len(size)), size)
+        found[name] = TensorStorageMetadata(properties[value.dtype], size, [chunk])
+    return found
 
 
-def _read(
-    boxes: _core.Boxes,
-    stored: Stored,
-    batch: list[tuple[ReadItem, torch.Tensor, torch.Tensor]],
-    planner: AnyLoadPlanner,
-) -> None:
-    boxes.read(
-        [
-            (stored[item.storage_index.fqn][1].number, item.storage_offsets, buffer)
-            for item, _, buffer in batch
-        ]
-    )
-    for item, target, buffer in batch:
-        if buffer is not target:
-            target.copy_(buffer)
-        planner.commit_tensor(item, target)
+class _Reads:
+    """Parts of tensors that are read together: one call for thousands."""
+
+    def __init__(self, boxes: _core.Boxes) -> None:
+        self._boxes = boxes
+        self._batch: list[tuple[int, Any, torch.Tensor]] = []
+        # What follows the read: the target of a buffer, and a call.
+        self._then: list[tuple[torch.Tensor, torch.Tensor | None, Any]] = []
+        self._buffer_bytes = 0
+
+    def add(
+        self, tensor: StoredTensor, offsets: Any, target: torch.Tensor, done: Any = None
+    ) -> None:
+        """Adds a box, of the shape of `target`; calls `done` when it is read."""
+        buffer = None
+        dtype = getattr(torch, tensor.dtype)
+        if type(target) is not torch.Tensor or not target.is_cpu or target.dtype != dtype:
+            # The engine cannot write into it.
+            buffer = torch.empty(target.shape, dtype=dtype)
+            self._buffer_bytes += buffer.nbytes
+        self._batch.append((tensor.number, offsets, target if buffer is None else buffer))
+        if buffer is not None or done is not None:
+            self._then.append((target, buffer, done))
+        if len(self._batch) == _BATCH_TENSORS or self._buffer_bytes >= _BUFFER_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Reads what was added."""
+        self._boxes.read(self._batch)
+        for target, buffer, done in self._then:
+            if buffer is not None:
+                target.copy_(buffer)
+            if done is not None:
+                done()
+        self._batch, self._then, self._buffer_bytes = [], [], 0

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
-from torch.distributed.checkpoint._nested_dict import flatten_state_dict
-from torch.distributed.checkpoint._traverse import traverse_state_dict
+import torch
 
 from tenfold import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     Path = tuple[str | int, ...]
     # A container in a planner's data: its kind, and its keys as they were.
     Container = tuple[str, tuple[Any, ...]]
+    # By name, paths and `StoredTensor` or a value.
+    Stored = dict[str, tuple[Path, Any]]
 
 # Entries of a planner's data whose keys begin so describe containers, the others name leaves.
 CONTAINER = "%container"
@@ -33,32 +35,81 @@ def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     like lists, and the planner's data also says what the containers were.
     """
     containers: dict[Any, Container] = {}
-    opened = _open_tuples(state, (), containers)
-    flat, mappings = flatten_state_dict(opened)
-    return flat, {**mappings, **containers}
+    flat, paths = _flatten(state, containers)
+    return flat, {**paths, **containers}
 
 
-def _open_tuples(value: Any, path: Path, containers: dict[Any, Container]) -> Any:
-    """A copy of the containers in which tuples with tensors are lists."""
-    if isinstance(value, dict):
-        kind = "ordered_dict" if isinstance(value, OrderedDict) else "dict"
-        containers[_key(path)] = (kind, tuple(value))
-        return {
-            key: _open_tuples(item, (*path, str(key)), containers) for key, item in value.items()
-        }
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple) and _has_parts(value):
-        containers[_key(path)] = (type(value).__name__, ())
-        return [_open_tuples(item, (*path, i), containers) for i, item in enumerate(value)]
-    return value
+def flatten_as_torch(state: Any) -> tuple[dict[str, Any], dict[str, Path]]:
+    """The same as torch's ``flatten_state_dict``, in a third of its time."""
+    return _flatten(state, None)
 
 
-def _has_parts(value: Any) -> bool:
-    """True for what is flattened: a list or tuple that contains tensors or dicts."""
-    import torch
+def _flatten(
+    state: Any, containers: dict[Any, Container] | None
+) -> tuple[dict[str, Any], dict[str, Path]]:
+    flat: dict[str, Any] = {}
+    paths: dict[str, Path] = {}
 
-    if isinstance(value, (torch.Tensor, dict)):
-        return True
-    return isinstance(value, (list, tuple)) and any(_has_parts(item) for item in value)
+    def add(name: str, path: Path, value: Any) -> None:
+        if name in flat:
+            raise ValueError(f"duplicated flatten key {name}")
+        flat[name] = value
+        paths[name] = path
+
+    _Visit(torch.Tensor, add, containers).container(state, (), "")
+    return flat, paths
+
+
+class _Visit:
+    """Calls `add` with name, path and value of each leaf of nested containers.
+
+    A list without tensors and dicts is one leaf. So is a tuple; but where `containers` is given,
+    which gets the kinds and keys of what is taken apart, tuples are as lists.
+    """
+
+    def __init__(
+        self,
+        tensor_class: type,
+        add: Callable[[str, Path, Any], None],
+        containers: dict[Any, Container] | None = None,
+    ) -> None:
+        self._tensor_class = tensor_class
+        self._add = add
+        self._containers = containers
+        self._sequences: Any = list if containers is None else (list, tuple)
+
+    def container(self, value: Any, path: Path, name: str) -> None:
+        if isinstance(value, Mapping):
+            if self._containers is not None and isinstance(value, dict):
+                kind = "ordered_dict" if isinstance(value, OrderedDict) else "dict"
+                self._containers[_key(path)] = (kind, tuple(value))
+            items: Iterable[tuple[str | int, Any]] = (
+                (str(key), item) for key, item in value.items()
+            )
+        else:
+            if self._containers is not None and type(value) in (list, tuple):
+                self._containers[_key(path)] = (type(value).__name__, ())
+            items = enumerate(value)
+        for key, item in items:
+            below = f"{name}.{key}" if path else str(key)
+            if isinstance(item, self._tensor_class):
+                self._add(below, (*path, key), item)
+            elif isinstance(item, Mapping) or self._has_parts(item):
+                self.container(item, (*path, key), below)
+            else:
+                self._add(below, (*path, key), item)
+
+    def _has_parts(self, value: Any) -> bool:
+        """True for what is taken apart: a list or tuple with tensors or dicts in it."""
+        # Other classes of tuples have a meaning of their own.
+        if not isinstance(value, self._sequences) or (
+            isinstance(value, tuple) and type(value) is not tuple
+        ):
+            return False
+        return any(
+            isinstance(item, (self._tensor_class, Mapping)) or self._has_parts(item)
+            for item in value
+        )
 
 
 def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]) -> dict[Any, Any]:
@@ -161,19 +212,19 @@ class StoredTensor:
         self.keys = keys
 
 
-def names_of(node: _core.Node) -> dict[str, tuple[Path, Any]]:
+def names_of(node: _core.Node) -> Stored:
     """Maps torch's names to the entries of a stored tree: paths, and `StoredTensor` or a value.
 
     A list or tuple without tensors and dicts is one value, as in ``flatten_state_dict``; a tuple is
     one value in any case, which may have tensors in it.
     """
-    found: dict[str, tuple[Path, Any]] = {}
+    found: Stored = {}
+
+    def add(name: str, path: Path, value: Any) -> None:
+        found.setdefault(name, (path, value))
+
     state = _containers(node, (), _Counter())
-
-    def visit(path: Path, value: Any) -> None:
-        found.setdefault(".".join(map(str, path)), (path, value))
-
-    traverse_state_dict(state, visit, lambda value: isinstance(value, StoredTensor))
+    _Visit(StoredTensor, add).container(state, (), "")
     return found
 
 

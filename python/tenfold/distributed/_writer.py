@@ -9,7 +9,7 @@ import uuid
 
 import torch
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import MetadataIndex, StorageMeta
+from torch.distributed.checkpoint.metadata import MetadataIndex
 from torch.distributed.checkpoint.planner import WriteItemType
 from torch.distributed.checkpoint.storage import StorageWriter as _StorageWriter
 from torch.distributed.checkpoint.storage import WriteResult
@@ -22,15 +22,16 @@ from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
 from tenfold.distributed._place import HasPath
-from tenfold.distributed._planner import SavePlanner, ValueBytes
+from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes
+from tenfold.distributed._plans import Items, Kind, PackedPlan, differs
 from tenfold.distributed._tree import CONTAINER, nest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from torch.distributed.checkpoint.metadata import Metadata
+    from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
     from torch.distributed.checkpoint.planner import SavePlan, WriteItem
     from torch.distributed.checkpoint.planner import SavePlanner as AnySavePlanner
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 LAYOUTS = ("plain", "shards", "torch")
 # Tensors are passed to the engine in batches of at most this many, and this many bytes.
-_BATCH_TENSORS = 1024
+_BATCH_TENSORS = 16_384
 _BATCH_BYTES = 256 << 20
 # Room in the header for a value that is not known when files are laid out: most are numbers. What
 # does not fit costs one copy of the file.
@@ -63,7 +64,8 @@ class _Save:
     def __init__(self, path: str) -> None:
         self.path = path
         self.writer: _core.ShardedWriter | None = None
-        self.leaves: list[tuple[tuple[str | int, ...], Any]] = []
+        self.names: list[str] = []
+        self.leaves: list[tuple[tuple[str | int, ...], Any]] = []  # of these names
         self.containers: dict[Any, Any] = {}
         self.value_names: dict[str, int] = {}
         self.rank = 0
@@ -142,7 +144,7 @@ class StorageWriter(HasPath, _StorageWriter):
 
     def storage_meta(self) -> StorageMeta | None:
         """Returns the information about the storage that planners receive."""
-        return StorageMeta(checkpoint_id=self.path, save_id=str(uuid.uuid4()))
+        return OwnStorage(checkpoint_id=self.path, save_id=str(uuid.uuid4()))
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Called on every rank before plans are made."""
@@ -162,43 +164,27 @@ class StorageWriter(HasPath, _StorageWriter):
         save = self._save()
         if not all(plan.usable for plan in plans):
             raise ValueError(_CACHING)
-        items: dict[str, WriteItem] = {}
         paths: dict[Any, Any] = {}
         for plan in plans:
             for key, path in (plan.planner_data or {}).items():
                 paths.setdefault(key, path)
-            for item in plan.items:
-                items.setdefault(item.index.fqn, item)
         save.containers = {key: path for key, path in paths.items() if _is_container(key)}
-        for name, item in items.items():
-            path = paths.get(name, (name,))
-            if item.type == WriteItemType.BYTE_IO:
-                save.value_names[name] = len(save.leaves)
-                save.leaves.append((path, None))
-            else:
-                data = item.tensor_data
-                assert data is not None
-                save.leaves.append(
-                    (path, torch.empty((), dtype=data.properties.dtype).expand(data.size))
-                )
+        packed = [Items.of_plan(plan) for plan in plans]
+        _add_leaves(save, packed, paths)
         tree = _core.tree(nest(save.leaves, save.containers), save.path)
-        numbers = {keys: number for number, (keys, *_) in enumerate(tree.leaves())}
-        of_name = {
-            name: numbers[tuple(map(str, paths.get(name, (name,))))]
-            for name, item in items.items()
-            if item.type != WriteItemType.BYTE_IO
+        by_keys = {keys: number for number, (keys, *_) in enumerate(tree.leaves())}
+        numbers = {
+            name: by_keys[tuple(map(str, path))]
+            for name, (path, leaf) in zip(save.names, save.leaves, strict=True)
+            if leaf is not None
         }
-        boxes: list[tuple[int, Sequence[int], Sequence[int], int]] = [
-            (
-                of_name[item.index.fqn],
-                item.tensor_data.chunk.offsets,
-                item.tensor_data.chunk.sizes,
-                rank,
-            )
-            for rank, plan in enumerate(plans)
-            for item in plan.items
-            if item.tensor_data is not None
-        ]
+        boxes: list[tuple[int, Sequence[int], Sequence[int], int]] = []
+        for rank, items in enumerate(packed):
+            boxes += [
+                (numbers[name], kind.offsets, kind.sizes, rank)
+                for name, kind in items
+                if kind.offsets is not None
+            ]
         save.writer = _core.ShardedWriter(
             save.path,
             tree,
@@ -210,14 +196,17 @@ class StorageWriter(HasPath, _StorageWriter):
             value_bytes=_VALUE_BYTES * len(save.value_names),
         )
         return [
-            dataclasses.replace(plan, storage_data=save.writer.ticket(rank))
+            PackedPlan(storage_data=save.writer.ticket(rank), packed=plan.packed)
+            if isinstance(plan, PackedPlan)
+            else dataclasses.replace(plan, storage_data=save.writer.ticket(rank))
             for rank, plan in enumerate(plans)
         ]
 
     def write_data(self, plan: SavePlan, planner: AnySavePlanner) -> Future[list[WriteResult]]:
         """Called on every rank: writes its shards where the plan says."""
         try:
-            result = self._write(plan, planner)
+            with torch.no_grad():  # parts of DTensors come without a step of autograd
+                result = self._write(plan, planner)
         except BaseException:
             self._saves.pop(threading.get_ident(), None)  # nobody will finish it
             raise
@@ -232,12 +221,7 @@ class StorageWriter(HasPath, _StorageWriter):
         values: dict[str, Any] = {}
         batch: list[torch.Tensor] = []
         batch_bytes = written = size_bytes = 0
-        for item in plan.items:
-            if item.type == WriteItemType.BYTE_IO:
-                values[item.index.fqn] = _value_of(item, planner)
-                continue
-            data = planner.resolve_data(item)
-            assert isinstance(data, torch.Tensor)
+        for data in _data_of(plan, planner, values):
             batch.append(_in_memory(data))
             size_bytes += data.nbytes
             batch_bytes += data.nbytes
@@ -293,9 +277,74 @@ def _is_container(key: Any) -> bool:
     return isinstance(key, tuple) and bool(key) and key[0] == CONTAINER
 
 
+def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None:
+    """Gives the save the leaves of the tree that all ranks write.
+
+    Args:
+        save: Gets names and leaves.
+        packed: The items of each rank.
+        paths: Of names; others are names of the root.
+
+    Raises:
+        ValueError: If ranks have different tensors of one name.
+    """
+    # Kinds that differ in their boxes only are those of one tensor.
+    groups: dict[Any, int] = {}
+    stand_ins: list[torch.Tensor | None] = []
+    first: dict[str, tuple[int, Kind, int]] = {}  # the group and kind of a name, and who has it
+    for rank, items in enumerate(packed):
+        of_kind = []
+        for kind in items.kinds:
+            of_kind.append(groups.setdefault((kind.dtype, kind.size), len(groups)))
+            if of_kind[-1] == len(stand_ins):
+                stand_ins.append(
+                    None
+                    if kind.dtype is None
+                    else torch.empty((), dtype=kind.dtype).expand(kind.size)
+                )
+        for name, number in zip(items.names, items.numbers, strict=True):
+            found = first.setdefault(name, (of_kind[number], items.kinds[number], rank))
+            if found[0] != of_kind[number]:
+                raise differs(name, found[1], found[2], items.kinds[number], rank)
+    for name, (group, *_) in first.items():
+        stand_in = stand_ins[group]
+        if stand_in is None:
+            save.value_names[name] = len(save.leaves)
+        save.names.append(name)
+        save.leaves.append((paths.get(name, (name,)), stand_in))
+
+
+def _data_of(
+    plan: SavePlan, planner: AnySavePlanner, values: dict[str, Any]
+) -> Iterator[torch.Tensor]:
+    """The tensors of a plan in its order; its values are put into `values`."""
+    if (
+        isinstance(plan, PackedPlan)
+        and isinstance(planner, SavePlanner)
+        and type(planner).lookup_object is DefaultSavePlanner.lookup_object
+        and _gives_objects(planner)
+    ):
+        for name, kind in plan.packed:
+            if kind.is_value:
+                values[name] = _plain(name, planner.state_dict[name])
+            else:
+                yield planner.local_tensor(name, kind.offsets)
+        return
+    for item in plan.items:
+        name = item.index.fqn
+        if item.type == WriteItemType.BYTE_IO:
+            values[name] = _value_of(item, planner)
+        else:
+            data = planner.resolve_data(item)
+            assert isinstance(data, torch.Tensor)
+            yield data
+
+
 def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
     """A plain dense tensor in main memory, itself if it is one."""
-    if type(tensor) is torch.Tensor and tensor.device.type == "cpu":
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_cpu:
+        if not tensor.is_conj() and not tensor.is_neg():
+            return tensor
         return tensor.detach().resolve_conj().resolve_neg()
     return tensor.detach().cpu().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
 
@@ -312,6 +361,15 @@ def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
         else:
             assert not isinstance(data, torch.Tensor)
             value = _decoded(data.getbuffer())
+    return _plain(name, value)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """The value, which can be kept as JSON.
+
+    Raises:
+        UnsupportedError: If it cannot.
+    """
     try:
         tree = _core.tree({"value": value}, "")
     except UnsupportedError as error:

@@ -73,14 +73,71 @@ void require_complete(const Path& path, const std::vector<std::string>& added,
   }
 }
 
-/// Folders that the manifest does not name yet, in the order of their names.
+constexpr std::string_view kStagingSuffix = ".tenfold-staging";
+
+/// True for the folder of a part that is being written: ".part-00000-of-00002.tenfold-0", or for
+/// one of several parts: ".job.tenfold-staging".
+bool is_unfinished(std::string_view name) {
+  const std::size_t dash = name.rfind('-');
+  return formats::folder::is_leftover(name) && dash + 1 < name.size() &&
+         (name.ends_with(kStagingSuffix) ||
+          std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dash) + 1, name.end(),
+                      base::is_digit));
+}
+
+/// How the names of folders begin that a writer moves out of ".job.tenfold-staging" before it
+/// commits them: "job-". Nothing for the folder of one part.
+std::optional<std::string> prefix_of_staging(std::string_view name) {
+  if (!name.ends_with(kStagingSuffix) || name.size() < kStagingSuffix.size() + 2) return {};
+  name.remove_suffix(kStagingSuffix.size());
+  return std::string(name.substr(1)) + "-";
+}
+
+/// The folders of the parts that the manifest names: "a" of the part "a/b".
+std::set<std::string> folders_of(const std::set<std::string>& parts) {
+  std::set<std::string> names;
+  for (const std::string& path : parts) names.insert(formats::components_of(path).front());
+  return names;
+}
+
+/// Removes what writers have left that did not finish and are no more, also what they had moved and
+/// not committed. `known`: the parts that the manifest names.
+///
+/// Returns the beginnings of the names of parts that other writers are about to commit.
+std::vector<std::string> remove_leftovers(os::Directory& folder,
+                                          const std::set<std::string>& known) {
+  const std::set<std::string> named = folders_of(known);
+  std::vector<std::string> others;
+  const std::vector<std::string> names = folder.list();
+  for (const std::string& name : names) {
+    const auto info = is_unfinished(name) ? folder.entry_info(name) : std::nullopt;
+    if (!info || !info->is_directory) continue;
+    const auto prefix = prefix_of_staging(name);
+    const auto lease = os::Lease::try_acquire(folder, name + ".lease");
+    if (!lease) {
+      if (prefix) others.push_back(*prefix);
+      continue;
+    }
+    for (const std::string& moved : names) {
+      if (prefix && moved.starts_with(*prefix) && !named.contains(moved)) folder.remove_tree(moved);
+    }
+    folder.remove_tree(name);  // the last one: it tells what had been moved
+  }
+  return others;
+}
+
+/// Folders that the manifest does not name yet, in the order of their names. `others`: how names
+/// begin that are not meant.
 std::vector<std::string> unnamed_folders(const os::Directory& folder,
-                                         const std::set<std::string>& known) {
-  std::set<std::string> above;  // "a" of the part "a/b"
-  for (const std::string& path : known) above.insert(formats::components_of(path).front());
+                                         const std::set<std::string>& known,
+                                         const std::vector<std::string>& others) {
+  const std::set<std::string> named = folders_of(known);
   std::vector<std::string> names;
   for (const std::string& name : folder.list()) {
-    if (name.starts_with('.') || name.starts_with('%') || above.contains(name)) continue;
+    if (name.starts_with('.') || name.starts_with('%') || named.contains(name)) continue;
+    if (std::ranges::any_of(others, [&](const auto& prefix) { return name.starts_with(prefix); })) {
+      continue;
+    }
     const auto info = folder.entry_info(name);
     if (!info || info->is_regular) continue;
     if (!info->is_directory) {
@@ -95,22 +152,10 @@ std::vector<std::string> unnamed_folders(const os::Directory& folder,
   return names;
 }
 
-/// True for the folder of a part that is being written: ".part-00000-of-00002.tenfold-0".
-bool is_unfinished(std::string_view name) {
-  const std::size_t dash = name.rfind('-');
-  return formats::folder::is_leftover(name) && dash + 1 < name.size() &&
-         (name.ends_with(".tenfold-staging") ||
-          std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dash) + 1, name.end(),
-                      base::is_digit));
-}
-
-/// Removes what writers have left that did not finish and are no more.
-void remove_leftovers(os::Directory& folder) {
-  for (const std::string& name : folder.list()) {
-    const auto info = is_unfinished(name) ? folder.entry_info(name) : std::nullopt;
-    if (!info || !info->is_directory) continue;
-    if (auto lease = os::Lease::try_acquire(folder, name + ".lease")) folder.remove_tree(name);
-  }
+std::set<std::string> paths_of(const formats::PartsManifest& manifest) {
+  std::set<std::string> paths;
+  for (const formats::PartEntry& part : manifest.parts) paths.insert(part.path);
+  return paths;
 }
 
 void require_no_tree(const os::Directory& folder, const Path& path) {
@@ -183,11 +228,10 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
     formats::PartsManifest manifest;
     const bool is_new = !formats::has_parts_manifest(folder);
     if (!is_new) manifest = formats::read_parts_manifest(folder);
-    std::set<std::string> known;
-    for (const formats::PartEntry& part : manifest.parts) known.insert(part.path);
+    std::set<std::string> known = paths_of(manifest);
     std::vector<std::string> added = options.parts;
     if (added.empty()) {
-      added = unnamed_folders(folder, known);
+      added = unnamed_folders(folder, known, remove_leftovers(folder, known));
       require_complete(path, added, known);
     }
     if (is_new && added.empty()) {
@@ -225,7 +269,7 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
     static_cast<void>(
         formats::parse_parts_manifest(formats::parts_manifest_text(manifest), path.string()));
     if (!added.empty()) publish_parts(manifest, lease, path, options.durable);
-    remove_leftovers(folder);
+    remove_leftovers(folder, known);
   }
   return Dataset(path);
 }
@@ -239,6 +283,7 @@ Dataset compact(const Path& path, const CompactOptions& options) {
           .found("no ", formats::kPartsName);
     }
     const os::Lease lease = lease_parts(folder, path);
+    remove_leftovers(folder, paths_of(formats::read_parts_manifest(folder)));
     const TensorDict tree = open_parts(folder.duplicate(), path);
     formats::folder::kFormat.write(tree, path,
                                    {.durable = options.durable,

@@ -2,38 +2,19 @@
 
 #include <algorithm>
 #include <charconv>
-#include <memory>
 #include <span>
 #include <utility>
 #include <variant>
 
 #include <tenfold/error.hpp>
 
-#include "base/fail.hpp"
 #include "codecs/pickle/writer.hpp"
 #include "codecs/zip/zip.hpp"
-#include "core/tree/leaf_source.hpp"
+#include "core/tree/outline_leaf.hpp"
 #include "formats/shared/object_file.hpp"
 
 namespace tenfold::detail::formats::dcp {
 namespace {
-
-/// Tensors whose bytes are not here: only their names, dtypes and shapes are asked for.
-class NoBytes final : public LeafSource {
- public:
-  Buffer map(const Leaf& leaf) override { refuse(leaf); }
-  void read(const Leaf& leaf, std::uint64_t /*offset*/, std::span<std::byte> /*into*/) override {
-    refuse(leaf);
-  }
-  base::Where where(const Leaf& /*leaf*/) const override {
-    return {"", "a tensor of another process"};
-  }
-
- private:
-  [[noreturn]] void refuse(const Leaf& leaf) const {
-    throw base::invalid_argument(where(leaf)).expected("its bytes").found("none");
-  }
-};
 
 constexpr const char* kMetadataModule = "torch.distributed.checkpoint.metadata";
 constexpr const char* kFileModule = "torch.distributed.checkpoint.filesystem";
@@ -196,7 +177,7 @@ class MetadataWriter {
 }  // namespace
 
 ItemFile::ItemFile(DType dtype, const Shape& shape)
-    : ItemFile(plan_object_file(stored_leaf(dtype, shape, std::make_shared<NoBytes>(), 0))) {}
+    : ItemFile(plan_object_file(outline_leaf(dtype, shape))) {}
 
 ItemFile::ItemFile(const Value& value) : ItemFile(plan_object_file(NonTensor{value})) {}
 

@@ -10,6 +10,7 @@
 
 #include "core/tensor/leaf_bytes.hpp"
 #include "core/tree/fake_source.hpp"
+#include "core/tree/outline_leaf.hpp"
 #include "support/values.hpp"
 
 namespace tenfold {
@@ -175,6 +176,22 @@ TEST(SharedBytes, OnDiskAreTheIdentityOfTheSource) {
   EXPECT_EQ(shared_bytes(a), shared_bytes(stored_leaf(DType::int16, {2, 2}, source, 8)));
   EXPECT_NE(shared_bytes(a), shared_bytes(stored_leaf(DType::int16, {4}, source, 0)));
   EXPECT_EQ(shared_bytes(stored_leaf(DType::int16, {0}, source, 8)), SharedBytes{});
+}
+
+TEST(OutlineLeaf, HasADtypeAndAShapeAndNoBytes) {
+  const Leaf leaf = outline_leaf(DType::float32, {3, 4});
+  EXPECT_EQ(leaf.dtype(), DType::float32);
+  EXPECT_THAT(leaf.shape(), ElementsAre(3, 4));
+  EXPECT_EQ(leaf.nbytes(), 48U);
+  EXPECT_FALSE(leaf.in_memory());
+  EXPECT_TRUE(is_outline(leaf));
+  EXPECT_FALSE(is_outline(Leaf(int64s({1}, {1}))));
+  std::vector<std::byte> some(4);
+  EXPECT_THROW(leaf.read(0, some), Error);
+  EXPECT_THROW(static_cast<void>(leaf.tensor()), Error);
+  // As a file says it: nothing is allocated.
+  EXPECT_EQ(outline_leaf(DType::uint8, {std::int64_t{1} << 60}).nbytes(), std::uint64_t{1} << 60U);
+  EXPECT_THROW(outline_leaf(DType::float32, {std::int64_t{1} << 62}), Error);
 }
 
 }  // namespace

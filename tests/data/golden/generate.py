@@ -22,6 +22,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +47,18 @@ if __name__ == "__main__" and "GOLDEN_NAMESPACE" not in os.environ:
         sys.exit(
             subprocess.run(
                 [*unshare, boot_id.name, sys.executable, *sys.argv],
-                env={**os.environ, "GOLDEN_NAMESPACE": "1", "TENFOLD_NUM_THREADS": "1"},
+                env={
+                    **os.environ,
+                    "GOLDEN_NAMESPACE": "1",
+                    "TENFOLD_NUM_THREADS": "1",
+                    "PYTHONHASHSEED": "0",  # the order of sets
+                },
             ).returncode
         )
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 from golden import (  # noqa: E402
     Frame,
     Tiles,
@@ -60,7 +68,11 @@ from golden import (  # noqa: E402
     digest,
 )
 
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.tensor import DTensor, Replicate, Shard  # noqa: E402
+
 import tenfold  # noqa: E402
+import tenfold.distributed  # noqa: E402
 from tenfold import TensorDict  # noqa: E402
 
 DTYPES = {
@@ -640,7 +652,7 @@ def orders() -> dict[str, Any]:
         for seed in (None, 0, 7):
             parts = rows.split([0.6, 0.4], seed=seed)
             made["split"].append([n, seed, [described_order(ids(part)) for part in parts]])
-        parts = [rows.shard(rank, 3) for rank in range(3)]
+        parts = [rows.shard(rank=rank, world_size=3) for rank in range(3)]
         made["shard"].append([n, 3, [described_order(ids(part)) for part in parts]])
     for weights in ([0.5, 0.5], [0.8, 0.2], [0.7, 0.2, 0.1]):
         sources = [counted(50, 1000 * i) for i in range(len(weights))]
@@ -705,11 +717,133 @@ def streams(root: Path) -> list[dict[str, Any]]:
     return made
 
 
+# --- what several processes write ---
+
+
+def by_ranks(function: Callable[[int], None], size: int = 2) -> None:
+    """Runs `function(rank)` in processes of one group."""
+    children = []
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(size):
+            children.append(os.fork())
+            if children[-1] == 0:
+                code = 1
+                try:
+                    torch.set_num_threads(1)
+                    dist.init_process_group(
+                        "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=size
+                    )
+                    function(rank)
+                    dist.destroy_process_group()
+                    code = 0
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(code)
+        assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+
+
+def spread(tensor: torch.Tensor, dim: int | None = 0) -> Any:
+    """The part of this rank, along a dimension; None: each rank has all."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    placement: Any = Replicate() if dim is None else Shard(dim)
+    local = tensor
+    if dim is not None:
+        parts = placement._split_tensor(tensor, mesh.size(), with_padding=False)[0]
+        local = parts[mesh.get_local_rank()]
+    return DTensor.from_local(
+        local.contiguous(),
+        mesh,
+        [placement],
+        run_check=False,
+        shape=tensor.shape,
+        stride=tensor.stride(),
+    )
+
+
+def write_ranks(root: Path) -> list[dict[str, Any]]:
+    (root / "ranks").mkdir()
+    made = []
+    rows, columns, few = fill(5, 3), fill(2, 7, dtype=torch.bfloat16), fill(1, 3)
+    both, plain = fill(4, dtype=torch.int32), fill()
+    values = {"step": 7, "lr": 0.5, "names": ["a", "b"], "none": None, "empty": {}}
+    containers = {"list": [fill(2), {"x": fill(1)}], "pair": (fill(2), "text"), 3: fill(2)}
+
+    def whole(placed: Callable[..., Any]) -> dict[Any, Any]:
+        model = collections.OrderedDict(
+            rows=placed(rows), columns=placed(columns, 1), few=placed(few)
+        )
+        return {"model": model, "both": placed(both, None), "plain": plain, **values, **containers}
+
+    def save(rank: int) -> None:
+        for name, layout in (
+            ("plain.safetensors", "plain"),
+            ("plain", "plain"),
+            ("shards", "shards"),
+            ("torch", "torch"),
+        ):
+            tenfold.distributed.save(whole(spread), root / "ranks" / name, layout=layout)
+
+    by_ranks(save)
+    for name in ("plain.safetensors", "plain", "shards", "torch"):
+        tree = whole(lambda tensor, *_: tensor)
+        made.append({"path": f"ranks/{name}", "tree": describe(tree)})
+
+    def state_of(rank: int, placed: Callable[..., Any]) -> dict[str, Any]:
+        own = torch.full((2,), float(rank))
+        return {"rows": placed(rows), "columns": placed(columns, 1), "own": own, "plain": plain}
+
+    def take(rank: int) -> None:
+        state = tenfold.StateDict(**state_of(rank, spread), step=rank)
+        path = str(root / "ranks/snapshot")
+        tenfold.Snapshot.take(path, {"state": state}, replicated=["state/plain"])
+
+    by_ranks(take)
+    taken = {
+        str(rank): {"state": {**state_of(rank, lambda tensor, *_: tensor), "step": rank}}
+        for rank in range(2)
+    }
+    made.append({"path": "ranks/snapshot", "tree": describe(taken)})
+    return made
+
+
+def write_parts(root: Path) -> list[dict[str, Any]]:
+    records = [record(i) for i in range(9)]
+    columns = describe_rows(records, RECORD_COLUMNS)
+    log = tenfold.create_parts(root / "dataset/parts", RECORD)
+    log.append(stacked(records[:4]))
+    log.close()
+    for name, begin, end in (("b", 4, 6), ("c/d", 6, 9)):
+        (root / "dataset/parts" / name).parent.mkdir(exist_ok=True)
+        part = tenfold.create(root / "dataset/parts" / name, RECORD)
+        part.append(stacked(records[begin:end]))
+        part.close()
+    tenfold.commit_parts(root / "dataset/parts", ["b", "c/d"])
+
+    def write_open_part() -> None:
+        log = tenfold.create_parts(root / "dataset/open_part", RECORD)
+        log.append(stacked(records[:4]))
+        log.flush()
+        log.append(stacked(records[4:6]))
+        os._exit(0)  # before `log` is closed
+
+    killed(write_open_part)
+    (root / "dataset/open_part/.parts.tenfold-lease").unlink()
+    return [
+        {"path": "dataset/parts", "rows": 9, "columns": columns},
+        {
+            "path": "dataset/open_part",
+            "rows": 4,
+            "columns": describe_rows(records[:4], RECORD_COLUMNS),
+        },
+    ]
+
+
 def main() -> None:
     version = ".".join(tenfold.__version__.split(".")[:2])
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / version
     root.mkdir(parents=True)
-    expected = {
+    expected: dict[str, Any] = {
         "version": tenfold.__version__,
         "trees": write_trees(root),
         "memory_mapped": write_memory_mapped(root),
@@ -720,6 +854,8 @@ def main() -> None:
         "orders": orders(),
         "streams": streams(root),
     }
+    expected["trees"] += write_ranks(root)
+    expected["datasets"] += write_parts(root)
     lines = []
     for name, value in expected.items():
         if isinstance(value, list):

@@ -231,6 +231,51 @@ TEST(Parts, AreReplacedOnlyWithoutForeignFiles) {
   EXPECT_EQ(Dataset(ds).size(), 2);
 }
 
+/// A job that stages several parts, moves them and is killed before, while or after it commits.
+TEST(Parts, OfAKilledJobAreRemovedUnlessTheManifestNamesThem) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  make_parts(ds, {2, 3});
+  const auto stage = [&](const std::string& job) {
+    save(rows_of_all_kinds(0, 1), ds / ("." + job + ".tenfold-staging") / "2");
+    for (const char* number : {"0", "1"}) save(rows_of_all_kinds(0, 1), ds / (job + "-" + number));
+  };
+  const auto exists = [&](const char* name) { return fs::exists(ds / name); };
+  stage("job");
+  commit_parts(ds, {.parts = {"job-1"}});
+  EXPECT_TRUE(exists("job-1"));
+  EXPECT_FALSE(exists("job-0"));
+  EXPECT_FALSE(exists(".job.tenfold-staging"));
+  stage("next");
+  EXPECT_EQ(commit_parts(ds).size(), 6);
+  EXPECT_FALSE(exists("next-0"));
+  // Parts in folders that the manifest names are not the job's to lose.
+  stage("deep");
+  fs::create_directory(ds / "deep-2");
+  fs::rename(ds / "deep-0", ds / "deep-2" / "0");
+  commit_parts(ds, {.parts = {"deep-2/0"}});
+  EXPECT_TRUE(exists("deep-2/0"));
+  EXPECT_FALSE(exists("deep-1"));
+  stage("last");
+  EXPECT_EQ(compact(ds).size(), 7);
+  EXPECT_FALSE(exists("last-0"));
+}
+
+TEST(Parts, OfAJobThatGoesOnAreTakenByNoOtherCall) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  make_parts(ds, {2, 3});
+  fs::create_directory(ds / ".job.tenfold-staging");
+  save(rows_of_all_kinds(0, 1), ds / "job-0");
+  save(rows_of_all_kinds(0, 1), ds / "other");
+  const os::Directory opened = os::Directory::open(ds);
+  const auto lease = os::Lease::try_acquire(opened, ".job.tenfold-staging.lease");
+  EXPECT_EQ(commit_parts(ds).size(), 6);  // with "other"
+  EXPECT_TRUE(fs::exists(ds / "job-0"));
+  EXPECT_EQ(commit_parts(ds, {.parts = {"job-0"}}).size(), 7);
+  EXPECT_TRUE(fs::exists(ds / ".job.tenfold-staging"));
+}
+
 TEST(Parts, VerifyNamesThePartAndTheProblem) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";

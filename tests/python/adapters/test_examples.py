@@ -55,7 +55,7 @@ def test_replay_buffer_persists_across_restarts(tmp_path: Path) -> None:
 def test_two_workers_ingest_and_two_ranks_train(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
     output = run("with_ray", "--folder", tmp_path)
-    assert "2,000 rows in" in output
+    assert "2,000 rows in 4 parts" in output
     assert "the same losses: True" in output
 
 

@@ -136,6 +136,32 @@ def test_only_parts_of_tasks_that_returned_are_committed(rows, tmp_path) -> None
     assert len(manifest["parts"]) == 1
 
 
+def test_a_driver_that_is_killed_before_it_commits_leaves_nothing(
+    rows, tmp_path, monkeypatch
+) -> None:
+    import signal
+    import types
+
+    path = tmp_path / "out"
+    block = next(iter(tenfold.ray.TenfoldDatasource(rows).get_read_tasks(4)[0]()))
+    tenfold.ray.write(ray.data.from_arrow(block), path)
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(
+            tenfold.ray, "commit_parts", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        )
+        sink = tenfold.ray.TenfoldDatasink(path)
+        sink.on_write_start()
+        written = sink.write([block], types.SimpleNamespace(task_idx=0, kwargs={}))
+        sink.on_write_complete(types.SimpleNamespace(write_returns=[written]))
+        os._exit(1)
+    os.waitpid(pid, 0)
+    assert len([p for p in os.listdir(path) if p.startswith("ray-")]) == 2
+    ds = tenfold.ray.write(ray.data.from_arrow(block), path)
+    assert len(ds) == 2 * block.num_rows
+    assert len([p for p in os.listdir(path) if "ray-" in p]) == 2
+
+
 def test_existing_dataset_is_not_overwritten(rows, tmp_path) -> None:
     ds = tenfold.ray.read(rows)
     with pytest.raises(Exception, match="a data set in one folder"):

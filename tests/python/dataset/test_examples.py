@@ -106,3 +106,15 @@ def test_demo_runs_on_synthetic_flights(tmp_path: Path) -> None:
     assert "tenfold.save: 2 of 2 kills leave a checkpoint that loads" in output
     verified = [line.split()[0] for line in output.splitlines() if " ok: " in line]
     assert verified == ["checkpoint", "flights", "killed"]
+
+
+@pytest.mark.timeout(400)
+def test_two_workers_ingest_two_ranks_train_and_one_goes_on(tmp_path: Path) -> None:
+    """All of examples/with_ray.py but Ray, which `make test-ray` tests."""
+    output = run(
+        *(sys.executable, EXAMPLES / "with_ray.py", "--without-ray", "--folder", tmp_path),
+        OMP_NUM_THREADS="1",
+    )
+    assert "2,000 rows in 2 parts" in output
+    assert "8 steps on two ranks, 12 on one" in output
+    assert "the same losses: True" in output

@@ -311,6 +311,32 @@ def write_forever(path: Path, start: int, report: int) -> None:
         os.write(report, f"{count}\n".encode())
 
 
+def test_a_job_that_is_killed_before_it_commits_leaves_nothing(tmp_path) -> None:
+    """As the driver of `tenfold.ray`: it stages parts under a lease, moves and commits them."""
+    path = tmp_path / "ds"
+    ds = make(tmp_path, [3, 2], 2)
+    staging = path / ".ray-1.tenfold-staging"
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        lease = tenfold._core.Lease.acquire(path, f"{staging.name}.lease")
+        for name in ("0", "1"):
+            tenfold.ingest(rows(0, 4), staging / name, schema=SCHEMA, durable=False)
+        os.rename(staging / "0", path / "ray-1-0")
+        os.write(write, b"moved")
+        time.sleep(60)
+        lease.release()
+        os._exit(1)
+    assert os.read(read, 5) == b"moved"
+    assert len(tenfold.commit_parts(path)) == len(ds)  # it goes on: nobody takes its parts
+    assert (path / "ray-1-0").exists()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    tenfold.ingest(rows(5, 6), path / "next", schema=SCHEMA, durable=False)
+    assert tenfold.commit_parts(path)["i"].tolist() == list(range(6))
+    assert sorted(p.name for p in path.iterdir() if "ray" in p.name) == []
+
+
 @pytest.mark.timeout(120 + 3 * KILLS)
 def test_sigkill_of_the_writer_leaves_the_rows_before_or_after(tmp_path) -> None:
     path = tmp_path / "ds"

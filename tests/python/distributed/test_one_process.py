@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections import OrderedDict
 from pathlib import Path
@@ -134,6 +135,83 @@ def test_distributed_save_and_load_keep_containers(tmp_path: Path) -> None:
     into = {"by_number": {1: torch.zeros(2), 0: ""}, "new": 1}
     distributed.load(into, tmp_path / "m", strict=False, no_dist=True)
     assert repr(into) == repr({"by_number": state["by_number"], "new": 1})
+
+
+def test_our_planner_makes_what_other_writers_need(tmp_path: Path) -> None:
+    state = {"w": torch.arange(4.0), "step": 7, "names": ["a"]}
+    dcp.save(state, checkpoint_id=tmp_path / "theirs", planner=SavePlanner(), no_dist=True)
+    into = {"w": torch.zeros(4), "step": 0, "names": []}
+    dcp.load(into, checkpoint_id=tmp_path / "theirs", no_dist=True)
+    assert torch.equal(into["w"], state["w"])
+    assert (into["step"], into["names"]) == (7, ["a"])
+
+
+def test_the_metadata_of_a_save_are_those_of_torch(tmp_path: Path) -> None:
+    state = {"model": {"w": torch.ones(2, 3), "h": torch.ones(2).half()}, "x": [torch.ones(1), 2]}
+    found = [
+        dcp.save(state, storage_writer=StorageWriter(tmp_path / "m"), planner=planner, no_dist=True)
+        for planner in (SavePlanner(), dcp.DefaultSavePlanner())
+    ]
+    assert found[0].state_dict_metadata == found[1].state_dict_metadata
+    assert found[1].planner_data.items() <= found[0].planner_data.items()
+    again = pickle.loads(pickle.dumps(found[0]))
+    assert again.state_dict_metadata == found[1].state_dict_metadata
+
+
+class Doubling(SavePlanner):
+    """A planner of a user's own."""
+
+    def lookup_object(self, index: Any) -> Any:
+        return 2 * super().lookup_object(index)
+
+
+class Renaming(SavePlanner):
+    def create_local_plan(self) -> Any:
+        plan = super().create_local_plan()
+        kept = [item for item in plan.items if item.index.fqn != "b"]
+        return dataclasses.replace(plan, items=kept)
+
+
+def test_planners_that_are_subclasses_of_ours_are_asked(tmp_path: Path) -> None:
+    state = {"a": torch.ones(2), "b": torch.ones(3), "n": 2}
+    save(state, tmp_path / "double", planner=Doubling())
+    assert repr(tenfold.load(tmp_path / "double")) == repr(
+        {"a": 2 * state["a"], "b": 2 * state["b"], "n": 4}
+    )
+    save({"a": torch.ones(2), "b": torch.ones(3)}, tmp_path / "less", planner=Renaming())
+    assert list(tenfold.load(tmp_path / "less")) == ["a"]
+
+
+def test_states_of_objects_are_saved_and_loaded_by_our_calls(tmp_path: Path) -> None:
+    class Counter:
+        def __init__(self, count: int) -> None:
+            self.count = torch.tensor(count)
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"count": self.count, "word": "x"}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.count = state["count"] + 0
+            self.word = state["word"]
+
+    model = torch.nn.Linear(2, 1)
+    distributed.save({"model": model, "n": Counter(3)}, tmp_path / "m", no_dist=True)
+    assert tenfold.load(tmp_path / "m")["n"]["count"] == 3
+    state = {"model": torch.nn.Linear(2, 1), "n": Counter(0)}
+    distributed.load(state, tmp_path / "m", no_dist=True)
+    assert state["n"].count == 3
+    assert state["n"].word == "x"
+    assert torch.equal(state["model"].weight, model.weight)
+
+
+def test_tensors_that_need_grad_are_read_into(tmp_path: Path) -> None:
+    distributed.save({"w": torch.arange(3.0)}, tmp_path / "m", no_dist=True)
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    distributed.load({"w": parameter}, tmp_path / "m", no_dist=True)
+    assert parameter.tolist() == [0, 1, 2]
+    assert parameter.requires_grad
+    distributed.save({"w": parameter}, tmp_path / "again", no_dist=True)
+    assert tenfold.load(tmp_path / "again")["w"].tolist() == [0, 1, 2]
 
 
 def test_values_longer_than_the_reserved_space_are_saved(tmp_path: Path) -> None:

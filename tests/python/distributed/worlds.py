@@ -11,10 +11,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import errno
+import itertools
 import json
 import multiprocessing
 import os
 import random
+import resource
 import signal
 import sys
 import threading
@@ -30,13 +32,13 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 import tenfold
 import tenfold.distributed
-from tenfold import _core
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
 # Timeout of a process group. After the loss of a rank, the others wait no longer than the second.
@@ -60,7 +62,8 @@ def _rank_main(
         )
         function(rank, size)
         pipe.send(None)
-        dist.destroy_process_group()
+        if timeout == TIMEOUT:  # without a rank that died it would wait
+            dist.destroy_process_group()
     except BaseException:
         pipe.send(f"rank {rank}: {traceback.format_exc()}")
     finally:
@@ -211,6 +214,8 @@ FOLDER = Path(sys.argv[1])
 # Numbers of ranks that save and load, and ranks that are killed at random moments.
 WORLDS = tuple(map(int, os.environ.get("TENFOLD_WORLDS", "1,2,3").split(",")))
 NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
+# Every phase in every layout in which a rank can die, or some.
+EVERY_FAULT = "TENFOLD_EVERY_FAULT" in os.environ
 LAYOUTS = ("safetensors", "folder", "shards", "torch")
 
 
@@ -415,31 +420,36 @@ def check_containers_survive_with_our_planner() -> None:
 
 
 def check_asynchronous_saves() -> None:
-    from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+    kinds = (AsyncCheckpointerType.THREAD, *AsyncCheckpointerType)
+
+    def path_of(layout: str, number: int) -> Path:
+        return FOLDER / f"async-{number}{'.' if layout == 'safetensors' else '-'}{layout}"
 
     def save(rank: int, size: int) -> None:
         mesh = init_device_mesh("cpu", (size,))
         whole = numbered(torch.float32, 8, 4)
-        writer = StorageWriter()
-        for number in range(3):
-            # torch's stager does not copy views, and spread() returns one.
-            tensor = distribute_tensor(whole + number, mesh, [Shard(0)])
-            state = {"w": tensor, "number": number}
-            kind = AsyncCheckpointerType.PROCESS if number == 2 else AsyncCheckpointerType.THREAD
-            future = dcp.async_save(
-                state,
-                checkpoint_id=FOLDER / f"async-{number}.safetensors",
-                storage_writer=writer,
-                async_checkpointer_type=kind,
-            )
-            assert not isinstance(future, tuple)
-            future.result()
+        for layout in LAYOUTS:
+            writer = StorageWriter(layout=layout_of(layout))
+            for number, kind in enumerate(kinds):
+                # torch's stager does not copy views, and spread() returns one.
+                tensor = distribute_tensor(whole + number, mesh, [Shard(0)])
+                planner = SavePlanner() if layout in ("folder", "torch") else None
+                future = dcp.async_save(
+                    {"w": tensor, "number": number},
+                    checkpoint_id=path_of(layout, number),
+                    storage_writer=writer,
+                    planner=planner,
+                    async_checkpointer_type=kind,
+                )
+                assert not isinstance(future, tuple)
+                future.result()
 
     in_world(2, save)
-    for number in range(3):
-        loaded = tenfold.load(FOLDER / f"async-{number}.safetensors", verify=True)
-        assert torch.equal(loaded["w"], numbered(torch.float32, 8, 4) + number)
-        assert loaded["number"] == number
+    for layout in LAYOUTS:
+        for number in range(len(kinds)):
+            loaded = tenfold.load(path_of(layout, number), verify=True)
+            assert torch.equal(loaded["w"], numbered(torch.float32, 8, 4) + number), layout
+            assert loaded["number"] == number
 
 
 def check_plan_caching_writes_each_save_to_its_own_path() -> None:
@@ -470,8 +480,10 @@ def check_plan_caching_writes_each_save_to_its_own_path() -> None:
     assert not (FOLDER / "refused.safetensors").exists()
 
 
-def old_and_new(layout: str) -> tuple[Path, dict[str, Any], Callable[[int], dict[str, Any]]]:
-    path = FOLDER / f"old-{layout}" / ("m.safetensors" if layout == "safetensors" else "m")
+def old_and_new(
+    layout: str, folder: str = "old"
+) -> tuple[Path, dict[str, Any], Callable[[int], dict[str, Any]]]:
+    path = FOLDER / f"{folder}-{layout}" / ("m.safetensors" if layout == "safetensors" else "m")
     path.parent.mkdir(exist_ok=True)
     dcp.save(
         {"w": torch.zeros(6, 4), "version": 1}, storage_writer=writer_of(path, layout), no_dist=True
@@ -495,10 +507,12 @@ def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) 
     assert os.listdir(path.parent) == [path.name], os.listdir(path.parent)
 
 
-def expect_old_then_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) -> None:
-    """The old version is complete; the next save replaces it and removes the leftover files."""
+def expect_after(
+    phase: str, path: Path, layout: str, state: Callable[[int], dict[str, Any]]
+) -> None:
+    """A version is whole: the old one, if it ended before publishing; the next save replaces it."""
     assert tenfold.verify(path).ok
-    assert tenfold.load(path)["version"] == 1
+    assert tenfold.load(path)["version"] == (2 if phase == "after publishing" else 1), phase
     expect_new(path, layout, state)
 
 
@@ -532,19 +546,29 @@ class DyingWriter(StorageWriter):
     def finish(self, metadata: Any, results: Any) -> None:
         self._end("before publishing")
         super().finish(metadata, results)
+        self._end("after publishing")
 
 
-def check_exit_of_one_rank_keeps_the_old_version() -> None:
-    cases = [
-        ("plan", 1),
-        ("laid out", 0),
-        ("before writing", 1),
-        ("after writing", 1),
-        ("after writing", 0),
-        ("before publishing", 0),
-    ]
-    for number, (phase, who) in enumerate(cases):
-        layout = LAYOUTS[number % len(LAYOUTS)]
+# Where a rank ends, and which of two.
+PHASES = (
+    ("plan", 0),
+    ("plan", 1),
+    ("laid out", 0),
+    ("before writing", 0),
+    ("before writing", 1),
+    ("after writing", 0),
+    ("after writing", 1),
+    ("before publishing", 0),
+    ("after publishing", 0),
+)
+
+
+ALL_FAULTS = [(*phase, layout) for phase in PHASES for layout in LAYOUTS]
+
+
+def check_a_rank_that_dies_leaves_a_whole_version() -> None:
+    some = [(*phase, layout) for phase, layout in zip(PHASES, itertools.cycle(LAYOUTS))]
+    for phase, who, layout in ALL_FAULTS if EVERY_FAULT else some:
         path, _, state = old_and_new(layout)
 
         def save(
@@ -564,7 +588,51 @@ def check_exit_of_one_rank_keeps_the_old_version() -> None:
             raise AssertionError("a save without a rank succeeded")
 
         in_world(2, save, dying=who)
-        expect_old_then_new(path, layout, state)
+        expect_after(phase, path, layout, state)
+
+
+def saved_in_another_process(writer: StorageWriter, state: dict[str, Any]) -> None:
+    """As `dcp.save`, in the processes that torch starts for it, one for each rank."""
+    # torch's stager does not copy views.
+    copies = {
+        key: distribute_tensor(value.full_tensor(), value.device_mesh, value.placements)
+        if isinstance(value, DTensor)
+        else value
+        for key, value in state.items()
+    }
+    future = dcp.async_save(
+        copies, storage_writer=writer, async_checkpointer_type=AsyncCheckpointerType.PROCESS
+    )
+    assert not isinstance(future, tuple)
+    future.result(timeout=120)
+
+
+def check_a_background_process_that_dies_leaves_a_whole_version() -> None:
+    some = [("before writing", 1, "shards"), ("after writing", 0, "torch")]
+    for phase, who, layout in ALL_FAULTS if EVERY_FAULT else some:
+        path, _, state = old_and_new(layout)
+
+        def save(
+            rank: int,
+            size: int,
+            phase: str = phase,
+            who: int = who,
+            path: Path = path,
+            layout: str = layout,
+            state: Any = state,
+        ) -> None:
+            writer = DyingWriter(path, layout, phase, rank == who)
+            try:
+                saved_in_another_process(writer, state(size))
+            except (CheckpointException, RuntimeError, dist.DistError) as error:
+                failure = error
+            else:
+                raise AssertionError("a save without a rank succeeded")
+            assert not isinstance(failure, TimeoutError), failure
+            assert rank != who or "process is dead" in str(failure), failure
+
+        in_world(2, save)
+        expect_after(phase, path, layout, state)
 
 
 def check_sigkill_of_a_rank_leaves_a_complete_version() -> None:
@@ -601,47 +669,48 @@ def check_sigkill_of_a_rank_leaves_a_complete_version() -> None:
         expect_new(path, layout, state)
 
 
+class FullDiskWriter(StorageWriter):
+    """Its rank cannot write beyond 16 bytes of a file."""
+
+    def __init__(self, path: Path, layout: str, is_full: bool) -> None:
+        super().__init__(path, layout=layout_of(layout), durable=False)
+        self._is_full = is_full
+
+    def write_data(self, plan: Any, planner: Any) -> Any:
+        if not self._is_full:
+            return super().write_data(plan, planner)
+        # The kernel refuses it; Python ignores the signal.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
+        try:
+            return super().write_data(plan, planner)
+        finally:
+            everything = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            resource.setrlimit(resource.RLIMIT_FSIZE, everything)
+
+
 def check_full_disk_on_one_rank_keeps_the_old_version() -> None:
-    import resource
+    # The process of a failed save keeps its place until it begins another one.
+    cases = {
+        (layout, folder): old_and_new(layout, folder)
+        for layout in LAYOUTS
+        for folder in ("full", "background")
+    }
 
-    for layout in LAYOUTS:
-        path, _, state = old_and_new(layout)
-
-        def save(
-            rank: int, size: int, path: Path = path, layout: str = layout, state: Any = state
-        ) -> None:
-            writer = writer_of(path, layout)
-            made = state(size)
-            if rank == 1:
-                real = _core.ShardWriter
-
-                class FullDisk:
-                    def __init__(self, ticket: str) -> None:
-                        self._real = real(ticket)
-
-                    def write(self, first: int, tensors: Any) -> None:
-                        # The kernel refuses writes beyond a limit.
-                        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-                        resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
-                        try:
-                            self._real.write(first, tensors)
-                        finally:
-                            resource.setrlimit(
-                                resource.RLIMIT_FSIZE,
-                                (resource.RLIM_INFINITY, resource.RLIM_INFINITY),
-                            )
-
-                    def finish(self) -> str:
-                        return self._real.finish()
-
-                _core.ShardWriter = FullDisk  # type: ignore[misc, assignment]
-            error = failure_of(dcp.save, made, storage_writer=writer)
-            assert list(error.failures) == [1]
+    def save(rank: int, size: int) -> None:
+        for (layout, folder), (path, _, state) in cases.items():
+            writer = FullDiskWriter(path, layout, rank == 1)
+            error = (
+                failure_of(dcp.save, state(size), storage_writer=writer)
+                if folder == "full"
+                else failure_of(saved_in_another_process, writer, state(size))
+            )
+            assert list(error.failures) == [1], error.failures
             assert isinstance(error.failures[1][0], OSError)
             assert error.failures[1][0].errno == errno.EFBIG
 
-        in_world(2, save)
-        expect_old_then_new(path, layout, state)
+    in_world(2, save)
+    for (layout, _), (path, _, state) in cases.items():
+        expect_after("before publishing", path, layout, state)
 
 
 def check_flipped_bit_raises_corrupt_file_error() -> None:
@@ -710,6 +779,22 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
             error = failure_of(dcp.save, state, storage_writer=StorageWriter(path), planner=planner)
             assert 'tensor "w"' in str(error), error
             assert said in str(error), error
+
+    in_world(2, save)
+    assert not path.exists()
+
+
+def check_other_tensors_under_one_name_are_refused() -> None:
+    path = FOLDER / "other.safetensors"
+
+    def save(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (size,))
+        sharded = spread(numbered(torch.float32, 6, 4 + rank), mesh, [Shard(0)])
+        for tensor in (torch.ones(2 + rank), sharded, 1 if rank else torch.ones(2)):
+            error = failure_of(
+                dcp.save, {"w": tensor}, storage_writer=StorageWriter(path), planner=SavePlanner()
+            )
+            assert "'w': it differs between ranks" in str(error), error
 
     in_world(2, save)
     assert not path.exists()

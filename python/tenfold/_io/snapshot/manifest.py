@@ -1,0 +1,127 @@
+"""The manifest of a snapshot: its entries by their paths."""
+
+from __future__ import annotations
+
+import base64
+import json
+from types import SimpleNamespace
+
+from tenfold import _core
+from tenfold._errors import KeyNotFoundError
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@set_module("tenfold")
+class UnknownPathError(KeyNotFoundError, RuntimeError):
+    """A path that the manifest lacks: torchsnapshot raises RuntimeError for it."""
+
+
+@set_module("tenfold")
+class SnapshotMetadata:
+    """The index of a snapshot.
+
+    Attributes:
+        version: Version of torchsnapshot that wrote it.
+        world_size: The number of processes that wrote it.
+        manifest: Path to entry, as `Snapshot.get_manifest` gives it.
+    """
+
+    def __init__(self, version: str, world_size: int, manifest: dict[str, SnapshotEntry]) -> None:
+        self.version = version
+        self.world_size = world_size
+        self.manifest = manifest
+
+
+@set_module("tenfold")
+class SnapshotEntry(SimpleNamespace):
+    """One entry of the manifest: ``type`` and the members that go with it (``shape``, ...)."""
+
+    def get_value(self) -> Any:
+        """Returns the value of an entry of type int, str, bool, bytes or float."""
+        return primitive(vars(self))
+
+
+def entry_of(fields: dict[str, Any]) -> SnapshotEntry:
+    made = dict(fields)
+    for name in ("chunks", "shards"):
+        if name in made:
+            made[name] = [
+                SnapshotEntry(**{**piece, "tensor": SnapshotEntry(**piece["tensor"])})
+                for piece in made[name]
+            ]
+    return SnapshotEntry(**made)
+
+
+PRIMITIVES = ("int", "str", "bool", "bytes", "float")
+
+
+def primitive(fields: dict[str, Any]) -> Any:
+    """The value that an entry of a plain type holds in itself."""
+    kind, text = fields["type"], fields["serialized_value"]
+    if kind == "int":
+        return int(text)
+    if kind == "bool":
+        return text == "True"
+    if kind == "bytes":
+        return base64.b64decode(text, validate=True)
+    if kind == "float":
+        import struct
+
+        return struct.unpack("<d", base64.b64decode(text, validate=True))[0]
+    return text
+
+
+def escape(key: object) -> str:
+    """A key as a path of the manifest has it."""
+    return str(key).replace("%", "%25").replace("/", "%2F")
+
+
+SHARDED = ("ShardedTensor", "DTensor")
+
+
+def find_entry(manifest: dict[str, dict[str, Any]], path: str) -> dict[str, Any] | None:
+    """The fields of an entry as a rank sees it: its own, a replicated or a sharded one."""
+    own = manifest.get(path)
+    if own is not None:
+        return own
+    rank, _, logical = path.partition("/")
+    if not rank.isdecimal() or not logical:
+        return None
+    first = manifest.get(f"0/{logical}")
+    if first is not None and (first.get("replicated") or first["type"] in SHARDED):
+        return first
+    others = (
+        fields
+        for other, fields in manifest.items()
+        if fields["type"] in SHARDED and other.partition("/")[2] == logical
+    )
+    return next(others, None)
+
+
+def read_manifest(path: Any) -> dict[str, Any]:
+    """``{"version", "world_size", "manifest": {path: fields}}``, checked."""
+    document: dict[str, Any] = json.loads(_core.snapshot_metadata(path))
+    return document
+
+
+def key_of(node: Any, piece: str) -> str:
+    """The key of `node` that a path writes like this."""
+    keys: list[str] = node.keys()
+    for key in keys:
+        if escape(key) == piece:
+            return key
+    raise UnknownPathError(f'no entry "{piece}" below: expected one of {keys}')
+
+
+def within(value: Any, pieces: list[str]) -> Any:
+    """The entry inside a JSON value."""
+    for piece in pieces:
+        if isinstance(value, dict):
+            value = next(below for key, below in value.items() if escape(key) == piece)
+        else:
+            value = value[int(piece)]
+    return value

@@ -1,0 +1,275 @@
+"""Reads states and tensors of a snapshot, into those that are there."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+
+from tenfold import _core
+from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
+from tenfold._interop.arrays import numpy_module
+from tenfold._interop.objects import Opaque
+from tenfold._interop.sharded import shards_of
+from tenfold._io.load_into import _bare, _is_direct, _note_writes
+from tenfold._io.snapshot.manifest import PRIMITIVES, SHARDED, escape, find_entry, primitive
+from tenfold.tensordict._node import own_key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Host memory for tensors of another device at a time, unless the budget is smaller.
+_GROUP_BYTES = 64 << 20
+
+
+def read_tensor(
+    item: Any, path: str, dtype: str, shape: tuple[int, ...], obj_out: Any, budget: int | None
+) -> Any:
+    if not arrays.is_array(obj_out):
+        made = empty(dtype, shape)
+        fill([(item, made)])
+        return made
+    if tuple(obj_out.shape) != tuple(shape):
+        raise ValueError(
+            f'obj_out: entry "{path}": expected a tensor of shape {tuple(shape)}, found '
+            f"{tuple(obj_out.shape)}"
+        )
+    same_dtype = arrays.dtype_name(obj_out.dtype) == dtype
+    direct = _is_direct(path, obj_out)
+    if direct and same_dtype and _is_contiguous(obj_out):
+        fill([(item, obj_out)])
+    elif direct and budget is None:
+        fill([(item, obj_out)], cast=not same_dtype)
+    else:
+        fill_within(item, obj_out, dtype, (64 << 20) if budget is None else max(1, budget))
+    _note_writes({path: obj_out}, [path])
+    return obj_out
+
+
+def _is_contiguous(tensor: Any) -> bool:
+    if hasattr(tensor, "is_contiguous"):
+        return bool(tensor.is_contiguous())
+    return bool(tensor.flags.c_contiguous)
+
+
+class StateReader:
+    """Rebuilds the state below one node, reading into the tensors of `target` where they fit.
+
+    Tensors are only noted while the containers are built; `read` fills all of them at once.
+    """
+
+    def __init__(self, manifest: dict[str, dict[str, Any]]) -> None:
+        self._manifest = manifest
+        self._sharded = {
+            path.partition("/")[2] for path, fields in manifest.items() if fields["type"] in SHARDED
+        }
+        self._jobs: list[tuple[Any, Any]] = []  # (engine's item, tensor)
+        # (engine's item, offsets, part of a sharded tensor, stored dtype)
+        self._boxes: list[tuple[Any, tuple[int, ...], Any, str]] = []
+
+    def entry(self, node: Any, key: str, path: str, target: Any) -> Any:
+        """Returns the manifest entry for an entry of `node`; `path` is its path in the manifest."""
+        try:
+            described = node.describe(key)
+        except UnsupportedError:
+            fields = find_entry(self._manifest, path)
+            if fields is None or fields["type"] not in PRIMITIVES:
+                raise
+            return primitive(fields)
+        if described[0] == "value":
+            return described[1]
+        if described[0] == "tensor":
+            return self.tensor(node.item(key), path, described[1], described[2], target)
+        return self.container(described[1], path, target)
+
+    def container(self, node: Any, path: str, target: Any) -> Any:
+        kind, int_keys, *_ = node.info()
+        if kind in ("tensordict", "tensorclass", "lazy_stack"):
+            return _tensordict(node)
+        if kind == "sparse":
+            return _sparse(node)
+        if kind == "opaque":
+            return _meta_tensor(node, path)
+        made: list[tuple[Any, Any]] = []
+        for position, key in enumerate(node.keys()):
+            own: Any = position if kind in ("list", "tuple") else own_key(int_keys, key)
+            child = _child(target, own)
+            below_path = f"{path}/{escape(key)}"
+            if child is None and self._is_of_others(below_path):
+                continue  # a part of a tensor that this rank has not and does not ask for
+            below = self.entry(node, key, below_path, child)
+            made.append((own, below))
+        if kind == "list":
+            return [value for _, value in made]
+        if kind == "tuple":
+            return tuple(value for _, value in made)
+        return _ordered(made, node) if kind == "ordered_dict" else dict(made)
+
+    def _is_of_others(self, path: str) -> bool:
+        """True for a sharded tensor of which this rank had no part."""
+        return path not in self._manifest and path.partition("/")[2] in self._sharded
+
+    def tensor(self, item: Any, path: str, dtype: str, shape: tuple[int, ...], target: Any) -> Any:
+        shards = shards_of(target)
+        if shards is not None:
+            if shards.shape != tuple(shape):
+                raise ValueError(
+                    f'entry "{path}": expected a sharded tensor of shape {tuple(shape)}, found '
+                    f"{shards.shape}"
+                )
+            for part, offsets in zip(shards.parts, shards.offsets, strict=True):
+                if part.numel():
+                    self._boxes.append((item, offsets, part.detach(), dtype))
+            return target
+        fits = (
+            arrays.is_array(target)
+            and tuple(target.shape) == tuple(shape)
+            and arrays.dtype_name(target.dtype) == dtype
+        )
+        into = target if fits else empty(dtype, shape)
+        self._jobs.append((item, into))
+        return into
+
+    def read(self) -> None:
+        """Fills the tensors that were noted, without a second copy of any in main memory."""
+        direct = [job for job in self._jobs if _is_direct("tensor", job[1])]
+        others = [job for job in self._jobs if not _is_direct("tensor", job[1])]
+        fill(direct)
+        while others:
+            group: list[tuple[Any, Any]] = []
+            size = 0
+            while others and (not group or size + others[0][1].nbytes <= _GROUP_BYTES):
+                group.append(others.pop(0))
+                size += group[-1][1].nbytes
+            hosts = [(item, empty_like(tensor)) for item, tensor in group]
+            fill(hosts)
+            for (_, host), (_, tensor) in zip(hosts, group, strict=False):
+                tensor.detach().copy_(host)
+        self._read_boxes()
+        _note_writes(
+            {str(i): tensor for i, (_, tensor) in enumerate(self._jobs)},
+            [str(i) for i in range(len(self._jobs))],
+        )
+        self._jobs.clear()
+
+    def _read_boxes(self) -> None:
+        """Fills the parts of sharded tensors, straight where the engine can write into them."""
+        group: list[tuple[Any, tuple[int, ...], Any, Any]] = []  # with the tensor that is read into
+        size = 0
+        for item, offsets, part, dtype in self._boxes:
+            is_direct = _is_direct("tensor", part) and arrays.dtype_name(part.dtype) == dtype
+            into = part if is_direct else empty(dtype, tuple(part.shape))
+            group.append((item, offsets, part, into))
+            size += 0 if is_direct else into.nbytes
+            if size > _GROUP_BYTES:
+                _fill_boxes(group)
+                group, size = [], 0
+        _fill_boxes(group)
+        self._boxes.clear()
+
+
+def _fill_boxes(boxes: list[tuple[Any, tuple[int, ...], Any, Any]]) -> None:
+    if not boxes:
+        return
+    target = _core.tree({str(i): _bare(into) for i, (*_, into) in enumerate(boxes)})
+    _core.read_boxes([item for item, *_ in boxes], [box[1] for box in boxes], target)
+    for _, _, part, into in boxes:
+        if into is not part:
+            part.copy_(into)
+    parts = {str(i): part for i, (_, _, part, _) in enumerate(boxes)}
+    _note_writes(parts, list(parts))
+
+
+def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:
+    """Reads each of the engine's items into its tensor, on all threads."""
+    if jobs:
+        target = _core.tree({str(i): _bare(tensor) for i, (_, tensor) in enumerate(jobs)})
+        _core.fill_tensors([item for item, _ in jobs], target, cast, None)
+
+
+def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
+    """The same for one tensor that cannot be read straight, with so much memory besides."""
+    _fill_tile(item, tensor.detach(), dtype, 0, budget_bytes)
+
+
+def _fill_tile(item: Any, tensor: Any, dtype: str, offset: int, budget_bytes: int) -> int:
+    """Fills `tensor` from a byte offset of the item; returns the end offset."""
+    stored = empty(dtype, ()).element_size()
+    size = tensor.numel() * stored
+    if tensor.numel() == 0:
+        return offset
+    if tensor.dim() == 0 or size <= budget_bytes:
+        tile = empty(dtype, tuple(tensor.shape))
+        _core.read_bytes(item, offset, _core.tree({"0": tile}))
+        tensor.copy_(tile)
+        return int(offset + size)
+    rows = max(1, budget_bytes // (size // tensor.shape[0]))
+    for row in range(0, tensor.shape[0], rows):
+        part = tensor[row : row + rows]
+        part = part[0] if rows == 1 else part
+        offset = _fill_tile(item, part, dtype, offset, budget_bytes)
+    return offset
+
+
+def empty(dtype: str, shape: tuple[int, ...]) -> Any:
+    """A new torch tensor, or a numpy array if torch is not installed."""
+    torch = arrays.torch_or_none()
+    if torch is not None:
+        return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
+    numpy = numpy_module()
+
+    return numpy.empty(tuple(shape), dtype=arrays.numpy_dtype(dtype, "snapshot"))
+
+
+def empty_like(tensor: Any) -> Any:
+    torch = arrays.imported_torch()
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+
+def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
+    """With the versions of a module's layers, which its ``load_state_dict`` looks for."""
+    state = OrderedDict(made)
+    *_, more = node.info()
+    if more is not None and more[3] is not None:
+        state._metadata = OrderedDict(json.loads(more[3]))  # type: ignore[attr-defined]
+    return state
+
+
+def _tensordict(node: Any) -> Any:
+    """Copies the TensorDict or tensorclass of a node into memory."""
+    from tenfold.tensordict import TensorDict
+
+    made: Any = TensorDict._from_native(node, None)
+    made._replace_arrays(lambda tensor: tensor.clone())
+    return made
+
+
+def _sparse(node: Any) -> Any:
+    """Copies a sparse tensor into memory; its component tensors without torch."""
+    made = _contained(node)
+    return made if isinstance(made, dict) else made.clone()
+
+
+def _contained(node: Any) -> Any:
+    return node.to_containers("r", _core.Tied(), None, lambda native, keys: native)
+
+
+def _meta_tensor(node: Any, path: str) -> Any:
+    """The only opaque node that can be made: the others are objects of unknown classes."""
+    made = _contained(node)
+    if isinstance(made, Opaque):
+        raise UnsupportedError(
+            f'snapshot: entry "{path}": it is no tensor, value or container of them: found an '
+            f'object of "{made.name}"; tenfold.load(path, allow_opaque=True) shows what it was '
+            "made of"
+        )
+    return made
+
+
+def _child(target: Any, key: Any) -> Any:
+    if isinstance(target, dict):
+        return target.get(key)
+    if isinstance(target, (list, tuple)) and isinstance(key, int) and key < len(target):
+        return target[key]
+    return None

@@ -1,0 +1,442 @@
+"""`Snapshot`: an application's state in a folder, as torchsnapshot writes and reads it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from collections import OrderedDict
+from typing import Any
+
+from tenfold import _core
+from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
+from tenfold._interop.sharded import shards_of
+from tenfold._io.snapshot.manifest import (
+    PRIMITIVES,
+    SnapshotEntry,
+    SnapshotMetadata,
+    UnknownPathError,
+    entry_of,
+    escape,
+    find_entry,
+    key_of,
+    primitive,
+    read_manifest,
+    within,
+)
+from tenfold._io.snapshot.ranks import Groups, Separated, globs_of_ddp, groups_of, write
+from tenfold._io.snapshot.reader import StateReader, read_tensor
+from tenfold._io.snapshot.states import RNGState, check, states_of
+from tenfold._options import text
+from tenfold._public import set_module
+from tenfold._ranks import rank_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenfold._io.files import PathLike, Progress
+    from tenfold._io.snapshot.states import Stateful
+
+
+@set_module("tenfold")
+class Snapshot:
+    """A snapshot that exists: the state of modules, optimizers and values under one folder.
+
+    In a process group all ranks take it together, and all restore it together, on any number of
+    ranks.
+
+    Args:
+        path: The folder.
+        pg: The process group whose rank this process restores as; None: the default one, or this
+            process alone if there is none.
+        storage_options: Accepted as None or ``{}``: folders have none.
+
+    Example:
+        >>> snapshot = tenfold.Snapshot.take("run/snapshot", {"model": model, "optim": optimizer})
+        >>> snapshot.restore({"model": model, "optim": optimizer})
+        >>> snapshot.read_object("0/model/weight").shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        pg: Any = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        _refuse_options(storage_options)
+        self.path: str = _local(path)
+        self.pg = pg
+        self._document: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.path!r})"
+
+    @classmethod
+    def take(
+        cls,
+        path: PathLike,
+        app_state: dict[str, Stateful],
+        pg: Any = None,
+        replicated: Sequence[str] | None = None,
+        storage_options: dict[str, Any] | None = None,
+        *,
+        durable: bool = True,
+        progress: Progress = None,
+    ) -> Snapshot:
+        """Saves the state of everything in `app_state`.
+
+        The folder holds, at every moment, the old snapshot or the new one, whole. Tensors are
+        written from where they are; those that share their bytes are stored once.
+
+        Collective if the group has several ranks: the snapshot appears when all have written, and
+        if one of them fails, all raise. Each rank has its own entries. Replicated ones are written
+        once, the work spread over the ranks. Of a DTensor or ShardedTensor each rank writes its
+        part.
+
+        Args:
+            path: The folder, that of rank 0. A snapshot that is there is replaced.
+            app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
+            pg: The process group of all ranks that call this. None: the default one.
+            replicated: Globs over paths (``"model/**"``): entries that are the same on all ranks,
+                of which any number of ranks may restore. What DistributedDataParallel keeps the
+                same, and DTensors that no mesh dimension cuts, are replicated without.
+            storage_options: Accepted as None or ``{}``: folders have none.
+            durable: Return only when the data is on the device.
+            progress: As for `save`.
+
+        Returns:
+            Snapshot: The one at `path`.
+
+        Raises:
+            TypeError: If something in `app_state` has no state.
+            RuntimeError: If there is more than one `RNGState`; if a rank has ended, or does not
+                answer.
+            ValueError: If a replicated entry has another dtype, shape or value on some ranks, or
+                shards overlap or leave elements out.
+            UnsupportedError: If something cannot be stored; the message names its key. Nothing has
+                been written.
+            OSError: If the system failed. What was there is untouched.
+        """
+        groups = groups_of(pg)
+        where, globs, states = _request(groups, path, app_state, replicated, storage_options)
+        tree, _ = groups.calls.run("take: tree", lambda: _core.tree(states.states, where))
+        write(groups.calls, where, tree, states, globs, durable, progress)
+        return cls(where, pg)
+
+    @classmethod
+    def async_take(
+        cls,
+        path: PathLike,
+        app_state: dict[str, Stateful],
+        pg: Any = None,
+        replicated: Sequence[str] | None = None,
+        storage_options: dict[str, Any] | None = None,
+        *,
+        durable: bool = True,
+    ) -> PendingSnapshot:
+        """As `take`, but copies the tensors and writes in the background.
+
+        When it returns the state is copied: whatever is done to the tensors then is not in the
+        snapshot. The copy takes as much memory as the state.
+
+        Returns:
+            PendingSnapshot: ``wait()`` gives the snapshot, or raises what went wrong.
+        """
+        groups = groups_of(pg)
+        where, globs, states = _request(groups, path, app_state, replicated, storage_options)
+
+        def copied() -> Any:
+            shared = _core.tree(states.states, where)
+            copies = shared.to_containers("r", _core.Tied(), _copy, lambda node, keys: node)
+            states.states = {}
+            return _core.tree(copies, where)
+
+        tree, _ = groups.calls.run("async_take: copy", copied)
+        return PendingSnapshot(
+            where,
+            lambda: write(groups.background, where, tree, states, globs, durable, False),
+            pg,
+            groups.threads,
+        )
+
+    def restore(self, app_state: dict[str, Stateful], strict: bool = True) -> None:
+        """Gives everything in `app_state` its state back.
+
+        Tensors of equal dtype and shape are read into in place, straight from the files: besides
+        them no memory is needed that grows with their size.
+
+        Args:
+            app_state: As for `take`; it may name less than the snapshot holds.
+            strict: Handed to modules' ``load_state_dict``.
+
+        Raises:
+            TypeError, RuntimeError: As for `take`.
+            KeyError: If the snapshot lacks one of the names; if this rank is none of those that
+                took it, and an entry is neither replicated nor sharded. Nothing has changed.
+            CorruptFileError: If the bytes break the promises of the format.
+        """
+        ranks = groups_of(self.pg).calls
+
+        def begin() -> tuple[int, Any]:
+            check(app_state)
+            rank, node = self._rank_node(ranks.rank)
+            missing = [key for key in app_state if key not in node]
+            if missing:
+                raise UnknownPathError(
+                    f'{self.path}: no state "{missing[0]}": expected one of {node.keys()}'
+                )
+            if ranks.rank >= self._metadata()["world_size"]:
+                for key in app_state:
+                    _require_shared(node, key)
+            return rank, node
+
+        (rank, node), sent = ranks.run(
+            "restore: begin",
+            begin,
+            lambda _: [[key, isinstance(value, RNGState)] for key, value in app_state.items()],
+        )
+        # State dicts may be collective: all ranks come to them in one order. Random numbers are
+        # last, so that restoring others draws none.
+        is_random: dict[str, bool] = {}
+        for key, random in (pair for pairs in sent for pair in pairs):
+            is_random[key] = is_random.get(key, False) or random
+        for key in sorted(is_random, key=lambda key: is_random[key]):
+            ranks.run(
+                f"restore: {key}",
+                lambda key=key: (  # type: ignore[misc]
+                    self._restore_one(node, rank, key, app_state[key], strict)
+                    if key in app_state
+                    else None
+                ),
+            )
+
+    def read_object(
+        self, path: str, obj_out: Any = None, memory_budget_bytes: int | None = None
+    ) -> Any:
+        """Reads one entry.
+
+        Args:
+            path: As `get_manifest` lists it: ``"0/model/weight"``, the rank first.
+            obj_out: A tensor that is filled; None: a new one.
+            memory_budget_bytes: Most memory besides the tensor itself.
+
+        Returns:
+            `obj_out`, a new tensor of the entry's dtype and shape, or the value or containers.
+
+        Raises:
+            KeyError: If the manifest has no such path; it is a RuntimeError, too.
+            ValueError: If `obj_out` has another shape, or a dtype that numbers would be lost in.
+        """
+        manifest = self._metadata()["manifest"]
+        fields = find_entry(manifest, text("snapshot: path", path))
+        if fields is None:
+            raise UnknownPathError(
+                f'{self.path}: no entry "{path}": expected a path that get_manifest() lists'
+            )
+        if fields["type"] in PRIMITIVES:
+            return primitive(fields)
+        rank, *pieces = path.split("/")
+        if not pieces:
+            return self._rank_state(rank)
+        _, node = self._rank_node(int(rank))
+        for piece in pieces[:-1]:
+            node = node.describe(key_of(node, piece))[1]
+            if not hasattr(node, "keys"):  # a JSON value: it contains no tensor
+                return within(node, pieces[pieces.index(piece) + 1 :])
+        key = key_of(node, pieces[-1])
+        described = node.describe(key)
+        if described[0] != "tensor":
+            reader = StateReader(manifest)
+            value = reader.entry(node, key, path, obj_out)
+            reader.read()
+            return value
+        if shards_of(obj_out) is not None:
+            reader = StateReader(manifest)
+            reader.tensor(node.item(key), path, described[1], described[2], obj_out)
+            reader.read()
+            return obj_out
+        return read_tensor(
+            node.item(key), path, described[1], described[2], obj_out, memory_budget_bytes
+        )
+
+    def get_manifest(self) -> dict[str, SnapshotEntry]:
+        """Path to entry, each with its ``type`` and the members that go with it."""
+        return {path: entry_of(fields) for path, fields in self._metadata()["manifest"].items()}
+
+    def get_state_dict_for_key(self, key: str) -> Any:
+        """The state that `app_state` had under that key, in new tensors."""
+        rank, node = self._rank_node()
+        if text("snapshot: key", key) not in node:
+            raise UnknownPathError(f'{self.path}: no state "{key}": expected one of {node.keys()}')
+        return self._state(node, rank, key, None)
+
+    @property
+    def metadata(self) -> SnapshotMetadata:
+        """Version, world size and manifest."""
+        document = self._metadata()
+        return SnapshotMetadata(document["version"], document["world_size"], self.get_manifest())
+
+    # --- options ---
+
+    def _metadata(self) -> dict[str, Any]:
+        if self._document is None:
+            self._document = read_manifest(self.path)
+        return self._document
+
+    def _rank_node(self, rank: int | None = None) -> tuple[int, Any]:
+        """The rank whose entries this process sees, and the engine's node of them."""
+        if rank is None:
+            rank = rank_of(self.pg)
+        node = _core.open_snapshot(self.path, rank)
+        # One that took no part sees the containers of rank 0.
+        return (rank if rank < self._metadata()["world_size"] else 0), node
+
+    def _rank_state(self, rank: str) -> dict[str, Any]:
+        number, node = self._rank_node(int(rank))
+        keys: list[str] = node.keys()
+        return {key: self._state(node, number, key, None) for key in keys}
+
+    def _state(self, node: Any, rank: int, key: str, target: Any) -> Any:
+        reader = StateReader(self._metadata()["manifest"])
+        state = reader.entry(node, key, f"{rank}/{escape(key)}", target)
+        reader.read()
+        return state
+
+    def _restore_one(self, node: Any, rank: int, key: str, stateful: Any, strict: bool) -> None:
+        current = stateful.state_dict()
+        state = self._state(node, rank, key, current)
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(stateful, torch.nn.Module):
+            stateful.load_state_dict(state, strict=strict)
+            return
+        # tensordict stores this next to the entries, and needs it to distinguish "a.b" from ("a",
+        # "b").
+        metadata = getattr(current, "_metadata", None)
+        if metadata is not None and type(state) is OrderedDict:
+            state._metadata = metadata  # type: ignore[attr-defined]
+        stateful.load_state_dict(state)
+
+
+@set_module("tenfold")
+class PendingSnapshot:
+    """A snapshot that is being written in the background."""
+
+    def __init__(
+        self, path: str, work: Any, pg: Any = None, threads: list[threading.Thread] | None = None
+    ) -> None:
+        self.path = path
+        self.pg = pg
+        self._work: Any = work
+        self._error: BaseException | None = None
+        self._before = list(threads or ())
+        self._thread = threading.Thread(target=self._run, name="tenfold-snapshot")
+        if threads is not None:
+            threads[:] = [self._thread]
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            # All ranks write their snapshots in one order.
+            for thread in self._before:
+                thread.join()
+            self._before.clear()
+            self._work()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._work = None  # the copies are no longer needed
+
+    def wait(self) -> Snapshot:
+        """Waits until it is written.
+
+        Raises:
+            Exception: The exception of `Snapshot.take`; then there is no new snapshot.
+        """
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return Snapshot(self.path, self.pg)
+
+    def done(self) -> bool:
+        """True when `wait` would not wait."""
+        return not self._thread.is_alive()
+
+
+def _local(path: PathLike) -> str:
+    text = os.fsdecode(path)
+    if text.startswith("fs://"):
+        return text[len("fs://") :]
+    if "://" in text:
+        raise UnsupportedError(
+            f"{text}: expected a folder of this machine, found an address of another storage"
+        )
+    return text
+
+
+def _globs(replicated: Sequence[str] | None) -> list[str]:
+    if replicated is None:
+        return []
+    if isinstance(replicated, str) or not all(isinstance(glob, str) for glob in replicated):
+        raise TypeError(f"replicated: expected a list of globs, found {replicated!r}")
+    return list(replicated)
+
+
+def _request(
+    groups: Groups,
+    path: PathLike,
+    app_state: dict[str, Stateful],
+    replicated: Sequence[str] | None,
+    storage_options: dict[str, Any] | None,
+) -> tuple[str, list[str], Separated]:
+    """What is asked for, checked: the path of rank 0, globs and the states of this rank."""
+    ranks = groups.calls
+
+    def begin() -> tuple[str, list[str]]:
+        _refuse_options(storage_options)
+        where = _local(path)
+        globs = _globs(replicated)
+        check(app_state)
+        return where, globs + globs_of_ddp(app_state, escape)
+
+    (where, globs), sent = ranks.run(
+        "take", begin, lambda result: {"path": result[0], "keys": list(app_state)}
+    )
+    if sent[0]["path"] != where:
+        warnings.warn(
+            f"{where}: rank {ranks.rank}: expected the path of rank 0, found another; "
+            f"the snapshot is {sent[0]['path']}",
+            stacklevel=3,
+        )
+    keys = {key: None for message in sent for key in message["keys"]}
+    states = states_of(ranks, app_state, list(keys))
+    separated, _ = ranks.run("take: states", lambda: Separated(states, escape))
+    return sent[0]["path"], globs, separated
+
+
+def _copy(tensor: Any) -> Any:
+    return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
+
+
+def _refuse_options(storage_options: dict[str, Any] | None) -> None:
+    if storage_options:
+        raise UnsupportedError(
+            "snapshot: storage_options: expected none, as a folder has none, found "
+            f"{sorted(storage_options)}"
+        )
+
+
+def _require_shared(node: Any, key: str) -> None:
+    """Raises KeyError for an entry that each rank has for itself."""
+    try:
+        kind, *said = node.describe(key)
+    except KeyNotFoundError:
+        raise
+    except (UnsupportedError, CorruptFileError):
+        return  # told when it is read
+    if kind == "node":
+        keys: list[str] = said[0].keys()
+        for below in keys:
+            _require_shared(said[0], below)

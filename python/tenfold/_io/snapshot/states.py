@@ -1,0 +1,125 @@
+"""What has a state: `StateDict`, `RNGState`, and the states of everything that is saved."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, UserDict
+from typing import Any
+
+from tenfold._interop.arrays import need_torch
+from tenfold._public import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from tenfold._ranks import Ranks
+
+    class Stateful(Protocol):
+        """A module, an optimizer, a scheduler: any object that saves and loads its state."""
+
+        def state_dict(self) -> Any: ...
+        def load_state_dict(self, state_dict: Any) -> Any: ...
+
+
+@set_module("tenfold")
+class StateDict(UserDict[Any, Any]):
+    """A dict that is its own state, for loose values in an `app_state`.
+
+    Example:
+        >>> progress = tenfold.StateDict(epoch=3, losses=[0.5, 0.25])
+        >>> tenfold.Snapshot.take("run/snapshot", {"progress": progress})
+        Snapshot('run/snapshot')
+    """
+
+    def state_dict(self) -> dict[Any, Any]:
+        """The dict itself, not a copy."""
+        return self.data
+
+    def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
+        """Takes over the entries of `state_dict`; others stay."""
+        self.data.update(state_dict)
+
+
+@set_module("tenfold")
+class RNGState:
+    """The state of torch's random numbers on the CPU.
+
+    In an `app_state` it is taken before and restored after everything else, so that drawing goes on
+    after a restore as it went on after the snapshot.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """``{"rng_state": tensor}``, uint8 of one dimension."""
+        torch = need_torch("snapshot")
+
+        return {"rng_state": torch.get_rng_state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Sets the state of torch's generator."""
+        torch = need_torch("snapshot")
+
+        torch.set_rng_state(state_dict["rng_state"])
+
+
+def check(app_state: Any) -> None:
+    if not isinstance(app_state, dict):
+        raise TypeError(f"app_state: expected a dict, found {type(app_state).__name__}")
+    for key, value in app_state.items():
+        if not isinstance(key, str):
+            raise TypeError(f"app_state: expected names that are str, found {key!r}")
+        for method in ("state_dict", "load_state_dict"):
+            if not callable(getattr(value, method, None)):
+                raise TypeError(
+                    f"Expected Stateful in app_state for key {key}, got {type(value)}: it has no "
+                    f"{method}(); tenfold.StateDict holds loose values"
+                )
+    random = [key for key, value in app_state.items() if isinstance(value, RNGState)]
+    if len(random) > 1:
+        raise RuntimeError(f"Multiple RNGState objects in app state: {random}")
+
+
+def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> dict[str, Any]:
+    """The state of everything, with torch's random numbers from before the call.
+
+    Args:
+        ranks: State dicts may be collective: all ranks come to them in one order.
+        app_state: Of this rank.
+        keys: Of all ranks.
+    """
+    random = {key: value for key, value in app_state.items() if isinstance(value, RNGState)}
+    states = {key: value.state_dict() for key, value in random.items()}
+
+    def state_of(key: str) -> None:
+        if key in app_state and key not in random:
+            states[key] = _plain(app_state[key].state_dict())
+
+    first = {key: states[key] for key in random}
+    for key in keys:
+        ranks.run(f"take: state of {key}", lambda key=key: state_of(key))  # type: ignore[misc]
+    for key, value in random.items():
+        value.load_state_dict(first[key])
+    return {key: states[key] for key in app_state}
+
+
+def _plain(state: Any) -> Any:
+    """The state with tensordict's member "__device" as text, from which it makes a device again."""
+    if type(state) not in (dict, OrderedDict):
+        return state
+    made = type(state)(
+        (key, str(value) if key == "__device" and value is not None else _plain(value))
+        for key, value in state.items()
+    )
+    if type(state) is OrderedDict and _is_json(getattr(state, "_metadata", None)):
+        # Versions of the module's layers.
+        made._metadata = state._metadata  # type: ignore[attr-defined]
+    return made
+
+
+def _is_json(metadata: Any) -> bool:
+    """False for what tensordict attaches, which `restore` takes from the target."""
+    import json
+
+    try:
+        return metadata is not None and json.loads(json.dumps(metadata)) == metadata
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,410 @@
+"""Plans and metadata of states of many tensors, as columns.
+
+torch makes about ten objects of each tensor of a plan. It pickles them to the coordinator and back,
+and the metadata that is made of them to all ranks: of small tensors, that is most of the time of a
+save. Here a plan is names and numbers: tensors of one dtype, shape and box are of one kind. The
+objects of torch are made when something asks for them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+import torch
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import (
+    SavePlan,
+    TensorWriteData,
+    WriteItem,
+    WriteItemType,
+)
+from torch.distributed.checkpoint.planner_helpers import _create_write_items
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    Lengths = tuple[int, ...]
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Kind(NamedTuple):
+    """What items of a plan have in common.
+
+    Attributes:
+        type: As torch's.
+        dtype: None for a value.
+        size: Of the whole tensor.
+        offsets: Where the box begins in it; None for a value.
+        sizes: Of the box.
+    """
+
+    type: WriteItemType
+    dtype: torch.dtype | None
+    size: Lengths
+    offsets: Lengths | None
+    sizes: Lengths
+
+    @property
+    def is_value(self) -> bool:
+        """True for what is no tensor."""
+        return self.type == WriteItemType.BYTE_IO
+
+    @property
+    def described(self) -> str:
+        """For messages."""
+        return "a value" if self.dtype is None else f"{self.dtype} of shape {list(self.size)}"
+
+    @property
+    def nbytes(self) -> int:
+        """Of the box; of a value, of which nobody knows, 1."""
+        if self.dtype is None:
+            return 1
+        return max(1, torch.Size(self.sizes).numel() * self.dtype.itemsize)
+
+    def item(self, name: str, index: int | None = None) -> WriteItem:
+        """The item as torch's planners make it."""
+        if self.dtype is None:
+            return WriteItem(index=MetadataIndex(name), type=self.type)
+        assert self.offsets is not None
+        chunk = ChunkStorageMetadata(torch.Size(self.offsets), torch.Size(self.sizes))
+        properties = TensorProperties(dtype=self.dtype)
+        return WriteItem(
+            index=MetadataIndex(name, self.offsets, index),
+            type=self.type,
+            tensor_data=TensorWriteData(chunk, properties, torch.Size(self.size)),
+        )
+
+
+_VALUE = Kind(WriteItemType.BYTE_IO, None, (), None, ())
+
+
+class Items:
+    """Items of a plan: a name, and the number of a kind, for each.
+
+    Attributes:
+        names: Of torch.distributed.checkpoint.
+        numbers: Positions in `kinds`.
+        kinds: Each once.
+    """
+
+    __slots__ = ("_known", "kinds", "names", "numbers")
+
+    def __init__(
+        self,
+        names: list[str] | None = None,
+        numbers: list[int] | None = None,
+        kinds: list[Kind] | None = None,
+    ) -> None:
+        self.names = [] if names is None else names
+        self.numbers = [] if numbers is None else numbers
+        self.kinds = [] if kinds is None else kinds
+        self._known = {kind: number for number, kind in enumerate(self.kinds)}
+
+    def __reduce__(self) -> Any:
+        return Items, (self.names, self.numbers, self.kinds)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[tuple[str, Kind]]:
+        return zip(self.names, map(self.kinds.__getitem__, self.numbers), strict=True)
+
+    def number_of(self, kind: Kind) -> int:
+        """The number of a kind, which may be new."""
+        known = self._known.get(kind)
+        if known is None:
+            known = self._known[kind] = len(self.kinds)
+            self.kinds.append(kind)
+        return known
+
+    def add(self, name: str, number: int) -> None:
+        """Adds an item of a kind."""
+        self.names.append(name)
+        self.numbers.append(number)
+
+    def only(self, is_kept: Iterable[bool]) -> Items:
+        """Those of which it is true."""
+        kept = [
+            pair
+            for pair, keep in zip(zip(self.names, self.numbers, strict=True), is_kept, strict=True)
+            if keep
+        ]
+        return Items([name for name, _ in kept], [number for _, number in kept], self.kinds)
+
+    @classmethod
+    def of_plan(cls, plan: SavePlan) -> Items:
+        """The items of a plan of any planner."""
+        if isinstance(plan, PackedPlan):
+            return plan.packed
+        return cls.of_items(plan.items)
+
+    @classmethod
+    def of_items(cls, items: Iterable[WriteItem]) -> Items:
+        """The same of torch's objects."""
+        made = cls()
+        for item in items:
+            made.add(item.index.fqn, made.number_of(_kind_of(item)))
+        return made
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any], boxes: BoxesOfDTensors) -> Items:
+        """The items that this rank has of a flat state, as torch's planners make them."""
+        made = cls()
+        value_number = made.number_of(_VALUE)
+        known: dict[Any, int] = {}
+        for name, value in state.items():
+            if type(value) in _PLAIN:
+                key: Any = (value.dtype, value.shape)
+            elif boxes.is_simple(value):
+                local = value._local_tensor
+                box = boxes.of(value)
+                if box is None:
+                    continue  # the mesh has not this rank
+                key = (local.dtype, value.shape, box)
+            elif not isinstance(value, torch.Tensor) and not hasattr(
+                value, "__create_write_items__"
+            ):
+                made.add(name, value_number)
+                continue
+            else:
+                for item in _create_write_items(name, value) if _is_here(value) else ():
+                    made.add(item.index.fqn, made.number_of(_kind_of(item)))
+                continue
+            number = known.get(key)
+            if number is None:
+                (item,) = _create_write_items(name, value)
+                number = known[key] = made.number_of(_kind_of(item))
+            made.add(name, number)
+        return made
+
+
+def _kind_of(item: WriteItem) -> Kind:
+    data = item.tensor_data
+    if data is None:
+        return _VALUE
+    return Kind(
+        item.type,
+        data.properties.dtype,
+        tuple(data.size),
+        tuple(data.chunk.offsets),
+        tuple(data.chunk.sizes),
+    )
+
+
+def _is_here(value: Any) -> bool:
+    """False for a DTensor of a mesh without this rank."""
+    mesh = getattr(value, "device_mesh", None)
+    return mesh is None or mesh.get_coordinate() is not None
+
+
+def _dtensor_class() -> Any:
+    for name in ("torch.distributed.tensor", "torch.distributed._tensor"):  # the second: torch 2.4
+        found = getattr(sys.modules.get(name), "DTensor", None)
+        if found is not None:
+            return found
+    return None
+
+
+class BoxesOfDTensors:
+    """The boxes that this rank has of DTensors.
+
+    torch takes 20 us for each of them, and most tensors of a state are of few shapes.
+    """
+
+    def __init__(self) -> None:
+        self._class = _dtensor_class()
+        self._known: dict[Any, tuple[Lengths, Lengths] | None] = {}
+
+    def is_simple(self, value: Any) -> bool:
+        """True for a DTensor whose part is a plain tensor."""
+        return type(value) is self._class and type(value._local_tensor) is torch.Tensor
+
+    def of(self, tensor: Any) -> tuple[Lengths, Lengths] | None:
+        """Offsets and sizes of a simple one; None if its mesh has not this rank."""
+        mesh = tensor.device_mesh
+        key = (id(mesh), tensor.placements, tensor.shape)
+        if key not in self._known:
+            made = None
+            if mesh.get_coordinate() is not None:
+                (chunk,) = tensor.__create_chunk_list__()
+                made = tuple(chunk.offsets), tuple(chunk.sizes)
+            self._known[key] = made
+        return self._known[key]
+
+
+class PackedPlan(SavePlan):
+    """A plan as columns."""
+
+    def __init__(
+        self,
+        items: list[WriteItem] | None = None,
+        storage_data: Any = None,
+        planner_data: Any = None,
+        usable: bool = True,
+        *,
+        packed: Items | None = None,
+    ) -> None:
+        fields = {
+            "packed": Items.of_items(items or ()) if packed is None else packed,
+            "storage_data": storage_data,
+            "planner_data": planner_data,
+            "usable": usable,
+            "_items": items,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    if TYPE_CHECKING:
+        packed: Items
+        _items: list[WriteItem] | None
+
+    @property
+    def items(self) -> list[WriteItem]:
+        """The items of torch's planners, created at the first use."""
+        if self._items is None:
+            object.__setattr__(self, "_items", [kind.item(name) for name, kind in self.packed])
+        assert self._items is not None
+        return self._items
+
+    def __reduce__(self) -> Any:
+        fields = (self.packed, self.storage_data, self.planner_data, self.usable)
+        return _packed_plan, fields
+
+
+def _packed_plan(packed: Items, storage_data: Any, planner_data: Any, usable: bool) -> PackedPlan:
+    return PackedPlan(None, storage_data, planner_data, usable, packed=packed)
+
+
+class PackedMetadata(Metadata):
+    """Metadata whose fields are created at the first use.
+
+    Args:
+        state_dict_metadata: As torch has it.
+        planner_data: As torch has it.
+        storage_data: As torch has it.
+        storage_meta: As torch has it.
+        version: As torch has it.
+        made_of: Instead of the first, a function of a module and its argument.
+    """
+
+    def __init__(
+        self,
+        state_dict_metadata: dict[str, Any] | None = None,
+        planner_data: Any = None,
+        storage_data: Any = None,
+        storage_meta: Any = None,
+        version: str | None = None,
+        *,
+        made_of: tuple[Callable[[Any], dict[str, Any]], Any] | None = None,
+    ) -> None:
+        self._made = state_dict_metadata
+        self._made_of = made_of
+        self.planner_data = planner_data
+        self.storage_data = storage_data
+        self.storage_meta = storage_meta
+        self.version = version
+
+    @property
+    def state_dict_metadata(self) -> dict[str, Any]:  # type: ignore[override]
+        """Name to metadata of a tensor or value."""
+        if self._made is None:
+            if self._made_of is None:
+                self._made = {}
+            else:
+                make, argument = self._made_of
+                self._made = make(argument)
+        return self._made
+
+    def __reduce__(self) -> Any:
+        made = None if self._made_of is not None else self._made
+        fields = (made, self.planner_data, self.storage_data, self.storage_meta, self.version)
+        return _packed_metadata, (fields, self._made_of)
+
+
+def _packed_metadata(fields: Any, made_of: Any) -> PackedMetadata:
+    return PackedMetadata(*fields, made_of=made_of)
+
+
+def metadata_of(plans: list[Items]) -> dict[str, Any]:
+    """Name to metadata, of the items of all ranks."""
+    found: dict[str, Any] = {}
+    for items in plans:
+        for name, kind in items:
+            if kind.dtype is None:
+                found[name] = BytesStorageMetadata()
+                continue
+            assert kind.offsets is not None
+            if name not in found:
+                properties = TensorProperties(dtype=kind.dtype)
+                found[name] = TensorStorageMetadata(properties, torch.Size(kind.size), [])
+            found[name].chunks.append(
+                ChunkStorageMetadata(torch.Size(kind.offsets), torch.Size(kind.sizes))
+            )
+    return found
+
+
+def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError:
+    """What two ranks have under one name cannot be one entry."""
+    return ValueError(
+        f"{name!r}: it differs between ranks: expected {one.described} as on rank {of}, found "
+        f"{other.described} on rank {rank}"
+    )
+
+
+def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
+    """The items that each rank writes: what several ranks have is written by one of them.
+
+    Args:
+        plans: The items of each rank.
+        to_lowest_rank: By the lowest; else by the one that writes least so far, of bytes of boxes.
+
+    Raises:
+        ValueError: If ranks have different tensors of one name.
+    """
+    holders: dict[Any, list[int]] = {}
+    for rank, items in enumerate(plans):
+        offsets = [kind.offsets for kind in items.kinds]
+        for name, number in zip(items.names, items.numbers, strict=True):
+            ranks = holders.setdefault((name, offsets[number]), [])
+            if not ranks or ranks[-1] != rank:
+                ranks.append(rank)
+    shared = {key: ranks for key, ranks in holders.items() if len(ranks) > 1}
+    if not shared:
+        return plans
+    loads = [0] * len(plans)
+    kinds: dict[Any, Kind] = {}
+    for rank, items in enumerate(plans):
+        sizes = [kind.nbytes for kind in items.kinds]
+        for name, number in zip(items.names, items.numbers, strict=True):
+            kind = items.kinds[number]
+            key = (name, kind.offsets)
+            if key not in shared:
+                loads[rank] += sizes[number]
+            elif kinds.setdefault(key, kind)[1:] != kind[1:]:
+                raise differs(name, kinds[key], shared[key][0], kind, rank)
+    writers: dict[Any, int] = {}
+    for key, ranks in shared.items():
+        rank = ranks[0] if to_lowest_rank else min(ranks, key=loads.__getitem__)
+        loads[rank] += kinds[key].nbytes
+        writers[key] = rank
+    made = []
+    for rank, items in enumerate(plans):
+        offsets = [kind.offsets for kind in items.kinds]
+        made.append(
+            items.only(
+                writers.get((name, offsets[number]), rank) == rank
+                for name, number in zip(items.names, items.numbers, strict=True)
+            )
+        )
+    return made

@@ -1,0 +1,190 @@
+#include "io/snapshot_ranks/merge.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+#include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "base/base64.hpp"
+#include "base/fail.hpp"
+#include "base/text.hpp"
+#include "core/value/value_json.hpp"
+#include "io/snapshot_ranks/message.hpp"
+
+namespace tenfold::detail::snapshot_ranks {
+
+using namespace formats::snapshot;
+
+namespace {
+
+constexpr std::string_view kReceipt = "receipt of a snapshot";
+
+/// Puts together what the ranks have written.
+class Merger {
+ public:
+  Merger(std::string where, std::int64_t world_size) : where_(std::move(where)) {
+    manifest_.world_size = world_size;
+  }
+
+  void add(const Receipt& receipt) {
+    const std::string where = where_ + ": receipt of rank " + std::to_string(receipt.rank);
+    for (auto& [path, entry] : parse_manifest(receipt.manifest, where).entries) {
+      const auto [at, is_new] = positions_.emplace(path, entries_.size());
+      if (is_new) {
+        entries_.emplace_back(path, std::move(entry));
+        continue;
+      }
+      std::vector<Piece>& pieces = entries_[at->second].second.pieces;
+      pieces.insert(pieces.end(), std::make_move_iterator(entry.pieces.begin()),
+                    std::make_move_iterator(entry.pieces.end()));
+      std::ranges::sort(pieces, {}, &Piece::offsets);
+    }
+    if (!receipt.checksums.empty()) {
+      std::vector<formats::ChecksumLine> lines = formats::parse_checksums(receipt.checksums, where);
+      lines_.insert(lines_.end(), std::make_move_iterator(lines.begin()),
+                    std::make_move_iterator(lines.end()));
+    }
+    if (!receipt.notes.empty()) add_notes(from_json(receipt.notes, where));
+  }
+
+  /// Replicated entries must be there, with all their chunks.
+  void require(const Assignment& assignment) const {
+    for (const auto& [path, writers] : assignment.replicated) {
+      const Entry* entry = find("0/" + path);
+      const bool is_whole = entry != nullptr && (entry->type != EntryType::chunked_tensor ||
+                                                 numel_of(entry->tensor.shape) == 0 ||
+                                                 entry->pieces.size() == writers.size());
+      if (!is_whole) fail(path, "of rank " + std::to_string(writers.front()));
+    }
+  }
+
+  /// Boxes that one rank wrote for several are entries of each of these.
+  void share(const Assignment& assignment, const std::vector<Outline>& outlines) {
+    for (const auto& [path, boxes] : assignment.boxes) {
+      for (const Assignment::SharedBox& box : boxes) {
+        const std::vector<Piece> pieces = pieces_in(path, box);
+        for (const Outline& outline : outlines) {
+          if (outline.rank == box.rank || !has_box(outline, path, box)) continue;
+          const auto at = positions_.find(std::to_string(outline.rank) + "/" + path);
+          if (at == positions_.end()) fail(path, "of rank " + std::to_string(outline.rank));
+          auto& of_rank = entries_[at->second].second.pieces;
+          of_rank.insert(of_rank.end(), pieces.begin(), pieces.end());
+        }
+      }
+    }
+    for (const Outline& outline : outlines) require_boxes(outline);
+  }
+
+  Merged take() {
+    for (auto& [path, entry] : entries_) manifest_.add(std::move(path), std::move(entry));
+    std::string notes = notes_.members.empty() ? std::string() : to_json(Value(std::move(notes_)));
+    return {std::move(manifest_), std::move(notes), std::move(lines_)};
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& path, const std::string& whose) const {
+    throw base::invalid_argument(where_)
+        .part("entry ", base::quote(path))
+        .expected("it in the receipt ", whose)
+        .found("it missing there, or in parts");
+  }
+
+  const Entry* find(const std::string& path) const {
+    const auto at = positions_.find(path);
+    return at == positions_.end() ? nullptr : &entries_[at->second].second;
+  }
+
+  std::vector<Piece> pieces_in(const std::string& path, const Assignment::SharedBox& box) const {
+    std::vector<Piece> found;
+    const Entry* entry = find(std::to_string(box.rank) + "/" + path);
+    if (entry == nullptr) fail(path, "of rank " + std::to_string(box.rank));
+    for (const Piece& piece : entry->pieces) {
+      bool is_inside = piece.offsets.size() == box.offsets.size();
+      for (std::size_t d = 0; is_inside && d < box.offsets.size(); ++d) {
+        is_inside = piece.offsets[d] >= box.offsets[d] &&
+                    piece.offsets[d] + piece.sizes[d] <= box.offsets[d] + box.sizes[d];
+      }
+      if (is_inside) found.push_back(piece);
+    }
+    return found;
+  }
+
+  static bool has_box(const Outline& outline, const std::string& path,
+                      const Assignment::SharedBox& box) {
+    const auto tensor = std::ranges::find(outline.sharded, path, &ShardedCandidate::path);
+    if (tensor == outline.sharded.end()) return false;
+    return std::ranges::find(tensor->boxes, Box{box.offsets, box.sizes}) != tensor->boxes.end();
+  }
+
+  void require_boxes(const Outline& outline) const {
+    for (const ShardedCandidate& tensor : outline.sharded) {
+      std::int64_t expected = 0;
+      for (const Box& box : tensor.boxes) expected += numel_of(box.sizes);
+      std::int64_t found = 0;
+      const Entry* entry = find(std::to_string(outline.rank) + "/" + tensor.path);
+      if (entry != nullptr) {
+        for (const Piece& piece : entry->pieces) found += numel_of(piece.sizes);
+      }
+      if (entry == nullptr || found != expected) {
+        fail(tensor.path, "of rank " + std::to_string(outline.rank));
+      }
+    }
+  }
+
+  /// Paths in the notes begin with the rank, so that no two ranks have the same.
+  void add_notes(Value notes) {
+    auto* document = std::get_if<Value::Object>(&notes.data());
+    if (document == nullptr) return;
+    for (auto& [name, part] : document->members) {
+      const auto known =
+          std::ranges::find(notes_.members, name, &std::pair<std::string, Value>::first);
+      if (known == notes_.members.end()) {
+        notes_.members.emplace_back(name, std::move(part));
+      } else if (auto* object = std::get_if<Value::Object>(&part.data())) {
+        auto& members = std::get<Value::Object>(known->second.data()).members;
+        std::ranges::move(object->members, std::back_inserter(members));
+      } else if (auto* list = std::get_if<Value::List>(&part.data())) {
+        auto& items = std::get<Value::List>(known->second.data()).items;
+        std::ranges::move(list->items, std::back_inserter(items));
+      }
+    }
+  }
+
+  std::string where_;
+  Manifest manifest_;
+  std::vector<std::pair<std::string, Entry>> entries_;
+  std::unordered_map<std::string, std::size_t> positions_;
+  std::vector<formats::ChecksumLine> lines_;
+  Value::Object notes_;
+};
+
+}  // namespace
+
+std::string Receipt::to_text() const {
+  Value::Object made = message(kReceipt);
+  made.members.emplace_back("id", id);
+  made.members.emplace_back("rank", rank);
+  made.members.emplace_back("manifest", manifest);
+  made.members.emplace_back("checksums", base::base64(checksums));
+  made.members.emplace_back("notes", notes);
+  return to_json(Value(std::move(made)));
+}
+
+Receipt Receipt::parse(std::string_view text) {
+  const MessageReader reader(kReceipt, text);
+  return {reader.text("id"), reader.number("rank"), reader.text("manifest"),
+          base::from_base64(reader.text("checksums")).value_or(""), reader.text("notes")};
+}
+
+Merged merge(const std::string& where, const std::vector<Receipt>& receipts,
+             const Assignment& assignment, const std::vector<Outline>& outlines) {
+  Merger merger(where, static_cast<std::int64_t>(outlines.size()));
+  for (const Receipt& receipt : receipts) merger.add(receipt);
+  merger.require(assignment);
+  merger.share(assignment, outlines);
+  return merger.take();
+}
+
+}  // namespace tenfold::detail::snapshot_ranks

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/shared/folder_checksums.hpp"
+#include "formats/snapshot/manifest.hpp"
+#include "formats/snapshot/plan.hpp"
+#include "io/snapshot_ranks/outline.hpp"
+
+// What ranks say when they have written, and the documents that are made of it.
+
+namespace tenfold::detail::snapshot_ranks {
+
+/// What a rank has written.
+struct Receipt {
+  std::string id;
+  std::int64_t rank = 0;
+  std::string manifest;   ///< as in `.snapshot_metadata`
+  std::string checksums;  ///< as in `%checksums`
+  std::string notes;      ///< as in `%notes.json`; may be empty
+
+  std::string to_text() const;
+  /// Throws Error(invalid_argument) for another text.
+  static Receipt parse(std::string_view text);
+};
+
+/// The documents of a snapshot.
+struct Merged {
+  formats::snapshot::Manifest manifest;
+  std::string notes;  ///< may be empty
+  std::vector<formats::ChecksumLine> checksums;
+};
+
+/// Puts together what the ranks have written. Throws Error(invalid_argument) naming an entry and
+/// its rank if something is missing, Error(corrupt) for receipts that cannot be read.
+Merged merge(const std::string& where, const std::vector<Receipt>& receipts,
+             const formats::snapshot::Assignment& assignment, const std::vector<Outline>& outlines);
+
+}  // namespace tenfold::detail::snapshot_ranks

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/tensordict.hpp>
+
+#include "formats/snapshot/plan.hpp"
+
+// What a rank says of its part of a snapshot before anything is written.
+
+namespace tenfold::detail::snapshot_ranks {
+
+/// An entry that is marked as replicated.
+struct Candidate {
+  std::string path;
+  std::string description;           ///< must be the same on all ranks
+  std::string group;                 ///< of entries whose bytes are the same
+  std::vector<std::uint64_t> sizes;  ///< bytes of each chunk; of others one number
+};
+
+struct Box {
+  Shape offsets;
+  Shape sizes;
+  auto operator<=>(const Box&) const = default;
+};
+
+struct ShardedCandidate {
+  std::string path;
+  std::string description;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::vector<Box> boxes;  ///< those with elements
+
+  std::uint64_t bytes_of(const Box& box) const { return nbytes_of(dtype, box.sizes); }
+};
+
+struct Outline {
+  std::int64_t rank = 0;
+  std::int64_t world_size = 1;
+  std::uint64_t own_bytes = 0;  ///< of what only this rank has
+  std::vector<Candidate> replicated;
+  std::vector<ShardedCandidate> sharded;
+
+  std::string to_text() const;
+  /// Throws Error(invalid_argument) for another text.
+  static Outline parse(std::string_view text);
+};
+
+/// Of a plan in which everything is planned, also what other ranks will write.
+Outline outline_of(const formats::snapshot::Plan& plan, const TensorDict& tree,
+                   const formats::snapshot::PlannedRank& rank);
+
+}  // namespace tenfold::detail::snapshot_ranks
