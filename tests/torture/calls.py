@@ -17,7 +17,7 @@ import faults
 from case import BAD, Clock, Options, Row, classify, look
 from children import Outcome, in_child
 from faults import Fault
-from writers import SMALL, Writer, peers, tenfold_writers
+from writers import SMALL, Writer
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def run_readers(options: Options) -> list[Row]:
 
 
 def _run(options: Options, one, modes: list[Mode]) -> list[Row]:
-    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
+    writers = options.writers()
     clock = Clock(options.seconds, len(writers))
     rows = []
     for writer in writers:

@@ -117,10 +117,13 @@ class LoopingChild:
     """A forked child that repeats a numbered step for ever and reports each one that is done."""
 
     def __init__(self, steps: Callable[[], Callable[[int], None]], start: int) -> None:
-        """`steps()` is called in the child and gives what makes step `start + 1`, and so on."""
+        """`steps()` is called in the child and gives what makes step `start + 1`, and so on.
+
+        It may open a store, which can repair it: ready() waits for that.
+        """
         read, write = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
+        self.pid = os.fork()
+        if self.pid == 0:
             os.close(read)
             try:
                 step = steps()
@@ -137,8 +140,13 @@ class LoopingChild:
         os.close(write)
         self._done = start
         self._file = os.fdopen(read)
-        first = self._file.readline().strip()
-        self.error: str | None = None if first == "ready" else first or "the child died"
+        self.error: str | None = None
+
+    def ready(self) -> None:
+        """Waits until the first step can begin."""
+        line = self._file.readline().strip()
+        if line != "ready":
+            self.error = line or "the child died"
 
     def next(self) -> int | None:
         """Waits for the next step that is done; None if the child fails."""
@@ -151,9 +159,9 @@ class LoopingChild:
 
     def kill(self) -> int:
         """Kills it (SIGKILL) and returns the last step that it has reported."""
-        os.kill(self._pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         lines = self._file.read().split("\n")
-        os.waitpid(self._pid, 0)
+        os.waitpid(self.pid, 0)
         self._file.close()
         for line in lines:
             if line.isdigit():
