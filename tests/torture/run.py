@@ -120,6 +120,7 @@ def main() -> int:
         print(f"no such case: {', '.join(unknown)}; there are: {', '.join(CASES)}", file=sys.stderr)
         return 2
 
+    import children
     import torch
     import writers
     from case import Options
@@ -128,6 +129,7 @@ def main() -> int:
     writers.import_everything()
     gc.collect()
     gc.freeze()
+    children.compact_memory()
     seconds = options.seconds or (3 if options.short else 1200)
     results = options.results or (None if options.short else RESULTS)
     broken = 0
