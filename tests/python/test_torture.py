@@ -21,7 +21,8 @@ def test_the_short_form_finds_no_broken_promise():
     for arguments in (
         ["--only", SHORT, "--subjects", subjects[0], "--seconds", "2"],
         ["--only", "kills,readers", "--subjects", subjects[1], "--seconds", "2"],
-        ["--only", "flips,cuts", "--subjects", ".safetensors", "--seconds", "2"],
+        ["--only", "kills", "--subjects", ".npz;StateMapper", "--jobs", "2", "--seconds", "2"],
+        ["--only", "flips,cuts,many-flips", "--subjects", ".safetensors", "--seconds", "2"],
         ["--only", "places", "--subjects", "m", "--seconds", "2"],
         # Every call: a lookup that fails is not taken for absence.
         ["--only", "reads", "--subjects", "save, .safetensors", "--count", "40", "--seconds", "20"],
