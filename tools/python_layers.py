@@ -20,6 +20,7 @@ LAYERS = [
         "_errors",
         "_html",
         "_options",
+        "_paths",
         "_pickle",
         "_progress",
         "_public",

@@ -49,6 +49,9 @@ struct CheckpointInfo {
   Value versions;                         ///< an object: "tenfold", "python", "torch"
   std::int64_t world_size = 1;            ///< processes that saved it together
   std::vector<CheckpointEntry> entries;   ///< of its state
+  /// When the step was saved, in nanoseconds since 1970 by the clock of its file system, if metrics
+  /// were set later; until then it is the modification time of `checkpoint.json`.
+  std::optional<std::int64_t> saved_ns{};
 };
 
 /// Which value of a metric is the best.

@@ -23,6 +23,8 @@ namespace {
 struct TorchLeaf {
   dlpack::ManagedVersioned managed{};
   Buffer buffer;
+  /// While true, torch decides whether it takes the block: a call of its deleter changes nothing.
+  bool is_offered = false;
 };
 
 /// Alignment of elements in a leaf's own block, as everywhere.
@@ -30,16 +32,34 @@ constexpr std::size_t kAlignment = 64;
 /// Larger blocks come from the pool, because the kernel would have to zero fresh pages for each.
 constexpr std::size_t kMaxOwnBytes = std::size_t{64} << 10;
 
-void free_leaf(dlpack::ManagedVersioned* managed) {
-  auto* leaf = static_cast<TorchLeaf*>(managed->context);
-  leaf->~TorchLeaf();
-  ::operator delete(leaf);
+TorchLeaf& leaf_of(const dlpack::ManagedVersioned& managed) {
+  return *static_cast<TorchLeaf*>(managed.context);
 }
 
 struct FreeLeaf {
-  void operator()(dlpack::ManagedVersioned* managed) const { free_leaf(managed); }
+  void operator()(dlpack::ManagedVersioned* managed) const {
+    TorchLeaf* leaf = &leaf_of(*managed);
+    leaf->~TorchLeaf();
+    ::operator delete(leaf);
+  }
 };
 using OwnedLeaf = std::unique_ptr<dlpack::ManagedVersioned, FreeLeaf>;
+
+/// The deleter of DLPack. torch calls it with the last tensor, and also if it fails to make one.
+void delete_leaf(dlpack::ManagedVersioned* managed) {
+  if (!leaf_of(*managed).is_offered) FreeLeaf()(managed);
+}
+
+/// Calls `take`, which gives the block to torch and returns whether torch took it. If torch fails,
+/// it may have called the deleter or not; the block is the caller's in both cases.
+template <class Take>
+bool offer(dlpack::ManagedVersioned& managed, const Take& take) {
+  TorchLeaf& leaf = leaf_of(managed);
+  leaf.is_offered = true;
+  const bool is_taken = take();
+  leaf.is_offered = false;
+  return is_taken;
+}
 
 /// `own_bytes`: size of the elements, which are uninitialised, if there is no buffer.
 OwnedLeaf pack(DType dtype, const Shape& shape, const Shape& strides, const Buffer& buffer,
@@ -55,7 +75,7 @@ OwnedLeaf pack(DType dtype, const Shape& shape, const Shape& strides, const Buff
   dlpack::ManagedVersioned& managed = leaf->managed;
   managed.version = {dlpack::kMajorVersion, dlpack::kMinorVersion};
   managed.context = leaf;
-  managed.deleter = free_leaf;
+  managed.deleter = delete_leaf;
   if (own_bytes > 0) {
     std::byte* end = block + leaf_bytes;
     managed.array.data =
@@ -76,14 +96,12 @@ OwnedLeaf pack(const Tensor& tensor) {
   return leaf;
 }
 
-void free_unversioned(dlpack::Managed* managed) {
-  free_leaf(static_cast<dlpack::ManagedVersioned*>(managed->context));
+/// As delete_leaf().
+void delete_unversioned(dlpack::Managed* managed) {
+  auto* versioned = static_cast<dlpack::ManagedVersioned*>(managed->context);
+  if (leaf_of(*versioned).is_offered) return;
+  FreeLeaf()(versioned);
   delete managed;
-}
-
-void drop_unused_capsule(PyObject* capsule) noexcept {
-  if (PyCapsule_IsValid(capsule, "dltensor") == 0) return;
-  free_unversioned(static_cast<dlpack::Managed*>(PyCapsule_GetPointer(capsule, "dltensor")));
 }
 
 [[noreturn]] void refuse_protected_pages(const std::string& name) {
@@ -98,16 +116,20 @@ void drop_unused_capsule(PyObject* capsule) noexcept {
 nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafName& name) {
   const dlpack::DataType dtype = leaf->array.dtype;
   leaf->array.dtype = dlpack_dtype_of_any_torch(dtype);
-  auto managed =
-      std::make_unique<dlpack::Managed>(dlpack::Managed{leaf->array, leaf.get(), free_unversioned});
-  const nb::object capsule =
-      nb::steal(PyCapsule_New(managed.get(), "dltensor", drop_unused_capsule));
+  auto managed = std::make_unique<dlpack::Managed>(
+      dlpack::Managed{leaf->array, leaf.get(), delete_unversioned});
+  // Without a destructor: the capsule owns nothing, and nobody has it after the call.
+  const nb::object capsule = nb::steal(PyCapsule_New(managed.get(), "dltensor", nullptr));
   if (!capsule.is_valid()) throw nb::python_error();
   const bool has_dtype = leaf->array.dtype == dtype;
+  nb::object made;
+  const bool is_taken = offer(*leaf, [&] {
+    made = nb::steal(call_with(torch_api.from_dlpack, capsule.ptr()));
+    return made.is_valid();
+  });
+  if (!is_taken) throw nb::python_error();
   static_cast<void>(leaf.release());
   static_cast<void>(managed.release());
-  const nb::object made = nb::steal(call_with(torch_api.from_dlpack, capsule.ptr()));
-  if (!made.is_valid()) throw nb::python_error();
   if (has_dtype) return made;
   return nb::module_::import_("tenfold._interop.arrays")
       .attr("viewed_as")(made, text(tenfold::to_string(*dtype_of_dlpack(dtype))),
@@ -118,7 +140,9 @@ nb::object torch_of(OwnedLeaf leaf, const LeafName& name) {
   const Torch& torch_api = *torch();
   if (torch_api.api == nullptr) return torch_of_capsule(torch_api, std::move(leaf), name);
   void* out = nullptr;
-  if (torch_api.api->to_object(leaf.get(), &out) != 0) throw nb::python_error();
+  const bool is_taken = offer(
+      *leaf, [&] { return torch_api.api->to_object(leaf.get(), &out) == 0 && out != nullptr; });
+  if (!is_taken) throw nb::python_error();
   static_cast<void>(leaf.release());
   return nb::steal(static_cast<PyObject*>(out));
 }

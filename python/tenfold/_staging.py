@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold._paths import exists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,12 +62,12 @@ class Staging:
         self.folder = staging_folder(path, token or new_token())
         self._outer = self.folder.parent
         self.path = path = Path(os.path.realpath(path))
-        if path.exists() and not path.is_dir():
+        if exists(path) and not path.is_dir():
             raise FileExistsError(errno.EEXIST, "Expected a folder or nothing, found", str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
         _put_back(path)
-        if path.exists():
+        if exists(path):
             shutil.rmtree(_replaced(path), ignore_errors=True)
         self._outer.mkdir()
         self._lock = os.open(self._outer, os.O_RDONLY | os.O_DIRECTORY)
@@ -187,13 +188,13 @@ def _replaced(path: Path) -> Path:
 
 def _put_back(path: Path) -> None:
     """Restores the old version, if a crash between the two renames of a replacement left none."""
-    if not path.exists():
+    if not exists(path):
         with contextlib.suppress(FileNotFoundError):
             _replaced(path).rename(path)
 
 
 def _rename_over(folder: Path, path: Path) -> None:
-    if not path.exists():
+    if not exists(path):
         folder.rename(path)
     elif not _exchange(folder, path):
         replaced = _replaced(path)
@@ -267,10 +268,10 @@ def _keep_unlisted(old: Path, new: Path) -> None:
         return
     try:
         listed = set(json.loads((old / MANIFEST).read_bytes())["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        listed = set()
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        listed = set()  # another program's, or damaged
     for name in _files(old):
-        if name not in listed and not os.path.lexists(new / name):
+        if name not in listed and not exists(new / name):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(old / name, new / name, follow_symlinks=False)

@@ -27,6 +27,7 @@ from tenfold._interop.arrays import import_torch, numpy_module
 from tenfold._io.files import load, save
 from tenfold._io.load_into import load_into
 from tenfold._options import boolean
+from tenfold._paths import exists
 from tenfold._staging import MANIFEST, Staging, check, new_token, remove_all, staging_folder
 from tenfold.checkpoint._rng import RngState
 
@@ -200,7 +201,7 @@ def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
     project = accelerator.project_configuration
     if project.automatic_checkpoint_naming:
         path = Path(accelerator.project_dir, "checkpoints", f"checkpoint_{project.iteration}")
-        if path.exists():
+        if exists(path):
             raise ValueError(
                 f"{path}: it exists; set accelerator.project_configuration.iteration to the number "
                 "to go on with"
@@ -218,7 +219,7 @@ def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
 
 
 def _is_checkpoint(path: Path) -> bool:
-    return (path / MANIFEST).exists() or any(path.glob("random_states_*.pkl"))
+    return exists(path / MANIFEST) or any(path.glob("random_states_*.pkl"))
 
 
 def _first_name(path: Path) -> str:

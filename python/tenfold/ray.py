@@ -25,6 +25,7 @@ except ImportError as error:
 from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._options import column_names
+from tenfold._paths import exists
 from tenfold.dataset import Column, Dataset, Schema, commit_parts, ingest
 
 TYPE_CHECKING = False
@@ -213,7 +214,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         """
         parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
         schemas = [dict(part.schema) for part in parts.values()]
-        if os.path.exists(os.path.join(self._path, "%parts.json")):
+        if exists(os.path.join(self._path, "%parts.json")):
             schemas.insert(0, dict(Dataset(self._path).schema))
         if all(schema == schemas[0] for schema in schemas[1:]):
             return
@@ -324,6 +325,6 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
         ValueError: If blocks have different columns, or there are no rows and no data set.
     """
     ds.write_datasink(TenfoldDatasink(path, schema=schema), **options)
-    if not os.path.exists(os.path.join(os.fspath(path), "%parts.json")):
+    if not exists(os.path.join(os.fspath(path), "%parts.json")):
         raise ValueError(f"{os.fsdecode(path)}: expected rows, found none: no data set was made")
     return Dataset(path)

@@ -26,6 +26,7 @@ from tenfold._closing import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._io.files import load, save
 from tenfold._options import integer
+from tenfold._paths import exists
 from tenfold._staging import Staging, check, remove
 from tenfold.dataset import Dataset, create
 
@@ -111,7 +112,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._limit: int | None = None
         if max_size is not None:
             max_size = integer("RingStorage: max_size", max_size, 1)
-        if max_size is None or mode == "r" or os.path.lexists(self.path):
+        if max_size is None or mode == "r" or exists(self.path):
             self._open()
             capacity = self._opened().capacity
             if capacity is None or max_size not in (None, capacity):
@@ -380,7 +381,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Storage.__setstate__(self, state)
-        if self.path.exists():
+        if exists(self.path):
             self._open()
 
 

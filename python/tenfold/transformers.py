@@ -22,6 +22,7 @@ except ImportError as error:
     ) from error
 
 from tenfold._errors import CorruptFileError
+from tenfold._paths import exists
 from tenfold._staging import check, remove_all
 from tenfold.accelerate import on_main, staged_by_all
 
@@ -127,7 +128,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         """Names the best checkpoint by where it will be; Trainer looked into the other one."""
         if self.state.best_global_step:
             best = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}")
-            if best == final or os.path.exists(best):
+            if best == final or exists(best):
                 self.state.best_model_checkpoint = best
 
     def _prune(self, run: str) -> None:
@@ -152,7 +153,7 @@ def _last_whole(run: str) -> str | bool:
     paths: list[str] = sort_checkpoints(run)
     for path in reversed(paths):
         try:
-            if not check(Path(path)) and not os.path.exists(os.path.join(path, TRAINER_STATE_NAME)):
+            if not check(Path(path)) and not exists(os.path.join(path, TRAINER_STATE_NAME)):
                 raise CorruptFileError(f"{path}: expected {TRAINER_STATE_NAME}, found no such file")
         except CorruptFileError as error:
             damaged.append(str(error))

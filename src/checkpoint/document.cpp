@@ -223,8 +223,9 @@ std::string write_document(const CheckpointInfo& info) {
       ",\n\"lineage\": " + json_of(std::move(lineage)) + ",\n\"time\": " + json_of(info.time) +
       ",\n\"metrics\": " + json_of(std::move(metrics)) + ",\n\"extra\": " + json_of(info.extra) +
       ",\n\"versions\": " + json_of(info.versions) +
-      ",\n\"world_size\": " + std::to_string(info.world_size) + ",\n\"entries\": [" + entries +
-      (entries.empty() ? "]" : "\n]");
+      ",\n\"world_size\": " + std::to_string(info.world_size) +
+      (info.saved_ns ? ",\n\"saved_ns\": " + std::to_string(*info.saved_ns) : "") +
+      ",\n\"entries\": [" + entries + (entries.empty() ? "]" : "\n]");
   const std::string checksum = checksum_of(text);
   return std::move(text) + std::string(kChecksumMember) + checksum + "\"\n}\n";
 }
@@ -257,6 +258,9 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   if (const Value* extra = reader.find("extra")) info.extra = *extra;
   if (const Value* versions = reader.find("versions")) info.versions = *versions;
   info.world_size = reader.integer("world_size", 1);
+  if (reader.find("saved_ns") != nullptr) {
+    info.saved_ns = reader.integer("saved_ns", std::numeric_limits<std::int64_t>::min());
+  }
   std::set<std::pair<std::int64_t, std::string>> names;  // with the rank; -1: of all ranks
   std::set<std::string> paths;
   for (const Value& item : reader.list("entries")) {

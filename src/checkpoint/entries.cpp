@@ -187,7 +187,7 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
                                      std::string(formats::kChecksumsName))
                   .info()
                   .modified_ns
-            : os::File::open_read_at(step.folder, std::string(kDocumentName)).info().modified_ns;
+            : step.saved_ns;
     earlier.version.folder = std::move(place.folder);
     earlier.version.name = std::move(place.name);
     earlier.version.is_synced = step.is_synced;

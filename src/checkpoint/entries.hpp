@@ -44,7 +44,8 @@ const CheckpointEntry* entry_of(const CheckpointInfo& info, const std::string& n
 struct EarlierStep {
   os::Directory folder;
   CheckpointInfo info;
-  bool is_synced = false;  ///< its files are durable
+  std::int64_t saved_ns = 0;  ///< modification time of the last file that the save wrote
+  bool is_synced = false;     ///< its files are durable
 };
 
 /// Writes the entry into `folder`, which is still hidden. Returns it with size and checksum.

@@ -361,6 +361,8 @@ std::unique_ptr<checkpoint::EarlierStep> CheckpointManager::State::earlier_step(
   auto earlier = std::make_unique<checkpoint::EarlierStep>();
   earlier->folder = std::move(folder);
   earlier->info = step->info;
+  // set_metrics() writes the document again, which says nothing about the other files.
+  earlier->saved_ns = step->info.saved_ns.value_or(step->document.modified_ns);
   earlier->is_synced = is_synced;
   return earlier;
 }
@@ -434,8 +436,10 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
     }
     std::this_thread::sleep_for(kMetricsPoll);
   }
-  CheckpointInfo info =
-      checkpoint::parse_document(checkpoint::read_document(folder), folder.display_of(document));
+  os::FileInfo file;
+  CheckpointInfo info = checkpoint::parse_document(checkpoint::read_document(folder, &file),
+                                                   folder.display_of(document));
+  if (!info.saved_ns) info.saved_ns = file.modified_ns;
   for (const auto& [metric, value] : metrics) info.metrics[metric] = value;
   const std::string hidden = formats::hidden_name(document, "0");
   folder.remove_tree(hidden);

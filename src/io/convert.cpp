@@ -26,6 +26,7 @@
 #include "io/rename.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold {
 namespace {
@@ -129,16 +130,21 @@ void refuse_shard_size(const formats::Format& format, const Path& target,
       .found(base::quote(target.filename().string()));
 }
 
+/// The path without links, as far as it exists.
+Path without_links(const Path& path) {
+  std::error_code failure;
+  Path found = std::filesystem::weakly_canonical(path, failure);
+  if (failure) throw Error::io(failure.value(), path.string(), "cannot be resolved");
+  return found;
+}
+
 }  // namespace
 
 void refuse_inside(const Path& source, const Path& target) {
   // The target would be a separate tree inside the source's folder.
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(source, ignored)) return;
-  const Path outer = std::filesystem::weakly_canonical(source, ignored);
-  if (ignored) return;
-  const Path inner = std::filesystem::weakly_canonical(target, ignored).lexically_relative(outer);
-  if (ignored || inner.empty() || inner == "." || *inner.begin() == "..") return;
+  if (!os::exists(source) || !os::file_info(source).is_directory) return;
+  const Path inner = without_links(target).lexically_relative(without_links(source));
+  if (inner.empty() || inner == "." || *inner.begin() == "..") return;
   throw base::invalid_argument(target.string())
       .problem("it lies inside the source")
       .expected("a path outside ", base::quote(source.string()))

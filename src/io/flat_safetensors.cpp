@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -10,6 +9,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
 #include "formats/safetensors/file.hpp"
 #include "formats/safetensors/source.hpp"
@@ -92,6 +92,54 @@ std::vector<const formats::safetensors::Plan::Tensor*> ordered(
   return order;
 }
 
+/// Stands in for a file that is not written yet: its tensors are described, and never read.
+class Unwritten final : public LeafSource {
+ public:
+  explicit Unwritten(std::string where) : where_(std::move(where)) {}
+  Buffer map(const Leaf& /*leaf*/) override { throw refused(); }
+  void read(const Leaf& /*leaf*/, std::uint64_t /*offset_bytes*/,
+            std::span<std::byte> /*into*/) override {
+    throw refused();
+  }
+  base::Where where(const Leaf& /*leaf*/) const override { return where_; }
+
+ private:
+  Error refused() const { return base::unsupported(where_).problem("it is not written yet"); }
+
+  std::string where_;
+};
+
+/// The user's metadata without the checksums of another file. What describes a tree must describe
+/// one of these tensors, because readers apply it: else the file could not be read.
+FlatMetadata checked_metadata(const std::vector<const formats::safetensors::Plan::Tensor*>& order,
+                              FlatMetadata metadata, const std::string& where) {
+  using namespace formats::safetensors;
+  metadata.erase(std::string(kChecksumsMember));
+  metadata.erase(std::string(kBoxesMember));
+  if (!metadata.contains(kStructureMember) && !metadata.contains(kNotesMember)) return metadata;
+  const std::string text = header_of(order, metadata);
+  std::uint64_t total_bytes = 0;
+  for (const auto* tensor : order) total_bytes += tensor->leaf.nbytes();
+  try {
+    auto header = std::make_shared<Header>(
+        parse_header(std::string_view(text).substr(8), total_bytes, where));
+    TensorEntries tensors;
+    tensors.files.push_back({header, std::make_shared<Unwritten>(where)});
+    for (std::uint32_t i = 0; i < header->entries.size(); ++i) tensors.rows.push_back({0, i});
+    tensors.index = std::move(header->index);
+    build_tree(std::move(tensors), header->metadata, where);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    throw base::invalid_argument()
+        .part("metadata")
+        .problem("tenfold describes the tree under the keys \"tensordict\" and \"tenfold\"")
+        .expected("a description of these tensors")
+        .found(error.what())
+        .remedy("use another key");
+  }
+  return metadata;
+}
+
 }  // namespace
 
 FlatSafetensors open_flat_safetensors(const Path& path) {
@@ -135,7 +183,8 @@ void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata,
                            const SaveOptions& options) {
   const std::vector<formats::safetensors::Plan::Tensor> tensors = tensors_of(tree, path.string());
   const std::vector<const formats::safetensors::Plan::Tensor*> order = ordered(tensors);
-  if (!options.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path))) {
+  const FlatMetadata members = checked_metadata(order, metadata, path.string());
+  if (!options.overwrite && os::exists(path)) {
     throw Error::io(EEXIST, path.string()).expected("nothing").found("a file");
   }
   const formats::WriteRequest request{.durable = options.durable,
@@ -146,7 +195,7 @@ void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata,
   for (const auto* tensor : order) total_bytes += tensor->leaf.nbytes();
   formats::Progress progress(options.monitor, total_bytes, path.filename().string());
   formats::FileReplacement replacement(path, total_bytes);
-  formats::safetensors::write_file(replacement.file(), order, metadata, request, progress);
+  formats::safetensors::write_file(replacement.file(), order, members, request, progress);
   replacement.publish(options.durable);
   progress.finish();
 }
@@ -155,7 +204,8 @@ std::vector<std::byte> flat_safetensors_bytes(const TensorDict& tree,
                                               const FlatMetadata& metadata) {
   const std::vector<formats::safetensors::Plan::Tensor> tensors = tensors_of(tree, "");
   const std::vector<const formats::safetensors::Plan::Tensor*> order = ordered(tensors);
-  const std::string header = formats::safetensors::header_of(order, metadata);
+  const std::string header =
+      formats::safetensors::header_of(order, checked_metadata(order, metadata, ""));
   std::uint64_t total_bytes = header.size();
   for (const auto* tensor : order) total_bytes += tensor->leaf.nbytes();
   std::vector<std::byte> bytes(total_bytes);

@@ -33,10 +33,12 @@ FlatSafetensors open_flat_safetensors(const Path& path);
 /// the bytes are not safetensors file.
 FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::string_view where);
 
-/// Saves the tensors of `tree`, which has no nodes and no values, under their keys, with exactly
-/// this metadata and, with options.checksums, tenfold's. Aliases are stored as separate copies.
-/// Atomic, like save(). options.format is ignored. Throws Error(unsupported), naming the key, for
-/// what the format cannot store, before anything is written.
+/// Saves the tensors of `tree`, which has no nodes and no values, under their keys, with this
+/// metadata and, with options.checksums, tenfold's; checksums in `metadata` are omitted. Aliases
+/// are stored as separate copies. Atomic, like save(). options.format is ignored. Throws
+/// Error(unsupported), naming the key, for what the format cannot store, and
+/// Error(invalid_argument) if `metadata` describes a tree of other tensors ("tensordict",
+/// "tenfold"), before anything is written.
 void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata, const Path& path,
                            const SaveOptions& options);
 

@@ -47,7 +47,16 @@ TEST(CheckpointDocument, RoundTripsItsEntries) {
   EXPECT_EQ(found.lineage, sample().lineage);
   EXPECT_EQ(found.metrics, sample().metrics);
   EXPECT_TRUE(found.entries[1].is_bare);
+  EXPECT_FALSE(found.saved_ns);
   EXPECT_NO_THROW(require_checksum(text, "x.json"));
+}
+
+TEST(CheckpointDocument, TheTimeOfTheSaveIsKeptWhenMetricsAreSet) {
+  CheckpointInfo info = sample();
+  info.saved_ns = 1'790'000'000'000'000'001;
+  const std::string text = write_document(info);
+  EXPECT_THAT(text, HasSubstr("\n\"saved_ns\": 1790000000000000001,\n"));
+  EXPECT_EQ(parse_document(text, "c").saved_ns, info.saved_ns);
 }
 
 TEST(CheckpointDocument, EntriesOfARankAreInItsFolder) {

@@ -597,6 +597,25 @@ TEST(CheckpointManager, AFileThatWasModifiedSinceItsStepIsNotLinked) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
+TEST(CheckpointManager, MetricsThatAreSetLaterDoNotMakeAModifiedFileLookSaved) {
+  for (const bool is_modified : {false, true}) {
+    const TemporaryFolder folder;
+    CheckpointManager manager(folder.path(), kSharing);
+    manager.save(1, mostly_frozen_state(1), kConstant);
+    const fs::path file = folder / "step_00000001/frozen.safetensors";
+    const fs::path document = folder / "step_00000001/checkpoint.json";
+    const auto saved = fs::file_time_type::clock::now() - std::chrono::hours(1);
+    fs::last_write_time(document, saved);
+    if (is_modified) damage(file);
+    fs::last_write_time(file, saved + std::chrono::seconds(is_modified ? 1 : -1));
+    manager.set_metrics(1, {{"loss", 0.5}});
+    manager.set_metrics(1, {{"loss", 0.25}});
+    manager.save(2, mostly_frozen_state(2), kConstant);
+    EXPECT_EQ(fs::hard_link_count(file), is_modified ? 1U : 2U);
+    EXPECT_TRUE(manager.verify(2).ok());
+  }
+}
+
 TEST(CheckpointManager, AReplacedFileIsNotLinked) {
   const auto change = [](const fs::path& path, const std::function<void(const fs::path&)>& how) {
     const TemporaryFolder folder;

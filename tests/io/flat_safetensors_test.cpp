@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <tenfold/tenfold.hpp>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -67,6 +68,47 @@ TEST(FlatSafetensors, AFileOfATreeHasTheNamesOfItsHeaderAndNoAliases) {
   tree.set("tied", tensor);
   save(tree, path);
   EXPECT_THAT(names_of(open_flat_safetensors(path)), ElementsAre("n.x"));
+}
+
+TEST(FlatSafetensors, MetadataThatDescribesOtherTensorsIsRefusedBeforeAnythingIsWritten) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  for (const FlatMetadata& metadata :
+       {FlatMetadata{{"tenfold", "my project"}}, FlatMetadata{{"tensordict", "my project"}},
+        FlatMetadata{{"tensordict", R"({"format_version": 1, "td": {}})"}}}) {
+    const Error error =
+        thrown_by([&] { save_flat_safetensors(two_tensors(), metadata, path, {}); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("metadata: tenfold describes the tree under the keys"));
+    EXPECT_THAT(error.what(), HasSubstr("use another key"));
+    EXPECT_EQ(thrown_by([&] { flat_safetensors_bytes(two_tensors(), metadata); }).code(),
+              ErrorCode::invalid_argument);
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+}
+
+TEST(FlatSafetensors, ChecksumsOfAnotherFileAreOmitted) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "m.safetensors";
+  const FlatMetadata metadata{{"tenfold_xxh3", "old"}, {"tenfold_boxes", "old"}, {"k", "v"}};
+  save_flat_safetensors(two_tensors(), metadata, path, {});
+  EXPECT_TRUE(verify(path).ok());
+  const auto bytes = flat_safetensors_bytes(two_tensors(), metadata);
+  EXPECT_EQ(bytes, flat_safetensors_bytes(two_tensors(), {{"k", "v"}}));
+}
+
+TEST(FlatSafetensors, TheMetadataOfATreeCanBeWrittenAgainWithItsTensors) {
+  const test::TemporaryFolder folder;
+  TensorDict inner;
+  inner.set("x", bytes_up({4}, DType::float32));
+  TensorDict tree;
+  tree.set("n", inner);
+  save(tree, folder / "tree.safetensors");
+  const FlatSafetensors flat = open_flat_safetensors(folder / "tree.safetensors");
+  ASSERT_TRUE(flat.metadata.contains("tensordict"));
+  save_flat_safetensors(flat.tree, flat.metadata, folder / "again.safetensors", {});
+  EXPECT_TRUE(verify(folder / "again.safetensors").ok());
+  EXPECT_EQ(bytes_of(open(folder / "again.safetensors").at("n.x")), bytes_of(inner.at("x")));
 }
 
 TEST(FlatSafetensors, BytesEqualAFileWithoutChecksums) {

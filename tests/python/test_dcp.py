@@ -261,3 +261,28 @@ def test_truncated_or_oversized_compressed_stream_raises(tmp_path, compressed):
     assert "it decompresses to too much" in replaced(bomb)
     other = zstandard.ZstdCompressor().compress(b"text")
     assert "not an archive of torch.save" in replaced(other)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda w, m: setattr(w, "size", torch.Size([3, 2])),
+        lambda w, m: setattr(w.properties, "dtype", torch.float64),
+        lambda w, m: m.planner_data.update(w=("other", "w")),
+    ],
+    ids=["shape", "dtype", "path"],
+)
+def test_ranks_that_disagree_are_refused(tmp_path, change):
+    import pickle
+
+    path = saved({"w": torch.arange(6.0).reshape(2, 3), "o": {"n": 5}}, tmp_path / "ckpt")
+    first, second = path / "__0.metadata", path / "__1.metadata"
+    (path / ".metadata").rename(first)
+    second.write_bytes(first.read_bytes())
+    assert_same(tenfold.load(path)["w"], torch.arange(6.0).reshape(2, 3))
+    metadata = pickle.loads(second.read_bytes())
+    change(metadata.state_dict_metadata["w"], metadata)
+    second.write_bytes(pickle.dumps(metadata))
+    words = 'key "w": the ranks disagree: expected one kind, dtype, shape and path, found two'
+    with pytest.raises(tenfold.CorruptFileError, match=words):
+        tenfold.load(path)

@@ -1,5 +1,6 @@
 """Metadata of safetensors files and of the columns of data sets."""
 
+import importlib
 import json
 
 import pytest
@@ -7,8 +8,11 @@ import pytest
 import tenfold
 
 torch = pytest.importorskip("torch")
+np = pytest.importorskip("numpy")
 reference = pytest.importorskip("safetensors.torch")
 safe_open = pytest.importorskip("safetensors").safe_open
+ours = importlib.import_module("tenfold.safetensors")
+ours_numpy = importlib.import_module("tenfold.safetensors.numpy")
 
 
 def written(tmp_path, metadata):
@@ -55,6 +59,39 @@ def test_metadata_that_would_be_read_as_an_alias_is_refused(tmp_path):
     assert flat.keys() == {"w"}
     with pytest.raises(ValueError, match='metadata "best": expected a text that is no tensor'):
         tenfold.save(td, tmp_path / "again.safetensors")
+
+
+@pytest.mark.parametrize("key", ["tenfold", "tensordict", "tenfold_xxh3", "format"])
+def test_metadata_under_a_key_of_tenfold_is_refused_not_dropped(tmp_path, key):
+    td = tenfold.TensorDict({"a": torch.ones(2)})
+    td.metadata = {key: "mine"}
+    with pytest.raises(ValueError, match=f'metadata "{key}": safetensors files of tenfold use'):
+        tenfold.save(td, tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())
+    tenfold.save(td, tmp_path / "folder")
+    assert tenfold.open(tmp_path / "folder").metadata == {key: "mine"}
+
+
+@pytest.mark.parametrize("key", ["tenfold", "tensordict"])
+def test_save_file_refuses_metadata_that_describes_no_tree_of_the_tensors(tmp_path, key):
+    path = tmp_path / "m.safetensors"
+    for module, tensor in ((ours, torch.ones(2)), (ours_numpy, np.ones(2))):
+        with pytest.raises(ValueError, match="use another key"):
+            module.save_file({"a": tensor}, path, {key: "mine"})
+        with pytest.raises(ValueError, match="use another key"):
+            module.save({"a": tensor}, {key: "mine"})
+    assert not list(tmp_path.iterdir())
+
+
+def test_metadata_of_an_opened_file_can_be_written_with_its_tensors(tmp_path):
+    tenfold.save({"n": {"x": torch.arange(4)}, "t": (1, torch.ones(2))}, tmp_path / "a.safetensors")
+    with safe_open(tmp_path / "a.safetensors", "pt") as opened:  # with the checksums
+        names = opened.keys()
+        tensors = {name: opened.get_tensor(name) for name in names}
+        metadata = opened.metadata()
+    ours.save_file(tensors, tmp_path / "b.safetensors", metadata)
+    assert tenfold.verify(tmp_path / "b.safetensors").ok
+    assert tenfold.diff(tmp_path / "a.safetensors", tmp_path / "b.safetensors").same
 
 
 @pytest.mark.parametrize("name", ["table", "table.safetensors"])

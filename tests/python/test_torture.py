@@ -21,8 +21,11 @@ def test_short_torture_run_finds_no_violation():
     for arguments in (
         ["--only", SHORT, "--subjects", subjects[0], "--seconds", "2"],
         ["--only", "kills,readers", "--subjects", subjects[1], "--seconds", "2"],
-        ["--only", "flips,cuts", "--subjects", ".safetensors", "--seconds", "2"],
+        ["--only", "kills", "--subjects", ".npz;StateMapper", "--jobs", "2", "--seconds", "2"],
+        ["--only", "flips,cuts,many-flips", "--subjects", ".safetensors", "--seconds", "2"],
         ["--only", "places", "--subjects", "m", "--seconds", "2"],
+        # Every call: a lookup that fails is not taken for absence.
+        ["--only", "reads", "--subjects", "save, .safetensors", "--count", "40", "--seconds", "20"],
     ):
         run = subprocess.run(
             [sys.executable, TORTURE / "run.py", "--short", *arguments],
@@ -48,6 +51,56 @@ def test_torture_run_detects_a_writer_that_loses_data():
     header = next(line for line in run.stdout.splitlines() if line.startswith("| subject"))
     counts = dict(zip(header.split(" | "), row.split(" | "), strict=True))
     assert int(counts["refused"]) > 0, counts
+
+
+FAILED_ALLOCATIONS = """
+import errno, os, sys
+from pathlib import Path
+
+sys.path.insert(0, {torture!r})
+import faults
+
+faults.preload(Path({folder!r}))
+import torch
+from children import in_child
+
+import tenfold
+
+path = os.path.join({folder!r}, "m.safetensors")
+tenfold.save({{"x": torch.arange(40), "y": torch.arange(50)}}, path)
+opened = tenfold.open(path)
+assert opened["x"][3] == 3  # what the first tensor loads is loaded
+
+
+def load_without(number):
+    fault = faults.Fault(faults.FAIL, faults.MEMORY, errno=errno.ENOMEM)
+    fault.arm(number)
+    try:
+        opened["y"]
+    except BaseException:
+        return number
+    finally:
+        made = fault.disarm()
+    return made
+
+
+number = 0
+while True:
+    number += 1
+    outcome = in_child(lambda: load_without(number))
+    nanobind_aborts = outcome.value == "SIGABRT" and "double free" not in outcome.last_words
+    assert outcome.returned or nanobind_aborts, (number, outcome)
+    if outcome.returned and outcome.value < number:
+        break
+print("failed", number - 1)
+"""
+
+
+def test_no_failed_allocation_of_torch_frees_a_tensor_twice(tmp_path):
+    program = FAILED_ALLOCATIONS.format(torture=str(TORTURE), folder=str(tmp_path))
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert int(run.stdout.split()[-1]) > 5, run.stdout
 
 
 def test_torture_tables_match_the_results():

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import faults
-from case import BAD, Clock, Options, Row, classify, look
+from case import BAD, Clock, Options, Row, classify, look, rows_of
 from children import Outcome, in_child
 from faults import Fault
-from writers import SMALL, Writer, peers, tenfold_writers
+from writers import SMALL, Writer
 
 
 @dataclass(frozen=True)
@@ -70,25 +70,22 @@ def run_readers(options: Options) -> list[Row]:
 
 
 def _run(options: Options, one, modes: list[Mode]) -> list[Row]:
-    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
-    clock = Clock(options.seconds, len(writers))
-    rows = []
-    for writer in writers:
-        end = clock.next_subject()
+    def each(writer: Writer, end: float, options: Options) -> Row:
         with options.folder() as folder:
             kept = folder / "kept"
             kept.mkdir()
             columns = WRITE_COLUMNS if one is _write_with else READ_COLUMNS
             row = Row(writer.name, writer.is_peer, dict.fromkeys(columns, 0))
-            made = in_child(lambda w=writer, k=kept: w.save(k / w.file_name, 1, SMALL, True))
+            made = in_child(lambda: writer.save(kept / writer.file_name, 1, SMALL, True))
             if made.returned:
                 share = Clock(end - time.monotonic(), len(modes))
                 for mode in modes:
                     _each(writer, mode, folder, row, one, share.next_subject(), options)
             else:
                 row.problem(f"cannot be tested: {made.value}")
-            rows.append(row)
-    return rows
+        return row
+
+    return rows_of(options.writers(), options, each)
 
 
 def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, options) -> None:

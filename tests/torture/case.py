@@ -6,13 +6,16 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from children import Outcome, in_child
-from writers import Writer
+from children import Child, Outcome, in_child
+from writers import Writer, peers, tenfold_writers
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -46,6 +49,13 @@ class Options:
     build: Path  # of the C++ tests
     subjects: str = ""  # rows whose name contains one of these, separated by commas
     count: int = 0  # trials for each subject; 0: the default of the case
+    with_peers: bool = True
+    jobs: int = 1  # subjects at a time, where a case can
+
+    def writers(self) -> list[Writer]:
+        """Those to be tested: tenfold's, then other libraries'."""
+        found = [*tenfold_writers(), *(peers() if self.with_peers else [])]
+        return [writer for writer in found if self.wants(writer.name)]
 
     def random(self, name: str) -> random.Random:
         return random.Random(f"{self.seed} {name}")
@@ -76,6 +86,31 @@ class Clock:
         share = max(0.0, self._end - now) / max(1, self._left)
         self._left -= 1
         return now + share
+
+
+def rows_of(
+    subjects: Sequence[T], options: Options, one: Callable[[T, float, Options], Row]
+) -> list[Row]:
+    """The rows that `one(subject, end, options)` makes, `options.jobs` subjects at a time.
+
+    Each job is a process with every n-th subject, which have its seconds between them. So one
+    waits for its disk or its clock while another one computes.
+    """
+    jobs = min(options.jobs, len(subjects))
+
+    def some(lane: Sequence[T]) -> list[Row]:
+        clock = Clock(options.seconds, len(lane))
+        return [one(subject, clock.next_subject(), options) for subject in lane]
+
+    if jobs <= 1:
+        return some(subjects)
+    lanes = [subjects[n::jobs] for n in range(jobs)]
+    children = [Child(lambda lane=lane: some(lane)) for lane in lanes]
+    outcomes = [child.outcome(options.seconds * 2 + 600) for child in children]
+    for outcome in outcomes:
+        if not outcome.returned:
+            raise RuntimeError(f"a job: {outcome.kind} {outcome.value} {outcome.last_words}")
+    return [outcomes[n % jobs].value[n // jobs] for n in range(len(subjects))]
 
 
 def classify(found: Outcome, allowed: set[int]) -> str:

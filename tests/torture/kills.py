@@ -8,22 +8,24 @@ import statistics
 import time
 from pathlib import Path
 
-from case import BAD, Clock, Options, Row, classify, look
+import writers
+from case import BAD, Options, Row, classify, look, rows_of
 from children import LoopingChild, in_child
-from writers import LARGE, Writer, peers, tenfold_writers
+from writers import LARGE, MEDIUM, Sizes, Writer
 
 COLUMNS = ("kills", "whole", *BAD)
+MOST_KILLS_OF_A_PEER = 100
 
 
 def run(options: Options) -> list[Row]:
     """After a SIGKILL the path has the last acknowledged version, or the next one."""
-    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
-    wanted = options.count or (3 if options.short else 100)
-    clock = Clock(options.seconds, len(writers))
-    return [_kill(writer, wanted, clock.next_subject(), options) for writer in writers]
+    return rows_of(options.writers(), options, _kill)
 
 
-def _kill(writer: Writer, wanted: int, end: float, options: Options) -> Row:
+def _kill(writer: Writer, end: float, options: Options) -> Row:
+    wanted = options.count or (3 if options.short else 500)
+    if writer.is_peer:
+        wanted = min(wanted, MOST_KILLS_OF_A_PEER)
     row = Row(writer.name, writer.is_peer, dict.fromkeys(COLUMNS, 0))
     try:
         _kill_each(writer, wanted, end, options, row)
@@ -37,16 +39,25 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
     random = options.random(writer.name)
     with options.folder() as folder:
         path = folder / writer.file_name
-        seconds = {durable: _pace(writer, path, durable) for durable in (False, True)}
+        kinds = [(sizes, durable) for sizes in (MEDIUM, LARGE) for durable in (False, True)]
+        seconds = {kind: _pace(writer, path, *kind) for kind in kinds}
         start = _start_again(writer, path)
         while int(row.counts["kills"]) < wanted and (
             time.monotonic() < end or int(row.counts["kills"]) < 3
         ):
+            sizes = LARGE if random.random() < 0.2 else MEDIUM
             durable = random.random() < 0.3
-            child = LoopingChild(lambda durable=durable: writer.steps(path, LARGE, durable), start)
-            # The first save of a process takes longer than later ones.
-            time.sleep(random.uniform(0, 2.5 * seconds[durable] + 0.003))
+            child = LoopingChild(lambda s=sizes, d=durable: writer.steps(path, s, d), start)
+            opening, saving = seconds[sizes, durable]
+            if writer.session is not None and random.random() < 0.25:
+                # While the store is opened, which repairs what the last kill has left.
+                time.sleep(random.uniform(0, opening))
+            else:
+                child.ready()
+                # The first save of a process takes longer than later ones.
+                time.sleep(random.uniform(0, 2.5 * saving + 0.003))
             done = child.kill()
+            writers.remove_sources(child.pid)
             if child.error:
                 row.count("failed to save")
                 row.problem(f"a writer failed: {child.error}")
@@ -69,9 +80,13 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
             _check_leftovers(writer, path, start, row)
 
 
-def _pace(writer: Writer, path: Path, durable: bool) -> float:
-    """Seconds that a save takes."""
-    child = LoopingChild(lambda: writer.steps(path, LARGE, durable), _start_again(writer, path))
+def _pace(writer: Writer, path: Path, sizes: Sizes, durable: bool) -> tuple[float, float]:
+    """Seconds that it takes to open the store, if there is one, and then to save."""
+    start = _start_again(writer, path)
+    begin = time.monotonic()
+    child = LoopingChild(lambda: writer.steps(path, sizes, durable), start)
+    child.ready()
+    opening = time.monotonic() - begin
     times = []
     for _ in range(4):
         begin = time.monotonic()
@@ -80,7 +95,8 @@ def _pace(writer: Writer, path: Path, durable: bool) -> float:
             raise RuntimeError(f"{writer.name}: cannot save: {child.error}")
         times.append(time.monotonic() - begin)
     child.kill()
-    return statistics.median(times)
+    writers.remove_sources(child.pid)
+    return opening, statistics.median(times)
 
 
 def _start_again(writer: Writer, path: Path) -> int:

@@ -20,7 +20,7 @@ import faults
 import torch
 from case import Options, Row, classify, look
 from children import Child, in_child
-from writers import LARGE, SMALL, Sizes, Writer, peers, tenfold_writers, tree_of, version_of
+from writers import LARGE, SMALL, Sizes, Writer, tenfold_writers, tree_of, version_of
 
 import tenfold
 
@@ -53,9 +53,8 @@ def _tmpfs(kibibytes: int, folder: Path) -> Iterator[Path | str]:
 
 def run_full(options: Options) -> list[Row]:
     """A save that does not fit on its disk: an error, and the version before it, whole."""
-    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
     # Growing data sets are filled until a commit fails; a circular buffer does not grow.
-    writers = [w for w in writers if "ring" not in w.name]
+    writers = [w for w in options.writers() if "ring" not in w.name]
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "Dataset.append")]
     rows = []

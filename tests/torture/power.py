@@ -20,7 +20,7 @@ from pathlib import Path
 
 from case import BAD, Clock, Options, Row, classify
 from children import LoopingChild, in_boot, in_child
-from writers import LARGE, Writer, peers, tenfold_writers
+from writers import LARGE, Writer
 
 COLUMNS = ("power failures", "whole", *BAD)
 _SHUTDOWN = 0x8004587D
@@ -96,7 +96,7 @@ def why_not(kind: str) -> str:
 
 def run(options: Options) -> list[Row]:
     """After a power failure the last version that a durable save returned is there, or the next."""
-    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
+    writers = options.writers()
     writers = [w for w in writers if w.is_peer or w.promises_durability]
     wanted = options.count or (1 if options.short else 30)
     rows = []
@@ -139,6 +139,7 @@ def _fail(writer: Writer, disk: Disk, wanted: int, end: float, row: Row, options
             break
         boot = int(row.counts["power failures"])
         child = LoopingChild(lambda boot=boot: _steps(writer, path, boot), start)
+        child.ready()
         # In half of the trials after a save has returned, at the start of the next one.
         if random.random() < 0.5:
             child.next()

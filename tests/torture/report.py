@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -35,10 +36,13 @@ def added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 def described(name: str, entry: dict[str, Any]) -> str:
     """One case: how it was run, and its table."""
     lines = []
-    for run in entry["runs"]:
-        note = f" {run['note']}" if "note" in run else ""
-        line = f"{run['date']}, {run['seconds']} s, {run['machine']}, {run['file system']}.{note}"
-        lines.append(line)
+    where = ("date", "machine", "file system", "note")
+    for (date, machine, disk, note), runs in itertools.groupby(
+        entry["runs"], key=lambda run: [run.get(member, "") for member in where]
+    ):
+        seconds = [run["seconds"] for run in runs]
+        times = f"{len(seconds)} runs of {sum(seconds)} s" if seconds[1:] else f"{seconds[0]} s"
+        lines.append(f"{date}, {times}, {machine}, {disk}. {note}".rstrip())
     command = f'`make torture TORTURE_ARGS="--only {name}"`'
     versions = entry["runs"][-1]["versions"]
     runs = "\n".join(f"* {line}" for line in lines)

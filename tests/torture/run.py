@@ -45,6 +45,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0, help="for each case; default: 1200")
     parser.add_argument("--count", type=int, default=0, help="trials for each subject")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="subjects at a time, where a case can")
+    parser.add_argument("--no-peers", action="store_true", help="without other libraries")
     parser.add_argument("--short", action="store_true", help="seconds in all: a few trials of each")
     parser.add_argument("--list", action="store_true", help="prints the cases")
     parser.add_argument("--results", type=Path, help=f"JSON; default: {RESULTS}, or none if short")
@@ -118,6 +120,7 @@ def main() -> int:
         print(f"no such case: {', '.join(unknown)}; there are: {', '.join(CASES)}", file=sys.stderr)
         return 2
 
+    import children
     import torch
     import writers
     from case import Options
@@ -126,6 +129,7 @@ def main() -> int:
     writers.import_everything()
     gc.collect()
     gc.freeze()
+    children.compact_memory()
     seconds = options.seconds or (3 if options.short else 1200)
     results = options.results or (None if options.short else RESULTS)
     broken = 0
@@ -147,6 +151,8 @@ def main() -> int:
                     build=options.build,
                     subjects=options.subjects,
                     count=options.count,
+                    with_peers=not options.no_peers,
+                    jobs=options.jobs,
                 )
             )
             took = time.monotonic() - begin

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from case import Clock, Options, Row, look
 from children import Child, in_child
-from writers import LARGE, Writer, peers, tenfold_writers
+from writers import LARGE, Writer
 
 READERS = 8
 COLUMNS = ("versions written", "reads", "refused", "wrong", "went back", "crashed", "hung")
@@ -16,7 +16,7 @@ COLUMNS = ("versions written", "reads", "refused", "wrong", "went back", "crashe
 
 def run_readers(options: Options) -> list[Row]:
     """Eight processes read what another one replaces, appends to or prunes: whole versions only."""
-    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
+    writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "MappedDict.update")]
     clock = Clock(options.seconds, len(writers))
@@ -96,7 +96,7 @@ def _read_until(writer: Writer, path: Path, until: float) -> tuple[dict[str, int
 
 def run_writers(options: Options) -> list[Row]:
     """Two processes save to one path at a time: one version or the other, or an error."""
-    writers = [w for w in [*tenfold_writers(), *peers()] if options.wants(w.name)]
+    writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "save, .safetensors")]
     clock = Clock(options.seconds, len(writers))

@@ -24,6 +24,7 @@ import tenfold
 ROOT = Path(__file__).resolve().parents[2]
 Tree = dict[str, torch.Tensor]
 SMALL = (5, 300, 40)
+MEDIUM = (5, 24_000, 6_000)
 LARGE = (5, 120_000, 30_000)
 Sizes = tuple[int, int, int]
 
@@ -83,9 +84,18 @@ class Writer:
 _open: list[Any] = []
 
 
+def _is_there(path: Path) -> bool:
+    """Whether the name exists. os.path.lexists() and exists() take any error for no."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def _whole(path: Path, load: Callable[[Path], Any]) -> int | None:
     """The version that tenfold finds: `verify` must agree that it is whole."""
-    if not os.path.lexists(path) and not any(path.parent.glob(f".{path.name}.*")):
+    if not _is_there(path) and not any(path.parent.glob(f".{path.name}.*")):
         return 0
     try:
         tree = load(path)
@@ -118,7 +128,7 @@ def _save_npy(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
 
 
 def _found_npy(path: Path) -> int | None:
-    if not path.exists():
+    if not _is_there(path):
         return 0
     if not tenfold.verify(path).ok:
         raise tenfold.CorruptFileError("verify")
@@ -149,9 +159,16 @@ def _in_memory(version: int, sizes: Sizes) -> Path:
     return path
 
 
+def remove_sources(pid: int) -> None:
+    """Removes the files in memory of a process that was killed."""
+    for pattern in (f"{pid}-*", f".{pid}-*"):
+        for path in SOURCES.glob(pattern):
+            path.unlink()
+
+
 def _found_shards(path: Path) -> int | None:
     index = path / "m.safetensors.index.json"
-    return _whole(index, lambda p: tenfold.load(p, verify=True)) if path.exists() else 0
+    return _whole(index, lambda p: tenfold.load(p, verify=True)) if _is_there(path) else 0
 
 
 def _save_converted(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
@@ -181,7 +198,7 @@ def _rows(version: int, sizes: Sizes) -> dict[str, Any]:
 
 
 def _found_rows(path: Path) -> int | None:
-    if not path.exists():
+    if not _is_there(path):
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
@@ -203,7 +220,7 @@ def _build_dict(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
 
 
 def _found_dict(path: Path) -> int | None:
-    if not path.exists():
+    if not _is_there(path):
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
@@ -233,7 +250,7 @@ def _save_matrix(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
 
 
 def _found_matrix(path: Path) -> int | None:
-    if not path.exists():
+    if not _is_there(path):
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
@@ -251,7 +268,7 @@ def _save_mapper(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
 
 
 def _found_mapper(path: Path) -> int | None:
-    if not path.exists():
+    if not _is_there(path):
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
@@ -289,7 +306,7 @@ def _right_ids(ds: Any, with_text: bool) -> list[int] | None:
 
 @contextlib.contextmanager
 def _appending(path: Path, durable: bool):
-    if not path.exists():
+    if not _is_there(path):
         tenfold.create(path, {**_SCHEMA, "text": "string"})
     with tenfold.Dataset(path, mode="r+") as ds:
 
@@ -302,7 +319,7 @@ def _appending(path: Path, durable: bool):
 
 
 def _found_appended(path: Path) -> int | None:
-    if not path.exists():
+    if not _is_there(path):
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
@@ -314,7 +331,7 @@ def _found_appended(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def _filling_ring(path: Path, durable: bool):
-    if not path.exists():
+    if not _is_there(path):
         tenfold.create(path, _SCHEMA, capacity=CAPACITY)
     with tenfold.Dataset(path, mode="r+") as ds:
 
@@ -328,7 +345,7 @@ def _filling_ring(path: Path, durable: bool):
 
 def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
     """An append that was killed has marked the rows that it writes over as gone, ROWS at most."""
-    if not path.exists():
+    if not _is_there(path):
         return 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # rows that were being overwritten at the SIGKILL
@@ -351,7 +368,7 @@ def _found_ring_after_power_failure(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def _updating(path: Path, durable: bool):
-    if not path.exists():
+    if not _is_there(path):
         tenfold.MappedDict.build({"last": 0}, path)
     with tenfold.MappedDict(path, "r+") as mapping:
 
@@ -368,7 +385,7 @@ def _updating(path: Path, durable: bool):
 
 
 def _found_updated(path: Path) -> int | None:
-    if not path.exists():
+    if not _is_there(path):
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
@@ -385,7 +402,7 @@ def _found_updated(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def _adding_matrix_rows(path: Path, durable: bool):
-    if not path.exists():
+    if not _is_there(path):
         tenfold.SparseMatrix.build([{0: 0.0}], path, num_cols=100)
     with tenfold.SparseMatrix(path, mode="r+") as matrix:
 
@@ -399,7 +416,7 @@ def _adding_matrix_rows(path: Path, durable: bool):
 
 
 def _found_matrix_rows(path: Path) -> int | None:
-    if not path.exists():
+    if not _is_there(path):
         return 0
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
@@ -436,7 +453,7 @@ def _managing(async_save: bool):
 
 
 def _found_step(path: Path) -> int | None:
-    if not path.exists():
+    if not _is_there(path):
         return 0
     manager = tenfold.CheckpointManager(path)
     if manager.latest_step() is None:
@@ -509,7 +526,7 @@ def tenfold_writers() -> list[Writer]:
 
 def _peer(name: str, file_name: str, save: Any, load: Callable[[Path], Any]) -> Writer:
     def found(path: Path) -> int | None:
-        return version_of(load(path)) if os.path.lexists(path) else 0
+        return version_of(load(path)) if _is_there(path) else 0
 
     def quiet(path: Path, version: int, sizes: Sizes, durable: bool) -> None:
         with warnings.catch_warnings():
@@ -655,7 +672,7 @@ def _torch_checkpointing() -> Writer:
         return loaded["state"]
 
     def found(path: Path) -> int | None:
-        steps = [name for name in os.listdir(path) if name.isdigit()] if path.exists() else []
+        steps = [name for name in os.listdir(path) if name.isdigit()] if _is_there(path) else []
         return version_of(load(path)) if steps else 0
 
     return Writer("torch_checkpointing", "data", save, found, is_peer=True, load=load)

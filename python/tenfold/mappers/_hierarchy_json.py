@@ -14,6 +14,7 @@ import os
 from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
+from tenfold._paths import exists
 from tenfold.mappers import _rows
 from tenfold.mappers._hierarchy import nested, numbers_of
 
@@ -60,7 +61,7 @@ def write_json(hierarchy: Hierarchy, path: PathLike, *, durable: bool, overwrite
     )
     writer = _Writer(str(target), is_plain)
     writer.level(levels, "", {} if is_plain else _head(hierarchy.default_key))
-    if not overwrite and os.path.lexists(target):
+    if not overwrite and exists(target):
         raise FileExistsError(f"{target}: there is something: expected nothing; overwrite=True")
     _core.replace_file(target, "".join([*writer.parts, "\n"]), durable)
     return target

@@ -24,10 +24,13 @@ def save_file(
     Args:
         tensors: Dense, contiguous torch tensors by name, none of which overlap in memory.
         filename: The path. An existing file is replaced when the new one is complete and durable.
-        metadata: Strings to store in ``__metadata__``. tenfold adds its checksums.
+        metadata: Text to store in ``__metadata__``. tenfold adds its checksums. Under the keys
+            ``tensordict`` and ``tenfold`` readers expect the description of a tree of these
+            tensors, as `safe_open.metadata` returns it.
 
     Raises:
-        ValueError: If `tensors` is not a dict of tensors, or a tensor is sparse or not contiguous.
+        ValueError: If `tensors` is no dict of tensors, a tensor is sparse or not contiguous, or
+            `metadata` describes a tree of other tensors.
         RuntimeError: If tensors share memory; `save_model` saves such modules.
         UnsupportedError: For a dtype that the format does not have.
 

@@ -32,10 +32,11 @@ def save_file(
     Args:
         tensor_dict: numpy arrays by name.
         filename: The path. An existing file is replaced when the new one is complete and durable.
-        metadata: Strings to store in ``__metadata__``. tenfold adds its checksums.
+        metadata: As of `tenfold.safetensors.save_file`.
 
     Raises:
-        ValueError: If `tensor_dict` is not a dict of arrays.
+        ValueError: If `tensor_dict` is no dict of arrays, or `metadata` describes a tree of other
+            tensors.
         UnsupportedError: For a dtype that the format does not have.
 
     Example:

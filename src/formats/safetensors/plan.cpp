@@ -409,12 +409,20 @@ class StructurePlanner {
 
 }  // namespace
 
-/// Adds the user's `__metadata__`, except for members that the file already has.
+/// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that tenfold uses.
 void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata) {
   std::unordered_set<std::string_view> names;
   for (const Plan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
   for (const auto& [key, text] : metadata) {
-    if (is_reserved_member(key)) continue;
+    const auto own = plan.metadata.find(key);
+    if (own != plan.metadata.end() && own->second == text) continue;
+    if (is_reserved_member(key) || own != plan.metadata.end()) {
+      throw base::invalid_argument()
+          .part("metadata ", base::quote(key))
+          .problem("safetensors files of tenfold use this key")
+          .expected("another key")
+          .found(base::quote(text));
+    }
     if (plan.flat && names.contains(text) && !plan.metadata.contains(key)) {
       throw base::invalid_argument()
           .part("metadata ", base::quote(key))

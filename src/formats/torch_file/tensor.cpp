@@ -418,18 +418,19 @@ bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets
   const auto* size = sizes.data<std::int64_t>();
   const auto* stride = strides.data<std::int64_t>();
   const auto* offset = offsets.data<std::int64_t>();
-  std::int64_t end = 0;
+  // Unsigned: the numbers are those of the file, and their sums and products may overflow.
+  std::uint64_t end = 0;
   for (std::int64_t i = 0; i < sizes.shape()[0]; ++i, size += width, stride += width) {
     const Shape shape(size, size + width);
-    if (offset[i] != end) return false;
+    if (offset[i] < 0 || static_cast<std::uint64_t>(offset[i]) != end) return false;
     try {
-      end = numel_of({end + numel_of(shape)});
+      end += static_cast<std::uint64_t>(numel_of(shape));
     } catch (const Error&) {
       return false;
     }
-    std::int64_t expected = 1;
-    for (std::size_t d = width; d-- > 0; expected *= shape[d]) {
-      if (shape[d] > 1 && stride[d] != expected) return false;
+    std::uint64_t expected = 1;
+    for (std::size_t d = width; d-- > 0; expected *= static_cast<std::uint64_t>(shape[d])) {
+      if (shape[d] > 1 && static_cast<std::uint64_t>(stride[d]) != expected) return false;
     }
   }
   return true;

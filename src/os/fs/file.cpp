@@ -89,11 +89,15 @@ bool exists(const Path& path) {
 Path resolve_link(const Path& path) {
   Path resolved = path;
   for (int depth = 0; depth < 40; ++depth) {
-    std::error_code none;
-    const auto status = std::filesystem::symlink_status(resolved, none);
-    if (none || status.type() != std::filesystem::file_type::symlink) return resolved;
-    const Path target = std::filesystem::read_symlink(resolved, none);
-    if (none) return resolved;
+    std::error_code failure;
+    const Path target = std::filesystem::read_symlink(resolved, failure);
+    if (failure) {
+      const int system_errno = failure.value();
+      const bool is_no_link = system_errno == EINVAL;
+      if (is_no_link || system_errno == ENOENT || system_errno == ENOTDIR) return resolved;
+      // Without an answer, a save would replace a link instead of its target.
+      throw_system_error(system_errno, path.string(), "cannot be examined");
+    }
     resolved = target.is_absolute() ? target : resolved.parent_path() / target;
   }
   throw_system_error(ELOOP, path.string(), "cannot be resolved");

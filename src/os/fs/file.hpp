@@ -36,7 +36,7 @@ FileInfo file_info(const Path& path);
 /// True if `path` exists, also as a dangling symlink.
 bool exists(const Path& path);
 /// Resolves symlinks of the last component of `path`, so that a save through a link replaces the
-/// link's target. A path that does not exist is returned unchanged.
+/// link's target. A path that does not exist is returned unchanged. Throws Error(io).
 Path resolve_link(const Path& path);
 
 class Directory;

@@ -322,6 +322,14 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": 1, "values": {"a": {"keys": {"/b": {"x": 1}}}}})",
        "value \"a\": keys: expected different ones, each under its text, that are null, bool, int, "
        "float or an array of these, found {\"x\": 1}"},
+      {R"({"version": 1, "nodes": {"a": {"kind": "sparse", "shape": [2]}}})",
+       "node \"a\": layout is missing: expected layout and shape, found no member"},
+      {R"({"version": 1, "nodes": {"a": {"kind": "sparse", "layout": "sparse_coo"}}})",
+       "node \"a\": shape is missing: expected layout and shape, found no member"},
+      {R"({"version": 1, "nodes": {"a": {"kind": "sparse", "layout": "odd", "shape": [2]}}})",
+       "node \"a\": unknown layout: expected \"sparse_coo\", \"sparse_csr\", ..., found \"odd\""},
+      {R"({"version": 1, "nodes": {"a": {"kind": "sparse", "layout": "jagged", "shape": [-2]}}})",
+       "node \"a\": bad shape: expected lengths of at least 0, or -1, found -2"},
       {R"({"version": 1, "nodes": {"../a": {"kind": "dict"}, "/x": {"kind": "dict"}}})",
        "node \"/x\": not a path: expected keys joined by \"/\" with \"%\" and \"/\" as %25 and "
        "%2F, found \"/x\""},

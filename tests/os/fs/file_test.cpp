@@ -379,5 +379,13 @@ TEST(Path, ASymlinkLoopIsAnIoError) {
   EXPECT_EQ(error_of([&] { resolve_link(folder / "a"); }).system_errno(), ELOOP);
 }
 
+TEST(Path, ResolveLinkThrowsIfItCannotTellWhetherThereIsALink) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("loop", folder / "loop");
+  EXPECT_EQ(error_of([&] { resolve_link(folder / "loop/x"); }).system_errno(), ELOOP);
+  write_text(folder / "file", "abc");
+  EXPECT_EQ(resolve_link(folder / "file/x"), folder / "file/x");  // ENOTDIR: there is nothing
+}
+
 }  // namespace
 }  // namespace tenfold::os

@@ -10,6 +10,7 @@ from pathlib import Path
 from tenfold import _core
 from tenfold._io import files
 from tenfold._options import text_or_empty
+from tenfold._paths import exists
 from tenfold.dataset._ingest.ingest import ingest
 
 TYPE_CHECKING = False
@@ -41,7 +42,7 @@ def save_rows(
             durable=durable,
         )
         return target
-    if not overwrite and os.path.lexists(target):
+    if not overwrite and exists(target):
         raise FileExistsError(f"{target}: expected nothing, found a file or folder")
     # Rows are written once, before their number and the widths of their columns are known.
     parent = target.absolute().parent

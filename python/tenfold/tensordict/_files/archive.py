@@ -6,6 +6,7 @@ import os
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
+from tenfold._paths import exists
 from tenfold._progress import Shown
 from tenfold._public import set_module
 from tenfold.tensordict._files import folder as folders
@@ -204,7 +205,7 @@ def write(tree: Any, prefix: Any, options: Any, compression: str | None) -> Any:
         raise ValueError(
             f"{path}: cannot write an archive: expected a file or nothing, found a folder"
         )
-    if not options.existsok and os.path.exists(path):
+    if not options.existsok and exists(path):
         raise RuntimeError(f"{path}: the file already exists: expected none; pass existsok=True")
     _core.write_memmap_archive(
         _core.tree(tree, path),
@@ -224,7 +225,7 @@ def write(tree: Any, prefix: Any, options: Any, compression: str | None) -> Any:
 
 def _require_archive(path: str) -> None:
     if not _core.is_memmap_archive(os.fspath(path)):
-        if not os.path.exists(path):
+        if not exists(path):
             raise FileNotFoundError(2, "No such file", path)
         raise ValueError(
             f"{path}: it is a file but not a memory-mapped tensordict archive: expected a folder "

@@ -10,6 +10,7 @@ import torch
 
 from tenfold import _core, _pickle
 from tenfold._interop import arrays
+from tenfold._paths import exists
 from tenfold._public import set_module
 
 TYPE_CHECKING = False
@@ -116,7 +117,7 @@ def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
             f"{path}: refusing to write memory-mapped tensor through symlink: expected a file or "
             "nothing, found a link; remove it first"
         )
-    if not existsok and os.path.lexists(path):
+    if not existsok and exists(path):
         raise _exists(path)
     if not size_bytes:
         return
@@ -478,7 +479,7 @@ class MemoryMappedTensor(torch.Tensor):
             # Same as torch.full: the type of the value; zeros and ones have the default dtype.
             is_number = value is None or (type(value) is int and value in (0, 1))
             dtype = torch.get_default_dtype() if is_number else torch.tensor(value).dtype
-        is_new = filename is None or not os.path.lexists(filename)
+        is_new = filename is None or not exists(filename)
         made = cls._made(shape, dtype, filename, existsok)
         if value is not None and not (is_new and value == 0):
             made.fill_(value)
