@@ -16,10 +16,10 @@ namespace {
 
 constexpr const char* kBenchHelp =
     "read: tensors, sequentially; gather: rows of the largest tensor at random.\n"
-    "Cold is from disk, after these files were dropped from the page cache ('-' if that is not\n"
-    "possible); warm is from memory. The limit is bare pread on the same files, of the same\n"
-    "number of bytes in pieces of the same size. Each is the best of three; for a few megabytes\n"
-    "the figures are mostly noise. Nothing is written.";
+    "Cold is from disk, after these files were dropped from the page cache ('-' if\n"
+    "that is not possible); warm is from memory. The limit is bare pread on the same\n"
+    "files, of the same number of bytes in pieces of the same size. Each is the best\n"
+    "of three; for a few megabytes the figures are mostly noise. Nothing is written.";
 
 struct BenchArguments {
   std::string path;

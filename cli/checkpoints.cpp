@@ -115,6 +115,7 @@ void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_repor
     if (has_reports) cells.emplace_back(row.report && row.report->ok() ? "ok" : "damaged");
     table.add_row(std::move(cells));
   }
+  if (rows.empty()) return out.line("no steps");
   table.print(out);
   for (const StepRow& row : rows) {
     if (!row.report) continue;
@@ -213,8 +214,8 @@ int show_steps(const CheckpointsArguments& options, Output& out) {
 
 void add_checkpoints(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<CheckpointsArguments>();
-  CLI::App* command = app.add_subcommand(
-      "checkpoints", "List the steps of a training, what keeps each, and what a restart takes");
+  CLI::App* command =
+      app.add_subcommand("checkpoints", "List the steps of a training, and what keeps each");
   command->add_option("path", options->path, "Directory of a CheckpointManager")->required();
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
   command->add_option("--keep", options->keep, "Show what pruning to the newest N steps removes")
@@ -235,7 +236,8 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
       command->add_flag("--verify", options->verify, "Check every checksum; exit 1 if damaged");
   command
       ->add_flag("--restore-check", options->restore_check,
-                 "Say which step a restart would take, and why; exit 1 if newer ones are damaged")
+                 "Say which step a restart takes, and why;\n"
+                 "exit 1 if newer ones are damaged")
       ->excludes(prune)
       ->excludes(verify);
   command->add_flag("--json", options->json, "One JSON document");

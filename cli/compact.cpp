@@ -13,9 +13,8 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kCompactHelp =
-    "PATH is a data set of parts (a folder with %parts.json). It is replaced when the new data "
-    "set\n"
-    "is complete and durable; until then the disk holds both.";
+    "PATH is a data set of parts (a folder with %parts.json). It is replaced when the\n"
+    "new data set is complete and durable; until then the disk holds both.";
 
 struct CompactArguments {
   std::string path;

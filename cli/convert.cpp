@@ -19,8 +19,9 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kConvertHelp =
-    "SRC is streamed in bounded memory. DST is replaced when the new version is durable,\n"
-    "and may be SRC itself. --keys, --exclude and --rename may be given more than once.";
+    "SRC is streamed in bounded memory. DST is replaced when the new version is\n"
+    "durable, and may be SRC itself. --keys, --exclude and --rename may be given more\n"
+    "than once.";
 
 struct ConvertArguments {
   std::string source;
@@ -124,8 +125,8 @@ void add_convert(CLI::App& app, Chosen& chosen) {
   command->add_option("src", options->source, "File or folder to read")->required();
   command->add_option("dst", options->target, "File or folder to write")->required();
   command->add_option("--to", options->format,
-                      "Format: memmap, snapshot, tdz, safetensors, npy, npz, pt,\n"
-                      "consolidated (default: by suffix)");
+                      "Format: memmap, snapshot, tdz, safetensors, npy, npz,\n"
+                      "pt, consolidated (default: by suffix)");
   command->add_option("--keys", options->keys, "Only these: a dotted name or glob")
       ->allow_extra_args(false);
   command->add_option("--exclude", options->exclude, "All but these")->allow_extra_args(false);
@@ -133,7 +134,7 @@ void add_convert(CLI::App& app, Chosen& chosen) {
       ->allow_extra_args(false);
   command->add_option("--dtype", options->dtype, "Cast floating-point tensors");
   command->add_option("--shard-size", options->shard_size,
-                      "Greatest shard size, for .safetensors.index.json (5GB)");
+                      "Size of a shard of .safetensors.index.json (5GB)");
   add_threads(*command, options->num_threads);
   command->add_flag("--no-checksums", options->no_checksums, "Store no checksums");
   command->add_flag("--json", options->json, "One JSON document");

@@ -19,9 +19,10 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kIngestHelp =
-    "SRC are JSON lines (.jsonl, .ndjson, .json), .csv and .tsv files, also as .gz, .zst, .bz2,\n"
-    ".xz or in .zip, or globs of them. DST is replaced when the new data set is complete and\n"
-    "durable. Types are inferred from the whole source, unless --schema gives them:\n"
+    "SRC are JSON lines (.jsonl, .ndjson, .json), .csv and .tsv files, also as .gz,\n"
+    ".zst, .bz2, .xz or in .zip, or globs of them. DST is replaced when the new data\n"
+    "set is complete and durable. Types are inferred from the whole source, unless\n"
+    "--schema gives them:\n"
     "  {\"columns\": {\"price\": {\"dtype\": \"float32\"}, \"name\": {\"dtype\": \"string\"}}}";
 
 struct IngestArguments {

@@ -31,8 +31,8 @@ constexpr int kExitBrokenPipe = 141;  // what a shell reports for a death by SIG
 
 constexpr const char* kDescription =
     "PyTorch's data on disk as memory-mapped trees of tensors, without pickle.\n"
-    "Every command reads every format: memmap folders, safetensors, .pt, checkpoints, npy.\n"
-    "KEY is a dotted name, all below it included, or a glob over dotted names: 'model.*.bias'.";
+    "Every command reads every format: memmap folders, safetensors, .pt, npy, ...\n"
+    "KEY is a dotted name with all below it, or a glob over names: 'model.*.bias'.";
 
 constexpr const char* kFooter =
     "Exit status: 0 done, 1 a problem was found, 2 usage or failure.\n"

@@ -50,11 +50,9 @@ int look(const ScanArguments& options, Output& out) {
 
 void add_scan(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<ScanArguments>();
-  CLI::App* command = app.add_subcommand(
-      "scan", "List the globals named by pickles in a file or folder; exit 1 if any is not safe");
-  command
-      ->add_option("path", options->path,
-                   "A file of torch.save, a pickle, an archive, or a folder of these")
+  CLI::App* command =
+      app.add_subcommand("scan", "List what its pickles would call; exit 1 if any is not safe");
+  command->add_option("path", options->path, "File of torch.save, pickle, archive, folder of these")
       ->required();
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {

@@ -13,10 +13,10 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kStatHelp =
-    "Figures are computed in float64, in bounded memory. NaN and infinities are counted\n"
-    "and excluded from the others; std divides by the number of values; bool counts as\n"
-    "0 and 1, complex by magnitude. Columns of a data set: rows without a value count as nulls\n"
-    "only; strings have no figures.";
+    "Figures are computed in float64, in bounded memory. NaN and infinities are\n"
+    "counted and excluded from the others; std divides by the number of values; bool\n"
+    "counts as 0 and 1, complex by magnitude. Columns of a data set: rows without a\n"
+    "value count as nulls only; strings have no figures.";
 
 struct StatArguments {
   std::string path;

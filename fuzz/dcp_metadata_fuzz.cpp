@@ -13,8 +13,8 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "formats/dcp/leaf_source.hpp"
 #include "formats/dcp/metadata.hpp"
-#include "formats/dcp/source.hpp"
 #include "formats/dcp/tree.hpp"
 #include "fuzz/scratch.hpp"
 #include "os/fs/directory.hpp"

@@ -14,8 +14,8 @@
 #include "formats/folder/checksums.hpp"
 #include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
+#include "formats/folder/leaf_source.hpp"
 #include "formats/folder/reader.hpp"
-#include "formats/folder/source.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold {

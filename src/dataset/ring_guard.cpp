@@ -16,7 +16,7 @@
 #include "dataset/dataset_state.hpp"
 #include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/handle.hpp"
-#include "formats/folder/source.hpp"
+#include "formats/folder/leaf_source.hpp"
 
 namespace tenfold {
 

@@ -14,8 +14,8 @@
 #include "formats/folder/append/commit_page.hpp"
 #include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
+#include "formats/folder/leaf_source.hpp"
 #include "formats/folder/meta/meta.hpp"
-#include "formats/folder/source.hpp"
 #include "os/memory/mapping.hpp"
 #include "os/memory/paging.hpp"
 

@@ -12,7 +12,7 @@
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
 #include "formats/safetensors/file.hpp"
-#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/leaf_source.hpp"
 #include "formats/safetensors/tree.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/progress.hpp"

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +51,8 @@ constexpr std::array<Unknown, 1> kUnsupported = {{{"pickle", ".pkl"}}};
 
 /// Number of entries that are examined in a folder of unknown format, to describe it.
 constexpr std::size_t kMaxNames = 100'000;
+/// Number of entries that are compared with the name of a missing one.
+constexpr std::size_t kMaxNearNames = 1'000;
 
 constexpr std::string_view kWritable =
     "\"memmap\" and \"snapshot\" (folders), \"tdz\", \"safetensors\", \"npy\", \"npz\", \"pt\" "
@@ -99,6 +103,39 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
   return near.empty() ? std::nullopt : std::optional(near.front());
 }
 
+/// Suffixes of files that other programs write and no format here has.
+constexpr auto kOfOthers = std::to_array<std::string_view>(
+    {".csv", ".gguf", ".h5", ".hdf5", ".json", ".jsonl", ".onnx", ".parquet"});
+/// Those of them that ingest() reads.
+constexpr auto kOfRows =
+    std::to_array<std::string_view>({".csv", ".jsonl", ".ndjson", ".parquet", ".tsv"});
+
+bool has_suffix_of(const std::string& file_name, std::span<const std::string_view> suffixes) {
+  return std::ranges::any_of(suffixes,
+                             [&](std::string_view suffix) { return file_name.ends_with(suffix); });
+}
+
+/// What may help where nothing is at `path`; empty if nothing is known.
+std::string remedy_for_missing(const Path& path) {
+  const std::string text = path.string();
+  if (text.find("://") != std::string::npos) {
+    return "it is a URL, and files are read from disk: download it first";
+  }
+  if (text.starts_with('~')) return "only a shell replaces ~ by the home folder";
+  if (text.find('\\') != std::string::npos) return "folders are separated by /";
+  try {
+    const Path parent = path.parent_path();
+    std::vector<std::string> names =
+        os::Directory::open(parent.empty() ? Path(".") : parent).list(kMaxNearNames);
+    std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
+    const auto near = base::near_matches(path.filename().string(), names, 1);
+    if (near.empty()) return {};
+    return "did you mean " + base::quote((parent / near.front()).string()) + "?";
+  } catch (const Error&) {
+    return {};  // there is no such folder either, or it cannot be listed
+  }
+}
+
 /// Describes a file of unknown format.
 std::string describe_file(const formats::FileHead& head) {
   const std::string_view text = head.head().substr(0, 8);
@@ -108,7 +145,11 @@ std::string describe_file(const formats::FileHead& head) {
     return "a pickle (.pkl), which is never run; scan lists what it would call: if you trust it, "
            "load it with pickle and save the result in one of these formats";
   }
-  return "a file that starts with " + base::quote(text);
+  std::string found = "a file that starts with " + base::quote(text);
+  if (has_suffix_of(head.path().filename().string(), kOfRows)) {
+    found += "; ingest makes a data set of it";
+  }
+  return found;
 }
 
 /// In a folder of a model, the file that represents the whole model: an index rather than one of
@@ -245,6 +286,9 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
     warn(path.string() + ": suffix " + base::quote(path.extension().string()) +
          ": not the suffix of a format, so a folder is written; did you mean " +
          base::quote(*intended) + "?");
+  } else if (has_suffix_of(file_name, kOfOthers)) {
+    warn(path.string() + ": suffix " + base::quote(path.extension().string()) +
+         ": not the suffix of a format that is written, so a folder is written");
   }
   return formats::folder::kFormat;
 }
@@ -252,7 +296,9 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
 FoundFormat format_of_content(const Path& path, std::string_view name) {
   if (!name.empty()) require_known(name);
   if (!os::exists(path) && !formats::recover_folder(path)) {
-    throw base::file_not_found(path.string()).problem("no such file or folder");
+    Error error = base::file_not_found(path.string()).problem("no such file or folder");
+    const std::string remedy = remedy_for_missing(path);
+    throw remedy.empty() ? std::move(error) : std::move(error).remedy(remedy);
   }
   formats::FileHead head(path);
   const auto found = [&](const formats::Format& format) {

@@ -15,8 +15,8 @@
 #include "core/tree/sparse.hpp"
 #include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
+#include "formats/folder/leaf_source.hpp"
 #include "formats/folder/reader.hpp"
-#include "formats/folder/source.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold {

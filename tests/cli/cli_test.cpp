@@ -159,6 +159,20 @@ TEST_F(Cli, PrintsHelpToStandardOutput) {
   EXPECT_EQ(version_text.out, "tenfold " + std::string(version()) + "\n");
 }
 
+TEST_F(Cli, HelpFitsIntoEightyColumns) {
+  EXPECT_THAT(lines_beyond(80, tenfold_run({"--help"}).out), IsEmpty());
+  for (const char* command : {"bench", "checkpoints", "compact", "convert", "diff", "head",
+                              "ingest", "ls", "scan", "stat", "tree", "verify"}) {
+    const Result help = tenfold_run({command, "--help"});
+    EXPECT_EQ(help.status, 0) << command;
+    EXPECT_THAT(lines_beyond(80, help.out), IsEmpty()) << command;
+  }
+}
+
+TEST_F(Cli, SaysThatADirectoryHasNoSteps) {
+  EXPECT_EQ(tenfold_run({"checkpoints", ckpt_}).out, "no steps\n");
+}
+
 TEST_F(Cli, Exits2ForAWrongCommandOrOption) {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"lss", ckpt_},
                                                     {"ls"},

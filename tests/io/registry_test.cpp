@@ -227,6 +227,37 @@ TEST(Registry, ThrowsFileNotFoundForAMissingPath) {
   EXPECT_THAT(thrown.message, HasSubstr("/nowhere/at/all: "));
 }
 
+TEST(Registry, TellsWhatMayHelpWithAMissingPath) {
+  const test::TemporaryFolder folder;
+  write_file(folder / "weights.safetensors", "x");
+  const auto message = [](const Path& path) { return thrown_by([&] { probe(path); }).message; };
+  EXPECT_THAT(message(folder / "weight.safetensors"),
+              testing::EndsWith("no such file or folder; did you mean \"" +
+                                (folder / "weights.safetensors").string() + "\"?"));
+  EXPECT_THAT(message(folder / "of" / "none"), testing::EndsWith("no such file or folder"));
+  EXPECT_THAT(message("https://host/m.safetensors"), HasSubstr("it is a URL"));
+  EXPECT_THAT(message("~/m.safetensors"), HasSubstr("only a shell replaces ~"));
+  EXPECT_THAT(message("C:\\m.safetensors"), HasSubstr("separated by /"));
+}
+
+TEST(Registry, WarnsAboutTheSuffixOfAnotherProgram) {
+  WarningHandler before =
+      set_warning_handler([](const std::string& message) { warned.push_back(message); });
+  warned.clear();
+  EXPECT_EQ(&format_for_saving("m.h5", ""), &folder::kFormat);
+  format_for_saving("m.h5", "memmap");
+  set_warning_handler(before);
+  EXPECT_THAT(warned, testing::ElementsAre(AllOf(HasSubstr("m.h5: suffix \".h5\""),
+                                                 HasSubstr("so a folder is written"))));
+}
+
+TEST(Registry, NamesIngestForFilesOfRows) {
+  const test::TemporaryFolder folder;
+  write_file(folder / "a.csv", "a,b\n1,2\n");
+  EXPECT_THAT(thrown_by([&] { open(folder / "a.csv"); }).message,
+              testing::EndsWith("; ingest makes a data set of it"));
+}
+
 TEST(Registry, ListsTheFormatsForAnUnknownName) {
   const auto thrown = thrown_by([] { format_by_name("hdf5"); });
   EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);

@@ -11,7 +11,7 @@
 #include "base/text.hpp"
 #include "dataset/alike.hpp"
 #include "dataset/leaf_names.hpp"
-#include "dataset/parts/source.hpp"
+#include "dataset/parts/leaf_source.hpp"
 #include "dataset/ring_guard.hpp"
 #include "formats/folder/reader.hpp"
 

@@ -5,8 +5,8 @@
 
 #include <tenfold/tensordict.hpp>
 
+#include "formats/dcp/leaf_source.hpp"
 #include "formats/dcp/metadata.hpp"
-#include "formats/dcp/source.hpp"
 #include "formats/shared/dcp_manifest.hpp"
 
 namespace tenfold::detail::formats::dcp {

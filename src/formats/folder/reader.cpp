@@ -19,9 +19,9 @@
 #include "formats/folder/append/commit_page.hpp"
 #include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
+#include "formats/folder/leaf_source.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/folder/row_count.hpp"
-#include "formats/folder/source.hpp"
 
 namespace tenfold::detail::formats::folder {
 namespace {

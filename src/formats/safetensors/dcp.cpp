@@ -22,7 +22,7 @@
 #include "core/value/value_json.hpp"
 #include "formats/format.hpp"
 #include "formats/safetensors/file.hpp"
-#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/leaf_source.hpp"
 #include "formats/shared/dcp_manifest.hpp"
 #include "formats/shared/problem.hpp"
 #include "os/fs/directory.hpp"

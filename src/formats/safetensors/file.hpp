@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "formats/format.hpp"
-#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/leaf_source.hpp"
 #include "formats/safetensors/tree.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/leaf_writer.hpp"

@@ -8,7 +8,7 @@
 
 #include "formats/format.hpp"
 #include "formats/safetensors/file.hpp"
-#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/leaf_source.hpp"
 #include "formats/safetensors/tree.hpp"
 #include "formats/shared/commit.hpp"
 

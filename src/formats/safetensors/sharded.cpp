@@ -19,7 +19,7 @@
 #include "core/notes/notes.hpp"
 #include "formats/format.hpp"
 #include "formats/safetensors/file.hpp"
-#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/leaf_source.hpp"
 #include "formats/safetensors/tree.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/hub_cache.hpp"

@@ -24,8 +24,8 @@
 #include "core/value/value_json.hpp"
 #include "formats/shared/folder_verify.hpp"
 #include "formats/shared/object_file.hpp"
+#include "formats/snapshot/leaf_source.hpp"
 #include "formats/snapshot/manifest.hpp"
-#include "formats/snapshot/source.hpp"
 
 namespace tenfold::detail::formats::snapshot {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/dcp/leaf_source.hpp"
 #include "formats/dcp/metadata.hpp"
-#include "formats/dcp/source.hpp"
 #include "formats/dcp/writer.hpp"
 #include "formats/safetensors/support.hpp"
 

@@ -1,4 +1,4 @@
-#include "formats/snapshot/source.hpp"
+#include "formats/snapshot/leaf_source.hpp"
 
 #include <cstring>
 #include <utility>

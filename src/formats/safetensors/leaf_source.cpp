@@ -1,4 +1,4 @@
-#include "formats/safetensors/source.hpp"
+#include "formats/safetensors/leaf_source.hpp"
 
 #include <span>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "formats/dcp/source.hpp"
+#include "formats/dcp/leaf_source.hpp"
 
 #include <algorithm>
 #include <cerrno>

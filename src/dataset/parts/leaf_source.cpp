@@ -1,4 +1,4 @@
-#include "dataset/parts/source.hpp"
+#include "dataset/parts/leaf_source.hpp"
 
 #include <algorithm>
 #include <cstddef>

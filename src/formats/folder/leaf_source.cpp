@@ -1,4 +1,4 @@
-#include "formats/folder/source.hpp"
+#include "formats/folder/leaf_source.hpp"
 
 #include <algorithm>
 #include <cstddef>
