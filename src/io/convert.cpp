@@ -140,7 +140,7 @@ void refuse_inside(const Path& source, const Path& target) {
   const Path inner = std::filesystem::weakly_canonical(target, ignored).lexically_relative(outer);
   if (ignored || inner.empty() || inner == "." || *inner.begin() == "..") return;
   throw base::invalid_argument(target.string())
-      .problem("it lies inside the source")
+      .problem("it is inside the source")
       .expected("a path outside ", base::quote(source.string()))
       .found(base::quote(inner.string()), " in it");
 }

@@ -338,7 +338,7 @@ class Dataset(Growing):
         return self._view(("range", (begin, max(begin, stop))))
 
     def select(self, columns: Iterable[str | tuple[str, ...]]) -> Dataset:
-        """Selects columns, in this order; ``"<column>.valid"`` is the validity of a nullable column.
+        """Selects columns, in this order; ``"<column>.valid"`` is a nullable column's validity.
 
         Raises:
             KeyError: For a column that is not there.

@@ -245,7 +245,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path) -> None:
     training = Training()
     (tmp_path / "work").mkdir()
     (tmp_path / "work/thesis.tex").write_text("x")
-    with pytest.raises(FileExistsError, match=r"thesis\.tex.*folder of its own"):
+    with pytest.raises(FileExistsError, match=r"thesis\.tex.*use a separate folder"):
         save_state(training.accelerator, tmp_path / "work")
     (tmp_path / "file").write_text("x")
     with pytest.raises(FileExistsError):
