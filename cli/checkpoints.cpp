@@ -235,9 +235,9 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
   auto* verify =
       command->add_flag("--verify", options->verify, "Check every checksum; exit 1 if damaged");
   command
-      ->add_flag("--restore-check", options->restore_check,
-                 "Say which step a restart takes, and why;\n"
-                 "exit 1 if newer ones are damaged")
+      ->add_flag(
+          "--restore-check", options->restore_check,
+          "Print the step that a restart restores, and why; exit 1 if newer ones are damaged")
       ->excludes(prune)
       ->excludes(verify);
   command->add_flag("--json", options->json, "One JSON document");

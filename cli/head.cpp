@@ -37,7 +37,7 @@ Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
   if (options.key.empty()) {
     throw Error(ErrorCode::invalid_argument)
         .path(options.path)
-        .expected("KEY, the name of one tensor, as this is no data set")
+        .expected("KEY, the name of one tensor, because this is not a data set")
         .remedy("`tenfold ls` lists the names");
   }
   std::vector<Entry> entries;

@@ -70,7 +70,7 @@ void tell(const IngestReport& report, const IngestArguments& options, Output& ou
     out.line("  " + printable(promotion.column) + ": " + promotion.from + " -> " + promotion.to);
   }
   for (const std::string& name : report.ignored) {
-    out.line("  " + printable(name) + ": not in the schema, left out");
+    out.line("  " + printable(name) + ": not in the schema, ignored");
   }
 }
 
@@ -125,7 +125,7 @@ void add_ingest(CLI::App& app, Chosen& chosen) {
       ->required();
   command->add_option("--schema", options->schema, "Columns and types: a JSON file");
   command->add_option("--columns", options->columns, "Only this column")->allow_extra_args(false);
-  command->add_option("--format", options->format, "jsonl, json, csv or tsv, whatever the names");
+  command->add_option("--format", options->format, "jsonl, json, csv or tsv, for all names");
   command->add_option("--on-error", options->on_error, "raise, skip or collect bad rows");
   add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");

@@ -36,7 +36,7 @@ constexpr const char* kDescription =
 
 constexpr const char* kFooter =
     "Exit status: 0 done, 1 a problem was found, 2 usage or failure.\n"
-    "`tenfold help COMMAND` tells more about a command.";
+    "`tenfold help COMMAND` describes a command.";
 
 /// Prints a single line, whatever the names in the message contain.
 void print_error(std::string_view message) { write_error("tenfold: " + printable(message) + "\n"); }

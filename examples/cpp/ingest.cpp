@@ -8,7 +8,7 @@
 int main() {
   std::ofstream("rows.jsonl") << R"({"x": 1, "tokens": [5, 6]})" << '\n'
                               << R"({"x": 2.5, "tokens": [7]})" << '\n';
-  const tenfold::IngestReport report = tenfold::ingest("rows.jsonl", "rows");
+  const tenfold::IngestReport report = tenfold::ingest({"rows.jsonl"}, "rows");
   for (const tenfold::Promotion& widened : report.promotions) {
     std::cout << widened.column << ": " << widened.from << " became " << widened.to << '\n';
   }

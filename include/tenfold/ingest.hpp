@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -84,6 +85,11 @@ struct IngestOptions {
 /// naming file, line, row and column, Error(key_not_found) for a column that no row has.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});
+/// ingest({"a.csv", "b.csv"}, "rows").
+inline IngestReport ingest(std::initializer_list<Path> sources, const Path& path,
+                           const IngestOptions& options = {}) {
+  return ingest(std::vector<Path>(sources), path, options);
+}
 /// ingest() of one source, or a glob.
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});

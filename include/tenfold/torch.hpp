@@ -235,7 +235,7 @@ inline std::string to_tensor_problem(const at::Tensor& tensor) {
   }
   if (tensor.is_quantized()) return "a quantized one";
   if (tensor.is_meta()) return "one on the meta device, which has no bytes";
-  if (!tensor.has_storage()) return "one without a storage of its own";
+  if (!tensor.has_storage()) return "one without a storage";
   if (!dtype_of_scalar(tensor.scalar_type())) {
     return std::string("one of dtype ") + c10::toString(tensor.scalar_type());
   }

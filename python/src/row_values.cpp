@@ -172,7 +172,7 @@ Utf8::Utf8(PyObject* text) {
   encoded_ = nb::steal(PyUnicode_AsUTF8String(text));
   if (!encoded_.is_valid()) {
     PyErr_Clear();
-    throw BadRow{"", "expected text, found a str with a lone surrogate, which no UTF-8 says"};
+    throw BadRow{"", "expected text, found a str with a lone surrogate, which UTF-8 cannot encode"};
   }
   view_ = bytes_text(encoded_.ptr());
 }

@@ -49,7 +49,7 @@ class Texts {
         throw base::invalid_argument()
             .part("column ", base::quote(column_.name()))
             .expected("text")
-            .found("a str with a lone surrogate, which no UTF-8 says");
+            .found("a str with a lone surrogate, which UTF-8 cannot encode");
       }
       bytes_.append(characters, static_cast<std::size_t>(size));
     } else {

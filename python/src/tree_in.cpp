@@ -391,7 +391,7 @@ Value TreeBuilder::value(nb::handle object) {
   Converted converted = convert(object);
   if (auto* plain = std::get_if<Value>(&converted)) return std::move(*plain);
   throw refuse(ErrorCode::unsupported)
-      .problem("a value beside the tensors must be JSON")
+      .problem("a value other than a tensor must be JSON")
       .expected("no tensor in it")
       .found(class_name(object));
 }

@@ -213,7 +213,7 @@ def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
     if path.is_dir() and any(path.iterdir()) and not _is_checkpoint(path):
         raise FileExistsError(
             f"{path}: expected a checkpoint or nothing, found {_first_name(path)!r} and no "
-            "checkpoint; give it a folder of its own"
+            "checkpoint; use a separate folder"
         )
     return path
 

@@ -326,5 +326,5 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
     """
     ds.write_datasink(TenfoldDatasink(path, schema=schema), **options)
     if not exists(os.path.join(os.fspath(path), "%parts.json")):
-        raise ValueError(f"{os.fsdecode(path)}: expected rows, found none: no data set was made")
+        raise ValueError(f"{os.fsdecode(path)}: expected rows, found none: no data set was created")
     return Dataset(path)

@@ -365,8 +365,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         has_wrapped = there == self.max_size and now not in (cursor, 0)
         if has_wrapped or (length == self.max_size and cursor != now):
             warnings.warn(
-                f"{self.path}: newer rows have taken the place of some that there were when the "
-                "state was saved",
+                f"{self.path}: newer rows have replaced some that existed when the state was saved",
                 stacklevel=2,
             )
         self._limit = length if length < there else None

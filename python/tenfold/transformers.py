@@ -159,8 +159,8 @@ def _last_whole(run: str) -> str | bool:
             damaged.append(str(error))
             continue
         for problem in damaged:
-            warnings.warn(f"{problem}; training goes on from {path}", stacklevel=2)
+            warnings.warn(f"{problem}; training resumes from {path}", stacklevel=2)
         return path
     if damaged:
-        raise CorruptFileError("no checkpoint is whole: " + "; ".join(damaged))
+        raise CorruptFileError("all checkpoints are damaged: " + "; ".join(damaged))
     return True  # Trainer reports that there is none

@@ -68,7 +68,7 @@ void warn_of_other_ranks(const Path& path, const CheckpointInfo& info, const Ten
   for (const CheckpointEntry& entry : info.entries) {
     if (entry.rank != 0 || info.world_size == 1 || !taken.contains(entry.name)) continue;
     warn(path.string() + ": entry " + base::quote(entry.name) + ": that of rank 0 of " +
-         std::to_string(info.world_size) + " is taken, those of the other ranks are left out");
+         std::to_string(info.world_size) + " is converted, those of the other ranks are not");
   }
 }
 

@@ -101,12 +101,12 @@ void Restoration::skip(const Step& step, const Error& error, bool warns) {
   skipped_.push_back({step.info.step, error.what()});
   if (!warns) return;
   warn(directory_.string() + ": step " + std::to_string(step.info.step) +
-       " is passed over, as it is damaged: " + error.what());
+       " is skipped, because it is damaged: " + error.what());
 }
 
 void Restoration::fail() const {
   throw base::corrupt(directory_.string())
-      .expected("a step that is whole")
+      .expected("an undamaged step")
       .found(skipped_.size(), " that are damaged")
       .remedy("the newest one: ", skipped_.front().problem);
 }

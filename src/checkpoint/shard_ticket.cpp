@@ -28,7 +28,7 @@ constexpr std::size_t kSumDigits = 16;
 [[noreturn]] void refuse_ticket() {
   throw base::invalid_argument()
       .part("ticket")
-      .expected("the text that ShardedWriter::ticket() gives")
+      .expected("the result of ShardedWriter::ticket()")
       .found("something else");
 }
 

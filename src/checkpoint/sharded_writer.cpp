@@ -49,7 +49,7 @@ class Cover {
     }
     if (!fits) {
       throw fail()
-          .problem("a box lies outside of it")
+          .problem("a box exceeds it")
           .expected("one within ", base::list_text(shape_))
           .found(text_of(shard));
     }
@@ -208,7 +208,7 @@ class ShardedWriter::State {
   const checkpoint::ShardedLayout& layout() const {
     if (!layout_) {
       throw base::invalid_argument(path_)
-          .expected("a save that goes on")
+          .expected("a save that is not finished")
           .found("one that is published");
     }
     return *layout_;

@@ -475,7 +475,7 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
   const formats::Format& format = format_for_saving(path, "");
   if (&format != &formats::folder::kFormat) {
     throw base::invalid_argument(path)
-        .expected("the name of a folder, in which each process writes files of its own")
+        .expected("the name of a folder, in which each process writes separate files")
         .found("one of format ", base::quote(format.name));
   }
   formats::refuse_existing(path, options.overwrite);

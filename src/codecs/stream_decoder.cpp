@@ -66,7 +66,7 @@ class Inflater final : public StreamDecoder {
   /// more bytes yet.
   bool begin_next(std::span<const std::byte> from, Step& step) {
     if (!is_gzip_) {
-      if (!from.empty()) fail(where_, "deflate", "more behind the end");
+      if (!from.empty()) fail(where_, "deflate", "more after the end");
       return false;
     }
     while (step.consumed < from.size() && from[step.consumed] == std::byte{0}) ++step.consumed;

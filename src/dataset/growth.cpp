@@ -240,7 +240,7 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
     throw refuse_growth(path_)
         .problem("rows cannot be added")
         .expected("the tensors of its schema alone")
-        .found("others beside them");
+        .found("others");
   }
   return leaves;
 }

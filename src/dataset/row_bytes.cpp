@@ -99,7 +99,7 @@ class Checker {
   void check_valid() const {
     const bool given = found_.valid.dtype() == DType::bool_;
     if (!given) return;
-    if (!column_.nullable) fail("values that are missing", "none", "a tensor that says which");
+    if (!column_.nullable) fail("values that are missing", "none", "a bool tensor that marks them");
     if (found_.valid.ndim() != 1) {
       fail("valid", "bool [" + std::to_string(num_rows_) + "]",
            "shape " + base::list_text(found_.valid.shape()));

@@ -134,7 +134,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
       (values.size() != 1 || values.columns()[0].name() != kDictValueColumn)) {
     throw base::corrupt(where)
         .part("schema")
-        .expected("the one column ", base::quote(kDictValueColumn), " beside the keys")
+        .expected("the one column ", base::quote(kDictValueColumn), " besides the keys")
         .found(values.size(), " columns");
   }
   state->place = place_of(tree, *note, *key);
@@ -153,11 +153,10 @@ bool is_trusted(const DictState& state) {
 }
 
 void make_index_in_memory(DictState& state) {
-  warn(
-      state.keys.where.text() +
-      ": the index of the keys does not fit the rows (the system went down while it was open for "
-      "writing, or rows were added as to a data set): it is made anew in memory; open it with mode "
-      "\"r+\" and close it to mend it");
+  warn(state.keys.where.text() +
+       ": the index of the keys does not fit the rows (the system went down while it was open for "
+       "writing, or rows were added as to a data set): it is rebuilt in memory; open it with mode "
+       "\"r+\" and close it to mend it");
   state.index =
       std::make_shared<DictIndex>(build_dict_index_in_memory(state.keys), state.keys.where);
   state.num_dead = dead_rows(state);

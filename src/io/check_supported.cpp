@@ -56,7 +56,7 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
     if (meta == MetaTensors::allowed && info.class_name == kMetaTensor) return;
     if (!info.problem.empty()) throw refuse(where, at).problem(info.problem, remedy);
     throw refuse(where, at)
-        .problem("it is no tensor, JSON value or container of them")
+        .problem("it is not a tensor, JSON value or container of them")
         .expected("one of the classes that are read")
         .found(base::quote(info.class_name))
         .remedy("nothing was imported", remedy);

@@ -146,7 +146,7 @@ void refuse_inside(const Path& source, const Path& target) {
   const Path inner = without_links(target).lexically_relative(without_links(source));
   if (inner.empty() || inner == "." || *inner.begin() == "..") return;
   throw base::invalid_argument(target.string())
-      .problem("it lies inside the source")
+      .problem("it is inside the source")
       .expected("a path outside ", base::quote(source.string()))
       .found(base::quote(inner.string()), " in it");
 }

@@ -280,7 +280,7 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
     unsupported(path, "format " + base::quote(unknown.name) + ": this version cannot write it",
                 kWritable,
                 "the suffix " + base::quote(unknown.suffix) +
-                    "; the format \"memmap\", if asked for, makes a folder of that name");
+                    "; the format \"memmap\", if requested, writes a folder of that name");
   }
   if (const auto intended = intended_suffix(file_name)) {
     warn(path.string() + ": suffix " + base::quote(path.extension().string()) +

@@ -128,7 +128,7 @@ const std::string& MapperHead::text(std::string_view key) const {
 
 Tensor SavedMapper::rows(std::span<const Value> /*states*/) const {
   throw base::unsupported(head.where)
-      .problem("rows of a \"", head.class_name, "\" are made by a program")
+      .problem("rows of a \"", head.class_name, "\" are computed by a program")
       .expected("a sparse or hierarchical mapper")
       .found((kind == MapperKind::module
                   ? "a module; load_into(module, mapper.parameters()) and call it"

@@ -185,7 +185,7 @@ struct SavedHierarchy final : SavedMapper {
     const std::string level = paths.nearest_level(parts.text);
     throw base::key_not_found(head.where)
         .problem("no state ", shown_state(state))
-        .expected("a path that is there or a level with a default above it")
+        .expected("an existing path or a level with a default above it")
         .found("neither")
         .remedy("the nearest level that exists is ",
                 (level.empty() ? "the root" : base::quote(level)));
@@ -205,7 +205,7 @@ struct SavedHierarchy final : SavedMapper {
     if (begin >= path.parts.size()) {
       throw base::key_not_found(head.where)
           .part("state ", shown_state(state))
-          .problem("it leads to a mapper and says nothing to it")
+          .problem("it ends at a mapper and has no state for it")
           .expected("a longer path");
     }
     std::vector<Value> rest(path.parts.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -256,7 +256,7 @@ struct SavedHierarchy final : SavedMapper {
             .part("state ", shown_state(states[group.places[0]]))
             .expected("a number or a tensor")
             .found("other JSON")
-            .remedy("value() gives it");
+            .remedy("value() returns it");
       }
       values.push_back(
           place.first == kMapperTable

@@ -358,7 +358,7 @@ std::uint64_t ByteScanner::archive_bytes(std::string_view bytes, const std::stri
 
 void ByteScanner::no_archive(std::string_view bytes, const std::string& where, std::uint64_t at) {
   if (bytes.empty()) return;
-  add(std::to_string(bytes.size()) + " bytes beside archives" + std::string(kNotScanned),
+  add(std::to_string(bytes.size()) + " bytes outside of archives" + std::string(kNotScanned),
       ScanRisk::suspicious, where, at);
   guess(bytes, inside(where, "bytes from " + std::to_string(at) + " on"));
 }

@@ -79,7 +79,7 @@ void scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanIt
   std::uint64_t done = 0;
   for (const ScanItem& item : items) {
     if (item.begin > bytes.size() || item.size_bytes > bytes.size() - item.begin) {
-      scanner.add("item of the key " + base::quote(item.key) + " that lies beyond the file's end",
+      scanner.add("item of the key " + base::quote(item.key) + " that is beyond the file's end",
                   ScanRisk::suspicious, "", item.begin);
       continue;
     }

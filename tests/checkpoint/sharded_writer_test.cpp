@@ -446,10 +446,10 @@ TEST(ShardedWriterBoxes, GapsAndOverlapsAreRefusedByTensorAndRanks) {
        "tensor \"w\": elements are in no box: expected boxes of 16 elements in all, found 14 in 2 "
        "boxes: [0, 0] + [2, 4] of rank 0, [2, 0] + [2, 3] of rank 1"},
       {{}, "found 0 in 0 boxes"},
-      {{{0, {0, 0}, {4, 5}, 0}}, "a box lies outside of it: expected one within [4, 4]"},
-      {{{0, {0}, {4}, 0}}, "a box lies outside of it"},
-      {{{0, {-1, 0}, {4, 4}, 0}}, "a box lies outside of it"},
-      {{{0, {kFar, 0}, {kFar, 4}, 0}}, "a box lies outside of it"},
+      {{{0, {0, 0}, {4, 5}, 0}}, "a box exceeds it: expected one within [4, 4]"},
+      {{{0, {0}, {4}, 0}}, "a box exceeds it"},
+      {{{0, {-1, 0}, {4, 4}, 0}}, "a box exceeds it"},
+      {{{0, {kFar, 0}, {kFar, 4}, 0}}, "a box exceeds it"},
       {{{1, {0, 0}, {4, 4}, 0}}, "expected one of 1 tensors"},
       {{{0, {0, 0}, {4, 4}, -1}}, "a rank from 0"},
   };

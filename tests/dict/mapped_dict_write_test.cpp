@@ -286,7 +286,7 @@ TEST_F(Boot, IgnoresTheIndexAfterASystemCrash) {
   {
     const MappedDict dict(folder / "d");
     ASSERT_EQ(warnings().size(), 1U);
-    EXPECT_NE(warnings()[0].find("made anew in memory"), std::string::npos);
+    EXPECT_NE(warnings()[0].find("rebuilt in memory"), std::string::npos);
     EXPECT_EQ(pair_at(dict, "key0"), 77);
     EXPECT_EQ(pair_at(dict, "key1"), 1);
     EXPECT_FALSE(dict.contains("key50"));

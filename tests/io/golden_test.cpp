@@ -479,7 +479,7 @@ TEST_P(GoldenFiles, StateMappersReturnTheSameValues) {
       const Value& row = items_of(answer)[1];
       SCOPED_TRACE(path_of(entry).string() + ": " + to_json(state));
       if (!is_stored || to_json(state).find("net") != std::string::npos) {
-        EXPECT_THROW(mapper.at(state), Error);  // rows of modules are made by a program
+        EXPECT_THROW(mapper.at(state), Error);  // rows of modules are computed by a program
       } else if (row.is_null()) {
         EXPECT_THROW(mapper.at(state), Error);
       } else if (row.is<Value::List>() && text(items_of(row)[0]) == "tensor") {

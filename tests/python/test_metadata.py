@@ -57,7 +57,7 @@ def test_metadata_that_would_be_read_as_an_alias_is_refused(tmp_path):
     td.metadata = {"best": "w"}
     flat = tenfold.load(path)
     assert flat.keys() == {"w"}
-    with pytest.raises(ValueError, match='metadata "best": expected a text that is no tensor'):
+    with pytest.raises(ValueError, match='metadata "best": expected a string that is not a tensor'):
         tenfold.save(td, tmp_path / "again.safetensors")
 
 

@@ -236,7 +236,7 @@ def _is_direct(name: str, tensor: Any) -> bool:
         raise _cannot_write(name, "a numpy array of foreign byte order or negative strides")
     if _is_lazy(torch, tensor):
         raise _cannot_write(
-            name, "an uninitialised one; run the module once on an example, which gives it a shape"
+            name, "an uninitialised one; run the module once on an example to initialise it"
         )
     if tensor.is_meta:
         raise _cannot_write(

@@ -120,7 +120,7 @@ def _changes_state_itself(optimizer: Any) -> bool:
 def _load_native(optimizer: Any, node: Any, rename: Renamer) -> LoadReport:
     if rename is not None:
         raise ValueError(
-            "rename: it does not apply to an optimizer with a load_state_dict or a hook of its own"
+            "rename: it does not apply to an optimizer with its own load_state_dict or hooks"
         )
     optimizer.load_state_dict(_containers(node, lambda tensor: tensor.clone()))
     return LoadReport(tuple(".".join(path) for path, _, _ in node.leaves()), (), (), ())

@@ -56,7 +56,7 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
         if callable(getattr(value, "state_dict", None)) and not is_stateful(value):
             raise UnsupportedError(
                 f'entry "{name}": expected an object with state_dict() and load_state_dict(), '
-                f"found {value!r}, which could not be restored; save what its state_dict() gives"
+                f"found {value!r}, which could not be restored; save its state_dict()"
             )
     random = {name: value for name, value in app_state.items() if isinstance(value, RNGState)}
     first = {name: value.state_dict() for name, value in random.items()}

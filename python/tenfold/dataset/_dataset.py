@@ -364,7 +364,7 @@ class Dataset(Growing):
         return self._view(("range", (begin, max(begin, stop))))
 
     def select(self, columns: Iterable[str | tuple[str, ...]]) -> Dataset:
-        """Selects columns, in this order; ``"<column>.valid"`` is the validity of a column.
+        """Selects columns, in this order; ``"<column>.valid"`` is a nullable column's validity.
 
         Args:
             columns: Names of columns or records; ``("camera", "gain")`` or ``"camera.gain"`` in a

@@ -159,7 +159,7 @@ class IterableDataset(_Base):
             if schema is not None:
                 raise ValueError(
                     "iterable dataset: schema: expected None for a data set, which has its own, "
-                    "found another one; a schema says how text files are read"
+                    "found another one; only text files use a schema"
                 )
             dataset = (
                 source if isinstance(source, Dataset) else Dataset(source, framework=framework)

@@ -228,7 +228,7 @@ class HierarchicalStateMapper(StateMapper):
         rest = parts[len(above) :]
         if not rest:
             raise KeyNotFoundError(
-                f"{self._where()}: state {shown(state)}: it leads to a mapper and says nothing to "
+                f"{self._where()}: state {shown(state)}: it ends at a mapper and has no state for "
                 f"it: expected a longer path, found one of {len(parts)} components"
             )
         return rest[0] if len(rest) == 1 else rest
@@ -237,7 +237,7 @@ class HierarchicalStateMapper(StateMapper):
         known, _ = known_of(state)
         level = self._flat.paths.nearest_level(known)
         return KeyNotFoundError(
-            f"{self._where()}: no state {shown(state)}: expected a path that is there or a level "
+            f"{self._where()}: no state {shown(state)}: expected an existing path or a level "
             f'with a "{self.default_key}" above it, found neither; the nearest level that exists '
             + "is "
             + (f'"{level}"' if level else "the root")

@@ -328,7 +328,7 @@ def tree_of(mapper: StateMapper) -> dict[str, Any]:
     name = name_of(type(mapper))
     if name is None:
         raise UnsupportedError(
-            f"{type(mapper).__name__}: its class has no name that a file could say: expected one; "
+            f"{type(mapper).__name__}: its class has no registered name: expected one; "
             '@tenfold.register_mapper("...") gives it'
         )
     config = mapper.config()

@@ -74,7 +74,7 @@ class ModuleStateMapper(StateMapper):
     def generate(self, states: list[Any]) -> Any:
         if not states:
             raise ValueError(
-                "states: a module alone does not tell the shape of a row: expected at least one "
+                "states: a module does not define the shape of a row: expected at least one "
                 "state, found none"
             )
         torch = arrays.import_torch()

@@ -41,7 +41,7 @@ void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::
       into.size(), &used, &made);
   if (result == LIBDEFLATE_INSUFFICIENT_SPACE) {
     throw fail(input, entry)
-        .problem("it inflates to more than it says")
+        .problem("it inflates to more than its declared size")
         .expected(into.size(), " bytes")
         .found("more");
   }
@@ -53,7 +53,7 @@ void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::
   }
   if (made != into.size()) {
     throw fail(input, entry)
-        .problem("it inflates to less than it says")
+        .problem("it inflates to less than its declared size")
         .expected(into.size(), " bytes")
         .found(made);
   }
@@ -103,7 +103,7 @@ void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiec
   }
   if (num_made != entry.size_bytes || !decoder->is_whole()) {
     throw fail(input, entry)
-        .problem("it inflates to another size than it says")
+        .problem("it inflates to another size than declared")
         .expected(entry.size_bytes, " bytes")
         .found(num_made > entry.size_bytes ? "more" : std::to_string(num_made));
   }

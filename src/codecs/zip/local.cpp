@@ -78,7 +78,7 @@ void ZipDirectoryReader::read_window(std::uint64_t offset, std::size_t size) {
 void ZipDirectoryReader::read_local(ZipEntry& entry) {
   if (!base::range_fits(entry.header_offset, kLocalBytes, limit_)) {
     throw corrupt(entry)
-        .problem("its header lies outside the file's entries")
+        .problem("its header is outside the file's entries")
         .expected("an offset below ", limit_)
         .found(entry.header_offset);
   }

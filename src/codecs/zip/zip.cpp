@@ -200,7 +200,7 @@ void ZipDirectoryReader::apply_zip64(ZipEntry& entry, std::string_view extra,
   widen(entry.header_offset);
   if (disk == kFull16 && rest.size() >= 4) disk = little(rest, 0, 4);
   if (disk != 0) {
-    throw unsupported(entry).problem("lies on another disk").expected("disk 0").found(disk);
+    throw unsupported(entry).problem("is on another disk").expected("disk 0").found(disk);
   }
 }
 

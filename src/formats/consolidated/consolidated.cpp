@@ -150,7 +150,7 @@ class Placer {
     const bool is_stack = tree.kind() == NodeKind::lazy_stack;
     if (is_jagged(tree)) {
       throw refuse(path)
-          .problem("it cannot be a file of its own")
+          .problem("it cannot be a separate file")
           .expected("a TensorDict")
           .found("a jagged tensor");
     }
@@ -167,7 +167,7 @@ class Placer {
       const auto* node = std::get_if<TensorDict>(&item);
       if (is_stack && node == nullptr) {
         throw refuse(child)
-            .problem("an entry of a stack that is no node cannot be stored")
+            .problem("an entry of a stack that is not a node cannot be stored")
             .expected("a node")
             .found("a tensor or value");
       }

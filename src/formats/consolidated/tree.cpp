@@ -35,7 +35,7 @@ class TreeBuilder {
     const std::string& cls = member<std::string>(object, "", "cls", "a string");
     if (cls == "NonTensorStack") {
       throw fail_unsupported("")
-          .problem("a root that is no TensorDict cannot be opened")
+          .problem("a root that is not a TensorDict cannot be opened")
           .expected("a TensorDict")
           .found("\"NonTensorStack\"");
     }
@@ -278,7 +278,7 @@ class TreeBuilder {
       if (items.items.size() == 6) jagged->ragged_dim = natural(items.items[5], path, "ragged_idx");
     } else {
       throw fail(path)
-          .problem("it is no part of a jagged tensor that could stand here")
+          .problem("it is not a valid part of a jagged tensor")
           .expected("the values, lengths and offsets of one key after each other")
           .found(base::quote(key));
     }

@@ -167,7 +167,7 @@ const Leaf& Source::find(const Leaf& leaf) {
   const std::optional<Leaf>& found = stored_tensor.leaf;
   if (found && found->dtype() == leaf.dtype() && found->shape() == leaf.shape()) return *found;
   throw base::corrupt(where(leaf))
-      .problem("not what the metadata says")
+      .problem("not as in the metadata")
       .expected(text_of(leaf.dtype(), leaf.shape()))
       .found((found ? text_of(found->dtype(), found->shape()) : stored_tensor.found));
 }

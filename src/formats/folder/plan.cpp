@@ -304,7 +304,7 @@ std::string Planner::name_of(const std::string& key, bool is_leaf, const std::st
   if (is_leaf ? is_safe_raw_leaf(key) : is_safe_raw_node(key)) return key;
   throw base::invalid_argument({"", key_part(note_path_child(path, key))})
       .problem("No such file or directory")
-      .expected("a key that is a file name as it stands")
+      .expected("a key that is a file name without encoding")
       .found("one that is none")
       .remedy("the option robust_key encodes it");
 }

@@ -528,7 +528,7 @@ TensorDict read_tensorclass(const NodePlace& place, const std::string& text, con
     place.store->report_ignored(
         place.folder->display() + "/" + std::string(kPickleName),
         "tensorclass " + base::quote(meta.type),
-        "fields stored in a pickle are left out: expected JSON; nothing is ever "
+        "fields stored in a pickle are ignored: expected JSON; nothing is ever "
         "unpickled");
   }
   return *node;

@@ -68,7 +68,7 @@ class NpySource final : public LeafSource {
       if (shared) {
         throw base::unsupported(opened_.file.display())
             .part("data")
-            .problem("cannot be written through where it lies")
+            .problem("is not aligned for a shared mapping")
             .expected("a multiple of ", itemsize(array.dtype), " bytes")
             .found(array.data_offset_bytes)
             .remedy("save it again, which aligns it");
@@ -137,7 +137,7 @@ Leaf only_leaf(const TensorDict& tree) {
         .problem("a NumPy file holds one array, which has no name")
         .expected("a tensor")
         .found("a ", to_string(tree.kind()), " of ", tree.size())
-        .remedy("save each tensor as a file of its own");
+        .remedy("save each tensor as a separate file");
   }
   const TensorDict::Item item = bare_value(tree);
   const auto* leaf = std::get_if<Leaf>(&item);

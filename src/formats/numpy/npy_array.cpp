@@ -39,10 +39,10 @@ DType supported_dtype(const codecs::NpyHeader& header, const base::Where& where)
   if (header.is_structured) {
     throw base::unsupported(where)
         .part("dtype")
-        .problem("a structured array is no tensor")
+        .problem("a structured array is not a tensor")
         .expected("one number an element")
         .found("fields ", found)
-        .remedy("save each field as a file of its own");
+        .remedy("save each field as a separate file");
   }
   if (const auto dtype = dtype_of_npy_descr(header.descr)) return *dtype;
   const std::string_view type =

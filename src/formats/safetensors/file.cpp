@@ -156,7 +156,7 @@ std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint3
       const Box& found = box.box.value_or(whole);
       report.problems.push_back(
           problem_of(base::corrupt(place_of(opened, number))
-                         .problem("a box of its checksums lies outside of the tensor")
+                         .problem("a box of its checksums exceeds the tensor")
                          .expected("one within ", base::list_text(shape))
                          .found(base::list_text(found.offsets), " + ", base::list_text(found.sizes))
                          .remedy("another tool may have changed the file")));

@@ -426,9 +426,9 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
     if (plan.flat && names.contains(text) && !plan.metadata.contains(key)) {
       throw base::invalid_argument()
           .part("metadata ", base::quote(key))
-          .expected("a text that is no tensor's name")
+          .expected("a string that is not a tensor's name")
           .found(base::quote(text), ", which safetensors' readers take for a tied tensor")
-          .remedy("say it in other words");
+          .remedy("choose another string");
     }
     plan.metadata.emplace(key, text);
   }

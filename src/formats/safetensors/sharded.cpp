@@ -314,7 +314,7 @@ OpenedShards open_indexed_shards(const Path& path) {
       throw base::corrupt(opened.index_file.display())
           .part("shard ", base::quote(name))
           .problem("missing")
-          .expected("a file beside the index")
+          .expected("a file next to the index")
           .found("none");
     }
     opened.shards.push_back(open_file(std::move(shard)));

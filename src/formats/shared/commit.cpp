@@ -196,7 +196,7 @@ Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
     return Sibling(parent, name, slot, std::move(*lease));
   }
   throw Error::io(EBUSY, parent.display_of(target_name))
-      .problem("too many writers at once")
+      .problem("too many concurrent writers")
       .expected("at most ", kMaxSiblings)
       .remedy("remove ", sibling_name(target_name, 0), " and its like if they belong to nobody");
 }

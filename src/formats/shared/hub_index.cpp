@@ -103,7 +103,7 @@ class IndexHandler final : public codecs::JsonHandler {
   void add(std::string_view file) {
     const std::string part = "tensor " + base::quote(key_);
     if (!is_plain_file_name(file)) {
-      fail(part, "its file leads out of the folder", "the name of a file beside the index",
+      fail(part, "its file leads out of the folder", "the name of a file next to the index",
            base::quote(file));
     }
     const auto [shard, is_new] = shards_.emplace(file, index_.shards.size());

@@ -113,7 +113,7 @@ void check_paths(const std::vector<PartEntry>& parts, const std::string& where) 
         std::equal(before->begin(), before->end(), path.begin())) {
       throw base::corrupt(where)
           .part("part ", base::quote(before->back()))
-          .expected("parts beside each other")
+          .expected("parts that do not contain each other")
           .found("one inside another");
     }
     before = &path;

@@ -180,7 +180,7 @@ class Reader {
       const bool noted = known == NodeKind::tensordict || known == NodeKind::tensorclass ||
                          known == NodeKind::lazy_stack;
       if (!noted) {
-        stale(path, "a kind of node that notes tell of");
+        stale(path, "a kind of node that notes support");
         continue;
       }
       info.kind = *known;

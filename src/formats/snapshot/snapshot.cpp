@@ -249,7 +249,7 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
       parse_manifest(read_metadata(root), root.display_of(std::string(kMetadataName))));
   const std::vector<std::string> lost = unreachable(*manifest);
   if (!lost.empty()) {
-    warn(path.string() + ": entries that no container names are left out: expected none, found " +
+    warn(path.string() + ": entries that no container names are ignored: expected none, found " +
          base::quote(lost.front()) +
          (lost.size() > 1 ? " and " + std::to_string(lost.size() - 1) + " more" : ""));
   }

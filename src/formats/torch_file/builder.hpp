@@ -128,7 +128,7 @@ class TreeBuilder {
   template <class Fill>
   Slot container(std::uint32_t id, NodeKind kind, const Fill& fill) {
     if (open_[id]) {
-      throw pickle_.unsupported().problem("it lies in itself").expected("a tree").found("a cycle");
+      throw pickle_.unsupported().problem("it contains itself").expected("a tree").found("a cycle");
     }
     if (depth_ >= kMaxDepth) {
       is_beyond_limits_ = true;

@@ -56,7 +56,7 @@ OpenedIndex open_index(const Path& path) {
       throw base::corrupt(where)
           .part("shard ", base::quote(name))
           .problem("missing")
-          .expected("a file beside the index")
+          .expected("a file next to the index")
           .found("none");
     }
     opened.shards.push_back(std::move(shard));

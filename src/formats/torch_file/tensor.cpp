@@ -222,8 +222,7 @@ void Tensors::warn_of_state(std::uint32_t state) const {
     is_plain = pickle_.text(node.items[i]).value_or("").starts_with("_dynamo_");
   }
   if (is_plain) return;
-  warn(pickle_.place().text() +
-       ": the tensor's attributes are left out: expected none, found some");
+  warn(pickle_.place().text() + ": the tensor's attributes are ignored: expected none, found some");
 }
 
 /// Whether the tensor is a conjugate or negative view.

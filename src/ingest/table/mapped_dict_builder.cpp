@@ -58,7 +58,7 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
       (values.size() != 1 || values.columns()[0].name() != kDictValueColumn)) {
     throw refuse(path)
         .part("schema")
-        .expected("one column ", base::quote(kDictValueColumn), " for values that are no dicts")
+        .expected("one column ", base::quote(kDictValueColumn), " for values that are not dicts")
         .found(values.size(), " columns");
   }
   return Schema(std::move(columns));

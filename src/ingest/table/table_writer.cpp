@@ -594,7 +594,7 @@ void TableWriter::change_column(std::size_t index, Column column,
       throw base::invalid_argument()
           .part("column ", base::quote(column.name()))
           .problem("change without a conversion")
-          .expected("the same column made nullable")
+          .expected("the same column as nullable")
           .found("another");
     }
     old.make_nullable(state.make_part());

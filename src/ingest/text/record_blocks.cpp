@@ -87,7 +87,7 @@ const char* take_csv_field(const char*& at, const char* end, char delimiter, Csv
       field.end += 2;
       continue;
     }
-    if (after < end && *after != delimiter) return "a delimiter behind a field in quotes";
+    if (after < end && *after != delimiter) return "a delimiter after a quoted field";
     at = after < end ? after + 1 : nullptr;
     return nullptr;
   }
@@ -311,7 +311,7 @@ void BlockReader::expect_blanks(const char* begin, const char* end) {
   TextMemory memory(begin, end);
   while (true) {
     if (!std::all_of(memory.begin(), memory.end(), is_blank)) {
-      throw base::corrupt(file_->display).expected("one array").found("more behind its ']'");
+      throw base::corrupt(file_->display).expected("one array").found("more after its ']'");
     }
     if (at_end_) return;
     memory.clear();

@@ -140,7 +140,7 @@ File File::try_open_read_at(const Directory& directory, const std::string& name)
 
 File File::in_memory(std::string display) {
   const int fd = ::memfd_create("tenfold", MFD_CLOEXEC);
-  if (fd < 0) throw_system_error(errno, display, "cannot be made in memory", -1);
+  if (fd < 0) throw_system_error(errno, display, "cannot be created in memory", -1);
   return {fd, std::move(display)};
 }
 

@@ -241,10 +241,10 @@ def bad_metadata(good) -> dict:
         lambda m: store(m, offset=2**63 - 1, length=2**63 - 1)
     )
     case("no-archive", CORRUPT, "__0_0.distcp: item at byte")(lambda m: store(m, offset=1))
-    case("other-dtype", CORRUPT, "not what the metadata says: expected int32")(
+    case("other-dtype", CORRUPT, "not as in the metadata: expected int32")(
         lambda m: setattr(entry(m), "properties", TensorProperties(torch.int32))
     )
-    case("other-item", CORRUPT, "not what the metadata says")(
+    case("other-item", CORRUPT, "not as in the metadata")(
         lambda m: store(m, **vars(stored(m, "model.plain")[1]))
     )
     case("item-of-object", CORRUPT, "found a JSON value")(

@@ -53,7 +53,7 @@ CASES = {
                       {"meta.json": ('{"a": ' + "[" * 600 + "]" * 600 + "}").encode()}),
     "key-twice": ("corrupt", '/meta.json: key "a": expected once, found twice',
                   {"meta.json": json.dumps(td(a=leaf())).replace('"shape": []', '"a": {}, "shape": []').encode()}),
-    "type-missing": ("corrupt", "/meta.json: _type: expected a string, found none; this is no metadata of tensordict",
+    "type-missing": ("corrupt", "/meta.json: _type: expected a string, found none; this is not metadata of tensordict",
                      {"meta.json": {"shape": []}}),
     "type-number": ("corrupt", "/meta.json: _type: expected a string, found an integer",
                     {"meta.json": {"_type": 1}}),

@@ -234,9 +234,9 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
        corrupt,
        R"(node "y": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found what follows it)"},
       {node(R"("<NJT_OFFSETS>x": ["torch.int64", [1], 0, 8, 0])"), corrupt,
-       R"(node "<NJT_OFFSETS>x": it is no part of a jagged tensor that could stand here: expected the values, lengths and offsets of one key after each other, found "<NJT_OFFSETS>x")"},
+       R"(node "<NJT_OFFSETS>x": it is not a valid part of a jagged tensor: expected the values, lengths and offsets of one key after each other, found "<NJT_OFFSETS>x")"},
       {node(R"("<NJT>x": ["torch.uint8", [8], 0, 8, 0])"), corrupt,
-       R"(node "<NJT>x": it is no part of a jagged tensor that could stand here: expected the values, lengths and offsets of one key after each other, found "<NJT>x")"},
+       R"(node "<NJT>x": it is not a valid part of a jagged tensor: expected the values, lengths and offsets of one key after each other, found "<NJT>x")"},
       {jagged("x", "[8, 1]", "[3]", "", "3"), corrupt,
        R"(node "x": the dimension whose lengths differ: expected 1 to 2, found 3)"},
       {jagged("x", "[8, 1]", "[3]", "", "0"), corrupt,
@@ -246,7 +246,7 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
       {jagged("x", "[8, 1]", "[3]", "3", "1"), corrupt,
        R"(node "x": the shape does not fit: expected it to start with the batch_size [3], found [2, -1, 1])"},
       {jagged("y", "[8, 1]", "[3]", "", "1"), corrupt,
-       R"(node "<NJT_OFFSETS>y": it is no part of a jagged tensor that could stand here: expected the values, lengths and offsets of one key after each other, found "<NJT_OFFSETS>y")"},
+       R"(node "<NJT_OFFSETS>y": it is not a valid part of a jagged tensor: expected the values, lengths and offsets of one key after each other, found "<NJT_OFFSETS>y")"},
       {node(R"("x": ["torch.uint8", [8], 0, 8, 0], "y": ["torch.uint8", [8], 4, 12, 0])"), corrupt,
        "leaves: two tensors overlap: expected one that begins at byte 8 or later, found one at "
        "byte 4"},
@@ -268,7 +268,7 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
       {stack("<class 'm.C'>", R"(, "0": )" + node("")), unsupported,
        R"(node "": a tensorclass around a lazy stack cannot be opened: expected "batch_size", found "stack_dim")"},
       {stack("NonTensorStack", ""), unsupported,
-       R"(node "": a root that is no TensorDict cannot be opened: expected a TensorDict, found "NonTensorStack")"},
+       R"(node "": a root that is not a TensorDict cannot be opened: expected a TensorDict, found "NonTensorStack")"},
   };
   const TemporaryFolder folder;
   const Path path = folder / "file";

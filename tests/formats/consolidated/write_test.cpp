@@ -251,7 +251,7 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   jagged.layout = "jagged";
   jagged.dense_shape = {1, -1};
   TensorDict rows(jagged);
-  expect(unsupported, rows, "the root: it cannot be a file of its own");
+  expect(unsupported, rows, "the root: it cannot be a separate file");
   expect(corrupt, with("x", rows), "key \"x\": jagged tensor: values: expected a tensor");
   rows.set("values", bytes);
   rows.set("offsets", tensor_of<std::int64_t>({0, 2}, {2}));

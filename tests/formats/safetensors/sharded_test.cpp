@@ -238,12 +238,12 @@ TEST(SafetensorsSharded, EveryMalformedIndexIsRefusedWithItsMessage) {
             "tensor \"w\": its name is duplicated: expected it once, found two");
   for (const std::string file : {"../s.safetensors", "/etc/passwd", "a/b", "", ".", ".."}) {
     EXPECT_EQ(error("{\"weight_map\":{\"w\":\"" + file + "\"}}"),
-              "tensor \"w\": its file leads out of the folder: expected the name of a file beside "
+              "tensor \"w\": its file leads out of the folder: expected the name of a file next to "
               "the index, found \"" +
                   file + "\"");
   }
   EXPECT_EQ(error("{\"weight_map\":{\"w\":\"t.safetensors\"}}"),
-            "shard \"t.safetensors\": missing: expected a file beside the index, found none");
+            "shard \"t.safetensors\": missing: expected a file next to the index, found none");
   EXPECT_EQ(error("{\"weight_map\":{\"v\":\"s.safetensors\"}}"),
             "tensor \"v\": not in its shard: expected it in \"s.safetensors\", found it missing "
             "there");

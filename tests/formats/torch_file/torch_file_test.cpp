@@ -241,7 +241,7 @@ TEST(TorchFile, AnUnreadableEntryHasAReason) {
   const std::vector<Case> cases = {
       {"key", {"<__builtin__.frozenset>"}, "__builtin__.frozenset", "its key cannot be read"},
       {"key-twice", {"<str>"}, "str", "found \"1\" again"},
-      {"cycle", {"c", "0"}, "list", "it lies in itself"},
+      {"cycle", {"c", "0"}, "list", "it contains itself"},
       {"surrogate", {"t"}, "str", "expected UTF-8"},
       {"storage-class", {"w"}, "torch._utils._rebuild_tensor_v2", "found \"torch.QInt8Storage\""}};
   for (const Case& c : cases) {

@@ -245,7 +245,7 @@ def test_folder_with_foreign_files_is_not_overwritten(tmp_path) -> None:
     training = Training()
     (tmp_path / "work").mkdir()
     (tmp_path / "work/thesis.tex").write_text("x")
-    with pytest.raises(FileExistsError, match=r"thesis\.tex.*folder of its own"):
+    with pytest.raises(FileExistsError, match=r"thesis\.tex.*use a separate folder"):
         save_state(training.accelerator, tmp_path / "work")
     (tmp_path / "file").write_text("x")
     with pytest.raises(FileExistsError):

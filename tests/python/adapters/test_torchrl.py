@@ -219,7 +219,7 @@ def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     buffer.extend(rows(0, 20))
     save_buffer(buffer, tmp_path / "state")
     buffer.extend(rows(20, 5))
-    with pytest.warns(UserWarning, match="newer rows have taken the place"):
+    with pytest.warns(UserWarning, match="newer rows have replaced"):
         load_buffer(buffer, tmp_path / "state")
     assert buffer._writer._cursor == 0
 

@@ -127,7 +127,7 @@ def test_resume_skips_damaged_checkpoints_with_a_warning(whole, run) -> None:
     flip(run / "checkpoint-12/model.safetensors")
     (run / "checkpoint-20").mkdir()  # left by a Trainer that crashed during a save
     trainer, losses = make(run)
-    with pytest.warns(UserWarning, match=r"checkpoint-12: model\.safetensors.*goes on from"):
+    with pytest.warns(UserWarning, match=r"checkpoint-12: model\.safetensors.*resumes from"):
         trainer.train(resume_from_checkpoint=True)
     assert losses == {step: loss for step, loss in whole[1].items() if step > 8}
 
@@ -135,7 +135,7 @@ def test_resume_skips_damaged_checkpoints_with_a_warning(whole, run) -> None:
 def test_resume_fails_if_every_checkpoint_is_damaged(run) -> None:
     for path in run.iterdir():
         flip(path / "optimizer.pt")
-    with pytest.raises(tenfold.CorruptFileError, match="no checkpoint is whole"):
+    with pytest.raises(tenfold.CorruptFileError, match="all checkpoints are damaged"):
         make(run)[0].train(resume_from_checkpoint=True)
 
 

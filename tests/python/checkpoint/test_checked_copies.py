@@ -74,7 +74,7 @@ def test_damaged_block_of_a_large_step_restores_the_previous_step(large, tmp_pat
         pytest.skip("the last byte of an archive is none of a tensor")
     damage(manager, 2, entry)
     state = objects()
-    with pytest.warns(UserWarning, match="step 2 is passed over"):
+    with pytest.warns(UserWarning, match="step 2 is skipped"):
         result = manager.restore(state)
     assert result.step == state["epoch"] == 1
     assert [step for step, _ in result.skipped] == [2]
@@ -99,7 +99,7 @@ def test_folder_metadata_is_checked_before_any_object_changes(large, tmp_path, v
         path.write_bytes(path.read_bytes().replace(b"0.125", b"0.625"))
     assert damaged
     state = {"first": Counts(0), "ema": None}
-    with pytest.warns(UserWarning, match="step 2 is passed over"):
+    with pytest.warns(UserWarning, match="step 2 is skipped"):
         assert manager.restore(state).step == 1
     assert state["first"].num_loads == 1
     assert state["ema"]["decay"] == 0.125
@@ -135,7 +135,7 @@ def test_restore_error_names_the_objects_already_changed(large, tmp_path):
     assert state["first"].value == 2.0
     damage(manager, 1, "first")
     with (
-        pytest.warns(UserWarning, match="passed over"),
+        pytest.warns(UserWarning, match="is skipped"),
         pytest.raises(tenfold.CorruptFileError, match=r"found 2 that are damaged.*'model'"),
     ):
         manager.restore(objects())
@@ -145,7 +145,7 @@ def test_damaged_small_step_changes_no_object(tmp_path):
     manager = saved(tmp_path)
     damage(manager, 2, "last")
     state = objects()
-    with pytest.warns(UserWarning, match="passed over"):
+    with pytest.warns(UserWarning, match="is skipped"):
         assert manager.restore(state).step == 1
     assert state["first"].num_loads == 1
     state = objects()
@@ -159,7 +159,7 @@ def test_only_requested_entries_are_checked(large, tmp_path):
     damage(manager, 2, "last")
     state = objects()
     assert manager.restore(state, keys=["first", "model.weight"]).step == 2
-    with pytest.warns(UserWarning, match="passed over"):
+    with pytest.warns(UserWarning, match="is skipped"):
         assert manager.restore(state, verify=True, keys="first").step == 1
 
 
@@ -170,7 +170,7 @@ def test_full_check_limit_compares_with_the_size_of_the_step(tmp_path, monkeypat
     for limit, num_loads in ((num_bytes, 2), (num_bytes + 1, 1)):
         monkeypatch.setattr(_restoring, "FULL_CHECK_BYTES", limit)
         state = objects()
-        with pytest.warns(UserWarning, match="passed over"):
+        with pytest.warns(UserWarning, match="is skipped"):
             manager.restore(state)
         assert state["first"].num_loads == num_loads
 

@@ -264,7 +264,7 @@ def test_damaged_step_is_skipped_with_a_warning(tmp_path):
     data[-1] ^= 1
     file.write_bytes(bytes(data))
     state = {"w": None, "epoch": None}
-    with pytest.warns(UserWarning, match="step 2 is passed over, as it is damaged"):
+    with pytest.warns(UserWarning, match="step 2 is skipped, because it is damaged"):
         result = manager.restore(state)
     assert result.step == state["epoch"] == 1
     assert [step for step, _ in result.skipped] == [2]
@@ -273,7 +273,7 @@ def test_damaged_step_is_skipped_with_a_warning(tmp_path):
         manager.restore(step=2)
     assert manager.restore(step=2, verify=False).step == 2
     # The run resumes from step 1, and its step 2 replaces the damaged one.
-    with pytest.warns(UserWarning, match="passed over"):
+    with pytest.warns(UserWarning, match="is skipped"):
         manager.restore(state)
     manager.save(2, {"w": torch.zeros(100), "epoch": 2}, force=True)
     assert manager.restore().step == 2

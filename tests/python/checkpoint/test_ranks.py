@@ -167,7 +167,7 @@ def test_a_damaged_step_is_skipped_by_all_ranks(run, tmp_path, name):
         assert rank["step"] == rank["epoch"] == 2
         assert [step for step, _ in rank["skipped"]] == [3]
         assert "ranks/1/rng.safetensors" in rank["skipped"][0][1]
-    assert "step 3 is passed over" in found[0]["warnings"][0]
+    assert "step 3 is skipped" in found[0]["warnings"][0]
 
 
 def test_entries_of_absent_ranks_are_verified(run, errors, tmp_path):

@@ -342,7 +342,7 @@ def test_bad_records_raise_with_their_line_or_are_skipped(
         (b"a,a\n1,2\n", 'line 1: header: expected names that differ, found "a" twice'),
         (b"a,b\n1\n", r"line 2 \(row 0\): expected 2 fields, found 1"),
         (b'a,b\n1,"x\n', "expected a quote that ends the field"),
-        (b'a,b\n1,"x"y\n', "expected a delimiter behind a field in quotes"),
+        (b'a,b\n1,"x"y\n', "expected a delimiter after a quoted field"),
     ],
     ids=repr,
 )

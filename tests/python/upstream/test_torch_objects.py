@@ -68,7 +68,7 @@ UNREADABLE = {
     "negative integers": (torch._neg_view(torch.ones(2, dtype=torch.int64)), "a negative view"),
     "bits": (torch.zeros(2, dtype=torch.uint8).view(torch.bits8), "expected a dtype of torch"),
     "lone surrogate": ("\ud800", "text cannot be read"),
-    "cycle": (CYCLE, "it lies in itself"),
+    "cycle": (CYCLE, "it contains itself"),
     "set of objects": ({numpy.str_("x")}, "a set of what a set cannot hold"),
     "key of an object": ({pathlib.PurePosixPath("a"): 1, "b": 2}, "its key cannot be read"),
     "key of bytes": ({b"a": 1}, "its key cannot be read"),

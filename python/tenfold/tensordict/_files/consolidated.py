@@ -74,7 +74,7 @@ def warn_written_elsewhere(filename: Any, has_file: bool) -> None:
     reason = (
         "only the file it was consolidated into is rewritten"
         if has_file
-        else "it has no file of its own to rewrite"
+        else "it has no separate file to rewrite"
     )
     warnings.warn(
         f"consolidate(filename={os.fsdecode(filename)!r}) writes nothing: the tensordict is "

@@ -173,7 +173,7 @@ bool Appender::is_tied_to_another(const os::FileInfo& file, const Leaf& rows,
         .problem("tied to another tensor, ", other.where.text())
         .expected("the same rows for both")
         .found("others")
-        .remedy("save the whole tree again with tensors of their own");
+        .remedy("save the whole tree again without shared storage");
   }
   tied_.push_back({file, rows, where});
   return false;
@@ -435,7 +435,7 @@ std::string name_of(std::string_view key, bool is_leaf, bool robust) {
   throw base::invalid_argument()
       .part(key_part(key))
       .problem("No such file or directory")
-      .expected("a key that is a file name as it stands")
+      .expected("a key that is a file name without encoding")
       .found("one that is none")
       .remedy("the option robust_key encodes it");
 }

@@ -69,7 +69,7 @@ Archive::~Archive() {
   try {
     refresh(all, {});
   } catch (const std::exception& error) {
-    warn(file_.display() + ": its CRC-32s were not made right: " + error.what());
+    warn(file_.display() + ": its CRC-32s were not updated: " + error.what());
   } catch (...) {
     // A test has simulated a crash of this process.
   }

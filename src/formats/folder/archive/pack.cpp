@@ -128,7 +128,7 @@ void refuse_inside(const Path& folder, const Path& archive) {
   if (differ.in1 != root.end()) return;
   throw base::invalid_argument(archive.string())
       .part("archive")
-      .expected("a path outside the folder it is made of")
+      .expected("a path outside of the packed folder")
       .found("one within ", folder.string());
 }
 

@@ -374,7 +374,7 @@ NodeMeta MetaHandler::finish() {
         .part("_type")
         .expected("a string")
         .found("none")
-        .remedy("this is no metadata of tensordict");
+        .remedy("this is not metadata of tensordict");
   }
   if (!batch_.found.empty()) {
     throw base::corrupt(where_).part("shape").expected("an array of integers").found(batch_.found);
