@@ -15,7 +15,7 @@ TORTURE = Path(__file__).resolve().parents[1] / "torture"
 SHORT = "kills,calls,reads,flips,cuts,readers,writers,full-disk,places,memory"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_short_torture_run_finds_no_violation():
     subjects = ["save, folder", "MappedDict.update"]
     for arguments in (

@@ -138,4 +138,4 @@ BAD = ("lost", "refused", "wrong", "crashed", "hung")
 
 def look(writer: Writer, path: Path) -> Outcome:
     """What a process finds at the path."""
-    return in_child(lambda: writer.found(path))
+    return in_child(lambda: writer.found(path), 300)

@@ -15,6 +15,8 @@ from writers import LARGE, MEDIUM, Sizes, Writer
 
 COLUMNS = ("kills", "whole", *BAD)
 MOST_KILLS_OF_A_PEER = 100
+#: Seconds after which a save hangs; on a machine that does much else, one takes minutes.
+_PATIENCE = 600
 
 
 def run(options: Options) -> list[Row]:
@@ -103,17 +105,17 @@ def _start_again(writer: Writer, path: Path) -> int:
     """Makes version 1, whole, where nothing was before."""
     for left in path.parent.iterdir():
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-    made = in_child(lambda: writer.save(path, 1, LARGE, True))
+    made = in_child(lambda: writer.save(path, 1, LARGE, True), _PATIENCE)
     if not made.returned:
-        raise RuntimeError(f"{writer.name}: cannot save: {made.value}")
+        raise RuntimeError(f"{writer.name}: cannot save: {made.kind} {made.value}")
     return 1
 
 
 def _check_leftovers(writer: Writer, path: Path, version: int, row: Row) -> None:
     """One more save removes what the killed ones left."""
-    made = in_child(lambda: writer.save(path, version + 1, LARGE, True))
+    made = in_child(lambda: writer.save(path, version + 1, LARGE, True), _PATIENCE)
     if not made.returned:
-        row.problem(f"the save after the last kill: {made.value}")
+        row.problem(f"the save after the last kill: {made.kind} {made.value}")
     names = sorted(os.listdir(path.parent))
     if names != [path.name]:
         row.problem(f"leftovers after one more save: {names}")
