@@ -1,6 +1,6 @@
-// Any bytes as the `metadata.json` of sound checkpoints of two ranks, in both layouts that have one:
-// a tree or an Error, and no crash; nothing outside the folder is read, and nothing is allocated by
-// a number from the file.
+// Any bytes as the `metadata.json` of sound checkpoints of two ranks, in both layouts that have
+// one: a tree or an Error, and no crash; nothing outside the folder is read, and nothing is
+// allocated by a number from the file.
 
 #include <cstddef>
 #include <cstdint>

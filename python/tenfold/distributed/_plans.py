@@ -271,7 +271,7 @@ class PackedPlan(SavePlan):
 
     @property
     def items(self) -> list[WriteItem]:
-        """As torch's planners make them, when somebody asks for them."""
+        """As torch's planners make them, when they are asked for."""
         if self._items is None:
             object.__setattr__(self, "_items", [kind.item(name) for name, kind in self.packed])
         assert self._items is not None
@@ -287,7 +287,7 @@ def _packed_plan(packed: Items, storage_data: Any, planner_data: Any, usable: bo
 
 
 class PackedMetadata(Metadata):
-    """Metadata that are made when somebody looks at them.
+    """Metadata that are made when they are looked at.
 
     Args:
         state_dict_metadata: As torch has it.
