@@ -30,7 +30,9 @@ def workers():
         log_to_driver=False,
         runtime_env={"env_vars": {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}},
     )
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.execution_options.preserve_order = True  # Ray's default is that of completion
     yield
     ray.shutdown()
 

@@ -785,7 +785,7 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
 
 
 def check_other_tensors_under_one_name_are_refused() -> None:
-    path = FOLDER / "other.safetensors"
+    path = FOLDER / "differing.safetensors"
 
     def save(rank: int, size: int) -> None:
         mesh = init_device_mesh("cpu", (size,))
