@@ -16,8 +16,8 @@
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/folder/source.hpp"
+#include "os/memory/advice.hpp"
 #include "os/memory/mapping.hpp"
-#include "os/memory/paging.hpp"
 
 namespace tenfold {
 
@@ -65,10 +65,7 @@ Buffer map_index(const Leaf& leaf) {
   const Buffer index = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
   // The header is read next. Prefetch it alone, because a fault would read as much around it as the
   // device's readahead, which can be megabytes.
-  if (index.size_bytes() > kDictBucketBytes) {
-    const std::span<const std::byte> header = index.bytes().last(kDictBucketBytes);
-    os::will_need(std::span(&header, 1));
-  }
+  if (index.size_bytes() > kDictBucketBytes) os::will_need(index.bytes().last(kDictBucketBytes));
   return index;
 }
 
