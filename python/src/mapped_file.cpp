@@ -4,9 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cerrno>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -59,27 +57,6 @@ std::optional<os::FileInfo> info_of(const std::string& path) {
   }
 }
 
-/// True if the page at `address` is mapped from a file with that inode, according to the system.
-bool is_mapped_at(std::uintptr_t address, std::uint64_t inode) {
-  std::ifstream maps("/proc/self/maps");
-  if (!maps) return true;
-  // "start-end permissions offset device inode path"
-  for (std::string line; std::getline(maps, line);) {
-    std::istringstream words(line);
-    std::uintptr_t start = 0;
-    std::uintptr_t end = 0;
-    char dash = 0;
-    std::string permissions;
-    std::string offset;
-    std::string device;
-    std::uint64_t found = 0;
-    words >> std::hex >> start >> dash >> end >> permissions >> offset >> device >> std::dec >>
-        found;
-    if (address >= start && address < end) return found == inode;
-  }
-  return false;
-}
-
 /// Maps part of a file: (tensor, MappedFile). `strides` None: row-major. `handler`: as in
 /// MappedFile, or None for a file with a name. `identity`: the expected (device, inode), or None.
 nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::string& dtype,
@@ -111,7 +88,7 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
     if (info.size_bytes < offset_bytes + size_bytes) {
       throw_too_short(where.string(), offset_bytes + size_bytes, info.size_bytes);
     }
-    mapped.device = info.device;
+    mapped.identity.emplace(info.device, info.inode);
     mapped.inode = info.inode;
     Buffer buffer = size_bytes == 0
                         ? Buffer()
@@ -171,6 +148,7 @@ MappedFile MappedFile::of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode
   mapped.path = source_of(leaf)->where(leaf).path;
   mapped.mode = mode;
   mapped.base = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+  if (const os::Mapping* mapping = os::mapping_of(tensor.buffer())) mapped.inode = mapping->inode;
   return mapped;
 }
 
@@ -182,11 +160,9 @@ void check_not_truncated(nb::handle object, const Tensor& tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
   const std::uint64_t needed = address - mapped->base + extent_bytes(tensor);
   const auto found = without_gil([&] { return info_of(mapped->path); });
-  if (!found || found->size_bytes >= needed) return;
   // Another file may have the name now: then the mapped file is unnamed, and complete.
-  if (is_mapped_at(address, found->inode)) {
-    throw_too_short(mapped->path, needed, found->size_bytes);
-  }
+  if (!found || found->size_bytes >= needed || found->inode != mapped->inode) return;
+  throw_too_short(mapped->path, needed, found->size_bytes);
 }
 
 void bind_mapped_file(nb::module_& module) {
@@ -196,10 +172,13 @@ void bind_mapped_file(nb::module_& module) {
           [](MappedFile* self, PathArgument path, const std::string& mode, std::uintptr_t base,
              AnyObject handler) {
             new (self) MappedFile();
-            if (!path.is_none()) self->path = path_from(path).string();
             self->mode = mode_from(mode);
             self->base = base;
             if (!handler.is_none()) self->handler = std::move(handler);
+            if (path.is_none()) return;
+            self->path = path_from(path).string();
+            const auto found = without_gil([&] { return info_of(self->path); });
+            if (found) self->inode = found->inode;
           },
           "path"_a.none(), "mode"_a, "base"_a, "handler"_a.none(),
           "`path` is absolute; None: a file without a name, kept by `handler`.")
@@ -211,8 +190,8 @@ void bind_mapped_file(nb::module_& module) {
       .def_prop_ro("base", [](const MappedFile& self) { return self.base; })
       .def_prop_ro("identity",
                    [](const MappedFile& self) -> AnyObject {
-                     if (self.inode == 0) return nb::none();
-                     return nb::make_tuple(self.device, self.inode);
+                     if (!self.identity) return nb::none();
+                     return nb::make_tuple(self.identity->first, self.identity->second);
                    })
       .def_prop_ro("handler", [](const MappedFile& self) -> AnyObject {
         return self.handler.is_valid() ? self.handler : nb::none();

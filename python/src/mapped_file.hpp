@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "common.hpp"
 
@@ -12,10 +14,12 @@ namespace tenfold::python {
 struct MappedFile {
   std::string path;  ///< absolute; empty for an unnamed file
   Mode mode = Mode::write_through;
-  std::uint64_t device = 0;  ///< with `inode`, the identity of the file when it was mapped
-  std::uint64_t inode = 0;
+  std::uint64_t inode = 0;  ///< of the file that is mapped; 0 if it is unknown
   std::uintptr_t base = 0;  ///< the address of the file's first byte, even if that is not mapped
   nb::object handler;       ///< keeps the descriptor of an unnamed file open; or empty
+  /// Device and inode of the file, which a pickle must find again; empty: those that the path has
+  /// when it is pickled.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> identity;
 
   /// For a leaf on disk that `tensor` maps completely.
   static MappedFile of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode);

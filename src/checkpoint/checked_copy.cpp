@@ -28,7 +28,7 @@
 #include "io/tree.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
-#include "os/memory/pages.hpp"
+#include "os/memory/allocation.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::checkpoint {

@@ -18,7 +18,7 @@
 #include "formats/shared/folder_verify.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/directory.hpp"
-#include "os/memory/mapped_files.hpp"
+#include "os/fs/file_system.hpp"
 #include "os/memory/mapping.hpp"
 #include "os/process.hpp"
 

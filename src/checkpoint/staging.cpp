@@ -7,7 +7,7 @@
 
 #include "core/tree/aliases.hpp"
 #include "io/tree.hpp"
-#include "os/memory/mapping.hpp"
+#include "os/memory/allocation.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold::checkpoint {

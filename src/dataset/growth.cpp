@@ -12,7 +12,6 @@
 #include "dataset/parts/growth.hpp"
 #include "dataset/ring_guard.hpp"
 #include "formats/folder/checksums.hpp"
-#include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/leaf_source.hpp"
 #include "formats/folder/reader.hpp"
@@ -33,9 +32,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   const std::string where = "column " + base::quote(column);
   const TensorDict::Item item = tree.get(role.key);
   const auto& leaf = std::get<Leaf>(item);
-  auto* source = dynamic_cast<folder::FolderSource*>(source_of(leaf).get());
-  auto* handle =
-      source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
+  const auto handle = folder::folder_of(leaf);
   const std::string below = handle == nullptr ? "" : handle->path_below_root();
   // The elements of ragged rows must be in one folder, next to the root's tensors.
   const bool has_expected_name = role.is_unbatched
@@ -63,7 +60,7 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
         .problem("elements of 0 bytes cannot be counted")
         .expected("at least one");
   }
-  return {key, source->file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
+  return {key, folder::file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
 }
 
 /// Number of batched tensors in a node. Throws Error(unsupported) for nodes whose rows do not grow
@@ -131,26 +128,23 @@ std::shared_ptr<Growth> Growth::open(const Path& path, Mode mode) {
   return std::make_shared<FolderGrowth>(path, mode);
 }
 
-FolderGrowth::FolderGrowth(const Path& path, Mode mode)
-    : path_(std::filesystem::absolute(path)), mode_(mode) {
-  if (mode_ == Mode::write_through && probe(path_) == "memmap") {
-    lock_ = folder::lock_for_writing_through(path_);
-  }
+FolderGrowth::FolderGrowth(const Path& path, Mode mode) : folder_(path, mode, "a data set") {
+  if (mode == Mode::write_through && probe(folder_.path()) == "memmap") folder_.lock();
   const Lock lock(mutex_);
   current();
 }
 
 std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
-  const Mode mode = closed_ ? Mode::read : mode_;
-  if (lock_.folder.valid()) {
-    // Appending keeps the checksums of existing rows; writing in place removes them.
-    return state_of(folder::open_tree(lock_.folder.duplicate(), path_, mode),
-                    os::identity_of(path_));
-  }
+  const Path& path = folder_.path();
   OpenOptions options;
-  options.mode = mode;
+  options.mode = folder_.is_closed() ? Mode::read : folder_.mode();
+  if (folder_.directory().valid()) {
+    // Appending keeps the checksums of existing rows; writing in place removes them.
+    return state_of(folder::open_tree(folder_.directory().duplicate(), path, options.mode),
+                    os::identity_of(path));
+  }
   return os::read_unreplaced(
-      path_, [&] { return state_of(tenfold::open(path_, options), os::identity_of(path_)); });
+      path, [&] { return state_of(tenfold::open(path, options), os::identity_of(path)); });
 }
 
 const std::shared_ptr<const DatasetState>& FolderGrowth::current() {
@@ -191,38 +185,18 @@ void FolderGrowth::refresh() {
   current();
 }
 
-void FolderGrowth::require_writable(const char* what) const {
-  if (mode_ != Mode::write_through) {
-    throw refuse_growth(path_)
-        .part(what)
-        .expected("a data set opened with mode \"r+\"")
-        .found("one opened to read");
-  }
-  if (closed_)
-    throw refuse_growth(path_).part(what).problem("it was closed").remedy("open it again");
-}
-
-void FolderGrowth::require_folder() const {
-  if (lock_.folder.valid()) return;
-  throw refuse_growth(path_)
-      .problem("rows cannot be added in this format")
-      .expected("a folder")
-      .found("one file")
-      .remedy("convert() it to a folder");
-}
-
 std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& state, bool is_exact) {
   const TensorDict& tree = state.parts[0].table->tree();
   std::vector<folder::GrowingLeaf> leaves;
   std::size_t batched = 0;
   for (const LeafRole& role : roles_) {
     const Column& column = state.schema.columns()[role.column];
-    folder::GrowingLeaf leaf = growing_leaf(path_, tree, role, column.name());
+    folder::GrowingLeaf leaf = growing_leaf(folder_.path(), tree, role, column.name());
     const StoredColumn& stored = *state.parts[0].columns[role.column];
     auto count = static_cast<std::uint64_t>(state.parts[0].table->num_rows());
     if (role.is_unbatched) {
       const auto end_of = [&](const Tensor& ends, std::uint64_t of, const Tensor& counted) {
-        return last_end(path_, column, ends, of, counted.shape()[0], is_exact);
+        return last_end(folder_.path(), column, ends, of, counted.shape()[0], is_exact);
       };
       const bool has_items = column.ragged && column.is_text();
       count = end_of(stored.ends, count, has_items ? stored.item_ends : stored.values);
@@ -235,9 +209,9 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
     leaf.size_bytes = count * role.row_bytes;
     leaves.push_back(std::move(leaf));
   }
-  const std::size_t found = count_batched(path_, tree, state.parts[0].table->num_rows());
+  const std::size_t found = count_batched(folder_.path(), tree, state.parts[0].table->num_rows());
   if (found != batched) {
-    throw refuse_growth(path_)
+    throw refuse_growth(folder_.path())
         .problem("rows cannot be added")
         .expected("the tensors of its schema alone")
         .found("others");
@@ -247,38 +221,25 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
 
 /// Takes the lock and everything that appending needs; once.
 void FolderGrowth::start() {
-  if (writer_) return;
-  require_folder();
-  const bool had_commit_page =
-      lock_.folder.entry_info(std::string(folder::kCommitName)).has_value();
-  // Take the lock first: from then on no other process can append rows.
-  folder::CommitFile commit(path_, lock_.folder);
-  forget();
-  // If its last writer closed it, there is no commit page, and no element after the rows.
-  constexpr std::uint64_t kFirstSequence = 2;
-  const bool was_closed =
-      !had_commit_page && commit.capacity() == 0 && commit.state().sequence == kFirstSequence;
-  try {
-    auto leaves = leaves_of(*current(), was_closed);
-    writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.folder.duplicate(),
-                                                      std::move(commit), std::move(leaves));
-  } catch (...) {
-    if (was_closed) lock_.folder.remove_file(std::string(folder::kCommitName));
-    throw;
-  }
+  if (folder_.writer() != nullptr) return;
+  folder_.start([this](bool is_exact) {
+    forget();
+    return leaves_of(*current(), is_exact);
+  });
 }
 
 std::int64_t FolderGrowth::append(const Batch& rows) {
   const Lock lock(mutex_);
-  require_writable("append");
+  folder_.require_writable("append");
   start();
-  check_rows(schema_, rows, path_.string());
+  check_rows(schema_, rows, folder_.path().string());
   if (rows.num_rows() == 0) return known_size();
+  folder::GrowingFolder& writer = *folder_.writer();
   std::vector<std::int64_t> lengths;
   for (std::size_t i = 0; i < roles_.size(); ++i) {
     const std::uint64_t row_bytes = roles_[i].row_bytes;
-    lengths.push_back(
-        row_bytes == 0 ? 0 : static_cast<std::int64_t>(writer_->size_bytes(i) / row_bytes));
+    lengths.push_back(row_bytes == 0 ? 0
+                                     : static_cast<std::int64_t>(writer.size_bytes(i) / row_bytes));
   }
   const std::vector<Tensor> tensors = leaf_tensors(roles_, schema_, rows, lengths);
   std::vector<std::span<const std::byte>> bytes;
@@ -288,16 +249,16 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
   const auto count = static_cast<std::uint64_t>(rows.num_rows());
   const auto shown = static_cast<std::uint64_t>(size_);
   try {
-    if (writer_->capacity() > 0) {
-      writer_->write_ring(count, bytes);
+    if (writer.capacity() > 0) {
+      writer.write_ring(count, bytes);
     } else {
-      writer_->append(count, bytes);
+      writer.append(count, bytes);
     }
   } catch (...) {
     forget();
     throw;
   }
-  const folder::CommitState& now = writer_->state();
+  const folder::CommitState& now = writer.state();
   // A full circular buffer without busy rows shows the same slots as before.
   if (now.num_rows != shown || now.busy_rows > 0) {
     forget();
@@ -307,9 +268,11 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
 }
 
 void FolderGrowth::mark_in_place() {
-  if (in_place_ || closed_ || mode_ != Mode::write_through) return;
+  if (in_place_ || !folder_.is_writable()) return;
   in_place_ = true;
-  if (lock_.folder.valid()) folder::drop_leaf_checksums(lock_.folder, path_);
+  if (folder_.directory().valid()) {
+    folder::drop_leaf_checksums(folder_.directory(), folder_.path());
+  }
 }
 
 void FolderGrowth::will_write_in_place() {
@@ -319,26 +282,26 @@ void FolderGrowth::will_write_in_place() {
 
 void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& rows) {
   const Lock lock(mutex_);
-  require_writable("rows in place");
+  folder_.require_writable("rows in place");
   const auto state = current();
   const auto count = static_cast<std::int64_t>(positions.size());
   if (rows.num_rows() != count) {
-    throw base::invalid_argument(path_.string())
+    throw base::invalid_argument(folder_.path().string())
         .part("rows in place")
         .expected(count, " rows")
         .found(rows.num_rows());
   }
   for (const std::int64_t position : positions) {
     if (position >= 0 && position < size_) continue;
-    throw base::invalid_argument(path_.string())
+    throw base::invalid_argument(folder_.path().string())
         .part("row")
         .expected("an index in [0, ", size_, ")")
         .found(position);
   }
-  check_rows(state->schema, rows, path_.string(), true);
+  check_rows(state->schema, rows, folder_.path().string(), true);
   for (const BatchColumn& found : rows.columns()) {
     if (!found.column.has_ends()) continue;
-    throw refuse_growth(path_)
+    throw refuse_growth(folder_.path())
         .part("column ", base::quote(found.column.name()))
         .problem("ragged rows cannot be changed in place")
         .expected("columns of rows of one size")
@@ -357,7 +320,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
     const Tensor& into = is_valid ? stored.valid : stored.values;
     if (from.nbytes() == 0) continue;
     if (!into.buffer().writable()) {
-      throw refuse_growth(path_)
+      throw refuse_growth(folder_.path())
           .part("column ", base::quote(column.name()))
           .expected("bytes that can be written");
     }
@@ -372,22 +335,20 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
 
 void FolderGrowth::flush() {
   const Lock lock(mutex_);
-  require_writable("flush");
+  folder_.require_writable("flush");
   if (in_place_) current()->parts[0].table->tree().flush();
-  if (writer_) writer_->flush();
+  folder_.flush();
 }
 
 void FolderGrowth::close() {
   const Lock lock(mutex_);
-  if (closed_ || mode_ != Mode::write_through) return;
+  if (!folder_.is_writable()) return;
   if (in_place_) current()->parts[0].table->tree().flush();
-  if (writer_) writer_->close();
-  writer_ = nullptr;
-  closed_ = true;
+  folder_.close();
   // Reopen on the next read: another process may append or replace the data set from now on.
   forget();
   current();
-  lock_.release();
+  folder_.release();
 }
 
 std::int64_t FolderGrowth::capacity() {

@@ -12,8 +12,7 @@
 
 #include "dataset/dataset_state.hpp"
 #include "dataset/row_bytes.hpp"
-#include "formats/folder/append/growing.hpp"
-#include "formats/folder/lock.hpp"
+#include "formats/folder/append/appendable.hpp"
 
 namespace tenfold {
 
@@ -65,26 +64,19 @@ class FolderGrowth final : public Growth {
   const std::shared_ptr<const DatasetState>& current();
   std::int64_t known_size();
   void forget() noexcept;
-  void require_writable(const char* what) const;
-  void require_folder() const;
   void start();
   void mark_in_place();
   /// The leaves to append to. `is_exact`: there are no elements after the rows.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
                                                               bool is_exact);
 
-  const Path path_;
-  const Mode mode_;
-  detail::formats::folder::WriteThroughLock lock_;  ///< lock of a folder, held until close()
-  std::mutex mutex_;                                ///< guards the members below
-  std::shared_ptr<const DatasetState> state_;       ///< null if rows were appended since the last
-                                                    ///< read
-  std::int64_t size_ = -1;                          ///< negative: size of the next state_
-  Schema schema_;                                   ///< never changes
+  std::mutex mutex_;  ///< guards the members below
+  detail::formats::folder::AppendableFolder folder_;
+  std::shared_ptr<const DatasetState> state_;  ///< null if rows were appended since the last read
+  std::int64_t size_ = -1;                     ///< negative: size of the next state_
+  Schema schema_;                              ///< never changes
   std::vector<LeafRole> roles_;
-  std::unique_ptr<detail::formats::folder::GrowingFolder> writer_;
   bool in_place_ = false;
-  bool closed_ = false;
 };
 
 }  // namespace detail

@@ -14,9 +14,8 @@
 #include "base/fail.hpp"
 #include "core/notes/notes.hpp"
 #include "dataset/dataset_state.hpp"
+#include "formats/folder/append/appendable.hpp"
 #include "formats/folder/append/commit_file.hpp"
-#include "formats/folder/handle.hpp"
-#include "formats/folder/leaf_source.hpp"
 
 namespace tenfold {
 
@@ -54,14 +53,12 @@ folder::CommitPage page_of(const os::File& file) {
 }
 
 /// The folder of the root's leaves, or null.
-folder::FolderHandle* folder_of(const TensorDict& tree) {
-  folder::FolderHandle* found = nullptr;
+std::shared_ptr<folder::FolderHandle> folder_of(const TensorDict& tree) {
+  std::shared_ptr<folder::FolderHandle> found;
   tree.for_each([&](const std::string&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (found != nullptr || leaf == nullptr || leaf->is_unbatched()) return;
-    if (auto* source = dynamic_cast<folder::FolderSource*>(source_of(*leaf).get())) {
-      found = dynamic_cast<folder::FolderHandle*>(source->folder().get());
-    }
+    found = folder::folder_of(*leaf);
   });
   return found;
 }
@@ -85,7 +82,7 @@ void RingWait::wait() {
 int set_ring_patience(int num_waits) noexcept { return ring_patience.exchange(num_waits); }
 
 std::shared_ptr<const RingGuard> RingGuard::of(const TensorDict& tree) {
-  folder::FolderHandle* handle = folder_of(tree);
+  const auto handle = folder_of(tree);
   if (handle == nullptr || !handle->may_grow()) return nullptr;
   const auto directory = handle->directory();
   os::File file = os::File::try_open_read_at(*directory, std::string(folder::kCommitName));

@@ -7,7 +7,7 @@
 
 #include "base/prefetch.hpp"
 #include "dataset/part_of.hpp"
-#include "os/memory/pages.hpp"
+#include "os/memory/allocation.hpp"
 
 namespace tenfold {
 namespace {

@@ -5,8 +5,7 @@
 
 #include <tenfold/permutation.hpp>
 
-#include "os/memory/mapping.hpp"
-#include "os/memory/paging.hpp"
+#include "os/memory/advice.hpp"
 
 namespace tenfold {
 namespace {

@@ -11,21 +11,21 @@
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "dict/builder.hpp"
+#include "formats/folder/append/appendable.hpp"
 #include "formats/folder/append/commit_page.hpp"
-#include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/leaf_source.hpp"
 #include "formats/folder/meta/meta.hpp"
+#include "os/memory/advice.hpp"
 #include "os/memory/mapping.hpp"
-#include "os/memory/paging.hpp"
 
 namespace tenfold {
 
 using namespace detail;
 namespace {
 
-using formats::folder::FolderHandle;
-using formats::folder::FolderSource;
+using formats::folder::file_of;
+using formats::folder::folder_of;
 
 Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
   const Error error = base::corrupt(tree.where())
@@ -37,12 +37,6 @@ Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
   if (leaf == nullptr) throw Error(error).found("another kind of entry");
   if (leaf->dtype() != DType::int64) throw Error(error).found(to_string(leaf->dtype()));
   return *leaf;
-}
-
-/// The folder of a leaf in a memory-mapped folder of the file system, else null.
-std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf) {
-  auto* source = dynamic_cast<FolderSource*>(source_of(leaf).get());
-  return source == nullptr ? nullptr : std::dynamic_pointer_cast<FolderHandle>(source->folder());
 }
 
 /// Maps the whole file, whatever size the metadata states: another process may have replaced the
@@ -59,16 +53,11 @@ Buffer map_index(const Leaf& leaf) {
     std::memcpy(copy.mutable_data(), bytes.data(), size);
     return copy;
   }
-  auto& source = dynamic_cast<FolderSource&>(*source_of(leaf));
-  const auto directory = folder->directory();
-  const os::File file = os::File::open_read_at(*directory, source.file_of(leaf));
+  const os::File file = os::File::open_read_at(*folder->directory(), file_of(leaf));
   const Buffer index = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
   // The header is read next. Prefetch it alone, because a fault would read as much around it as the
   // device's readahead, which can be megabytes.
-  if (index.size_bytes() > kDictBucketBytes) {
-    const std::span<const std::byte> header = index.bytes().last(kDictBucketBytes);
-    os::will_need(std::span(&header, 1));
-  }
+  if (index.size_bytes() > kDictBucketBytes) os::will_need(index.bytes().last(kDictBucketBytes));
   return index;
 }
 
@@ -81,7 +70,7 @@ DictIndexPlace place_of(const TensorDict& tree, const DictNote& note, const Colu
   };
   const Leaf index = index_leaf(tree, note);
   if (folder_of(index) == nullptr) return place;
-  place.file = dynamic_cast<FolderSource&>(*source_of(index)).file_of(index);
+  place.file = file_of(index);
   place.root = folder_of(leaf_at(key.has_ends() ? key.end_leaf : key.leaf));
   return place;
 }

@@ -16,7 +16,7 @@
 #include "io/tree.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
-#include "os/memory/page_cache.hpp"
+#include "os/memory/advice.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {

@@ -2,15 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/notes/notes.hpp"
+#include "core/notes/walk.hpp"
 #include "core/tensor/special.hpp"
-#include "core/tree/depth.hpp"
+#include "core/tree/bare.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/outline_leaf.hpp"
 
@@ -19,48 +20,56 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-using Visit = std::function<void(const KeyPath& path, const NodeInfo& info)>;
-
-void for_each_node(const TensorDict& node, KeyPath& path, const Visit& visit) {
-  std::size_t levels = path.size();
-  const Depth depth(levels);
-  visit(path, node.info());
-  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    const auto* child = std::get_if<TensorDict>(&item);
-    if (child == nullptr) return;
-    path.push_back(key);
-    for_each_node(*child, path, visit);
-    path.pop_back();
-  });
+Error refuse_node(const std::string& where, const std::string& path) {
+  return base::unsupported(where).part(
+      path.empty() ? "root" : "key " + base::quote(dotted(*keys_of_note_path(path))));
 }
 
-Error refuse(const std::string& where, const KeyPath& path) {
-  return base::unsupported(where).part(path.empty() ? "root" : "key " + base::quote(dotted(path)));
-}
+/// Refuses what no file can hold and, if a format is given, what that cannot.
+class SupportCheck final : public TreeVisitor {
+ public:
+  SupportCheck(const std::string& where, const std::string& remedy, MetaTensors meta,
+               const formats::Format* format)
+      : where_(where), remedy_(remedy), meta_(meta), format_(format) {}
 
-void require_whole_leaves(const TensorDict& node, std::size_t levels) {
-  const Depth depth(levels);
-  node.for_each([&](const std::string&, const TensorDict::Item& item) {
-    if (const auto* leaf = std::get_if<Leaf>(&item)) require_whole(*leaf);
-    if (const auto* child = std::get_if<TensorDict>(&item)) require_whole_leaves(*child, levels);
-  });
-}
+ private:
+  void node(const std::string& path, const TensorDict& node) override {
+    const NodeInfo& info = node.info();
+    if (info.kind == NodeKind::opaque) opaque(path, info);
+    if (info.kind != NodeKind::sparse || format_ == nullptr || format_->holds_sparse) return;
+    throw refuse_node(where_, path)
+        .problem("format ", base::quote(format_->name), " cannot hold it")
+        .expected("dense tensors")
+        .found("one of layout ", base::quote(info.layout))
+        .remedy("the format \"memmap\" can");
+  }
+
+  void leaf(const std::string& /*path*/, const Leaf& leaf) override {
+    if (format_ != nullptr) require_whole(leaf);
+  }
+
+  void opaque(const std::string& path, const NodeInfo& info) const {
+    if (meta_ == MetaTensors::allowed && info.class_name == kMetaTensor) return;
+    if (!info.problem.empty()) throw refuse_node(where_, path).problem(info.problem, remedy_);
+    throw refuse_node(where_, path)
+        .problem("it is not a tensor, JSON value or container of them")
+        .expected("one of the classes that are read")
+        .found(base::quote(info.class_name))
+        .remedy("nothing was imported", remedy_);
+  }
+
+  const std::string& where_;
+  const std::string& remedy_;
+  MetaTensors meta_;
+  const formats::Format* format_;
+};
 
 }  // namespace
 
 void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
                    MetaTensors meta) {
-  KeyPath path;
-  for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {
-    if (info.kind != NodeKind::opaque) return;
-    if (meta == MetaTensors::allowed && info.class_name == kMetaTensor) return;
-    if (!info.problem.empty()) throw refuse(where, at).problem(info.problem, remedy);
-    throw refuse(where, at)
-        .problem("it is not a tensor, JSON value or container of them")
-        .expected("one of the classes that are read")
-        .found(base::quote(info.class_name))
-        .remedy("nothing was imported", remedy);
-  });
+  SupportCheck check(where, remedy, meta, nullptr);
+  walk(tree, check);
 }
 
 void require_whole(const Leaf& leaf) {
@@ -72,25 +81,16 @@ void require_whole(const Leaf& leaf) {
 
 void check_supported(const TensorDict& tree, const formats::Format& format,
                      const std::string& where) {
-  refuse_opaque(tree, where, "");
-  require_whole_leaves(tree, 0);
+  const std::string no_remedy;
+  SupportCheck check(where, no_remedy, MetaTensors::refused, &format);
+  walk(tree, check);
   if (format.bare_roots == formats::BareRoots::none && is_bare(tree)) {
-    throw refuse(where, KeyPath())
+    throw refuse_node(where, std::string())
         .problem("format ", base::quote(format.name), " cannot hold a value without a name")
         .expected("a container")
         .found("a ", (std::holds_alternative<Leaf>(bare_value(tree)) ? "tensor" : "JSON value"))
         .remedy("give it a name, {\"name\": ...}");
   }
-  if (format.holds_sparse) return;
-  KeyPath path;
-  for_each_node(tree, path, [&](const KeyPath& at, const NodeInfo& info) {
-    if (info.kind != NodeKind::sparse) return;
-    throw refuse(where, at)
-        .problem("format ", base::quote(format.name), " cannot hold it")
-        .expected("dense tensors")
-        .found("one of layout ", base::quote(info.layout))
-        .remedy("the format \"memmap\" can");
-  });
 }
 
 void with_path(const Path& path, const std::function<void()>& work) {

@@ -11,7 +11,7 @@
 #include "io/registry.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/unreplaced.hpp"
-#include "os/memory/freed_memory.hpp"
+#include "os/memory/allocation.hpp"
 
 namespace tenfold {
 

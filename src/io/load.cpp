@@ -22,7 +22,7 @@
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 #include "os/fs/unreplaced.hpp"
-#include "os/memory/freed_memory.hpp"
+#include "os/memory/allocation.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {

@@ -4,7 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "os/memory/mapping.hpp"
+#include "os/memory/advice.hpp"
+#include "os/memory/allocation.hpp"
 #include "os/thread/background.hpp"
 
 namespace tenfold {
@@ -56,7 +57,7 @@ void ReadAhead::start() && {
                           if (os::is_resident(piece.bytes)) {
                             os::populate(piece.bytes);
                           } else {
-                            os::prefetch(piece.bytes);
+                            os::will_need(piece.bytes);
                           }
                         });
 }

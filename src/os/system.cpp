@@ -3,6 +3,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cstdint>
+
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
@@ -65,6 +67,13 @@ const auto kSystemPageBytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }  // namespace
 
 std::size_t page_bytes() noexcept { return kSystemPageBytes; }
+
+std::span<std::byte> pages_of(std::span<const std::byte> bytes) noexcept {
+  const std::size_t page = page_bytes();
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(bytes.data()) % page;
+  return {const_cast<std::byte*>(bytes.data()) - before,
+          (before + bytes.size() + page - 1) / page * page};
+}
 
 FileInfo to_info(const struct stat& status) noexcept {
   FileInfo info;

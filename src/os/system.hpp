@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,8 @@ void unlock(Descriptor& descriptor) noexcept;
 
 /// The size of a page of memory.
 std::size_t page_bytes() noexcept;
+/// The whole pages that contain `bytes`, as madvise, mincore and msync require.
+std::span<std::byte> pages_of(std::span<const std::byte> bytes) noexcept;
 
 FileInfo to_info(const struct stat& status) noexcept;
 

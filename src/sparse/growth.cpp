@@ -13,7 +13,6 @@
 #include "base/fail.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tree/sparse.hpp"
-#include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/leaf_source.hpp"
 #include "formats/folder/reader.hpp"
@@ -36,9 +35,7 @@ std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& 
   for (const std::size_t part : {std::size_t{1}, std::size_t{2}, std::size_t{0}}) {
     const TensorDict::Item item = state.tree.get(names[part]);
     const auto& leaf = std::get<Leaf>(item);
-    auto* source = dynamic_cast<folder::FolderSource*>(source_of(leaf).get());
-    auto* handle =
-        source == nullptr ? nullptr : dynamic_cast<folder::FolderHandle*>(source->folder().get());
+    const auto handle = folder::folder_of(leaf);
     if (handle == nullptr || !handle->may_grow()) {
       throw refuse(path)
           .problem("rows cannot be added")
@@ -47,7 +44,7 @@ std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& 
     }
     folder::GrowingLeaf growing;
     growing.key = std::string(names[part]);
-    growing.file = source->file_of(leaf);
+    growing.file = folder::file_of(leaf);
     growing.counts_itself = true;
     growing.row_bytes = itemsize(leaf.dtype());
     growing.size_bytes = leaf.nbytes();
@@ -112,11 +109,8 @@ SparseMatrix by_row(const SparseMatrix& rows) {
 
 }  // namespace
 
-SparseGrowth::SparseGrowth(const Path& path, Mode mode)
-    : path_(std::filesystem::absolute(path)), mode_(mode) {
-  if (mode_ == Mode::write_through && probe(path_) == "memmap") {
-    lock_ = folder::lock_for_writing_through(path_);
-  }
+SparseGrowth::SparseGrowth(const Path& path, Mode mode) : folder_(path, mode, "a matrix") {
+  if (mode == Mode::write_through && probe(folder_.path()) == "memmap") folder_.lock();
   const Lock lock(mutex_);
   current();
 }
@@ -124,13 +118,14 @@ SparseGrowth::SparseGrowth(const Path& path, Mode mode)
 /// Rows are appended, never written in place, so reading uses private mappings.
 const std::shared_ptr<const SparseState>& SparseGrowth::current() {
   if (state_) return state_;
-  const Mode mode = mode_ == Mode::write_through ? Mode::read : mode_;
-  if (lock_.folder.valid()) {
-    return state_ = sparse_state_of(folder::open_tree(lock_.folder.duplicate(), path_, mode));
-  }
+  const Path& path = folder_.path();
   OpenOptions options;
-  options.mode = mode;
-  return state_ = os::read_unreplaced(path_, [&] { return sparse_state_of(open(path_, options)); });
+  options.mode = folder_.mode() == Mode::write_through ? Mode::read : folder_.mode();
+  if (folder_.directory().valid()) {
+    return state_ = sparse_state_of(
+               folder::open_tree(folder_.directory().duplicate(), path, options.mode));
+  }
+  return state_ = os::read_unreplaced(path, [&] { return sparse_state_of(open(path, options)); });
 }
 
 std::shared_ptr<const SparseState> SparseGrowth::state() {
@@ -144,43 +139,26 @@ void SparseGrowth::refresh() {
   current();
 }
 
-void SparseGrowth::require_writable(const char* what) const {
-  if (mode_ != Mode::write_through) {
-    throw refuse(path_)
-        .part(what)
-        .expected("a matrix opened with mode \"r+\"")
-        .found("one opened to read");
-  }
-  if (closed_) throw refuse(path_).part(what).problem("it was closed").remedy("open it again");
-}
-
 /// Takes the lock and prepares appending; once.
 void SparseGrowth::start() {
-  if (writer_) return;
-  if (!lock_.folder.valid()) {
-    throw refuse(path_)
-        .problem("rows cannot be added in this format")
-        .expected("a folder")
-        .found("one file")
-        .remedy("convert() it to a folder");
-  }
+  if (folder_.writer() != nullptr) return;
+  folder_.require_folder();
   if (current()->layout != SparseLayout::csr) {
-    throw refuse(path_)
+    throw refuse(folder_.path())
         .problem("rows cannot be added in layout ", to_string(current()->layout))
         .expected("csr")
         .remedy("to_layout(\"csr\") first");
   }
-  // Take the lock first: from then on no other process can append rows.
-  folder::CommitFile commit(path_, lock_.folder);
-  state_ = nullptr;
-  const auto state = current();
-  writer_ = std::make_unique<folder::GrowingFolder>(path_, lock_.folder.duplicate(),
-                                                    std::move(commit), leaves_of(path_, *state));
-  writer_->edit_notes([this](const std::string& text) {
-    Notes notes = Notes::from_json(text, path_.string() + "/" + std::string(folder::kNotesName));
+  folder_.start([this](bool) {
+    state_ = nullptr;
+    return leaves_of(folder_.path(), *current());
+  });
+  folder_.writer()->edit_notes([this](const std::string& text) {
+    Notes notes =
+        Notes::from_json(text, folder_.path().string() + "/" + std::string(folder::kNotesName));
     const auto root = notes.nodes.find(std::string_view());
     if (root == notes.nodes.end() || root->second.dense_shape.empty()) return text;
-    root->second.dense_shape[0] = static_cast<std::int64_t>(writer_->state().num_rows);
+    root->second.dense_shape[0] = static_cast<std::int64_t>(folder_.writer()->state().num_rows);
     return notes.to_json();
   });
 }
@@ -188,7 +166,7 @@ void SparseGrowth::start() {
 void SparseGrowth::append(const SparseMatrix& added) {
   {
     const Lock lock(mutex_);
-    require_writable("append_rows");
+    folder_.require_writable("append_rows");
     start();
   }
   // Not under the lock, because `added` may be this very matrix.
@@ -196,9 +174,9 @@ void SparseGrowth::append(const SparseMatrix& added) {
   sorted.check();
   const auto rows = state_of(sorted);
   const Lock lock(mutex_);
-  require_writable("append_rows");
+  folder_.require_writable("append_rows");
   const std::shared_ptr<const SparseState> state = current();
-  require_fitting(path_, *state, *rows);
+  require_fitting(folder_.path(), *state, *rows);
   if (rows->num_rows == 0) return;
   const Tensor ends = counted_from(rows->ends, state->ends.dtype(), state->nnz, 1);
   const Tensor places = rows->places.dtype() == state->places.dtype()
@@ -207,25 +185,23 @@ void SparseGrowth::append(const SparseMatrix& added) {
   const std::vector<std::span<const std::byte>> bytes = {bytes_of(places), bytes_of(rows->values),
                                                          bytes_of(ends)};
   state_ = nullptr;
-  writer_->append(static_cast<std::uint64_t>(rows->num_rows), bytes);
+  folder_.writer()->append(static_cast<std::uint64_t>(rows->num_rows), bytes);
 }
 
 void SparseGrowth::flush() {
   const Lock lock(mutex_);
-  require_writable("flush");
-  if (writer_) writer_->flush();
+  folder_.require_writable("flush");
+  folder_.flush();
 }
 
 void SparseGrowth::close() {
   const Lock lock(mutex_);
-  if (closed_ || mode_ != Mode::write_through) return;
-  if (writer_) writer_->close();
-  writer_ = nullptr;
-  closed_ = true;
+  if (!folder_.is_writable()) return;
+  folder_.close();
   // Reopen on the next read: another process may append or replace the matrix from now on.
   state_ = nullptr;
   current();
-  lock_.release();
+  folder_.release();
 }
 
 }  // namespace tenfold

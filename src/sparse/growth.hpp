@@ -3,12 +3,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include <tenfold/sparse_matrix.hpp>
 
-#include "formats/folder/append/growing.hpp"
-#include "formats/folder/lock.hpp"
+#include "formats/folder/append/appendable.hpp"
 #include "sparse/state.hpp"
 
 namespace tenfold {
@@ -33,17 +31,11 @@ class SparseGrowth {
   using Lock = std::lock_guard<std::mutex>;
 
   const std::shared_ptr<const SparseState>& current();
-  void require_writable(const char* what) const;
   void start();
 
-  const Path path_;
-  const Mode mode_;
-  detail::formats::folder::WriteThroughLock lock_;  ///< lock of a folder, held until close()
-  std::mutex mutex_;                                ///< guards the members below
-  std::shared_ptr<const SparseState> state_;        ///< null if rows were appended since the last
-                                                    ///< read
-  std::unique_ptr<detail::formats::folder::GrowingFolder> writer_;
-  bool closed_ = false;
+  std::mutex mutex_;  ///< guards the members below
+  detail::formats::folder::AppendableFolder folder_;
+  std::shared_ptr<const SparseState> state_;  ///< null if rows were appended since the last read
 };
 
 }  // namespace detail

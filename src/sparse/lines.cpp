@@ -14,8 +14,7 @@
 #include "base/prefetch.hpp"
 #include "base/zero_fill.hpp"
 #include "dataset/gather_rows.hpp"
-#include "os/memory/mapping.hpp"
-#include "os/memory/paging.hpp"
+#include "os/memory/advice.hpp"
 #include "os/thread/thread_pool.hpp"
 #include "sparse/state.hpp"
 

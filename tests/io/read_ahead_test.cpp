@@ -11,7 +11,7 @@
 
 #include <tenfold/io.hpp>
 
-#include "os/memory/mapping.hpp"
+#include "os/memory/advice.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "core/notes/walk.hpp"
 #include "core/tensor/special.hpp"
 #include "core/tree/aliases.hpp"
 #include "core/tree/bare.hpp"
-#include "core/tree/depth.hpp"
 #include "core/tree/sparse.hpp"
 #include "core/tree/typed_keys.hpp"
 
@@ -52,42 +52,29 @@ Notes::NodeNote note_of(const TensorDict& node, std::string_view path) {
   return note;
 }
 
-/// Walks a tree in for_each_leaf order.
-class Collector {
+class NotesCollector final : public TreeVisitor {
  public:
-  explicit Collector(bool of_leaves) : of_leaves_(of_leaves) {}
-
-  void node(const TensorDict& tree, const std::string& path) {
-    const Depth depth(depth_);
-    const NodeInfo& info = tree.info();
-    if (!is_native(info.kind) || info.int_keys) notes_.nodes.emplace(path, note_of(tree, path));
-    tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
-      const auto* leaf = std::get_if<Leaf>(&item);
-      if (leaf != nullptr && !of_leaves_) return;
-      // An empty key at the root becomes "%", so a child's path is never the root's path "".
-      const std::string child = note_path_child(path, key);
-      if (leaf != nullptr) {
-        this->leaf(*leaf, child);
-      } else if (const auto* value = std::get_if<NonTensor>(&item)) {
-        collect_value_note(child, value->value, notes_);
-      } else {
-        node(std::get<TensorDict>(item), child);
-      }
-    });
-  }
+  explicit NotesCollector(bool of_leaves) : of_leaves_(of_leaves) {}
 
   Notes take() { return std::move(notes_); }
 
  private:
-  void leaf(const Leaf& leaf, const std::string& path) {
+  void node(const std::string& path, const TensorDict& node) override {
+    const NodeInfo& info = node.info();
+    if (!is_native(info.kind) || info.int_keys) notes_.nodes.emplace(path, note_of(node, path));
+  }
+  void leaf(const std::string& path, const Leaf& leaf) override {
+    if (!of_leaves_) return;
     if (leaf.is_unbatched()) notes_.unbatched.push_back(path);
     const std::size_t first = finder_.add(leaf);
     if (first != paths_.size()) notes_.aliases.emplace(path, paths_[first]);
     paths_.push_back(path);
   }
+  void value(const std::string& path, const NonTensor& value) override {
+    collect_value_note(path, value.value, notes_);
+  }
 
   const bool of_leaves_;
-  std::size_t depth_ = 0;
   Notes notes_;
   AliasFinder finder_;
   std::vector<std::string> paths_;
@@ -227,23 +214,13 @@ bool Notes::empty() const {
 
 std::string note_path_child(std::string_view parent, std::string_view key) {
   std::string path(parent);
-  if (!path.empty()) path.push_back('/');
-  if (key.empty()) path.push_back('%');
-  for (const char c : key) {
-    if (c == '%') {
-      path.append("%25");
-    } else if (c == '/') {
-      path.append("%2F");
-    } else {
-      path.push_back(c);
-    }
-  }
+  append_note_key(path, key);
   return path;
 }
 
 std::string note_path(const KeyPath& path) {
   std::string text;
-  for (const std::string& key : path) text = note_path_child(text, key);
+  for (const std::string& key : path) append_note_key(text, key);
   return text;
 }
 
@@ -270,8 +247,8 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path) {
 }
 
 Notes collect_notes(const TensorDict& tree, bool of_leaves) {
-  Collector collector(of_leaves);
-  collector.node(tree, "");
+  NotesCollector collector(of_leaves);
+  walk(tree, collector);
   return collector.take();
 }
 

@@ -7,7 +7,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
-#include "os/memory/paging.hpp"
+#include "os/memory/advice.hpp"
 #include "os/thread/no_fork.hpp"
 #include "os/thread/thread_pool.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/checked.hpp"
-#include "os/memory/pages.hpp"
+#include "os/memory/allocation.hpp"
 
 namespace tenfold {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -10,8 +11,8 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
-#include "os/memory/mapping.hpp"
-#include "os/memory/paging.hpp"
+#include "os/fs/file_system.hpp"
+#include "os/memory/advice.hpp"
 
 namespace tenfold {
 namespace {
@@ -130,13 +131,14 @@ void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
 void Residency::choose_strategy() {
   strategy_ = forced_.value_or(Strategy::willneed);
   if (forced_ && *forced_ != Strategy::pread) return;
-  std::vector<std::span<const std::byte>> ranges;
-  for (const Source& source : sources_) ranges.push_back(source.bytes);
-  std::vector<os::MappedFile> mapped = os::files_of_mappings(ranges);
+  std::map<const os::Mapping*, std::shared_ptr<const os::File>> files;
   bool any_remote = false;
-  for (std::size_t i = 0; i < mapped.size(); ++i) {
-    any_remote = any_remote || (mapped[i].file && os::is_remote(*mapped[i].file));
-    sources_[i].mapped = std::move(mapped[i]);
+  for (Source& source : sources_) {
+    if (source.mapping == nullptr) continue;
+    const auto [found, is_new] = files.try_emplace(source.mapping);
+    if (is_new) found->second = source.mapping->open_file();
+    source.file = found->second;
+    any_remote = any_remote || (source.file && os::is_remote(*source.file));
   }
   if (!forced_ && any_remote) strategy_ = Strategy::pread;
   if (strategy_ == Strategy::pread) reader_.emplace();
@@ -170,7 +172,8 @@ void Residency::add(const DatasetPart& part, const StoredColumn& column, const T
                       &column,
                       part.first_row,
                       part.num_rows(),
-                      {}});
+                      os::mapping_of(tensor.buffer()),
+                      nullptr});
   num_stages_ = std::max(num_stages_, stage + 1);
 }
 
@@ -258,9 +261,10 @@ void Residency::queue_reads(std::span<const std::int64_t> rows, int stage) {
   std::vector<os::PageReader::Range> ranges;
   ranges.reserve(rows.size() * sources_.size());
   for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
-    if (!source.mapped.file) return;
-    ranges.push_back(
-        {source.mapped.file, source.mapped.offset_bytes + piece.offset_bytes, piece.size_bytes});
+    if (!source.file) return;
+    ranges.push_back({source.file,
+                      source.mapping->offset_of(source.bytes.data()) + piece.offset_bytes,
+                      piece.size_bytes});
   });
   reader_->prefetch(ranges);
 }

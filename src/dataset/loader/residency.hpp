@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "dataset/dataset_state.hpp"
-#include "os/memory/mapped_files.hpp"
+#include "os/memory/mapping.hpp"
 #include "os/memory/page_reader.hpp"
 
 namespace tenfold {
@@ -73,7 +74,8 @@ class Residency {
     const StoredColumn* column;
     std::int64_t first_row;
     std::int64_t num_rows;
-    os::MappedFile mapped;  ///< if pages are read by pread
+    const os::Mapping* mapping;            ///< that it lies in; null if it is in memory
+    std::shared_ptr<const os::File> file;  ///< if pages are read by pread
   };
   struct Piece {
     std::uint64_t offset_bytes;

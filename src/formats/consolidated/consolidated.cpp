@@ -39,7 +39,7 @@
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/file.hpp"
-#include "os/memory/freed_memory.hpp"
+#include "os/memory/allocation.hpp"
 #include "os/memory/mapping.hpp"
 
 namespace tenfold::detail::formats::consolidated {

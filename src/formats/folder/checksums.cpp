@@ -45,10 +45,8 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
   for (int attempt = 0; attempt < kMaxEditAttempts; ++attempt) {
     os::File file = os::File::try_open_read_at(folder, name);
     if (!file.valid()) return;
-    // The previous holder of the lock may have replaced the file.
-    auto lock = os::WriterLock::try_acquire(folder, name, file);
-    const auto now = folder.entry_info(name);
-    if (!lock || !now || !now->same_file(file.info())) {
+    auto lock = os::WriterLock::try_acquire_current(folder, name, file);
+    if (!lock) {
       std::this_thread::sleep_for(kPause);
       continue;
     }

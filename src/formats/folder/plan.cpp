@@ -72,22 +72,6 @@ std::string common_class(const TensorDict& stack) {
   return common;
 }
 
-/// Throws for a tree that contains itself.
-void check_depth(const TensorDict& node, const std::string& path, std::size_t depth) {
-  if (depth > FolderHandle::kMaxDepth) {
-    throw base::invalid_argument()
-        .part("key ", base::quote(path))
-        .problem("nodes nested too deep")
-        .expected("at most ", FolderHandle::kMaxDepth, " levels")
-        .remedy("a node may contain itself");
-  }
-  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    if (const auto* child = std::get_if<TensorDict>(&item)) {
-      check_depth(*child, note_path_child(path, key), depth + 1);
-    }
-  });
-}
-
 /// Keeps only the notes that tensordict's files need: tensordict writes a file for each alias, and
 /// lists for tuples.
 void keep_needed(Notes& notes) {
@@ -104,7 +88,6 @@ class Planner {
       : options_(options), with_notes_(options.notes != NotesUse::none) {}
 
   Plan run(const TensorDict& tree) {
-    check_depth(tree, "", 0);
     if (with_notes_) {
       notes_ = collect_notes(tree);
       if (options_.notes == NotesUse::needed) keep_needed(notes_);

@@ -3,8 +3,9 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <string_view>
 
-#include <tenfold/io.hpp>
+#include <tenfold/memmap.hpp>
 
 #include "formats/folder/plan.hpp"
 
@@ -28,6 +29,13 @@ struct UpdateRequest {
 /// readers find every tensor that metadata names. Creates missing folders; refuses to write through
 /// symlinks (Error(io), ELOOP).
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request);
+
+// Implement add_memmap_leaf(), add_memmap_node() and write_memmap_value() of memmap.hpp: one entry
+// is added to a folder, or changed, and the rest stays as it is.
+
+Path add_leaf(const Path& folder, const NewLeaf& leaf);
+Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);
+void write_value(const Path& folder, const NonTensor& value);
 
 /// The first file of a leaf that already exists at `path`, or "".
 std::string first_existing_leaf(const Plan& plan, const Path& path);

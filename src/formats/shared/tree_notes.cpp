@@ -1,25 +1,23 @@
 #include "formats/shared/tree_notes.hpp"
 
 #include <utility>
-#include <variant>
 
 #include <tenfold/value.hpp>
 
-#include "core/notes/notes.hpp"
-#include "core/tree/depth.hpp"
+#include "core/notes/walk.hpp"
 
 // The writer. The reader is in tree_notes_apply.cpp.
 
 namespace tenfold::detail::formats {
 namespace {
 
-class Collector {
+class TreeNotesCollector final : public TreeVisitor {
  public:
-  explicit Collector(ModuleVersions kept) : keeps_versions_(kept != ModuleVersions::elsewhere) {}
+  explicit TreeNotesCollector(ModuleVersions kept)
+      : keeps_versions_(kept != ModuleVersions::elsewhere) {}
 
-  void node(const TensorDict& tree, const std::string& path) {
-    const Depth depth(depth_);
-    const NodeInfo& info = tree.info();
+  void node(const std::string& path, const TensorDict& node) override {
+    const NodeInfo& info = node.info();
     const bool batched = info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
     if (batched || info.kind == NodeKind::lazy_stack) {
       nodes.members.emplace_back(path, batched ? batched_note(info) : stack_note(info));
@@ -27,16 +25,12 @@ class Collector {
     if (keeps_versions_ && info.module_versions) {
       versions.members.emplace_back(path, *info.module_versions);
     }
-    tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
-      const std::string child = note_path_child(path, key);
-      if (const auto* leaf = std::get_if<Leaf>(&item)) {
-        if (leaf->is_unbatched()) unbatched.items.emplace_back(child);
-      } else if (const auto* plain = std::get_if<NonTensor>(&item)) {
-        if (plain->is_stack) stacks.members.emplace_back(child, plain->stack_dim);
-      } else {
-        node(std::get<TensorDict>(item), child);
-      }
-    });
+  }
+  void leaf(const std::string& path, const Leaf& leaf) override {
+    if (leaf.is_unbatched()) unbatched.items.emplace_back(path);
+  }
+  void value(const std::string& path, const NonTensor& value) override {
+    if (value.is_stack) stacks.members.emplace_back(path, value.stack_dim);
   }
 
   Value::Object nodes;
@@ -72,14 +66,13 @@ class Collector {
   }
 
   bool keeps_versions_;
-  std::size_t depth_ = 0;
 };
 
 }  // namespace
 
 std::string tree_notes_of(const TensorDict& tree, ModuleVersions versions) {
-  Collector collected(versions);
-  collected.node(tree, "");
+  TreeNotesCollector collected(versions);
+  walk(tree, collected);
   Value::Object document;
   document.members.emplace_back("version", 1);
   const auto add = [&](const char* member, auto part) {

@@ -6,7 +6,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
-#include "os/memory/mapping.hpp"
+#include "os/memory/allocation.hpp"
 
 namespace tenfold::detail::formats {
 namespace {

@@ -415,6 +415,14 @@ std::optional<WriterLock> WriterLock::try_acquire(const Directory& folder, const
   return lock;
 }
 
+std::optional<WriterLock> WriterLock::try_acquire_current(const Directory& folder,
+                                                          const std::string& name, File& file) {
+  auto lock = try_acquire(folder, name, file);
+  const auto now = folder.entry_info(name);
+  if (!now || !now->same_file(file.info())) return std::nullopt;
+  return lock;
+}
+
 bool WriterLock::is_locked(const Directory& folder, const std::string& name, File& file) {
   const LockResult result = file.try_lock_shared();
   if (result == LockResult::acquired) file.unlock();

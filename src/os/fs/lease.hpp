@@ -60,6 +60,9 @@ class WriterLock {
   /// is that of `file` in `folder`; `file` must outlive the lock.
   static std::optional<WriterLock> try_acquire(const Directory& folder, const std::string& name,
                                                File& file);
+  /// The same, and empty if `name` is not `file` any more: the previous holder replaced it.
+  static std::optional<WriterLock> try_acquire_current(const Directory& folder,
+                                                       const std::string& name, File& file);
   /// True if any process holds the lock.
   static bool is_locked(const Directory& folder, const std::string& name, File& file);
 

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include <tenfold/buffer.hpp>
@@ -29,23 +29,29 @@ enum class MapKind : std::uint8_t {
 Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
                 MapKind kind, std::optional<std::uint64_t> file_bytes = {});
 
+/// A mapping of a file, and what the file was when it was mapped.
+struct Mapping {
+  std::byte* begin = nullptr;      ///< of the mapped pages
+  std::size_t size_bytes = 0;      ///< of them
+  std::uint64_t offset_bytes = 0;  ///< of `begin` in the file
+  std::string path;                ///< as the user gave it
+  std::uint64_t inode = 0;         ///< 0 if it is unknown: the file was new
+
+  /// Offset in the file of a mapped byte.
+  std::uint64_t offset_of(const std::byte* byte) const noexcept {
+    return offset_bytes + static_cast<std::uint64_t>(byte - begin);
+  }
+  /// Opens the file again. Null if the path does not name it any more.
+  std::shared_ptr<const File> open_file() const;
+};
+
+/// The mapping that `buffer`, or what it is a slice of, is the result of map_file() for; null for
+/// other buffers. Valid as long as the mapped bytes are.
+const Mapping* mapping_of(const Buffer& buffer) noexcept;
+
 /// Waits until the mapped pages of `buffer` (shared_write) are durable (msync). `display` names the
 /// file in errors.
 void sync_mapping(const Buffer& buffer, const std::string& display);
-
-/// True if every page of `bytes` is in the page cache, so that touching them costs no I/O. For
-/// files that the user may not write, the kernel always reports true.
-bool is_resident(std::span<const std::byte> bytes);
-
-/// Prefetches the pages of `bytes` without waiting. A hint.
-void prefetch(std::span<const std::byte> bytes) noexcept;
-
-/// Maps the pages of `bytes` so that later accesses do not fault, and reads missing ones. A hint:
-/// pages that cannot be read are left for the later access.
-void populate(std::span<const std::byte> bytes) noexcept;
-
-/// Memory available without swapping; the largest number if the system does not report it.
-std::uint64_t available_memory_bytes();
 
 /// The limit of maps per process (vm.max_map_count).
 std::uint64_t max_map_count();

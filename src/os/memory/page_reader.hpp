@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "os/memory/mapped_files.hpp"
+#include "os/fs/file.hpp"
 
 namespace tenfold::os {
 

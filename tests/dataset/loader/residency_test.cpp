@@ -21,9 +21,8 @@
 #include <tenfold/permutation.hpp>
 
 #include "dataset/table_of.hpp"
+#include "os/memory/advice.hpp"
 #include "os/memory/mapping.hpp"
-#include "os/memory/page_cache.hpp"
-#include "os/memory/paging.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {

@@ -1,6 +1,5 @@
 #include "os/memory/mapping.hpp"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -40,12 +39,6 @@ class MappingTest : public ::testing::Test {
 std::string read_text(const Path& path) {
   std::ifstream file(path);
   return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-/// Drops the file from the page cache, if the file system can.
-void forget_cached(const Path& path) {
-  const File file = File::open_read(path);
-  EXPECT_EQ(::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
 }
 
 /// Lines of /proc/self/maps that name `path`.
@@ -165,42 +158,35 @@ TEST_F(MappingTest, AReadOnlyMapIsNotWritable) {
   EXPECT_FALSE(map_file(File::open_read(path), 0, 3, MapKind::read_only).writable());
 }
 
-TEST_F(MappingTest, PopulatedPagesAreResidentAndKeepPrivateWrites) {
-  const std::size_t size_bytes = 3U << 20;
-  const Path path = make("large", std::string(size_bytes, 'x'));
-  File::open_read_write(path).sync();
-  const Buffer buffer = map_file(File::open_read(path), 5, size_bytes - 5, MapKind::private_copy);
-  buffer.mutable_data()[4097] = std::byte{'y'};
-  forget_cached(path);
-  populate(buffer.bytes().subspan(1));
-  EXPECT_TRUE(is_resident(buffer.bytes().subspan(1)));
-  EXPECT_EQ(buffer.data()[4096], std::byte{'x'});
-  EXPECT_EQ(buffer.data()[4097], std::byte{'y'});
-  populate({});
-  EXPECT_TRUE(is_resident({}));
+TEST_F(MappingTest, ABufferKnowsItsFileAndOffset) {
+  std::string text;
+  while (text.size() < 50'000) text += std::to_string(text.size()) + " ";
+  const Path path = make("a name with  blanks", text);
+  for (const MapKind kind : {MapKind::private_copy, MapKind::read_only}) {
+    const Buffer part = map_file(File::open_read(path), 20'001, 10'000, kind).slice(5, 100);
+    const Mapping* mapping = mapping_of(part);
+    ASSERT_NE(mapping, nullptr);
+    EXPECT_EQ(mapping->offset_of(part.data()), 20'006U);
+    const auto file = mapping->open_file();
+    ASSERT_TRUE(file);
+    std::vector<std::byte> read(part.size_bytes());
+    file->read_at(mapping->offset_of(part.data()), read);
+    EXPECT_EQ(std::memcmp(read.data(), part.data(), read.size()), 0);
+  }
 }
 
-TEST_F(MappingTest, UncachedPagesAreNotResident) {
-  const Path path = make("large", std::string(1U << 20, 'x'));
-  File::open_read_write(path).sync();
-  forget_cached(path);
-  const Buffer buffer = map_file(File::open_read(path), 0, 1U << 20, MapKind::private_copy);
-  if (is_resident(buffer.bytes())) GTEST_SKIP() << "this file system keeps its files in memory";
-  populate(buffer.bytes());
-  EXPECT_TRUE(is_resident(buffer.bytes()));
+TEST_F(MappingTest, TheFileOfAMappingIsNotOpenedOnceItIsRemovedOrReplaced) {
+  const Path path = make("x", "abc");
+  const Buffer buffer = map_file(File::open_read(path), 0, 3, MapKind::private_copy);
+  std::filesystem::remove(path);
+  EXPECT_FALSE(mapping_of(buffer)->open_file());
+  make("x", "def");
+  EXPECT_FALSE(mapping_of(buffer)->open_file());
 }
 
-TEST_F(MappingTest, PopulatingATruncatedFileDoesNotCrash) {
-  const Path path = make("large", std::string(1U << 20, 'x'));
-  const Buffer buffer = map_file(File::open_read(path), 0, 1U << 20, MapKind::private_copy);
-  std::filesystem::resize_file(path, 10);
-  populate(buffer.bytes());
-  EXPECT_EQ(buffer.data()[9], std::byte{'x'});
-}
-
-TEST(AvailableMemory, IsLessThanAPetabyteAndMoreThanAMegabyte) {
-  EXPECT_GT(available_memory_bytes(), 1ULL << 20);
-  EXPECT_LT(available_memory_bytes(), 1ULL << 50);
+TEST_F(MappingTest, BuffersInMemoryHaveNoMapping) {
+  EXPECT_EQ(mapping_of(Buffer()), nullptr);
+  EXPECT_EQ(mapping_of(Buffer::allocate(100)), nullptr);
 }
 
 TEST_F(MappingTest, APrivateMapOfEightTimesTheMemoryOpens) {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "os/fs/directory.hpp"
+#include "os/memory/advice.hpp"
 #include "os/memory/mapping.hpp"
-#include "os/memory/page_cache.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::os {

@@ -56,9 +56,8 @@ std::uint64_t rows_in_meta(const os::File& meta) {
 /// Creates the page unless another process did. The creator must hold the lock of meta.json.
 void create_page(const Path& path, const os::Directory& root) {
   os::File meta = os::File::open_read_at(root, std::string(kMetaName));
-  const auto lock = os::WriterLock::try_acquire(root, std::string(kMetaName), meta);
-  const auto now = root.entry_info(std::string(kMetaName));
-  if (!lock || !now || !now->same_file(meta.info())) {
+  const auto lock = os::WriterLock::try_acquire_current(root, std::string(kMetaName), meta);
+  if (!lock) {
     std::this_thread::sleep_for(kRetryPause);
     return;
   }

@@ -26,21 +26,21 @@ Value* member(Value& object, std::string_view key) {
   return nullptr;
 }
 
-[[noreturn]] void fail(const os::File& file, const std::string& part, const std::string& expected,
-                       const std::string& found) {
-  throw base::corrupt(file.display())
+[[noreturn]] void fail(const std::string& where, const std::string& part,
+                       const std::string& expected, const std::string& found) {
+  throw base::corrupt(where)
       .part(part)
       .expected(expected, ", as when the data set was opened")
       .found(found)
       .remedy("another tool wrote the file");
 }
 
-void set_length(const os::File& file, const std::string& part, Value& object,
+void set_length(const std::string& where, const std::string& part, Value& object,
                 std::uint64_t length) {
   Value* shape = member(object, "shape");
   auto* lengths = shape == nullptr ? nullptr : std::get_if<Value::List>(&shape->data());
   if (lengths == nullptr || lengths->items.empty()) {
-    fail(file, part + "shape", "an array that begins with the number of rows",
+    fail(where, part + "shape", "an array that begins with the number of rows",
          shape == nullptr ? "none" : to_json(*shape));
   }
   lengths->items.front() = Value(static_cast<std::int64_t>(length));
@@ -48,22 +48,27 @@ void set_length(const os::File& file, const std::string& part, Value& object,
 
 }  // namespace
 
+std::string with_lengths(std::string_view text, const std::string& where,
+                         std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch) {
+  Value document = from_json(text, where);
+  if (batch) set_length(where, "", document, *batch);
+  for (const LeafLength& leaf : lengths) {
+    const std::string part = "tensor " + base::quote(leaf.key) + ": ";
+    Value* entry = member(document, leaf.key);
+    if (entry == nullptr) {
+      fail(where, part.substr(0, part.size() - 2), "it there", "it gone");
+    }
+    set_length(where, part, *entry, leaf.length);
+  }
+  return to_json(document);
+}
+
 void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
                       std::optional<std::uint64_t> batch) {
   const std::string name(kMetaName);
   const os::File file = os::File::open_read_at(os::Directory::open(folder), name);
   const std::string before = file.read_all(kMaxMetaBytes);
-  Value document = from_json(before, file.display());
-  if (batch) set_length(file, "", document, *batch);
-  for (const LeafLength& leaf : lengths) {
-    const std::string part = "tensor " + base::quote(leaf.key) + ": ";
-    Value* entry = member(document, leaf.key);
-    if (entry == nullptr) {
-      fail(file, part.substr(0, part.size() - 2), "it there", "it gone");
-    }
-    set_length(file, part, *entry, leaf.length);
-  }
-  const std::string text = to_json(document);
+  const std::string text = with_lengths(before, file.display(), lengths, batch);
   if (text == before) return;
   replace_file(folder / name, text, true);
 }

@@ -1,5 +1,6 @@
-#include "os/memory/paging.hpp"
+#include "os/memory/advice.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -16,7 +17,6 @@
 
 #include "os/fs/file.hpp"
 #include "os/memory/mapping.hpp"
-#include "os/memory/page_cache.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::os {
@@ -44,7 +44,55 @@ bool becomes_resident(std::span<const std::byte> bytes) {
   return is_resident(bytes);
 }
 
-TEST(Paging, PrefetchesManyRangesAndNothingElse) {
+/// Drops the file from the page cache, if the file system can.
+void forget_cached(const Path& path) {
+  const File file = File::open_read(path);
+  EXPECT_EQ(::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
+}
+
+class PopulateTest : public ::testing::Test {
+ protected:
+  Path make(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(PopulateTest, PopulatedPagesAreResidentAndKeepPrivateWrites) {
+  const std::size_t size_bytes = 3U << 20;
+  const Path path = make("large", std::string(size_bytes, 'x'));
+  File::open_read_write(path).sync();
+  const Buffer buffer = map_file(File::open_read(path), 5, size_bytes - 5, MapKind::private_copy);
+  buffer.mutable_data()[4097] = std::byte{'y'};
+  forget_cached(path);
+  populate(buffer.bytes().subspan(1));
+  EXPECT_TRUE(is_resident(buffer.bytes().subspan(1)));
+  EXPECT_EQ(buffer.data()[4096], std::byte{'x'});
+  EXPECT_EQ(buffer.data()[4097], std::byte{'y'});
+  populate({});
+  EXPECT_TRUE(is_resident({}));
+}
+
+TEST_F(PopulateTest, UncachedPagesAreNotResident) {
+  const Path path = make("large", std::string(1U << 20, 'x'));
+  File::open_read_write(path).sync();
+  forget_cached(path);
+  const Buffer buffer = map_file(File::open_read(path), 0, 1U << 20, MapKind::private_copy);
+  if (is_resident(buffer.bytes())) GTEST_SKIP() << "this file system keeps its files in memory";
+  populate(buffer.bytes());
+  EXPECT_TRUE(is_resident(buffer.bytes()));
+}
+
+TEST_F(PopulateTest, PopulatingATruncatedFileDoesNotCrash) {
+  const Path path = make("large", std::string(1U << 20, 'x'));
+  const Buffer buffer = map_file(File::open_read(path), 0, 1U << 20, MapKind::private_copy);
+  std::filesystem::resize_file(path, 10);
+  populate(buffer.bytes());
+  EXPECT_EQ(buffer.data()[9], std::byte{'x'});
+}
+
+TEST(Advice, PrefetchesManyRangesAndNothingElse) {
   const test::TemporaryFolder folder;
   const auto mapped = cold(folder);
   if (!mapped) GTEST_SKIP() << "the file system is in memory";
@@ -59,7 +107,7 @@ TEST(Paging, PrefetchesManyRangesAndNothingElse) {
   EXPECT_FALSE(is_resident(mapped->bytes().subspan(kPageBytes, 1)));
 }
 
-TEST(Paging, CountsMajorPageFaultsOfThisThread) {
+TEST(Advice, CountsMajorPageFaultsOfThisThread) {
   const test::TemporaryFolder folder;
   const auto mapped = cold(folder);
   if (!mapped) GTEST_SKIP() << "the file system is in memory";

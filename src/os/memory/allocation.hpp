@@ -1,6 +1,14 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
 namespace tenfold::os {
+
+/// Allocates zeroed, page-aligned memory, with huge pages where available. For large buffers that
+/// are reused, where each small page would cost a fault and a TLB entry. Throws std::bad_alloc.
+std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 
 /// Makes malloc keep the memory that was freed after one file for the next one.
 ///
@@ -10,5 +18,8 @@ namespace tenfold::os {
 /// allocates and frees one of 31 MiB. Up to twice as much may stay with the process. Has no effect
 /// on other C libraries.
 void keep_freed_memory() noexcept;
+
+/// Memory available without swapping; the largest number if the system does not report it.
+std::uint64_t available_memory_bytes();
 
 }  // namespace tenfold::os

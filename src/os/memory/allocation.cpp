@@ -1,9 +1,14 @@
-#include "os/memory/pages.hpp"
+#include "os/memory/allocation.hpp"
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
 #include <new>
+#include <string>
 
 namespace tenfold::os {
 namespace {
@@ -27,6 +32,28 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes) {
     ::madvise(begin, size_bytes, MADV_HUGEPAGE);
   }
   return {begin, [first, mapped](std::byte*) { ::munmap(first, mapped); }};
+}
+
+void keep_freed_memory() noexcept {
+  // Just below the maximum of glibc's dynamic mmap threshold (32 MiB). No page of the block is
+  // touched.
+  constexpr std::size_t kThresholdBytes = std::size_t{31} << 20;
+  static std::atomic<bool> is_raised{false};
+  if (is_raised.exchange(true, std::memory_order_relaxed)) return;
+  // volatile prevents the compiler from removing the allocation.
+  void* volatile block = std::malloc(kThresholdBytes);
+  std::free(block);
+}
+
+std::uint64_t available_memory_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::uint64_t kibibytes = 0;
+  std::string unit;
+  while (file >> name >> kibibytes >> unit) {
+    if (name == "MemAvailable:") return kibibytes * 1024;
+  }
+  return std::numeric_limits<std::uint64_t>::max();
 }
 
 }  // namespace tenfold::os

@@ -1,4 +1,4 @@
-#include "os/memory/freed_memory.hpp"
+#include "os/memory/allocation.hpp"
 
 #include <sys/resource.h>
 
@@ -31,6 +31,11 @@ TEST(FreedMemory, IsReusedWithoutPageFaults) {
   const long before = num_page_faults();
   for (int i = 0; i < 10; ++i) use_and_free();
   EXPECT_LT(num_page_faults() - before, 500);  // 20,000 if every block had fresh pages
+}
+
+TEST(AvailableMemory, IsLessThanAPetabyteAndMoreThanAMegabyte) {
+  EXPECT_GT(available_memory_bytes(), 1ULL << 20);
+  EXPECT_LT(available_memory_bytes(), 1ULL << 50);
 }
 
 }  // namespace

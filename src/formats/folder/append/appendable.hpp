@@ -1,0 +1,71 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/io.hpp>
+#include <tenfold/leaf.hpp>
+
+#include "formats/folder/append/growing.hpp"
+#include "formats/folder/handle.hpp"
+#include "formats/folder/lock.hpp"
+
+namespace tenfold::detail::formats::folder {
+
+// What data sets, dictionaries and sparse matrices, which are folders of rows, use of this format.
+
+/// The folder of a leaf that is a file of the file system; null for leaves in memory, in archives
+/// and in other formats.
+std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf);
+/// The name of the leaf's file in that folder: the existing one, else the one that it would get.
+std::string file_of(const Leaf& leaf);
+
+/// A path whose rows are read, and to which rows can be added if it is a folder of this format that
+/// was opened in mode write_through.
+///
+/// Thread safety: none; one thread at a time.
+class AppendableFolder {
+ public:
+  /// `content` is what the path holds, for messages: "a data set".
+  AppendableFolder(const Path& path, Mode mode, std::string_view content);
+
+  const Path& path() const noexcept { return path_; }  ///< absolute
+  Mode mode() const noexcept { return mode_; }
+  bool is_closed() const noexcept { return is_closed_; }
+  /// True if close() has something to do.
+  bool is_writable() const noexcept { return mode_ == Mode::write_through && !is_closed_; }
+  /// For a folder that is opened to be written: no save replaces it until release().
+  void lock() { lock_ = lock_for_writing_through(path_); }
+  /// The folder; invalid before lock() and after release().
+  const os::Directory& directory() const noexcept { return lock_.folder; }
+
+  /// Throws Error(unsupported) naming `call`, unless it is open in mode write_through.
+  void require_writable(const char* call) const;
+  /// Throws Error(unsupported) if it was not locked, because it is of another format.
+  void require_folder() const;
+
+  /// Null before start() and after close().
+  GrowingFolder* writer() const noexcept { return writer_.get(); }
+  /// Takes the lock against other writers, then calls `leaves` for the tensors to append to, as
+  /// they are from then on, and makes the writer. `is_exact` is true if its last writer closed the
+  /// folder: no element comes after the rows then.
+  void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
+  void flush();
+  /// Closes the writer, and gives up the lock against others.
+  void close();
+  /// After close(): other processes may replace the folder.
+  void release() noexcept { lock_.release(); }
+
+ private:
+  Path path_;
+  Mode mode_;
+  std::string_view content_;
+  WriteThroughLock lock_;
+  std::unique_ptr<GrowingFolder> writer_;
+  bool is_closed_ = false;
+};
+
+}  // namespace tenfold::detail::formats::folder
