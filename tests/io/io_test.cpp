@@ -64,7 +64,7 @@ TEST_P(EveryFormat, RoundTripsEveryDtypeAndShape) {
       for (std::uint64_t i = 0; i < tensor.nbytes(); ++i) {
         // Arbitrary bits, except for bool, whose bytes are 0 and 1.
         const auto byte = static_cast<unsigned char>(i * 37 + 11);
-        tensor.raw_data()[i] =
+        tensor.mutable_raw_data()[i] =
             std::byte{dtype == DType::bool_ ? static_cast<unsigned char>(byte & 1) : byte};
       }
       tree.set(to_string(dtype) + "_" + std::to_string(shape.size()) +
