@@ -416,8 +416,8 @@ inline NamedTensors named_by(const std::vector<std::string>& names, NamedTensors
   return tensors;
 }
 
-/// Each storage once: the last of tied tensors, so that two threads never write the same bytes and
-/// the result is that of Python.
+/// Keeps one tensor for each storage: the last of tied ones, as in Python. So two threads never
+/// write the same bytes.
 inline NamedTensors without_aliases(NamedTensors tensors) {
   std::set<std::pair<const void*, std::size_t>> seen;
   NamedTensors last;

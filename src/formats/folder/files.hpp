@@ -40,7 +40,7 @@ class StoredFile {
 
   /// The path as the user knows it.
   virtual const std::string& display() const noexcept = 0;
-  /// As of the time when the file was opened.
+  /// The information at the time when the file was opened.
   virtual const StoredInfo& info() const noexcept = 0;
   /// The current size: another process may have truncated the file.
   virtual std::uint64_t size_bytes_now() const = 0;

@@ -174,7 +174,7 @@ def infer_schema(
     """The schema that `ingest` would infer from the whole of `source`.
 
     Args:
-        source: As `ingest` takes it; what can be read only once is refused.
+        source: As for `ingest`. Iterators, which can be read only once, are a ValueError.
         format: As of `ingest`.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
         na_values: As of `ingest`.
@@ -184,7 +184,7 @@ def infer_schema(
 
     Raises:
         ValueError: For an iterator, and for `na_values` where no file is CSV or TSV.
-        FileNotFoundError: For a source that is not there.
+        FileNotFoundError: For a missing source.
 
     Example:
         >>> print(tenfold.infer_schema("flights.csv"))
