@@ -237,7 +237,7 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
   command
       ->add_flag(
           "--restore-check", options->restore_check,
-          "Print the step that a restart restores, and why; exit 1 if newer ones are damaged")
+          "Print the step that a restart restores, and why;\nexit 1 if newer ones are damaged")
       ->excludes(prune)
       ->excludes(verify);
   command->add_flag("--json", options->json, "One JSON document");

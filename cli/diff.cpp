@@ -15,9 +15,10 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kDiffHelp =
-    "A and B may be in any two formats. Tensors and JSON values are matched by dotted name;\n"
-    "values are equal if |a - b| <= atol + rtol * |b|, or if both are NaN. Another dtype,\n"
-    "shape, JSON value or kind of node is a change, at any tolerance.\n"
+    "A and B may be in any two formats. Tensors and JSON values are matched by dotted\n"
+    "name; values are equal if |a - b| <= atol + rtol * |b|, or if both are NaN.\n"
+    "Another dtype, shape, JSON value or kind of node is a change, at any\n"
+    "tolerance.\n"
     "rel l2 is |a - b| / |a|, cosine that of the angle between all values of both.\n"
     "Exit status: 0 the same, 1 different, 2 failure.";
 
