@@ -133,12 +133,13 @@ class SavePlanner(DefaultSavePlanner):
         merged: dict[Any, Any] = {}
         for plan in reversed(all_plans):
             merged.update(plan.planner_data or {})
-        self.global_plan = [
+        plans: list[SavePlan] = [
             PackedPlan(planner_data=plan.planner_data, packed=items)
             for plan, items in zip(all_plans, written, strict=True)
         ]
+        self.global_plan = plans
         self.metadata = PackedMetadata(planner_data=merged, made_of=(metadata_of, written))
-        return self.global_plan, self.metadata
+        return plans, self.metadata
 
     def local_tensor(self, name: str, offsets: tuple[int, ...] | None) -> torch.Tensor:
         """What this rank has of a tensor of the state, of the box at `offsets`."""
@@ -228,9 +229,10 @@ class LoadPlanner(DefaultLoadPlanner):
             if type(value) in _PLAIN:
                 self.reads.append((stored, (0,) * len(stored.shape), value))
             elif boxes.is_simple(value):
-                box = boxes.of(value)
+                sharded: Any = value  # a DTensor
+                box = boxes.of(sharded)
                 if box is not None:
-                    self.reads.append((stored, box[0], value._local_tensor))
+                    self.reads.append((stored, box[0], sharded._local_tensor))
             else:
                 metadata = self.metadata.state_dict_metadata[name]
                 items += _create_read_items(name, metadata, value)
