@@ -166,7 +166,7 @@ class CheckpointManager:
         durable: bool,
     ) -> None:
         where = "checkpoint manager: "
-        if os.path.exists(directory) and not os.path.isdir(directory):
+        if isinstance(directory, str | os.PathLike) and os.path.isfile(directory):
             raise NotADirectoryError(
                 errno.ENOTDIR, "expected a directory of steps, found a file", os.fspath(directory)
             )

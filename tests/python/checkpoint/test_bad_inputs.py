@@ -99,8 +99,11 @@ def test_objects_without_state_dict_methods_are_refused_by_key(tmp_path):
 
 @pytest.mark.parametrize("place", ["run", "run/below"])
 def test_error_names_a_file_in_place_of_the_directory(tmp_path, place):
-    (tmp_path / "run").write_text("notes of a run")
     manager = tenfold.CheckpointManager(tmp_path / place)
+    (tmp_path / "run").write_text("notes of a run")
+    if place == "run":
+        with pytest.raises(NotADirectoryError, match="found a file"):
+            tenfold.CheckpointManager(tmp_path / place)
     with pytest.raises(OSError, match="run"):
         manager.save(1, state())
     with pytest.raises(OSError, match="run"):

@@ -293,7 +293,7 @@ def test_deflated_save_keeps_aliases_and_values(tmp_path):
 def test_archive_cannot_be_packed_into_its_source_folder(memmap_of, tmp_path):
     folder = tmp_path / "f"
     sample().memmap(folder)
-    with pytest.raises(ValueError, match="outside the folder"):
+    with pytest.raises(ValueError, match="outside of the packed folder"):
         tenfold.pack_memmap(folder, folder / "x.tdz")
     with pytest.raises(ValueError, match=r"meta\.json"):
         tenfold.pack_memmap(tmp_path, tmp_path / "x.tdz")
