@@ -11,6 +11,7 @@
 #include "formats/folder/handle.hpp"
 #include "formats/folder/leaf_source.hpp"
 #include "formats/folder/reader.hpp"
+#include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/folder_verify.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
@@ -73,12 +74,26 @@ void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, Veri
 }
 
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
-  VerifyReport report;
+  // A writer may begin to append after %commit was looked up, or end: then it has created that file
+  // or replaced the checksums.
+  constexpr int kMaxAttempts = 100;
+  const std::string commit_name(kCommitName);
+  const std::string checksums_name(kChecksumsName);
   const os::Directory root = os::Directory::open(path);
-  check_tree(FolderHandle::root(root.duplicate(), path), request, report);
-  const bool is_growing = root.entry_info(std::string(kCommitName)).has_value();
-  check_folder_checksums(root, request, report, is_growing);
-  return report;
+  for (int attempt = 1;; ++attempt) {
+    VerifyReport report;
+    const auto checksums = root.entry_info(checksums_name);
+    const bool is_growing = root.entry_info(commit_name).has_value();
+    check_tree(FolderHandle::root(root.duplicate(), path), request, report);
+    check_folder_checksums(root, request, report, is_growing);
+    if (report.ok() || attempt == kMaxAttempts) return report;
+    const auto now = root.entry_info(checksums_name);
+    const bool has_changed =
+        checksums.has_value() != now.has_value() ||
+        (now && (!now->same_file(*checksums) || now->modified_ns != checksums->modified_ns)) ||
+        root.entry_info(commit_name).has_value() != is_growing;
+    if (!has_changed) return report;
+  }
 }
 
 }  // namespace tenfold::detail::formats::folder
