@@ -86,6 +86,52 @@ TEST(Growth, ClosingWithoutANewRowKeepsTheRowsOfACrashedWriter) {
   EXPECT_TRUE(verify(folder / "crashed").ok());
 }
 
+/// Calls `act` before the lookup number `when` of the entry called `name`.
+class BeforeLookup final : public os::ChangeObserver {
+ public:
+  BeforeLookup(std::string name, int when, std::function<void()> act)
+      : name_(std::move(name)), when_(when), act_(std::move(act)) {
+    os::set_change_observer(this);
+  }
+  ~BeforeLookup() override { os::set_change_observer(nullptr); }
+  BeforeLookup(const BeforeLookup&) = delete;
+  BeforeLookup& operator=(const BeforeLookup&) = delete;
+
+  void before(const os::Change& /*change*/) override {}
+  void after(const os::Change& /*change*/, std::uint64_t /*inode*/) override {}
+  void before_read(const std::string& name) override {
+    if (name != name_ || --when_ != 0) return;
+    act_();
+  }
+  bool has_acted() const { return when_ <= 0; }
+
+ private:
+  std::string name_;
+  int when_;
+  std::function<void()> act_;
+};
+
+TEST(Growth, VerifyReportsNoDamageIfAWriterBeginsConcurrently) {
+  for (int when = 1;; ++when) {
+    const test::TemporaryFolder folder;
+    {
+      Dataset first = numbers_at(folder / "rows");
+      first.append(test::numbers(2));
+      first.close();
+    }
+    std::optional<Dataset> writer;
+    const BeforeLookup begin("%checksums", when, [&] {
+      writer.emplace(folder / "rows", Mode::write_through);
+      writer->append(test::numbers(3));
+    });
+    const VerifyReport report = verify(folder / "rows");
+    ASSERT_TRUE(report.ok()) << "lookup " << when << ": " << report.problems.front().what;
+    if (begin.has_acted()) continue;
+    EXPECT_GT(when, 2);
+    break;
+  }
+}
+
 TEST(Growth, AFailedAppendReleasesItsDiskSpace) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");

@@ -1,6 +1,7 @@
 #include "formats/folder/verify.hpp"
 
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 #include <variant>
 
@@ -16,6 +17,7 @@
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "os/fs/directory.hpp"
+#include "os/fs/unreplaced.hpp"
 
 namespace tenfold::detail::formats::folder {
 namespace {
@@ -74,25 +76,26 @@ void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, Veri
 }
 
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
-  // A writer may begin to append after %commit was looked up, or end: then it has created that file
-  // or replaced the checksums.
-  constexpr int kMaxAttempts = 100;
-  const std::string commit_name(kCommitName);
-  const std::string checksums_name(kChecksumsName);
   const os::Directory root = os::Directory::open(path);
-  for (int attempt = 1;; ++attempt) {
+  // Changes when a writer begins to append, which creates %commit, or ends, which replaces the
+  // checksums: then what was read may be of different moments.
+  struct Version {
+    bool is_growing;
+    std::uint64_t checksums_inode;
+    std::int64_t checksums_ns;
+    bool operator==(const Version&) const = default;
+  };
+  const auto version = [&root]() -> Version {
+    const auto checksums = root.entry_info(std::string(kChecksumsName)).value_or(os::FileInfo{});
+    return {root.entry_info(std::string(kCommitName)).has_value(), checksums.inode,
+            checksums.modified_ns};
+  };
+  for (int num_reads = 1;; ++num_reads) {
+    const Version before = version();
     VerifyReport report;
-    const auto checksums = root.entry_info(checksums_name);
-    const bool is_growing = root.entry_info(commit_name).has_value();
     check_tree(FolderHandle::root(root.duplicate(), path), request, report);
-    check_folder_checksums(root, request, report, is_growing);
-    if (report.ok() || attempt == kMaxAttempts) return report;
-    const auto now = root.entry_info(checksums_name);
-    const bool has_changed =
-        checksums.has_value() != now.has_value() ||
-        (now && (!now->same_file(*checksums) || now->modified_ns != checksums->modified_ns)) ||
-        root.entry_info(commit_name).has_value() != is_growing;
-    if (!has_changed) return report;
+    check_folder_checksums(root, request, report, before.is_growing);
+    if (report.ok() || num_reads == os::kMaxReads || version() == before) return report;
   }
 }
 
