@@ -9,8 +9,8 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
-#include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
+#include "core/tree/outline_leaf.hpp"
 #include "formats/safetensors/file.hpp"
 #include "formats/safetensors/leaf_source.hpp"
 #include "formats/safetensors/tree.hpp"
@@ -92,23 +92,6 @@ std::vector<const formats::safetensors::Plan::Tensor*> ordered(
   return order;
 }
 
-/// Stands in for a file that is not written yet: its tensors are described, and never read.
-class Unwritten final : public LeafSource {
- public:
-  explicit Unwritten(std::string where) : where_(std::move(where)) {}
-  Buffer map(const Leaf& /*leaf*/) override { throw refused(); }
-  void read(const Leaf& /*leaf*/, std::uint64_t /*offset_bytes*/,
-            std::span<std::byte> /*into*/) override {
-    throw refused();
-  }
-  base::Where where(const Leaf& /*leaf*/) const override { return where_; }
-
- private:
-  Error refused() const { return base::unsupported(where_).problem("it is not written yet"); }
-
-  std::string where_;
-};
-
 /// The user's metadata without the checksums of another file. What describes a tree must describe
 /// one of these tensors, because readers apply it: else the file could not be read.
 FlatMetadata checked_metadata(const std::vector<const formats::safetensors::Plan::Tensor*>& order,
@@ -124,7 +107,7 @@ FlatMetadata checked_metadata(const std::vector<const formats::safetensors::Plan
     auto header = std::make_shared<Header>(
         parse_header(std::string_view(text).substr(8), total_bytes, where));
     TensorEntries tensors;
-    tensors.files.push_back({header, std::make_shared<Unwritten>(where)});
+    tensors.files.push_back({header, outline_source()});
     for (std::uint32_t i = 0; i < header->entries.size(); ++i) tensors.rows.push_back({0, i});
     tensors.index = std::move(header->index);
     build_tree(std::move(tensors), header->metadata, where);

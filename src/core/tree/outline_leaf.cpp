@@ -33,9 +33,11 @@ class NoBytes final : public LeafSource {
 
 }  // namespace
 
+std::shared_ptr<detail::LeafSource> outline_source() { return std::make_shared<NoBytes>(); }
+
 Leaf outline_leaf(DType dtype, Shape shape) {
   static_cast<void>(nbytes_of(dtype, shape));
-  return stored_leaf(dtype, std::move(shape), std::make_shared<NoBytes>(), 0);
+  return stored_leaf(dtype, std::move(shape), outline_source(), 0);
 }
 
 bool is_outline(const Leaf& leaf) {
