@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -85,7 +86,11 @@ Path absolute_path(const Path& path) {
 
 CheckpointManager::CheckpointManager(const Path& directory, CheckpointManagerOptions options) {
   check_options(options);
-  state_ = std::make_shared<State>(absolute_path(directory), std::move(options));
+  const Path path = absolute_path(directory);
+  if (std::error_code ignored; std::filesystem::is_regular_file(path, ignored)) {
+    throw Error::io(ENOTDIR, path.string()).expected("a directory of steps").found("a file");
+  }
+  state_ = std::make_shared<State>(path, std::move(options));
 }
 
 const Path& CheckpointManager::directory() const noexcept { return state_->directory; }

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -65,6 +66,14 @@ void damage(const fs::path& file) {
   std::string bytes = read_bytes(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_bytes(file, bytes);
+}
+
+TEST(CheckpointManager, AFileInPlaceOfTheDirectoryIsAnError) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "run") << "notes";
+  const Error error = error_of([&] { CheckpointManager manager(folder / "run"); });
+  EXPECT_EQ(error.system_errno(), ENOTDIR);
+  EXPECT_THAT(error.what(), HasSubstr("run: expected a directory of steps, found a file"));
 }
 
 TEST(CheckpointManager, AStepHasAFileForEachEntry) {

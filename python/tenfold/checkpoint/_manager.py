@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import threading
 import time
@@ -166,10 +165,6 @@ class CheckpointManager:
         durable: bool,
     ) -> None:
         where = "checkpoint manager: "
-        if isinstance(directory, str | os.PathLike) and os.path.isfile(directory):
-            raise NotADirectoryError(
-                errno.ENOTDIR, "expected a directory of steps, found a file", os.fspath(directory)
-            )
         if async_save not in (False, True, "overlap"):
             raise ValueError(
                 f'{where}async_save: expected False, True or "overlap", found {async_save!r}'
