@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.utils import find_state_dict_object
 
 from tenfold._public import set_module
 from tenfold.distributed._plans import (
+    PLAIN,
     BoxesOfDTensors,
     Items,
     PackedMetadata,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import ReadItem, SavePlan, WriteItem
 
     from tenfold.distributed._tree import Stored
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class OwnStorage(StorageMeta):
@@ -144,7 +143,7 @@ class SavePlanner(DefaultSavePlanner):
     def local_tensor(self, name: str, offsets: tuple[int, ...] | None) -> torch.Tensor:
         """What this rank has of a tensor of the state, of the box at `offsets`."""
         value = self.state_dict[name]
-        if type(value) in _PLAIN:
+        if type(value) in PLAIN:
             return value
         if self._boxes.is_simple(value):
             return value._local_tensor  # type: ignore[no-any-return]
@@ -226,7 +225,7 @@ class LoadPlanner(DefaultLoadPlanner):
                     f"Size mismatch between saved {torch.Size(stored.shape)} and current: "
                     f"{value.shape} for {name}"
                 )
-            if type(value) in _PLAIN:
+            if type(value) in PLAIN:
                 self.reads.append((stored, (0,) * len(stored.shape), value))
             elif boxes.is_simple(value):
                 sharded: Any = value  # a DTensor

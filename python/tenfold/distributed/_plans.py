@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     Lengths = tuple[int, ...]
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+# The classes of tensors that are stored as they are.
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Kind(NamedTuple):
@@ -164,7 +165,7 @@ class Items:
         value_number = made.number_of(_VALUE)
         known: dict[Any, int] = {}
         for name, value in state.items():
-            if type(value) in _PLAIN:
+            if type(value) in PLAIN:
                 key: Any = (value.dtype, value.shape)
             elif boxes.is_simple(value):
                 local = value._local_tensor
