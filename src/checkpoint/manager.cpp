@@ -86,11 +86,10 @@ Path absolute_path(const Path& path) {
 
 CheckpointManager::CheckpointManager(const Path& directory, CheckpointManagerOptions options) {
   check_options(options);
-  const Path path = absolute_path(directory);
-  if (std::error_code ignored; std::filesystem::is_regular_file(path, ignored)) {
-    throw Error::io(ENOTDIR, path.string()).expected("a directory of steps").found("a file");
+  if (std::error_code ignored; std::filesystem::is_regular_file(directory, ignored)) {
+    throw Error::io(ENOTDIR, directory.string()).expected("a directory of steps").found("a file");
   }
-  state_ = std::make_shared<State>(path, std::move(options));
+  state_ = std::make_shared<State>(absolute_path(directory), std::move(options));
 }
 
 const Path& CheckpointManager::directory() const noexcept { return state_->directory; }
