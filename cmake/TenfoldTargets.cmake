@@ -1,9 +1,11 @@
 # tenfold_target_defaults(target): the warnings and the visibility of this project's own code.
 function(tenfold_target_defaults target)
-  set_target_properties(${target} PROPERTIES
-    CXX_EXTENSIONS OFF
-    CXX_VISIBILITY_PRESET hidden
-    VISIBILITY_INLINES_HIDDEN ON)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  if(NOT TENFOLD_EXPORT_ALL)
+    set_target_properties(${target} PROPERTIES
+      CXX_VISIBILITY_PRESET hidden
+      VISIBILITY_INLINES_HIDDEN ON)
+  endif()
   target_compile_features(${target} PRIVATE cxx_std_20)
   target_compile_options(${target} PRIVATE
     # Lets ccache keep what is compiled with a precompiled header.
