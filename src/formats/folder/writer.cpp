@@ -15,6 +15,7 @@
 
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
+#include "core/notes/notes.hpp"
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/shared/earlier_version.hpp"
