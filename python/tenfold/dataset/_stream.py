@@ -300,6 +300,10 @@ class IterableDataset(_Base):
 
         Raises:
             ValueError: For a negative one.
+
+        Example:
+            >>> stream = IterableDataset(ds, shuffle=True, seed=7)
+            >>> stream.set_epoch(3)
         """
         self._epoch = integer("iterable dataset: epoch", epoch, 0, _LAST_EPOCH)
         self._assignment = Assignment.fresh(1, 1)
@@ -364,6 +368,15 @@ class IterableDataset(_Base):
         Raises:
             ValueError: If it is no such state, or lies beyond the rows of a data set; of the state
                 of a worker, if it is that of another one, or of another number of them or of ranks.
+
+        Example:
+            >>> stream = IterableDataset(ds)
+            >>> rows = iter(stream)
+            >>> first, state = next(rows), stream.state_dict()
+            >>> resumed = IterableDataset(ds)
+            >>> resumed.load_state_dict(state)
+            >>> int(next(iter(resumed))["id"])
+            1
         """
         if (worker := _worker()) is not None:
             self._load_in_worker(state, worker)

@@ -247,8 +247,8 @@ class Forms:
                 raise ValueError(
                     f"item {begin + shapes.index(shape)}: value: expected a tensor of shape "
                     f"{list(self._shape)}, as the first value is, found {list(shape)}; "
-                    "values may differ in their first dimension only: pad them, or build with dicts "
-                    "of the flattened values and the shape"
+                    "values may differ in their first dimension only: pad them, or build with "
+                    "dicts of the flattened values and the shape"
                 )
 
     def _check_numbers(self, values: list[Any]) -> None:
