@@ -30,6 +30,7 @@ struct IngestArguments {
   std::string schema;
   std::vector<std::string> columns;
   std::string format;
+  std::string separator;
   std::string on_error = "raise";
   int num_threads = 0;
   bool json = false;
@@ -83,6 +84,7 @@ int run_ingest(const IngestArguments& options, Output& out) {
   if (!options.schema.empty()) request.schema = schema_of(options.schema);
   request.columns = options.columns;
   request.format = source_format_from(options.format);
+  request.separator = separator_from(options.separator);
   request.on_error = on_error_of(options.on_error);
   request.num_threads = options.num_threads;
   request.monitor = &bar;
@@ -126,6 +128,7 @@ void add_ingest(CLI::App& app, Chosen& chosen) {
   command->add_option("--schema", options->schema, "Columns and types: a JSON file");
   command->add_option("--columns", options->columns, "Only this column")->allow_extra_args(false);
   command->add_option("--format", options->format, "jsonl, json, csv or tsv, for all names");
+  command->add_option("--separator", options->separator, "CSV: between fields, as ';' or '\\t'");
   command->add_option("--on-error", options->on_error, "raise, skip or collect bad rows");
   add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");

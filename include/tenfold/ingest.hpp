@@ -32,6 +32,11 @@ enum class SourceFormat : std::uint8_t {
 /// Error(invalid_argument) for others.
 TENFOLD_API SourceFormat source_format_from(std::string_view name);
 
+/// The separator of that text: one ASCII character, or `\t` as two for a tab; "" is '\0'. Throws
+/// Error(invalid_argument) for others, and for letters, digits, quotes, '.', '+', '-' and line
+/// ends, which are parts of fields or records.
+TENFOLD_API char separator_from(std::string_view text);
+
 /// A column whose type was widened after its first value.
 struct Promotion {
   std::string column;  ///< its dotted name
@@ -60,6 +65,10 @@ struct IngestOptions {
   /// The format of all files, whatever their names; a final .gz, .zst, .bz2, .xz or .zip is still
   /// unpacked.
   SourceFormat format = SourceFormat::by_name;
+  /// CSV and TSV: the character between fields, as of separator_from(). '\0': the one that a first
+  /// line `sep=;` names, otherwise a comma, for TSV a tab; a header with more of another one
+  /// (comma, semicolon, tab or |) outside of quotes is an error.
+  char separator = '\0';
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
   std::vector<std::string> na_values{};
   OnError on_error = OnError::raise;  ///< what a bad row does
@@ -94,11 +103,12 @@ inline IngestReport ingest(std::initializer_list<Path> sources, const Path& path
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});
 
-/// The schema that ingest() would infer; `format` and `na_values` as of IngestOptions.
+/// The schema that ingest() would infer; `format`, `na_values` and `separator` as of IngestOptions.
 TENFOLD_API Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
                                 Monitor* monitor = nullptr,
                                 SourceFormat format = SourceFormat::by_name,
-                                const std::vector<std::string>& na_values = {});
+                                const std::vector<std::string>& na_values = {},
+                                char separator = '\0');
 
 /// True if ingest() supports the suffix of the file name.
 TENFOLD_API bool is_ingestible(const Path& source);

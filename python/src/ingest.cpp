@@ -21,7 +21,8 @@ namespace {
 nb::dict ingest_files(PathsArgument sources, PathArgument path, AnyObject schema, AnyObject columns,
                       const std::string& on_error, std::int64_t batch_rows, int num_threads,
                       bool overwrite, bool durable, ProgressArgument progress,
-                      const std::string& format, NamesArgument na_values) {
+                      const std::string& format, NamesArgument na_values,
+                      const std::string& separator) {
   const std::vector<Path> files = paths_from(sources);
   const Path target = path_from(path);
   IngestOptions options;
@@ -34,6 +35,7 @@ nb::dict ingest_files(PathsArgument sources, PathArgument path, AnyObject schema
   options.overwrite = overwrite;
   options.durable = durable;
   options.format = source_format_from(format);
+  options.separator = separator_from(separator);
   const IngestReport report = monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
     return tenfold::ingest(files, target, options);
@@ -42,13 +44,14 @@ nb::dict ingest_files(PathsArgument sources, PathArgument path, AnyObject schema
 }
 
 nb::str infer_files(PathsArgument sources, int num_threads, const std::string& format,
-                    NamesArgument na_values) {
+                    NamesArgument na_values, const std::string& separator) {
   const std::vector<Path> files = paths_from(sources);
   const SourceFormat known = source_format_from(format);
+  const char between = separator_from(separator);
   std::vector<std::string> missing;
   for (const nb::handle value : na_values) missing.push_back(utf8(value));
   const Schema schema = monitored(nb::none(), [&](Monitor* monitor) {
-    return tenfold::infer_schema(files, num_threads, monitor, known, missing);
+    return tenfold::infer_schema(files, num_threads, monitor, known, missing, between);
   });
   return text(schema.to_json());
 }
@@ -79,8 +82,9 @@ nb::dict dict_of(const IngestReport& report) {
 void bind_ingest(nb::module_& module) {
   module.def("ingest_files", ingest_files, "sources"_a, "path"_a, "schema"_a.none(), "columns"_a,
              "on_error"_a, "batch_rows"_a, "num_threads"_a, "overwrite"_a, "durable"_a,
-             "progress"_a.none(), "format"_a, "na_values"_a);
-  module.def("infer_files", infer_files, "sources"_a, "num_threads"_a, "format"_a, "na_values"_a);
+             "progress"_a.none(), "format"_a, "na_values"_a, "separator"_a);
+  module.def("infer_files", infer_files, "sources"_a, "num_threads"_a, "format"_a, "na_values"_a,
+             "separator"_a);
   module.def("is_ingestible", [](PathArgument path) { return is_ingestible(path_from(path)); });
 }
 

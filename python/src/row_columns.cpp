@@ -110,6 +110,12 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
     if (column.is_fixed_by_schema()) throw_bad_value(column, value, i);
     const auto joined = column.with(row_type_of(value));
     if (!joined) throw_bad_value(column, value, i);
+    try {
+      check_array(column.type(), *joined, value);
+    } catch (BadRow& bad) {
+      bad.row = i;
+      throw;
+    }
     table_.promote(column, *joined);
     if (!add_scalar(column, value.ptr())) throw_bad_value(column, value, i);
   }

@@ -70,6 +70,7 @@ class RowReader {
   void widen(Record& record, PyObject* dict, bool apply);
   void widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply);
 
+  static void check_array(const RowType& before, const RowType& joined, nb::handle value);
   static std::string described_type(const RowColumn& column);
   [[noreturn]] void mismatch(const RowColumn& column, PyObject* value) const;
   void mismatch_in(Record& record, PyObject* dict);

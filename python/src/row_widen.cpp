@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.hpp"
 #include "ingest/table/fit_chunk.hpp"
 #include "row_record.hpp"
 
@@ -81,9 +82,30 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
     const std::string expected = column == nullptr ? "a list without null" : before.text();
     throw BadRow{"", "expected " + expected + ", found " + found_text(value)};
   }
+  check_array(before, *joined, value);
   if (!apply) return;
   if (column == nullptr) entry->column = column = &table_.add_column(path);
   table_.promote(*column, *joined);
+}
+
+/// Throws for an array that fits the rows before it only as JSON text: arrays are not converted.
+void RowReader::check_array(const RowType& before, const RowType& joined, nb::handle value) {
+  if (joined.form != RowForm::json) return;
+  const auto array = array_from(value);
+  if (!array) return;
+  const std::string found = base::list_text(array->shape());
+  if (before.form == RowForm::json) {
+    throw BadRow{"",
+                 "expected a list, as in the rows before, which are stored as JSON text, found "
+                 "an array of shape " +
+                     found + "; convert it with tolist()"};
+  }
+  std::string expected = "[*";
+  for (const std::int64_t length : before.inner) expected += ", " + std::to_string(length);
+  throw BadRow{"", "expected an array of shape " + expected +
+                       "], as in the rows before, found one of shape " + found +
+                       "; rows may differ in their first dimension only: pad them, or store the "
+                       "flattened values and the shape as two columns"};
 }
 
 void RowReader::mismatch(const RowColumn& column, PyObject* value) const {

@@ -23,12 +23,14 @@ namespace {
 /// Passes the rows of text files to Python.
 class TextStreamHandle {
  public:
-  TextStreamHandle(PathsArgument sources, AnyObject schema, const std::string& format)
+  TextStreamHandle(PathsArgument sources, AnyObject schema, const std::string& format,
+                   const std::string& separator)
       : schema_(Schema::from_json(utf8(schema), "schema")) {
     const std::vector<Path> paths = paths_from(sources);
     const SourceFormat known = source_format_from(format);
+    const char between = separator_from(separator);
     stream_ = without_gil(
-        [&] { return std::make_unique<TextStream>(find_sources(paths, known), schema_); });
+        [&] { return std::make_unique<TextStream>(find_sources(paths, known, between), schema_); });
   }
 
   std::int64_t hold(std::optional<std::int64_t> count) {
@@ -64,11 +66,13 @@ class TextStreamHandle {
 };
 
 /// The files that globs and names match, all of them text files.
-nb::list find_text_files(PathsArgument sources, const std::string& format) {
+nb::list find_text_files(PathsArgument sources, const std::string& format,
+                         const std::string& separator) {
   const std::vector<Path> paths = paths_from(sources);
   const SourceFormat known = source_format_from(format);
+  const char between = separator_from(separator);
   const std::vector<Path> files = without_gil([&] {
-    static_cast<void>(find_sources(paths, known));
+    static_cast<void>(find_sources(paths, known, between));
     return find_files(paths);
   });
   nb::list made;
@@ -80,10 +84,11 @@ nb::list find_text_files(PathsArgument sources, const std::string& format) {
 
 void bind_text_stream(nb::module_& module) {
   nb::class_<TextStreamHandle>(module, "TextStream")
-      .def(nb::init<PathsArgument, AnyObject, std::string>(), "sources"_a, "schema"_a, "format"_a)
+      .def(nb::init<PathsArgument, AnyObject, std::string, std::string>(), "sources"_a, "schema"_a,
+           "format"_a, "separator"_a)
       .def("hold", &TextStreamHandle::hold, "count"_a.none())
       .def("rows", &TextStreamHandle::rows, "records"_a, "stops_at_bad"_a, "ragged"_a);
-  module.def("find_text_files", find_text_files, "sources"_a, "format"_a);
+  module.def("find_text_files", find_text_files, "sources"_a, "format"_a, "separator"_a);
 }
 
 }  // namespace tenfold::python

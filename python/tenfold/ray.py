@@ -53,6 +53,9 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
 
     Raises:
         KeyError: For a column that is not there.
+
+    Example:
+        >>> rows = ray.data.read_datasource(TenfoldDatasource("flights", columns=["price"]))
     """
 
     def __init__(self, path: PathLike, columns: Iterable[str] | None = None) -> None:
@@ -90,7 +93,16 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[ReadTask]:
-        """Ranges of rows, at least `parallelism` of them if there are as many rows."""
+        """Splits the rows into ranges; at least `parallelism` of them if there are as many rows.
+
+        Args:
+            parallelism: The number of tasks that Ray wants.
+            per_task_row_limit: Passed to each task.
+            data_context: Ray's context, whose ``target_max_block_size`` limits a range, in bytes.
+
+        Returns:
+            list[ReadTask]: In the order of the rows.
+        """
         dataset = self._projected()
         has_columns = self._get_data_columns() != []
         num_rows, num_bytes = len(dataset), int(dataset._native.num_bytes())
@@ -138,6 +150,9 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         path: Folder of the data set, which all nodes see. If it is a data set of parts, the rows
             are appended.
         schema: The columns, as for `tenfold.ingest`. None: as the blocks have them.
+
+    Example:
+        >>> rows.write_datasink(TenfoldDatasink("trips"))
     """
 
     def __init__(self, path: PathLike, *, schema: Any = None) -> None:
@@ -160,7 +175,14 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         return os.path.join(self._path, f".{self._job}.tenfold-staging")
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
-        """Makes the folder that tasks write to."""
+        """Makes the folder that tasks write to.
+
+        Args:
+            schema: Ignored: blocks have their own.
+
+        Raises:
+            FileExistsError, OSError: If something else than a data set of parts is at the path.
+        """
         _core.part_path(self._path, 0, 1)  # refuses another data set
         os.makedirs(self._path, exist_ok=True)
         name = os.path.basename(self._staging)
@@ -169,6 +191,10 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> tuple[str, int] | None:
         """Writes one part; nothing for a task without rows.
+
+        Args:
+            blocks: The blocks of the task.
+            ctx: Ray's context of the task, with its ``task_idx``.
 
         Returns:
             The name of its folder and the number of rows.
@@ -185,7 +211,11 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         return name, len(rows)
 
     def on_write_complete(self, write_result: Any) -> None:
-        """Publishes the parts of the tasks that succeeded."""
+        """Publishes the parts of the tasks that succeeded.
+
+        Args:
+            write_result: What the tasks' `write` returned.
+        """
         written = sorted(part for part in write_result.write_returns if part is not None)
         try:
             names = [name for name, _ in written]
@@ -200,7 +230,11 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             self._clean()
 
     def on_write_failed(self, error: Exception) -> None:
-        """Removes what was written."""
+        """Removes what was written.
+
+        Args:
+            error: Why the job failed.
+        """
         self._clean()
 
     def _of(self, name: str) -> str:
@@ -296,15 +330,21 @@ def _lists_of(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
 
 
 def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -> ray.data.Dataset:
-    """A data set as one of Ray Data.
+    """Opens a data set as one of Ray Data.
 
     Args:
         path: As for `TenfoldDatasource`.
         columns: Only these.
         **options: Of `ray.data.read_datasource`: ``override_num_blocks``, ``concurrency``, ...
 
+    Returns:
+        ray.data.Dataset: Read lazily.
+
     Raises:
         KeyError: For a column that is not there.
+
+    Example:
+        >>> rows = tenfold.ray.read("flights", columns=["price"])
     """
     return ray.data.read_datasource(TenfoldDatasource(path, columns), **options)
 
@@ -323,6 +363,9 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
 
     Raises:
         ValueError: If blocks have different columns, or there are no rows and no data set.
+
+    Example:
+        >>> ds = tenfold.ray.write(ray.data.range(1000), "numbers")
     """
     ds.write_datasink(TenfoldDatasink(path, schema=schema), **options)
     if not exists(os.path.join(os.fspath(path), "%parts.json")):

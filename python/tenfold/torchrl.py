@@ -50,21 +50,52 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
     """
 
     def dumps(self, storage: RingStorage, path: PathLike) -> None:
-        """Flushes the rows, and writes a document that names them."""
+        """Flushes the rows, and writes a document that names them.
+
+        Args:
+            storage: The storage.
+            path: The folder of the document, which is made.
+
+        Raises:
+            OSError: If the system failed.
+        """
         state = storage.state_dict()
         os.makedirs(path, exist_ok=True)
         _core.replace_file(os.path.join(path, _DOCUMENT), json.dumps(state), True)
 
     def loads(self, storage: RingStorage, path: PathLike) -> None:
-        """Restores the saved length and cursor."""
+        """Restores the saved length and cursor.
+
+        Args:
+            storage: A storage over the same rows.
+            path: The folder that `dumps` wrote to.
+
+        Raises:
+            FileNotFoundError: If there is no document.
+            ValueError: As `RingStorage.load_state_dict`.
+        """
         storage.load_state_dict(json.loads(Path(path, _DOCUMENT).read_text(encoding="utf-8")))
 
     def register_save_hook(self, hook: Callable[..., Any]) -> None:
-        """Not supported: rows are not rewritten when they are saved."""
+        """Not supported: rows are not rewritten when they are saved.
+
+        Args:
+            hook: Refused.
+
+        Raises:
+            UnsupportedError: Always.
+        """
         raise UnsupportedError("RingStorage: register_save_hook is not supported")
 
     def register_load_hook(self, hook: Callable[..., Any]) -> None:
-        """Not supported: rows are not rewritten when they are loaded."""
+        """Not supported: rows are not rewritten when they are loaded.
+
+        Args:
+            hook: Refused.
+
+        Raises:
+            UnsupportedError: Always.
+        """
         raise UnsupportedError("RingStorage: register_load_hook is not supported")
 
 
@@ -227,7 +258,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return TensorDict(found, batch_size=size)
 
     def contains(self, item: Any) -> Any:
-        """True for each slot that has a row: a bool for an int, a tensor for a tensor."""
+        """True for each slot that has a row: a bool for an int, a tensor for a tensor.
+
+        Args:
+            item: A slot, or a tensor of slots; negative ones count from the end.
+
+        Returns:
+            A bool for an int, a bool tensor for a tensor.
+        """
         if isinstance(item, torch.Tensor):
             place = torch.where(item < 0, item + len(self), item)
             return (place >= 0) & (place < len(self))

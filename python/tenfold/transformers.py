@@ -75,8 +75,8 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         Args:
             resume_from_checkpoint: A path; or True: the highest step in ``output_dir`` that is
                 whole.
-            args: As for `Trainer.train`.
-            options: As for `Trainer.train`.
+            *args: As for `Trainer.train`.
+            **options: As for `Trainer.train`.
 
         Returns:
             transformers.trainer_utils.TrainOutput: What `Trainer.train` returns.

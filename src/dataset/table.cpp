@@ -18,29 +18,35 @@ base::Where subject_of(const TensorDict& tree) {
 }
 
 /// The first dimension of the tensors of a tree whose nodes have no batch_size.
-std::optional<std::int64_t> first_dimension(const TensorDict& node) {
+std::optional<std::int64_t> first_dimension(const TensorDict& node, const KeyPath& above = {}) {
   std::optional<std::int64_t> length;
+  const bool is_list = node.kind() == NodeKind::list || node.kind() == NodeKind::tuple;
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
     std::optional<std::int64_t> found;
+    KeyPath path = above;
+    path.push_back(key);
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
       if (leaf->is_unbatched()) return;
       if (leaf->shape().empty()) {
         throw base::invalid_argument(subject_of(node))
-            .part("entry ", base::quote(key))
+            .part("entry ", base::quote(dotted(path)))
             .problem("a data set has a row for each index of dimension 0")
             .expected("at least one dimension")
             .found("a tensor of shape []");
       }
       found = leaf->shape()[0];
     } else if (const auto* child = std::get_if<TensorDict>(&item)) {
-      found = first_dimension(*child);
+      found = first_dimension(*child, path);
     }
     if (found && length && *found != *length) {
       throw base::invalid_argument(subject_of(node))
-          .part("entry ", base::quote(key))
+          .part("entry ", base::quote(dotted(path)))
           .problem("all columns of a data set have as many rows")
           .expected(*length)
-          .found(*found);
+          .found(*found)
+          .remedy(is_list ? "each tensor of a list is a column: stack them, or make rows of them "
+                            "with tenfold.ingest(source, path) in Python"
+                          : "");
     }
     if (found) length = found;
   });

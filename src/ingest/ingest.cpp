@@ -41,7 +41,7 @@ bool is_below(const KeyPath& path, const std::string& name) {
 class Ingestion {
  public:
   Ingestion(const std::vector<Path>& sources, const Path& path, const IngestOptions& options)
-      : files_(find_sources(sources, options.format)),
+      : files_(find_sources(sources, options.format, options.separator)),
         num_bytes_(total_bytes_of(sources)),
         path_(path),
         options_(options) {
@@ -78,15 +78,7 @@ class Ingestion {
  private:
   void use_na_values() {
     if (options_.na_values.empty()) return;
-    const auto is_csv = [](const SourceFile& file) {
-      return file.kind == SourceKind::csv || file.kind == SourceKind::tsv;
-    };
-    if (std::ranges::none_of(files_, is_csv)) {
-      throw base::invalid_argument(files_.front().display)
-          .part("na_values")
-          .expected("CSV or TSV files")
-          .found("others");
-    }
+    require_csv(files_, "na_values");
     const auto values = std::make_shared<const std::set<std::string, std::less<>>>(
         options_.na_values.begin(), options_.na_values.end());
     for (SourceFile& file : files_) file.na_values = values;
@@ -258,13 +250,25 @@ SourceFormat source_format_from(std::string_view name) {
       .found(base::quote(name));
 }
 
+char separator_from(std::string_view text) {
+  if (text.empty()) return '\0';
+  if (text == "\\t") return '\t';
+  if (text.size() == 1 && is_csv_separator(text.front())) return text.front();
+  throw base::invalid_argument()
+      .part("separator")
+      .expected("one ASCII character such as ',', ';', '|' or a tab")
+      .found(base::quote(text));
+}
+
 Schema infer_schema(const std::vector<Path>& sources, int num_threads, Monitor* monitor,
-                    SourceFormat format, const std::vector<std::string>& na_values) {
+                    SourceFormat format, const std::vector<std::string>& na_values,
+                    char separator) {
   IngestOptions options;
   options.format = format;
   options.num_threads = num_threads;
   options.monitor = monitor;
   options.na_values = na_values;
+  options.separator = separator;
   return Ingestion(sources, Path(), options).inferred();
 }
 

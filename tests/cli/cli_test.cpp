@@ -122,6 +122,25 @@ TEST_F(Cli, IngestsTextFilesAndReportsTheResult) {
   EXPECT_EQ(tenfold_run({"ingest", source}).status, 2);
 }
 
+TEST_F(Cli, IngestsCsvWithTheGivenSeparator) {
+  const std::string source = (folder_ / "a.csv").string();
+  const std::string target = (folder_ / "rows").string();
+  for (const auto& [separator, option] :
+       {std::pair{";", ";"}, std::pair{"\t", "\\t"}, std::pair{"|", "|"}}) {
+    std::ofstream(source) << "x" << separator << "y\n1" << separator << "a\n";
+    const Result refused = tenfold_run({"ingest", source, target});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err, HasSubstr(std::string("pass separator=\"") + option + "\""));
+    const Result done = tenfold_run({"ingest", source, target, "--separator", option});
+    EXPECT_EQ(done.status, 0) << done.err;
+    EXPECT_THAT(tenfold_run({"ls", target}).out, AllOf(HasSubstr("int64"), HasSubstr("string")));
+    std::filesystem::remove_all(target);
+  }
+  const Result unknown = tenfold_run({"ingest", source, target, "--separator", "ab"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("separator: expected one ASCII character"));
+}
+
 TEST_F(Cli, IngestsFilesWithAnyNameInTheGivenFormat) {
   const std::string source = (folder_ / "corpus.txt").string();
   const std::string target = (folder_ / "rows").string();

@@ -22,6 +22,7 @@ import torch
 
 import tenfold
 import tenfold.distributed as _distributed
+import tenfold.safetensors.numpy
 import tenfold.utils
 
 PACKAGE = str(Path(tenfold.__file__).parent)
@@ -48,7 +49,7 @@ def _is_ours(thing: Any) -> bool:
 
 def examples() -> dict[str, doctest.DocTest]:
     """By public name; a docstring that several names share comes once."""
-    public = {f"tenfold.{name}": getattr(tenfold, name) for name in tenfold.__all__}
+    public = {f"tenfold.{name}": getattr(tenfold, name) for name in tenfold._MODULE_OF}
     aliases = [
         n for n, v in public.items() if inspect.isclass(v) and not n.endswith(f".{v.__name__}")
     ]
@@ -58,6 +59,8 @@ def examples() -> dict[str, doctest.DocTest]:
         f"tenfold.distributed.{n}": getattr(_distributed, n) for n in _distributed.__all__
     }
     helpers = {f"tenfold.utils.{n}": v for n, v in vars(tenfold.utils).items() if n[0] != "_"}
+    for module in (tenfold.safetensors, tenfold.safetensors.numpy):
+        helpers |= {f"{module.__name__}.{n}": getattr(module, n) for n in module.__all__}
     named: dict[str, str] = {}
     for name, thing in {"tenfold": tenfold, **public, **distributed, **helpers}.items():
         for documented, member in _documented(name, thing):
@@ -66,7 +69,9 @@ def examples() -> dict[str, doctest.DocTest]:
                 kept = named.get(doc, documented)
                 # TensorDict shares methods with LazyStackedTensorDict and TensorClass.
                 named[doc] = min(
-                    kept, documented, key=lambda n: ("LazyStacked" in n, "TensorClass" in n, n)
+                    kept,
+                    documented,
+                    key=lambda n: ("LazyStacked" in n, "TensorClass" in n, ".numpy." in n, n),
                 )
     parser = doctest.DocTestParser()
     return {
@@ -95,11 +100,14 @@ class Executed:
         return os.system, ("false",)
 
 
-def prepare(name: str) -> dict[str, Any]:
-    """Makes files in the working directory; returns the names that the example `name` uses."""
+def prepare(name: str, text: str) -> dict[str, Any]:
+    """Makes files in the working directory; returns the names that the example `name` uses.
+
+    Files and modules that its `text` does not name are not made.
+    """
     names = {
         "__name__": "__main__",
-        **{public: getattr(tenfold, public) for public in tenfold.__all__ if public[0] != "_"},
+        **{public: getattr(tenfold, public) for public in tenfold._MODULE_OF if public[0] != "_"},
         "DataLoader": torch.utils.data.DataLoader,
         "numpy": numpy,
         "print_directory_tree": tenfold.utils.print_directory_tree,
@@ -109,11 +117,17 @@ def prepare(name: str) -> dict[str, Any]:
     }
     td = tenfold.TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])
     names["td"] = td
-    names["model"] = model = Encoder()
-    names["optimizer"] = torch.optim.AdamW(model.parameters())
-    flights = {"id": torch.arange(1000), "price": torch.rand(1000), "origin": ["LIS"] * 1000}
-    names["ds"] = tenfold.ingest(flights, "flights")
-    tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
+    if any(word in text for word in ("model", "optimizer", "run/")):
+        names["model"] = model = Encoder()
+        names["optimizer"] = torch.optim.AdamW(model.parameters())
+        tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
+    if any(word in text for word in ("ds", "flights")):
+        flights = {"id": torch.arange(1000), "price": torch.rand(1000), "origin": ["LIS"] * 1000}
+        names["ds"] = tenfold.ingest(flights, "flights")
+    if name.startswith("tenfold.safetensors."):
+        package = tenfold.safetensors
+        module = package.numpy if ".numpy." in name else package
+        names |= {"np": numpy, **{public: getattr(module, public) for public in module.__all__}}
     names |= PARTICULAR.get(name, dict)()
     return names
 
@@ -122,6 +136,12 @@ def _plain_weights() -> dict[str, Any]:
     model = Encoder(8)
     tenfold.save(model.state_dict(), "model.safetensors")
     return {"model": model}
+
+
+def _embedding() -> dict[str, Any]:
+    weights = {"embedding": torch.zeros(512, 1024), "weight": torch.zeros(3)}
+    tenfold.save(weights, "model.safetensors")
+    return {}
 
 
 def _text_files() -> dict[str, Any]:
@@ -356,6 +376,10 @@ PARTICULAR: dict[str, Callable[[], dict[str, Any]]] = {
     "tenfold.infer_schema": _text_files,
     "tenfold.ingest": _text_files,
     "tenfold.refresh_archive_checksums": _saved,
+    "tenfold.safetensors.load_file": _embedding,
+    "tenfold.safetensors.load_model": _plain_weights,
+    "tenfold.safetensors.numpy.load_file": _embedding,
+    "tenfold.safetensors.safe_open": _embedding,
     "tenfold.scan": _pickles,
     "tenfold.unpack_memmap": _saved,
 }

@@ -18,10 +18,11 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def test_docstring_examples_are_found() -> None:
-    assert len(EXAMPLES) > 80
-    assert {"tenfold", "tenfold.load", "tenfold.Dataset.append", "tenfold.TensorDict.to"} <= {
-        *EXAMPLES
-    }
+    assert len(EXAMPLES) > 400
+    assert {
+        *("tenfold", "tenfold.load", "tenfold.Dataset.append", "tenfold.TensorDict.to"),
+        *("tenfold.stack", "tenfold.LazyStackedTensorDict.unbind", "tenfold.safetensors.load"),
+    } <= {*EXAMPLES}
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -29,7 +30,7 @@ def test_docstring_examples_are_found() -> None:
 def test_docstring_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     test = EXAMPLES[name]
-    test.globs = prepare(name)
+    test.globs = prepare(name, test.docstring or "")
     report = io.StringIO()
     runner = doctest.DocTestRunner(Checker(), optionflags=FLAGS)
     try:

@@ -66,6 +66,14 @@ class RngState(RNGState):
 
         Raises:
             CorruptFileError, ValueError: If the state fits no generator.
+
+        Example:
+            >>> rng = RngState()
+            >>> state = rng.state_dict()
+            >>> first = torch.rand(3)
+            >>> rng.load_state_dict(state)
+            >>> torch.equal(torch.rand(3), first)
+            True
         """
         if "rng_state" in state_dict:
             super().load_state_dict(state_dict)

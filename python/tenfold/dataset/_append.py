@@ -98,17 +98,40 @@ class Growing(Closing):
             raise ValueError(f"{self._path}: {error}") from None
 
     def write(self, rows: Any) -> int:
-        """The same as `append`, for circular buffers."""
+        """Appends rows; in a circular buffer, overwrites the oldest ones: `append`.
+
+        Args:
+            rows: As for `append`.
+
+        Returns:
+            int: the new ``len(self)``.
+
+        Raises:
+            ValueError, UnsupportedError, OSError: As `append`.
+
+        Example:
+            >>> ds = tenfold.create("new", {"x": ("float32", (3,))})
+            >>> ds.write({"x": torch.rand(3)})
+            1
+        """
         return self.append(rows)
 
     def extend(self, rows: Iterable[Any]) -> int:
         """Appends the items of an iterable: row dicts, thousands or MiB per commit, or batches.
+
+        Args:
+            rows: An iterable of what `append` takes.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
             ValueError: As `append`; the rows of earlier commits stay.
+
+        Example:
+            >>> ds = tenfold.create("new", {"x": ("float32", (3,))})
+            >>> ds.extend({"x": [i, i, i]} for i in range(1000))
+            1000
         """
         self._require_writer("extend")
         columns = self._columns()

@@ -67,6 +67,10 @@ class Column(NamedTuple):
 
         Raises:
             KeyError: If there is no dtype.
+
+        Example:
+            >>> Column.from_dict({"dtype": "float32", "shape": [3]})
+            Column(dtype='float32', shape=(3,), ragged=False, nullable=False, unit='')
         """
         return cls(
             members["dtype"],
@@ -81,9 +85,13 @@ class Column(NamedTuple):
 class Schema(Mapping[str, "Column | Schema"]):
     """The columns of a data set by name, in order; a nested record is a Schema itself.
 
-    >>> print(ds.schema)
-    price: float32
-    origin: string?
+    Args:
+        columns: A `Column`, or the Schema of a nested record, by name.
+
+    Example:
+        >>> print(ds.schema)
+        price: float32
+        origin: string?
     """
 
     def __init__(self, columns: Mapping[str, Column | Schema]) -> None:

@@ -19,6 +19,7 @@ from tenfold.dataset._ingest.text import (
     TEXT_FORMATS,
     TextStream,
     checked_format,
+    checked_separator,
     piece_order,
     text_files,
 )
@@ -90,6 +91,7 @@ class IterableDataset(_Base):
         schema: Schema of text files, as for `ingest`; None: inferred from all of them, which reads
             them once before the first row.
         format: Format of text files, as for `ingest`.
+        separator: Character between the fields of CSV files, as for `ingest`.
         transform: Called with each row; its result is returned.
         on_error: Handling of text that is not a record, or does not fit the schema. ``"raise"``;
             ``"skip"``: one warning with their number at the end; ``"collect"``: `bad_rows`.
@@ -116,6 +118,7 @@ class IterableDataset(_Base):
         world_size: int | None = None,
         schema: Any = None,
         format: str | None = None,
+        separator: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         on_error: OnError = "raise",
         framework: Framework = None,
@@ -142,20 +145,23 @@ class IterableDataset(_Base):
         self._transform = transform
         self._source: Dataset | TextStream
         format = checked_format("iterable dataset: format", format, TEXT_FORMATS)
+        between = checked_separator("iterable dataset: separator", separator)
         files = text_files(source, format)
         if files is not None:
-            files = _core.find_text_files(files, format or "")
+            files = _core.find_text_files(files, format or "", between)
             self._schema = _chosen(
-                Schema.from_json(_core.infer_files(files, 0, format or "", ()))
+                Schema.from_json(_core.infer_files(files, 0, format or "", (), between))
                 if schema is None
                 else as_schema(schema),
                 columns,
             )
-            self._source = TextStream(files, self._schema, on_error, format, decided(framework))
+            self._source = TextStream(
+                files, self._schema, on_error, format, decided(framework), between
+            )
             if shuffle and not shuffle_buffer:
                 self._buffer = _DEFAULT_BUFFER
         else:
-            _check_source(source, format)
+            _check_source(source, format, separator)
             if schema is not None:
                 raise ValueError(
                     "iterable dataset: schema: expected None for a data set, which has its own, "
@@ -294,6 +300,10 @@ class IterableDataset(_Base):
 
         Raises:
             ValueError: For a negative one.
+
+        Example:
+            >>> stream = IterableDataset(ds, shuffle=True, seed=7)
+            >>> stream.set_epoch(3)
         """
         self._epoch = integer("iterable dataset: epoch", epoch, 0, _LAST_EPOCH)
         self._assignment = Assignment.fresh(1, 1)
@@ -358,6 +368,15 @@ class IterableDataset(_Base):
         Raises:
             ValueError: If it is no such state, or lies beyond the rows of a data set; of the state
                 of a worker, if it is that of another one, or of another number of them or of ranks.
+
+        Example:
+            >>> stream = IterableDataset(ds)
+            >>> rows = iter(stream)
+            >>> first, state = next(rows), stream.state_dict()
+            >>> resumed = IterableDataset(ds)
+            >>> resumed.load_state_dict(state)
+            >>> int(next(iter(resumed))["id"])
+            1
         """
         if (worker := _worker()) is not None:
             self._load_in_worker(state, worker)
@@ -424,13 +443,14 @@ def _after(epoch: int) -> int:
     return 0 if epoch == _LAST_EPOCH else epoch + 1
 
 
-def _check_source(source: Any, format: str | None) -> None:
+def _check_source(source: Any, format: str | None, separator: str | None) -> None:
     """Raises for sources other than data sets and text files."""
-    if format is not None:
-        raise ValueError(
-            f"iterable dataset: format: expected it with text files only, found a "
-            f"{type(source).__name__}"
-        )
+    for name, value in (("format", format), ("separator", separator)):
+        if value is not None:
+            raise ValueError(
+                f"iterable dataset: {name}: expected it with text files only, found a "
+                f"{type(source).__name__}"
+            )
     if isinstance(source, (list, tuple)) and not any(isinstance(item, str) for item in source):
         of = f" of {type(source[0]).__name__}" if source else ""
         raise UnsupportedError(

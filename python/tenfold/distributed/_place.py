@@ -21,7 +21,19 @@ class HasPath:
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """True for a path."""
+        """Tells torch whether a checkpoint is at a path.
+
+        Args:
+            checkpoint_id: Anything.
+
+        Returns:
+            bool: True for a path, False for a URL and anything else.
+
+        Example:
+            >>> from tenfold.distributed import StorageWriter
+            >>> StorageWriter.validate_checkpoint_id("s3://bucket/run")
+            False
+        """
         return isinstance(checkpoint_id, (str, os.PathLike)) and "://" not in os.fspath(
             checkpoint_id
         )

@@ -89,7 +89,13 @@ class SavePlanner(DefaultSavePlanner):
         storage_meta: StorageMeta | None = None,
         is_coordinator: bool = False,
     ) -> None:
-        """Called by ``dcp.save``: takes the state apart."""
+        """Called by ``dcp.save``: takes the state apart.
+
+        Args:
+            state_dict: The state of this rank.
+            storage_meta: What the storage writer's `storage_meta` returned.
+            is_coordinator: True on the rank that makes the global plan.
+        """
         state = state_dict if self.state_to_save is None else self.state_to_save
         flat, self.mappings = flatten(state)
         self.state_dict = _without_nested_shards(flat)
@@ -117,6 +123,12 @@ class SavePlanner(DefaultSavePlanner):
         """Called by ``dcp.save`` on the coordinator: whole plans, cached or not.
 
         The places of a save go to the ranks with them.
+
+        Args:
+            all_plans: The plans of all ranks, by rank.
+
+        Returns:
+            tuple: The plans, by rank, and the metadata of the checkpoint.
         """
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
@@ -141,7 +153,12 @@ class SavePlanner(DefaultSavePlanner):
         return plans, self.metadata
 
     def local_tensor(self, name: str, offsets: tuple[int, ...] | None) -> torch.Tensor:
-        """What this rank has of a tensor of the state, of the box at `offsets`."""
+        """Returns what this rank has of a tensor of the state.
+
+        Args:
+            name: Its name in the flat state.
+            offsets: Where the box begins; None: the whole tensor.
+        """
         value = self.state_dict[name]
         if type(value) in PLAIN:
             return value
@@ -151,7 +168,15 @@ class SavePlanner(DefaultSavePlanner):
         return found
 
     def transform_object(self, write_item: WriteItem, object: Any) -> torch.Tensor | io.BytesIO:
-        """Called for each item that is written."""
+        """Called for each item that is written.
+
+        Args:
+            write_item: The item.
+            object: Its value in the state.
+
+        Returns:
+            A tensor, or the bytes that are written.
+        """
         if write_item.type == WriteItemType.BYTE_IO and self._is_own_storage:
             return ValueBytes(object)
         transformed: torch.Tensor | io.BytesIO = super().transform_object(write_item, object)

@@ -76,7 +76,11 @@ class StorageReader(HasPath, _StorageReader):
         return {**self.__dict__, "_opened": None}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Begins a load."""
+        """Begins a load.
+
+        Args:
+            checkpoint_id: A path; None: that of the constructor.
+        """
         if checkpoint_id is not None:
             self.path = os.fspath(checkpoint_id)
         self._opened = None
@@ -93,14 +97,35 @@ class StorageReader(HasPath, _StorageReader):
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
     ) -> None:
-        """Called on every rank."""
+        """Called on every rank.
+
+        Args:
+            metadata: What `read_metadata` returned.
+            is_coordinator: True on the rank that makes the global plan.
+            *args: Ignored.
+            **kwargs: Ignored.
+        """
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Called on every rank."""
+        """Called on every rank.
+
+        Args:
+            plan: The plan of this rank.
+
+        Returns:
+            LoadPlan: `plan`.
+        """
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Called on the coordinator: says which rank checks which tensors."""
+        """Called on the coordinator: says which rank checks which tensors.
+
+        Args:
+            plans: The plans of all ranks, by rank.
+
+        Returns:
+            list[LoadPlan]: With the names of the tensors that each rank checks.
+        """
         if not self.verify:
             return plans
         _, stored = self._open()
@@ -124,7 +149,18 @@ class StorageReader(HasPath, _StorageReader):
         ]
 
     def read_data(self, plan: LoadPlan, planner: AnyLoadPlanner) -> Future[None]:
-        """Called on every rank: reads its parts."""
+        """Called on every rank: reads its parts.
+
+        Args:
+            plan: The plan of this rank.
+            planner: The planner of ``dcp.load``.
+
+        Returns:
+            Future[None]: Already done.
+
+        Raises:
+            CorruptFileError: With `verify`, if bytes are not those that were written.
+        """
         boxes, stored = self._open()
         if self.verify and plan.storage_data:
             self._check(plan.storage_data, stored)

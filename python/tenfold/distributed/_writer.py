@@ -131,7 +131,14 @@ class StorageWriter(HasPath, _StorageWriter):
         return {**self.__dict__, "_saves": {}}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Begins a save; what a failed one of this thread left is removed."""
+        """Begins a save; what a failed one of this thread left is removed.
+
+        Args:
+            checkpoint_id: A path; None: that of the constructor.
+
+        Raises:
+            ValueError: If there is no path.
+        """
         if checkpoint_id is not None:
             self.path = os.fspath(checkpoint_id)
         if self.path is None:
@@ -147,7 +154,16 @@ class StorageWriter(HasPath, _StorageWriter):
         return OwnStorage(checkpoint_id=self.path, save_id=str(uuid.uuid4()))
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Called on every rank before plans are made."""
+        """Called on every rank before plans are made.
+
+        Args:
+            is_coordinator: True on the rank that makes the global plan.
+            *args: Ignored.
+            **kwargs: Of torch: ``rank``, ``use_collectives``.
+
+        Raises:
+            ValueError: If ``use_collectives`` is false.
+        """
         if not kwargs.get("use_collectives", True):
             raise ValueError(
                 "use_collectives: expected True, found False: without them no rank knows when all "
@@ -156,11 +172,29 @@ class StorageWriter(HasPath, _StorageWriter):
         self._save().rank = kwargs.get("rank", 0)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """Called on every rank."""
+        """Called on every rank.
+
+        Args:
+            plan: The plan of this rank.
+
+        Returns:
+            SavePlan: `plan`.
+        """
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Called on the coordinator: lays the files out and gives each rank its places."""
+        """Called on the coordinator: lays the files out and gives each rank its places.
+
+        Args:
+            plans: The plans of all ranks, by rank.
+
+        Returns:
+            list[SavePlan]: With the place of each shard.
+
+        Raises:
+            ValueError: If plans are cached, or shards overlap or leave elements out.
+            UnsupportedError, OSError: As `tenfold.save`.
+        """
         save = self._save()
         if not all(plan.usable for plan in plans):
             raise ValueError(_CACHING)
@@ -203,7 +237,15 @@ class StorageWriter(HasPath, _StorageWriter):
         ]
 
     def write_data(self, plan: SavePlan, planner: AnySavePlanner) -> Future[list[WriteResult]]:
-        """Called on every rank: writes its shards where the plan says."""
+        """Called on every rank: writes its shards where the plan says.
+
+        Args:
+            plan: The plan of this rank.
+            planner: The planner of ``dcp.save``.
+
+        Returns:
+            Future[list[WriteResult]]: Already done.
+        """
         try:
             with torch.no_grad():  # parts of DTensors come without a step of autograd
                 result = self._write(plan, planner)
@@ -233,7 +275,16 @@ class StorageWriter(HasPath, _StorageWriter):
         return WriteResult(MetadataIndex(""), size_bytes, (part.finish(), values))
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Called on the coordinator when all ranks have written: publishes the checkpoint."""
+        """Called on the coordinator when all ranks have written: publishes the checkpoint.
+
+        Args:
+            metadata: The metadata of the planner.
+            results: What `write_data` returned on each rank.
+
+        Raises:
+            ValueError, OSError: If a shard is missing, or the system failed. What was there is
+                untouched.
+        """
         save = self._save()
         try:
             _publish(save, results)

@@ -246,7 +246,9 @@ class Forms:
             if len(shape) != len(self._shape) or tuple(shape[1:]) != self._shape[1:]:
                 raise ValueError(
                     f"item {begin + shapes.index(shape)}: value: expected a tensor of shape "
-                    f"{list(self._shape)}, as the first value is, found {list(shape)}"
+                    f"{list(self._shape)}, as the first value is, found {list(shape)}; "
+                    "values may differ in their first dimension only: pad them, or build with "
+                    "dicts of the flattened values and the shape"
                 )
 
     def _check_numbers(self, values: list[Any]) -> None:

@@ -195,7 +195,23 @@ class CachedStateMapper(StateMapper):
         return self.mapper.saved_as()
 
     def save(self, path: Any, **options: Any) -> Path:
-        """Saves the mapper behind the cache: see `StateMapper.save`."""
+        """Saves the mapper behind the cache; the cached rows are not saved.
+
+        Args:
+            path: As for `StateMapper.save`.
+            **options: Of the mapper's `save`: ``format``, ``durable``, ``overwrite``.
+
+        Returns:
+            Path: `path`.
+
+        Raises:
+            UnsupportedError: As `StateMapper.save`.
+
+        Example:
+            >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+            >>> mapper.cached(max_bytes=1 << 20).save("mapper").name
+            'mapper'
+        """
         return self.mapper.save(path, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -277,9 +277,17 @@ class HierarchicalStateMapper(StateMapper):
             durable: As for `StateMapper.save`.
             overwrite: As for `StateMapper.save`.
 
+        Returns:
+            Path: `path`.
+
         Raises:
             UnsupportedError: If a JSON file cannot hold a value: a mapper, a tensor of more than
                 65,536 numbers or of complex ones.
+
+        Example:
+            >>> mapper = HierarchicalStateMapper({"a": {"b": [1.0, 2.0]}})
+            >>> mapper.save("mapper.json").name
+            'mapper.json'
         """
         if format is None and os.fsdecode(path).endswith(".json"):
             saved = write_json(self._flat, path, durable=durable, overwrite=overwrite)

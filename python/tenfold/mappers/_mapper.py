@@ -47,6 +47,9 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
     Args:
         name: The name in files. Prefix it (``"lab.grid_world"``) to avoid collisions.
 
+    Returns:
+        A decorator that returns its argument unchanged.
+
     Raises:
         ValueError: If the name is registered for another definition. The same definition again (a
             reloaded module, a repeated notebook cell) replaces the old one.
@@ -177,7 +180,24 @@ class StateMapper:
     # --- to be overridden ---
 
     def generate(self, states: list[Any]) -> Any:
-        """The rows of `states`, in their order: ``[len(states), dim]``."""
+        """Generates the rows of states.
+
+        Args:
+            states: A list of states.
+
+        Returns:
+            A tensor or array ``[len(states), dim]``: the rows in the order of `states`.
+
+        Raises:
+            NotImplementedError: If a subclass does not override it.
+            KeyError, ValueError, CorruptFileError: As the subclass says: for a state without a row,
+                or no state.
+
+        Example:
+            >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+            >>> mapper.generate(["b"]).tolist()
+            [[3.0, 4.0]]
+        """
         raise NotImplementedError(f"{type(self).__name__}.generate")
 
     def config(self) -> dict[str, Any]:
@@ -190,11 +210,42 @@ class StateMapper:
 
     @classmethod
     def restore(cls, config: dict[str, Any], tensors: dict[str, Any]) -> StateMapper:
-        """Creates a mapper from `config` and `tensors`; by default they are its arguments."""
+        """Creates a mapper from what `config` and `tensors` returned; `load` calls it.
+
+        Args:
+            config: The JSON of `config`.
+            tensors: The tree of `tensors`, over the opened file.
+
+        Returns:
+            StateMapper: ``cls(**config, **tensors)``, unless overridden.
+
+        Raises:
+            CorruptFileError: If they contradict each other.
+
+        Example:
+            >>> @tenfold.register_mapper("constant")
+            ... class Constant(tenfold.StateMapper):
+            ...     def __init__(self, value):
+            ...         self.value = value
+            >>> Constant.restore({"value": 2}, {}).value
+            2
+        """
         return cls(**config, **tensors)
 
     def key(self, state: Any) -> Hashable:
-        """The cache key of a state; by default the state itself."""
+        """Returns the cache key of a state: by default the state itself.
+
+        Args:
+            state: A state.
+
+        Raises:
+            TypeError: If the state cannot be hashed.
+
+        Example:
+            >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+            >>> mapper.key("a")
+            'a'
+        """
         try:
             hash(state)
         except TypeError:
@@ -255,6 +306,11 @@ class StateMapper:
         Raises:
             UnsupportedError: If its class has no name (`register_mapper`), or `config` is not JSON.
                 Nothing has been written.
+
+        Example:
+            >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+            >>> mapper.save("mapper").name
+            'mapper'
         """
         from tenfold._io.files import save
 
@@ -275,6 +331,13 @@ class StateMapper:
         Returns:
             CachedStateMapper: with ``.hits``, ``.misses``, ``.nbytes``. A batch generates only the
             rows that are missing.
+
+        Example:
+            >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+            >>> cached = mapper.cached(max_bytes=1 << 20)
+            >>> _ = cached(["a", "b", "a"])
+            >>> cached.misses
+            2
         """
         from tenfold.mappers._cached import CachedStateMapper
 

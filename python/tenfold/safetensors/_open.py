@@ -116,6 +116,12 @@ class safe_open:  # noqa: N801 - safetensors' name
 
         Raises:
             KeyError: If the file has no such tensor; also a `SafetensorError`.
+
+        Example:
+            >>> _ = tenfold.save({"x": torch.ones(2)}, "x.safetensors")
+            >>> with safe_open("x.safetensors", framework="pt") as file:
+            ...     file.get_tensor("x")
+            tensor([1., 1.])
         """
         self._require_tensor(name)
         return self._placed(self._mapped(name))
@@ -133,6 +139,12 @@ class safe_open:  # noqa: N801 - safetensors' name
 
         Raises:
             KeyError: If the file has no such tensor; also a `SafetensorError`.
+
+        Example:
+            >>> _ = tenfold.save({"x": torch.ones(2, 3)}, "x.safetensors")
+            >>> with safe_open("x.safetensors", framework="pt") as file:
+            ...     file.get_slice("x")[:, :1].shape
+            torch.Size([2, 1])
         """
         self._require_tensor(name)
         return SafeSlice(self, name)

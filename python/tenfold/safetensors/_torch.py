@@ -69,6 +69,9 @@ def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap")
         device: The device of the tensors.
         backend: As of `safe_open`.
 
+    Returns:
+        dict[str, torch.Tensor]: In the order of their bytes.
+
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
 
@@ -86,6 +89,9 @@ def load(data: bytes) -> dict[str, Any]:
 
     Args:
         data: The bytes of the file.
+
+    Returns:
+        dict[str, torch.Tensor]: In the order of their bytes.
 
     Raises:
         CorruptFileError: If they are not safetensors file.

@@ -72,6 +72,9 @@ def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
         filename: The path.
         backend: As of `safe_open`. Arrays over a mapped file are read-only.
 
+    Returns:
+        dict[str, numpy.ndarray]: In the order of their bytes.
+
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
 
@@ -89,6 +92,9 @@ def load(data: bytes) -> dict[str, Any]:
 
     Args:
         data: The bytes of the file.
+
+    Returns:
+        dict[str, numpy.ndarray]: In the order of their bytes.
 
     Raises:
         CorruptFileError: If they are not safetensors file.

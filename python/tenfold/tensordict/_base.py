@@ -129,7 +129,17 @@ class TensorDictBase(TensorLike):
         return _mapping.get(self, key, default)
 
     def get_at(self, key: Key, index: Any, default: Any = None) -> Any:
-        """Returns ``td[key][index]``, or `default` if the key does not exist."""
+        """Returns ``td[key][index]``, or `default` if the key does not exist.
+
+        Args:
+            key: A str or a tuple of str.
+            index: An index of the entry's tensor: an int, slice, list or tensor.
+            default: Returned if the key does not exist.
+
+        Example:
+            >>> td.get_at("a", 0), td.get_at("x", 0, default=None)
+            (tensor(0.), None)
+        """
         return _mapping.get_at(self, key, index, default)
 
     def get_non_tensor(self, key: Key, default: Any = NOTHING) -> Any:
@@ -141,19 +151,56 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If the key does not exist and no default is given.
+
+        Example:
+            >>> TensorDict({"name": "run"}).get_non_tensor("name")
+            'run'
         """
         return _mapping.get_non_tensor(self, key, default)
 
     def is_non_tensor(self, key: Key) -> bool:
-        """Returns True if the entry of a key is a value that is not a tensor."""
+        """Returns True if the entry of a key is a value that is not a tensor.
+
+        Args:
+            key: A str or a tuple of str.
+
+        Raises:
+            KeyError: If the key does not exist.
+
+        Example:
+            >>> TensorDict({"name": "run"}).is_non_tensor("name")
+            True
+        """
         return _mapping.is_non_tensor(self, key)
 
     def get_item_shape(self, key: Key) -> torch.Size:
-        """Returns the shape of the entry of a key."""
+        """Returns the shape of the entry of a key.
+
+        Args:
+            key: A str or a tuple of str.
+
+        Raises:
+            KeyError: If the key does not exist.
+
+        Example:
+            >>> td.get_item_shape(("b", "c"))
+            torch.Size([3])
+        """
         return _mapping.get_item_shape(self, key)
 
     def entry_class(self, key: Key) -> type:
-        """Returns the class of the entry of a key."""
+        """Returns the class of the entry of a key.
+
+        Args:
+            key: A str or a tuple of str.
+
+        Raises:
+            KeyError: If the key does not exist.
+
+        Example:
+            >>> td.entry_class("a").__name__
+            'Tensor'
+        """
         return _mapping.entry_class(self, key)
 
     def set(
@@ -170,14 +217,31 @@ class TensorDictBase(TensorLike):
             inplace: If true and the key exists, write into its tensor, as `set_` does.
             non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
 
+        Returns:
+            This TensorDict.
+
         Raises:
             RuntimeError: If the shape of a tensor does not begin with the batch size, or this
                 TensorDict is locked.
+
+        Example:
+            >>> td.set(("b", "d"), torch.ones(3))["b", "d"]
+            tensor([1., 1., 1.])
         """
         return _mapping.put(self, key, item, inplace, non_blocking=non_blocking)
 
     def set_non_tensor(self, key: Key, value: Any) -> Self:
         """Stores any object, even a tensor, as a value shared by all rows.
+
+        Args:
+            key: A str or a tuple of str.
+            value: Any object.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            RuntimeError: If this TensorDict is locked.
 
         Example:
             >>> TensorDict(batch_size=[2]).set_non_tensor("ids", [1, 2])["ids"]
@@ -186,11 +250,38 @@ class TensorDictBase(TensorLike):
         return _mapping.set_non_tensor(self, key, value)
 
     def setdefault(self, key: Key, default: Any, inplace: bool = False) -> Any:
-        """Returns the entry of a key; stores `default` first if the key does not exist."""
+        """Returns the entry of a key; stores `default` first if the key does not exist.
+
+        Args:
+            key: A str or a tuple of str.
+            default: The value to store if the key does not exist.
+            inplace: Accepted; an entry that exists is never changed.
+
+        Raises:
+            RuntimeError: If the key does not exist and this TensorDict is locked.
+
+        Example:
+            >>> td.setdefault("x", torch.ones(3))
+            tensor([1., 1., 1.])
+        """
         return _mapping.setdefault(self, key, default, inplace)
 
     def create_nested(self, key: Key) -> Self:
-        """Adds an empty node of this batch size under a key."""
+        """Adds an empty node of this batch size under a key.
+
+        Args:
+            key: A str or a tuple of str; nodes on the path are created, too.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            RuntimeError: If this TensorDict is locked.
+
+        Example:
+            >>> td.create_nested(("x", "y"))["x", "y"].batch_size
+            torch.Size([3])
+        """
         return _mapping.create_nested(self, key)
 
     def pop(self, key: Key, default: Any = NOTHING) -> Any:
@@ -200,9 +291,16 @@ class TensorDictBase(TensorLike):
             key: A str or a tuple of str.
             default: Returned if the key does not exist.
 
+        Returns:
+            The entry, or `default`.
+
         Raises:
             KeyError: If the key does not exist and no default is given.
             RuntimeError: If this TensorDict is locked.
+
+        Example:
+            >>> td.pop("a")
+            tensor([0., 0., 0.])
         """
         return _mapping.pop(self, key, default)
 
@@ -218,9 +316,19 @@ class TensorDictBase(TensorLike):
     def del_(self, key: Key) -> Self:
         """Deletes an entry.
 
+        Args:
+            key: A str or a tuple of str.
+
+        Returns:
+            This TensorDict.
+
         Raises:
             KeyError: If the key does not exist.
             RuntimeError: If this TensorDict is locked.
+
+        Example:
+            >>> "a" in td.del_("a")
+            False
         """
         return _mapping.del_(self, key)
 
@@ -261,7 +369,18 @@ class TensorDictBase(TensorLike):
         *,
         sort: bool = False,
     ) -> list[Any]:
-        """Returns the entries of ``keys(...)``, each as `get` returns it; same arguments."""
+        """Returns the entries of ``keys(...)``, each as `get` returns it.
+
+        Args:
+            include_nested: Also the entries below nodes, under tuples of keys.
+            leaves_only: Leave out nodes and values that are not tensors.
+            is_leaf: Decides by class which entries are leaves. Default: tensors.
+            sort: Sort the keys alphabetically.
+
+        Example:
+            >>> [tensor.shape for tensor in td.values(True, True)]
+            [torch.Size([3]), torch.Size([3])]
+        """
         return [value for _, value in self.items(include_nested, leaves_only, is_leaf, sort=sort)]
 
     def items(
@@ -272,11 +391,30 @@ class TensorDictBase(TensorLike):
         *,
         sort: bool = False,
     ) -> list[tuple[Any, Any]]:
-        """Returns pairs of ``keys(...)`` and ``values(...)``; same arguments."""
+        """Returns pairs of ``keys(...)`` and ``values(...)``.
+
+        Args:
+            include_nested: Also the entries below nodes, under tuples of keys.
+            leaves_only: Leave out nodes and values that are not tensors.
+            is_leaf: Decides by class which entries are leaves. Default: tensors.
+            sort: Sort the keys alphabetically.
+
+        Example:
+            >>> [(key, tensor.shape) for key, tensor in td.items(True, True)]
+            [('a', torch.Size([3])), (('b', 'c'), torch.Size([3]))]
+        """
         return _mapping.items(self, include_nested, leaves_only, is_leaf, sort=sort)
 
     def non_tensor_items(self, include_nested: bool = False) -> Sequence[tuple[Any, Any]]:
-        """Returns pairs of key and value of the entries that are not tensors."""
+        """Returns pairs of key and value of the entries that are not tensors.
+
+        Args:
+            include_nested: Also the entries below nodes, under tuples of keys.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(3), "name": "run"}).non_tensor_items()[0][0]
+            'name'
+        """
         return _mapping.non_tensor_items(self, include_nested)
 
     @property
@@ -311,20 +449,40 @@ class TensorDictBase(TensorLike):
 
         Args:
             key: A str or a tuple of str.
-            item: A tensor, number or TensorDict that broadcasts to the entry.
+            item: A tensor or TensorDict whose shape begins with the batch size.
             non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+
+        Returns:
+            This TensorDict.
 
         Raises:
             KeyError: If the key does not exist.
             RuntimeError: If the shape does not fit.
+
+        Example:
+            >>> td.set_("a", torch.ones(3))["a"]
+            tensor([1., 1., 1.])
         """
         return _mapping.set_(self, key, item, non_blocking=non_blocking)
 
     def set_at_(self, key: Key, value: Any, index: Any, *, non_blocking: bool = False) -> Self:
         """Writes `value` into rows of the tensor of a key: ``td[key][index] = value``.
 
+        Args:
+            key: A str or a tuple of str.
+            value: A tensor or number that broadcasts to the rows.
+            index: An index of the entry's tensor.
+            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+
+        Returns:
+            This TensorDict.
+
         Raises:
             KeyError: If the key does not exist.
+
+        Example:
+            >>> td.set_at_("a", 5, 0)["a"]
+            tensor([5., 0., 0.])
         """
         return _mapping.set_at_(self, key, value, index, non_blocking=non_blocking)
 
@@ -334,7 +492,7 @@ class TensorDictBase(TensorLike):
         keys_to_update: Iterable[Key] | None = None, is_leaf: IsLeaf | None = None,
         update_batch_size: bool = False, ignore_lock: bool = False, **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """Sets every entry of a dict or TensorDict and returns this one; merges nodes.
+        """Sets every entry of a dict or TensorDict; merges nodes.
 
         Args:
             input_dict_or_td: The entries; keys may be paths.
@@ -346,6 +504,9 @@ class TensorDictBase(TensorLike):
             update_batch_size: Take over the batch size of the other TensorDict.
             ignore_lock: Change this TensorDict even if it is locked.
             **kwargs: More entries.
+
+        Returns:
+            This TensorDict.
 
         Raises:
             RuntimeError: If a shape does not fit, or this TensorDict is locked.
@@ -387,9 +548,16 @@ class TensorDictBase(TensorLike):
             keys_to_update: Only these keys.
             **kwargs: More entries.
 
+        Returns:
+            This TensorDict.
+
         Raises:
             KeyError: If a key does not exist.
             RuntimeError: If a shape does not fit.
+
+        Example:
+            >>> td.update_({"a": torch.ones(3)})["a"]
+            tensor([1., 1., 1.])
         """
         return _mapping.update_(self, input_dict_or_td, non_blocking, keys_to_update, kwargs)
 
@@ -411,24 +579,73 @@ class TensorDictBase(TensorLike):
             non_blocking: Accepted; copies wait.
             keys_to_update: Only these keys.
 
+        Returns:
+            This TensorDict.
+
         Raises:
             KeyError: If a key does not exist.
+
+        Example:
+            >>> td.update_at_({"a": 5}, 0)["a"]
+            tensor([5., 0., 0.])
         """
         return _mapping.update_at_(self, input_dict_or_td, idx, keys_to_update)
 
     def copy_(self, tensordict: Any, non_blocking: bool = False) -> Self:
-        """Writes the values of another TensorDict into these tensors: `update_`."""
+        """Writes the values of another TensorDict into these tensors: `update_`.
+
+        Args:
+            tensordict: A TensorDict or dict with keys of this one; see `update_`.
+            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If this TensorDict lacks a key.
+
+        Example:
+            >>> td.copy_({"a": torch.ones(3)})["a"]
+            tensor([1., 1., 1.])
+        """
         return self.update_(tensordict, non_blocking=non_blocking)
 
     def copy_at_(self, tensordict: Any, idx: Any, non_blocking: bool = False) -> Self:
-        """Writes the values of another TensorDict into rows of this one: `update_at_`."""
+        """Writes the values of another TensorDict into rows of this one: `update_at_`.
+
+        Args:
+            tensordict: A TensorDict or dict with keys of this one.
+            idx: An index of the batch dimensions.
+            non_blocking: Passed to ``Tensor.copy_`` for copies between devices.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If this TensorDict lacks a key.
+
+        Example:
+            >>> td.copy_at_({"a": 5}, 0)["a"]
+            tensor([5., 0., 0.])
+        """
         return self.update_at_(tensordict, idx, non_blocking=non_blocking)
 
     def fill_(self, key: Key, value: Any) -> Self:
         """Fills the tensor of a key, or all tensors of a node, with one value.
 
+        Args:
+            key: A str or a tuple of str.
+            value: A number.
+
+        Returns:
+            This TensorDict.
+
         Raises:
             KeyError: If the key does not exist.
+
+        Example:
+            >>> td.fill_("b", 7)["b", "c"]
+            tensor([7., 7., 7.])
         """
         return _mapping.fill_(self, key, value)
 
@@ -442,11 +659,27 @@ class TensorDictBase(TensorLike):
         Args:
             mask: A bool tensor of at most the batch dimensions.
             value: A number.
+
+        Returns:
+            This TensorDict.
+
+        Example:
+            >>> td.masked_fill_(torch.tensor([True, False, True]), 7)["a"]
+            tensor([7., 0., 7.])
         """
         return _mapping.masked_fill_(self, mask, value)
 
     def masked_fill(self, mask: torch.Tensor, value: Any) -> Self:
-        """Returns a copy with the rows where a mask is true filled; see `masked_fill_`."""
+        """Returns a copy with the rows where a mask is true filled; see `masked_fill_`.
+
+        Args:
+            mask: A bool tensor of at most the batch dimensions.
+            value: A number.
+
+        Example:
+            >>> td.masked_fill(torch.tensor([True, False, True]), 7)["a"]
+            tensor([7., 0., 7.])
+        """
         return self.clone().masked_fill_(mask, value)
 
     # --- which entries exist, and under which keys -----------------------------------------------
@@ -477,6 +710,10 @@ class TensorDictBase(TensorLike):
         Args:
             *keys: Keys or paths of keys.
             inplace: Delete the entries of this TensorDict instead.
+
+        Example:
+            >>> td.exclude("a", ("b", "c")).keys(True)
+            ['b']
         """
         return _mapping.exclude(self, *keys, inplace=inplace)
 
@@ -496,6 +733,11 @@ class TensorDictBase(TensorLike):
         Raises:
             KeyError: If `strict`, a key does not exist and no default is given.
             TypeError: If both `default` and ``strict=False`` are given.
+
+        Example:
+            >>> first, rest = td.split_keys(["a"])
+            >>> first.keys(True), rest.keys(True)
+            (['a'], [('b', 'c'), 'b'])
         """
         return _mapping.split_keys(self, key_sets, inplace, default, strict, reproduce_struct)
 
@@ -514,8 +756,15 @@ class TensorDictBase(TensorLike):
             strict: If false, ignore keys that do not exist.
             filter_empty: Accepted; nodes that become empty are always removed.
 
+        Returns:
+            A TensorDict of the entries, which this one no longer has.
+
         Raises:
             KeyError: If `strict`, a key does not exist and no default is given.
+
+        Example:
+            >>> td.separates("a").keys(), td.keys()
+            (['a'], ['b'])
         """
         return _mapping.separates(self, *keys, default=default, strict=strict)
 
@@ -535,9 +784,16 @@ class TensorDictBase(TensorLike):
             new_key: The new key; nodes on the path are created.
             safe: If true, refuse to replace an entry at `new_key`.
 
+        Returns:
+            This TensorDict.
+
         Raises:
             KeyError: If `old_key` does not exist, or `safe` and `new_key` exists.
             RuntimeError: If this TensorDict is locked.
+
+        Example:
+            >>> td.rename_key_("a", ("b", "a")).keys(True, True)
+            [('b', 'c'), ('b', 'a')]
         """
         return _mapping.rename_key_(self, old_key, new_key, safe)
 
@@ -550,6 +806,10 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If `strict` and an old key does not exist.
+
+        Example:
+            >>> td.rename_keys({"a": "x"}).keys()
+            ['b', 'x']
         """
         return _mapping.rename_keys(self, mapping, strict=strict)
 
@@ -565,6 +825,10 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If two entries would have the same key.
+
+        Example:
+            >>> td.flatten_keys().keys()
+            ['a', 'b.c']
         """
         return _mapping.flatten_keys(self, separator, inplace, is_leaf)
 
@@ -579,6 +843,10 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a path leads through a tensor, or two entries would have the same key.
+
+        Example:
+            >>> TensorDict({"a.b": 1}).unflatten_keys().keys(True)
+            [('a', 'b'), 'a']
         """
         return _mapping.unflatten_keys(self, separator, inplace)
 
@@ -597,6 +865,10 @@ class TensorDictBase(TensorLike):
             batch_size: Another batch size.
             device: Another device, or None.
             names: Other names of the dimensions, or None.
+
+        Example:
+            >>> td.empty().batch_size
+            torch.Size([3])
         """
         return _mapping.empty(self, recurse, batch_size=batch_size, device=device, names=names)
 
@@ -618,6 +890,13 @@ class TensorDictBase(TensorLike):
         Args:
             *args: At most one dict or TensorDict of entries.
             **kwargs: Entries by key.
+
+        Raises:
+            ValueError: For more than one dict.
+
+        Example:
+            >>> td.replace(a=torch.ones(3))["a"]
+            tensor([1., 1., 1.])
         """
         return _mapping.replace(self, *args, **kwargs)
 
@@ -706,6 +985,13 @@ class TensorDictBase(TensorLike):
             call_on_nested: Call `fn` with nodes instead of the tensors below.
             is_leaf: Decides by class which entries `fn` is called with.
             out: A TensorDict to write the results into.
+
+        Returns:
+            As of `apply`.
+
+        Example:
+            >>> td.named_apply(lambda key, tensor: tensor + len(key), nested_keys=True)["b", "c"]
+            tensor([3., 3., 3.])
         """
         plan = apply.Plan(
             fn, others, True, nested_keys, default, filter_empty, inplace, call_on_nested, is_leaf
@@ -713,7 +999,23 @@ class TensorDictBase(TensorLike):
         return self._applied(plan, batch_size, device, names, propagate_lock, out)
 
     def apply_(self, fn: Callable[..., Any], *others: Any, **kwargs: Any) -> Self:
-        """Replaces every tensor by the result of a function: `apply` with ``inplace=True``."""
+        """Replaces every tensor by the result of a function: `apply` with ``inplace=True``.
+
+        Args:
+            fn: Called with each tensor, and the tensors under the same key of `others`.
+            *others: TensorDicts with the same keys.
+            **kwargs: Of `apply`.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If a key is missing from `others` and no `default` is given.
+
+        Example:
+            >>> td.apply_(torch.neg)["b", "c"]
+            tensor([-1., -1., -1.])
+        """
         self.apply(fn, *others, inplace=True, **kwargs)
         return self
 
@@ -730,39 +1032,124 @@ class TensorDictBase(TensorLike):
             inplace: Not supported: an error if true.
             safe: Accepted.
 
+        Returns:
+            A TensorDict with more rows.
+
         Raises:
             ValueError: If `inplace`.
             RuntimeError: If `pad_size` has an odd length, or is too long.
+
+        Example:
+            >>> td.pad([1, 0], value=7.0)["a"]
+            tensor([7., 0., 0., 0.])
         """
         made: Self = join.padded(self, pad_size, value, inplace)
         return made
 
     @classmethod
     def stack(cls, input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
-        """Stacks TensorDicts along a new dimension: `tenfold.stack`."""
+        """Stacks TensorDicts along a new dimension: `tenfold.stack`.
+
+        Args:
+            input: The TensorDicts: of one batch size and the same keys.
+            dim: The new batch dimension.
+            out: A TensorDict to write the result into.
+
+        Returns:
+            A TensorDict with one batch dimension more.
+
+        Raises:
+            RuntimeError: If keys, batch sizes or shapes differ, or there is none.
+
+        Example:
+            >>> TensorDict.stack([td, td]).batch_size
+            torch.Size([2, 3])
+        """
         return join.stack(input, dim, out=out)
 
     @classmethod
     def lazy_stack(
         cls, input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
     ) -> Any:
-        """Stacks TensorDicts without copying: `tenfold.lazy_stack`."""
+        """Stacks TensorDicts without copying: `tenfold.lazy_stack`.
+
+        Args:
+            input: The TensorDicts; keys and shapes may differ.
+            dim: The new batch dimension.
+            out: A TensorDict to write the result into.
+            **kwargs: Of `tenfold.lazy_stack`.
+
+        Returns:
+            A `LazyStackedTensorDict` over them.
+
+        Raises:
+            RuntimeError: If there is none.
+
+        Example:
+            >>> TensorDict.lazy_stack([td, td]).batch_size
+            torch.Size([2, 3])
+        """
         return join.lazy_stack(input, dim, out=out, **kwargs)
 
     @classmethod
     def maybe_dense_stack(
         cls, input: Iterable[Item], dim: int = 0, *, out: Any = None, **kwargs: Any
     ) -> Any:
-        """Stacks densely if keys and shapes allow it: `tenfold.maybe_dense_stack`."""
+        """Stacks densely if keys and shapes allow it: `tenfold.maybe_dense_stack`.
+
+        Args:
+            input: The TensorDicts; keys and shapes may differ.
+            dim: The new batch dimension.
+            out: A TensorDict to write the result into.
+            **kwargs: Of `tenfold.lazy_stack`.
+
+        Returns:
+            A TensorDict if keys and shapes allow it, otherwise a `LazyStackedTensorDict`.
+
+        Raises:
+            RuntimeError: If there is none.
+
+        Example:
+            >>> type(TensorDict.maybe_dense_stack([td, td])).__name__
+            'TensorDict'
+        """
         return join.maybe_dense_stack(input, dim, out=out, **kwargs)
 
     @classmethod
     def cat(cls, input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
-        """Concatenates TensorDicts along a batch dimension: `tenfold.cat`."""
+        """Concatenates TensorDicts along a batch dimension: `tenfold.cat`.
+
+        Args:
+            input: The TensorDicts: of the same keys; batch sizes may differ along `dim` only.
+            dim: The batch dimension; a negative one counts from the end.
+            out: A TensorDict to write the result into.
+
+        Returns:
+            A TensorDict with the rows of all.
+
+        Raises:
+            RuntimeError: If there is none, or no such batch dimension.
+            KeyError: If keys differ.
+
+        Example:
+            >>> TensorDict.cat([td, td]).batch_size
+            torch.Size([6])
+        """
         return join.cat(input, dim, out=out)
 
     def to_lazystack(self, dim: int = 0) -> LazyStackedTensorDict:
-        """Returns a lazy stack of the rows along a batch dimension."""
+        """Returns a lazy stack of the rows along a batch dimension.
+
+        Args:
+            dim: The batch dimension; a negative one counts from the end.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> len(td.to_lazystack().tensordicts)
+            3
+        """
         made: LazyStackedTensorDict = join.lazy_stack(self.unbind(dim), dim)
         return made
 
@@ -777,15 +1164,41 @@ class TensorDictBase(TensorLike):
             dim: The new dimension.
             keep_entries: Keep the entries.
 
+        Returns:
+            This TensorDict, with the new entry.
+
         Raises:
             KeyError: If a key does not exist.
+
+        Example:
+            >>> flat = TensorDict({"x": torch.zeros(3), "y": torch.ones(3)}, [3])
+            >>> flat.stack_tensors("x", "y", out_key="xy", dim=1)["xy"].shape
+            torch.Size([3, 2])
         """
         return join.gathered(self, "stack", keys, out_key, dim, keep_entries)
 
     def cat_tensors(
         self, *keys: Key, out_key: Key, dim: int = 0, keep_entries: bool = False
     ) -> Self:
-        """Concatenates entries into one entry; arguments and errors as for `stack_tensors`."""
+        """Concatenates entries into one entry.
+
+        Args:
+            *keys: The entries; their shapes may differ along `dim` only.
+            out_key: The key of the result.
+            dim: The dimension along which they are concatenated.
+            keep_entries: Keep the entries.
+
+        Returns:
+            This TensorDict, with the new entry.
+
+        Raises:
+            KeyError: If the key does not exist.
+
+        Example:
+            >>> flat = TensorDict({"x": torch.zeros(3, 1), "y": torch.ones(3, 2)}, [3])
+            >>> flat.cat_tensors("x", "y", out_key="xy", dim=1)["xy"].shape
+            torch.Size([3, 3])
+        """
         return join.gathered(self, "cat", keys, out_key, dim, keep_entries)
 
     def stack_from_tensordict(
@@ -798,6 +1211,13 @@ class TensorDictBase(TensorLike):
             dim: The new dimension.
             sorted: True or None: in the order of their keys; False: as they are; or a list of keys.
             out: A tensor to write the result into.
+
+        Returns:
+            torch.Tensor: One tensor of all entries.
+
+        Example:
+            >>> TensorDict({"x": torch.zeros(3), "y": torch.ones(3)}).stack_from_tensordict(1).shape
+            torch.Size([3, 2])
         """
         return join.as_one_tensor(self, "stack", dim, sorted, out)
 
@@ -805,7 +1225,20 @@ class TensorDictBase(TensorLike):
         self, dim: int = 0, *, sorted: bool | Sequence[Key] | None = None,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        """Concatenates all entries into one tensor; arguments as for `stack_from_tensordict`."""
+        """Concatenates all entries into one tensor.
+
+        Args:
+            dim: The dimension along which they are concatenated.
+            sorted: True or None: in the order of their keys; False: as they are; or a list of keys.
+            out: A tensor to write the result into.
+
+        Returns:
+            torch.Tensor: One tensor of all entries.
+
+        Example:
+            >>> TensorDict({"x": torch.zeros(3), "y": torch.ones(3)}).cat_from_tensordict().shape
+            torch.Size([6])
+        """
         return join.as_one_tensor(self, "cat", dim, sorted, out)
 
     # --- conversions -----------------------------------------------------------------------------
@@ -841,6 +1274,10 @@ class TensorDictBase(TensorLike):
             convert_tensors: Convert tensors to numbers and lists of numbers.
             tolist_first: Convert nodes below with more batch dimensions to lists, too.
             as_linked_list: Accepted; the lists are plain lists.
+
+        Example:
+            >>> TensorDict({"a": torch.arange(2)}, [2]).tolist(convert_tensors=True)
+            [{'a': 0}, {'a': 1}]
         """
         return _convert.tolist(self, convert_nodes, convert_tensors, tolist_first)
 
@@ -864,6 +1301,9 @@ class TensorDictBase(TensorLike):
             batch_dims: Infer the batch size, with at most this many dimensions.
             names: Names of the batch dimensions.
 
+        Returns:
+            TensorDict: The tree; without a batch size it is [].
+
         Raises:
             ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`.
 
@@ -876,7 +1316,23 @@ class TensorDictBase(TensorLike):
         )
 
     def from_dict_instance(self, input_dict: Mapping[Any, Any], **options: Any) -> TensorDict:
-        """Creates a TensorDict of this class from nested dicts; options as for `from_dict`."""
+        """Creates a TensorDict of this class from nested dicts.
+
+        Args:
+            input_dict: The entries.
+            **options: Of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+                ``batch_dims``.
+
+        Returns:
+            TensorDict: The tree.
+
+        Raises:
+            ValueError: As of `from_dict`.
+
+        Example:
+            >>> td.from_dict_instance({"a": {"b": torch.zeros(3)}})["a", "b"]
+            tensor([0., 0., 0.])
+        """
         return self.from_dict(input_dict, **options)
 
     @classmethod
@@ -897,6 +1353,13 @@ class TensorDictBase(TensorLike):
             batch_dims: Infer the batch size, with at most this many dimensions.
             device: Move tensors to this device.
             batch_size: The batch size.
+
+        Returns:
+            A TensorDict; for anything else, `obj`.
+
+        Example:
+            >>> TensorDict.from_any({"a": {"b": torch.ones(3)}})["a", "b"]
+            tensor([1., 1., 1.])
         """
         return _convert.from_any(obj, auto_batch_size, batch_dims, device, batch_size)
 
@@ -908,19 +1371,59 @@ class TensorDictBase(TensorLike):
             dataclass: The object.
             **options: As for `from_dict`.
 
+        Returns:
+            TensorDict: An entry for each field.
+
         Raises:
             TypeError: If it is not an object of a dataclass.
+
+        Example:
+            >>> import dataclasses
+            >>> Point = dataclasses.make_dataclass("Point", ["x", "y"])
+            >>> TensorDict.from_dataclass(Point(torch.zeros(3), torch.ones(3)))["y"]
+            tensor([1., 1., 1.])
         """
         return _convert.from_dataclass(dataclass, **options)
 
     @classmethod
     def from_namedtuple(cls, named_tuple: Any, **options: Any) -> TensorDict:
-        """Creates a TensorDict from the fields of a named tuple; options as for `from_dict`."""
+        """Creates a TensorDict from the fields of a named tuple.
+
+        Args:
+            named_tuple: The named tuple.
+            **options: Of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+                ``batch_dims``.
+
+        Returns:
+            TensorDict: An entry for each field.
+
+        Raises:
+            AttributeError: If it is no named tuple.
+
+        Example:
+            >>> from collections import namedtuple
+            >>> Point = namedtuple("Point", ["x", "y"])
+            >>> TensorDict.from_namedtuple(Point(torch.zeros(3), torch.ones(3)))["y"]
+            tensor([1., 1., 1.])
+        """
         return _convert.from_namedtuple(named_tuple, **options)
 
     @classmethod
     def from_tuple(cls, obj: tuple[Any, ...], **options: Any) -> TensorDict:
-        """Creates a TensorDict from a tuple, under the keys "0", "1", ...; see `from_dict`."""
+        """Creates a TensorDict from a tuple, under the keys "0", "1", ...; see `from_dict`.
+
+        Args:
+            obj: The tuple.
+            **options: Of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+                ``batch_dims``.
+
+        Returns:
+            TensorDict: An entry for each item.
+
+        Example:
+            >>> TensorDict.from_tuple((torch.zeros(3), torch.ones(3)))["1"]
+            tensor([1., 1., 1.])
+        """
         return _convert.from_tuple(obj, **options)
 
     @classmethod
@@ -940,6 +1443,9 @@ class TensorDictBase(TensorLike):
             struct_array: The array; fields may be structured themselves.
             batch_size: Default: the shape of the array.
             device: Move the tensors to this device.
+
+        Returns:
+            TensorDict: An entry for each field.
 
         Example:
             >>> array = numpy.zeros(3, [("a", "f4"), ("b", "i8", (2,))])
@@ -977,6 +1483,9 @@ class TensorDictBase(TensorLike):
             device: Device of the tensors, unless they are mapped.
             **kwargs: Of `memmap_like`: ``prefix=`` and others.
 
+        Returns:
+            TensorDict: Zeros; `memmap_like` of them if `storage` is "memmap".
+
         Raises:
             ValueError: If `storage` has another value.
 
@@ -990,7 +1499,19 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def fromkeys(cls, keys: Iterable[str], value: Any = 0) -> TensorDict:
-        """Creates a TensorDict with one value for every key."""
+        """Creates a TensorDict with one value for every key.
+
+        Args:
+            keys: The keys.
+            value: The value of each: a number, tensor or plain value.
+
+        Returns:
+            TensorDict: With batch size [].
+
+        Example:
+            >>> TensorDict.fromkeys(["a", "b"], 1.5)["b"]
+            tensor(1.5000)
+        """
         return _convert.fromkeys(keys, value)
 
     @classmethod
@@ -1009,6 +1530,13 @@ class TensorDictBase(TensorLike):
             batch_size: The batch size.
             auto_batch_size: Infer the longest batch size that all tensors share.
             batch_dims: Infer the batch size, with at most this many dimensions.
+
+        Returns:
+            A TensorDict; for anything but containers, `pytree`.
+
+        Example:
+            >>> TensorDict.from_pytree([torch.zeros(3), {"a": torch.ones(3)}]).to_pytree()
+            [tensor([0., 0., 0.]), {'a': tensor([1., 1., 1.])}]
         """
         return _convert.from_pytree(pytree, batch_size, auto_batch_size, batch_dims)
 
@@ -1021,6 +1549,10 @@ class TensorDictBase(TensorLike):
 
         Args:
             dest_cls: The class of the result. Default: a new one, "GenericDict".
+
+        Example:
+            >>> td.to_namedtuple().b.c
+            tensor([1., 1., 1.])
         """
         return _convert.to_namedtuple(self, dest_cls)
 
@@ -1032,6 +1564,10 @@ class TensorDictBase(TensorLike):
 
         Raises:
             ImportError: If tensordict cannot be imported.
+
+        Example:
+            >>> td.to_tensordict().batch_size
+            torch.Size([3])
         """
         return _convert.to_tensordict(self, retain_none=retain_none)
 
@@ -1039,9 +1575,16 @@ class TensorDictBase(TensorLike):
     def from_tensordict(cls, tensordict: Any) -> Any:
         """Returns a TensorDict over the same memory as one of the tensordict package.
 
+        Args:
+            tensordict: A TensorDict, lazy stack or tensorclass of the tensordict package.
+
         Raises:
             ImportError: If tensordict cannot be imported.
             TypeError: If `tensordict` is not a tree of that package.
+
+        Example:
+            >>> TensorDict.from_tensordict(td.to_tensordict())["a"]
+            tensor([0., 0., 0.])
         """
         return _convert.from_tensordict(tensordict)
 
@@ -1061,6 +1604,10 @@ class TensorDictBase(TensorLike):
             prefix: Added in front of every name.
             keep_vars: Keep the tensors attached to the autograd graph.
             flatten: If false, nodes become nested OrderedDicts.
+
+        Example:
+            >>> [*td.state_dict()]
+            ['a', 'b.c']
         """
         return _convert.state_dict(self, destination, prefix, keep_vars, flatten)
 
@@ -1079,8 +1626,15 @@ class TensorDictBase(TensorLike):
             assign: Replace the tensors instead of copying into them.
             from_flatten: Accepted; both forms are recognised.
 
+        Returns:
+            This TensorDict.
+
         Raises:
             RuntimeError: If `strict` and the keys differ.
+
+        Example:
+            >>> td.load_state_dict({"a": torch.ones(3), "b.c": torch.ones(3)})["a"]
+            tensor([1., 1., 1.])
         """
         return _convert.load_state_dict(self, state_dict, strict, assign, from_flatten)
 
@@ -1135,9 +1689,17 @@ class TensorDictBase(TensorLike):
             lazy_stack: Return a lazy stack, whose tensors are the modules' own.
             expand_identical: Expand tensors that all modules share instead of copying them.
 
+        Returns:
+            A locked TensorDict with a batch dimension of the number of modules.
+
         Raises:
             NotImplementedError: If `as_module`.
             RuntimeError: If the architectures differ.
+
+        Example:
+            >>> layers = [torch.nn.Linear(2, 3) for _ in range(4)]
+            >>> TensorDict.from_modules(*layers)["weight"].shape
+            torch.Size([4, 3, 2])
         """
         made: Self = _convert.from_modules(
             modules, as_module, lock, use_state_dict, lazy_stack, expand_identical
@@ -1474,7 +2036,24 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def load(cls, prefix: PathLike, *arguments: Any, **options: Any) -> Self:
-        """Opens the tree in a folder: `load_memmap`."""
+        """Opens the tree in a folder: `load_memmap`.
+
+        Args:
+            prefix: The folder.
+            *arguments: Of `load_memmap`.
+            **options: Of `load_memmap`.
+
+        Returns:
+            As of `load_memmap`.
+
+        Raises:
+            FileNotFoundError, CorruptFileError, ValueError: As of `load_memmap`.
+
+        Example:
+            >>> _ = td.memmap("files")
+            >>> TensorDict.load("files")["b", "c"]
+            MemoryMappedTensor([1., 1., 1.])
+        """
         return cls.load_memmap(prefix, *arguments, **options)
 
     def load_memmap_(
@@ -1496,9 +2075,17 @@ class TensorDictBase(TensorLike):
             allow_pickle: None or False; nothing is ever unpickled.
             mode: As for `load_memmap`.
 
+        Returns:
+            This TensorDict.
+
         Raises:
             RuntimeError: If it is locked, and not because it is mapped.
             FileNotFoundError, CorruptFileError: As `load_memmap`.
+
+        Example:
+            >>> _ = td.memmap("files")
+            >>> td.empty().load_memmap_("files")["b", "c"]
+            MemoryMappedTensor([1., 1., 1.])
         """
         folder.check_pickle(allow_pickle)
         made: Self = memmap.load_into(self, prefix, mode)
@@ -1507,8 +2094,20 @@ class TensorDictBase(TensorLike):
     def memmap_refresh_(self, *, allow_pickle: bool | None = None) -> Self:
         """Reads the folder again, with changes that another process made to its entries.
 
+        Args:
+            allow_pickle: None or False; nothing is ever unpickled.
+
+        Returns:
+            This TensorDict.
+
         Raises:
             RuntimeError: If this is not the result of `memmap*` with a folder.
+
+        Example:
+            >>> files = td.memmap("files")
+            >>> _ = TensorDict.load_memmap("files").memmap_().make_memmap("new", [3])
+            >>> files.memmap_refresh_().keys()
+            ['a', 'b', 'new']
         """
         return memmap.refresh(self, allow_pickle)
 
@@ -1560,6 +2159,11 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: As `make_memmap`; if the file exists and `existsok` is false.
+
+        Example:
+            >>> files = td.memmap("files")
+            >>> files.make_memmap_from_tensor("new", torch.arange(3))
+            MemoryMappedTensor([0, 1, 2])
         """
         return grow.make_from_tensor(self, key, tensor, copy_data, existsok, robust_key)
 
@@ -1581,6 +2185,12 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: As `make_memmap`; if the storage is mapped from another file, or none.
+
+        Example:
+            >>> files = td.memmap("files")
+            >>> storage = torch.UntypedStorage.from_file("files/new.memmap", True, 12)
+            >>> files.make_memmap_from_storage("new", storage, [3]).shape
+            torch.Size([3])
         """
         return grow.make_from_storage(self, key, storage, shape, dtype, robust_key)
 
@@ -1680,6 +2290,9 @@ class TensorDictBase(TensorLike):
 
         Args:
             filename: The file.
+
+        Returns:
+            A TensorDict whose tensors are views of the file.
 
         Raises:
             FileNotFoundError: If the file does not exist.

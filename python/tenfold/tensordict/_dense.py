@@ -332,7 +332,6 @@ class TensorDict(TensorDictBase):
     def set(
         self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False
     ) -> Self:
-        """Adds an entry, or replaces it; see `TensorDictBase.set`. Returns this TensorDict."""
         # The common cases first: a tensor that fits, and a path through nodes in memory.
         if type(item) in TENSORS and type(key) is str and not inplace:
             batch_size = self._batch_size

@@ -16,55 +16,183 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 def from_module(module: Any, as_module: bool = False, lock: bool = True, **options: Any) -> Any:
-    """`TensorDict.from_module`, locked unless `lock` is false."""
+    """Returns the parameters and buffers of a module: `TensorDict.from_module`, locked.
+
+    Args:
+        module: The module.
+        as_module: Not supported: there is no TensorDictParams.
+        lock: If false, the result is not locked.
+        **options: Of `TensorDict.from_module`: ``use_state_dict``, ``filter_empty``.
+
+    Raises:
+        NotImplementedError: If `as_module`.
+
+    Example:
+        >>> tenfold.tensordict.from_module(torch.nn.Linear(2, 3))["weight"].shape
+        torch.Size([3, 2])
+    """
     return TensorDict.from_module(module, as_module, lock, **options)
 
 
 @set_module("tenfold")
 def from_modules(*modules: Any, **options: Any) -> Any:
-    """`TensorDict.from_modules`."""
+    """Stacks the parameters of modules of one architecture: `TensorDict.from_modules`.
+
+    Args:
+        *modules: The modules.
+        **options: Of `TensorDict.from_modules`: ``lock``, ``use_state_dict``, ``lazy_stack``,
+            ``expand_identical``.
+
+    Returns:
+        TensorDict: With a batch dimension of the number of modules.
+
+    Raises:
+        RuntimeError: If the architectures differ.
+
+    Example:
+        >>> layers = [torch.nn.Linear(2, 3) for _ in range(4)]
+        >>> tenfold.tensordict.from_modules(*layers)["weight"].shape
+        torch.Size([4, 3, 2])
+    """
     return TensorDict.from_modules(*modules, **options)
 
 
 @set_module("tenfold")
 def from_dict(d: Any, **options: Any) -> Any:
-    """`TensorDict.from_dict`."""
+    """Creates a TensorDict from nested dicts: `TensorDict.from_dict`.
+
+    Args:
+        d: The entries.
+        **options: Of `TensorDict.from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+            ``batch_dims``.
+
+    Returns:
+        TensorDict: The tree.
+
+    Raises:
+        ValueError: If ``batch_size`` is given with ``batch_dims`` or ``auto_batch_size``.
+
+    Example:
+        >>> tenfold.tensordict.from_dict({"a": {"b": torch.zeros(3)}})["a", "b"]
+        tensor([0., 0., 0.])
+    """
     return TensorDict.from_dict(d, **options)
 
 
 @set_module("tenfold")
 def from_any(obj: Any, **options: Any) -> Any:
-    """`TensorDict.from_any`."""
+    """Creates a TensorDict from a dict, named tuple, tuple or dataclass: `TensorDict.from_any`.
+
+    Args:
+        obj: The object; anything else is returned as it is, a list as NonTensorStack.
+        **options: Of `TensorDict.from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+            ``batch_dims``.
+
+    Returns:
+        A TensorDict; for anything else, `obj`.
+
+    Example:
+        >>> tenfold.tensordict.from_any({"a": torch.zeros(3)})["a"]
+        tensor([0., 0., 0.])
+    """
     return TensorDict.from_any(obj, **options)
 
 
 @set_module("tenfold")
 def from_pytree(pytree: Any, **options: Any) -> Any:
-    """`TensorDict.from_pytree`."""
+    """Creates a TensorDict from nested lists, tuples and dicts: `TensorDict.from_pytree`.
+
+    Args:
+        pytree: The containers; anything else is returned as it is.
+        **options: Of `TensorDict.from_pytree`: ``batch_size``, ``auto_batch_size``, ``batch_dims``.
+
+    Returns:
+        A TensorDict; for anything but containers, `pytree`.
+
+    Example:
+        >>> tenfold.tensordict.from_pytree([torch.zeros(3)]).to_pytree()
+        [tensor([0., 0., 0.])]
+    """
     return TensorDict.from_pytree(pytree, **options)
 
 
 @set_module("tenfold")
 def from_namedtuple(named_tuple: Any, **options: Any) -> Any:
-    """`TensorDict.from_namedtuple`."""
+    """Creates a TensorDict from the fields of a named tuple: `TensorDict.from_namedtuple`.
+
+    Args:
+        named_tuple: The named tuple.
+        **options: Of `TensorDict.from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+            ``batch_dims``.
+
+    Returns:
+        TensorDict: An entry for each field.
+
+    Raises:
+        AttributeError: If it is no named tuple.
+
+    Example:
+        >>> from collections import namedtuple
+        >>> Point = namedtuple("Point", ["x", "y"])
+        >>> tenfold.tensordict.from_namedtuple(Point(torch.zeros(3), torch.ones(3)))["y"]
+        tensor([1., 1., 1.])
+    """
     return TensorDict.from_namedtuple(named_tuple, **options)
 
 
 @set_module("tenfold")
 def from_tuple(obj: Any, **options: Any) -> Any:
-    """`TensorDict.from_tuple`."""
+    """Creates a TensorDict from a tuple, under the keys "0", "1", ...: `TensorDict.from_tuple`.
+
+    Args:
+        obj: The tuple.
+        **options: Of `TensorDict.from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
+            ``batch_dims``.
+
+    Returns:
+        TensorDict: An entry for each item.
+
+    Example:
+        >>> tenfold.tensordict.from_tuple((torch.zeros(3), torch.ones(3)))["1"]
+        tensor([1., 1., 1.])
+    """
     return TensorDict.from_tuple(obj, **options)
 
 
 @set_module("tenfold")
 def from_struct_array(struct_array: Any, **options: Any) -> Any:
-    """`TensorDict.from_struct_array`."""
+    """Creates a TensorDict from a NumPy structured array: `TensorDict.from_struct_array`.
+
+    Args:
+        struct_array: The array; the tensors share its memory where strides allow it.
+        **options: Of `TensorDict.from_struct_array`: ``batch_size``, ``device``.
+
+    Returns:
+        TensorDict: An entry for each field.
+
+    Example:
+        >>> array = numpy.zeros(3, [("a", "f4")])
+        >>> tenfold.tensordict.from_struct_array(array)["a"]
+        tensor([0., 0., 0.])
+    """
     return TensorDict.from_struct_array(struct_array, **options)
 
 
 @set_module("tenfold")
 def fromkeys(keys: Any, value: Any = 0) -> Any:
-    """`TensorDict.fromkeys`."""
+    """Creates a TensorDict with one value for every key: `TensorDict.fromkeys`.
+
+    Args:
+        keys: The keys.
+        value: The value of each: a number, tensor or plain value.
+
+    Returns:
+        TensorDict: With batch size [].
+
+    Example:
+        >>> tenfold.tensordict.fromkeys(["a", "b"], 1.5)["b"]
+        tensor(1.5000)
+    """
     return TensorDict.fromkeys(keys, value)
 
 
@@ -94,13 +222,30 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
 
 @set_module("tenfold")
 def is_leaf_nontensor(cls: type) -> bool:
-    """For ``keys(is_leaf=...)``: tensors are leaves, and values that are not tensors, too."""
+    """For ``keys(is_leaf=...)``: tensors are leaves, and values that are not tensors, too.
+
+    Returns:
+        bool: True for all entries but nodes and tensorclasses.
+
+    Example:
+        >>> is_leaf = tenfold.tensordict.is_leaf_nontensor
+        >>> TensorDict({"a": 1, "name": "run"}).keys(True, True, is_leaf)
+        ['a', 'name']
+    """
     return class_kind(cls) not in (NODE, TENSORCLASS)
 
 
 @set_module("tenfold")
 def default_is_leaf(cls: type) -> bool:
-    """For ``keys(is_leaf=...)``: tensors are leaves."""
+    """For ``keys(is_leaf=...)``: tensors are leaves.
+
+    Returns:
+        bool: True for tensors.
+
+    Example:
+        >>> tenfold.tensordict.default_is_leaf(torch.Tensor)
+        True
+    """
     return class_kind(cls) not in (NODE, TENSORCLASS) and not getattr(cls, "_is_non_tensor", False)
 
 

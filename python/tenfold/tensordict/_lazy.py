@@ -164,10 +164,20 @@ class LazyStackedTensorDict(TensorDictBase):
     def insert(self, index: int, tensordict: Any) -> None:
         """Makes a TensorDict the member at `index`.
 
+        Args:
+            index: Its position, as of ``list.insert``.
+            tensordict: A TensorDict of the batch size of the members.
+
         Raises:
             TypeError: If it is no TensorDict.
             ValueError: If its batch size differs.
             RuntimeError: If the stack is locked.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.insert(0, td)
+            >>> len(stack)
+            3
         """
         check_unlocked(self)
         if node_of(tensordict) is None:
@@ -182,11 +192,41 @@ class LazyStackedTensorDict(TensorDictBase):
         self._mark_changed()
 
     def append(self, tensordict: Any) -> None:
-        """Makes a TensorDict the last member. Errors as those of `insert`."""
+        """Makes a TensorDict the last member.
+
+        Args:
+            tensordict: A TensorDict of the batch size of the members.
+
+        Raises:
+            TypeError: If it is no TensorDict.
+            ValueError: If its batch size differs.
+            RuntimeError: If the stack is locked.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.append(td)
+            >>> len(stack)
+            3
+        """
         self.insert(len(self.tensordicts), tensordict)
 
     def extend(self, tensordicts: Any) -> None:
-        """Makes each of them a member. Errors as those of `insert`."""
+        """Makes each of several TensorDicts a member, in their order.
+
+        Args:
+            tensordicts: TensorDicts of the batch size of the members.
+
+        Raises:
+            TypeError: If it is no TensorDict.
+            ValueError: If its batch size differs.
+            RuntimeError: If the stack is locked.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.extend([td, td])
+            >>> len(stack)
+            4
+        """
         for member in tensordicts:
             self.append(member)
 
@@ -444,8 +484,17 @@ class LazyStackedTensorDict(TensorDictBase):
                 ``padding_value``, ``padding_side`` as of torch's nested tensors), for tensors whose
                 shapes differ.
 
+        Returns:
+            A tensor, a stack of nodes or values, or `default`; with ``as_list`` a list.
+
         Raises:
             RuntimeError: If shapes differ and nothing says how to give them.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([TensorDict({"x": torch.ones(n)}) for n in (1, 2)])
+            >>> stack.get("x", as_padded_tensor=True)
+            tensor([[1., 0.],
+                    [1., 1.]])
         """
         if not any(how.get(name) for name in ("as_list", "as_nested_tensor", "as_padded_tensor")):
             return super().get(key, default)
@@ -467,7 +516,24 @@ class LazyStackedTensorDict(TensorDictBase):
         )
 
     def update(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Self:
-        """Sets every entry; of a stack like this one, member by member. See `TensorDict.update`."""
+        """Sets every entry; of a stack like this one, member by member. See `TensorDict.update`.
+
+        Args:
+            input_dict_or_td: A dict, TensorDict or stack.
+            *args: Of `TensorDict.update`.
+            **options: Of `TensorDict.update`.
+
+        Returns:
+            This stack.
+
+        Raises:
+            RuntimeError: If a shape does not fit, or this stack is locked.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.update({"a": torch.ones(2, 3)})["a"].sum()
+            tensor(6.)
+        """
         other = self._like_stack(input_dict_or_td)
         if other is None:
             return super().update(input_dict_or_td, *args, **options)
@@ -476,7 +542,25 @@ class LazyStackedTensorDict(TensorDictBase):
         return self
 
     def update_(self, input_dict_or_td: Any = None, *args: Any, **options: Any) -> Self:
-        """Writes every entry into the existing tensors; see `TensorDict.update_`."""
+        """Writes every entry into the existing tensors; see `TensorDict.update_`.
+
+        Args:
+            input_dict_or_td: A dict, TensorDict or stack.
+            *args: Of `TensorDict.update`.
+            **options: Of `TensorDict.update`.
+
+        Returns:
+            This stack.
+
+        Raises:
+            KeyError: If a key does not exist.
+            RuntimeError: If a shape does not fit.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.update_({"a": torch.ones(2, 3)})["a"].sum()
+            tensor(6.)
+        """
         other = self._like_stack(input_dict_or_td)
         if other is None:
             return super().update_(input_dict_or_td, *args, **options)
@@ -493,7 +577,17 @@ class LazyStackedTensorDict(TensorDictBase):
         return node.tensordicts
 
     def clone(self, recurse: bool = True, **kwargs: Any) -> Self:
-        """A stack of clones of the members."""
+        """Returns a stack of clones of the members.
+
+        Args:
+            recurse: Copy the tensors; if false, only the nodes are new and tensors are shared.
+            **kwargs: Of ``torch.clone``: ``memory_format=``.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.clone(recurse=False)[0]["a"] is td["a"]
+            True
+        """
         return self._map(lambda node: node.clone(recurse, **kwargs))
 
     def _selected(self, wanted: Any, inplace: bool, strict: bool) -> Any:
@@ -514,7 +608,17 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node._excluded(unwanted, False))
 
     def empty(self, recurse: bool = False, **options: Any) -> Any:
-        """A stack of members without entries; see `TensorDict.empty`."""
+        """Returns a stack of members without entries; with options a TensorDict of its batch size.
+
+        Args:
+            recurse: Keep the nodes below, emptied too.
+            **options: Of `TensorDict.empty`: ``batch_size``, ``device``, ``names``.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.empty().batch_size
+            torch.Size([2, 3])
+        """
         if options:
             return self._with_entries({}).empty(recurse, **options)
         return self._map(lambda node: node.empty(recurse))
@@ -525,7 +629,20 @@ class LazyStackedTensorDict(TensorDictBase):
             node._fill_entry(key, value)
 
     def masked_fill_(self, mask: Any, value: Any) -> Self:
-        """Fills the rows where `mask` is true; see `TensorDict.masked_fill_`."""
+        """Fills the rows where a mask is true with one value.
+
+        Args:
+            mask: A bool tensor of at most the batch dimensions.
+            value: A number.
+
+        Returns:
+            This stack.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.masked_fill_(torch.tensor([True, False]), 7)["a"][:, 0]
+            tensor([7., 0.])
+        """
         parts = [mask] * len(self.tensordicts)
         if mask.ndim > self.stack_dim:
             parts = list(mask.unbind(self.stack_dim))
@@ -534,7 +651,25 @@ class LazyStackedTensorDict(TensorDictBase):
         return self
 
     def rename_key_(self, old_key: Any, new_key: Any, safe: bool = False) -> Self:
-        """Gives an entry another key in every member; see `TensorDict.rename_key_`."""
+        """Moves an entry to another key in every member.
+
+        Args:
+            old_key: A key that exists in all members.
+            new_key: The new key; nodes on the path are created.
+            safe: If true, refuse to replace an entry at `new_key`.
+
+        Returns:
+            This stack.
+
+        Raises:
+            KeyError: If `old_key` does not exist, or `safe` and `new_key` exists.
+            RuntimeError: If this stack is locked.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.rename_key_("a", "x").keys()
+            ['b', 'x']
+        """
         named = isinstance(new_key, (str, tuple)) and old_key in self
         if not named or (safe and new_key in self):
             return super().rename_key_(old_key, new_key, safe)
@@ -553,12 +688,41 @@ class LazyStackedTensorDict(TensorDictBase):
     def flatten_keys(
         self, separator: str = ".", inplace: bool = False, is_leaf: Any = None
     ) -> Self:
-        """The members without nodes; see `TensorDict.flatten_keys`."""
+        """Returns a stack of the members without nodes.
+
+        Args:
+            separator: Between the keys of a path.
+            inplace: Change the members of this stack instead.
+            is_leaf: Decides by class which nodes stay as they are.
+
+        Raises:
+            RuntimeError: If the members have different keys.
+            KeyError: If two entries would have the same key.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.flatten_keys().keys()
+            ['a', 'b.c']
+        """
         self._refuse_exclusive_keys("flatten_keys")
         return self._rekeyed("flatten_keys", inplace, separator, is_leaf=is_leaf)
 
     def unflatten_keys(self, separator: str = ".", inplace: bool = False) -> Self:
-        """The members with nodes; see `TensorDict.unflatten_keys`."""
+        """Returns a stack of the members with nodes.
+
+        Args:
+            separator: Between the keys of a path.
+            inplace: Change the members of this stack instead.
+
+        Raises:
+            RuntimeError: If the members have different keys.
+            KeyError: If two entries would have the same key.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.flatten_keys().unflatten_keys().keys()
+            ['a', 'b']
+        """
         self._refuse_exclusive_keys("unflatten_keys")
         return self._rekeyed("unflatten_keys", inplace, separator)
 
@@ -600,7 +764,26 @@ class LazyStackedTensorDict(TensorDictBase):
         self, condition: Any, other: Any, *, out: Any = None, pad: Any = None,
         update_batch_size: bool = False,
     ) -> Self:  # fmt: skip
-        """The rows of the members where `condition` is true; see `TensorDict.where`."""
+        """Selects rows of the members where a condition is true, else rows of `other`.
+
+        Args:
+            condition: A bool tensor of at most the batch dimensions.
+            other: A TensorDict, a tensor or a number.
+            out: A TensorDict to write the result into.
+            pad: Value used for entries that one of the two lacks.
+            update_batch_size: Accepted; `out` keeps its batch size.
+
+        Returns:
+            A stack of the results; `out` if it is given.
+
+        Raises:
+            KeyError: If one lacks an entry and no `pad` is given.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.where(torch.tensor([True, False]), 5)["a"][:, 0]
+            tensor([0., 5.])
+        """
         conditions = [condition] * len(self.tensordicts)
         if condition.ndim > self.stack_dim:
             conditions = list(condition.unbind(self.stack_dim))
@@ -660,10 +843,19 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._with_entries(self._entries())
 
     def contiguous(self, *, canonical: bool = False, inplace: bool = False) -> Any:
-        """A dense TensorDict of the stacked entries.
+        """Returns a dense TensorDict of the stacked entries.
+
+        Args:
+            canonical: Accepted; strides are always those of a new tensor.
+            inplace: Accepted; the result is always a new TensorDict.
 
         Raises:
             RuntimeError: If the shapes of the members' tensors differ.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> type(stack.contiguous()).__name__
+            'TensorDict'
         """
         made = self._dense()
         items = {
@@ -673,7 +865,16 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._with_entries(items)
 
     def densify(self, layout: Any = None) -> Any:
-        """A TensorDict in which tensors of different shapes are nested tensors."""
+        """Returns a TensorDict in which tensors of different shapes are nested tensors.
+
+        Args:
+            layout: The layout of nested tensors; None: ``torch.jagged``.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([TensorDict({"x": torch.ones(n)}) for n in (1, 2)])
+            >>> stack.densify()["x"].is_nested
+            True
+        """
         torch = need_torch("densify")
         items = {}
         for key in self._key_list():
@@ -727,47 +928,188 @@ class LazyStackedTensorDict(TensorDictBase):
         _lazy_rows.assign(self, key, value)
 
     def unbind(self, dim: int) -> tuple[Self, ...]:
-        """Returns the members along the stack dimension; otherwise a stack for each position."""
+        """Returns the members along the stack dimension; otherwise a stack for each position.
+
+        Args:
+            dim: The batch dimension; a negative one counts from the end.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.unbind(0)[0]["a"] is td["a"]
+            True
+        """
         return _lazy_rows.unbind(self, dim)
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """Returns consecutive parts of a batch dimension, as stacks."""
+        """Returns consecutive parts of a batch dimension, as stacks.
+
+        Args:
+            split_size: Rows per part, the last may have fewer; or a list of row counts.
+            dim: The batch dimension; a negative one counts from the end.
+
+        Raises:
+            RuntimeError: If the sizes of a list do not add up to the length of `dim`.
+            ValueError: If `split_size` is not positive.
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> [part.batch_size for part in stack.split(1)]
+            [torch.Size([1, 3]), torch.Size([1, 3])]
+        """
         return _lazy_rows.split(self, split_size, dim)
 
     def unsqueeze(self, dim: int) -> Self:
-        """Returns a stack with a new batch dimension of length 1."""
+        """Returns a stack with a new batch dimension of length 1.
+
+        Args:
+            dim: Its position: 0 is the front, -1 the end.
+
+        Raises:
+            RuntimeError: If `dim` is out of range.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.unsqueeze(0).batch_size
+            torch.Size([1, 2, 3])
+        """
         return _lazy_rows.unsqueeze(self, dim)
 
     def squeeze(self, dim: int | None = None) -> Any:
-        """Returns a stack, or the only member, without batch dimensions of length 1."""
+        """Returns a stack, or the only member, without batch dimensions of length 1.
+
+        Args:
+            dim: The dimension to remove; if its length is not 1, nothing changes. None: all.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> tenfold.lazy_stack([td]).squeeze(0).batch_size
+            torch.Size([3])
+        """
         return _lazy_rows.squeeze(self, dim)
 
     def permute(self, *order: int | Sequence[int], dims: Sequence[int] | None = None) -> Self:
-        """Returns a stack with the batch dimensions in another order."""
+        """Returns a stack with the batch dimensions in another order.
+
+        Args:
+            *order: All batch dimensions, in the new order.
+            dims: The same as one sequence instead.
+
+        Raises:
+            ValueError: If a dimension is missing or occurs twice.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.permute(1, 0).batch_size
+            torch.Size([3, 2])
+        """
         return _lazy_rows.permute(self, shape.sizes(order, dims))
 
     def transpose(self, dim0: int, dim1: int) -> Self:
-        """Returns a stack with two batch dimensions swapped."""
+        """Returns a stack with two batch dimensions swapped.
+
+        Args:
+            dim0: A batch dimension.
+            dim1: The batch dimension to swap it with.
+
+        Raises:
+            ValueError: If a dimension does not exist.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.transpose(0, 1).batch_size
+            torch.Size([3, 2])
+        """
         return _lazy_rows.transpose(self, dim0, dim1)
 
     def flatten(
         self, start_dim: int | None = None, end_dim: int | None = None, *, inplace: bool = False
     ) -> Self:
-        """Merges batch dimensions into one, along which the result is stacked."""
+        """Merges batch dimensions into one, along which the result is stacked.
+
+        Args:
+            start_dim: None: the first.
+            end_dim: The last one that is merged; None: the last.
+            inplace: Not supported: an error if true.
+
+        Returns:
+            A stack along the merged dimension.
+
+        Raises:
+            ValueError: If `end_dim` is before `start_dim`, or `inplace`.
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.flatten().batch_size
+            torch.Size([6])
+        """
         return _lazy_rows.flatten(self, start_dim, end_dim, inplace=inplace)
 
     def unflatten(
         self, dim: int, unflattened_size: Sequence[int], *, inplace: bool = False
     ) -> Self:
-        """Splits one batch dimension into several."""
+        """Splits one batch dimension into several.
+
+        Args:
+            dim: The batch dimension; a negative one counts from the end.
+            unflattened_size: The new lengths; one may be -1.
+            inplace: Not supported: an error if true.
+
+        Returns:
+            A stack with more batch dimensions.
+
+        Raises:
+            RuntimeError: If the lengths do not multiply to that of `dim`.
+            ValueError: If `inplace`.
+
+        Example:
+            >>> tenfold.lazy_stack([td] * 4).unflatten(0, [2, 2]).batch_size
+            torch.Size([2, 2, 3])
+        """
         return _lazy_rows.unflatten(self, dim, unflattened_size, inplace=inplace)
 
     def repeat(self, *repeats: Any, inplace: bool = False) -> Self:
-        """Copies all rows; along the stack dimension it repeats the members."""
+        """Copies all rows; along the stack dimension it repeats the members.
+
+        Args:
+            *repeats: A number for each batch dimension.
+            inplace: Not supported: an error if true.
+
+        Returns:
+            A stack with the rows repeated.
+
+        Raises:
+            ValueError: If the number of `repeats` is not the number of batch dimensions, or
+                `inplace`.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.repeat(2, 1).batch_size
+            torch.Size([4, 3])
+        """
         return _lazy_rows.repeat(self, *repeats, inplace=inplace)
 
     def masked_select(self, mask: Any, *, inplace: bool = False) -> Any:
-        """Returns a dense TensorDict of the rows where a mask is true."""
+        """Returns a dense TensorDict of the rows where a mask is true.
+
+        Args:
+            mask: A bool tensor of the first batch dimensions.
+            inplace: Not supported: an error if true.
+
+        Raises:
+            ValueError: If `inplace`.
+
+        Example:
+            >>> stack = tenfold.lazy_stack([td, td.clone()])
+            >>> stack.masked_select(torch.tensor([True, False])).batch_size
+            torch.Size([1, 3])
+        """
         return self._dense().masked_select(mask, inplace=inplace)
 
     def is_contiguous(self) -> bool:

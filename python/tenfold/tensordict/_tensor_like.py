@@ -61,6 +61,13 @@ class TensorLike(Primitives):
         Args:
             batch_dims: The maximal number of dimensions.
             keep_compliant_size: Keep the batch size of nodes that have enough dimensions.
+
+        Returns:
+            This TensorDict.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(3, 4)}).auto_batch_size_().shape
+            torch.Size([3])
         """
         return _shape.auto_batch_size_(self, batch_dims, keep_compliant_size)
 
@@ -95,7 +102,18 @@ class TensorLike(Primitives):
         def size(self, dim: int) -> int: ...
 
     def size(self, dim: int | None = None) -> Any:
-        """Returns the batch size, or the length of one of its dimensions."""
+        """Returns the batch size, or the length of one of its dimensions.
+
+        Args:
+            dim: The dimension; None: return the whole batch size.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> td.size(), td.size(0)
+            (torch.Size([3]), 3)
+        """
         return self.batch_size if dim is None else self._batch_size[dim]
 
     def numel(self) -> int:
@@ -122,8 +140,15 @@ class TensorLike(Primitives):
         Args:
             *names: A name, or None, for each batch dimension; ``...`` keeps those between.
 
+        Returns:
+            This TensorDict.
+
         Raises:
             RuntimeError: If a dimension has another name already.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(3, 4)}, [3, 4]).refine_names("time", ...).names
+            ['time', None]
         """
         return _shape.refine_names(self, *names)
 
@@ -136,11 +161,30 @@ class TensorLike(Primitives):
 
         Raises:
             ValueError: If an old name does not exist, or both kinds of arguments are given.
+
+        Example:
+            >>> td.rename("time").names
+            ['time']
         """
         return self.clone(recurse=False).rename_(*names, **rename_map)
 
     def rename_(self, *names: Any, **rename_map: str) -> Self:
-        """Changes the names of the dimensions; arguments and errors as for `rename`."""
+        """Changes the names of the dimensions.
+
+        Args:
+            *names: A name, or None, for each batch dimension; or one sequence of them.
+            **rename_map: New name by old name.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            ValueError: If an old name does not exist, or both kinds of arguments are given.
+
+        Example:
+            >>> td.rename_("time").names
+            ['time']
+        """
         return _shape.rename_(self, *names, **rename_map)
 
     @property
@@ -199,11 +243,39 @@ class TensorLike(Primitives):
         return self._expanded(_shape.sizes(sizes, shape))
 
     def expand_as(self, other: TensorDictBase | torch.Tensor) -> Self:
-        """Expands to the batch size of another TensorDict, or the shape of a tensor."""
+        """Expands to the batch size of another TensorDict, or the shape of a tensor.
+
+        Args:
+            other: A TensorDict, of which the batch size counts, or a tensor.
+
+        Returns:
+            A view; see `expand`.
+
+        Raises:
+            RuntimeError: If a dimension whose length is not 1 would change.
+
+        Example:
+            >>> td.expand_as(torch.zeros(2, 3)).batch_size
+            torch.Size([2, 3])
+        """
         return _shape.expand_as(self, other)
 
     def broadcast_to(self, shape: Sequence[int]) -> Self:
-        """Expands to a shape: `expand`."""
+        """Expands to a shape: `expand`.
+
+        Args:
+            shape: The new batch size; -1 keeps a length.
+
+        Returns:
+            A view; see `expand`.
+
+        Raises:
+            RuntimeError: If a dimension whose length is not 1 would change.
+
+        Example:
+            >>> td.broadcast_to([2, 3]).batch_size
+            torch.Size([2, 3])
+        """
         return self.expand(*shape)
 
     def view(
@@ -221,6 +293,10 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If the strides of a tensor do not allow the view.
+
+        Example:
+            >>> td.view(3, 1).batch_size
+            torch.Size([3, 1])
         """
         return _shape.view(self, shape, size, batch_size)
 
@@ -239,6 +315,10 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If the number of rows differs.
+
+        Example:
+            >>> td.reshape(3, 1)["a"].shape
+            torch.Size([3, 1])
         """
         return self._reshaped(_shape.sizes(sizes, size if shape is None else shape), "reshape")
 
@@ -252,9 +332,16 @@ class TensorLike(Primitives):
             end_dim: Default: the last.
             inplace: Not supported: an error if true.
 
+        Returns:
+            A TensorDict with the merged dimension: a view where strides allow it.
+
         Raises:
             ValueError: If `end_dim` is before `start_dim`, or `inplace`.
             IndexError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(2, 3, 5)}, [2, 3]).flatten()["a"].shape
+            torch.Size([6, 5])
         """
         return _shape.flatten(self, start_dim, end_dim, inplace=inplace)
 
@@ -268,9 +355,16 @@ class TensorLike(Primitives):
             unflattened_size: The new lengths; one may be -1.
             inplace: Not supported: an error if true.
 
+        Returns:
+            A view with more batch dimensions.
+
         Raises:
             RuntimeError: If the lengths do not multiply to that of `dim`.
             ValueError: If `inplace`.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(6)}, [6]).unflatten(0, [2, -1]).batch_size
+            torch.Size([2, 3])
         """
         return _shape.unflatten(self, dim, unflattened_size, inplace=inplace)
 
@@ -283,35 +377,103 @@ class TensorLike(Primitives):
 
         Raises:
             ValueError: If a dimension is missing or occurs twice.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).permute(1, 0)["a"].shape
+            torch.Size([3, 2])
         """
         return _shape.permute(self, _shape.sizes(order, dims))
 
     def transpose(self, dim0: int, dim1: int) -> Self:
         """Returns a view with two batch dimensions swapped.
 
+        Args:
+            dim0: A batch dimension.
+            dim1: The batch dimension to swap it with.
+
         Raises:
             ValueError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).transpose(0, 1)["a"].shape
+            torch.Size([3, 2])
         """
         return _shape.transpose(self, dim0, dim1)
 
     def swapaxes(self, axis0: int, axis1: int) -> Self:
-        """Swaps two batch dimensions: `transpose`."""
+        """Swaps two batch dimensions: `transpose`.
+
+        Args:
+            axis0: A batch dimension.
+            axis1: The batch dimension to swap it with.
+
+        Returns:
+            A view; see `transpose`.
+
+        Raises:
+            ValueError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).swapaxes(0, 1).batch_size
+            torch.Size([3, 2])
+        """
         return self.transpose(axis0, axis1)
 
     def swapdims(self, axis0: int, axis1: int) -> Self:
-        """Swaps two batch dimensions: `transpose`."""
+        """Swaps two batch dimensions: `transpose`.
+
+        Args:
+            axis0: A batch dimension.
+            axis1: The batch dimension to swap it with.
+
+        Returns:
+            A view; see `transpose`.
+
+        Raises:
+            ValueError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).swapdims(0, 1).batch_size
+            torch.Size([3, 2])
+        """
         return self.transpose(axis0, axis1)
 
     def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
         """Moves batch dimensions to other positions: ``torch.movedim``.
 
+        Args:
+            source: One batch dimension, or several.
+            destination: Their new positions, as many.
+
+        Returns:
+            A view.
+
         Raises:
             IndexError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).movedim(0, 1).batch_size
+            torch.Size([3, 2])
         """
         return _shape.movedim(self, source, destination)
 
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
-        """Moves batch dimensions to other positions: `movedim`."""
+        """Moves batch dimensions to other positions: `movedim`.
+
+        Args:
+            source: One batch dimension, or several.
+            destination: Their new positions, as many.
+
+        Returns:
+            A view.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).moveaxis(0, 1).batch_size
+            torch.Size([3, 2])
+        """
         return self.movedim(source, destination)
 
     def unsqueeze(self, dim: int) -> Self:
@@ -322,6 +484,10 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If `dim` is out of range.
+
+        Example:
+            >>> td.unsqueeze(-1)["a"].shape
+            torch.Size([3, 1])
         """
         return _shape.unsqueeze(self, dim)
 
@@ -333,6 +499,10 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(1, 3)}, [1, 3]).squeeze().batch_size
+            torch.Size([3])
         """
         return _shape.squeeze(self, dim)
 
@@ -357,6 +527,9 @@ class TensorLike(Primitives):
     def unbind(self, dim: int) -> tuple[Self, ...]:
         """Returns one TensorDict, with one batch dimension less, for each position in `dim`.
 
+        Args:
+            dim: The batch dimension; a negative one counts from the end.
+
         Raises:
             IndexError: If the dimension does not exist.
 
@@ -376,26 +549,65 @@ class TensorLike(Primitives):
             RuntimeError: If the sizes of a list do not add up to the length of `dim`.
             ValueError: If `split_size` is not positive.
             IndexError: If the dimension does not exist.
+
+        Example:
+            >>> [part["a"] for part in TensorDict({"a": torch.arange(3)}, [3]).split(2)]
+            [tensor([0, 1]), tensor([2])]
         """
         return _shape.split(self, split_size, dim)
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
         """Returns at most `chunks` consecutive parts of a batch dimension: ``torch.chunk``.
 
+        Args:
+            chunks: The number of parts; fewer if there are fewer rows.
+            dim: The batch dimension; a negative one counts from the end.
+
         Raises:
             ValueError: If `chunks` is less than 1.
             IndexError: If the dimension does not exist.
+
+        Example:
+            >>> [part.batch_size[0] for part in td.chunk(2)]
+            [2, 1]
         """
         return _shape.chunk(self, chunks, dim)
 
     def tensor_split(
         self, indices_or_sections: int | Sequence[int] | torch.Tensor, dim: int = 0
     ) -> tuple[Self, ...]:
-        """Returns parts of a batch dimension by number or offsets: ``torch.tensor_split``."""
+        """Returns parts of a batch dimension by number or offsets: ``torch.tensor_split``.
+
+        Args:
+            indices_or_sections: The number of parts, whose lengths differ by at most 1; or the row
+                indices at which to split.
+            dim: The batch dimension; a negative one counts from the end.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> [part.batch_size[0] for part in td.tensor_split([1])]
+            [1, 2]
+        """
         return _shape.tensor_split(self, indices_or_sections, dim)
 
     def narrow(self, dim: int, start: int, length: int) -> Self:
-        """Returns a view of `length` rows of a batch dimension, from `start` on."""
+        """Returns a view of `length` rows of a batch dimension, from `start` on.
+
+        Args:
+            dim: The batch dimension; a negative one counts from the end.
+            start: The first row; a negative one counts from the end.
+            length: The number of rows.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+            RuntimeError: If the rows are out of range.
+
+        Example:
+            >>> TensorDict({"a": torch.arange(3)}, [3]).narrow(0, 1, 2)["a"]
+            tensor([1, 2])
+        """
         return _shape.narrow(self, dim, start, length)
 
     def gather(
@@ -409,6 +621,9 @@ class TensorLike(Primitives):
             index: An int64 tensor with as many dimensions as the batch.
             out: A TensorDict to write the rows into.
             inplace: Not supported: an error if true.
+
+        Returns:
+            A TensorDict of the shape of `index`; `out` if it is given.
 
         Raises:
             RuntimeError: If the dimension does not exist, or `index` has other dimensions.
@@ -427,14 +642,32 @@ class TensorLike(Primitives):
             *repeats: A number for each batch dimension.
             inplace: Not supported: an error if true.
 
+        Returns:
+            A copy with the rows repeated.
+
         Raises:
             ValueError: If the number of `repeats` is not the number of batch dimensions, or
                 `inplace`.
+
+        Example:
+            >>> TensorDict({"a": torch.arange(2)}, [2]).repeat(2)["a"]
+            tensor([0, 1, 0, 1])
         """
         return _shape.repeat(self, *repeats, inplace=inplace)
 
     def tile(self, dims: int | Sequence[int]) -> Self:
-        """Copies all rows: ``torch.tile``."""
+        """Copies all rows: ``torch.tile``.
+
+        Args:
+            dims: A number for each batch dimension, the last one last; missing ones are 1.
+
+        Returns:
+            A copy with the rows repeated.
+
+        Example:
+            >>> TensorDict({"a": torch.arange(2)}, [2]).tile(2)["a"]
+            tensor([0, 1, 0, 1])
+        """
         return _shape.tile(self, dims)
 
     def repeat_interleave(
@@ -453,15 +686,36 @@ class TensorLike(Primitives):
             output_size: The number of rows of the result, if known.
             inplace: Not supported: an error if true.
 
+        Returns:
+            A copy with the rows repeated.
+
         Raises:
             ValueError: If `inplace`.
+
+        Example:
+            >>> TensorDict({"a": torch.arange(2)}, [2]).repeat_interleave(2)["a"]
+            tensor([0, 0, 1, 1])
         """
         return _shape.repeat_interleave(
             self, repeats, dim, output_size=output_size, inplace=inplace
         )
 
     def flip(self, dims: int | Sequence[int]) -> Self:
-        """Reverses the order of rows along batch dimensions: ``torch.flip``."""
+        """Reverses the order of rows along batch dimensions: ``torch.flip``.
+
+        Args:
+            dims: One batch dimension, or several.
+
+        Returns:
+            A copy.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.arange(3)}, [3]).flip(0)["a"]
+            tensor([2, 1, 0])
+        """
         return _shape.flip(self, dims)
 
     def fliplr(self) -> Self:
@@ -486,13 +740,35 @@ class TensorLike(Primitives):
             dims: Batch dimensions. Default: flatten all, shift, and restore the shape.
             inplace: Not supported: an error if true.
 
+        Returns:
+            A copy.
+
         Raises:
             ValueError: If `inplace`.
+
+        Example:
+            >>> TensorDict({"a": torch.arange(3)}, [3]).roll(1, 0)["a"]
+            tensor([2, 0, 1])
         """
         return _shape.roll(self, shifts, dims, inplace=inplace)
 
     def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Self:
-        """Rotates by `k` times 90 degrees in the plane of two batch dimensions: ``torch.rot90``."""
+        """Rotates by `k` times 90 degrees in the plane of two batch dimensions: ``torch.rot90``.
+
+        Args:
+            k: How many times; a negative number rotates from the second dimension to the first.
+            dims: The two batch dimensions.
+
+        Returns:
+            A copy.
+
+        Raises:
+            IndexError, RuntimeError: If a dimension does not exist, or there are not two.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).rot90().batch_size
+            torch.Size([3, 2])
+        """
         return _shape.rot90(self, k, dims)
 
     def masked_select(self, mask: torch.Tensor, *, inplace: bool = False) -> Self:
@@ -504,6 +780,10 @@ class TensorLike(Primitives):
 
         Raises:
             ValueError: If `inplace`.
+
+        Example:
+            >>> td.masked_select(torch.tensor([True, False, True])).batch_size
+            torch.Size([2])
         """
         return _shape.masked_select(self, mask, inplace=inplace)
 
@@ -561,6 +841,10 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If the dimension does not exist.
+
+        Example:
+            >>> td["b"].all(), td.all(0)["a"]
+            (True, tensor(False))
         """
         return self._every("all", dim)
 
@@ -572,7 +856,18 @@ class TensorLike(Primitives):
         def any(self, dim: int) -> Self: ...
 
     def any(self, dim: int | None = None) -> Any:
-        """Returns whether any value is true; arguments, result and errors as for `all`."""
+        """Returns whether any value is true.
+
+        Args:
+            dim: A batch dimension to reduce. Default: reduce everything.
+
+        Raises:
+            RuntimeError: If the dimension does not exist.
+
+        Example:
+            >>> td.any(), td.any(0)["a"]
+            (True, tensor(False))
+        """
         return self._every("any", dim)
 
     def where(
@@ -593,8 +888,15 @@ class TensorLike(Primitives):
             pad: Value used for entries that one of the two lacks.
             update_batch_size: Accepted; `out` keeps its batch size.
 
+        Returns:
+            A new TensorDict with the same keys.
+
         Raises:
             KeyError: If one lacks an entry and no `pad` is given.
+
+        Example:
+            >>> td.where(torch.tensor([True, False, True]), 5)["a"]
+            tensor([0., 5., 0.])
         """
         return pointwise.where(self, condition, other, out=out, pad=pad)
 
@@ -612,93 +914,417 @@ class TensorLike(Primitives):
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. Default: they are an error.
 
+        Returns:
+            A new TensorDict with the same keys.
+
         Raises:
             KeyError: If keys differ and no `default` is given.
+
+        Example:
+            >>> td.add(td, alpha=2)["b", "c"]
+            tensor([3., 3., 3.])
         """
         return pointwise.scaled(self, "add", other, alpha, default)
 
     def add_(self, other: Operand, *, alpha: float | None = None) -> Self:
-        """Adds `other`, times `alpha`, in place; see `add`."""
+        """Adds `other`, times `alpha`, in place; see `add`.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            alpha: A factor of `other`; None: 1.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.add_(1)["a"]
+            tensor([1., 1., 1.])
+        """
         return pointwise.scaled_(self, "add", other, alpha)
 
     def sub(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
-        """Subtracts `other`, times `alpha`: ``torch.sub``; arguments as for `add`."""
+        """Subtracts `other`, times `alpha`: ``torch.sub``.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            alpha: A factor of `other`; None: 1.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Returns:
+            A new TensorDict with the same keys.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.sub(1, alpha=2)["a"]
+            tensor([-2., -2., -2.])
+        """
         return pointwise.scaled(self, "sub", other, alpha, default)
 
     def sub_(self, other: Operand, *, alpha: float | None = None) -> Self:
-        """Subtracts `other`, times `alpha`, in place; see `add`."""
+        """Subtracts `other`, times `alpha`, in place; see `add`.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            alpha: A factor of `other`; None: 1.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.sub_(1)["a"]
+            tensor([-1., -1., -1.])
+        """
         return pointwise.scaled_(self, "sub", other, alpha)
 
     def rsub(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
-        """Returns ``other - td * alpha``; arguments as for `add`."""
+        """Returns ``other - td * alpha``.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            alpha: A factor of `other`; None: 1.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.rsub(3)["b", "c"]
+            tensor([2., 2., 2.])
+        """
         return pointwise.rsub(self, other, alpha, default)
 
     def mul(self, other: Operand, *, default: Any = None) -> Self:
-        """Multiplies by `other`: ``torch.mul``; arguments as for `add`."""
+        """Multiplies by `other`: ``torch.mul``.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Returns:
+            A new TensorDict with the same keys.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.mul(2)["b", "c"]
+            tensor([2., 2., 2.])
+        """
         return pointwise.binary_op(self, "mul", other, default)
 
     def mul_(self, other: Operand) -> Self:
-        """Does the same as `mul` in place."""
+        """Does the same as `mul` in place.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.mul_(2)["b", "c"]
+            tensor([2., 2., 2.])
+        """
         return pointwise.binary_op_(self, "mul", other)
 
     def div(self, other: Operand, *, default: Any = None) -> Self:
-        """Divides by `other`: ``torch.div``; arguments as for `add`."""
+        """Divides by `other`: ``torch.div``.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Returns:
+            A new TensorDict with the same keys.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.div(2)["b", "c"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_op(self, "div", other, default)
 
     def div_(self, other: Operand) -> Self:
-        """Does the same as `div` in place."""
+        """Does the same as `div` in place.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.div_(2)["b", "c"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_op_(self, "div", other)
 
     def pow(self, other: Operand, *, default: Any = None) -> Self:
-        """Raises to the power `other`: ``torch.pow``; arguments as for `add`."""
+        """Raises to the power `other`: ``torch.pow``.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Returns:
+            A new TensorDict with the same keys.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.add(2).pow(3)["a"]
+            tensor([8., 8., 8.])
+        """
         return pointwise.binary_op(self, "pow", other, default)
 
     def pow_(self, other: Operand) -> Self:
-        """Does the same as `pow` in place."""
+        """Does the same as `pow` in place.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.add_(2).pow_(3)["a"]
+            tensor([8., 8., 8.])
+        """
         return pointwise.binary_op_(self, "pow", other)
 
     def maximum(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the greater value: ``torch.maximum``; arguments as for `add`."""
+        """Returns the greater value: ``torch.maximum``.
+
+        Args:
+            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.maximum(torch.tensor(0.5))["a"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_tensor_op(self, "maximum", other, default)
 
     def maximum_(self, other: Operand) -> Self:
-        """Does the same as `maximum` in place."""
+        """Does the same as `maximum` in place.
+
+        Args:
+            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.maximum_(torch.tensor(0.5))["a"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_tensor_op_(self, "maximum", other)
 
     def minimum(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the smaller value: ``torch.minimum``; arguments as for `add`."""
+        """Returns the smaller value: ``torch.minimum``.
+
+        Args:
+            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.minimum(torch.tensor(0.5))["b", "c"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_tensor_op(self, "minimum", other, default)
 
     def minimum_(self, other: Operand) -> Self:
-        """Does the same as `minimum` in place."""
+        """Does the same as `minimum` in place.
+
+        Args:
+            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.minimum_(torch.tensor(0.5))["b", "c"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_tensor_op_(self, "minimum", other)
 
     def clamp_max(self, other: Operand, *, default: Any = None) -> Self:
-        """Limits values to at most `other`: ``torch.clamp_max``; arguments as for `add`."""
+        """Limits values to at most `other`: ``torch.clamp_max``.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Returns:
+            A new TensorDict with the same keys.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.clamp_max(0.5)["b", "c"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_op(self, "clamp_max", other, default)
 
     def clamp_max_(self, other: Operand) -> Self:
-        """Does the same as `clamp_max` in place."""
+        """Does the same as `clamp_max` in place.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.clamp_max_(0.5)["b", "c"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_op_(self, "clamp_max", other)
 
     def clamp_min(self, other: Operand, *, default: Any = None) -> Self:
-        """Limits values to at least `other`: ``torch.clamp_min``; arguments as for `add`."""
+        """Limits values to at least `other`: ``torch.clamp_min``.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Returns:
+            A new TensorDict with the same keys.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.clamp_min(0.5)["a"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_op(self, "clamp_min", other, default)
 
     def clamp_min_(self, other: Operand) -> Self:
-        """Does the same as `clamp_min` in place."""
+        """Does the same as `clamp_min` in place.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.clamp_min_(0.5)["a"]
+            tensor([0.5000, 0.5000, 0.5000])
+        """
         return pointwise.binary_op_(self, "clamp_min", other)
 
     def bitwise_and(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the bitwise AND with `other`: ``torch.bitwise_and``; arguments as for `add`."""
+        """Returns the bitwise AND with `other`: ``torch.bitwise_and``.
+
+        Args:
+            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor(6)}).bitwise_and(torch.tensor(3))["a"]
+            tensor(2)
+        """
         return pointwise.binary_tensor_op(self, "bitwise_and", other, default)
 
     def logical_and(self, other: Operand, *, default: Any = None) -> Self:
-        """Returns the logical AND with `other`: ``torch.logical_and``; arguments as for `add`."""
+        """Returns the logical AND with `other`: ``torch.logical_and``.
+
+        Args:
+            other: A tensor of at most the batch dimensions, or a TensorDict of the same keys.
+            default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
+                such keys. None: they are an error.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
+
+        Example:
+            >>> td.logical_and(torch.tensor(True))["b", "c"]
+            tensor([True, True, True])
+        """
         return pointwise.binary_tensor_op(self, "logical_and", other, default)
 
     def mod(self, other: Operand) -> Self:
-        """Returns the remainder of a division, with the sign of `other`: ``torch.remainder``."""
+        """Returns the remainder of a division, with the sign of `other`: ``torch.remainder``.
+
+        Args:
+            other: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor([-1, 5])}).mod(3)["a"]
+            tensor([2, 2])
+        """
         return pointwise.mod(self, other)
 
     def clamp(
@@ -712,33 +1338,131 @@ class TensorLike(Primitives):
             max: Upper bound. Default: none.
             out: A TensorDict to write the result into.
 
+        Returns:
+            A new TensorDict with the same keys.
+
         Raises:
             ValueError: If both bounds are missing.
+
+        Example:
+            >>> TensorDict({"a": torch.arange(4)}).clamp(1, 2)["a"]
+            tensor([1, 1, 2, 2])
         """
         return pointwise.clamp(self, min, max, out=out)
 
     def addcmul(self, other1: Operand, other2: Operand, *, value: float = 1) -> Self:
-        """Returns ``td + value * other1 * other2``: ``torch.addcmul``."""
+        """Returns ``td + value * other1 * other2``: ``torch.addcmul``.
+
+        Args:
+            other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            other2: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            value: A factor of the product.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.addcmul(td, td, value=2)["b", "c"]
+            tensor([3., 3., 3.])
+        """
         return pointwise.addc(self, "addcmul", other1, other2, value)
 
     def addcmul_(self, other1: Operand, other2: Operand, *, value: float = 1) -> Self:
-        """Adds ``value * other1 * other2`` in place; see `addcmul`."""
+        """Adds ``value * other1 * other2`` in place; see `addcmul`.
+
+        Args:
+            other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            other2: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            value: A factor of the product.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.addcmul_(td, td, value=2)["b", "c"]
+            tensor([3., 3., 3.])
+        """
         return self.update_(self.addcmul(other1, other2, value=value))
 
     def addcdiv(self, other1: Operand, other2: Operand, value: float = 1) -> Self:
-        """Returns ``td + value * other1 / other2``: ``torch.addcdiv``."""
+        """Returns ``td + value * other1 / other2``: ``torch.addcdiv``.
+
+        Args:
+            other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            other2: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            value: A factor of the quotient.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.addcdiv(td + 2, td + 4)["b", "c"]
+        """
         return pointwise.addc(self, "addcdiv", other1, other2, value)
 
     def addcdiv_(self, other1: Operand, other2: Operand, *, value: float = 1) -> Self:
-        """Adds ``value * other1 / other2`` in place; see `addcdiv`."""
+        """Adds ``value * other1 / other2`` in place; see `addcdiv`.
+
+        Args:
+            other1: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            other2: A number, a tensor of at most the batch dimensions, or a TensorDict of the same
+                keys.
+            value: A factor of the quotient.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.addcdiv_(td + 2, td + 4)["b", "c"]
+        """
         return self.update_(self.addcdiv(other1, other2, value=value))
 
     def lerp(self, end: Operand, weight: Operand) -> Self:
-        """Returns ``td + weight * (end - td)``: ``torch.lerp``."""
+        """Returns ``td + weight * (end - td)``: ``torch.lerp``.
+
+        Args:
+            end: The values at weight 1: a number, a tensor or a TensorDict of the same keys.
+            weight: A number, a tensor or a TensorDict; 0 gives this TensorDict, 1 gives `end`.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.lerp(4, 0.25)["a"]
+            tensor([1., 1., 1.])
+        """
         return pointwise.lerp(self, end, weight)
 
     def lerp_(self, end: Operand, weight: Operand) -> Self:
-        """Interpolates in place; see `lerp`."""
+        """Interpolates in place; see `lerp`.
+
+        Args:
+            end: The values at weight 1: a number, a tensor or a TensorDict of the same keys.
+            weight: A number, a tensor or a TensorDict; 0 gives this TensorDict, 1 gives `end`.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            KeyError: If the keys of two TensorDicts differ.
+
+        Example:
+            >>> td.lerp_(4, 0.25)["a"]
+            tensor([1., 1., 1.])
+        """
         return self.update_(self.lerp(end, weight))
 
     def abs(self) -> Self:
@@ -1069,8 +1793,17 @@ class TensorLike(Primitives):
             dtype: Dtype of the results.
             reduce: If true, reduce all entries together and return one tensor.
 
+        Returns:
+            A TensorDict; one tensor with `reduce`.
+
         Raises:
             IndexError: If a dimension does not exist.
+
+        Example:
+            >>> td.sum()["b", "c"]
+            tensor(3.)
+            >>> td.sum(reduce=True)
+            tensor(3.)
         """
         return reductions.reduced(self, "sum", dim, keepdim, dtype, reduce)
 
@@ -1078,49 +1811,157 @@ class TensorLike(Primitives):
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the mean: ``torch.mean``; arguments as for `sum`."""
+        """Returns the mean: ``torch.mean``.
+
+        Args:
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1.
+            dtype: Dtype of the results; None: that of the values.
+            reduce: If true, reduce all entries together and return one tensor.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> td.mean(0)["b", "c"]
+            tensor(1.)
+        """
         return reductions.reduced(self, "mean", dim, keepdim, dtype, reduce)
 
     def nanmean(
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the mean without NaN: ``torch.nanmean``; arguments as for `sum`."""
+        """Returns the mean without NaN: ``torch.nanmean``.
+
+        Args:
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1.
+            dtype: Dtype of the results; None: that of the values.
+            reduce: If true, reduce all entries together and return one tensor.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> td.nanmean()["a"]
+            tensor(0.)
+        """
         return reductions.reduced(self, "nanmean", dim, keepdim, dtype, reduce)
 
     def nansum(
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the sum without NaN: ``torch.nansum``; arguments as for `sum`."""
+        """Returns the sum without NaN: ``torch.nansum``.
+
+        Args:
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1.
+            dtype: Dtype of the results; None: that of the values.
+            reduce: If true, reduce all entries together and return one tensor.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> td.nansum()["b", "c"]
+            tensor(3.)
+        """
         return reductions.reduced(self, "nansum", dim, keepdim, dtype, reduce)
 
     def prod(
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         dtype: torch.dtype | None = None, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the product: ``torch.prod``; arguments as for `sum`."""
+        """Returns the product: ``torch.prod``.
+
+        Args:
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1.
+            dtype: Dtype of the results; None: that of the values.
+            reduce: If true, reduce all entries together and return one tensor.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> td.prod()["b", "c"]
+            tensor(1.)
+        """
         return reductions.reduced(self, "prod", dim, keepdim, dtype, reduce)
 
     def std(
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         correction: int = 1, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the standard deviation: ``torch.std``; arguments as for `sum`."""
+        """Returns the standard deviation: ``torch.std``.
+
+        Args:
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1.
+            correction: Subtracted from the number of values in the divisor; 1: the unbiased
+                estimate.
+            reduce: If true, reduce all entries together and return one tensor.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor([1.0, 3.0])}).std()["a"]
+            tensor(1.4142)
+        """
         return reductions.spread(self, "std", dim, keepdim, correction, reduce)
 
     def var(
         self, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         correction: int = 1, reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the variance: ``torch.var``; arguments as for `sum`."""
+        """Returns the variance: ``torch.var``.
+
+        Args:
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1.
+            correction: Subtracted from the number of values in the divisor; 1: the unbiased
+                estimate.
+            reduce: If true, reduce all entries together and return one tensor.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor([1.0, 3.0])}).var()["a"]
+            tensor(2.)
+        """
         return reductions.spread(self, "var", dim, keepdim, correction, reduce)
 
     def quantile(
         self, q: float | torch.Tensor, dim: Dims = NOTHING, keepdim: bool = NOTHING, *,
         interpolation: str = "linear", reduce: bool | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Returns the `q`-th quantile: ``torch.quantile``; other arguments as for `sum`."""
+        """Returns the `q`-th quantile: ``torch.quantile``.
+
+        Args:
+            q: A number from 0 to 1, or a tensor of them, which adds a leading dimension.
+            dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
+                Default: all values, and the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1.
+            interpolation: Between two values: "linear", "lower", "higher", "midpoint" or "nearest".
+            reduce: If true, reduce all entries together and return one tensor.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor([1.0, 2.0, 4.0])}).quantile(0.5)["a"]
+            tensor(2.)
+        """
         return reductions.quantile(self, q, dim, keepdim, interpolation, reduce)
 
     def max(
@@ -1141,6 +1982,13 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If the dimension does not exist.
             ValueError: If `keepdim` comes without `dim`.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).max()["a"]
+            tensor(3)
+            >>> values, indices = TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).max(0)
+            >>> indices["a"]
+            tensor(0)
         """
         return reductions.extreme(self, "max", dim, keepdim, reduce, return_indices)
 
@@ -1148,41 +1996,146 @@ class TensorLike(Primitives):
         self, dim: int = NOTHING, keepdim: bool = False, *,
         reduce: bool | None = None, return_indices: bool = True,
     ) -> Any:  # fmt: skip
-        """Returns the least values; arguments, result and errors as for `max`."""
+        """Returns the least values.
+
+        Args:
+            dim: The batch dimension. Default: all values.
+            keepdim: Keep the dimension, with length 1.
+            reduce: If true, reduce all entries together and return tensors.
+            return_indices: If false, return the values only.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+            ValueError: If `keepdim` comes without `dim`.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).min()["a"]
+            tensor(1)
+        """
         return reductions.extreme(self, "min", dim, keepdim, reduce, return_indices)
 
     def amax(
         self, dim: int = NOTHING, keepdim: bool = False, *, reduce: bool | None = None
     ) -> Self | Any:
-        """Returns the greatest values without indices; arguments as for `max`."""
+        """Returns the greatest values without indices.
+
+        Args:
+            dim: The batch dimension. Default: all values.
+            keepdim: Keep the dimension, with length 1.
+            reduce: If true, reduce all entries together and return tensors.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+            ValueError: If `keepdim` comes without `dim`.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amax(0)["a"]
+            tensor(3)
+        """
         return reductions.extreme(self, "max", dim, keepdim, reduce, False)
 
     def amin(
         self, dim: int = NOTHING, keepdim: bool = False, *, reduce: bool | None = None
     ) -> Self | Any:
-        """Returns the least values without indices; arguments as for `max`."""
+        """Returns the least values without indices.
+
+        Args:
+            dim: The batch dimension. Default: all values.
+            keepdim: Keep the dimension, with length 1.
+            reduce: If true, reduce all entries together and return tensors.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+            ValueError: If `keepdim` comes without `dim`.
+
+        Example:
+            >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amin(0)["a"]
+            tensor(1)
+        """
         return reductions.extreme(self, "min", dim, keepdim, reduce, False)
 
     def cummax(self, dim: int, *, reduce: bool | None = None, return_indices: bool = True) -> Any:
-        """Returns the cumulative maximum along a batch dimension; arguments as for `max`."""
+        """Returns the cumulative maximum along a batch dimension.
+
+        Args:
+            dim: The batch dimension; a negative one counts from the end.
+            reduce: If true, reduce all entries together and return tensors.
+            return_indices: If false, return the values only.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> values, indices = TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).cummax(0)
+            >>> values["a"], indices["a"]
+            (tensor([3, 3, 3]), tensor([0, 0, 0]))
+        """
         return reductions.extreme(self, "cummax", dim, False, reduce, return_indices)
 
     def cummin(self, dim: int, *, reduce: bool | None = None, return_indices: bool = True) -> Any:
-        """Returns the cumulative minimum along a batch dimension; arguments as for `max`."""
+        """Returns the cumulative minimum along a batch dimension.
+
+        Args:
+            dim: The batch dimension; a negative one counts from the end.
+            reduce: If true, reduce all entries together and return tensors.
+            return_indices: If false, return the values only.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> values, indices = TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).cummin(0)
+            >>> values["a"], indices["a"]
+            (tensor([3, 1, 1]), tensor([0, 1, 1]))
+        """
         return reductions.extreme(self, "cummin", dim, False, reduce, return_indices)
 
     def logsumexp(
         self, dim: Dims | None = None, keepdim: bool = False, *, out: TensorDictBase | None = None
     ) -> Self:
-        """Returns ``log(sum(exp(x)))`` along batch dimensions, by default along all of them."""
+        """Returns ``log(sum(exp(x)))`` along batch dimensions, by default along all of them.
+
+        Args:
+            dim: Batch dimensions; None: all of them.
+            keepdim: Keep the reduced dimensions, with length 1.
+            out: A TensorDict to write the results into.
+
+        Raises:
+            IndexError: If a dimension does not exist.
+
+        Example:
+            >>> td.logsumexp(0)["a"]
+            tensor(1.0986)
+        """
         return reductions.logsumexp(self, dim, keepdim, out=out)
 
     def softmax(self, dim: int, dtype: torch.dtype | None = None) -> Self:
-        """Returns the softmax along a batch dimension: ``torch.softmax``."""
+        """Returns the softmax along a batch dimension: ``torch.softmax``.
+
+        Args:
+            dim: The batch dimension; a negative one counts from the end.
+            dtype: Dtype of the results; None: that of the values.
+
+        Raises:
+            IndexError: If the dimension does not exist.
+
+        Example:
+            >>> td.softmax(0)["a"]
+            tensor([0.3333, 0.3333, 0.3333])
+        """
         return reductions.softmax(self, dim, dtype)
 
     def norm(self, *, out: TensorDictBase | None = None, dtype: torch.dtype | None = None) -> Self:
-        """Returns the 2-norm of every tensor, in a TensorDict without batch dimensions."""
+        """Returns the 2-norm of every tensor, in a TensorDict without batch dimensions.
+
+        Args:
+            out: A TensorDict to write the results into.
+            dtype: Dtype of the results; None: that of the values.
+
+        Example:
+            >>> td.norm()["b", "c"]
+            tensor(1.7321)
+        """
         return reductions.norm(self, out=out, dtype=dtype)
 
     # --- copies: other dtype, device, size -------------------------------------------------------
@@ -1193,6 +2146,10 @@ class TensorLike(Primitives):
         Args:
             recurse: Copy the tensors; if false, only the nodes are new and tensors are shared.
             **kwargs: Of ``torch.clone``: ``memory_format=``.
+
+        Example:
+            >>> td.clone()["a"] is td["a"], td.clone(recurse=False)["a"] is td["a"]
+            (False, True)
         """
         return casts.clone(self, recurse, **kwargs)
 
@@ -1234,11 +2191,30 @@ class TensorLike(Primitives):
         return casts.to(self, *args, **kwargs)
 
     def cpu(self, **kwargs: Any) -> Self:
-        """Returns the TensorDict in main memory: `to` with its keywords."""
+        """Returns the TensorDict in main memory: `to` with its keywords.
+
+        Args:
+            **kwargs: Of `to`: ``non_blocking``.
+
+        Example:
+            >>> td.cpu().device
+            device(type='cpu')
+        """
         return self.to("cpu", **kwargs)
 
     def cuda(self, device: Device | None = None, **kwargs: Any) -> Self:
-        """Returns the TensorDict on a GPU, by default the current one: `to` with its keywords."""
+        """Returns the TensorDict on a GPU, by default the current one: `to` with its keywords.
+
+        Args:
+            device: The GPU; None: the current one.
+            **kwargs: Of `to`: ``non_blocking``.
+
+        Raises:
+            RuntimeError: If torch finds no such GPU.
+
+        Example:
+            >>> gpu = td.cuda() if torch.cuda.is_available() else td
+        """
         return casts.cuda(self, device, **kwargs)
 
     def type(
@@ -1249,6 +2225,13 @@ class TensorLike(Primitives):
         Args:
             dst_type: The dtype.
             cast_filter: Called with each tensor; if it returns false, the tensor is not cast.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.type(torch.int32)["a"].dtype
+            torch.int32
         """
         return casts.cast(self, dst_type, cast_filter=cast_filter)
 
@@ -1258,6 +2241,10 @@ class TensorLike(Primitives):
         Args:
             canonical: Accepted; strides are always those of a new tensor.
             inplace: Put the tensors into this TensorDict.
+
+        Example:
+            >>> td.expand(2, 3).contiguous()["a"].is_contiguous()
+            True
         """
         return casts.contiguous(self, inplace)
 
@@ -1281,7 +2268,21 @@ class TensorLike(Primitives):
         return grads
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Sets whether autograd records operations on every tensor."""
+        """Sets whether autograd records operations on every tensor.
+
+        Args:
+            requires_grad: False: stop recording.
+
+        Returns:
+            This TensorDict.
+
+        Raises:
+            RuntimeError: If a tensor has no floating-point or complex dtype.
+
+        Example:
+            >>> td.requires_grad_().requires_grad
+            True
+        """
         return self._in_place(lambda tensor: tensor.requires_grad_(requires_grad))
 
     @property
@@ -1294,6 +2295,14 @@ class TensorLike(Primitives):
 
         Args:
             set_to_none: Drop the gradients; if false, fill them with zeros.
+
+        Returns:
+            This TensorDict.
+
+        Example:
+            >>> _ = td.requires_grad_().sum(reduce=True).backward()
+            >>> td.zero_grad().grad is None
+            True
         """
         return casts.zero_grad(self, set_to_none)
 
@@ -1303,6 +2312,12 @@ class TensorLike(Primitives):
         Args:
             num_threads: Accepted; one thread copies.
             inplace: Put the tensors into this TensorDict.
+
+        Raises:
+            RuntimeError: If torch has no accelerator to pin memory for.
+
+        Example:
+            >>> batch = td.pin_memory() if torch.cuda.is_available() else td
         """
         return casts.pin_memory(self, inplace)
 
@@ -1320,6 +2335,10 @@ class TensorLike(Primitives):
 
         Args:
             count_duplicates: If false, tensors that share storage count once.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(3)}).bytes()
+            12
         """
         return sum(tensor.nbytes for tensor in casts.counted(self, count_duplicates))
 
@@ -1328,6 +2347,10 @@ class TensorLike(Primitives):
 
         Args:
             count_duplicates: If false, tensors that share storage count once.
+
+        Example:
+            >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(2, 2)}).param_count()
+            7
         """
         return sum(tensor.numel() for tensor in casts.counted(self, count_duplicates))
 
@@ -1337,15 +2360,37 @@ class TensorLike(Primitives):
         Args:
             *size: The batch size.
             **options: Of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+
+        Example:
+            >>> td.new_zeros(2)["a"]
+            tensor([0., 0.])
         """
         return casts.new(self, "new_zeros", size, options)
 
     def new_ones(self, *size: int | Sequence[int], **options: Any) -> Self:
-        """Returns ones like every tensor, with another batch size; arguments as `new_zeros`."""
+        """Returns ones like every tensor, with another batch size.
+
+        Args:
+            *size: The batch size.
+            **options: Of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+
+        Example:
+            >>> td.new_ones(2, dtype=torch.int64)["a"]
+            tensor([1, 1])
+        """
         return casts.new(self, "new_ones", size, options)
 
     def new_empty(self, *size: int | Sequence[int], **options: Any) -> Self:
-        """Returns uninitialised tensors, with another batch size; arguments as `new_zeros`."""
+        """Returns uninitialised tensors, with another batch size.
+
+        Args:
+            *size: The batch size.
+            **options: Of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+
+        Example:
+            >>> td.new_empty(2)["a"].shape
+            torch.Size([2])
+        """
         return casts.new(self, "new_empty", size, options)
 
     def new_full(self, size: int | Sequence[int], fill_value: Any, **options: Any) -> Self:
@@ -1355,6 +2400,10 @@ class TensorLike(Primitives):
             size: The batch size.
             fill_value: The value.
             **options: As for `new_zeros`.
+
+        Example:
+            >>> td.new_full(2, 7)["a"]
+            tensor([7., 7.])
         """
         return casts.new_full(self, size, fill_value, options)
 
@@ -1379,6 +2428,10 @@ class TensorLike(Primitives):
 
         Args:
             storage: Address of the storage, which views share, instead of the first element.
+
+        Example:
+            >>> td.data_ptr()["a"] == td["a"].data_ptr()
+            tensor(True)
         """
         return casts.data_ptr(self, storage=storage)
 
@@ -1387,6 +2440,13 @@ class TensorLike(Primitives):
 
         Args:
             padding: The value used for padding.
+
+        Returns:
+            A TensorDict of dense tensors; the others are shared.
+
+        Example:
+            >>> td.to_padded_tensor()["a"]
+            tensor([0., 0., 0.])
         """
         return casts.to_padded_tensor(self, padding)
 
@@ -1440,81 +2500,321 @@ class TensorLike(Primitives):
     # They are last, because in the class their names hide those of the built-in types.
 
     def bfloat16(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to bfloat16; `cast_filter` as for `type`."""
+        """Casts every tensor to bfloat16.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.bfloat16()["b", "c"].dtype
+            torch.bfloat16
+        """
         return casts.cast_to(self, "bfloat16", cast_filter)
 
     def bool(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to bool; `cast_filter` as for `type`."""
+        """Casts every tensor to bool.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.bool()["b", "c"].dtype
+            torch.bool
+        """
         return casts.cast_to(self, "bool", cast_filter)
 
     def complex128(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to complex128; `cast_filter` as for `type`."""
+        """Casts every tensor to complex128.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.complex128()["b", "c"].dtype
+            torch.complex128
+        """
         return casts.cast_to(self, "complex128", cast_filter)
 
     def complex32(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to complex32; `cast_filter` as for `type`."""
+        """Casts every tensor to complex32.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.complex32()["b", "c"].dtype
+            torch.complex32
+        """
         return casts.cast_to(self, "complex32", cast_filter)
 
     def complex64(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to complex64; `cast_filter` as for `type`."""
+        """Casts every tensor to complex64.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.complex64()["b", "c"].dtype
+            torch.complex64
+        """
         return casts.cast_to(self, "complex64", cast_filter)
 
     def double(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to float64; `cast_filter` as for `type`."""
+        """Casts every tensor to float64.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.double()["b", "c"].dtype
+            torch.float64
+        """
         return casts.cast_to(self, "float64", cast_filter)
 
     def float(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to float32; `cast_filter` as for `type`."""
+        """Casts every tensor to float32.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.float()["b", "c"].dtype
+            torch.float32
+        """
         return casts.cast_to(self, "float32", cast_filter)
 
     def float16(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to float16; `cast_filter` as for `type`."""
+        """Casts every tensor to float16.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.float16()["b", "c"].dtype
+            torch.float16
+        """
         return casts.cast_to(self, "float16", cast_filter)
 
     def float32(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to float32; `cast_filter` as for `type`."""
+        """Casts every tensor to float32.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.float32()["b", "c"].dtype
+            torch.float32
+        """
         return casts.cast_to(self, "float32", cast_filter)
 
     def float64(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to float64; `cast_filter` as for `type`."""
+        """Casts every tensor to float64.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.float64()["b", "c"].dtype
+            torch.float64
+        """
         return casts.cast_to(self, "float64", cast_filter)
 
     def half(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to float16; `cast_filter` as for `type`."""
+        """Casts every tensor to float16.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.half()["b", "c"].dtype
+            torch.float16
+        """
         return casts.cast_to(self, "float16", cast_filter)
 
     def int(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to int32; `cast_filter` as for `type`."""
+        """Casts every tensor to int32.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.int()["b", "c"].dtype
+            torch.int32
+        """
         return casts.cast_to(self, "int32", cast_filter)
 
     def int16(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to int16; `cast_filter` as for `type`."""
+        """Casts every tensor to int16.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.int16()["b", "c"].dtype
+            torch.int16
+        """
         return casts.cast_to(self, "int16", cast_filter)
 
     def int32(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to int32; `cast_filter` as for `type`."""
+        """Casts every tensor to int32.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.int32()["b", "c"].dtype
+            torch.int32
+        """
         return casts.cast_to(self, "int32", cast_filter)
 
     def int64(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to int64; `cast_filter` as for `type`."""
+        """Casts every tensor to int64.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.int64()["b", "c"].dtype
+            torch.int64
+        """
         return casts.cast_to(self, "int64", cast_filter)
 
     def int8(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to int8; `cast_filter` as for `type`."""
+        """Casts every tensor to int8.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.int8()["b", "c"].dtype
+            torch.int8
+        """
         return casts.cast_to(self, "int8", cast_filter)
 
     def uint16(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to uint16; `cast_filter` as for `type`."""
+        """Casts every tensor to uint16.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.uint16()["b", "c"].dtype
+            torch.uint16
+        """
         return casts.cast_to(self, "uint16", cast_filter)
 
     def uint32(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to uint32; `cast_filter` as for `type`."""
+        """Casts every tensor to uint32.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.uint32()["b", "c"].dtype
+            torch.uint32
+        """
         return casts.cast_to(self, "uint32", cast_filter)
 
     def uint64(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to uint64; `cast_filter` as for `type`."""
+        """Casts every tensor to uint64.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.uint64()["b", "c"].dtype
+            torch.uint64
+        """
         return casts.cast_to(self, "uint64", cast_filter)
 
     def uint8(self, *, cast_filter: CastFilter | None = None) -> Self:
-        """Casts every tensor to uint8; `cast_filter` as for `type`."""
+        """Casts every tensor to uint8.
+
+        Args:
+            cast_filter: Called with each tensor; if it returns false, the tensor is not cast. None:
+                all are.
+
+        Returns:
+            A TensorDict of this dtype; tensors that have it are shared.
+
+        Example:
+            >>> td.uint8()["b", "c"].dtype
+            torch.uint8
+        """
         return casts.cast_to(self, "uint8", cast_filter)

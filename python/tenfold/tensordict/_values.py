@@ -277,16 +277,52 @@ class _Values:
         return self._with(self._rows()[index])
 
     def unbind(self, dim: int = 0) -> tuple[Any, ...]:
-        """The values along a dimension."""
+        """Splits the values along a dimension.
+
+        Args:
+            dim: The dimension; a negative one counts from the end.
+
+        Returns:
+            tuple: A NonTensorData or NonTensorStack for each position.
+
+        Example:
+            >>> from tenfold.tensordict import NonTensorStack
+            >>> [part.data for part in NonTensorStack("a", "b").unbind(0)]
+            ['a', 'b']
+        """
         return tuple(map(self._with, self._rows().unbind(dim)))
 
     def unsqueeze(self, dim: int) -> NonTensorStack:
-        """A new dimension of length 1."""
+        """Adds a new dimension of length 1.
+
+        Args:
+            dim: The dimension; a negative one counts from the end.
+
+        Returns:
+            NonTensorStack: The same values.
+
+        Example:
+            >>> from tenfold.tensordict import NonTensorStack
+            >>> NonTensorStack("a", "b").unsqueeze(0).tolist()
+            [['a', 'b']]
+        """
         made: NonTensorStack = self._with(self._rows().unsqueeze(dim))
         return made
 
     def expand(self, *shape: Any) -> Any:
-        """The values for the rows of a larger batch."""
+        """Repeats the values for the rows of a larger batch.
+
+        Args:
+            *shape: The new batch size, as numbers or one sequence; -1 keeps a length.
+
+        Returns:
+            A NonTensorData or NonTensorStack of that batch size.
+
+        Example:
+            >>> from tenfold.tensordict import NonTensorStack
+            >>> NonTensorStack("a", "b").expand(2, 2).tolist()
+            [['a', 'b'], ['a', 'b']]
+        """
         sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return self._with(self._rows().expand(*sizes))
 
@@ -362,7 +398,16 @@ class NonTensorData(_Values):
         return self._as_stack()._with_rows(index, value)
 
     def clone(self, recurse: bool = True) -> NonTensorData:
-        """Another object for the same value."""
+        """Returns another object for the same value.
+
+        Args:
+            recurse: Accepted; the value itself is never copied.
+
+        Example:
+            >>> from tenfold.tensordict import NonTensorData
+            >>> NonTensorData("a").clone().data
+            'a'
+        """
         return NonTensorData(self.data, self._batch_size, self.device)
 
     def _simplified(self) -> tuple[Any, ...]:
@@ -394,6 +439,9 @@ class NonTensorStack(_Values):
     Args:
         *values: The values of the rows, or NonTensorData or NonTensorStack of one batch size.
         stack_dim: The new dimension.
+
+    Raises:
+        RuntimeError: If batch sizes differ.
 
     Example:
         >>> td = TensorDict({"name": ["a", "b", "c"]}, batch_size=[3])
@@ -450,12 +498,37 @@ class NonTensorStack(_Values):
 
     @classmethod
     def from_list(cls, values: list[Any]) -> NonTensorStack:
-        """A stack of nested lists; lists of equal length all through a level are dimensions."""
+        """Creates a stack of nested lists.
+
+        Args:
+            values: The lists; those of equal length all through a level are dimensions.
+
+        Returns:
+            NonTensorStack: Of as many dimensions as levels have lists of equal length.
+
+        Example:
+            >>> from tenfold.tensordict import NonTensorStack
+            >>> NonTensorStack.from_list([["a", "b"], ["c", "d"]]).batch_size
+            torch.Size([2, 2])
+        """
         return cls.from_nested(values, _regular_shape(values))
 
     @classmethod
     def from_nested(cls, values: Any, batch_size: tuple[int, ...]) -> NonTensorStack:
-        """A stack of lists that are nested as deep as `batch_size` has dimensions."""
+        """Creates a stack of lists that are nested as deep as `batch_size` has dimensions.
+
+        Args:
+            values: The lists.
+            batch_size: Their lengths.
+
+        Returns:
+            NonTensorStack: Of that batch size.
+
+        Example:
+            >>> from tenfold.tensordict import NonTensorStack
+            >>> NonTensorStack.from_nested([["a", "b"]], (1,))[0].data
+            ['a', 'b']
+        """
         made = cls.__new__(cls)
         dims = tuple(range(len(batch_size)))
         made._fill(_flattened(values, len(batch_size)), batch_size, None, dims, None)
@@ -540,7 +613,16 @@ class NonTensorStack(_Values):
         return NonTensorStack._of(values, ValueRows(positions, self._stacked), self.device)
 
     def clone(self, recurse: bool = True) -> NonTensorStack:
-        """Another object for the same values."""
+        """Returns another object for the same values.
+
+        Args:
+            recurse: Accepted; the values themselves are never copied.
+
+        Example:
+            >>> from tenfold.tensordict import NonTensorStack
+            >>> NonTensorStack("a", "b").clone().tolist()
+            ['a', 'b']
+        """
         return NonTensorStack._of(list(self._values), self._rows(), self.device)
 
     def _simplified(self) -> tuple[Any, ...]:
@@ -551,7 +633,19 @@ class NonTensorStack(_Values):
 
     @classmethod
     def from_nontensordata(cls, non_tensor: NonTensorData) -> NonTensorStack:
-        """The same value for every row."""
+        """Repeats one value for every row.
+
+        Args:
+            non_tensor: The value, with its batch size.
+
+        Returns:
+            NonTensorStack: Of the batch size of `non_tensor`.
+
+        Example:
+            >>> from tenfold.tensordict import NonTensorData, NonTensorStack
+            >>> NonTensorStack.from_nontensordata(NonTensorData("a", [2])).tolist()
+            ['a', 'a']
+        """
         return non_tensor._as_stack()
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -611,7 +705,18 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 @set_module("tenfold")
 def is_non_tensor(value: Any) -> bool:
-    """True for NonTensorData and NonTensorStack, of which it may be an object or the class."""
+    """True for NonTensorData and NonTensorStack, of which it may be an object or the class.
+
+    Args:
+        value: Any object or class.
+
+    Returns:
+        bool: False for tensors and anything else.
+
+    Example:
+        >>> tenfold.tensordict.is_non_tensor(td.set_non_tensor("name", "run").get("name"))
+        True
+    """
     cls = value if isinstance(value, type) else type(value)
     return bool(getattr(cls, "_is_non_tensor", False))
 
@@ -700,6 +805,9 @@ class UnbatchedTensor:
 
     Args:
         data: A tensor or an array of any shape.
+
+    Raises:
+        TypeError: If `data` is neither a tensor nor an array.
 
     Example:
         >>> td = TensorDict({"text.end": torch.tensor([2, 5])}, batch_size=[2])

@@ -1,6 +1,7 @@
 #include "ingest/text/record_blocks.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 #include <span>
@@ -60,7 +61,46 @@ const char* end_of_item(const char* at, const char* end) {
   return nullptr;
 }
 
+/// A separator as an argument in Python.
+std::string shown(char separator) {
+  return separator == '\t' ? "\"\\t\"" : "\"" + std::string(1, separator) + "\"";
+}
+
+/// True for the first line of Excel, `sep=;`.
+bool names_separator(std::string_view line) {
+  return line.size() == 5 && line.starts_with("sep=") && is_csv_separator(line[4]);
+}
+
+/// Throws if the header contains more of another separator than of the assumed one. Otherwise the
+/// records would be read as one column of strings, or split at their decimal commas.
+void check_separator(const base::Where& where, std::string_view header, char assumed) {
+  constexpr std::string_view kSeparators = ",;\t|";
+  std::array<std::size_t, kSeparators.size()> counts{};
+  bool is_quoted = false;
+  for (const char c : header) {
+    if (c == '"') is_quoted = !is_quoted;
+    const std::size_t i = kSeparators.find(c);
+    if (!is_quoted && i != std::string_view::npos) ++counts[i];
+  }
+  const std::size_t own = counts[kSeparators.find(assumed)];
+  const auto most = std::ranges::max_element(counts);
+  if (*most <= own) return;
+  const std::string other = shown(kSeparators[static_cast<std::size_t>(most - counts.begin())]);
+  throw base::invalid_argument(where)
+      .expected("names between ", shown(assumed))
+      .found(*most, " ", other, " and ", own, " ", shown(assumed))
+      .remedy("pass separator=" + other +
+              " if it separates the fields, otherwise separator=" + shown(assumed));
+}
+
 }  // namespace
+
+bool is_csv_separator(char c) {
+  const bool is_letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  const bool is_number = (c >= '0' && c <= '9') || c == '.' || c == '+' || c == '-';
+  const bool is_end = c == '\0' || c == '\r' || c == '\n' || c == '"' || c == '\'';
+  return static_cast<unsigned char>(c) < 0x80 && !is_letter && !is_number && !is_end;
+}
 
 const char* take_csv_field(const char*& at, const char* end, char delimiter, CsvField& field) {
   field.is_quoted = at < end && *at == '"';
@@ -186,7 +226,6 @@ bool BlockReader::open_next_file() {
   file_->display = source.display;
   const bool is_csv = source.kind == SourceKind::csv || source.kind == SourceKind::tsv;
   file_->kind = is_csv ? TextKind::csv : TextKind::json_lines;
-  file_->delimiter = source.kind == SourceKind::tsv ? '\t' : ',';
   file_->na_values = source.na_values;
   begins_ = true;
   at_end_ = false;
@@ -269,6 +308,17 @@ bool BlockReader::find_line_end(const char* begin, const char* end) {
   return true;
 }
 
+/// Uses the separator that the first line of the file names.
+void BlockReader::use_separator(char named) {
+  if (file_->has_known_delimiter && file_->delimiter != named) {
+    throw base::invalid_argument(base::Where(file_->display, "line 1"))
+        .expected("separator ", shown(file_->delimiter), ", as passed")
+        .found(shown(named));
+  }
+  file_->delimiter = named;
+  file_->has_known_delimiter = true;
+}
+
 /// Returns false if the header does not end before `end`.
 bool BlockReader::take_header(const char*& begin, const char* end) {
   if (!skip_blank_lines(begin, end)) return false;
@@ -277,6 +327,14 @@ bool BlockReader::take_header(const char*& begin, const char* end) {
   const char* after = end_of_csv_record(begin, end, file_->delimiter, file_->line_end);
   const char* header_end = after == nullptr ? end : after - 1;
   if (header_end > begin && header_end[-1] == '\r') --header_end;
+  const std::string_view header(begin, static_cast<std::size_t>(header_end - begin));
+  if (line_ == 1 && names_separator(header)) {
+    use_separator(header[4]);
+    begin = after == nullptr ? end : after;
+    ++line_;
+    return take_header(begin, end);
+  }
+  if (!file_->has_known_delimiter) check_separator(where, header, file_->delimiter);
   std::set<std::string> seen;
   for (const char* at = header_end > begin ? begin : nullptr; at != nullptr;) {
     CsvField field;
@@ -326,12 +384,17 @@ bool BlockReader::begin_file(const char*& begin, const char* end) {
     begin += kByteOrderMark.size();
   }
   line_ = 1;
+  const SourceFile& source = files_[next_file_ - 1];
   if (file_->kind == TextKind::csv) {
     file_->header.clear();
+    file_->has_known_delimiter = source.separator != '\0';
+    file_->delimiter = file_->has_known_delimiter       ? source.separator
+                       : source.kind == SourceKind::tsv ? '\t'
+                                                        : ',';
     return take_header(begin, end);
   }
   file_->kind = TextKind::json_lines;
-  if (files_[next_file_ - 1].kind == SourceKind::json) begin_array(begin, end);
+  if (source.kind == SourceKind::json) begin_array(begin, end);
   return true;
 }
 

@@ -38,10 +38,11 @@ enum class TextKind : std::uint8_t { json_lines, json_array, csv };
 struct TextFile {
   std::string display;  ///< for messages
   TextKind kind = TextKind::json_lines;
-  char delimiter = ',';             ///< CSV
-  char line_end = '\n';             ///< CSV: '\r' in files whose lines end with it alone
-  std::vector<std::string> header;  ///< CSV: column names
-  NaValues na_values;               ///< CSV
+  char delimiter = ',';              ///< CSV
+  bool has_known_delimiter = false;  ///< CSV: named by the caller or the file
+  char line_end = '\n';              ///< CSV: '\r' in files whose lines end with it alone
+  std::vector<std::string> header;   ///< CSV: column names
+  NaValues na_values;                ///< CSV
 };
 
 /// Consecutive whole records of one file, followed by a NUL and JsonText::kSlackBytes.
@@ -112,6 +113,7 @@ class BlockReader {
   bool begin_file(const char*& begin, const char* end);
   void read_records(TextMemory& memory, const char*& begin, const char*& end);
   bool take_header(const char*& begin, const char* end);
+  void use_separator(char named);
   bool skip_blank_lines(const char*& begin, const char* end);
   bool find_line_end(const char* begin, const char* end);
   std::uint64_t count_lines(const char* begin, const char* end) const;
@@ -129,6 +131,9 @@ class BlockReader {
   std::uint64_t num_blocks_ = 0;
   std::uint64_t num_read_ = 0;  ///< of finished files
 };
+
+/// True for an ASCII character that may separate the fields of a CSV record.
+bool is_csv_separator(char c);
 
 /// A field of a CSV record.
 struct CsvField {

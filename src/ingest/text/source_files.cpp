@@ -186,10 +186,24 @@ std::vector<Path> find_files(const std::vector<Path>& sources) {
   return files;
 }
 
-std::vector<SourceFile> find_sources(const std::vector<Path>& sources, SourceFormat format) {
+std::vector<SourceFile> find_sources(const std::vector<Path>& sources, SourceFormat format,
+                                     char separator) {
   std::vector<SourceFile> files;
   for (const Path& path : find_files(sources)) add_file(path, format, files);
+  if (separator != '\0') require_csv(files, "separator");
+  for (SourceFile& file : files) file.separator = separator;
   return files;
+}
+
+void require_csv(const std::vector<SourceFile>& files, std::string_view option) {
+  const auto is_csv = [](const SourceFile& file) {
+    return file.kind == SourceKind::csv || file.kind == SourceKind::tsv;
+  };
+  if (files.empty() || std::ranges::any_of(files, is_csv)) return;
+  throw base::invalid_argument(files.front().display)
+      .part(option)
+      .expected("CSV or TSV files")
+      .found("others");
 }
 
 std::uint64_t total_bytes_of(const std::vector<Path>& sources) {

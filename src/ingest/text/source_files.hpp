@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tenfold/ingest.hpp>
@@ -31,7 +32,8 @@ struct SourceFile {
   std::string display;  ///< for messages
   SourceKind kind = SourceKind::unknown;
   std::function<std::unique_ptr<ByteStream>()> open;
-  NaValues na_values{};  ///< CSV
+  char separator = '\0';  ///< CSV: '\0' if the caller named none
+  NaValues na_values{};   ///< CSV
 };
 
 /// The kind by the suffix; the suffix of compression (.gz, .zst, .bz2, .xz) follows the one that
@@ -46,9 +48,13 @@ std::vector<Path> find_files(const std::vector<Path>& sources);
 /// The text sources that `sources` expand to, in order; the matches of a glob and the entries of an
 /// archive are sorted by name. With a `format`, files and entries may have any name. Throws
 /// Error(file_not_found) for missing files and for globs without a match, Error(unsupported) for
-/// files of another kind.
+/// files of another kind, Error(invalid_argument) for a `separator` without a CSV or TSV file.
 std::vector<SourceFile> find_sources(const std::vector<Path>& sources,
-                                     SourceFormat format = SourceFormat::by_name);
+                                     SourceFormat format = SourceFormat::by_name,
+                                     char separator = '\0');
+
+/// Throws Error(invalid_argument), which names `option`, if none of `files` is CSV or TSV.
+void require_csv(const std::vector<SourceFile>& files, std::string_view option);
 
 /// Total size of all files that `sources` expand to.
 std::uint64_t total_bytes_of(const std::vector<Path>& sources);

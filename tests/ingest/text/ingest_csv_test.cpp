@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -113,6 +115,91 @@ TEST(IngestCsv, ReadsTabs) {
   IngestOf of;
   const Dataset ds = of.rows("a.tsv", "x\ty\n1\ta,b\n2\t\"c\td\"\n");
   EXPECT_THAT(texts(ds, "y"), ElementsAre("a,b", "c\td"));
+}
+
+TEST(IngestCsv, ReadsTheSeparatorThatIsPassed) {
+  for (const char separator : {';', '|', '\t', ' ', '\x1f'}) {
+    IngestOf of;
+    IngestOptions options;
+    options.separator = separator;
+    std::string text = "x;y;\"z;1\"\n1;0,5;\"a;b\"\n2;;c\n";
+    std::ranges::replace(text, ';', separator);
+    const Dataset ds = of.rows("a.csv", text, options);
+    EXPECT_THAT(values<std::int64_t>(ds, "x"), ElementsAre(1, 2)) << text;
+    EXPECT_THAT(texts(ds, "y"), ElementsAre("0,5", "")) << text;
+    const std::string name = std::string("z") + separator + "1";
+    EXPECT_THAT(texts(ds, name), ElementsAre(std::string("a") + separator + "b", "c")) << text;
+    EXPECT_EQ(infer_schema({of.target().parent_path() / "a.csv"}, 0, nullptr, SourceFormat::by_name,
+                           {}, separator)
+                  .columns()
+                  .size(),
+              3U);
+  }
+}
+
+TEST(IngestCsv, AHeaderWithMoreOfAnotherSeparatorIsRefused) {
+  const std::vector<std::array<const char*, 3>> cases = {
+      {"a.csv", "x;y\n1;2\n",
+       R"(expected names between ",", found 1 ";" and 0 ","; pass separator=";" if it separates the fields, otherwise separator=",")"},
+      {"a.csv", "x\ty\tz\n1\t2\t3\n", R"(found 2 "\t" and 0 ",")"},
+      {"a.csv", "x|y\n1|2\n", R"(found 1 "|" and 0 ",")"},
+      {"a.csv", "\"x\";\"y\"\n1;2\n", R"(found 1 ";" and 0 ",")"},
+      {"a.csv", "day;price, EUR;town\n1;1,5;Rome\n", R"(found 2 ";" and 1 ",")"},
+      {"a.csv", "x;y", R"(found 1 ";" and 0 ",")"},
+      {"a.tsv", "x,y\n1,2\n", R"(expected names between "\t", found 1 "," and 0 "\t")"},
+  };
+  for (const auto& [name, text, message] : cases) {
+    IngestOf of;
+    EXPECT_THAT(
+        of.error(name, text, ErrorCode::invalid_argument),
+        testing::AllOf(StartsWith(std::string(name) + ": line 1: header: "), HasSubstr(message)))
+        << text;
+    IngestOptions skips;
+    skips.on_error = OnError::skip;
+    EXPECT_THAT(of.error(name, text, ErrorCode::invalid_argument, skips), HasSubstr(message));
+  }
+  // As many commas, or a separator inside quotes, are names.
+  for (const char* text : {"x;1,y\n1,2\n", "x,\"a;b;c\"\n1,2\n", "x\n1;2\n", "x,y|\n1,2\n"}) {
+    IngestOf of;
+    EXPECT_EQ(of.rows("a.csv", text).size(), 1) << text;
+  }
+  IngestOf of;
+  IngestOptions options;
+  options.separator = ',';
+  EXPECT_THAT(texts(of.rows("a.csv", "x;y\n1;2\n", options), "x;y"), ElementsAre("1;2"));
+}
+
+TEST(IngestCsv, AFirstLineNamesTheSeparator) {
+  for (const char* end : {"\n", "\r\n", "\r"}) {
+    IngestOf of;
+    std::string text = "\xEF\xBB\xBFsep=;\nx;y\n1;a\n2;b,c\n";
+    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2) {
+      text.replace(at, 1, end);
+    }
+    const Dataset ds = of.rows("a.csv", text);
+    EXPECT_THAT(values<std::int64_t>(ds, "x"), ElementsAre(1, 2));
+    EXPECT_THAT(texts(ds, "y"), ElementsAre("a", "b,c"));
+  }
+  IngestOf of;
+  EXPECT_THAT(of.error("a.csv", "sep=;\nx;y\n1\n", ErrorCode::corrupt), HasSubstr("line 3"));
+  IngestOptions options;
+  options.separator = '|';
+  EXPECT_THAT(of.error("a.csv", "sep=;\nx;y\n1;2\n", ErrorCode::invalid_argument, options),
+              HasSubstr(R"(line 1: expected separator "|", as passed, found ";")"));
+}
+
+TEST(IngestCsv, ASeparatorIsOneCharacterThatFieldsDoNotUse) {
+  EXPECT_EQ(separator_from(""), '\0');
+  EXPECT_EQ(separator_from("\\t"), '\t');
+  EXPECT_EQ(separator_from(";"), ';');
+  for (const char* text : {"ab", "a", "1", "\"", ".", "-", "\n", "\xC3\xA9", ";;"}) {
+    EXPECT_THROW(separator_from(text), Error) << text;
+  }
+  IngestOf of;
+  IngestOptions options;
+  options.separator = ';';
+  EXPECT_THAT(of.error("a.jsonl", "{\"x\": 1}\n", ErrorCode::invalid_argument, options),
+              HasSubstr("separator: expected CSV or TSV files"));
 }
 
 TEST(IngestCsv, NamesFileLineRowAndColumn) {

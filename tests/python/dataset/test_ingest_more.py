@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,58 @@ def test_na_values_are_refused_for_sources_other_than_csv(tmp_path: Path) -> Non
         tenfold.ingest([{"x": 1}], tmp_path / "d", na_values=["NA"])
     with pytest.raises(TypeError, match="na_values: expected a list of names, found 'NA'"):
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values="NA")
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_another_separator_in_the_header_is_refused_until_it_is_named(
+    tmp_path: Path, separator: str
+) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("n;t\n1;a,b\n2;c\n".replace(";", separator))
+    shown = "separator=" + json.dumps(separator)
+    for call in (
+        lambda: tenfold.ingest(file, tmp_path / "d"),
+        lambda: tenfold.ingest(file, tmp_path / "d", schema={"n": "int64"}, on_error="skip"),
+        lambda: tenfold.infer_schema(file),
+        lambda: tenfold.IterableDataset(file),
+        lambda: list(tenfold.IterableDataset(file, schema={"n": "int64"})),
+    ):
+        with pytest.raises(ValueError, match=r"x\.csv: line 1: header: ") as refused:
+            call()
+        assert shown in str(refused.value)
+    assert not (tmp_path / "d").exists()
+    ds = tenfold.ingest(file, tmp_path / "d", separator=separator)
+    assert ds["n"].tolist() == [1, 2]
+    assert ds["t"] == ["a,b", "c"]
+    assert tenfold.infer_schema(file, separator=separator) == ds.schema
+    stream = pickle.loads(pickle.dumps(tenfold.IterableDataset(file, separator=separator)))
+    assert [row["t"] for row in stream] == ["a,b", "c"]
+    whole = tenfold.ingest(file, tmp_path / "d", separator=",", on_error="skip")
+    assert whole.columns == ["n" + separator + "t"]
+
+
+def test_separator_applies_to_a_part_and_to_any_file_name(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("n;t\n1;a\n")
+    schema = {"n": "int64", "t": "string"}
+    file, path = tmp_path / "x.txt", tmp_path / "d"
+    tenfold.ingest([file], path, format="csv", separator=";", schema=schema, part=(0, 1))
+    assert tenfold.commit_parts(path)["n"].tolist() == [1]
+
+
+def test_separator_is_refused_where_it_separates_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
+    (tmp_path / "x.csv").write_text("x\n1\n")
+    with pytest.raises(ValueError, match=r"x\.jsonl: separator: expected CSV or TSV files"):
+        tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", separator=";")
+    with pytest.raises(ValueError, match="ingest: separator: expected it with CSV files only"):
+        tenfold.ingest([{"x": 1}], tmp_path / "d", separator=";")
+    with pytest.raises(ValueError, match="separator: expected it with text files only"):
+        tenfold.IterableDataset(Dataset({"x": torch.zeros(2)}), separator=";")
+    for wrong in ("", "ab", "a", "\n", "é"):
+        with pytest.raises(ValueError, match="separator: expected one"):
+            tenfold.ingest(tmp_path / "x.csv", tmp_path / "d", separator=wrong)
+    with pytest.raises(TypeError, match="ingest: separator: expected one character, found 1"):
+        tenfold.ingest(tmp_path / "x.csv", tmp_path / "d", separator=1)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32", "uint32", "int64"])

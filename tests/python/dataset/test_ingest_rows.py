@@ -220,6 +220,46 @@ def test_rows_without_any_key_are_refused(tmp_path):
     assert not (tmp_path / "ds").exists()
 
 
+@pytest.mark.parametrize("make", [torch.zeros, np.zeros])
+@pytest.mark.parametrize("second", [(1, 2), (2,), (2, 3, 1)])
+def test_arrays_ragged_in_two_dimensions_are_refused_with_their_shapes(tmp_path, make, second):
+    rows = [
+        {"id": 1, "x": make((2, 3))},
+        {"id": 2, "x": make((4, 3))},
+        {"id": 3, "x": make(second)},
+    ]
+    message = (
+        rf'row 2, column "x": expected an array of shape \[\*, 3\], as in the rows before, found '
+        rf"one of shape {re.escape(str(list(second)))}; rows may differ in their first dimension "
+        "only: pad them, or store the flattened values and the shape as two columns"
+    )
+    by_column = {"x": [row["x"] for row in rows]}
+    keyed = {str(row["id"]): row for row in rows}
+    for call in (
+        lambda: ingest(tmp_path, rows),
+        lambda: ingest(tmp_path, iter(rows)),
+        lambda: ingest(tmp_path, by_column),
+        lambda: tenfold.infer_schema(rows),
+        lambda: tenfold.MappedDict.build(keyed, tmp_path / "ds"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert not (tmp_path / "ds").exists()
+    with pytest.warns(UserWarning, match="1 row omitted"):
+        ds = ingest(tmp_path, rows, on_error="skip")
+    assert columns(ds)["x"] == "float32[*, 3]" if make is torch.zeros else "float64[*, 3]"
+    assert ds["id"].tolist() == [1, 2]
+
+
+def test_an_array_after_lists_of_several_shapes_is_refused(tmp_path):
+    rows = [{"x": [[1], [2, 3]]}, {"x": np.zeros((1, 2))}]
+    message = r'row 1, column "x": expected a list.*JSON text, found an array of shape \[1, 2\]'
+    with pytest.raises(ValueError, match=message):
+        ingest(tmp_path, rows)
+    rows[1]["x"] = rows[1]["x"].tolist()
+    assert ingest(tmp_path, rows)["x"] == ["[[1], [2, 3]]", "[[0.0, 0.0]]"]
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -119,6 +119,10 @@ class Snapshot:
             UnsupportedError: If something cannot be stored; the message names its key. Nothing has
                 been written.
             OSError: If the system failed. What was there is untouched.
+
+        Example:
+            >>> Snapshot.take("run/snapshot", {"model": model, "optimizer": optimizer})
+            Snapshot('run/snapshot')
         """
         groups = groups_of(pg)
         where, globs, states = _request(groups, path, app_state, replicated, storage_options)
@@ -142,8 +146,25 @@ class Snapshot:
         When it returns the state is copied: whatever is done to the tensors then is not in the
         snapshot. The copy takes as much memory as the state.
 
+        Args:
+            path: As for `take`.
+            app_state: As for `take`.
+            pg: As for `take`.
+            replicated: As for `take`.
+            storage_options: As for `take`.
+            durable: As for `take`.
+
         Returns:
             PendingSnapshot: ``wait()`` gives the snapshot, or raises what went wrong.
+
+        Raises:
+            TypeError, RuntimeError, UnsupportedError: As `take`, for what is found before the state
+                is copied.
+
+        Example:
+            >>> pending = Snapshot.async_take("run/snapshot", {"model": model})
+            >>> pending.wait()
+            Snapshot('run/snapshot')
         """
         groups = groups_of(pg)
         where, globs, states = _request(groups, path, app_state, replicated, storage_options)
@@ -177,6 +198,10 @@ class Snapshot:
             KeyError: If the snapshot lacks one of the names; if this rank is none of those that
                 took it, and an entry is neither replicated nor sharded. Nothing has changed.
             CorruptFileError: If the bytes break the promises of the format.
+
+        Example:
+            >>> _ = Snapshot.take("run/snapshot", {"model": model})
+            >>> Snapshot("run/snapshot").restore({"model": model})
         """
         ranks = groups_of(self.pg).calls
 
@@ -229,6 +254,11 @@ class Snapshot:
         Raises:
             KeyError: If the manifest has no such path; it is a RuntimeError, too.
             ValueError: If `obj_out` has another shape, or a dtype that numbers would be lost in.
+
+        Example:
+            >>> snapshot = Snapshot.take("run/snapshot", {"model": model})
+            >>> snapshot.read_object("0/model/encoder.bias").shape
+            torch.Size([384])
         """
         manifest = self._metadata()["manifest"]
         fields = find_entry(manifest, text("snapshot: path", path))
@@ -267,7 +297,23 @@ class Snapshot:
         return {path: entry_of(fields) for path, fields in self._metadata()["manifest"].items()}
 
     def get_state_dict_for_key(self, key: str) -> Any:
-        """The state that `app_state` had under that key, in new tensors."""
+        """Reads the state that `app_state` had under a key, into new tensors.
+
+        Args:
+            key: A key of `app_state`.
+
+        Returns:
+            The state dict: containers and values as they were saved.
+
+        Raises:
+            KeyError: If the snapshot has no such key; it is a RuntimeError, too.
+            CorruptFileError: If the bytes break the promises of the format.
+
+        Example:
+            >>> snapshot = Snapshot.take("run/snapshot", {"model": model})
+            >>> [*snapshot.get_state_dict_for_key("model")]
+            ['encoder.weight', 'encoder.bias']
+        """
         rank, node = self._rank_node()
         if text("snapshot: key", key) not in node:
             raise UnknownPathError(f'{self.path}: no state "{key}": expected one of {node.keys()}')

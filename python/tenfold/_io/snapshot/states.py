@@ -36,7 +36,17 @@ class StateDict(UserDict[Any, Any]):
         return self.data
 
     def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
-        """Takes over the entries of `state_dict`; others stay."""
+        """Takes over the entries of `state_dict`; others stay.
+
+        Args:
+            state_dict: The entries, by key.
+
+        Example:
+            >>> progress = StateDict(step=1)
+            >>> progress.load_state_dict({"step": 7})
+            >>> progress["step"]
+            7
+        """
         self.data.update(state_dict)
 
 
@@ -55,7 +65,18 @@ class RNGState:
         return {"rng_state": torch.get_rng_state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Sets the state of torch's generator."""
+        """Sets the state of torch's generator.
+
+        Args:
+            state_dict: The result of `state_dict`: ``{"rng_state": tensor}``.
+
+        Raises:
+            KeyError: If there is no ``rng_state``.
+
+        Example:
+            >>> rng = RNGState()
+            >>> rng.load_state_dict(rng.state_dict())
+        """
         torch = need_torch("snapshot")
 
         torch.set_rng_state(state_dict["rng_state"])

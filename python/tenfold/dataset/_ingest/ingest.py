@@ -12,7 +12,12 @@ from tenfold._progress import Shown
 from tenfold._public import set_module
 from tenfold._reports import IngestReport, Promotion
 from tenfold.dataset._dataset import Dataset
-from tenfold.dataset._ingest.text import TEXT_FORMATS, checked_format, text_files
+from tenfold.dataset._ingest.text import (
+    TEXT_FORMATS,
+    checked_format,
+    checked_separator,
+    text_files,
+)
 from tenfold.dataset._parts import part_of, parts_of
 from tenfold.dataset._schema import Schema, as_schema
 
@@ -37,6 +42,7 @@ def ingest(
     columns: Iterable[str | tuple[str, ...]] | None = None,
     format: str | None = None,
     na_values: Iterable[str] | None = None,
+    separator: str | None = None,
     on_error: OnError = "raise",
     batch_rows: int | None = None,
     num_threads: int | None = None,
@@ -72,6 +78,9 @@ def ingest(
             their names.
         na_values: CSV and TSV: unquoted fields equal to one of these are missing values, like
             empty ones: ``["NA", "-"]``.
+        separator: CSV and TSV: the character between fields, such as ``";"``. None: the one that
+            a first line ``sep=;`` names, otherwise a comma, for TSV a tab; then a header with more
+            semicolons, tabs, ``|`` or commas than separators is an error.
         on_error: Handling of rows that are malformed or do not fit: ``"raise"``; ``"skip"``, with
             one warning; ``"collect"``, as ``ds.bad_rows``. With the last two, Python rows are
             judged by the rows before them.
@@ -91,8 +100,9 @@ def ingest(
 
     Raises:
         CorruptFileError: For a malformed row; the message names file, line, row and column.
-        ValueError: For a value that does not fit, a header with duplicates, a column of the schema
-            that no row has, rows of which none has a key.
+        ValueError: For a value that does not fit, a header with duplicates, a header that
+            seems to have another separator, a column of the schema that no row has, rows of which
+            none has a key.
         KeyError: For one of `columns` that the data does not have.
         FileNotFoundError: For a missing source, or a glob without a match.
         FileExistsError: If `path` is not a data set, or `overwrite` is false; if the data set has
@@ -116,6 +126,7 @@ def ingest(
     durable = boolean("ingest: durable", durable)
     format = checked_format("ingest: format", format, FORMATS)
     missing = column_names("ingest: na_values", na_values)
+    between = checked_separator("ingest: separator", separator)
     if part is not None:
         if wanted is None:
             raise ValueError(
@@ -123,15 +134,12 @@ def ingest(
             )
         source, path = part_of(source, path, part)
         if not source:
-            format, missing = None, []
+            format, missing, between = None, [], ""
     files = text_files(source, format)
     if files is None:
         from tenfold.dataset._ingest.sources import ingest_source
 
-        if missing:
-            raise ValueError(
-                f"ingest: na_values: expected it with CSV files only, found {type(source).__name__}"
-            )
+        _refuse_csv_options("ingest", source, missing, between)
         return ingest_source(
             source,
             path,
@@ -159,6 +167,7 @@ def ingest(
             callback,
             format or "",
             missing,
+            between,
         )
     return opened(path, report, on_error)
 
@@ -170,6 +179,7 @@ def infer_schema(
     format: str | None = None,
     num_threads: int | None = None,
     na_values: Iterable[str] | None = None,
+    separator: str | None = None,
 ) -> Schema:
     """The schema that `ingest` would infer from the whole of `source`.
 
@@ -178,12 +188,14 @@ def infer_schema(
         format: As of `ingest`.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
         na_values: As of `ingest`.
+        separator: As of `ingest`.
 
     Returns:
         Schema: The columns; `ingest` takes it as ``schema``.
 
     Raises:
-        ValueError: For an iterator, and for `na_values` where no file is CSV or TSV.
+        ValueError: For an iterator, for `na_values` and `separator` where no file is CSV or TSV,
+            for a header that seems to have another separator.
         FileNotFoundError: For a missing source.
 
     Example:
@@ -194,17 +206,23 @@ def infer_schema(
     threads = integer_or_zero("infer_schema: num_threads", num_threads, INT32_MAX)
     format = checked_format("infer_schema: format", format, FORMATS)
     missing = column_names("infer_schema: na_values", na_values)
+    between = checked_separator("infer_schema: separator", separator)
     files = text_files(source, format)
     if files is None:
         from tenfold.dataset._ingest.sources import infer_source_schema
 
-        if missing:
-            raise ValueError(
-                "infer_schema: na_values: expected it with CSV files only, found "
-                + type(source).__name__
-            )
+        _refuse_csv_options("infer_schema", source, missing, between)
         return infer_source_schema(source, format=format, num_threads=num_threads)
-    return Schema.from_json(_core.infer_files(files, threads, format or "", missing))
+    return Schema.from_json(_core.infer_files(files, threads, format or "", missing, between))
+
+
+def _refuse_csv_options(where: str, source: Any, na_values: list[str], separator: str) -> None:
+    """Raises ValueError if an option of CSV was passed with another source."""
+    for name, value in (("na_values", na_values), ("separator", separator)):
+        if value:
+            raise ValueError(
+                f"{where}: {name}: expected it with CSV files only, found {type(source).__name__}"
+            )
 
 
 def opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:

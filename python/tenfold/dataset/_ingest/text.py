@@ -60,6 +60,22 @@ def checked_format(where: str, format: Any, known: tuple[str, ...]) -> str | Non
     raise ValueError(f"{where}: expected {names} or {known[-1]!r}, found {format!r}")
 
 
+def checked_separator(where: str, separator: Any) -> str:
+    """The separator of CSV fields as the engine takes it; "" for None.
+
+    Raises:
+        TypeError: For another type.
+        ValueError: For an empty string; the engine checks the others.
+    """
+    if separator is None:
+        return ""
+    if not isinstance(separator, str):
+        raise TypeError(f"{where}: expected one character, found {separator!r}")
+    if not separator:
+        raise ValueError(f"{where}: expected one character, found ''")
+    return separator
+
+
 def _is_text(file: PathLike) -> bool:
     name = os.fspath(file)
     if _core.is_ingestible(name) or name.lower().endswith(_PACKED):
@@ -71,6 +87,14 @@ def _is_text(file: PathLike) -> bool:
 
 class TextStream:
     """The rows of text files, numbered through all of them.
+
+    Args:
+        files: Paths of text files.
+        schema: Schema of their rows.
+        on_error: Handling of bad rows.
+        format: Format of all files, one of `TEXT_FORMATS`; None: by their names.
+        framework: The framework of tensors in rows; None: decided at each chunk.
+        separator: Between CSV fields; "" for None of `ingest`.
 
     Attributes:
         num_records: Records of all files, once a pass has reached the end; until then None.
@@ -84,7 +108,9 @@ class TextStream:
         on_error: OnError,
         format: str | None = None,
         framework: Name | None = None,
+        separator: str = "",
     ) -> None:
+        self._separator = separator
         self._framework: Name | None = framework
         self._files = list(files)
         self._schema = schema.to_json()
@@ -113,7 +139,7 @@ class TextStream:
         """
         order = permutation(len(self._files), seed, epoch) if shuffle else range(len(self._files))
         files = [self._files[i] for i in order]
-        stream = _core.TextStream(files, self._schema, self._format)
+        stream = _core.TextStream(files, self._schema, self._format, self._separator)
         is_shuffled = buffer > 1
         begin, place, skipped = 0, 1, 0
         wanted = next(numbers)

@@ -34,6 +34,9 @@ def is_memmap_archive(path: PathLike) -> bool:
     Args:
         path: Anything; nothing there is False.
 
+    Returns:
+        bool: False for folders, other files and nothing.
+
     Example:
         >>> td.save("run/ckpt.tdz")
         >>> tenfold.is_memmap_archive("run/ckpt.tdz")

@@ -356,6 +356,9 @@ class MemoryMappedTensor(torch.Tensor):
             mode: ``"r"``: writes stay in memory. ``"r+"``: they reach the file. None: they do if
                 the file may be written.
 
+        Returns:
+            MemoryMappedTensor: Over the file.
+
         Raises:
             FileNotFoundError: If there is no file.
             CorruptFileError: If it is too short.
@@ -396,6 +399,9 @@ class MemoryMappedTensor(torch.Tensor):
             device: None or the CPU.
             index: Applied to the result.
             filename: The file under the storage, if that does not say it.
+
+        Returns:
+            MemoryMappedTensor: Over the memory of `storage`.
 
         Raises:
             RuntimeError: If the storage is mapped from another file than `filename`.
@@ -438,6 +444,9 @@ class MemoryMappedTensor(torch.Tensor):
             **options: `dtype` (torch's default), `device`, `filename` (None: memory that processes
                 share), `existsok` (False).
 
+        Returns:
+            MemoryMappedTensor: Over the file.
+
         Raises:
             RuntimeError: If the file exists and `existsok` is false, or `device` is not the CPU.
 
@@ -449,17 +458,69 @@ class MemoryMappedTensor(torch.Tensor):
 
     @classmethod
     def zeros(cls, *size: Any, **options: Any) -> MemoryMappedTensor:
-        """A tensor of zeros: as `empty`. A new file takes no space until it is written."""
+        """Creates a tensor of zeros; a new file takes no space until it is written.
+
+        Args:
+            *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
+                a nested tensor.
+            **options: Of `empty`: `dtype`, `device`, `filename`, `existsok`.
+
+        Returns:
+            MemoryMappedTensor: Over the file.
+
+        Raises:
+            RuntimeError: If the file exists and ``existsok`` is false, or ``device`` is not the
+                CPU.
+
+        Example:
+            >>> MemoryMappedTensor.zeros(2, filename="x.memmap")
+            MemoryMappedTensor([0., 0.])
+        """
         return cls._filled(size, options, 0)
 
     @classmethod
     def ones(cls, *size: Any, **options: Any) -> MemoryMappedTensor:
-        """A tensor of ones: as `empty`."""
+        """Creates a tensor of ones.
+
+        Args:
+            *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
+                a nested tensor.
+            **options: Of `empty`: `dtype`, `device`, `filename`, `existsok`.
+
+        Returns:
+            MemoryMappedTensor: Over the file.
+
+        Raises:
+            RuntimeError: If the file exists and ``existsok`` is false, or ``device`` is not the
+                CPU.
+
+        Example:
+            >>> MemoryMappedTensor.ones(2, filename="x.memmap")
+            MemoryMappedTensor([1., 1.])
+        """
         return cls._filled(size, options, 1)
 
     @classmethod
     def full(cls, *size: Any, fill_value: Any, **options: Any) -> MemoryMappedTensor:
-        """A tensor of one value: as `empty`, with `fill_value`."""
+        """Creates a tensor of one value.
+
+        Args:
+            *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
+                a nested tensor.
+            fill_value: The value; its type is the default of ``dtype``.
+            **options: Of `empty`: `dtype`, `device`, `filename`, `existsok`.
+
+        Returns:
+            MemoryMappedTensor: Over the file.
+
+        Raises:
+            RuntimeError: If the file exists and ``existsok`` is false, or ``device`` is not the
+                CPU.
+
+        Example:
+            >>> MemoryMappedTensor.full(2, fill_value=7, filename="x.memmap")
+            MemoryMappedTensor([7, 7])
+        """
         return cls._filled(size, options, fill_value)
 
     @classmethod
@@ -487,24 +548,85 @@ class MemoryMappedTensor(torch.Tensor):
 
     @classmethod
     def empty_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
-        """`empty` of the shape and dtype of `input`."""
+        """Creates a tensor of the shape and dtype of another one: `empty`.
+
+        Args:
+            input: A tensor, of which the shape and dtype count.
+            filename: The file, which must not exist; None: memory that processes share.
+
+        Returns:
+            MemoryMappedTensor: Over the file.
+
+        Raises:
+            RuntimeError: If the file exists.
+
+        Example:
+            >>> MemoryMappedTensor.empty_like(torch.arange(3), filename="x.memmap").dtype
+            torch.int64
+        """
         return cls.empty(shape=input.shape, dtype=input.dtype, filename=filename)
 
     @classmethod
     def zeros_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
-        """`zeros` of the shape and dtype of `input`."""
+        """Creates zeros of the shape and dtype of another tensor: `zeros`.
+
+        Args:
+            input: A tensor, of which the shape and dtype count.
+            filename: The file, which must not exist; None: memory that processes share.
+
+        Returns:
+            MemoryMappedTensor: Over the file.
+
+        Raises:
+            RuntimeError: If the file exists.
+
+        Example:
+            >>> MemoryMappedTensor.zeros_like(torch.arange(3), filename="x.memmap")
+            MemoryMappedTensor([0, 0, 0])
+        """
         return cls.zeros(shape=input.shape, dtype=input.dtype, filename=filename)
 
     @classmethod
     def ones_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
-        """`ones` of the shape and dtype of `input`."""
+        """Creates ones of the shape and dtype of another tensor: `ones`.
+
+        Args:
+            input: A tensor, of which the shape and dtype count.
+            filename: The file, which must not exist; None: memory that processes share.
+
+        Returns:
+            MemoryMappedTensor: Over the file.
+
+        Raises:
+            RuntimeError: If the file exists.
+
+        Example:
+            >>> MemoryMappedTensor.ones_like(torch.arange(3), filename="x.memmap")
+            MemoryMappedTensor([1, 1, 1])
+        """
         return cls.ones(shape=input.shape, dtype=input.dtype, filename=filename)
 
     @classmethod
     def full_like(
         cls, input: Any, fill_value: Any, *, filename: PathLike | None = None
     ) -> MemoryMappedTensor:
-        """`full` of the shape and dtype of `input`."""
+        """Creates a tensor of one value, of the shape and dtype of another one: `full`.
+
+        Args:
+            input: A tensor, of which the shape and dtype count.
+            fill_value: The value.
+            filename: The file, which must not exist; None: memory that processes share.
+
+        Returns:
+            MemoryMappedTensor: Over the file.
+
+        Raises:
+            RuntimeError: If the file exists.
+
+        Example:
+            >>> MemoryMappedTensor.full_like(torch.arange(3), 7, filename="x.memmap")
+            MemoryMappedTensor([7, 7, 7])
+        """
         return cls.full(
             shape=input.shape, dtype=input.dtype, fill_value=fill_value, filename=filename
         )
@@ -549,15 +671,51 @@ class MemoryMappedTensor(torch.Tensor):
         return tuple(MemoryMappedTensor._wrapped(part, self._file) for part in parts)
 
     def unbind(self, dim: int = 0) -> Any:
-        """As `torch.Tensor.unbind`; the parts are MemoryMappedTensors."""
+        """Splits the tensor along a dimension: ``torch.Tensor.unbind``.
+
+        Args:
+            dim: The dimension; a negative one counts from the end.
+
+        Returns:
+            tuple[MemoryMappedTensor, ...]: Views of the same file.
+
+        Example:
+            >>> x = MemoryMappedTensor.from_tensor(torch.arange(3), filename="x.memmap")
+            >>> x.unbind(0)[1]
+            MemoryMappedTensor(1)
+        """
         return self._views(super().unbind(dim))
 
     def split(self, split_size: Any, dim: int = 0) -> Any:
-        """As `torch.Tensor.split`; the parts are MemoryMappedTensors."""
+        """Splits the tensor into parts of a size: ``torch.Tensor.split``.
+
+        Args:
+            split_size: Length of each part, the last may be shorter; or a list of lengths.
+            dim: The dimension; a negative one counts from the end.
+
+        Returns:
+            tuple[MemoryMappedTensor, ...]: Views of the same file.
+
+        Example:
+            >>> MemoryMappedTensor.from_tensor(torch.arange(3), filename="x.memmap").split(2)[1]
+            MemoryMappedTensor([2])
+        """
         return self._views(super().split(split_size, dim))  # type: ignore[no-untyped-call]
 
     def chunk(self, chunks: int, dim: int = 0) -> Any:
-        """As `torch.Tensor.chunk`; the parts are MemoryMappedTensors."""
+        """Splits the tensor into at most `chunks` parts: ``torch.Tensor.chunk``.
+
+        Args:
+            chunks: The number of parts.
+            dim: The dimension; a negative one counts from the end.
+
+        Returns:
+            tuple[MemoryMappedTensor, ...]: Views of the same file.
+
+        Example:
+            >>> MemoryMappedTensor.from_tensor(torch.arange(3), filename="x.memmap").chunk(2)[0]
+            MemoryMappedTensor([0, 1])
+        """
         return self._views(super().chunk(chunks, dim))
 
     def detach(self) -> Any:

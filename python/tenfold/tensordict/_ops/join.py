@@ -57,6 +57,9 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         dim: The new dimension.
         out: A TensorDict that the result is written into.
 
+    Returns:
+        A TensorDict, or tensor, with one dimension more; `out` if it is given.
+
     Raises:
         RuntimeError: If there is none, or keys, batch sizes or shapes differ.
 
@@ -227,8 +230,16 @@ def maybe_dense_stack(
         out: A TensorDict to write the result into.
         **kwargs: Of `lazy_stack`: ``stack_dim_name``.
 
+    Returns:
+        A TensorDict, tensor or `LazyStackedTensorDict`.
+
     Raises:
         RuntimeError: If there is none, or batch sizes differ.
+
+    Example:
+        >>> tds = [TensorDict({"a": torch.zeros(n)}) for n in (1, 2)]
+        >>> type(tenfold.tensordict.maybe_dense_stack(tds)).__name__
+        'LazyStackedTensorDict'
     """
     members = list(input)
     try:
@@ -239,7 +250,23 @@ def maybe_dense_stack(
 
 @set_module("tenfold")
 def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
-    """The members of a lazy stack, or a list of TensorDicts, as one dense TensorDict."""
+    """Stacks the members of a lazy stack, or a list of TensorDicts, as one dense TensorDict.
+
+    Args:
+        td_list: A `LazyStackedTensorDict`, or TensorDicts of the same keys and shapes.
+        dim: The new dimension; ignored for a stack, which has its own.
+
+    Returns:
+        TensorDict: With one batch dimension more.
+
+    Raises:
+        ValueError: If `dim` is missing for a list.
+        RuntimeError: If keys or shapes differ.
+
+    Example:
+        >>> tenfold.tensordict.dense_stack_tds([td, td], 0).batch_size
+        torch.Size([2, 3])
+    """
     if isinstance(td_list, stacked()):
         dim = td_list.stack_dim
         td_list = td_list.tensordicts
@@ -252,9 +279,21 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
 def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """Concatenates TensorDicts along a batch dimension: ``torch.cat``.
 
+    Args:
+        input: TensorDicts of the same keys, whose batch sizes differ along `dim` only; or tensors.
+        dim: The batch dimension; a negative one counts from the end.
+        out: A TensorDict to write the result into.
+
+    Returns:
+        A TensorDict, or tensor, with the rows of all; `out` if it is given.
+
     Raises:
         RuntimeError: If there is none, or no such batch dimension.
         KeyError: If keys differ.
+
+    Example:
+        >>> tenfold.tensordict.cat([td, td]).batch_size
+        torch.Size([6])
     """
     tds: list[Any] = list(input)
     if not tds:
@@ -311,6 +350,9 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
         pad_size: Rows in front and behind, of the first batch dimension, then of the second, ...
         value: Value of the new rows.
 
+    Returns:
+        A new TensorDict.
+
     Raises:
         RuntimeError: If there are not two numbers for each dimension, or too many.
 
@@ -364,9 +406,18 @@ def pad_sequence(
         out: A TensorDict that the result is written into.
         return_mask: Add a node ``masks``, or of that name, of what is not padding.
 
+    Returns:
+        TensorDict: With one batch dimension more, in front; `out` if it is given.
+
     Raises:
         KeyError: If keys differ.
         RuntimeError: If there is none, or other dimensions differ.
+
+    Example:
+        >>> tds = [TensorDict({"a": torch.ones(n)}, [n]) for n in (1, 2)]
+        >>> tenfold.tensordict.pad_sequence(tds)["a"]
+        tensor([[1., 0.],
+                [1., 1.]])
     """
     torch = need_torch("pad_sequence")
     tds = list(list_of_tensordicts)
@@ -423,8 +474,16 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
         callback_exist: Called with the key and the entries where several have one; what it returns
             is the entry.
 
+    Returns:
+        A new TensorDict, which shares the tensors.
+
     Raises:
         RuntimeError: If there are fewer than two.
+
+    Example:
+        >>> first, second = TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3})
+        >>> tenfold.tensordict.merge_tensordicts(first, second)["a"]
+        tensor(1)
     """
     if len(tensordicts) < 2:
         raise RuntimeError(
@@ -445,7 +504,18 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
 
 @set_module("tenfold")
 def is_tensor_collection(datatype: Any) -> bool:
-    """True for TensorDicts, stacks, tensorclasses, values other than tensors, and their classes."""
+    """True for TensorDicts, stacks, tensorclasses, values other than tensors, and their classes.
+
+    Args:
+        datatype: Any object or class.
+
+    Returns:
+        bool: False for tensors and anything else.
+
+    Example:
+        >>> tenfold.tensordict.is_tensor_collection(td)
+        True
+    """
     cls = datatype if isinstance(datatype, type) else type(datatype)
     kind = class_kind(cls)
     return kind in (NODE, TENSORCLASS) or getattr(cls, "_is_non_tensor", False)
@@ -453,7 +523,18 @@ def is_tensor_collection(datatype: Any) -> bool:
 
 @set_module("tenfold")
 def is_tensorclass(obj: Any) -> bool:
-    """True for tensorclasses, of which it may be an object or the class."""
+    """True for tensorclasses, of which it may be an object or the class.
+
+    Args:
+        obj: Any object or class.
+
+    Returns:
+        bool: False for TensorDicts and anything else.
+
+    Example:
+        >>> tenfold.tensordict.is_tensorclass(td)
+        False
+    """
     cls = obj if isinstance(obj, type) else type(obj)
     return class_kind(cls) == TENSORCLASS
 
@@ -559,6 +640,9 @@ def _assert_close(
 def unravel_key(key: Any) -> Any:
     """A key or path of keys, whose tuples may be nested, as a str or a flat tuple.
 
+    Args:
+        key: A str, or a tuple of strs and such tuples.
+
     Returns:
         str | tuple[str, ...]: A str for a path of one key; ``()`` if a part is not a str.
 
@@ -579,7 +663,22 @@ def unravel_key(key: Any) -> Any:
 
 @set_module("tenfold")
 def unravel_key_list(keys: Any) -> list[Any]:
-    """`unravel_key` of each key of a list or tuple."""
+    """Flattens each key of a list: `unravel_key`.
+
+    Args:
+        keys: A list or tuple of keys or paths of keys.
+
+    Returns:
+        list: A str or a flat tuple for each.
+
+    Raises:
+        TypeError: If `keys` is neither a list nor a tuple.
+        RuntimeError: If a key is neither a str nor a tuple.
+
+    Example:
+        >>> tenfold.tensordict.unravel_key_list(["a", ("b", ("c",))])
+        ['a', ('b', 'c')]
+    """
     if not isinstance(keys, (list, tuple)):
         raise TypeError(f"unravel_key_list: expected a list, found {type(keys).__name__}")
     return [unravel_key(key) for key in keys]
@@ -587,7 +686,18 @@ def unravel_key_list(keys: Any) -> list[Any]:
 
 @set_module("tenfold")
 def unravel_key_to_tuple(key: Any) -> tuple[str, ...]:
-    """A key or path of keys as a flat tuple; ``()`` of what is neither."""
+    """Flattens a key or path of keys to a tuple.
+
+    Args:
+        key: A str, or a tuple of strs and such tuples.
+
+    Returns:
+        tuple[str, ...]: Of one str for a str; ``()`` if `key`, or a part of it, is neither.
+
+    Example:
+        >>> tenfold.tensordict.unravel_key_to_tuple(("a", ("b", ("c",))))
+        ('a', 'b', 'c')
+    """
     if isinstance(key, str):
         return (key,)
     if not isinstance(key, tuple):
