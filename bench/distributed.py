@@ -2,6 +2,8 @@
 
     python bench/distributed.py [--tensors 20000] [--gigabytes 1.5] [--rounds 3] [--folder DIR]
 
+Compares saves and loads of small and of large tensors, a checkpoint of four ranks that two load,
+and one file of whole tensors: saved as such, or as torch's shards that are then consolidated.
 Contenders are interleaved in rotating order; reports medians of the slower rank. Everything is
 durable. This is a separate program: bench/run.py does not run it.
 """
@@ -9,11 +11,10 @@ durable. This is a separate program: bench/run.py does not run it.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import shutil
-import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +24,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from harness import Goal, Result, Timing
+from torch.distributed.checkpoint import (
+    FileSystemReader,
+    FileSystemWriter,
+    HuggingFaceStorageWriter,
+)
+from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
@@ -31,6 +38,7 @@ import tenfold.distributed
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
 RANKS = 2
+SAVING_RANKS = 4  # of the checkpoint that RANKS load
 WRITE_BYTES = 8 << 20
 
 
@@ -44,11 +52,13 @@ def small_state(count: int, mesh: Any) -> dict[str, Any]:
 
 
 def large_state(num_bytes: int, mesh: Any) -> dict[str, Any]:
-    """Twelve matrices of float32, split by rows."""
-    rows = max(1, num_bytes // 12 // 4096 // 4 // RANKS)
+    """Twelve matrices of float32, split by rows, each filled with the number of the row."""
+    all_rows = max(1, num_bytes // 12 // 4096 // 4 // SAVING_RANKS) * SAVING_RANKS
+    rows = all_rows // mesh.size()
+    numbers = torch.arange(mesh.get_rank() * rows, (mesh.get_rank() + 1) * rows)
     return {
         f"layer.{i}": DTensor.from_local(
-            torch.full((rows, 4096), float(i)), mesh, [Shard(0)], run_check=False
+            (numbers + i).float().unsqueeze(1).repeat(1, 4096), mesh, [Shard(0)], run_check=False
         )
         for i in range(12)
     }
@@ -87,13 +97,21 @@ def remove(path: Path) -> None:
     dist.barrier()
 
 
-def take_turns(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+def take_turns(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, Timing]:
+    timings = {name: Timing() for name in contenders}
     names = list(contenders)
     for number in range(rounds):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            seconds[name].append(contenders[name]())
-    return {name: statistics.median(found) for name, found in seconds.items()}
+            timings[name].seconds.append(contenders[name]())
+    return timings
+
+
+def compare(
+    title: str, contenders: dict[str, Callable[[], float]], goals: list[Goal], rounds: int
+) -> None:
+    timings = take_turns(contenders, rounds)
+    if dist.get_rank() == 0:
+        print(Result("distributed", title, timings, goals).markdown(), flush=True)
 
 
 def saving(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
@@ -132,18 +150,69 @@ def loading(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float
     }
 
 
-def rank_main(rank: int, arguments: argparse.Namespace, folder: Path) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=RANKS
-    )
+def resharded(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
+    """As `loading`, and compares what was loaded with the state."""
+    right = {name: tensor.to_local().clone() for name, tensor in state.items()}
+
+    def checked(load: Callable[[], float]) -> Callable[[], float]:
+        def run() -> float:
+            for tensor in state.values():
+                tensor.to_local().zero_()
+            seconds = load()
+            assert all(torch.equal(state[name].to_local(), right[name]) for name in right)
+            return seconds
+
+        return run
+
+    return {name: checked(load) for name, load in loading(state, folder).items()}
+
+
+def sync_files(folder: Path) -> None:
+    for path in (*folder.iterdir(), folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
+def whole_files(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
+    """One file of whole tensors, which programs without torch.distributed read."""
+    path, shards, whole = folder / "new.safetensors", folder / "shards", folder / "whole"
+
+    def ours() -> float:
+        remove(path)
+        return timed(lambda: tenfold.distributed.save(state, path))
+
+    def save_and_consolidate() -> None:
+        writer = HuggingFaceStorageWriter(str(shards), save_distributed=True)
+        dcp.save(state, storage_writer=writer)
+        if dist.get_rank() == 0:
+            whole.mkdir()
+            numbers = dict.fromkeys(state, 1)
+            consolidate_safetensors_files(str(shards), str(whole), numbers, os.cpu_count() or 1)
+            sync_files(whole)
+
+    def theirs() -> float:
+        remove(shards)
+        remove(whole)
+        return timed(save_and_consolidate)
+
+    return {
+        "tenfold.distributed.save": ours,
+        "dcp.save, HuggingFaceStorageWriter, then consolidate_safetensors_files": theirs,
+    }
+
+
+def measure_saves_and_loads(arguments: argparse.Namespace, folder: Path) -> None:
     mesh = init_device_mesh("cpu", (RANKS,))
-    found: dict[str, dict[str, float]] = {}
+    ours, theirs = "tenfold.distributed.{}", "dcp.{}, FileSystem{}"
+    save = ours.format("save"), theirs.format("save", "Writer")
+    load = ours.format("load"), theirs.format("load", "Reader")
+    rounds = arguments.rounds
     if arguments.tensors:
         state = small_state(arguments.tensors, mesh)
-        what = f"{arguments.tensors} tensors of 1 KiB"
-        found[f"save {what}"] = take_turns(saving(state, folder), arguments.rounds)
-        found[f"load {what}"] = take_turns(loading(state, folder), arguments.rounds)
+        what = f"{arguments.tensors:,} tensors of 1 KiB"
+        compare(f"Save {what}", saving(state, folder), [Goal(*save, 5.0)], rounds)
+        compare(f"Load {what}", loading(state, folder), [Goal(*load, 7.0)], rounds)
     if arguments.gigabytes:
         state = large_state(int(arguments.gigabytes * 1e9), mesh)
 
@@ -151,12 +220,49 @@ def rank_main(rank: int, arguments: argparse.Namespace, folder: Path) -> None:
             remove(folder / "plain")
             return timed(lambda: write_plainly(state, folder / "plain"))
 
-        what = f"{arguments.gigabytes} GB"
-        contenders = {**saving(state, folder), "pwrite of 2 processes": plainly}
-        found[f"save {what}"] = take_turns(contenders, arguments.rounds)
-        found[f"load {what}"] = take_turns(loading(state, folder), arguments.rounds)
-    if rank == 0:
-        print(json.dumps(found, indent=2))
+        what = f"{arguments.gigabytes} GB, {len(state)} tensors"
+        pwrite = f"pwrite of {RANKS} processes"
+        contenders = {**saving(state, folder), pwrite: plainly}
+        compare(f"Save {what}", contenders, [Goal(save[0], pwrite, 0.9)], rounds)
+        compare(f"Load {what}", loading(state, folder), [], rounds)
+        for name in ("plain", "new"):
+            remove(folder / name)
+        one_file = whole_files(state, folder)
+        goals = [Goal(*one_file, 2.0)]
+        compare(f"Save {what}, as one file of whole tensors", one_file, goals, rounds)
+        for name in ("shards", "whole"):
+            remove(folder / name)
+
+
+def save_for_others(arguments: argparse.Namespace, folder: Path) -> None:
+    """Saves what `measure_resharded` loads."""
+    state = large_state(int(arguments.gigabytes * 1e9), init_device_mesh("cpu", (SAVING_RANKS,)))
+    for save in saving(state, folder).values():
+        save()
+
+
+def measure_resharded(arguments: argparse.Namespace, folder: Path) -> None:
+    state = large_state(int(arguments.gigabytes * 1e9), init_device_mesh("cpu", (RANKS,)))
+    what = f"{arguments.gigabytes} GB, {len(state)} tensors, saved by {SAVING_RANKS} ranks"
+    compare(
+        f"Load {what}, with {RANKS}",
+        resharded(state, folder),
+        [Goal("tenfold.distributed.load", "dcp.load, FileSystemReader", 1.5)],
+        arguments.rounds,
+    )
+
+
+def rank_main(
+    rank: int,
+    size: int,
+    work: Callable[[argparse.Namespace, Path], None],
+    arguments: argparse.Namespace,
+    folder: Path,
+) -> None:
+    torch.set_num_threads(1)
+    group = f"file://{folder}/group-of-{work.__name__}"
+    dist.init_process_group("gloo", init_method=group, rank=rank, world_size=size)
+    work(arguments, folder)
     dist.destroy_process_group()
 
 
@@ -167,16 +273,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=None, help="on the disk to be measured")
     arguments = parser.parse_args()
+    works = [(RANKS, measure_saves_and_loads)]
+    if arguments.gigabytes:
+        works += [(SAVING_RANKS, save_for_others), (RANKS, measure_resharded)]
+    context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        context = multiprocessing.get_context("fork")
-        ranks = [
-            context.Process(target=rank_main, args=(rank, arguments, Path(folder)))
-            for rank in range(RANKS)
-        ]
-        for process in ranks:
-            process.start()
-        for process in ranks:
-            process.join()
+        for size, work in works:
+            ranks = [
+                context.Process(target=rank_main, args=(rank, size, work, arguments, Path(folder)))
+                for rank in range(size)
+            ]
+            for process in ranks:
+                process.start()
+            for process in ranks:
+                process.join()
+            if any(process.exitcode for process in ranks):
+                sys.exit(f"{work.__name__}: a rank failed")
 
 
 if __name__ == "__main__":

@@ -200,7 +200,7 @@ class TENFOLD_API CheckpointManager {
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
   /// step of the line, and warns of each one that it skips. Throws Error(file_not_found) if there
   /// is no step, Error(key_not_found) if the requested one does not exist, Error(corrupt) if it, or
-  /// all of them, are damaged.
+  /// all of them, are damaged, Error(unsupported) if they are of a newer version.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// The same without continuing the line, which continue_from() does.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;

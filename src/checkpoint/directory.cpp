@@ -10,6 +10,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "base/text.hpp"
 #include "checkpoint/document.hpp"
 #include "core/notes/notes.hpp"
@@ -116,9 +117,10 @@ Listing DirectoryReader::list() {
   std::ranges::sort(names);
   std::map<std::int64_t, Step> steps;
   std::map<std::string, Step> known;
+  std::vector<UnreadableStep> unreadable;
   for (const std::string& name : names) {
     if (!step_of_folder_name(name)) continue;
-    std::optional<Step> step = read(directory, name);
+    std::optional<Step> step = read(directory, name, unreadable);
     if (!step) continue;
     known[name] = *step;
     const std::int64_t number = step->info.step;
@@ -135,11 +137,18 @@ Listing DirectoryReader::list() {
   known_ = std::move(known);
   std::vector<Step> sorted;
   for (auto& [number, step] : steps) sorted.push_back(std::move(step));
-  return Listing(std::move(sorted));
+  std::ranges::stable_sort(unreadable, {}, &UnreadableStep::step);
+  return Listing(std::move(sorted), std::move(unreadable));
 }
 
-std::optional<Step> DirectoryReader::read(const os::Directory& directory, const std::string& name) {
+std::optional<Step> DirectoryReader::read(const os::Directory& directory, const std::string& name,
+                                          std::vector<UnreadableStep>& unreadable) {
   const std::string display = directory.display_of(name);
+  const auto is_none = [&](const Error& problem, std::string_view consequence) {
+    unreadable.push_back({*step_of_folder_name(name), problem});
+    warn_once(name, problem.what() + std::string("; ") + std::string(consequence));
+    return std::nullopt;
+  };
   try {
     const os::Directory folder = os::Directory::try_open_at(directory, name);
     if (!folder.valid()) {
@@ -151,11 +160,9 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     const auto document = folder.entry_info(std::string(kDocumentName));
     if (!document) {
       // A step that is being removed has no document any more.
-      if (directory.entry_info(name)) {
-        warn_once(name, display + ": is no step: it has no " + std::string(kDocumentName) +
-                            "; it is left alone");
-      }
-      return std::nullopt;
+      if (!directory.entry_info(name)) return std::nullopt;
+      return is_none(base::file_not_found(display).problem("is no step: it has no ", kDocumentName),
+                     "it is left alone");
     }
     const auto known = known_.find(name);
     if (known != known_.end() && is_same(known->second.document, *document)) return known->second;
@@ -164,10 +171,9 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     const std::string text = read_document(folder, &step.document);
     step.info = parse_document(text, folder.display_of(std::string(kDocumentName)));
     if (step.info.step != *step_of_folder_name(name)) {
-      warn_once(name, display + ": is no step: its " + std::string(kDocumentName) +
-                          " is that of step " + std::to_string(step.info.step) +
-                          "; it is left alone");
-      return std::nullopt;
+      return is_none(base::corrupt(display).problem("is no step: its ", kDocumentName,
+                                                    " is that of step ", step.info.step),
+                     "it is left alone");
     }
     return step;
   } catch (const Error& error) {
@@ -177,8 +183,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     const bool is_of_step = error.system_errno() == EACCES || error.system_errno() == EPERM ||
                             error.system_errno() == ELOOP || error.system_errno() == ESTALE;
     if (error.code() == ErrorCode::io && !is_of_step) throw;
-    warn_once(name, std::string(error.what()) + "; the step is left alone");
-    return std::nullopt;
+    return is_none(error, "the step is left alone");
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <tenfold/checkpoint_manager.hpp>
+#include <tenfold/error.hpp>
 
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
@@ -23,12 +24,22 @@ struct Step {
   os::FileInfo document;  ///< identifies checkpoint.json: saving the step again changes it
 };
 
+/// A folder with the name of a step that is none, because its document is missing, damaged, not
+/// permitted to be read, of another step, or of a newer version.
+struct UnreadableStep {
+  std::int64_t step = 0;  ///< by the name of the folder
+  Error problem;          ///< file_not_found if the document is missing
+};
+
 /// A snapshot of the steps of a directory, in ascending order without duplicates.
 class Listing {
  public:
-  explicit Listing(std::vector<Step> steps) : steps_(std::move(steps)) {}
+  explicit Listing(std::vector<Step> steps, std::vector<UnreadableStep> unreadable = {})
+      : steps_(std::move(steps)), unreadable_(std::move(unreadable)) {}
 
   const std::vector<Step>& steps() const noexcept { return steps_; }
+  /// In ascending order.
+  const std::vector<UnreadableStep>& unreadable() const noexcept { return unreadable_; }
   const Step* find(std::int64_t number) const noexcept;
   /// Returns the step with the highest seq, or null if there is none. Its line is the current one.
   const Step* newest_save() const noexcept;
@@ -40,6 +51,7 @@ class Listing {
 
  private:
   std::vector<Step> steps_;
+  std::vector<UnreadableStep> unreadable_;
 };
 
 /// "step_00000500".
@@ -63,7 +75,9 @@ class DirectoryReader {
   Listing list();
 
  private:
-  std::optional<Step> read(const os::Directory& directory, const std::string& name);
+  /// Returns nothing if the folder is no step, or is gone.
+  std::optional<Step> read(const os::Directory& directory, const std::string& name,
+                           std::vector<UnreadableStep>& unreadable);
   void warn_once(const std::string& key, const std::string& message);
 
   Path directory_;

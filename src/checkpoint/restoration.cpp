@@ -1,7 +1,12 @@
 #include "checkpoint/restoration.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <ranges>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
@@ -25,6 +30,43 @@ Step step_in(const Path& path) {
   step.info = parse_document(read_document(folder, &step.document),
                              folder.display_of(std::string(kDocumentName)));
   return step;
+}
+
+/// "2 that are damaged: step 7: <problem>; step 5: <problem>", the newest first.
+std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
+  constexpr std::size_t kMaxProblems = 3;
+  std::string text = std::to_string(damaged.size()) +
+                     (damaged.size() == 1 ? " that is damaged" : " that are damaged");
+  for (std::size_t i = 0; i < std::min(damaged.size(), kMaxProblems); ++i) {
+    text += (i == 0 ? ": step " : "; step ") + std::to_string(damaged[i].step) + ": " +
+            damaged[i].problem;
+  }
+  if (damaged.size() > kMaxProblems) text += "; ...";
+  return text;
+}
+
+/// Throws the error of a directory without a step whose document can be read.
+[[noreturn]] void fail_without_steps(const Path& directory, const Listing& listing) {
+  std::vector<SkippedCheckpoint> damaged;
+  std::string without_document;
+  ErrorCode code = ErrorCode::file_not_found;
+  for (const auto& [step, problem] : std::views::reverse(listing.unreadable())) {
+    if (problem.code() == ErrorCode::file_not_found) {
+      if (without_document.empty()) without_document = problem.what();
+      continue;
+    }
+    if (damaged.empty() || problem.code() == ErrorCode::corrupt) code = problem.code();
+    damaged.push_back({step, problem.what()});
+  }
+  if (damaged.empty()) {
+    throw base::file_not_found(directory.string())
+        .expected("a step to restore")
+        .found("none", without_document.empty() ? "" : ": ", without_document);
+  }
+  throw base::fail(code, directory.string())
+      .expected("a step to restore")
+      .found(damage_text(damaged))
+      .remedy("copy the folder of a step from a backup, or open its other files one by one");
 }
 
 }  // namespace
@@ -62,7 +104,7 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
   }
   const Listing listing = state_->reader.list();
   if (listing.steps().empty() && !options.step) {
-    throw base::file_not_found(directory_.string()).expected("a step to restore").found("none");
+    fail_without_steps(directory_, listing);
   }
   if (options.step) {
     candidates_.push_back(state_->require_step(listing, *options.step));
@@ -107,8 +149,10 @@ void Restoration::skip(const Step& step, const Error& error, bool warns) {
 void Restoration::fail() const {
   throw base::corrupt(directory_.string())
       .expected("an undamaged step")
-      .found(skipped_.size(), " that are damaged")
-      .remedy("the newest one: ", skipped_.front().problem);
+      .found(damage_text(skipped_))
+      .remedy(
+          "copy the folder of a step from a backup, or restore a step by its number without "
+          "checks");
 }
 
 }  // namespace tenfold::checkpoint

@@ -21,7 +21,8 @@ namespace tenfold::checkpoint {
 class Restoration {
  public:
   /// Throws Error(file_not_found) if there is no step, Error(key_not_found) if the requested step
-  /// is missing.
+  /// is missing, the error of its document if that cannot be read, which without a requested step
+  /// holds for the newest one if there is no other.
   Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options);
 
   const std::vector<Step>& candidates() const noexcept { return candidates_; }

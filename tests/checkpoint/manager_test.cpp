@@ -185,6 +185,69 @@ TEST(CheckpointManager, ADamagedStepIsSkipped) {
   EXPECT_EQ(error_of([&] { manager.restore(); }).code(), ErrorCode::corrupt);
 }
 
+TEST(CheckpointManager, AnErrorOfARestoreNamesEveryDamagedStep) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1, 2});
+  damage(folder / "step_00000002/model.safetensors");
+  fs::remove(folder / "step_00000001/epoch.json");
+  const Warnings warnings;
+  const Error error = error_of([&] { manager.restore(); });
+  EXPECT_EQ(error.code(), ErrorCode::corrupt);
+  EXPECT_THAT(error.what(),
+              AllOf(HasSubstr("found 2 that are damaged: step 2: "),
+                    HasSubstr("step_00000002/model.safetensors: "), HasSubstr("; step 1: "),
+                    HasSubstr("step_00000001/epoch.json: is missing"),
+                    HasSubstr("copy the folder of a step from a backup")));
+}
+
+TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  manager.save(1, state_at(1));
+  const std::string document = folder / "step_00000001/checkpoint.json";
+  const std::string text = read_bytes(document);
+  const Warnings warnings;
+  const std::string no_json = text.substr(0, text.size() / 2);
+  std::string no_step = text;
+  no_step.replace(no_step.find("\"step\""), 6, "\"stop\"");
+  for (const std::string& damaged : {std::string(), no_json, no_step}) {
+    write_bytes(document, damaged);
+    for (const CheckpointRestoreOptions& options :
+         {CheckpointRestoreOptions(), CheckpointRestoreOptions{.step = 1}}) {
+      const Error error = error_of([&] { manager.restore(options); });
+      EXPECT_EQ(error.code(), ErrorCode::corrupt) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr("step_00000001/checkpoint.json"));
+    }
+    EXPECT_THAT(error_of([&] { manager.restore(); }).what(),
+                AllOf(HasSubstr("expected a step to restore, found 1 that is damaged: step 1: "),
+                      HasSubstr("copy the folder of a step from a backup")));
+    EXPECT_EQ(error_of([&] { manager.verify(1); }).code(), ErrorCode::corrupt);
+  }
+  // A newer version of a step is not damaged, and yet not absent.
+  std::string newer = text;
+  newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 2");
+  write_bytes(document, newer);
+  const Error error = error_of([&] { manager.restore(); });
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_THAT(error.what(), HasSubstr("version: expected 1 at most, found 2"));
+  // Any folder may have the name of a step.
+  fs::remove(document);
+  const Error absent = error_of([&] { manager.restore(); });
+  EXPECT_EQ(absent.code(), ErrorCode::file_not_found);
+  EXPECT_THAT(absent.what(), HasSubstr("step_00000001: is no step: it has no checkpoint.json"));
+}
+
+TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1, 2});
+  write_bytes(folder / "step_00000002/checkpoint.json", "{");
+  const Warnings warnings;
+  EXPECT_EQ(manager.restore().info.step, 1);
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("the step is left alone")));
+}
+
 TEST(CheckpointManager, VerifyDetectsAnyChangeOfAStep) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(),

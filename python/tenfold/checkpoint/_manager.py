@@ -419,7 +419,7 @@ class CheckpointManager:
             strict: Refuse entries and tensors that are missing or unexpected, and other dtypes.
             verify: As for the manager, which decides if it is None.
             discard_later: Remove all steps after the restored one.
-            missing_ok: An empty directory is not an error.
+            missing_ok: A directory without steps is not an error; one with damaged steps only is.
 
         Returns:
             RestoreResult: ``.step``, ``.report``, ``.skipped``, ``.metadata``, ``.state``.
@@ -428,7 +428,8 @@ class CheckpointManager:
             FileNotFoundError: If there is no step.
             KeyError: If there is no such step, or entries are missing or unexpected.
             ValueError: If tensors of modules are missing, unexpected or of another shape.
-            CorruptFileError: If the step, or every one, is damaged.
+            CorruptFileError: If the step, or every one, is damaged; the message names the files.
+            UnsupportedError: If every step is of a newer version.
 
         Example:
             >>> manager.restore({"model": model}, keys="model").step

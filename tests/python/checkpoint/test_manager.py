@@ -279,6 +279,31 @@ def test_damaged_step_is_skipped_with_a_warning(tmp_path):
     assert manager.restore().step == 2
 
 
+def test_error_names_the_only_step_if_it_is_damaged(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"w": torch.zeros(100)})
+    file = manager.path(1) / "w.safetensors"
+    good = file.read_bytes()
+    file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with (
+        pytest.warns(UserWarning, match="step 1 is skipped"),
+        pytest.raises(
+            tenfold.CorruptFileError,
+            match=r"found 1 that is damaged: step 1: .*w\.safetensors: .*checksum.*backup",
+        ),
+    ):
+        manager.restore()
+    file.write_bytes(good)
+    document = manager.path(1) / "checkpoint.json"
+    document.write_bytes(document.read_bytes()[:-20])
+    # A training that begins anew would silently lose what was trained.
+    for options in ({}, {"missing_ok": True}, {"path": tmp_path}, {"step": 1}):
+        with pytest.raises(tenfold.CorruptFileError, match=r"step_00000001.checkpoint\.json: "):
+            tenfold.CheckpointManager(tmp_path).restore({"w": None}, **options)
+    with pytest.warns(UserWarning, match="the step is left alone"):
+        assert tenfold.CheckpointManager(tmp_path).all_steps() == []
+
+
 def test_an_empty_directory_is_an_error_unless_allowed(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path / "run")
     with pytest.raises(FileNotFoundError):
