@@ -34,7 +34,7 @@ struct HierarchyTable {
   Tensor values;  ///< [n, *shape], contiguous
 };
 
-/// Nested levels of values, laid flat: each path leads to a row of a table, to other JSON or to a
+/// Flattened levels of values: each path leads to a row of a table, to other JSON or to a
 /// mapper. As a tree:
 ///
 ///     {"paths": see StatePaths, "tables": [tensor [n, *shape], ...],

@@ -36,7 +36,7 @@ std::optional<JsonNumbers> json_numbers(const Value& value);
 /// The name of the class of hierarchies in files.
 inline constexpr std::string_view kHierarchyClass = "tenfold.HierarchicalStateMapper";
 
-/// Lays nested levels flat, as they are visited: begin_level(), the entries of the level,
+/// Flattens nested levels as they are visited: begin_level(), the entries of the level,
 /// end_level(). The root has begun.
 class HierarchyBuilder {
  public:
