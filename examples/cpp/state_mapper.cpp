@@ -1,11 +1,12 @@
 // Features of states, as a state mapper of Python saves them: here a hierarchy in a JSON file.
 #include <tenfold/state_mapper.hpp>
 
-#include <fstream>
 #include <iostream>
 
 int main() {
-  std::ofstream("rooms.json") << R"({"default": [0, 0], "hall": {"door": [1, 2.5]}})";
+  auto levels = tenfold::TensorDict::dict({{"default", tenfold::Tensor::from({0.0, 0.0})}});
+  levels.set("hall", tenfold::TensorDict::dict({{"door", tenfold::Tensor::from({1.0, 2.5})}}));
+  tenfold::StateMapper::hierarchical(levels).save("rooms.json");
   const auto rooms = tenfold::StateMapper::open("rooms.json");
   const tenfold::Tensor rows = rooms.rows({"hall/door", "cellar"});
   std::cout << rows << '\n';

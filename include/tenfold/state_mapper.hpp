@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <tenfold/io.hpp>
+#include <tenfold/sparse_matrix.hpp>
 #include <tenfold/tensordict.hpp>
 #include <tenfold/value.hpp>
 
@@ -27,7 +29,11 @@ enum class MapperKind : std::uint8_t {
   other,         ///< a user-defined class
 };
 
-/// A state mapper saved by Python: a map from states of an environment to rows of numbers.
+/// A state mapper: a map from states of an environment to rows of numbers, as Python has it.
+///
+///     auto rooms = tenfold::StateMapper::hierarchical(tenfold::TensorDict::dict(
+///         {{"default", 0.0}, {"hall", tenfold::TensorDict::dict({{"door", 1.0}})}}));
+///     rooms.save("rooms.json");                            // or "rooms", a folder
 ///
 ///     auto mapper = tenfold::StateMapper::open("features");
 ///     Tensor row = mapper.at(Value::Tuple{{3, 4}});                        // [dim]
@@ -48,6 +54,24 @@ class TENFOLD_API StateMapper {
   static StateMapper open(const Path& path);
   /// A mapper inside a tree.
   explicit StateMapper(const TensorDict& tree);
+  /// Nested levels: nodes and JSON objects, of tensors, numbers, lists of numbers and other JSON. A
+  /// path without a value has the value `default_key` of the deepest level on it that has one.
+  /// Throws Error(invalid_argument) for a key that is empty or holds "/", and a default that is a
+  /// level; Error(unsupported) for nodes of other kinds.
+  static StateMapper hierarchical(const TensorDict& levels,
+                                  std::string_view default_key = "default");
+  /// The rows of a sparse matrix, in the order of `states`. Unknown states have the row `fallback`
+  /// if it is given, [num_cols] of the matrix's dtype. Throws Error(invalid_argument) for a
+  /// duplicate state, and for more states than rows.
+  static StateMapper sparse(std::span<const Value> states, const SparseMatrix& matrix,
+                            const std::optional<Tensor>& fallback = std::nullopt);
+
+  /// The tree that save() writes.
+  TensorDict tree() const;
+  /// Saves it as tenfold::save() saves a tree; a hierarchy whose path ends in ".json" as one
+  /// readable file. Throws what tenfold::save() throws, Error(unsupported) for a value that such a
+  /// file cannot hold. Returns the path.
+  Path save(const Path& path, const SaveOptions& options = {}) const;
 
   /// The kind of the mapper.
   MapperKind kind() const noexcept;

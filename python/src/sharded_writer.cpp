@@ -24,7 +24,7 @@ using namespace nb::literals;
 namespace {
 
 /// A torch tensor on the CPU.
-Tensor tensor_from(nb::handle object) {
+Tensor shard_tensor(nb::handle object) {
   std::optional<Tensor> tensor = tensor_of_torch(object);
   if (!tensor) {
     throw base::invalid_argument()
@@ -69,7 +69,7 @@ void publish(ShardedWriter& self, const std::vector<std::string>& receipts,
 void write(ShardWriter& self, std::size_t first, nb::list tensors) {
   std::vector<Tensor> all;
   all.reserve(nb::len(tensors));
-  for (nb::handle tensor : tensors) all.push_back(tensor_from(tensor));
+  for (nb::handle tensor : tensors) all.push_back(shard_tensor(tensor));
   monitored(nb::none(), [&](Monitor* monitor) { self.write(first, all, monitor); });
 }
 
@@ -91,7 +91,7 @@ class Boxes {
     for (nb::handle item : reads) {
       const auto fields = nb::cast<nb::tuple>(item);
       boxes.push_back({leaves_.at(nb::cast<std::size_t>(fields[0])), shape_from(fields[1]),
-                       tensor_from(fields[2])});
+                       shard_tensor(fields[2])});
     }
     monitored(nb::none(), [&](Monitor* monitor) { read_boxes(boxes, 0, monitor); });
   }

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <deque>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,7 +22,6 @@
 #include "formats/shared/commit.hpp"
 #include "mapper/state_index.hpp"
 #include "mapper/state_keys.hpp"
-#include "mapper/state_paths.hpp"
 #include "python_objects.hpp"
 
 namespace tenfold::python {
@@ -32,79 +30,8 @@ using namespace nb::literals;
 
 namespace {
 
-/// The UTF-8 of a list of str (or bytes). Points into the objects, which a copy of the list keeps
-/// alive.
-class Texts {
- public:
-  explicit Texts(nb::handle list) : objects_(nb::steal(PySequence_Tuple(list.ptr()))) {
-    if (!objects_.is_valid()) throw nb::python_error();
-    const auto size = tuple_size(objects_.ptr());
-    views_.reserve(size);
-    for (std::size_t i = 0; i < size; ++i) {
-      views_.push_back(view(tuple_item(objects_.ptr(), i)));
-    }
-  }
-  const std::vector<std::string_view>& views() const noexcept { return views_; }
-
- private:
-  std::string_view view(PyObject* object) {
-    if (PyBytes_Check(object)) return bytes_text(object);
-    Py_ssize_t size = 0;
-    const char* characters = PyUnicode_AsUTF8AndSize(object, &size);
-    if (characters != nullptr) return {characters, static_cast<std::size_t>(size)};
-    if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) throw nb::python_error();
-    PyErr_Clear();
-    return copies_.emplace_back(utf8(object));  // lone surrogates
-  }
-
-  nb::object objects_;
-  std::vector<std::string_view> views_;
-  std::deque<std::string> copies_;
-};
-
-nb::object array(const std::vector<std::int64_t>& values) {
-  return array_of(Tensor::from(std::span<const std::int64_t>(values)), "states");
-}
-
 /// A node that is moved to another tree.
 ItemHandle item_of(TensorDict node) { return ItemHandle{TensorDict::Item(std::move(node))}; }
-
-ItemHandle make_paths(NamesArgument paths, const std::vector<std::int64_t>& tables,
-                      const std::vector<std::int64_t>& rows,
-                      const std::vector<std::uint8_t>& is_level) {
-  const Texts texts(paths);
-  return item_of(
-      without_gil([&] { return StatePaths::make(texts.views(), tables, rows, is_level); }));
-}
-
-/// (tables, rows) int64 [n], and the common table of all of them or None.
-nb::tuple find_paths(const StatePaths& self, NamesArgument paths) {
-  const Texts texts(paths);
-  std::vector<std::int64_t> tables;
-  std::vector<std::int64_t> rows;
-  bool is_one = true;
-  without_gil([&] {
-    const std::vector<StatePlace> places = self.find(texts.views());
-    tables.reserve(places.size());
-    rows.reserve(places.size());
-    for (const StatePlace& place : places) {
-      is_one = is_one && place.table == places[0].table;
-      tables.push_back(place.table);
-      rows.push_back(place.row);
-    }
-  });
-  const bool has_one = is_one && !tables.empty();
-  return nb::make_tuple(array(tables), array(rows),
-                        has_one ? nb::object(nb::int_(tables[0])) : nb::none());
-}
-
-nb::list nodes_of(const StatePaths& self) {
-  nb::list all;
-  self.for_each([&](const StatePaths::Node& node) {
-    all.append(nb::make_tuple(text(node.path), node.place.table, node.place.row, node.is_level));
-  });
-  return all;
-}
 
 /// Appends a Python int that fits int64; returns false for another object.
 bool append_int(PyObject* object, std::string& into) {
@@ -159,12 +86,12 @@ struct StateKeys {
   }
 
   AnyObject rows_of_ints(const std::vector<std::int64_t>& keys) const {
-    return array(without_gil([&] { return dict.rows(std::span<const std::int64_t>(keys)); }));
+    return int_array(without_gil([&] { return dict.rows(std::span<const std::int64_t>(keys)); }));
   }
   AnyObject rows_of_texts(AnyObject keys) const {
-    const Texts texts(keys);
+    const Utf8Texts texts(keys);
     const std::span<const std::string_view> views = texts.views();
-    return array(without_gil([&] { return dict.rows(views); }));
+    return int_array(without_gil([&] { return dict.rows(views); }));
   }
 
   /// Fast path for states that are usable as keys without conversion, as nearly all are; returns
@@ -226,7 +153,7 @@ struct StateKeys {
       begin = end;
     }
     const std::span<const std::string_view> keys = texts;
-    return array(without_gil([&] { return dict.rows(keys); }));
+    return int_array(without_gil([&] { return dict.rows(keys); }));
   }
 };
 
@@ -239,7 +166,7 @@ ItemHandle make_int_keys(const std::vector<std::int64_t>& keys) {
 }
 
 ItemHandle make_text_keys(AnyObject keys) {
-  const Texts texts(keys);
+  const Utf8Texts texts(keys);
   return item_of(without_gil([&] {
     const std::span<const std::string_view> views = texts.views();
     return make_state_index(views, DictKeyType::string, {});
@@ -249,24 +176,7 @@ ItemHandle make_text_keys(AnyObject keys) {
 }  // namespace
 
 void bind_state_mapper(nb::module_& module) {
-  nb::class_<StatePaths>(module, "StatePaths")
-      .def_static("make", make_paths, "paths"_a, "tables"_a, "rows"_a, "is_level"_a)
-      .def_static("open",
-                  [](const NodeHandle& parent, const std::string& key) {
-                    return without_gil([&] { return StatePaths(parent.node[key]); });
-                  })
-      .def("__len__", [](const StatePaths& self) { return self.size() - 1; })
-      .def("find", find_paths, "paths"_a)
-      .def("find_below",
-           [](const StatePaths& self, const std::string& path) {
-             const StatePlace place = without_gil([&] { return self.find_below(path); });
-             return nb::make_tuple(place.table, place.row);
-           })
-      .def("nearest_level",
-           [](const StatePaths& self, const std::string& path) {
-             return text(without_gil([&] { return self.nearest_level(path); }));
-           })
-      .def("nodes", nodes_of);
+  bind_hierarchy(module);
   nb::class_<StateKeys>(module, "StateKeys")
       .def(nb::init<const NodeHandle&, const std::string&, const std::string&>(), "parent"_a,
            "key"_a, "kind"_a)

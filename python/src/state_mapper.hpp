@@ -1,9 +1,54 @@
 #pragma once
 
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "array_out.hpp"
 #include "common.hpp"
+#include "python_objects.hpp"
 
 namespace tenfold::python {
 
+/// The UTF-8 of a list of str (or bytes). Points into the objects, which a copy of the list keeps
+/// alive.
+class Utf8Texts {
+ public:
+  explicit Utf8Texts(nb::handle list) : objects_(nb::steal(PySequence_Tuple(list.ptr()))) {
+    if (!objects_.is_valid()) throw nb::python_error();
+    const auto size = tuple_size(objects_.ptr());
+    views_.reserve(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      views_.push_back(view(tuple_item(objects_.ptr(), i)));
+    }
+  }
+  const std::vector<std::string_view>& views() const noexcept { return views_; }
+
+ private:
+  std::string_view view(PyObject* object) {
+    if (PyBytes_Check(object)) return bytes_text(object);
+    Py_ssize_t size = 0;
+    const char* characters = PyUnicode_AsUTF8AndSize(object, &size);
+    if (characters != nullptr) return {characters, static_cast<std::size_t>(size)};
+    if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) throw nb::python_error();
+    PyErr_Clear();
+    return copies_.emplace_back(utf8(object));  // lone surrogates
+  }
+
+  nb::object objects_;
+  std::vector<std::string_view> views_;
+  std::deque<std::string> copies_;
+};
+
+/// int64 [n].
+inline nb::object int_array(const std::vector<std::int64_t>& values) {
+  return array_of(Tensor::from(std::span<const std::int64_t>(values)), "states");
+}
+
 void bind_state_mapper(nb::module_& module);
+void bind_hierarchy(nb::module_& module);
 
 }  // namespace tenfold::python

@@ -1,9 +1,6 @@
 #include "mapper/saved_mapper.hpp"
 
-#include <filesystem>
-#include <limits>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -11,7 +8,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/gather_rows.hpp"
-#include "os/fs/file.hpp"
+#include "mapper/hierarchy_json.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold {
@@ -64,23 +61,6 @@ MapperHead head_of(const TensorDict& tree) {
 TensorDict tensors_of(const MapperHead& head, const TensorDict& tree) {
   if (!tree.contains(kTensors)) return TensorDict();
   return node_of(head, tree, kTensors);
-}
-
-/// The content of a file that starts like a JSON object, unless it is the index of safetensors
-/// shards.
-std::optional<std::string> json_text_of(const Path& path) {
-  std::error_code none;  // ignored: opening the file later reports the error
-  if (path.string().ends_with(".safetensors.index.json") ||
-      !std::filesystem::is_regular_file(path, none)) {
-    return std::nullopt;
-  }
-  const os::File file = os::File::open_read(path);
-  std::string start(64, '\0');
-  start.resize(file.read_some_at(0, std::as_writable_bytes(std::span(start))));
-  const std::size_t mark = start.starts_with("\xEF\xBB\xBF") ? 3 : 0;
-  const std::size_t begin = start.find_first_not_of(" \t\r\n", mark);
-  if (begin == std::string::npos || start[begin] != '{') return std::nullopt;
-  return file.read_all(std::numeric_limits<std::uint64_t>::max()).substr(mark);
 }
 
 std::shared_ptr<const SavedMapper> saved_module(MapperHead head, TensorDict tensors) {
@@ -142,6 +122,21 @@ Value SavedMapper::value(const Value& /*state*/) const {
       .found("a \"", head.class_name, "\"");
 }
 
+TensorDict SavedMapper::tree() const {
+  Value::Object object;
+  object.members.emplace_back("class", Value(head.class_name));
+  object.members.emplace_back("version", Value(kVersion));
+  object.members.emplace_back("config", head.config);
+  TensorDict tree = TensorDict::dict();
+  tree.set(kHead, Value(std::move(object)));
+  if (!tensors.empty()) tree.set(kTensors, tensors);
+  return tree;
+}
+
+void SavedMapper::save(const Path& path, const SaveOptions& options) const {
+  tenfold::save(tree(), path, options);
+}
+
 std::string shown_state(const Value& state) {
   const std::string text = to_json(state);
   return text.size() <= 80 ? text : text.substr(0, 77) + "...";
@@ -186,11 +181,28 @@ StateMapper::StateMapper(const TensorDict& tree) : saved_(saved_of(tree)) {}
 
 StateMapper StateMapper::open(const Path& path) {
   return os::read_unreplaced(path, [&] {
-    if (const auto text = json_text_of(path)) {
-      return StateMapper(json_hierarchy(*text, path.string()));
+    if (const auto text = hierarchy_json_text(path)) {
+      auto [head, tensors] = parse_hierarchy_json(*text, path.string());
+      return StateMapper(saved_hierarchy(std::move(head), std::move(tensors)));
     }
     return StateMapper(tenfold::open(path));
   });
+}
+
+StateMapper StateMapper::hierarchical(const TensorDict& levels, std::string_view default_key) {
+  return StateMapper(made_hierarchy(levels, default_key));
+}
+
+StateMapper StateMapper::sparse(std::span<const Value> states, const SparseMatrix& matrix,
+                                const std::optional<Tensor>& fallback) {
+  return StateMapper(made_sparse(states, matrix, fallback));
+}
+
+TensorDict StateMapper::tree() const { return saved_->tree(); }
+
+Path StateMapper::save(const Path& path, const SaveOptions& options) const {
+  saved_->save(path, options);
+  return path;
 }
 
 MapperKind StateMapper::kind() const noexcept { return saved_->kind; }

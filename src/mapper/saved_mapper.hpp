@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <tenfold/sparse_matrix.hpp>
 #include <tenfold/state_mapper.hpp>
 
 #include "base/fail.hpp"
@@ -35,6 +37,9 @@ struct SavedMapper {
 
   virtual Tensor rows(std::span<const Value> states) const;
   virtual Value value(const Value& state) const;
+  virtual void save(const Path& path, const SaveOptions& options) const;
+  /// The tree of it.
+  TensorDict tree() const;
 
   MapperHead head;
   MapperKind kind;
@@ -51,8 +56,11 @@ using detail::SavedMapper;
 
 std::shared_ptr<const SavedMapper> saved_sparse(MapperHead head, TensorDict tensors);
 std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors);
-/// Parses a hierarchy stored as JSON.
-std::shared_ptr<const SavedMapper> json_hierarchy(std::string_view text, const std::string& where);
+std::shared_ptr<const SavedMapper> made_hierarchy(const TensorDict& levels,
+                                                  std::string_view default_key);
+std::shared_ptr<const SavedMapper> made_sparse(std::span<const Value> states,
+                                               const SparseMatrix& matrix,
+                                               const std::optional<Tensor>& fallback);
 
 /// Formats a state for messages: "room/door", (3, 4).
 std::string shown_state(const Value& state);

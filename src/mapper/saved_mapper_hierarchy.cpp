@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
@@ -10,20 +8,19 @@
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tensor/promote.hpp"
-#include "core/value/value_json.hpp"
+#include "mapper/hierarchy.hpp"
+#include "mapper/hierarchy_builder.hpp"
+#include "mapper/hierarchy_json.hpp"
 #include "mapper/saved_mapper.hpp"
-#include "mapper/state_paths.hpp"
 
 namespace tenfold {
 namespace {
 
-/// A state as a path: the prefix that can be looked up, and the rest, which a nested mapper
-/// interprets.
+/// A state as a path, and its components, of which a mapper among the values gets the rest.
 struct PathParts {
-  std::string text;
+  StatePath path;
   std::vector<Value> parts;
   std::size_t num_known = 0;
-  bool goes_on() const noexcept { return num_known < parts.size(); }
 };
 
 std::optional<std::string> component_of(const Value& part) {
@@ -36,7 +33,7 @@ std::optional<std::string> component_of(const Value& part) {
 [[noreturn]] void refuse_path(const Value& state, const char* found) {
   throw base::invalid_argument()
       .part("state ", shown_state(state))
-      .expected("a path, a text with \"/\" or a tuple of components that are not empty")
+      .expected("a path of components that are not empty, without \"/\"")
       .found(found);
 }
 
@@ -71,49 +68,13 @@ PathParts parts_of(const Value& state) {
   for (const Value& part : made.parts) {
     const auto component = component_of(part);
     if (!component) break;
-    if (made.num_known > 0) made.text += '/';
-    made.text += *component;
+    if (made.num_known > 0) made.path.text += '/';
+    made.path.text += *component;
     ++made.num_known;
   }
+  made.path.goes_on = made.num_known < made.parts.size();
   return made;
 }
-
-/// A list of JSON strings, stored contiguously.
-class Texts {
- public:
-  Texts() = default;
-  Texts(const MapperHead& head, Tensor bytes, Tensor ends)
-      : bytes_(bytes.contiguous()), ends_(ends.contiguous()) {
-    if (bytes_.dtype() != DType::uint8 || bytes_.ndim() != 1 || ends_.dtype() != DType::int64 ||
-        ends_.ndim() != 1) {
-      throw head.corrupt("texts")
-          .expected("uint8 bytes and int64 ends of one dimension")
-          .found("others");
-    }
-  }
-
-  Value at(const MapperHead& head, std::int64_t row) const {
-    const std::int64_t count = ends_.numel();
-    if (row < 0 || row >= count) {
-      throw head.corrupt("texts").part("row").expected("one of ", count).found(row);
-    }
-    const auto* ends = ends_.data<std::int64_t>();
-    const std::int64_t begin = row == 0 ? 0 : ends[row - 1];
-    const std::int64_t end = ends[row];
-    if (begin < 0 || end < begin || end > bytes_.numel()) {
-      throw head.corrupt("texts")
-          .part("ends")
-          .expected("ends that rise to ", bytes_.numel())
-          .found(begin, " before ", end);
-    }
-    const auto* text = reinterpret_cast<const char*>(bytes_.raw_data());
-    return parse_value({text + begin, static_cast<std::size_t>(end - begin)}, head.where);
-  }
-
- private:
-  Tensor bytes_ = Tensor::zeros(DType::uint8, {0});
-  Tensor ends_ = Tensor::zeros(DType::int64, {0});
-};
 
 /// Rows of one table, or states of one mapper, and their positions in the batch.
 struct Group {
@@ -126,63 +87,24 @@ struct Group {
 struct SavedHierarchy final : SavedMapper {
   SavedHierarchy(MapperHead saved_head, TensorDict parts)
       : SavedMapper(std::move(saved_head), MapperKind::hierarchical, std::move(parts)),
-        paths(node_of(head, tensors, "paths")) {
-    read_tables();
-    if (tensors.contains("texts")) {
-      texts = Texts(head, tensor_of(head, tensors, "texts"), tensor_of(head, tensors, "text_ends"));
-    }
-    read_mappers();
-  }
-
-  void read_tables() {
-    if (!tensors.contains("tables")) return;
-    const TensorDict node = node_of(head, tensors, "tables");
-    for (const std::string& key : node.keys()) {
-      Tensor table = tensor_of(head, node, key).contiguous();
-      if (table.ndim() == 0) {
-        throw head.corrupt("tables").part(key).expected("rows").found("a tensor of 0-d");
-      }
-      tables.push_back(std::move(table));
-    }
-  }
-
-  void read_mappers() {
-    const Value* saved_head = head.find("mappers");
-    const auto* list = saved_head == nullptr ? nullptr : saved_head->get_if<Value::List>();
-    if (list == nullptr) {
-      throw head.corrupt("config").part("mappers").expected("a list of paths").found("none");
-    }
-    if (list->items.empty()) return;
+        hierarchy(head, tensors) {
+    mapper_paths = hierarchy.mapper_paths();
+    if (mapper_paths.empty()) return;
     const TensorDict node = node_of(head, tensors, "mappers");
-    for (std::size_t i = 0; i < list->items.size(); ++i) {
-      const auto* path = list->items[i].get_if<std::string>();
-      if (path == nullptr) {
-        throw head.corrupt("config").part("mappers").expected("a list of paths").found("another");
-      }
-      mapper_paths.push_back(*path);
+    for (std::size_t i = 0; i < mapper_paths.size(); ++i) {
       mappers.emplace_back(node_of(head, node, std::to_string(i)));
     }
   }
 
-  std::vector<StatePlace> find(std::span<const PathParts> all) const {
-    std::vector<std::string_view> whole;
-    std::vector<std::size_t> positions;
-    std::vector<StatePlace> places(all.size());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].goes_on()) {
-        places[i] = paths.find_below(all[i].text);
-      } else {
-        whole.push_back(all[i].text);
-        positions.push_back(i);
-      }
+  void save(const Path& path, const SaveOptions& options) const override {
+    if (!options.format.empty() || path.extension() != ".json") {
+      return SavedMapper::save(path, options);
     }
-    const std::vector<StatePlace> found = paths.find(whole);
-    for (std::size_t i = 0; i < positions.size(); ++i) places[positions[i]] = found[i];
-    return places;
+    save_hierarchy_json(hierarchy, path, options.durable, options.overwrite);
   }
 
   [[noreturn]] void refuse_unknown(const Value& state, const PathParts& parts) const {
-    const std::string level = paths.nearest_level(parts.text);
+    const std::string level = hierarchy.nearest_level(parts.path.text);
     throw base::key_not_found(head.where)
         .problem("no state ", shown_state(state))
         .expected("an existing path or a level with a default above it")
@@ -216,11 +138,12 @@ struct SavedHierarchy final : SavedMapper {
   std::map<std::pair<std::int64_t, std::int64_t>, Group> groups_of(
       std::span<const Value> states, std::span<const PathParts> parts) const {
     std::map<std::pair<std::int64_t, std::int64_t>, Group> groups;
-    const std::vector<StatePlace> places = find(parts);
+    std::vector<StatePath> paths;
+    for (const PathParts& one : parts) paths.push_back(one.path);
+    const std::vector<StatePlace> places = hierarchy.find(paths);
     for (std::size_t i = 0; i < states.size(); ++i) {
       const StatePlace place = places[i];
       if (place.table == kNoTable) refuse_unknown(states[i], parts[i]);
-      check(place);
       const bool is_mapper = place.table == kMapperTable;
       Group& group = groups[{place.table, is_mapper ? place.row : 0}];
       group.places.push_back(i);
@@ -228,19 +151,6 @@ struct SavedHierarchy final : SavedMapper {
       if (is_mapper) group.states.push_back(rest_of(states[i], parts[i], place.row));
     }
     return groups;
-  }
-
-  void check(const StatePlace& place) const {
-    const bool fits = place.table >= 0 ? place.table < static_cast<std::int64_t>(tables.size())
-                      : place.table == kMapperTable
-                          ? place.row >= 0 && place.row < static_cast<std::int64_t>(mappers.size())
-                          : place.table == kTextTable;
-    if (!fits) {
-      throw head.corrupt("paths")
-          .part("table")
-          .expected("one of ", tables.size(), " or a mapper")
-          .found(place.table);
-    }
   }
 
   Tensor rows(std::span<const Value> states) const override {
@@ -261,12 +171,16 @@ struct SavedHierarchy final : SavedMapper {
       values.push_back(
           place.first == kMapperTable
               ? mappers[static_cast<std::size_t>(place.second)].rows(group.states)
-              : take_rows(head, tables[static_cast<std::size_t>(place.first)], group.rows));
+              : take_rows(head, hierarchy.tables()[static_cast<std::size_t>(place.first)].values,
+                          group.rows));
       owners.push_back(&group);
     }
     if (values.size() == 1) return values[0];
-    if (values.empty())
-      return tables.size() == 1 ? tables[0].narrow(0, 0) : Tensor::zeros(DType::float64, {0});
+    if (values.empty()) {
+      const auto& tables = hierarchy.tables();
+      const bool is_one = tables.size() == 1 && hierarchy.num_texts() == 0 && mappers.empty();
+      return is_one ? tables[0].values.narrow(0, 0) : Tensor::zeros(DType::float64, {0});
+    }
     return joined(states, values, owners);
   }
 
@@ -303,49 +217,78 @@ struct SavedHierarchy final : SavedMapper {
 
   Value value(const Value& state) const override {
     const PathParts parts = parts_of(state);
-    const StatePlace place = find(std::span(&parts, 1))[0];
+    const StatePlace place = hierarchy.find(std::span(&parts.path, 1))[0];
     if (place.table == kNoTable) refuse_unknown(state, parts);
-    check(place);
-    if (place.table == kTextTable) return texts.at(head, place.row);
-    if (place.table == kMapperTable) {
-      return mappers[static_cast<std::size_t>(place.row)].value(rest_of(state, parts, place.row));
-    }
-    return to_value(
-        take_rows(head, tables[static_cast<std::size_t>(place.table)], std::span(&place.row, 1))
-            .select(0));
+    if (place.table != kMapperTable) return hierarchy.value(place);
+    return mappers[static_cast<std::size_t>(place.row)].value(rest_of(state, parts, place.row));
   }
 
-  /// Converts to JSON: a 0-d tensor is a number, others are nested lists.
-  Value to_value(const Tensor& tensor) const {
-    if (tensor.ndim() > 0) {
-      Value::List list;
-      for (std::int64_t i = 0; i < tensor.shape()[0]; ++i) {
-        list.items.push_back(to_value(tensor.select(i)));
+  Hierarchy hierarchy;
+};
+
+/// Adds the levels of a tree to a builder.
+class TreeLevels {
+ public:
+  explicit TreeLevels(HierarchyBuilder& builder) : builder_(builder) {}
+
+  void add(const TensorDict& level) {
+    level.for_each([&](const std::string& key, const TensorDict::Item& item) {
+      if (const auto* leaf = std::get_if<Leaf>(&item)) {
+        if (leaf->is_nested()) throw refuse(key, "a nested tensor");
+        builder_.add(key, leaf->tensor());
+      } else if (const auto* json = std::get_if<NonTensor>(&item)) {
+        add(key, json->value);
+      } else {
+        const TensorDict& node = std::get<TensorDict>(item);
+        const NodeKind kind = node.kind();
+        if (kind != NodeKind::dict && kind != NodeKind::ordered_dict &&
+            kind != NodeKind::tensordict) {
+          throw refuse(key, "a " + to_string(kind));
+        }
+        builder_.begin_level(key);
+        add(node);
+        builder_.end_level();
       }
-      return list;
-    }
-    if (tensor.dtype() == DType::bool_) return *tensor.data<bool>();
-    if (is_integer(tensor.dtype())) {
-      std::int64_t number = 0;
-      cast_elements(tensor.dtype(), tensor.raw_data(), DType::int64,
-                    reinterpret_cast<std::byte*>(&number), 1);
-      return number;
-    }
-    double number = 0;
-    cast_elements(tensor.dtype(), tensor.raw_data(), DType::float64,
-                  reinterpret_cast<std::byte*>(&number), 1);
-    return number;
+    });
   }
 
-  StatePaths paths;
-  std::vector<Tensor> tables;
-  Texts texts;
+ private:
+  /// A subtree without tensors may be one JSON value.
+  void add(const std::string& key, const Value& value) {
+    const auto* object = value.get_if<Value::Object>();
+    if (object == nullptr) return builder_.add(key, value);
+    builder_.begin_level(key);
+    for (const auto& [name, member] : object->members) add(name, member);
+    builder_.end_level();
+  }
+
+  Error refuse(const std::string& key, const std::string& found) const {
+    return builder_.fail(ErrorCode::unsupported)
+        .part(base::quote(builder_.path_of(key)))
+        .expected("a number, a tensor, JSON or a level")
+        .found(found);
+  }
+
+  HierarchyBuilder& builder_;
 };
 
 }  // namespace
 
 std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors) {
   return std::make_shared<SavedHierarchy>(std::move(head), std::move(tensors));
+}
+
+std::shared_ptr<const SavedMapper> made_hierarchy(const TensorDict& levels,
+                                                  std::string_view default_key) {
+  HierarchyBuilder builder(std::string(default_key), base::Where("", "hierarchy"),
+                           ErrorCode::invalid_argument);
+  TreeLevels(builder).add(levels);
+  auto [config, tensors] = builder.build();
+  MapperHead head;
+  head.where = base::Where("", "hierarchy");
+  head.class_name = kHierarchyClass;
+  head.config = std::move(config);
+  return saved_hierarchy(std::move(head), std::move(tensors));
 }
 
 }  // namespace tenfold

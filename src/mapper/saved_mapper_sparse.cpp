@@ -116,4 +116,34 @@ std::shared_ptr<const SavedMapper> saved_sparse(MapperHead head, TensorDict tens
   return std::make_shared<SavedSparse>(std::move(head), std::move(tensors));
 }
 
+std::shared_ptr<const SavedMapper> made_sparse(std::span<const Value> states,
+                                               const SparseMatrix& matrix,
+                                               const std::optional<Tensor>& fallback) {
+  if (static_cast<std::int64_t>(states.size()) > matrix.num_rows()) {
+    throw base::invalid_argument()
+        .part("states")
+        .expected("at most the ", matrix.num_rows(), " rows of the matrix")
+        .found(states.size());
+  }
+  if (fallback &&
+      (fallback->dtype() != matrix.dtype() || fallback->shape() != Shape{matrix.num_cols()})) {
+    throw base::invalid_argument()
+        .part("default")
+        .expected(to_string(matrix.dtype()), " ", base::list_text(Shape{matrix.num_cols()}))
+        .found(to_string(fallback->dtype()), " ", base::list_text(fallback->shape()));
+  }
+  auto [kind, keys] = make_state_keys(states);
+  MapperHead head;
+  head.where = base::Where("", "state mapper");
+  head.class_name = "tenfold.SparseStateMapper";
+  Value::Object config;
+  config.members.emplace_back("keys", Value(kind));
+  head.config = std::move(config);
+  TensorDict tensors = TensorDict::dict();
+  tensors.set("keys", std::move(keys));
+  tensors.set("matrix", matrix.tree());
+  if (fallback) tensors.set("default", *fallback);
+  return saved_sparse(std::move(head), std::move(tensors));
+}
+
 }  // namespace tenfold

@@ -7,6 +7,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
+#include "mapper/state_index.hpp"
 
 namespace tenfold {
 namespace {
@@ -56,6 +57,28 @@ DictKeyType key_type_of(StateKeyKind kind) noexcept {
 }
 
 std::string state_text(const Value& state) { return to_json(plain(state)); }
+
+std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states) {
+  std::vector<std::int64_t> numbers;
+  std::vector<std::string> texts;
+  for (const Value& state : states) {
+    const Value key = plain(state);
+    if (const auto* number = key.get_if<std::int64_t>()) numbers.push_back(*number);
+    if (const auto* text = key.get_if<std::string>()) texts.push_back(*text);
+  }
+  if (numbers.size() == states.size()) {
+    return {"int",
+            make_state_index(std::span<const std::int64_t>(numbers), DictKeyType::int64, {})};
+  }
+  const bool are_texts = texts.size() == states.size();
+  if (!are_texts) {
+    texts.clear();
+    for (const Value& state : states) texts.push_back(state_text(state));
+  }
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  return {are_texts ? "str" : "json",
+          make_state_index(std::span<const std::string_view>(views), DictKeyType::string, {})};
+}
 
 std::vector<std::int64_t> rows_of_states(const MappedDict& dict, StateKeyKind kind,
                                          std::span<const Value> states) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tenfold/mapped_dict.hpp>
@@ -25,6 +26,10 @@ DictKeyType key_type_of(StateKeyKind kind) noexcept;
 /// The JSON of a state. States that are equal in Python have the same JSON: True and 1.0 become 1.
 /// Throws Error(invalid_argument) for an invalid state, such as a list, an object or NaN.
 std::string state_text(const Value& state);
+
+/// How these states are keys, and the node of the dictionary from each to its position. Throws
+/// Error(invalid_argument) for an invalid or duplicate state.
+std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states);
 
 /// The rows of states in `dict`, -1 for missing states.
 std::vector<std::int64_t> rows_of_states(const MappedDict& dict, StateKeyKind kind,

@@ -1,12 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include <tenfold/error.hpp>
+#include <tenfold/sparse_matrix.hpp>
 #include <tenfold/state_mapper.hpp>
 
 #include "core/tensor/cast.hpp"
@@ -244,6 +246,118 @@ TEST(StateMapper, RefusesInconsistentParts) {
   TensorDict none;
   EXPECT_THAT(message_of([&] { StateMapper mapper(none); }, ErrorCode::unsupported),
               HasSubstr("no state mapper"));
+}
+
+TEST(StateMapper, SavesAHierarchyOfAProgramInEveryForm) {
+  const test::TemporaryFolder folder;
+  TensorDict hall = TensorDict::dict({{"door", Tensor::from({1.0F, 2.5F})}, {"%in", "text"}});
+  hall.set("sizes", Value::List{{1, 2.5}});
+  TensorDict levels = TensorDict::dict({{"default", 0.5}});
+  levels.set("hall", hall);
+  Value::Object attic;
+  attic.members.emplace_back("default", Value(7));
+  levels.set("attic", Value(attic));
+  const StateMapper made = StateMapper::hierarchical(levels);
+  for (const char* name : {"x.json", "x.tdz", "x"}) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(made.save(folder / name), folder / name);
+    const StateMapper mapper = StateMapper::open(folder / name);
+    EXPECT_EQ(mapper.kind(), MapperKind::hierarchical);
+    EXPECT_EQ(mapper.at("hall/door").dtype(), DType::float32);
+    EXPECT_EQ(doubles_of(mapper.at("hall/door")), (std::vector<double>{1, 2.5}));
+    EXPECT_EQ(doubles_of(mapper.at("hall/sizes")), (std::vector<double>{1, 2.5}));
+    EXPECT_EQ(mapper.value("hall/%in"), Value("text"));
+    EXPECT_EQ(doubles_of(mapper.at("attic/box")), (std::vector<double>{7}));
+    EXPECT_EQ(doubles_of(mapper.at("cellar/x")), (std::vector<double>{0.5}));
+  }
+  EXPECT_EQ(text_of(folder / "x.json"), R"({
+    "%state_mapper": {"version": 1, "default_key": "default"},
+    "default": 0.5,
+    "hall": {
+        "door": {"%tensor": "float32", "shape": [2], "values": [1.0, 2.5]},
+        "%%in": "text",
+        "sizes": [1.0, 2.5]
+    },
+    "attic": {
+        "default": 7
+    }
+}
+)");
+  message_of([&] { made.save(folder / "x.json", {.overwrite = false}); }, ErrorCode::io);
+  StateMapper::open(folder / "x.json").save(folder / "again.json");
+  EXPECT_EQ(text_of(folder / "again.json"), text_of(folder / "x.json"));
+}
+
+TEST(StateMapper, KeepsIntegersOfAllSizesInJson) {
+  const test::TemporaryFolder folder;
+  TensorDict levels = TensorDict::dict({{"u", Tensor::from({std::uint64_t{0}, ~std::uint64_t{0}})},
+                                        {"i", Tensor::from({INT64_MIN, INT64_MAX})}});
+  levels.set("big", Value(~std::uint64_t{0}));
+  StateMapper::hierarchical(levels).save(folder / "x.json");
+  const StateMapper mapper = StateMapper::open(folder / "x.json");
+  EXPECT_EQ(mapper.at("u").at<std::uint64_t>(1), ~std::uint64_t{0});
+  EXPECT_EQ(mapper.at("i").at<std::int64_t>(0), INT64_MIN);
+  EXPECT_EQ(mapper.value("big").as<std::uint64_t>(), ~std::uint64_t{0});
+  for (const char* values : {"[-1]", "[18446744073709551616]", "[1e300]"}) {
+    std::ofstream(folder / "y.json")
+        << R"({"%state_mapper": {"version": 1, "default_key": "d"}, )"
+        << R"("x": {"%tensor": "uint64", "shape": [1], "values": )" << values << "}}";
+    EXPECT_THAT(message_of([&] { StateMapper::open(folder / "y.json"); }, ErrorCode::corrupt),
+                HasSubstr("\"x\""));
+  }
+}
+
+TEST(StateMapper, RefusesWhatAHierarchyCannotHold) {
+  const auto refused = [](const TensorDict& levels, ErrorCode code) {
+    return message_of([&] { StateMapper::hierarchical(levels); }, code);
+  };
+  EXPECT_THAT(refused(TensorDict::dict({{"a/b", 1}}), ErrorCode::invalid_argument),
+              HasSubstr("without \"/\""));
+  EXPECT_THAT(
+      refused(TensorDict::dict({{"default", TensorDict::dict()}}), ErrorCode::invalid_argument),
+      HasSubstr("the default of a level is a value"));
+  NodeInfo list;
+  list.kind = NodeKind::list;
+  EXPECT_THAT(refused(TensorDict::dict({{"x", TensorDict(list)}}), ErrorCode::unsupported),
+              HasSubstr("\"x\": expected a number, a tensor, JSON or a level, found a list"));
+  TensorDict deep = TensorDict::dict({{"a", 1}});
+  for (int i = 0; i < 512; ++i) deep = TensorDict::dict({{"a", deep}});
+  EXPECT_THAT(refused(deep, ErrorCode::invalid_argument), HasSubstr("at most 512 levels"));
+
+  const test::TemporaryFolder folder;
+  const auto unsaved = [&](const Tensor& tensor) {
+    const StateMapper mapper = StateMapper::hierarchical(TensorDict::dict({{"a", tensor}}));
+    return message_of([&] { mapper.save(folder / "x.json"); }, ErrorCode::unsupported);
+  };
+  EXPECT_THAT(unsaved(Tensor::zeros(DType::complex64, {2})), HasSubstr("JSON has no complex64"));
+  EXPECT_THAT(unsaved(Tensor::zeros(DType::bool_, {65'537})), HasSubstr("at most 65,536 numbers"));
+  message_of([&] { StateMapper::open(kData / "levels.tdz").save(folder / "x.json"); },
+             ErrorCode::unsupported);
+  EXPECT_FALSE(std::filesystem::exists(folder / "x.json"));
+}
+
+TEST(StateMapper, SavesASparseMapperOfAProgram) {
+  const test::TemporaryFolder folder;
+  const StateMapper golden = StateMapper::open(kData / "tuples.tdz");
+  const SparseMatrix matrix(golden.parameters()["matrix"]);
+  const Tensor fallback = golden.at(Value::Tuple{{99, 99}});
+  const std::vector<std::vector<Value>> kinds = {
+      {3, 1, 2}, {"a", "b", "c"}, {Value::Tuple{{1, 2.0}}, "a", 3}};
+  for (const std::vector<Value>& states : kinds) {
+    StateMapper::sparse(states, matrix, fallback).save(folder / "x");
+    const StateMapper mapper = StateMapper::open(folder / "x");
+    EXPECT_EQ(mapper.kind(), MapperKind::sparse);
+    const std::vector<std::int64_t> first = {0, 1, 2};
+    EXPECT_EQ(doubles_of(mapper.rows(states)), doubles_of(matrix.rows(first).values));
+    EXPECT_EQ(doubles_of(mapper.at("none of them")), doubles_of(fallback));
+  }
+  const std::vector<Value> twice = {1, 1.0};
+  EXPECT_THAT(message_of([&] { StateMapper::sparse(twice, matrix); }, ErrorCode::invalid_argument),
+              HasSubstr("twice"));
+  const std::vector<Value> many(static_cast<std::size_t>(matrix.num_rows()) + 1);
+  message_of([&] { StateMapper::sparse(many, matrix); }, ErrorCode::invalid_argument);
+  message_of([&] { StateMapper::sparse(kinds[0], matrix, Tensor::zeros(DType::bool_, {1})); },
+             ErrorCode::invalid_argument);
 }
 
 }  // namespace

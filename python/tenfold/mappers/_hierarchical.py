@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 
-from tenfold._errors import CorruptFileError, KeyNotFoundError
+from tenfold import _core
+from tenfold._errors import KeyNotFoundError, UnsupportedError
+from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.mappers import _rows
-from tenfold.mappers._hierarchy import (
-    MAPPER,
-    NONE,
-    TEXT,
-    flattened,
-    known_of,
-    nested,
-    parts_of,
-    text_of,
-    value_at,
+from tenfold.mappers._mapper import (
+    StateMapper,
+    mapper_of,
+    register_mapper,
+    register_reader,
+    shown,
+    tree_of,
 )
-from tenfold.mappers._hierarchy_json import is_json, read_json, write_json
-from tenfold.mappers._hierarchy_tree import hierarchy_of, tensors_of
-from tenfold.mappers._mapper import StateMapper, register_mapper, register_reader, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +26,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._io.files import PathLike
-    from tenfold.mappers._hierarchy import Hierarchy
+
+# Used instead of a table's number, as in the engine (src/mapper/state_paths.hpp).
+NONE = -1  # a level without a default
+TEXT = -2  # JSON that is not a number
+MAPPER = -3  # another mapper: the row is its number
 
 
 @set_module("tenfold")
@@ -69,23 +70,31 @@ class HierarchicalStateMapper(StateMapper):
     """
 
     def __init__(self, hierarchy: dict[Any, Any], default_key: str = "default") -> None:
-        self._flat = flattened(hierarchy, default_key)
+        native, mappers = _core.Hierarchy.of_dict(hierarchy, default_key, StateMapper, _simple)
+        self._fill(native, native.tables(), mappers)
+
+    def _fill(self, native: _core.Hierarchy, tables: list[Any], mappers: list[Any]) -> None:
+        self._native = native
+        self._tables = tables
+        self._mappers: list[StateMapper] = mappers
 
     @classmethod
-    def _of(cls, flat: Hierarchy) -> HierarchicalStateMapper:
+    def _of(
+        cls, native: _core.Hierarchy, tables: list[Any], mappers: list[Any]
+    ) -> HierarchicalStateMapper:
         mapper = object.__new__(cls)
-        mapper._flat = flat
+        mapper._fill(native, tables, mappers)
         return mapper
 
     @property
     def hierarchy(self) -> dict[str, Any]:
         """The nested dicts, made anew of all values."""
-        return nested(self._flat)
+        return self._native.nested(self._mappers)
 
     @property
     def default_key(self) -> str:
         """The key of a level's default."""
-        return self._flat.default_key
+        return self._native.default_key
 
     # --- looking up ---
 
@@ -100,16 +109,14 @@ class HierarchicalStateMapper(StateMapper):
         """
         if isinstance(states, list):
             return self.generate(states)
-        tables, rows, _ = self._find([states])
-        return self._value(states, int(tables[0]), int(rows[0]))
+        return self._value(states, *self._native.find_one(states))
 
     def generate(self, states: list[Any]) -> Any:
         if not states:
             return self._nothing()
-        tables, rows, one = self._find(states)
-        if one is not None and one >= 0:
-            return self._take(one, rows)
-        tables, rows = _rows.numbers(tables), _rows.numbers(rows)
+        one, tables, rows = self._native.find(states)
+        if one is not None:
+            return _rows.take(self._tables[one], rows)
         groups: dict[int, list[int]] = {}
         for position, table in enumerate(tables):
             groups.setdefault(table, []).append(position)
@@ -124,41 +131,9 @@ class HierarchicalStateMapper(StateMapper):
 
     def _nothing(self) -> Any:
         """The rows of no states: of the shape that all have, if they have one."""
-        tables = self._flat.tables
-        if len(tables) == 1 and not self._flat.texts and not self._flat.mappers:
-            return tables[0].values[:0]
+        if len(self._tables) == 1 and not self._native.num_texts and not self._mappers:
+            return self._tables[0][:0]
         return _rows.made([], float)
-
-    def _find(self, states: list[Any]) -> tuple[Any, Any, int | None]:
-        texts = [text_of(state) for state in states]
-        if None not in texts:
-            return self._flat.paths.find(texts)  # type: ignore[arg-type]
-        known = {
-            position: known_of(states[position])
-            for position, text in enumerate(texts)
-            if text is None
-        }
-        for position, (text, _) in known.items():
-            texts[position] = text
-        goes_on = [position for position, (_, others_follow) in known.items() if others_follow]
-        for position in goes_on:
-            texts[position] = "_"  # looked up below
-        tables, rows, one = self._flat.paths.find(texts)  # type: ignore[arg-type]
-        if not goes_on:
-            return tables, rows, one
-        tables, rows = _rows.numbers(tables), _rows.numbers(rows)
-        for position in goes_on:
-            tables[position], rows[position] = self._flat.paths.find_below(known[position][0])
-        return tables, rows, None
-
-    def _take(self, table: int, rows: Any) -> Any:
-        try:
-            return _rows.take(self._flat.tables[table].values, rows)
-        except IndexError as error:
-            raise CorruptFileError(
-                f"{self._where()}: paths: expected rows of {len(self._flat.tables)} tables, found "
-                f"others in table {table}: {error}"
-            ) from None
 
     def _value(self, state: Any, table: int, row: int) -> Any:
         if table == NONE:
@@ -166,25 +141,16 @@ class HierarchicalStateMapper(StateMapper):
         if table == MAPPER:
             return self._query(row, self._rest(state, row))
         if table == TEXT:
-            return value_at(self._flat, table, row)
-        return self._take(table, [row])[0]
-
-    def _mapper(self, number: int) -> StateMapper:
-        if not 0 <= number < len(self._flat.mappers):
-            raise CorruptFileError(
-                f"{self._where()}: paths: expected one of {len(self._flat.mappers)} mappers, found "
-                f"number {number}"
-            )
-        return self._flat.mappers[number]
+            return self._native.value(table, row)
+        return _rows.take(self._tables[table], [row])[0]
 
     def _query(self, number: int, rest: Any) -> Any:
         """The values that a mapper in the hierarchy has."""
-        mapper = self._mapper(number)
         try:
-            return mapper(rest)
+            return self._mappers[number](rest)
         except KeyNotFoundError as error:
             raise KeyNotFoundError(
-                f'{self._where()}: below "{self._flat.mapper_paths[number]}": {error.args[0]}'
+                f'{self._where()}: below "{self._native.mapper_paths[number]}": {error.args[0]}'
             ) from None
 
     def _joined(self, states: list[Any], rows: Sequence[int], groups: dict[int, list[int]]) -> Any:
@@ -192,7 +158,8 @@ class HierarchicalStateMapper(StateMapper):
         parts: list[tuple[list[int], Any]] = []
         for table, positions in groups.items():
             if table != MAPPER:
-                parts.append((positions, self._take(table, [rows[place] for place in positions])))
+                taken = _rows.take(self._tables[table], [rows[place] for place in positions])
+                parts.append((positions, taken))
                 continue
             asked: dict[int, list[int]] = {}
             for position in positions:
@@ -220,9 +187,8 @@ class HierarchicalStateMapper(StateMapper):
 
     def _rest(self, state: Any, number: int) -> Any:
         """The part of a path below a mapper, or below the level that has it as its default."""
-        self._mapper(number)  # which must exist
-        parts = parts_of(state)
-        above = self._flat.mapper_paths[number].split("/")
+        parts = _parts(state)
+        above = self._native.mapper_paths[number].split("/")
         if [str(part) for part in parts[: len(above)]] != above:
             above = above[:-1]
         rest = parts[len(above) :]
@@ -234,8 +200,7 @@ class HierarchicalStateMapper(StateMapper):
         return rest[0] if len(rest) == 1 else rest
 
     def _unknown(self, state: Any) -> KeyError:
-        known, _ = known_of(state)
-        level = self._flat.paths.nearest_level(known)
+        level = self._native.nearest_level(state)
         return KeyNotFoundError(
             f"{self._where()}: no state {shown(state)}: expected an existing path or a level "
             f'with a "{self.default_key}" above it, found neither; the nearest level that exists '
@@ -249,11 +214,11 @@ class HierarchicalStateMapper(StateMapper):
     def key(self, state: Any) -> Hashable:
         if type(state) is str:
             return state
-        parts = parts_of(state)
-        return tuple(str(part) if isinstance(part, int) else part for part in parts)
+        parts = (str(part) if isinstance(part, int) else part for part in _parts(state))
+        return super().key(tuple(parts))
 
     def stamp(self) -> Any:
-        return tuple(mapper.stamp() for mapper in self._flat.mappers)
+        return tuple(mapper.stamp() for mapper in self._mappers)
 
     # --- saving ---
 
@@ -290,45 +255,98 @@ class HierarchicalStateMapper(StateMapper):
             'mapper.json'
         """
         if format is None and os.fsdecode(path).endswith(".json"):
-            saved = write_json(self._flat, path, durable=durable, overwrite=overwrite)
+            from pathlib import Path
+
+            self._native.save_json(path, durable, overwrite)
             self._remember(path)
-            return saved
+            return Path(os.fsdecode(path))
         return super().save(path, format=format, durable=durable, overwrite=overwrite)
 
     def config(self) -> dict[str, Any]:
         return {
             "default_key": self.default_key,
-            "tables": [table.origin for table in self._flat.tables],
-            "mappers": self._flat.mapper_paths,
+            "tables": self._native.origins,
+            "mappers": self._native.mapper_paths,
         }
 
     def tensors(self) -> dict[str, Any]:
-        return tensors_of(self._flat)
+        parts = self._native.parts()
+        if not self._mappers:
+            return parts
+        return {**parts, "mappers": [tree_of(mapper) for mapper in self._mappers]}
 
     @classmethod
     def restore(cls, config: dict[str, Any], tensors: Any) -> HierarchicalStateMapper:
-        return cls._of(hierarchy_of(config, tensors))
+        tree = _core.tree({"config": config, "tensors": tensors}, "state mapper")
+        native = _core.Hierarchy.open(tree)
+        places = zip(_members(tensors, "mappers"), native.mapper_paths, strict=True)
+        mappers = [mapper_of(mapper, f'"{path}"') for mapper, path in places]
+        return cls._of(native, _members(tensors, "tables"), mappers)
 
     def _by_value(self) -> tuple[Any, ...]:
         return HierarchicalStateMapper, (self.hierarchy, self.default_key)
 
     def __repr__(self) -> str:
         where = f"{self._path!r}: " if self._path is not None else ""
-        flat = self._flat
         shapes = ", ".join(
             f"{str(values.dtype).removeprefix('torch.')} {list(values.shape)}"
-            for _, values in flat.tables[:4]
+            for values in self._tables[:4]
         )
-        more = ", ..." if len(flat.tables) > 4 else ""
-        return f"HierarchicalStateMapper({where}{len(flat.paths):,} nodes: {shapes}{more})"
+        more = ", ..." if len(self._tables) > 4 else ""
+        return f"HierarchicalStateMapper({where}{len(self._native):,} nodes: {shapes}{more})"
 
 
-def _mapper_of_json(path: str) -> HierarchicalStateMapper:
-    members, default_key = read_json(path)
+def _parts(state: Any) -> tuple[Any, ...]:
+    """The components of a path, each as it was given."""
+    if isinstance(state, str):
+        return tuple(state.split("/"))
+    return state if isinstance(state, tuple) else (state,)
+
+
+def _members(tensors: Any, key: str) -> list[Any]:
+    """The entries of a list in a tree."""
+    node = tensors[key] if key in tensors.keys() else []  # noqa: SIM118 - may be a TensorDict
+    return node if isinstance(node, list) else [node[name] for name in node.keys()]  # noqa: SIM118
+
+
+def _simple(path: str, value: Any) -> Any:
+    """An array as a dense tensor in main memory, other values as JSON."""
+    if arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
+        return _dense(path, value)
     try:
-        return HierarchicalStateMapper(members, default_key)
-    except (TypeError, ValueError) as error:
-        raise CorruptFileError(f"{path}: {error}") from error
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnsupportedError(
+            f'hierarchy: "{path}": expected a number, a tensor, JSON or a StateMapper, found '
+            f"{type(value).__name__} ({error})"
+        ) from None
 
 
-register_reader(is_json, _mapper_of_json)
+def _dense(path: str, value: Any) -> Any:
+    torch = arrays.torch_or_none()
+    if torch is None:
+        return value
+    if not isinstance(value, torch.Tensor):
+        value = arrays.make_array(value)
+    if value.is_meta:
+        raise UnsupportedError(
+            f'hierarchy: "{path}": expected a dense tensor, found one on the meta device, which'
+            " has no elements"
+        )
+    if value.layout is not torch.strided or value.is_nested or value.is_quantized:
+        raise UnsupportedError(
+            f'hierarchy: "{path}": expected a dense tensor, found one of layout {value.layout};'
+            " a SparseStateMapper holds sparse rows"
+        )
+    dense = value.detach().cpu().resolve_conj().resolve_neg()
+    return dense if type(dense) is torch.Tensor else dense.as_subclass(torch.Tensor)
+
+
+def _mapper_of_json(path: str) -> HierarchicalStateMapper | None:
+    native = _core.Hierarchy.of_json(path)
+    if native is None:
+        return None
+    return HierarchicalStateMapper._of(native, native.tables(), [])
+
+
+register_reader(_mapper_of_json)

@@ -382,7 +382,7 @@ def shown(state: Any) -> str:
 VERSION = 1
 HEAD = "state_mapper"
 
-_readers: list[tuple[Callable[[str], bool], Callable[[str], StateMapper]]] = []
+_readers: list[Callable[[str], StateMapper | None]] = []
 
 
 def tree_of(mapper: StateMapper) -> dict[str, Any]:
@@ -405,9 +405,9 @@ def tree_of(mapper: StateMapper) -> dict[str, Any]:
     return {**tree, "tensors": tensors} if tensors else tree
 
 
-def register_reader(accepts: Callable[[str], bool], read: Callable[[str], StateMapper]) -> None:
-    """Makes `StateMapper.load` read other files than trees: those that `accepts` accepts."""
-    _readers.append((accepts, read))
+def register_reader(read: Callable[[str], StateMapper | None]) -> None:
+    """Makes `StateMapper.load` read other files than trees; `read` gives None for what is none."""
+    _readers.append(read)
 
 
 def _refuse_tensors(value: Any, path: tuple[str, ...]) -> None:
@@ -431,8 +431,9 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
         if problems:
             first = problems[0]
             raise CorruptFileError(f"{first.path}: {first.part}: {first.what}")
-    read = next((read for accepts, read in _readers if accepts(path)), None)
-    mapper = mapper_of(files.open(path), path) if read is None else read(path)
+    mapper = next((made for read in _readers if (made := read(path)) is not None), None)
+    if mapper is None:
+        mapper = mapper_of(files.open(path), path)
     if not isinstance(mapper, wanted):
         raise ValueError(
             f"{path}: a mapper of another class: expected a {wanted.__name__}, found a "

@@ -97,24 +97,6 @@ def made(values: list[Any], kind: type) -> Any:
     return np.array(values, {bool: np.bool_, int: np.int64, float: np.float64}[kind])
 
 
-def stacked(tensors: list[Any]) -> Any:
-    """Tensors of one dtype and shape as rows of one; a single one is not copied."""
-    if len(tensors) == 1:
-        return tensors[0][None]
-    torch = arrays.torch_of(tensors[0])
-    if torch is not None:
-        kind = _bits(tensors[0].reshape(1, -1)).dtype
-        whole = torch.stack([tensor.contiguous().view(kind) for tensor in tensors])
-        return whole.view(tensors[0].dtype)
-    np = numpy_module()
-
-    return np.stack(tensors)
-
-
-def copied(row: Any) -> Any:
-    return row.clone() if hasattr(row, "clone") else row.copy()
-
-
 def promoted(rows: list[Any]) -> Any:
     """The dtype that holds all of them, as `torch.cat` chooses it."""
     torch = arrays.torch_of(rows[0])
@@ -143,21 +125,6 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
     for places, rows in parts:
         put(into, places, rows.to(into.device, dtype))
     return into
-
-
-def made_as(values: Any, dtype: str) -> Any:
-    """A tensor of nested lists of numbers, in that dtype. Raises what torch or numpy raise."""
-    torch = arrays.torch_or_none()
-    if torch is None:
-        np = numpy_module()
-
-        return np.array(values, arrays.numpy_dtype(dtype, dtype))
-    if dtype.startswith("uint"):
-        np = numpy_module()
-
-        # torch does not accept Python ints beyond int64.
-        return torch.from_numpy(np.array(values, dtype))
-    return torch.tensor(values, dtype=getattr(torch, dtype))
 
 
 def negative(rows: Any) -> list[int]:
@@ -212,29 +179,3 @@ def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
             f"default: expected numbers that {arrays.dtype_name(dtype)} holds, found others"
         )
     return row
-
-
-def numbers(rows: Any) -> list[int]:
-    """A list of ints, of a tensor or of a list."""
-    found: list[int] = list(rows) if isinstance(rows, list) else rows.tolist()
-    return found
-
-
-def of_bytes(content: bytes) -> Any:
-    """A tensor of uint8 with a copy of `content`."""
-    torch = arrays.torch_or_none()
-    if torch is not None:
-        return (
-            torch.frombuffer(bytearray(content), dtype=torch.uint8)
-            if content
-            else (torch.empty(0, dtype=torch.uint8))
-        )
-    np = numpy_module()
-
-    return np.frombuffer(content, np.uint8)
-
-
-def bytes_of(array: Any) -> bytes:
-    """The bytes of a tensor of uint8."""
-    content: bytes = (array.numpy() if hasattr(array, "numpy") else array).tobytes()
-    return content

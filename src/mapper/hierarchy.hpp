@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenfold/tensor.hpp>
+#include <tenfold/tensordict.hpp>
+#include <tenfold/value.hpp>
+
+#include "mapper/saved_mapper.hpp"
+#include "mapper/state_paths.hpp"
+
+namespace tenfold {
+
+/// What the values of a table were in the program that made the hierarchy.
+enum class ValueOrigin : std::uint8_t { number, list, tensor };
+std::string_view to_string(ValueOrigin origin) noexcept;
+
+/// A state of a hierarchy: its leading components that can be keys, joined by "/", and whether
+/// others follow, which only a mapper among the values understands.
+struct StatePath {
+  std::string text;
+  bool goes_on = false;
+};
+
+/// Values of one dtype and shape.
+struct HierarchyTable {
+  ValueOrigin origin = ValueOrigin::number;
+  Tensor values;  ///< [n, *shape], contiguous
+};
+
+/// Flattened levels of values: each path leads to a row of a table, to other JSON or to a
+/// mapper. As a tree:
+///
+///     {"paths": see StatePaths, "tables": [tensor [n, *shape], ...],
+///      "texts": uint8, "text_ends": int64: concatenated JSON strings,
+///      "mappers": [the trees of mappers among the values]}
+///
+/// Thread safety: all members may be called from any thread.
+class Hierarchy {
+ public:
+  /// Opens such a tree; `head` has its config. Throws Error(corrupt) if they contradict each other.
+  Hierarchy(const MapperHead& head, const TensorDict& tensors);
+
+  const std::string& default_key() const noexcept { return default_key_; }
+  const std::vector<HierarchyTable>& tables() const noexcept { return tables_; }
+  const std::vector<std::string>& mapper_paths() const noexcept { return mapper_paths_; }
+  /// The number of nodes without the root.
+  std::int64_t size() const { return paths_.size() - 1; }
+  std::int64_t num_texts() const noexcept { return text_ends_.numel(); }
+
+  /// The place of each state's value, which exists unless its table is kNoTable. Throws
+  /// Error(invalid_argument) for a component that is empty.
+  std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
+  std::vector<StatePlace> find(std::span<const StatePath> states) const;
+  /// The deepest existing level on `path`; "" for the root.
+  std::string nearest_level(std::string_view path) const { return paths_.nearest_level(path); }
+
+  /// The value at a place of find() as JSON: a number, nested lists or other JSON; not a mapper.
+  Value value(const StatePlace& place) const;
+  /// Calls `use` for all nodes but the root, and for levels before their entries. Throws
+  /// Error(corrupt) for a node whose level is missing, and a place that is.
+  void for_each(const std::function<void(const StatePaths::Node&)>& use) const;
+
+ private:
+  void read_tables(const TensorDict& tensors);
+  void read_texts(const TensorDict& tensors);
+  void read_mappers(const TensorDict& tensors);
+  void check(const StatePlace& place) const;
+  Value text(std::int64_t row) const;
+
+  MapperHead head_;
+  std::string default_key_;
+  StatePaths paths_;
+  std::vector<HierarchyTable> tables_;
+  Tensor text_bytes_ = Tensor::zeros(DType::uint8, {0});
+  Tensor text_ends_ = Tensor::zeros(DType::int64, {0});
+  std::vector<std::string> mapper_paths_;
+};
+
+}  // namespace tenfold

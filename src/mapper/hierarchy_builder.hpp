@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <tenfold/error.hpp>
+#include <tenfold/tensor.hpp>
+#include <tenfold/tensordict.hpp>
+#include <tenfold/value.hpp>
+
+#include "base/fail.hpp"
+#include "mapper/hierarchy.hpp"
+
+namespace tenfold {
+
+/// Numbers of a JSON value in row-major order.
+struct JsonNumbers {
+  DType dtype = DType::bool_;  ///< bool_, int64 or float64
+  bool has_large = false;      ///< integers that only uint64 holds
+  Shape shape;
+  std::vector<std::int64_t> integers;  ///< large ones as their bits
+  std::vector<double> floats;
+};
+
+/// Converts a number, or nested lists of equal lengths; empty for other JSON.
+std::optional<JsonNumbers> json_numbers(const Value& value);
+
+/// The name of the class of hierarchies in files.
+inline constexpr std::string_view kHierarchyClass = "tenfold.HierarchicalStateMapper";
+
+/// Flattens nested levels as they are visited: begin_level(), the entries of the level,
+/// end_level(). The root has begun.
+class HierarchyBuilder {
+ public:
+  /// `where` and `code` are those of errors about what is added.
+  HierarchyBuilder(std::string default_key, base::Where where, ErrorCode code);
+
+  void begin_level(std::string_view key);
+  void end_level();
+  /// A number, or nested lists of numbers of equal lengths, becomes a row of a table; other JSON is
+  /// kept as text.
+  void add(std::string_view key, const Value& value);
+  void add(std::string_view key, Tensor tensor);
+  void add_json(std::string_view key, std::string_view text);
+  /// Another mapper, which the caller keeps.
+  void add_mapper(std::string_view key);
+  /// A tensor of numbers of JSON. Throws if they do not fit.
+  void add(std::string_view key, const JsonNumbers& numbers, DType dtype, const Shape& shape);
+
+  /// The path of an entry of the level that is open.
+  std::string path_of(std::string_view key) const { return prefix_ + std::string(key); }
+  /// The level that is open, for messages: `root`, `level "a/b"`.
+  std::string level_text() const;
+  Error fail(ErrorCode code) const { return base::fail(code, where_); }
+  /// An error about an entry of the level that is open.
+  Error fail_at(std::string_view key) const;
+
+  /// The config and the tree of all that was added.
+  std::pair<Value, TensorDict> build();
+
+ private:
+  using GroupKey = std::tuple<ValueOrigin, DType, Shape>;
+  /// Rows of one table: bytes of numbers, or tensors.
+  struct Group {
+    GroupKey key;
+    std::int64_t count = 0;
+    std::vector<std::byte> bytes;
+    std::vector<Tensor> tensors;
+  };
+
+  void add_node(std::string_view key, const StatePlace& place, bool is_level);
+  StatePlace add_row(ValueOrigin origin, DType dtype, const JsonNumbers& numbers,
+                     std::string_view key);
+  Group& group_of(ValueOrigin origin, DType dtype, const Shape& shape);
+  void inherit();
+  TensorDict tables();
+
+  std::string default_key_;
+  base::Where where_;
+  ErrorCode code_;
+  std::string prefix_;             ///< of paths: empty, or with a "/" at its end
+  std::vector<std::size_t> open_;  ///< the nodes of the levels that are open
+  std::vector<std::string> paths_;
+  std::vector<std::int64_t> tables_;
+  std::vector<std::int64_t> rows_;
+  std::vector<std::uint8_t> levels_;
+  std::vector<std::size_t> parents_;
+  std::map<std::size_t, std::size_t> defaults_;  ///< level -> node of its own default
+  std::map<GroupKey, std::size_t> group_numbers_;
+  std::vector<Group> groups_;
+  std::string texts_;
+  std::vector<std::int64_t> text_ends_;
+  std::vector<std::string> mapper_paths_;
+};
+
+}  // namespace tenfold
