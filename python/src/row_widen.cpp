@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "ingest/table/fit_chunk.hpp"
+#include "ingest/table/column_builder.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {
