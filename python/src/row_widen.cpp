@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "ingest/table/fit_chunk.hpp"
+#include "ingest/table/column_builder.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {

@@ -1,7 +1,7 @@
 #include "rows_in.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -9,6 +9,7 @@
 #include "array_in.hpp"
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "ingest/table/column_builder.hpp"
 #include "python_objects.hpp"
 #include "tree_in.hpp"
 
@@ -30,65 +31,40 @@ Tensor tensor_from(nb::handle object) {
   return TreeBuilder("rows").root(only, false).at("values");
 }
 
-/// Concatenated strings, and their end offsets.
-class Texts {
- public:
-  explicit Texts(const Column& column) : column_(column) {}
+/// Appends a str or bytes; nothing for None.
+void add_text(nb::handle item, const Column& column, ColumnBuilder& into) {
+  if (item.is_none()) return;
+  if (column.kind == ColumnKind::bytes) {
+    if (!PyBytes_Check(item.ptr())) raise_type(column, item);
+    return into.values.append(bytes_text(item.ptr()));
+  }
+  if (!PyUnicode_Check(item.ptr())) raise_type(column, item);
+  Py_ssize_t size = 0;
+  const char* characters = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
+  if (characters == nullptr) {
+    PyErr_Clear();
+    throw base::invalid_argument()
+        .part("column ", base::quote(column.name()))
+        .expected("text")
+        .found("a str with a lone surrogate, which UTF-8 cannot encode");
+  }
+  into.values.append(std::string_view(characters, static_cast<std::size_t>(size)));
+}
 
-  void add(nb::handle item) {
-    if (item.is_none()) {
-      ends_.push_back(static_cast<std::int64_t>(bytes_.size()));
-      return;
-    }
-    if (column_.kind == ColumnKind::string) {
-      if (!PyUnicode_Check(item.ptr())) raise_type(column_, item);
-      Py_ssize_t size = 0;
-      const char* characters = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
-      if (characters == nullptr) {
-        PyErr_Clear();
-        throw base::invalid_argument()
-            .part("column ", base::quote(column_.name()))
-            .expected("text")
-            .found("a str with a lone surrogate, which UTF-8 cannot encode");
+BatchColumn text_column(nb::handle rows, const Column& column) {
+  ColumnBuilder made(column);
+  for (const nb::handle row : rows) {
+    if (!column.ragged) {
+      add_text(row, column, made);
+    } else if (!row.is_none()) {
+      for (const nb::handle item : row) {
+        add_text(item, column, made);
+        made.end_item();
       }
-      bytes_.append(characters, static_cast<std::size_t>(size));
-    } else {
-      if (!PyBytes_Check(item.ptr())) raise_type(column_, item);
-      bytes_.append(bytes_text(item.ptr()));
     }
-    ends_.push_back(static_cast<std::int64_t>(bytes_.size()));
+    made.end_row();
   }
-
-  std::int64_t count() const { return static_cast<std::int64_t>(ends_.size()) - 1; }
-  Tensor offsets() const { return Tensor::from(std::span<const std::int64_t>(ends_)); }
-  Tensor values() const {
-    const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes_.data());
-    return Tensor::from(std::span<const std::uint8_t>(begin, bytes_.size()));
-  }
-
- private:
-  const Column& column_;
-  std::string bytes_;
-  std::vector<std::int64_t> ends_ = {0};
-};
-
-void take_text(nb::handle rows, BatchColumn& into) {
-  Texts texts(into.column);
-  if (!into.column.ragged) {
-    for (const nb::handle row : rows) texts.add(row);
-    into.offsets = texts.offsets();
-  } else {
-    std::vector<std::int64_t> ends = {0};
-    for (const nb::handle row : rows) {
-      if (!row.is_none()) {
-        for (const nb::handle item : row) texts.add(item);
-      }
-      ends.push_back(texts.count());
-    }
-    into.offsets = Tensor::from(std::span<const std::int64_t>(ends));
-    into.item_offsets = texts.offsets();
-  }
-  into.values = texts.values();
+  return batch_column(column, made.view());
 }
 
 }  // namespace
@@ -99,7 +75,7 @@ Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle columns
     BatchColumn column;
     column.column = schema.columns().at(nb::cast<std::size_t>(entry[0]));
     if (column.column.is_text()) {
-      take_text(nb::object(entry[1]), column);
+      column = text_column(nb::object(entry[1]), column.column);
     } else {
       column.values = tensor_from(nb::object(entry[1]));
       if (column.column.ragged) column.offsets = tensor_from(nb::object(entry[2])).contiguous();

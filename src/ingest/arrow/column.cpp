@@ -50,7 +50,7 @@ class RowsReader {
   }
 
  private:
-  OwnedChunk& owned() { return made_.owned; }
+  ColumnBuilder& owned() { return made_.owned; }
 
   bool is_valid(std::int64_t row) const {
     return owned_valid().empty() || owned_valid()[static_cast<std::size_t>(row)] != 0;
@@ -88,12 +88,7 @@ class RowsReader {
     return std::move(made_);
   }
 
-  std::byte* grow(std::size_t size_bytes) {
-    auto& values = owned().values;
-    const std::size_t before = values.size();
-    values.resize(before + size_bytes);
-    return values.data() + before;
-  }
+  std::byte* grow(std::size_t size_bytes) { return owned().values.extend(size_bytes); }
 
   // --- numbers ---
 
@@ -205,7 +200,7 @@ class RowsReader {
   }
 
   void read_fixed() {
-    const std::int64_t per_row = elements_per_row(column_.shape);
+    const std::int64_t per_row = numel_of(column_.shape);
     const std::size_t row_bytes = static_cast<std::size_t>(per_row) * itemsize(column_.dtype);
     ArrowSlice flat;
     if (owned_valid().empty() && flatten(rows_, flat).empty() && is_stored_so(flat) &&
@@ -301,23 +296,19 @@ class RowsReader {
 
   // --- strings ---
 
-  void add_text(std::string_view text) {
-    if (!text.empty()) std::memcpy(grow(text.size()), text.data(), text.size());
-  }
-
   /// Appends one string. Returns an error message, or "".
   std::string add_one_text(const ArrowSlice& slice, std::int64_t i) {
     if (!slice.is_valid(i)) return "expected text in the list, found null";
     if (slice.type->dictionary) return add_one_text(slice.entry(slice.index_at(i)), 0);
     if (slice.type->kind == ArrowKind::decimal) {
-      add_text(slice.decimal_at(i));
+      owned().values.append(slice.decimal_at(i));
       return {};
     }
     const std::string_view text = slice.text_at(i);
     if (column_.kind == ColumnKind::string && !base::is_utf8(text)) {
       return "expected UTF-8, found " + base::quote(text, 40);
     }
-    add_text(text);
+    owned().values.append(text);
     return {};
   }
 
@@ -325,7 +316,7 @@ class RowsReader {
     for (std::int64_t i = 0; i < items.size; ++i) {
       std::string wrong = add_one_text(items, i);
       if (!wrong.empty()) return wrong;
-      owned().item_ends.push_back(static_cast<std::int64_t>(owned().values.size()));
+      owned().end_item();
     }
     return {};
   }
@@ -371,7 +362,7 @@ class RowsReader {
 
   void read_json() {
     for (std::int64_t row = 0; row < rows_.size; ++row) {
-      if (is_valid(row)) add_text(to_json(arrow_value(rows_, row)));
+      if (is_valid(row)) owned().values.append(to_json(arrow_value(rows_, row)));
       owned().ends.push_back(static_cast<std::int64_t>(owned().values.size()));
     }
   }

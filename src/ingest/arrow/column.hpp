@@ -13,7 +13,7 @@ namespace tenfold {
 /// layout.
 struct ArrowRows {
   ColumnChunk chunk;  ///< points into `owned` and into Arrow's buffers
-  OwnedChunk owned;
+  ColumnBuilder owned;
   std::vector<BadValue> bad;
 };
 

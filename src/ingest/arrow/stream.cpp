@@ -323,7 +323,7 @@ class ArrowIngest {
 
   void add(const ArrowSlice& batch) {
     std::vector<ArrowRows> rows;
-    std::vector<OwnedChunk> fitted;
+    std::vector<ColumnBuilder> fitted;
     std::vector<ColumnChunk> chunks;
     std::vector<Bad> bad;
     // `chunks` has spans into these.
@@ -398,7 +398,7 @@ class ArrowIngest {
 
   /// Drops the bad rows, or throws for the first one.
   void drop(const ArrowSlice& batch, const std::vector<Bad>& bad, std::vector<ColumnChunk>& chunks,
-            std::vector<OwnedChunk>& fitted) {
+            std::vector<ColumnBuilder>& fitted) {
     std::vector<std::int64_t> dropped;
     for (const Bad& one : bad) {
       const std::int64_t row = position_ + one.row;
@@ -420,7 +420,7 @@ class ArrowIngest {
   /// With several streams: the first pass only collects the bad rows, and stops writing at the
   /// first one. The second pass drops the rows that were bad in any stream.
   void defer_bad_rows(const ArrowSlice& batch, const std::vector<Bad>& bad,
-                      std::vector<ColumnChunk>& chunks, std::vector<OwnedChunk>& fitted) {
+                      std::vector<ColumnChunk>& chunks, std::vector<ColumnBuilder>& fitted) {
     if (!is_again_) {
       for (const Bad& one : bad) bad_rows_seen_.push_back(position_ + one.row);
       if (!bad.empty()) writer_.reset();
@@ -444,7 +444,7 @@ class ArrowIngest {
   }
 
   void drop_rows(const std::vector<std::int64_t>& dropped, std::vector<ColumnChunk>& chunks,
-                 std::vector<OwnedChunk>& fitted) const {
+                 std::vector<ColumnBuilder>& fitted) const {
     for (std::size_t k = 0; k < chunks.size(); ++k) {
       fitted[k] = without_rows(targets_[columns_[k]], chunks[k], dropped);
       chunks[k] = fitted[k].view();

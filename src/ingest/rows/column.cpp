@@ -31,6 +31,7 @@ RowType type_of(const Column& wanted) {
 RowColumn::RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls)
     : path_(std::move(path)),
       is_nullable_(rows_before > 0),
+      rows_(block_column()),
       rows_before_(rows_before),
       defers_nulls_(defers_nulls) {}
 
@@ -39,7 +40,8 @@ RowColumn::RowColumn(Column wanted)
       type_(type_of(wanted)),
       wanted_(std::move(wanted)),
       is_locked_(true),
-      is_nullable_(wanted_.nullable) {}
+      is_nullable_(wanted_.nullable),
+      rows_(block_column()) {}
 
 std::optional<RowType> RowColumn::with(const RowType& value) const {
   if (is_locked_) return std::nullopt;
@@ -65,19 +67,9 @@ bool RowColumn::add_null() {
 void RowColumn::add_nulls(std::int64_t count) {
   if (count == 0) return;
   is_nullable_ = true;
-  if (valid_.empty()) valid_.assign(static_cast<std::size_t>(num_rows_), 1);
-  const auto rows = static_cast<std::size_t>(count);
-  valid_.insert(valid_.end(), rows, 0);
-  if (type_.form == RowForm::scalar && type_.is_number()) {
-    const std::size_t at = values_.size();
-    values_.resize(at + rows * itemsize(type_.dtype));
-    fill_null(type_.dtype, values_.data() + at, count);
-    for (std::int64_t i = 0; i < count; ++i) note(Origins::Kind::same);
-  } else if (type_.form != RowForm::none) {
-    const std::int64_t last = ends_.empty() ? 0 : ends_.back();
-    ends_.insert(ends_.end(), rows, last);
-  }
-  num_rows_ += count;
+  rows_.add_nulls(count);
+  if (type_.form != RowForm::scalar || !type_.is_number()) return;
+  for (std::int64_t i = 0; origins_.is_kept() && i < count; ++i) note(Origins::Kind::same);
 }
 
 bool RowColumn::add_array(DType dtype, std::span<const std::int64_t> shape,
@@ -88,7 +80,7 @@ bool RowColumn::add_array(DType dtype, std::span<const std::int64_t> shape,
       !std::equal(shape.begin() + 1, shape.end(), type_.inner.begin(), type_.inner.end())) {
     return false;
   }
-  const std::int64_t count = elements_per_row(Shape(shape.begin(), shape.end()));
+  const std::int64_t count = numel_of(Shape(shape.begin(), shape.end()));
   if (dtype == type_.dtype) {
     put_numbers(elements, count);
     return end_list();
@@ -106,12 +98,11 @@ bool RowColumn::add_arrays(DType dtype, std::span<const std::int64_t> shape,
   const bool at_once = dtype == type_.dtype && takes_numbers() && row_shape.empty() && is_scalar();
   if (at_once) {
     put_numbers(elements, shape[0]);
-    if (!valid_.empty()) valid_.insert(valid_.end(), static_cast<std::size_t>(shape[0]), 1);
-    num_rows_ += shape[0];
+    rows_.num_rows += shape[0];
     return true;
   }
   const auto row_bytes =
-      static_cast<std::size_t>(elements_per_row(Shape(row_shape.begin(), row_shape.end()))) *
+      static_cast<std::size_t>(numel_of(Shape(row_shape.begin(), row_shape.end()))) *
       itemsize(dtype);
   for (std::int64_t row = 0; row < shape[0]; ++row) {
     if (!add_array(dtype, row_shape, elements + static_cast<std::size_t>(row) * row_bytes)) {
@@ -124,50 +115,36 @@ bool RowColumn::add_arrays(DType dtype, std::span<const std::int64_t> shape,
 bool RowColumn::add_json(std::string_view text) {
   const bool wanted = is_locked_ && is_scalar() && type_.kind == ColumnKind::string;
   if (!is_json() && !wanted) return false;
-  put_bytes(text.data(), text.size());
-  ends_.push_back(static_cast<std::int64_t>(values_.size()));
-  end_row();
-  return true;
-}
-
-std::int64_t RowColumn::items_in_block() const {
-  if (!type_.is_number()) return static_cast<std::int64_t>(item_ends_.size());
-  return elements_in_block() / std::max<std::int64_t>(numbers_per_element(), 1);
+  rows_.values.append(text);
+  return end_scalar();
 }
 
 bool RowColumn::end_list() {
-  const std::int64_t before = ends_.empty() ? 0 : ends_.back();
-  const std::int64_t items = items_in_block();
-  if (is_locked_ && !wanted_.ragged && items - before != wanted_.shape[0]) return false;
-  ends_.push_back(items);
-  end_row();
-  return true;
+  const std::int64_t before = rows_.ends.empty() ? 0 : rows_.ends.back();
+  const bool fits =
+      !is_locked_ || wanted_.ragged || rows_.end_of_values() - before == wanted_.shape[0];
+  if (fits) rows_.end_row();
+  return fits;
 }
 
 std::int64_t RowColumn::elements_in_block() const {
-  return static_cast<std::int64_t>(values_.size() / itemsize(stored_dtype()));
+  return static_cast<std::int64_t>(rows_.values.size() / itemsize(stored_dtype()));
 }
 
 // --- elements ---
-
-void RowColumn::put_bytes(const void* bytes, std::size_t count) {
-  if (count == 0) return;
-  const auto* first = static_cast<const std::byte*>(bytes);
-  values_.insert(values_.end(), first, first + count);
-}
 
 bool RowColumn::put_array(DType dtype, std::span<const std::int64_t> shape,
                           const std::byte* elements) {
   const bool fits = is_list() && takes_numbers() && dtype == type_.dtype &&
                     std::equal(shape.begin(), shape.end(), type_.inner.begin(), type_.inner.end());
-  if (fits) put_numbers(elements, numbers_per_element());
+  if (fits) put_numbers(elements, numel_of(type_.inner));
   return fits;
 }
 
 /// Appends numbers of the column's dtype.
 void RowColumn::put_numbers(const std::byte* elements, std::int64_t count) {
   type_.kinds |= type_of_numbers(type_.dtype, elements, count).kinds;
-  put_bytes(elements, static_cast<std::size_t>(count) * itemsize(type_.dtype));
+  rows_.values.append({elements, static_cast<std::size_t>(count) * itemsize(type_.dtype)});
   for (std::int64_t i = 0; origins_.is_kept() && i < count; ++i) note(Origins::Kind::same);
 }
 
@@ -181,9 +158,9 @@ bool RowColumn::put_cast(DType dtype, const std::byte* elements, std::int64_t co
       first_not_fitting(dtype, elements, type_.dtype, count) < count) {
     return false;
   }
-  const std::size_t at = values_.size();
-  values_.resize(at + static_cast<std::size_t>(count) * itemsize(type_.dtype));
-  cast_elements(dtype, elements, type_.dtype, values_.data() + at, static_cast<std::size_t>(count));
+  const auto number = static_cast<std::size_t>(count);
+  cast_elements(dtype, elements, type_.dtype, rows_.values.extend(number * itemsize(type_.dtype)),
+                number);
   return true;
 }
 
@@ -191,20 +168,20 @@ bool RowColumn::put_cast(DType dtype, const std::byte* elements, std::int64_t co
 bool RowColumn::put_digits(std::string_view text) {
   if (type_.kind != ColumnKind::string || !type_.has_elements) return false;
   if (is_list()) {
-    text_origins_.begin(list_elements_before_ + static_cast<std::int64_t>(item_ends_.size()),
+    text_origins_.begin(list_elements_before_ + static_cast<std::int64_t>(rows_.item_ends.size()),
                         Origins::Kind::same);
     note_text(Origins::Kind::integer);
   }
-  put_bytes(text.data(), text.size());
-  if (is_list()) item_ends_.push_back(static_cast<std::int64_t>(values_.size()));
+  rows_.values.append(text);
+  if (is_list()) rows_.end_item();
   return true;
 }
 
 bool RowColumn::put_text(ColumnKind kind, std::string_view text) {
   if (type_.kind != kind || !type_.has_elements) return false;
   if (is_list()) note_text(Origins::Kind::same);
-  put_bytes(text.data(), text.size());
-  if (is_list()) item_ends_.push_back(static_cast<std::int64_t>(values_.size()));
+  rows_.values.append(text);
+  if (is_list()) rows_.end_item();
   return true;
 }
 
@@ -299,7 +276,7 @@ bool RowColumn::put_number(DType dtype, const std::byte* element) {
   const bool is_counted = dtype == DType::int64 || dtype == DType::uint64;
   if (dtype == type_.dtype && type_.is_number() && type_.has_elements && !is_counted) {
     type_.kinds |= RowType::scalar(dtype).kinds;
-    put_bytes(element, itemsize(dtype));
+    rows_.values.append({element, itemsize(dtype)});
     note(Origins::Kind::same);
     return true;
   }
@@ -329,13 +306,11 @@ bool RowColumn::put_null() {
   if ((is_locked_ || !defers_nulls_) && (!type_.has_elements || !type_.takes_nulls())) return false;
   if (!is_locked_ && !is_list()) return false;
   type_.has_null = true;
-  if (first_null_row_ < 0) first_null_row_ = rows_before_ + num_rows_;
+  if (first_null_row_ < 0) first_null_row_ = rows_before_ + rows_.num_rows;
   if (!type_.is_number()) return put_digits("null");
   if (!is_locked_) note_other(Origins::Kind::null);
   const DType dtype = stored_dtype();
-  const std::size_t at = values_.size();
-  values_.resize(at + itemsize(dtype));
-  fill_null(dtype, values_.data() + at, 1);
+  fill_null(dtype, rows_.values.extend(itemsize(dtype)), 1);
   return true;
 }
 
@@ -365,17 +340,14 @@ void RowColumn::promote(const RowType& type) {
   if (first_type_.empty() && type.has_elements) first_type_ = type.text();
   promote_origins(type);
   const Column from = block_column();
-  const bool has_rows = num_rows_ > 0;
   std::int64_t position = elements_before();
-  const ColumnChunk chunk = gathered();
-  const RowType before = std::exchange(type_, type);
+  type_ = type;
   const Column to = block_column();
-  if (before.form != RowForm::none && stored_alike(from, to)) return;
-  OwnedChunk made;
-  if (has_rows) made = convert_chunk(from, chunk, to, &origins(from), &position);
-  values_ = std::move(made.values);
-  ends_ = std::move(made.ends);
-  item_ends_ = std::move(made.item_ends);
+  if (stored_alike(from, to)) return;
+  rows_.finish();
+  ColumnBuilder made(to);
+  if (rows_.num_rows > 0) made = convert_chunk(from, rows_.view(), to, &origins(from), &position);
+  rows_ = std::move(made);
 }
 
 Column RowColumn::block_column() const {
@@ -393,43 +365,25 @@ Column RowColumn::block_column() const {
   return column;
 }
 
-ColumnChunk RowColumn::gathered() const { return {num_rows_, values_, ends_, item_ends_, valid_}; }
-
 // --- blocks ---
 
 void RowColumn::truncate(std::int64_t num_rows) {
-  num_rows_ = num_rows;
+  rows_.truncate(num_rows);
   if (first_null_row_ >= rows_before_ + num_rows) first_null_row_ = -1;
-  const auto rows = static_cast<std::size_t>(num_rows);
-  if (valid_.size() > rows) valid_.resize(rows);
-  if (type_.form == RowForm::none) return;
-  if (type_.form == RowForm::scalar && type_.is_number()) {
-    values_.resize(rows * itemsize(type_.dtype));
-  } else {
-    ends_.resize(rows);
-    auto end = static_cast<std::size_t>(rows == 0 ? 0 : ends_.back());
-    if (is_list() && !type_.is_number()) {
-      item_ends_.resize(end);
-      end = static_cast<std::size_t>(end == 0 ? 0 : item_ends_.back());
-    } else if (is_list()) {
-      end *= static_cast<std::size_t>(numbers_per_element()) * itemsize(stored_dtype());
-    }
-    values_.resize(end);
-  }
   if (origins_.is_kept() && type_.is_number()) {
     origins_.resize(elements_before() + elements_in_block());
   }
   if (text_origins_.is_kept() && is_list()) {
-    text_origins_.resize(list_elements_before_ + static_cast<std::int64_t>(item_ends_.size()));
+    text_origins_.resize(list_elements_before_ + static_cast<std::int64_t>(rows_.item_ends.size()));
   }
 }
 
 void RowColumn::compare_lengths() {
   std::int64_t before = 0;
-  for (std::size_t row = 0; row < ends_.size() && !has_lengths_; ++row) {
-    const std::int64_t length = ends_[row] - before;
-    before = ends_[row];
-    if (!valid_.empty() && valid_[row] == 0) continue;
+  for (std::size_t row = 0; row < rows_.ends.size() && !has_lengths_; ++row) {
+    const std::int64_t length = rows_.ends[row] - before;
+    before = rows_.ends[row];
+    if (!rows_.is_valid(static_cast<std::int64_t>(row))) continue;
     has_lengths_ = length_ >= 0 && length != length_;
     length_ = length;
   }
@@ -451,46 +405,38 @@ Column RowColumn::stored() {
 
 ColumnChunk RowColumn::block() {
   const Column column = stored();
-  const bool is_padded = !column.has_ends() && (type_.form == RowForm::none || is_list()) &&
-                         (!valid_.empty() || type_.form == RowForm::none);
-  ColumnChunk chunk = is_padded ? padded(column) : gathered();
+  rows_.finish();
+  if (is_list() && !column.has_ends() && !rows_.valid.empty()) return padded(column);
+  ColumnChunk chunk = rows_.view();
   if (!column.has_ends()) chunk.ends = {};
-  if (std::find(valid_.begin(), valid_.end(), 0) == valid_.end()) chunk.valid = {};
   return chunk;
 }
 
 /// Rows of fixed size; rows without a value are filled with missing values.
 ColumnChunk RowColumn::padded(const Column& column) {
-  const std::int64_t count = elements_per_row(column.shape);
-  const std::size_t row_bytes = static_cast<std::size_t>(count) * itemsize(column.dtype);
-  padded_.resize(static_cast<std::size_t>(num_rows_) * row_bytes);
-  const std::byte* next = values_.data();
-  for (std::int64_t row = 0; row < num_rows_; ++row) {
-    std::byte* into = padded_.data() + static_cast<std::size_t>(row) * row_bytes;
-    const bool is_valid = type_.form != RowForm::none &&
-                          (valid_.empty() || valid_[static_cast<std::size_t>(row)] != 0);
-    if (is_valid) {
-      std::memcpy(into, next, row_bytes);
-      next += row_bytes;
-    } else {
-      fill_null(column.dtype, into, count);
+  padded_ = ColumnBuilder(column);
+  const std::byte* next = rows_.values.data();
+  for (std::int64_t row = 0; row < rows_.num_rows; ++row) {
+    if (!rows_.is_valid(row)) {
+      padded_.add_nulls(1);
+      continue;
     }
+    padded_.values.append({next, padded_.row_bytes()});
+    padded_.end_row();
+    next += padded_.row_bytes();
   }
-  return {num_rows_, padded_, {}, {}, valid_};
+  padded_.finish();
+  return padded_.view();
 }
 
 void RowColumn::clear_block() {
   compare_lengths();
   if (is_list()) {
     list_elements_before_ +=
-        type_.is_number() ? elements_in_block() : static_cast<std::int64_t>(item_ends_.size());
+        type_.is_number() ? elements_in_block() : static_cast<std::int64_t>(rows_.item_ends.size());
   }
-  rows_before_ += num_rows_;
-  num_rows_ = 0;
-  values_.clear();
-  ends_.clear();
-  item_ends_.clear();
-  valid_.clear();
+  rows_before_ += rows_.num_rows;
+  rows_.clear();
   // Rows that were converted to strings are stored as strings, so their origins are not needed.
   if (!type_.is_number()) origins_ = Origins();
   if (!is_list()) text_origins_ = Origins();

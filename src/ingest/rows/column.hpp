@@ -11,8 +11,8 @@
 #include <tenfold/schema.hpp>
 
 #include "ingest/rows/type.hpp"
+#include "ingest/table/column_builder.hpp"
 #include "ingest/table/convert_chunk.hpp"
-#include "ingest/table/table_writer.hpp"
 
 namespace tenfold {
 
@@ -39,10 +39,8 @@ class RowColumn {
   /// If fixed by a schema: the column in the schema.
   const Column& wanted() const noexcept { return wanted_; }
   /// Rows in the current block.
-  std::int64_t num_rows() const noexcept { return num_rows_; }
-  std::size_t num_bytes() const noexcept {
-    return values_.size() + (ends_.size() + item_ends_.size()) * 8;
-  }
+  std::int64_t num_rows() const noexcept { return rows_.num_rows; }
+  std::size_t num_bytes() const noexcept { return rows_.size_bytes(); }
 
   /// The type of the column after a value of type `value` is added; empty if there is no such type.
   std::optional<RowType> with(const RowType& value) const;
@@ -140,9 +138,7 @@ class RowColumn {
   }
   template <class T>
   void put(T value) {
-    const std::size_t at = values_.size();
-    values_.resize(at + sizeof(T));
-    std::memcpy(values_.data() + at, &value, sizeof(T));
+    std::memcpy(rows_.values.extend(sizeof(T)), &value, sizeof(T));
   }
   void note(Origins::Kind kind) {
     if (origins_.is_kept()) [[unlikely]] {
@@ -151,20 +147,14 @@ class RowColumn {
   }
   void note_other(Origins::Kind kind);
   bool end_scalar() {
-    if (!type_.is_number()) ends_.push_back(static_cast<std::int64_t>(values_.size()));
-    end_row();
+    rows_.end_row();
     return true;
-  }
-  void end_row() {
-    if (!valid_.empty()) valid_.push_back(1);
-    ++num_rows_;
   }
 
   bool put_other_int(std::int64_t value);
   bool put_other_float(double value);
   bool put_cast(DType dtype, const std::byte* elements, std::int64_t count);
   void put_numbers(const std::byte* elements, std::int64_t count);
-  void put_bytes(const void* bytes, std::size_t count);
   std::int64_t elements_in_block() const;
   /// In the units of origins_.
   std::int64_t elements_before() const noexcept {
@@ -174,13 +164,8 @@ class RowColumn {
   DType stored_dtype() const noexcept { return type_.has_elements ? type_.dtype : DType::float64; }
   bool put_digits(std::string_view text);
   void note_text(Origins::Kind kind);
-  std::int64_t numbers_per_element() const {
-    return type_.inner.empty() ? 1 : elements_per_row(type_.inner);
-  }
-  std::int64_t items_in_block() const;
   void promote_origins(const RowType& type);
   Column block_column() const;
-  ColumnChunk gathered() const;
   ColumnChunk padded(const Column& column);
   void compare_lengths();
 
@@ -191,12 +176,8 @@ class RowColumn {
   bool is_locked_ = false;
   bool is_nullable_ = false;
 
-  std::int64_t num_rows_ = 0;
-  std::vector<std::byte> values_;
-  std::vector<std::int64_t> ends_;
-  std::vector<std::int64_t> item_ends_;
-  std::vector<std::uint8_t> valid_;
-  std::vector<std::byte> padded_;  ///< memory of block() if lists of one length include nulls
+  ColumnBuilder rows_;    ///< of the block, lists as ragged rows
+  ColumnBuilder padded_;  ///< memory of block() if lists of one length include nulls
 
   std::int64_t length_ = -1;               ///< common length of all lists so far; -1: none yet
   bool has_lengths_ = false;               ///< lists have different lengths

@@ -142,20 +142,12 @@ void RowTable::write_nulls(const std::vector<Column>& columns) {
   constexpr std::int64_t kRows = 4096;
   for (std::int64_t left = rows_before_; left > 0; left -= kRows) {
     const std::int64_t count = std::min(left, kRows);
-    std::vector<OwnedChunk> made;
+    std::vector<ColumnBuilder> made;
     std::vector<ColumnChunk> chunks;
     made.reserve(columns.size());
     for (const Column& column : columns) {
-      OwnedChunk& chunk = made.emplace_back();
-      chunk.num_rows = count;
-      chunk.valid.assign(static_cast<std::size_t>(count), 0);
-      if (column.has_ends()) {
-        chunk.ends.assign(static_cast<std::size_t>(count), 0);
-      } else {
-        const std::int64_t elements = count * elements_per_row(column.shape);
-        chunk.values.resize(static_cast<std::size_t>(elements) * itemsize(column.dtype));
-        fill_null(column.dtype, chunk.values.data(), elements);
-      }
+      ColumnBuilder& chunk = made.emplace_back(column);
+      chunk.add_nulls(count);
       chunks.push_back(chunk.view());
     }
     writer_->append(chunks);

@@ -12,7 +12,6 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
-#include "ingest/table/missing_value.hpp"
 
 namespace tenfold {
 
@@ -54,8 +53,6 @@ Origins::Kind Origins::at(std::int64_t element) const noexcept {
   const auto at = static_cast<std::size_t>(element);
   return static_cast<Kind>(bits_[at / 4] >> (at % 4 * 2) & 3);
 }
-
-std::int64_t elements_per_row(const Shape& shape) { return numel_of(shape); }
 
 namespace {
 
@@ -102,22 +99,15 @@ std::string number_text(DType dtype, const std::byte* element, Origins::Kind ori
   return to_json(value_of_number(dtype, element, origin));
 }
 
-void fill_null(DType dtype, std::byte* elements, std::int64_t count) {
-  fill_missing(dtype, {elements, static_cast<std::size_t>(count) * itemsize(dtype)});
-}
-
 namespace {
 
 class Converter {
  public:
   Converter(const Column& from, const ColumnChunk& chunk, const Column& to, const Origins* origins,
             std::int64_t* position)
-      : from_(from), chunk_(chunk), to_(to), origins_(origins), position_(position) {
-    made_.num_rows = chunk.num_rows;
-    made_.valid.assign(chunk.valid.begin(), chunk.valid.end());
-  }
+      : from_(from), chunk_(chunk), to_(to), origins_(origins), position_(position), made_(to) {}
 
-  OwnedChunk run() {
+  ColumnBuilder run() {
     if (is_all_null()) {
       all_null();
     } else if (from_.is_text()) {
@@ -131,6 +121,8 @@ class Converter {
     } else {
       numbers_to_text();
     }
+    made_.num_rows = chunk_.num_rows;
+    made_.valid.assign(chunk_.valid.begin(), chunk_.valid.end());
     return std::move(made_);
   }
 
@@ -154,19 +146,13 @@ class Converter {
   void all_null() {
     const bool is_scalar = !from_.is_text() && !from_.ragged && from_.shape.empty();
     if (is_scalar && position_ != nullptr) *position_ += chunk_.num_rows;
-    if (to_.has_ends()) {
-      made_.ends.assign(static_cast<std::size_t>(made_.num_rows), 0);
-      return;
-    }
-    const std::int64_t count = made_.num_rows * elements_per_row(to_.shape);
-    made_.values.resize(static_cast<std::size_t>(count) * itemsize(to_.dtype));
-    fill_null(to_.dtype, made_.values.data(), count);
+    made_.add_nulls(chunk_.num_rows);
   }
 
   void from_text() {
     if (from_.kind != to_.kind || (to_.ragged && !from_.ragged)) refuse();
     if (from_.ragged == to_.ragged) {
-      made_.values.assign(chunk_.values.begin(), chunk_.values.end());
+      made_.values.append(chunk_.values);
       made_.ends.assign(chunk_.ends.begin(), chunk_.ends.end());
       made_.item_ends.assign(chunk_.item_ends.begin(), chunk_.item_ends.end());
       return;
@@ -181,7 +167,7 @@ class Converter {
         }
         append_text("]");
       }
-      end_row();
+      made_.end_row();
     });
   }
 
@@ -196,7 +182,7 @@ class Converter {
   /// else the numbers of the whole row.
   template <class Use>
   void for_each_row(const Use& use) const {
-    const std::int64_t per_row = elements_per_row(from_.shape);
+    const std::int64_t per_row = numel_of(from_.shape);
     std::int64_t begin = 0;
     for (std::int64_t row = 0; row < chunk_.num_rows; ++row) {
       const std::int64_t end =
@@ -218,7 +204,7 @@ class Converter {
     if (from_.ragged && !to_.ragged) refuse();
     const bool becomes_ragged = to_.ragged && !from_.ragged;
     if (becomes_ragged && from_.shape.empty()) refuse();
-    std::vector<std::byte> cast = cast_values();
+    GrowingBytes cast = cast_values();
     if (!becomes_ragged) {
       made_.ends.assign(chunk_.ends.begin(), chunk_.ends.end());
       made_.values = std::move(cast);
@@ -227,30 +213,29 @@ class Converter {
     }
     // A row without a value has no elements in the result.
     const std::size_t row_bytes =
-        static_cast<std::size_t>(elements_per_row(from_.shape)) * itemsize(to_.dtype);
+        static_cast<std::size_t>(numel_of(from_.shape)) * itemsize(to_.dtype);
     std::int64_t end = 0;
     for (std::int64_t row = 0; row < chunk_.num_rows; ++row) {
       if (is_valid(row)) {
         end += from_.shape[0];
-        const auto first =
-            cast.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row) * row_bytes);
-        made_.values.insert(made_.values.end(), first,
-                            first + static_cast<std::ptrdiff_t>(row_bytes));
+        made_.values.append({cast.data() + static_cast<std::size_t>(row) * row_bytes, row_bytes});
       }
       made_.ends.push_back(end);
     }
   }
 
-  std::vector<std::byte> cast_values() const {
+  GrowingBytes cast_values() const {
     const std::size_t count = chunk_.values.size() / itemsize(from_.dtype);
-    std::vector<std::byte> cast(count * itemsize(to_.dtype));
+    GrowingBytes cast;
+    cast.resize(count * itemsize(to_.dtype));
     const std::vector<std::int64_t> nulls = null_items();
     if (nulls.empty()) {
       cast_elements(from_.dtype, chunk_.values.data(), to_.dtype, cast.data(), count);
       return cast;
     }
     // In floats NaN stands for null; integers have no such value.
-    std::vector<std::byte> values(chunk_.values.begin(), chunk_.values.end());
+    GrowingBytes values;
+    values.append(chunk_.values);
     const std::size_t size = itemsize(from_.dtype);
     for (const std::int64_t i : nulls) {
       std::memset(values.data() + static_cast<std::size_t>(i) * size, 0, size);
@@ -267,7 +252,7 @@ class Converter {
     std::vector<std::int64_t> nulls;
     const bool is_list = from_.ragged || !from_.shape.empty();
     if (!is_list || origins_ == nullptr || !origins_->has_nulls()) return nulls;
-    const std::int64_t each = from_.ragged ? elements_per_row(from_.shape) : 1;
+    const std::int64_t each = from_.ragged ? numel_of(from_.shape) : 1;
     for_each_row([&](std::int64_t row, std::int64_t begin, std::int64_t end) {
       if (!is_valid(row)) return;
       for (std::int64_t i = begin * each; i < end * each; ++i) {
@@ -279,7 +264,7 @@ class Converter {
 
   void restore_nulls() {
     if (chunk_.valid.empty()) return;
-    const std::int64_t per_row = elements_per_row(to_.shape);
+    const std::int64_t per_row = numel_of(to_.shape);
     for (std::int64_t row = 0; row < chunk_.num_rows; ++row) {
       if (is_valid(row)) continue;
       fill_null(to_.dtype,
@@ -288,18 +273,14 @@ class Converter {
     }
   }
 
-  void append_text(std::string_view text) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
-    made_.values.insert(made_.values.end(), bytes, bytes + text.size());
-  }
-  void end_row() { made_.ends.push_back(static_cast<std::int64_t>(made_.values.size())); }
+  void append_text(std::string_view text) { made_.values.append(text); }
 
   void numbers_to_text() {
     if (to_.kind != ColumnKind::string) refuse();
     for (std::int64_t row = 0; row < chunk_.num_rows; ++row) {
       const Origins::Kind kind = origin();
       if (is_valid(row)) append_text(number_text(from_.dtype, number(row), kind));
-      end_row();
+      made_.end_row();
     }
   }
 
@@ -310,10 +291,10 @@ class Converter {
       if (is_valid(row)) {
         for (std::int64_t i = begin; i < end; ++i) {
           append_text(number_text(from_.dtype, number(i), origin()));
-          made_.item_ends.push_back(static_cast<std::int64_t>(made_.values.size()));
+          made_.end_item();
         }
       }
-      made_.ends.push_back(static_cast<std::int64_t>(made_.item_ends.size()));
+      made_.end_row();
     });
   }
 
@@ -334,13 +315,13 @@ class Converter {
     if (to_.kind != ColumnKind::string) refuse();
     Shape lengths = from_.shape;
     if (from_.ragged) lengths.insert(lengths.begin(), 0);
-    const std::int64_t per_element = from_.ragged ? elements_per_row(from_.shape) : 1;
+    const std::int64_t per_element = from_.ragged ? numel_of(from_.shape) : 1;
     for_each_row([&](std::int64_t row, std::int64_t begin, std::int64_t end) {
       if (is_valid(row)) {
         if (from_.ragged) lengths[0] = end - begin;
         append_text(to_json(nested(begin * per_element, lengths)));
       }
-      end_row();
+      made_.end_row();
     });
   }
 
@@ -349,13 +330,13 @@ class Converter {
   const Column& to_;
   const Origins* origins_;
   std::int64_t* position_;
-  OwnedChunk made_;
+  ColumnBuilder made_;
 };
 
 }  // namespace
 
-OwnedChunk convert_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
-                         const Origins* origins, std::int64_t* position) {
+ColumnBuilder convert_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
+                            const Origins* origins, std::int64_t* position) {
   return Converter(from, chunk, to, origins, position).run();
 }
 

@@ -7,7 +7,7 @@
 
 #include <tenfold/schema.hpp>
 
-#include "ingest/table/table_writer.hpp"
+#include "ingest/table/column_builder.hpp"
 
 namespace tenfold {
 
@@ -40,15 +40,9 @@ class Origins {
   std::vector<std::uint8_t> bits_;
 };
 
-/// Elements of one row's value: the product of `shape`.
-std::int64_t elements_per_row(const Shape& shape);
-
 /// Formats a number as Python's json.dumps does.
 std::string number_text(DType dtype, const std::byte* element,
                         Origins::Kind origin = Origins::Kind::same);
-
-/// Fills with the missing value of fixed-size rows: NaN in float columns, else zeros.
-void fill_null(DType dtype, std::byte* elements, std::int64_t count);
 
 /// Converts the rows of `chunk` from the layout of column `from` to that of `to`. Supported
 /// promotions:
@@ -61,7 +55,7 @@ void fill_null(DType dtype, std::byte* elements, std::int64_t count);
 /// `origins`: those of the elements of `from`. `position`: index of the chunk's first element in
 /// `origins`, advanced past its last one; elements of a null list are not counted. Throws
 /// Error(invalid_argument) for any other pair.
-OwnedChunk convert_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
-                         const Origins* origins = nullptr, std::int64_t* position = nullptr);
+ColumnBuilder convert_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
+                            const Origins* origins = nullptr, std::int64_t* position = nullptr);
 
 }  // namespace tenfold

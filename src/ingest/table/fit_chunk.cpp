@@ -15,20 +15,6 @@
 
 namespace tenfold {
 
-std::string described(const Column& column) {
-  std::string text = column.dtype_name();
-  if (column.ragged || !column.shape.empty()) {
-    text += column.ragged ? "[*" : "[";
-    for (std::size_t i = 0; i < column.shape.size(); ++i) {
-      if (i > 0 || column.ragged) text += ", ";
-      text += std::to_string(column.shape[i]);
-    }
-    text += "]";
-  }
-  if (!column.unit.empty()) text += " (" + column.unit + ")";
-  return text;
-}
-
 bool stored_alike(const Column& from, const Column& to) {
   return from.kind == to.kind && from.dtype == to.dtype && from.shape == to.shape &&
          from.ragged == to.ragged;
@@ -165,23 +151,19 @@ class ChunkConverter {
  public:
   ChunkConverter(const Column& from, const ColumnChunk& chunk, const Column& to,
                  std::vector<BadValue>& bad)
-      : from_(from), chunk_(chunk), to_(to), bad_(bad) {
-    made_.num_rows = chunk.num_rows;
-    if (to.nullable) made_.valid.assign(chunk.valid.begin(), chunk.valid.end());
-  }
+      : from_(from), chunk_(chunk), to_(to), bad_(bad), made_(to) {}
 
-  OwnedChunk run() {
+  ColumnBuilder run() {
     if (!to_.is_text() && !from_.is_text()) {
-      if (convert_all()) return std::move(made_);
-      for_each_row([&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-        numbers(row, begin, end);
-      });
-      return std::move(made_);
-    }
-    if (to_.is_text() && from_.kind == to_.kind && from_.ragged == to_.ragged) {
+      if (!convert_all()) {
+        for_each_row([&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+          numbers(row, begin, end);
+        });
+      }
+    } else if (to_.is_text() && from_.kind == to_.kind && from_.ragged == to_.ragged) {
       texts();
     } else if (to_.kind == ColumnKind::string && !from_.is_text()) {
-      OwnedChunk text = convert_chunk(from_, chunk_, text_column());
+      ColumnBuilder text = convert_chunk(from_, chunk_, text_column());
       const ColumnChunk view = text.view();
       Column column = text_column();
       return ChunkConverter(column, view, to_, bad_).run();
@@ -189,6 +171,9 @@ class ChunkConverter {
       for_each_row(
           [&](std::int64_t row, std::int64_t, std::int64_t) { mismatch(row, described(from_)); });
     }
+    made_.num_rows = chunk_.num_rows;
+    made_.valid.clear();
+    if (to_.nullable) made_.valid.assign(chunk_.valid.begin(), chunk_.valid.end());
     return std::move(made_);
   }
 
@@ -216,29 +201,13 @@ class ChunkConverter {
 
   void mismatch(std::int64_t row, const std::string& found) {
     bad_.push_back({row, "expected " + described(to_) + ", found " + found});
-    null_row();
-  }
-
-  /// Adds a row without a value. If the column is not nullable, the row is dropped anyway.
-  void null_row() {
-    if (to_.has_ends()) {
-      made_.ends.push_back(made_.ends.empty() ? 0 : made_.ends.back());
-      return;
-    }
-    const std::int64_t count = elements_per_row(to_.shape);
-    fill_null(to_.dtype, grow(static_cast<std::size_t>(count) * itemsize(to_.dtype)), count);
-  }
-
-  std::byte* grow(std::size_t size_bytes) {
-    const std::size_t before = made_.values.size();
-    made_.values.resize(before + size_bytes);
-    return made_.values.data() + before;
+    made_.add_nulls(1);  // if the column is not nullable, the row is dropped anyway
   }
 
   bool missing(std::int64_t row) {
     if (is_valid(row)) return false;
     if (to_.nullable) {
-      null_row();
+      made_.add_nulls(1);
     } else {
       mismatch(row, "null; a column that may miss values is nullable");
     }
@@ -253,7 +222,8 @@ class ChunkConverter {
     const std::byte* elements = chunk_.values.data();
     const auto all = static_cast<std::int64_t>(count);
     if (first_not_fitting(from_.dtype, elements, to_.dtype, all) < all) return false;
-    cast_elements(from_.dtype, elements, to_.dtype, grow(count * itemsize(to_.dtype)), count);
+    cast_elements(from_.dtype, elements, to_.dtype,
+                  made_.values.extend(count * itemsize(to_.dtype)), count);
     made_.ends.assign(chunk_.ends.begin(), chunk_.ends.end());
     return true;
   }
@@ -269,8 +239,8 @@ class ChunkConverter {
       mismatch(row, from_.dtype_name() + base::list_text(found));
       return;
     }
-    const std::int64_t count = elements_per_row(found);
-    const auto first = static_cast<std::size_t>(begin * elements_per_row(from_.shape));
+    const std::int64_t count = numel_of(found);
+    const auto first = static_cast<std::size_t>(begin * numel_of(from_.shape));
     const std::byte* elements = chunk_.values.data() + first * itemsize(from_.dtype);
     const std::int64_t mismatch_at = first_not_fitting(from_.dtype, elements, to_.dtype, count);
     if (mismatch_at < count) {
@@ -281,15 +251,14 @@ class ChunkConverter {
       return;
     }
     cast_elements(from_.dtype, elements, to_.dtype,
-                  grow(static_cast<std::size_t>(count) * itemsize(to_.dtype)),
+                  made_.values.extend(static_cast<std::size_t>(count) * itemsize(to_.dtype)),
                   static_cast<std::size_t>(count));
-    if (to_.ragged) {
-      made_.ends.push_back((made_.ends.empty() ? 0 : made_.ends.back()) + found[0]);
-    }
+    if (to_.ragged) made_.ends.push_back((made_.ends.empty() ? 0 : made_.ends.back()) + found[0]);
+    ++made_.num_rows;
   }
 
   void texts() {
-    made_.values.assign(chunk_.values.begin(), chunk_.values.end());
+    made_.values.append(chunk_.values);
     made_.ends.assign(chunk_.ends.begin(), chunk_.ends.end());
     made_.item_ends.assign(chunk_.item_ends.begin(), chunk_.item_ends.end());
     if (to_.nullable) return;
@@ -304,28 +273,26 @@ class ChunkConverter {
   const ColumnChunk& chunk_;
   const Column& to_;
   std::vector<BadValue>& bad_;
-  OwnedChunk made_;
+  ColumnBuilder made_;
 };
 
 }  // namespace
 
-OwnedChunk fit_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
-                     std::vector<BadValue>& bad) {
+ColumnBuilder fit_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
+                        std::vector<BadValue>& bad) {
   return ChunkConverter(from, chunk, to, bad).run();
 }
 
-OwnedChunk without_rows(const Column& column, const ColumnChunk& chunk,
-                        std::span<const std::int64_t> dropped) {
-  OwnedChunk made;
+ColumnBuilder without_rows(const Column& column, const ColumnChunk& chunk,
+                           std::span<const std::int64_t> dropped) {
+  ColumnBuilder made;
   const std::size_t element_bytes =
-      column.is_text()
-          ? 1
-          : static_cast<std::size_t>(elements_per_row(column.shape)) * itemsize(column.dtype);
+      column.is_text() ? 1
+                       : static_cast<std::size_t>(numel_of(column.shape)) * itemsize(column.dtype);
   const bool has_items = column.is_text() && column.ragged;
   const auto copy = [&](std::int64_t begin, std::int64_t end, std::size_t size) {
-    const auto* first = chunk.values.data() + static_cast<std::size_t>(begin) * size;
-    made.values.insert(made.values.end(), first,
-                       first + static_cast<std::size_t>(end - begin) * size);
+    made.values.append(chunk.values.subspan(static_cast<std::size_t>(begin) * size,
+                                            static_cast<std::size_t>(end - begin) * size));
   };
   std::int64_t begin = 0;
   auto next = dropped.begin();
@@ -339,7 +306,7 @@ OwnedChunk without_rows(const Column& column, const ColumnChunk& chunk,
         for (std::int64_t i = begin; i < end; ++i) {
           const auto at = static_cast<std::size_t>(i);
           copy(at == 0 ? 0 : chunk.item_ends[at - 1], chunk.item_ends[at], 1);
-          made.item_ends.push_back(static_cast<std::int64_t>(made.values.size()));
+          made.end_item();
         }
       } else {
         copy(begin, end, element_bytes);

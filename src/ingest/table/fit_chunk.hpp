@@ -7,7 +7,7 @@
 
 #include <tenfold/schema.hpp>
 
-#include "ingest/table/table_writer.hpp"
+#include "ingest/table/column_builder.hpp"
 
 namespace tenfold {
 
@@ -27,14 +27,11 @@ std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to, 
 
 /// Converts the rows of `chunk` from the source's column `from` to the requested column `to`. Rows
 /// that do not fit get no value, and an entry in `bad`.
-OwnedChunk fit_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
-                     std::vector<BadValue>& bad);
+ColumnBuilder fit_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
+                        std::vector<BadValue>& bad);
 
 /// The rows of `chunk` without those of `dropped`, which are ascending.
-OwnedChunk without_rows(const Column& column, const ColumnChunk& chunk,
-                        std::span<const std::int64_t> dropped);
-
-/// Type of a column for messages: "float32[3]", "string", "int64[*]".
-std::string described(const Column& column);
+ColumnBuilder without_rows(const Column& column, const ColumnChunk& chunk,
+                           std::span<const std::int64_t> dropped);
 
 }  // namespace tenfold

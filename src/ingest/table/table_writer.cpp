@@ -30,7 +30,6 @@
 #include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/progress.hpp"
-#include "ingest/table/missing_value.hpp"
 #include "ingest/table/part_file.hpp"
 #include "os/thread/thread_pool.hpp"
 
@@ -180,21 +179,14 @@ void ColumnWriter::append_ends(PartFile& file, std::span<const std::int64_t> end
 }
 
 void ColumnWriter::append_nulls(std::int64_t num_rows) {
-  OwnedChunk chunk;
+  ColumnBuilder chunk;
   const std::int64_t most = std::clamp<std::int64_t>(
       static_cast<std::int64_t>(kBlockBytes / (element_bytes_ + 1)), 1, kBlockRows);
   while (num_rows > 0) {
     const std::int64_t count = std::min(num_rows, most);
     if (chunk.num_rows != count) {
-      chunk.num_rows = count;
-      const auto rows = static_cast<std::size_t>(count);
-      chunk.valid.assign(rows, 0);
-      if (column_.has_ends()) {
-        chunk.ends.assign(rows, 0);
-      } else {
-        chunk.values.resize(rows * static_cast<std::size_t>(element_bytes_));
-        fill_missing(column_.dtype, chunk.values);
-      }
+      chunk = ColumnBuilder(column_);
+      chunk.add_nulls(count);
     }
     append(chunk.view());
     num_rows -= count;
@@ -226,7 +218,7 @@ void ColumnWriter::for_each_block(const std::function<void(const ColumnChunk&)>&
   std::int64_t first_item = 0;
   std::int64_t first_element = 0;
   for (std::int64_t begin = 0; begin < num_rows_;) {
-    OwnedChunk chunk;
+    ColumnBuilder chunk;
     std::int64_t count = std::min(num_rows_ - begin, kBlockRows);
     std::uint64_t num_bytes = 0;
     if (!ends_) {
@@ -582,7 +574,7 @@ void TableWriter::reorder(std::span<const std::size_t> order) {
 }
 
 void TableWriter::change_column(std::size_t index, Column column,
-                                const std::function<OwnedChunk(const ColumnChunk&)>& convert) {
+                                const std::function<ColumnBuilder(const ColumnChunk&)>& convert) {
   State& state = *state_;
   ColumnWriter& old = state.writers.at(index);
   name_leaves(column);
@@ -601,7 +593,7 @@ void TableWriter::change_column(std::size_t index, Column column,
   } else {
     ColumnWriter made(std::move(column), state.make_part());
     old.for_each_block([&](const ColumnChunk& block) {
-      const OwnedChunk chunk = convert(block);
+      const ColumnBuilder chunk = convert(block);
       made.check(chunk.view());
       made.append(chunk.view());
     });

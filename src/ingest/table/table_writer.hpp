@@ -12,35 +12,10 @@
 #include <tenfold/schema.hpp>
 
 #include "dataset/table.hpp"
+#include "ingest/table/column_builder.hpp"
 #include "os/fs/directory.hpp"
 
 namespace tenfold {
-
-/// The values of one column in some consecutive rows, in memory, in the stored layout. A row
-/// without a value is NaN in a float column, zeros in another column of fixed rows, and empty in a
-/// ragged column. The spans need to be valid only during the call that takes them.
-struct ColumnChunk {
-  std::int64_t num_rows = 0;
-  std::span<const std::byte> values{};  ///< of all rows, contiguous in C order
-  /// End offset of each row, relative to the chunk: in elements, for strings in bytes, for ragged
-  /// strings in items.
-  std::span<const std::int64_t> ends{};
-  std::span<const std::int64_t> item_ends{};  ///< ragged strings: end offset of each item in
-                                              ///< `values`
-  std::span<const std::uint8_t> valid{};      ///< nullable columns: 1 or 0 for each row; empty: all
-                                              ///< are valid
-};
-
-/// A ColumnChunk with its own memory.
-struct OwnedChunk {
-  std::int64_t num_rows = 0;
-  std::vector<std::byte> values;
-  std::vector<std::int64_t> ends;
-  std::vector<std::int64_t> item_ends;
-  std::vector<std::uint8_t> valid;
-
-  ColumnChunk view() const { return {num_rows, values, ends, item_ends, valid}; }
-};
 
 class TableWriter;
 
@@ -98,7 +73,7 @@ class TableWriter {
   /// the stored rows block by block, and returns them in the layout of the new column. It may be
   /// empty if the only change is that the column becomes nullable, which costs a byte per row.
   void change_column(std::size_t index, Column column,
-                     const std::function<OwnedChunk(const ColumnChunk&)>& convert);
+                     const std::function<ColumnBuilder(const ColumnChunk&)>& convert);
 
   /// Appends text to a file of that name in the folder.
   void append_text(std::string_view file_name, std::string_view text);

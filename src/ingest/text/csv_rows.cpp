@@ -113,7 +113,6 @@ void CsvRows::note_names(std::vector<bool>& seen, std::set<std::string>& ignored
 
 Outcome CsvRows::add(const char* begin, const char* end) {
   fault_.outcome = Outcome::kept;
-  rows_.begin_row();
   if (fields(begin, end)) {
     rows_.end_row();
   } else {
@@ -133,7 +132,7 @@ bool CsvRows::fields(const char* begin, const char* end) {
     }
     const std::size_t target = targets_[count++];
     if (target == kIgnored) continue;
-    ColumnBuilder& column = rows_.column(target);
+    TextColumn& column = rows_.column(target);
     column.begin_value();
     if (this->field(field, column)) {
       column.end_value();
@@ -167,7 +166,7 @@ bool CsvRows::is_well_formed(const char* begin, const char* end) {
                   ", found " + std::to_string(count));
 }
 
-bool CsvRows::set_null(ColumnBuilder& column) {
+bool CsvRows::set_null(TextColumn& column) {
   if (plan_.is_given && !column.target().column.nullable) {
     return fail(Outcome::mismatch, column.target().column.name(),
                 "expected a value, found none; make the column nullable in the schema");
@@ -176,7 +175,7 @@ bool CsvRows::set_null(ColumnBuilder& column) {
   return true;
 }
 
-bool CsvRows::field(const CsvField& field, ColumnBuilder& column) {
+bool CsvRows::field(const CsvField& field, TextColumn& column) {
   if (is_na(field, na_values_)) return set_null(column);
   const Target& target = column.target();
   const std::string_view text = decoded(field, scratch_);

@@ -45,8 +45,8 @@ class CsvRows {
 
   bool fields(const char* begin, const char* end);
   bool is_well_formed(const char* begin, const char* end);
-  bool field(const CsvField& field, ColumnBuilder& column);
-  bool set_null(ColumnBuilder& column);
+  bool field(const CsvField& field, TextColumn& column);
+  bool set_null(TextColumn& column);
   bool fail(Outcome outcome, std::string column, std::string message);
 
   const RowPlan& plan_;

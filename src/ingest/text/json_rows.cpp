@@ -6,7 +6,6 @@
 
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
-#include "ingest/table/missing_value.hpp"
 
 namespace tenfold {
 namespace {
@@ -25,16 +24,6 @@ std::size_t levels_of(const Column& column) {
 
 }  // namespace
 
-std::string type_text(const Column& column) {
-  std::string text = column.dtype_name();
-  if (!column.ragged && column.shape.empty()) return text;
-  std::string lengths = column.ragged ? "*" : "";
-  for (const std::int64_t length : column.shape) {
-    lengths += (lengths.empty() ? "" : ", ") + std::to_string(length);
-  }
-  return text + "[" + lengths + "]";
-}
-
 JsonRows::JsonRows(const RowPlan& plan, RowBuilder& rows)
     : plan_(plan), rows_(rows), seen_(plan.num_fields, 0), others_(plan.num_fields) {}
 
@@ -42,7 +31,6 @@ Outcome JsonRows::add(const char* begin, const char* end, bool lines) {
   text_.restart(begin, end, lines);
   ++row_;
   fault_.outcome = Outcome::kept;
-  rows_.begin_row();
   text_.skip_blanks();
   bool kept = text_.peek() == '{' ? object(plan_.root, 0) : malformed("an object");
   if (kept) {
@@ -118,7 +106,7 @@ bool JsonRows::takes_key(const Field& field) {
 
 /// Fast path: consumes a number that the column stores without conversion. Otherwise consumes
 /// nothing.
-bool JsonRows::plain_number(ColumnBuilder& column) {
+bool JsonRows::plain_number(TextColumn& column) {
   if (!column.is_float64() && !column.is_int64()) return false;
   NumberText number;
   if (!scan_number(text_.at(), NumberStyle::json, number)) return false;
@@ -194,10 +182,9 @@ bool JsonRows::other_member(const Field& parent, std::string_view key) {
 
 bool JsonRows::member(const Field& field, std::size_t depth) {
   if (field.target != Field::kRecord) {
-    ColumnBuilder& column = rows_.column(field.target);
+    TextColumn& column = rows_.column(field.target);
     column.begin_value();
-    if (plain_number(column)) return true;
-    if (!value(column)) return false;
+    if (!plain_number(column) && !value(column)) return false;
     column.end_value();
     return true;
   }
@@ -223,7 +210,7 @@ bool JsonRows::allows_absence(const Field& field) {
                   "expected a value, found none; make the column nullable in the schema");
 }
 
-bool JsonRows::value(ColumnBuilder& column) {
+bool JsonRows::value(TextColumn& column) {
   if (text_.peek() == 'n' && text_.take_word("null")) {
     if (plan_.is_given && !column.target().column.nullable) {
       return mismatch(column.target().column.name(),
@@ -250,14 +237,14 @@ bool JsonRows::value(ColumnBuilder& column) {
   return false;
 }
 
-bool JsonRows::scalar(ColumnBuilder& column) {
+bool JsonRows::scalar(TextColumn& column) {
   const char first = text_.peek();
   if (first == '[' || first == '{') return wrong_kind(column);
   return item(column, column.row_value());
 }
 
 /// Parses one number or bool.
-bool JsonRows::item(ColumnBuilder& column, std::byte* into) {
+bool JsonRows::item(TextColumn& column, std::byte* into) {
   const char* const begin = text_.at();
   NumberText number;
   if (scan_number(begin, NumberStyle::json, number)) {
@@ -293,14 +280,14 @@ bool JsonRows::item(ColumnBuilder& column, std::byte* into) {
   return put(column, Fit::wrong_type, begin);
 }
 
-bool JsonRows::put(ColumnBuilder& column, Fit fit, const char* begin) {
+bool JsonRows::put(TextColumn& column, Fit fit, const char* begin) {
   if (fit == Fit::fits) [[likely]]
     return true;
   const std::string dtype(to_string(column.dtype()));
   return too_narrow(column, fit == Fit::too_large ? "a number that fits " + dtype : dtype, begin);
 }
 
-bool JsonRows::list(ColumnBuilder& column) {
+bool JsonRows::list(TextColumn& column) {
   if (text_.peek() != '[') return wrong_kind(column);
   std::byte* into = column.target().column.ragged ? nullptr : column.row_value();
   return items(column, 0, into);
@@ -308,7 +295,7 @@ bool JsonRows::list(ColumnBuilder& column) {
 
 /// Parses a list at one nesting level of a row's value. `into`: write position for rows of fixed
 /// shape; null for ragged ones, which grow.
-bool JsonRows::items(ColumnBuilder& column, std::size_t level, std::byte*& into) {
+bool JsonRows::items(TextColumn& column, std::size_t level, std::byte*& into) {
   const Column& stored = column.target().column;
   const char* const begin = text_.at();
   const bool is_free = stored.ragged && level == 0;
@@ -337,7 +324,7 @@ bool JsonRows::items(ColumnBuilder& column, std::size_t level, std::byte*& into)
           return too_narrow(column, "a value in a list of " + to_string(column.dtype()),
                             text_.at() - 4);
         }
-        fill_missing(column.dtype(), {place, size});
+        fill_null(column.dtype(), place, 1);
       } else if (!item(column, place)) {
         return false;
       }
@@ -349,7 +336,7 @@ bool JsonRows::items(ColumnBuilder& column, std::size_t level, std::byte*& into)
   return too_narrow(column, "a list of " + std::to_string(expected), begin);
 }
 
-bool JsonRows::text(ColumnBuilder& column) {
+bool JsonRows::text(TextColumn& column) {
   const char* const begin = text_.at();
   if (*begin == '"') {
     std::string_view value;
@@ -363,7 +350,7 @@ bool JsonRows::text(ColumnBuilder& column) {
   return raw(column);
 }
 
-bool JsonRows::text_list(ColumnBuilder& column) {
+bool JsonRows::text_list(TextColumn& column) {
   if (text_.peek() != '[') return wrong_kind(column);
   text_.move_to(text_.at() + 1);
   if (text_.take(']')) return true;
@@ -381,7 +368,7 @@ bool JsonRows::text_list(ColumnBuilder& column) {
 }
 
 /// Stores the source text of the value.
-bool JsonRows::raw(ColumnBuilder& column) {
+bool JsonRows::raw(TextColumn& column) {
   const char* const begin = text_.at();
   if (!text_.skip_value()) return malformed(nullptr);
   column.values().append({begin, static_cast<std::size_t>(text_.at() - begin)});
@@ -389,7 +376,7 @@ bool JsonRows::raw(ColumnBuilder& column) {
 }
 
 /// A scalar where other rows have lists or objects, or the reverse: no type accepts both.
-bool JsonRows::wrong_kind(const ColumnBuilder& column) {
+bool JsonRows::wrong_kind(const TextColumn& column) {
   const Target& target = column.target();
   const std::string found = shown(text_.at());
   if (!text_.skip_value()) return malformed(nullptr);
@@ -399,7 +386,7 @@ bool JsonRows::wrong_kind(const ColumnBuilder& column) {
 }
 
 /// Another type would accept the value. `begin`: start of the value that does not fit.
-bool JsonRows::too_narrow(const ColumnBuilder& column, const std::string& expected,
+bool JsonRows::too_narrow(const TextColumn& column, const std::string& expected,
                           const char* begin) {
   const Outcome outcome = plan_.is_final ? Outcome::mismatch : Outcome::promote;
   return mismatch(column.target().column.name(), "expected " + expected + ", found " + shown(begin),

@@ -36,23 +36,23 @@ class JsonRows {
   std::uint64_t& mark_of_other(const Field& parent, std::string_view key);
   bool other_member(const Field& parent, std::string_view key);
   bool takes_key(const Field& field);
-  bool plain_number(ColumnBuilder& column);
+  bool plain_number(TextColumn& column);
   const Field* find(const Field& field, std::size_t& next);
   bool miss(const Field& field);
   bool allows_absence(const Field& field);
 
-  bool value(ColumnBuilder& column);
-  bool scalar(ColumnBuilder& column);
-  bool list(ColumnBuilder& column);
-  bool items(ColumnBuilder& column, std::size_t level, std::byte*& into);
-  bool item(ColumnBuilder& column, std::byte* into);
-  bool text(ColumnBuilder& column);
-  bool text_list(ColumnBuilder& column);
-  bool raw(ColumnBuilder& column);
+  bool value(TextColumn& column);
+  bool scalar(TextColumn& column);
+  bool list(TextColumn& column);
+  bool items(TextColumn& column, std::size_t level, std::byte*& into);
+  bool item(TextColumn& column, std::byte* into);
+  bool text(TextColumn& column);
+  bool text_list(TextColumn& column);
+  bool raw(TextColumn& column);
 
-  bool put(ColumnBuilder& column, Fit fit, const char* begin);
-  bool wrong_kind(const ColumnBuilder& column);
-  bool too_narrow(const ColumnBuilder& column, const std::string& expected, const char* begin);
+  bool put(TextColumn& column, Fit fit, const char* begin);
+  bool wrong_kind(const TextColumn& column);
+  bool too_narrow(const TextColumn& column, const std::string& expected, const char* begin);
   bool mismatch(std::string column, std::string message, Outcome outcome = Outcome::mismatch);
   std::string shown(const char* begin);
   bool malformed(const char* expected);
@@ -69,8 +69,5 @@ class JsonRows {
   std::string scratch_;
   RowFault fault_;
 };
-
-/// The type of a column for messages: "float64[3]".
-std::string type_text(const Column& column);
 
 }  // namespace tenfold

@@ -19,36 +19,15 @@ const Block& no_block() {
   return block;
 }
 
-template <class T>
-Tensor copied(DType dtype, Shape shape, std::span<const T> values) {
-  Tensor made = Tensor::zeros(dtype, std::move(shape));
-  if (!values.empty()) std::memcpy(made.mutable_raw_data(), values.data(), values.size_bytes());
-  return made;
-}
-
-/// Converts end offsets to offsets that start with 0.
-Tensor offsets_of(std::span<const std::int64_t> ends) {
-  Tensor made = Tensor::zeros(DType::int64, {static_cast<std::int64_t>(ends.size()) + 1});
-  std::ranges::copy(ends, made.mutable_data<std::int64_t>() + 1);
-  return made;
-}
-
-BatchColumn batch_column(const Column& column, const ColumnChunk& chunk) {
-  BatchColumn made;
-  made.column = column;
-  Shape shape = column.shape;
-  const auto each = std::max<std::uint64_t>(nbytes_of(column.dtype, column.shape), 1);
-  shape.insert(shape.begin(), column.has_ends()
-                                  ? static_cast<std::int64_t>(chunk.values.size() / each)
-                                  : chunk.num_rows);
-  made.values = copied(column.dtype, std::move(shape), chunk.values);
-  if (column.has_ends()) made.offsets = offsets_of(chunk.ends);
-  if (column.ragged && column.is_text()) made.item_offsets = offsets_of(chunk.item_ends);
+/// The rows of a chunk, copied.
+BatchColumn column_of(const Column& column, const ColumnChunk& chunk) {
+  BatchColumn made = batch_column(column, chunk);
   // A float column marks missing values by NaN.
   if (!column.nullable || (!column.is_text() && is_floating_point(column.dtype))) return made;
-  std::vector<std::uint8_t> valid(chunk.valid.begin(), chunk.valid.end());
-  valid.resize(static_cast<std::size_t>(chunk.num_rows), 1);
-  made.valid = copied(DType::bool_, {chunk.num_rows}, std::span<const std::uint8_t>(valid));
+  made.valid = Tensor::zeros(DType::bool_, {chunk.num_rows});
+  std::uint8_t* const valid = reinterpret_cast<std::uint8_t*>(made.valid.mutable_raw_data());
+  std::fill_n(std::ranges::copy(chunk.valid, valid).out,
+              static_cast<std::size_t>(chunk.num_rows) - chunk.valid.size(), std::uint8_t{1});
   return made;
 }
 
@@ -142,7 +121,7 @@ Batch TextStream::take_batch() {
   std::vector<BatchColumn> columns;
   columns.reserve(chunks.size());
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    columns.push_back(batch_column(schema_.columns()[i], chunks[i]));
+    columns.push_back(column_of(schema_.columns()[i], chunks[i]));
   }
   return {rows_.num_rows(), std::move(columns)};
 }

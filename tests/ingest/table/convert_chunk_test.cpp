@@ -31,22 +31,22 @@ Column strings(bool ragged = false) {
 }
 
 template <class T>
-OwnedChunk chunk_of(const std::vector<T>& values, std::int64_t num_rows) {
-  OwnedChunk chunk;
+ColumnBuilder chunk_of(const std::vector<T>& values, std::int64_t num_rows) {
+  ColumnBuilder chunk;
   chunk.num_rows = num_rows;
   chunk.values.resize(values.size() * sizeof(T));
   std::memcpy(chunk.values.data(), values.data(), chunk.values.size());
   return chunk;
 }
 
-std::string bytes(const OwnedChunk& chunk) {
+std::string bytes(const ColumnBuilder& chunk) {
   return {reinterpret_cast<const char*>(chunk.values.data()), chunk.values.size()};
 }
 
 TEST(ConvertChunk, NullsBecomeNaNInFloats) {
-  OwnedChunk chunk = chunk_of<std::int64_t>({5, 0}, 2);
+  ColumnBuilder chunk = chunk_of<std::int64_t>({5, 0}, 2);
   chunk.valid = {1, 0};
-  const OwnedChunk made =
+  const ColumnBuilder made =
       convert_chunk(numbers(DType::int64), chunk.view(), numbers(DType::float64));
   double values[2];
   std::memcpy(values, made.values.data(), sizeof values);
@@ -56,28 +56,28 @@ TEST(ConvertChunk, NullsBecomeNaNInFloats) {
 }
 
 TEST(ConvertChunk, FixedRowsBecomeRaggedWithoutNullRows) {
-  OwnedChunk chunk = chunk_of<std::int64_t>({1, 2, 0, 0, 3, 4}, 3);
+  ColumnBuilder chunk = chunk_of<std::int64_t>({1, 2, 0, 0, 3, 4}, 3);
   chunk.valid = {1, 0, 1};
-  const OwnedChunk made =
+  const ColumnBuilder made =
       convert_chunk(numbers(DType::int64, {2}), chunk.view(), numbers(DType::int64, {}, true));
   EXPECT_THAT(made.ends, ElementsAre(2, 2, 4));
   EXPECT_EQ(made.values.size(), 4 * sizeof(std::int64_t));
 }
 
 TEST(ConvertChunk, ListsOfNumbersBecomeStringsOrJson) {
-  OwnedChunk chunk = chunk_of<double>({1, 2.5, -3}, 2);
+  ColumnBuilder chunk = chunk_of<double>({1, 2.5, -3}, 2);
   chunk.ends = {1, 3};
   const Column from = numbers(DType::float64, {}, true);
-  const OwnedChunk texts = convert_chunk(from, chunk.view(), strings(true));
+  const ColumnBuilder texts = convert_chunk(from, chunk.view(), strings(true));
   EXPECT_EQ(bytes(texts), "1.02.5-3.0");
   EXPECT_THAT(texts.item_ends, ElementsAre(3, 6, 10));
   EXPECT_THAT(texts.ends, ElementsAre(1, 3));
-  const OwnedChunk json = convert_chunk(from, chunk.view(), strings());
+  const ColumnBuilder json = convert_chunk(from, chunk.view(), strings());
   EXPECT_EQ(bytes(json), "[1.0][2.5, -3.0]");
 }
 
 TEST(ConvertChunk, NestedShapesBecomeNestedJson) {
-  const OwnedChunk chunk = chunk_of<std::int64_t>({1, 2, 3, 4}, 1);
+  const ColumnBuilder chunk = chunk_of<std::int64_t>({1, 2, 3, 4}, 1);
   EXPECT_EQ(bytes(convert_chunk(numbers(DType::int64, {2, 2}), chunk.view(), strings())),
             "[[1, 2], [3, 4]]");
 }
@@ -89,14 +89,14 @@ TEST(ConvertChunk, OriginsOfSeveralBlocksAreConsecutive) {
   origins.push(Origins::Kind::boolean);
   std::int64_t position = 0;
   const Column from = numbers(DType::float64);
-  const OwnedChunk first = chunk_of<double>({1, 2}, 2);
-  const OwnedChunk second = chunk_of<double>({1}, 1);
+  const ColumnBuilder first = chunk_of<double>({1, 2}, 2);
+  const ColumnBuilder second = chunk_of<double>({1}, 1);
   EXPECT_EQ(bytes(convert_chunk(from, first.view(), strings(), &origins, &position)), "12.0");
   EXPECT_EQ(bytes(convert_chunk(from, second.view(), strings(), &origins, &position)), "true");
 }
 
 TEST(ConvertChunk, UnsupportedPromotionsAreRefused) {
-  OwnedChunk chunk = chunk_of<char>({'a'}, 1);
+  ColumnBuilder chunk = chunk_of<char>({'a'}, 1);
   chunk.ends = {1};
   EXPECT_THROW(convert_chunk(strings(), chunk.view(), numbers(DType::int64)), Error);
   EXPECT_THROW(convert_chunk(strings(), chunk.view(), strings(true)), Error);

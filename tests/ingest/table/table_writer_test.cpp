@@ -40,54 +40,54 @@ Column text_column(const char* name, bool ragged = false) {
 }
 
 template <class T>
-OwnedChunk fixed(std::vector<T> values, std::int64_t num_rows) {
-  OwnedChunk chunk;
+ColumnBuilder fixed(std::vector<T> values, std::int64_t num_rows) {
+  ColumnBuilder chunk;
   chunk.num_rows = num_rows;
   chunk.values.resize(values.size() * sizeof(T));
   std::memcpy(chunk.values.data(), values.data(), chunk.values.size());
   return chunk;
 }
 
-OwnedChunk texts(const std::vector<std::string>& values) {
-  OwnedChunk chunk;
+ColumnBuilder texts(const std::vector<std::string>& values) {
+  ColumnBuilder chunk;
   chunk.num_rows = static_cast<std::int64_t>(values.size());
   for (const std::string& value : values) {
-    for (const char c : value) chunk.values.push_back(static_cast<std::byte>(c));
+    for (const char c : value) *chunk.values.extend(1) = static_cast<std::byte>(c);
     chunk.ends.push_back(static_cast<std::int64_t>(chunk.values.size()));
   }
   return chunk;
 }
 
 /// Rows of lists of strings: end offsets of the items, and of the rows.
-OwnedChunk lists(const std::vector<std::vector<std::string>>& rows) {
+ColumnBuilder lists(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> items;
-  OwnedChunk made;
+  ColumnBuilder made;
   for (const auto& row : rows) {
     items.insert(items.end(), row.begin(), row.end());
     made.ends.push_back(static_cast<std::int64_t>(items.size()));
   }
-  OwnedChunk flat = texts(items);
+  ColumnBuilder flat = texts(items);
   made.num_rows = static_cast<std::int64_t>(rows.size());
   made.item_ends = std::move(flat.ends);
   made.values = std::move(flat.values);
   return made;
 }
 
-OwnedChunk tokens(const std::vector<std::vector<std::int32_t>>& rows) {
+ColumnBuilder tokens(const std::vector<std::vector<std::int32_t>>& rows) {
   std::vector<std::int32_t> all;
   std::vector<std::int64_t> ends;
   for (const auto& row : rows) {
     all.insert(all.end(), row.begin(), row.end());
     ends.push_back(static_cast<std::int64_t>(all.size()));
   }
-  OwnedChunk chunk = fixed(all, static_cast<std::int64_t>(rows.size()));
+  ColumnBuilder chunk = fixed(all, static_cast<std::int64_t>(rows.size()));
   chunk.ends = std::move(ends);
   return chunk;
 }
 
-void append(TableWriter& writer, const std::vector<OwnedChunk>& chunks) {
+void append(TableWriter& writer, const std::vector<ColumnBuilder>& chunks) {
   std::vector<ColumnChunk> views;
-  for (const OwnedChunk& chunk : chunks) views.push_back(chunk.view());
+  for (const ColumnBuilder& chunk : chunks) views.push_back(chunk.view());
   writer.append(views);
 }
 
@@ -101,7 +101,7 @@ void write_five(const fs::path& path, bool durable = true) {
                      Schema({column("x", DType::float32, {2}), ragged, text_column("name"),
                              text_column("tags", true), age}),
                      {.durable = durable});
-  OwnedChunk ages = fixed<std::int64_t>({30, 0}, 2);
+  ColumnBuilder ages = fixed<std::int64_t>({30, 0}, 2);
   ages.valid = {1, 0};
   append(writer, {fixed<float>({0, 1, 2, 3}, 2), tokens({{1, 2}, {}}), texts({"Ann", "Bob"}),
                   lists({{"red", "green"}, {}}), ages});
@@ -181,7 +181,7 @@ TEST(TableWriter, WritesManyColumnsWithFewOpenFiles) {
   for (int i = 0; i < 700; ++i) columns.push_back(column(std::to_string(i).c_str(), DType::int8));
   TableWriter writer(folder / "rows", Schema(columns), {.durable = false});
   for (std::int8_t row = 0; row < 3; ++row) {
-    append(writer, std::vector<OwnedChunk>(700, fixed<std::int8_t>({row}, 1)));
+    append(writer, std::vector<ColumnBuilder>(700, fixed<std::int8_t>({row}, 1)));
   }
   writer.commit();
   EXPECT_EQ(Dataset(folder / "rows").column("699").data<std::int8_t>()[2], 2);
@@ -231,7 +231,7 @@ TEST(TableWriter, MakesAColumnNullableWithoutRewritingIt) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows", Schema({column("n", DType::int64)}));
   append(writer, {fixed<std::int64_t>({1, 2}, 2)});
-  OwnedChunk missing = fixed<std::int64_t>({0}, 1);
+  ColumnBuilder missing = fixed<std::int64_t>({0}, 1);
   missing.valid = {0};
   EXPECT_THROW(append(writer, {missing}), Error);
   Column nullable = writer.schema().columns()[0];
@@ -290,9 +290,9 @@ TEST(TableWriter, ConvertsRaggedStringsBackUnchanged) {
   Column bytes = text_column("tags", true);
   bytes.kind = ColumnKind::bytes;
   writer.change_column(0, bytes, [](const ColumnChunk& block) {
-    OwnedChunk same;
+    ColumnBuilder same;
     same.num_rows = block.num_rows;
-    same.values.assign(block.values.begin(), block.values.end());
+    same.values.append(block.values);
     same.ends.assign(block.ends.begin(), block.ends.end());
     same.item_ends.assign(block.item_ends.begin(), block.item_ends.end());
     return same;
@@ -315,7 +315,7 @@ TEST(TableWriter, AcceptsColumnsSequentially) {
   nullable.nullable = true;
   writer.change_column(2, nullable, {});
   writer.append(1, texts({"a", "bc", ""}).view());
-  OwnedChunk holes = fixed<std::int64_t>({7, 0, 9}, 3);
+  ColumnBuilder holes = fixed<std::int64_t>({7, 0, 9}, 3);
   holes.valid = {1, 0, 1};
   writer.append(2, holes.view());
   writer.commit();
@@ -365,16 +365,16 @@ TEST(TableWriter, RefusesInconsistentChunks) {
   ragged.ragged = true;
   TableWriter writer(folder / "rows",
                      Schema({column("n", DType::int64), ragged, text_column("t", true)}));
-  const OwnedChunk n = fixed<std::int64_t>({1, 2}, 2);
-  const OwnedChunk r = tokens({{1}, {2, 3}});
-  const OwnedChunk t = lists({{"a"}, {"b", "c"}});
-  const auto refused = [&](std::vector<OwnedChunk> chunks) {
+  const ColumnBuilder n = fixed<std::int64_t>({1, 2}, 2);
+  const ColumnBuilder r = tokens({{1}, {2, 3}});
+  const ColumnBuilder t = lists({{"a"}, {"b", "c"}});
+  const auto refused = [&](std::vector<ColumnBuilder> chunks) {
     EXPECT_THROW(append(writer, chunks), Error);
   };
   refused({n, r});
   refused({fixed<std::int64_t>({1}, 2), r, t});
   refused({fixed<std::int64_t>({1}, 1), r, t});
-  OwnedChunk bad = r;
+  ColumnBuilder bad = r;
   bad.ends = {2, 1};
   refused({n, bad, t});
   bad.ends = {1, 4};
