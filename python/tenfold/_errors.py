@@ -35,7 +35,7 @@ class Error(_Fields, Exception):
     Attributes:
         path: The file or folder; an entry of an archive follows the archive.
         part: The place in it, or the argument of the call: ``header``, ``tensor "w"``.
-        problem: What is wrong, in words.
+        problem: Description of the fault.
         expected: A description of valid input.
         found: A description of the invalid input.
         remedy: A way to correct it.

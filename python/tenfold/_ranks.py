@@ -36,10 +36,10 @@ class Ranks:
     """The ranks of a process group, or one process alone.
 
     Args:
-        rank: Of this process.
+        rank: Number of this process.
         size: Number of ranks.
         group: A gloo group, for these calls alone; None for one process.
-        owner: Whose calls they are, for messages.
+        owner: Name of the calling function or class, for messages.
     """
 
     def __init__(self, rank: int, size: int, group: Any, owner: str = "") -> None:
@@ -58,16 +58,16 @@ class Ranks:
         """Runs `work` on every rank; if it fails on one, it fails on all of them.
 
         Args:
-            call: What the ranks are at: an error if they are at different calls.
-            work: What this rank does.
-            send: From what `work` returned to a JSON value for the other ranks.
+            call: Name of the call. Raises if the ranks make different calls.
+            work: Called on this rank.
+            send: Converts the result of `work` to a JSON value for the other ranks.
 
         Returns:
             The result of `work` here, and the result of `send` on each rank.
 
         Raises:
-            Exception: What `work` raised on the lowest rank where it failed. Other ranks raise an
-                error of the same kind that names that rank.
+            Exception: The exception of `work` on the lowest rank where it failed. Other ranks raise
+                an error of the same class that names that rank.
         """
         if self.is_alone:
             result = work()
@@ -154,8 +154,8 @@ def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
     Collective if there are several ranks.
 
     Args:
-        owner: Whose calls they are, for messages.
-        count: Of groups: calls of different threads need one each.
+        owner: Name of the calling function or class, for messages.
+        count: Number of groups: each thread that makes calls needs its own.
         group: A process group; None: the default one.
 
     Raises:

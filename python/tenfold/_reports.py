@@ -59,8 +59,8 @@ class VerifyReport(_Report):
         num_leaves: Number of tensors that were checked.
         num_bytes: Their total size in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
-        unchecked: Of a folder that a trainer left: keys of the entries without checksums. Their
-            structure was checked; of what is in no known format, nothing.
+        unchecked: Keys of the entries without checksums, in a folder that a trainer wrote. Their
+            structure was checked, except for files of unknown formats.
     """
 
     problems: tuple[Problem, ...]

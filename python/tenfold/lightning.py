@@ -95,19 +95,19 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         path: str | os.PathLike[str],
         storage_options: Any = None,
     ) -> None:
-        """Saves a checkpoint. What is at `path` is replaced as a whole.
+        """Saves a checkpoint. A file or folder at `path` is replaced as a whole.
 
         Args:
-            checkpoint: What Lightning dumps: nested containers of tensors and plain values.
-            path: A local path. Folders above it are made.
-            storage_options: Not taken.
+            checkpoint: Lightning's checkpoint: nested containers of tensors and plain values.
+            path: A local path. Missing parent folders are created.
+            storage_options: Must be None.
 
         Raises:
             TypeError: If `storage_options` are given.
             UnsupportedError: If something cannot be stored; the message names its key. Nothing has
                 been written.
-            OSError: If the system failed. What was at `path` is untouched.
-            Exception: What the save before it failed with, if `async_save` is set.
+            OSError: If a system call failed. The previous version at `path` is unchanged.
+            Exception: The exception of the previous save, if `async_save` is set.
         """
         if storage_options is not None:
             raise TypeError("CheckpointIO: storage_options must be None: files are local")
@@ -148,7 +148,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             FileNotFoundError: If there is nothing at `path`.
             CorruptFileError: If a checksum or the structure is wrong.
             UnsupportedError: If it holds objects that only code could make; the message names them.
-            Exception: What a save or removal before it failed with, if `async_save` is set.
+            Exception: The exception of a previous save or removal, if `async_save` is set.
         """
         self._drain()
         found: dict[str, Any] = load(_local(path), verify=True, map_location=_device(map_location))
@@ -173,7 +173,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         """Waits for saves and removals. The plugin can be used again afterwards.
 
         Raises:
-            Exception: What one of them failed with, if `async_save` is set.
+            Exception: The exception of one of them, if `async_save` is set.
         """
         self._drain()
         self._pool = None

@@ -301,7 +301,7 @@ def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -
     Args:
         path: As for `TenfoldDatasource`.
         columns: Only these.
-        **options: Of `ray.data.read_datasource`: ``override_num_blocks``, ``concurrency``, ...
+        **options: Options of `ray.data.read_datasource`, such as ``concurrency``.
 
     Raises:
         KeyError: For a column that is not there.
@@ -316,10 +316,10 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
         ds: The rows.
         path: As for `TenfoldDatasink`.
         schema: As for `tenfold.ingest`. None: as the blocks have them.
-        **options: Of `ray.data.Dataset.write_datasink`: ``concurrency``, ``ray_remote_args``.
+        **options: Options of `ray.data.Dataset.write_datasink`, such as ``concurrency``.
 
     Returns:
-        Dataset: What is at `path` then.
+        Dataset: The data set at `path`, opened.
 
     Raises:
         ValueError: If blocks have different columns, or there are no rows and no data set.

@@ -22,7 +22,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 
 from tenfold import _core
-from tenfold._closing import Closing
+from tenfold._context_manager import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._io.files import load, save
 from tenfold._options import integer

@@ -79,7 +79,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
             options: As for `Trainer.train`.
 
         Returns:
-            transformers.trainer_utils.TrainOutput: What `Trainer.train` returns.
+            transformers.trainer_utils.TrainOutput: The result of `Trainer.train`.
 
         Raises:
             CorruptFileError: If the checkpoint, or every one, is damaged; the message names files.

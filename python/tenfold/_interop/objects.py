@@ -297,7 +297,7 @@ class Opaque:
 
     @property
     def state(self) -> Any:
-        """What the pickle sets on the object, usually a dict of attributes; None without any."""
+        """The state that the pickle sets on the object, usually a dict of attributes, or None."""
         return self.parts.get("state")
 
     def __repr__(self) -> str:

@@ -18,9 +18,9 @@ class Shards(NamedTuple):
     Attributes:
         parts: Its tensors, over the memory of the whole one; at least one, which may be empty.
         offsets: Where in the whole tensor each of them begins.
-        shape: Of the whole tensor.
-        mesh: Of a DTensor the shape of the device mesh, its ranks, and for each dimension of the
-            tensor the dimensions of the mesh that it is cut along, or -1. None for a ShardedTensor.
+        shape: Shape of the whole tensor.
+        mesh: For a DTensor: the shape of the device mesh, its ranks, and for each dimension of the
+            tensor the mesh dimensions that shard it, or -1. None for a ShardedTensor.
     """
 
     parts: list[Any]

@@ -94,8 +94,8 @@ class Restoring:
         strict: Refuse what is missing, unexpected, or of another dtype or shape.
         is_part: Only a part of the step was requested: missing or unexpected entries are no errors.
         rename: From the saved names of a module's tensors to its own.
-        rank: Of this process.
-        lacking: Entries of single ranks, of which this rank has none: `node` has those of rank 0.
+        rank: Rank of this process.
+        lacking: Entries of single ranks that this rank did not save: `node` has those of rank 0.
         copy: From a name to a node with that entry in memory; with ``compares`` each block is
             compared with its checksum.
         copied_first: Entries that `read` copies and compares; others were compared before.

@@ -29,14 +29,14 @@ from tenfold.checkpoint._arguments import (
     rules_of,
     whole,
 )
-from tenfold.checkpoint._overlap import LiveTensors
+from tenfold.checkpoint._background import SaveHandle, Writer
+from tenfold.checkpoint._live_tensors import LiveTensors
 from tenfold.checkpoint._preemption import Preemption
 from tenfold.checkpoint._rank_entries import Comparison, Described, patterns_of
 from tenfold.checkpoint._restoring import RestorePlan
 from tenfold.checkpoint._results import Estimate, RestoreResult, StepStatus
-from tenfold.checkpoint._saving import SaveRequest, write_step
+from tenfold.checkpoint._save_request import SaveRequest, write_step
 from tenfold.checkpoint._sharded import ShardedEntries, outlines_of, templates_of, whole_states
-from tenfold.checkpoint._writing import SaveHandle, Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from tenfold._io.files import Keys, PathLike, Progress, Rename
-    from tenfold.checkpoint._saving import Trees
+    from tenfold.checkpoint._save_request import Trees
 
     Format = str | Mapping[str, str]
     Check = Literal["auto", "full", "structure"] | bool
@@ -715,7 +715,7 @@ class CheckpointManager:
         """Waits for the save in flight and for removals.
 
         Raises:
-            Exception: What a save in the background failed with, once.
+            Exception: The exception of a save in the background; raised once.
         """
         self._writer.wait()
         self._native.wait()

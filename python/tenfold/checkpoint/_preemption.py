@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class Preemption:
-    """True once a signal has come; made by `CheckpointManager.preemption`.
+    """A flag that becomes true when a signal arrives; `CheckpointManager.preemption` returns it.
 
     The first signal is recorded, and passed to the previous handler if a program had set one. Later
     signals go to the previous handler only, so that a second SIGTERM terminates the process.

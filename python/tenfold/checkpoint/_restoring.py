@@ -114,10 +114,11 @@ class RestorePlan:
         ranks: Ranks,
         patterns: tuple[str, ...],
     ) -> tuple[Restoring | None, dict[str, Any] | None, str | None]:
-        """Compares a step with the objects, of which none changes, and reads what is copied first.
+        """Compares a step with the objects without changing them, and reads what must be copied.
 
         Returns:
-            What loads it, if there are objects; else the state. What is damaged instead.
+            A function that loads the state into the objects, or, without objects, the state. A
+            description of the damage instead, if the step is damaged.
         """
         own = {name for name, rank in found.entries() if rank is not None}
         if app_state is not None and found.world_size == 1 and not ranks.is_alone:

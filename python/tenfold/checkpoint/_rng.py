@@ -87,8 +87,8 @@ def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
 
     Args:
         target: The entry, whose generators are seeded.
-        state: What rank 0 has saved.
-        rank: Of this process: each has other numbers, and the same ones at each restore.
+        state: The state that rank 0 saved.
+        rank: Rank of this process. Ranks get different random numbers, the same at each restore.
     """
     digest = hashlib.sha256(b"rank %d" % rank)
     for part in (state.get("python"), state.get("numpy")):

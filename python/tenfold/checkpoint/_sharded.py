@@ -73,7 +73,7 @@ class ShardedEntries:
 
     Args:
         states: The state of each entry.
-        rank: Of this process. Rank 0 writes what is no DTensor.
+        rank: Rank of this process. Rank 0 writes the entries that are not DTensors.
         where: The step's folder.
 
     Attributes:

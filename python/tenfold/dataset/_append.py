@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 
-from tenfold._closing import Closing
+from tenfold._context_manager import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import (
     bytes_of,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Transform = Callable[[Row], Any]
 
 
-# What makes a data set of other things.
+# Ends errors for sources that are not data sets.
 _INGEST = "tenfold.ingest(source, path) makes a data set of text files, tables and rows"
 # Rows that a filter processes at a time.
 _FILTER_ROWS = 65_536

@@ -227,7 +227,7 @@ class BatchLoader:
         """Resumes there in the next iteration, with any batch_size, world_size and threads.
 
         Args:
-            state: What `state_dict` returned, in this or another process.
+            state: The result of `state_dict`, in this or another process.
 
         Raises:
             ValueError: If the state is invalid, or its position is beyond the rows.

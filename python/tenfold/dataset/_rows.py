@@ -73,7 +73,7 @@ def collate(rows: Any) -> Any:
     >>> DataLoader(ds, batch_size=256, shuffle=True, collate_fn=tenfold.collate)
 
     Args:
-        rows: What the data set gave for a batch, or a list of samples.
+        rows: A batch that the data set returned, or a list of samples.
 
     Returns:
         The batch: a dict of tensors and lists, a TensorDict, or what ``default_collate`` makes.

@@ -353,7 +353,7 @@ class IterableDataset(_Base):
         """The next iteration returns the remaining rows; seed and epoch become the state's.
 
         Args:
-            state: What `state_dict` returned.
+            state: The result of `state_dict`.
 
         Raises:
             ValueError: If it is no such state, or lies beyond the rows of a data set; of the state
@@ -543,8 +543,8 @@ class Assignment(NamedTuple):
             rows: One number for each worker.
             batches: Handed out by all workers of a rank in turn.
             num_records: Records of the epoch; None: more than were returned.
-            dropped: Of the last rows of a worker, as many as do not fill a batch of this size were
-                not returned.
+            dropped: Workers return a multiple of this many rows: the batch size if incomplete
+                batches are omitted, else 1.
         """
         shards = len(self.taken)
         taken = list(self.taken)
@@ -668,13 +668,14 @@ class Pass(NamedTuple):
     """One iteration of a ``DataLoader`` with workers.
 
     Attributes:
-        is_fresh: It began with the epoch's first row, not at the position of a state.
-        is_done: The last batch was given.
-        rows: Of each worker, in the batches that were given: as many as full batches have, which
-            may be more than the worker had.
-        batches: Given, of all workers.
+        is_fresh: The pass began with the epoch's first row, not at a restored position.
+        is_done: The last batch was returned.
+        rows: Number of rows in the batches of each worker, counted as if all batches were full;
+            that may be more than the worker had.
+        batches: Number of batches that were returned, of all workers.
         num_records: Records of all files, if a worker has reached the end.
-        dropped: The size of a batch that workers leave out unless it is full; else 1.
+        dropped: Workers return a multiple of this many rows: the batch size if incomplete batches
+            are omitted, else 1.
     """
 
     is_fresh: bool

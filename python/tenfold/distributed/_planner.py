@@ -141,7 +141,7 @@ class SavePlanner(DefaultSavePlanner):
         return plans, self.metadata
 
     def local_tensor(self, name: str, offsets: tuple[int, ...] | None) -> torch.Tensor:
-        """What this rank has of a tensor of the state, of the box at `offsets`."""
+        """Returns the local tensor of this rank for the box at `offsets` of the tensor `name`."""
         value = self.state_dict[name]
         if type(value) in PLAIN:
             return value
@@ -159,7 +159,7 @@ class SavePlanner(DefaultSavePlanner):
 
 
 def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
-    """The state without ShardedTensors of ShardedTensors, which few have."""
+    """Returns `flat` with ShardedTensors inside ShardedTensors, which are rare, flattened."""
     if any(hasattr(kind, "local_shards") for kind in set(map(type, flat.values()))):
         flattened: dict[str, Any] = _flatten_sharded_tensors(flat)
         return flattened
@@ -169,8 +169,8 @@ def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
 class LoadPlanner(DefaultLoadPlanner):
     """As torch's, but assigns values to the existing keys, even if these are not str.
 
-    And an empty dict in a list is nothing to load. Of a `StorageReader` the tensors of this rank
-    are read without an item of torch's for each; a plan has items for the others only.
+    An empty dict in a list needs nothing loaded. A `StorageReader` reads the tensors of this rank
+    without one torch item for each; the plan has items for the others only.
 
     Attributes:
         reads: Tensors that are stored, where the part of this rank begins in them, and the part.

@@ -40,14 +40,14 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Kind(NamedTuple):
-    """What items of a plan have in common.
+    """The properties that items of a plan share.
 
     Attributes:
         type: As torch's.
         dtype: None for a value.
-        size: Of the whole tensor.
-        offsets: Where the box begins in it; None for a value.
-        sizes: Of the box.
+        size: Shape of the whole tensor.
+        offsets: Index of the first element of the box; None for a value.
+        sizes: Shape of the box.
     """
 
     type: WriteItemType
@@ -68,7 +68,7 @@ class Kind(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of the box; of a value, of which nobody knows, 1."""
+        """Size of the box in bytes; 1 for a value, whose size is not known."""
         if self.dtype is None:
             return 1
         return max(1, torch.Size(self.sizes).numel() * self.dtype.itemsize)
@@ -94,7 +94,7 @@ class Items:
     """Items of a plan: a name, and the number of a kind, for each.
 
     Attributes:
-        names: Of torch.distributed.checkpoint.
+        names: Names that torch.distributed.checkpoint uses.
         numbers: Positions in `kinds`.
         kinds: Each once.
     """
@@ -356,7 +356,7 @@ def metadata_of(plans: list[Items]) -> dict[str, Any]:
 
 
 def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError:
-    """What two ranks have under one name cannot be one entry."""
+    """The error for entries of two ranks that have one name and cannot be one entry."""
     return ValueError(
         f"{name!r}: it differs between ranks: expected {one.described} as on rank {of}, found "
         f"{other.described} on rank {rank}"

@@ -22,7 +22,7 @@ from tenfold import _core
 from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
-from tenfold.distributed._place import HasPath
+from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import LoadPlanner, StoredMetadata, ValueBytes
 from tenfold.distributed._tree import StoredTensor, names_of
 
@@ -216,7 +216,7 @@ class _Reads:
     def __init__(self, boxes: _core.Boxes) -> None:
         self._boxes = boxes
         self._batch: list[tuple[int, Any, torch.Tensor]] = []
-        # What follows the read: the target of a buffer, and a call.
+        # To do after the read: (target, buffer to copy into it, function to call).
         self._then: list[tuple[torch.Tensor, torch.Tensor | None, Any]] = []
         self._buffer_bytes = 0
 

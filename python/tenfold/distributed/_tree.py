@@ -117,7 +117,7 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
 
     Args:
         leaves: Paths and their tensors or values, in order. Integers are positions in lists.
-        containers: What is known of containers, as `flatten` describes them; others are dicts, or
+        containers: Descriptions of containers, as `flatten` returns them; others are dicts, or
             lists where the paths have integers. Items of a list that no rank has are None.
     """
     root = _Branch()

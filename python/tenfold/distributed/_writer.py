@@ -21,7 +21,7 @@ from tenfold._interop.objects import Opaque
 from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
-from tenfold.distributed._place import HasPath
+from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes
 from tenfold.distributed._plans import Items, Kind, PackedPlan, differs
 from tenfold.distributed._tree import CONTAINER, nest
@@ -78,8 +78,8 @@ class StorageWriter(HasPath, _StorageWriter):
     Every rank writes its shards into one ``.safetensors`` file, or one folder of memory-mapped
     files, that the coordinator has created next to `path`, with its space reserved. When all have
     written, checksummed and synced their boxes, it replaces `path` by one rename: there is the old
-    version or the new one at any moment, whichever rank dies or runs out of space. What a failed
-    save leaves is removed by the next one.
+    version or the new one at any moment, whichever rank dies or runs out of space. The
+    next save removes the leftovers of a failed one.
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
@@ -278,12 +278,12 @@ def _is_container(key: Any) -> bool:
 
 
 def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None:
-    """Gives the save the leaves of the tree that all ranks write.
+    """Adds to `save` the leaves of the tree that all ranks write.
 
     Args:
-        save: Gets names and leaves.
+        save: Receives names and leaves.
         packed: The items of each rank.
-        paths: Of names; others are names of the root.
+        paths: The path of each name that is not a key of the root.
 
     Raises:
         ValueError: If ranks have different tensors of one name.
@@ -350,7 +350,7 @@ def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
-    """The plain value of an item. What a planner has pickled is decoded, not executed."""
+    """The plain value of an item. A value that a planner pickled is parsed, not executed."""
     name = item.index.fqn
     if _gives_objects(planner):
         value = planner.lookup_object(item.index)  # type: ignore[attr-defined]

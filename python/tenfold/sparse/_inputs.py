@@ -8,7 +8,7 @@ import operator
 from collections.abc import Mapping
 
 from tenfold import _core
-from tenfold._closing import Closing
+from tenfold._context_manager import Closing
 from tenfold._interop import arrays
 from tenfold._interop.arrays import numpy_module
 from tenfold._options import INT64_MAX, integer, text

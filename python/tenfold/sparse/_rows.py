@@ -166,7 +166,7 @@ class Rows:
         Args:
             batch_size: Rows a batch.
             layout: ``"csr"`` or ``"padded"``, as in `rows`.
-            **options: Of `tenfold.BatchLoader`: shuffle, seed, drop_last, rank, world_size,
+            **options: Options of `tenfold.BatchLoader`: shuffle, seed, drop_last, rank, world_size,
                 prefetch, transform, shuffle_block, ...
 
         Returns:

@@ -67,8 +67,8 @@ class SparseMatrix(Rows, Growing):
     Raises:
         FileNotFoundError: If the path does not exist.
         ValueError: If it is not a sparse matrix.
-        CorruptFileError: If its parts contradict each other. Of the indices only the last end is
-            looked at: each call checks what it uses.
+        CorruptFileError: If its parts contradict each other. Of the indices,
+            only the last end offset is checked here: each call checks those that it uses.
     """
 
     def __init__(

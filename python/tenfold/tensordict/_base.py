@@ -975,7 +975,7 @@ class TensorDictBase(TensorLike):
             storage: None: in memory; "memmap": in a folder of sparse files; "shared": in memory
                 that processes share.
             device: Device of the tensors, unless they are mapped.
-            **kwargs: Of `memmap_like`: ``prefix=`` and others.
+            **kwargs: Options of `memmap_like`: ``prefix=`` and others.
 
         Raises:
             ValueError: If `storage` has another value.
@@ -1406,7 +1406,7 @@ class TensorDictBase(TensorLike):
             compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
             durable: Return only when all data is fsynced.
-            **options: Of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
+            **options: Options of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
 
         Returns:
             The saved tree as it is on disk, locked. Writing into it does not reach the files, whose

@@ -81,7 +81,7 @@ class Primitives:
         #: The engine's node of an opened tree.
         _disk: Any
         _kind: NodeKind
-        #: What the end of a ``with`` statement calls: a method's name, arguments and options.
+        #: Called at the end of a ``with`` statement: a method's name, arguments and options.
         _undo: Any
         #: The block made by `consolidate`; not set if there is none.
         _consolidated: Any

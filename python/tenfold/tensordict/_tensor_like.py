@@ -1192,7 +1192,7 @@ class TensorLike(Primitives):
 
         Args:
             recurse: Copy the tensors; if false, only the nodes are new and tensors are shared.
-            **kwargs: Of ``torch.clone``: ``memory_format=``.
+            **kwargs: Options of ``torch.clone``: ``memory_format=``.
         """
         return casts.clone(self, recurse, **kwargs)
 
@@ -1336,7 +1336,7 @@ class TensorLike(Primitives):
 
         Args:
             *size: The batch size.
-            **options: Of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+            **options: Options of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
         """
         return casts.new(self, "new_zeros", size, options)
 
@@ -1363,7 +1363,7 @@ class TensorLike(Primitives):
 
         Args:
             data: A tensor, list or number; or a TensorDict with the same keys.
-            **options: Of ``Tensor.new_tensor``.
+            **options: Options of ``Tensor.new_tensor``.
 
         Example:
             >>> td = TensorDict({"a": torch.zeros(3), "b": torch.zeros(3, dtype=torch.int64)}, [3])

@@ -214,7 +214,7 @@ FOLDER = Path(sys.argv[1])
 # Numbers of ranks that save and load, and ranks that are killed at random moments.
 WORLDS = tuple(map(int, os.environ.get("TENFOLD_WORLDS", "1,2,3").split(",")))
 NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
-# Every phase in every layout in which a rank can die, or some.
+# If set, a rank is killed in every phase of every layout, else in a sample of them.
 EVERY_FAULT = "TENFOLD_EVERY_FAULT" in os.environ
 LAYOUTS = ("safetensors", "folder", "shards", "torch")
 

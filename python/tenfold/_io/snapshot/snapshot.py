@@ -93,16 +93,16 @@ class Snapshot:
 
         Collective if the group has several ranks: the snapshot appears when all have written, and
         if one of them fails, all raise. Each rank has its own entries. Replicated ones are written
-        once, the work spread over the ranks. Of a DTensor or ShardedTensor each rank writes its
-        part.
+        once, the work spread over the ranks. Each rank writes its
+        part of a DTensor or ShardedTensor.
 
         Args:
             path: The folder, that of rank 0. A snapshot that is there is replaced.
             app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
             pg: The process group of all ranks that call this. None: the default one.
             replicated: Globs over paths (``"model/**"``): entries that are the same on all ranks,
-                of which any number of ranks may restore. What DistributedDataParallel keeps the
-                same, and DTensors that no mesh dimension cuts, are replicated without.
+                of which any number of ranks may restore. States of DistributedDataParallel,
+                and DTensors that no mesh dimension shards, need not be named.
             storage_options: Accepted as None or ``{}``: folders have none.
             durable: Return only when the data is on the device.
             progress: As for `save`.
@@ -118,7 +118,7 @@ class Snapshot:
                 shards overlap or leave elements out.
             UnsupportedError: If something cannot be stored; the message names its key. Nothing has
                 been written.
-            OSError: If the system failed. What was there is untouched.
+            OSError: If a system call failed. The previous version is unchanged.
         """
         groups = groups_of(pg)
         where, globs, states = _request(groups, path, app_state, replicated, storage_options)
@@ -391,7 +391,7 @@ def _request(
     replicated: Sequence[str] | None,
     storage_options: dict[str, Any] | None,
 ) -> tuple[str, list[str], Separated]:
-    """What is asked for, checked: the path of rank 0, globs and the states of this rank."""
+    """Checks the arguments: returns the path of rank 0, globs and the states of this rank."""
     ranks = groups.calls
 
     def begin() -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What has a state: `StateDict`, `RNGState`, and the states of everything that is saved."""
+"""Objects with a state: `StateDict`, `RNGState`, and how the states of objects are collected."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
 
     Args:
         ranks: State dicts may be collective: all ranks come to them in one order.
-        app_state: Of this rank.
-        keys: Of all ranks.
+        app_state: Names and objects of this rank.
+        keys: Names of all ranks.
     """
     random = {key: value for key, value in app_state.items() if isinstance(value, RNGState)}
     states = {key: value.state_dict() for key, value in random.items()}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, NamedTuple
 
-    from tenfold.dataset._ingest.way import Way
+    from tenfold.dataset._ingest.options import IngestOptions
 
     class Stream(NamedTuple):
         """An object with ``__arrow_c_stream__``, and about how many bytes it will give.
@@ -198,7 +198,7 @@ def _hugging_face_stream(source: Any) -> Stream | None:
 
 
 def streams_of_files(
-    files: list[str], kind: str, way: Way, num_threads: int | None
+    files: list[str], kind: str, options: IngestOptions, num_threads: int | None
 ) -> list[Stream]:
     """The record batches of files of one kind, one file after the other.
 
@@ -219,7 +219,7 @@ def streams_of_files(
 
         return open_file
 
-    return [_stream_of_files(pa, files, opener(names)) for names in first.groups(way)]
+    return [_stream_of_files(pa, files, opener(names)) for names in first.groups(options)]
 
 
 def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], OpenedFile]) -> Stream:
@@ -289,26 +289,30 @@ def _batch_rows(num_bytes: int, num_rows: int) -> int:
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1)))
 
 
-def run_files(files: list[str], kind: str, way: Way, num_threads: int | None) -> dict[str, Any]:
-    """Hands the record batches of files to the engine.
+def run_files(
+    files: list[str], kind: str, options: IngestOptions, num_threads: int | None
+) -> dict[str, Any]:
+    """Passes the record batches of files to the engine.
 
     Which rows are left out is known when all streams were read, and then they are read again.
     """
-    streams = streams_of_files(files, kind, way, num_threads)
+    streams = streams_of_files(files, kind, options, num_threads)
     again = []
-    if len(streams) > 1 and way.on_error != "raise":
-        again = streams_of_files(files, kind, way, num_threads)
-    return run(streams, way, again)
+    if len(streams) > 1 and options.on_error != "raise":
+        again = streams_of_files(files, kind, options, num_threads)
+    return run(streams, options, again)
 
 
-def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[str, Any]:
-    """Hands the streams to the engine: row i of the data set is row i of each.
+def run(
+    streams: list[Stream], options: IngestOptions, again: Sequence[Stream] = ()
+) -> dict[str, Any]:
+    """Passes streams to the engine; row i of the data set consists of row i of each stream.
 
     An exception of who makes the batches arrives unchanged.
 
     Args:
         streams: Streams of some columns each.
-        way: How.
+        options: Options of the call of `ingest`.
         again: Reopens the same streams, if rows may be left out of several of them.
     """
     raised: list[BaseException] = []
@@ -318,17 +322,17 @@ def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[s
         report: dict[str, Any] = _core.ingest_arrow(
             [stream.__arrow_c_stream__() for stream in batches],
             [stream.__arrow_c_stream__() for stream in retry_streams],
-            way.path,
-            way.where,
-            way.schema,
-            way.columns,
-            way.on_error,
-            way.batch_rows,
-            way.overwrite,
-            way.durable,
+            options.path,
+            options.where,
+            options.schema,
+            options.columns,
+            options.on_error,
+            options.batch_rows,
+            options.overwrite,
+            options.durable,
             sum(stream.total_bytes for stream in streams),
             max((stream.num_rows for stream in streams), default=0),
-            way.progress,
+            options.progress,
         )
     except OSError:
         if raised:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from tenfold.dataset._ingest.way import Way
+    from tenfold.dataset._ingest.options import IngestOptions
 
 # Memory of a column that is being decoded, if its pages have the usual size, and maximum for all
 # columns decoded together.
@@ -79,7 +79,7 @@ class ParquetFooter:
         self._schema = self._metadata.schema.to_arrow_schema()
         self._sizes = _sizes(self._metadata)
 
-    def groups(self, way: Way) -> list[list[str] | None]:
+    def groups(self, options: IngestOptions) -> list[list[str] | None]:
         """Groups of columns to decode together, in the order of the file; None: all columns.
 
         Requested and other columns never share a group, so the others are not decoded.
@@ -89,7 +89,7 @@ class ParquetFooter:
         has_paths = any("." in name for name in names) or len(set(names)) < len(names)
         if has_paths or not names:
             return [None]
-        wanted = _wanted(names, way)
+        wanted = _wanted(names, options)
         groups: list[list[str] | None] = []
         for some in (wanted, [name for name in names if name not in wanted]):
             group: list[str] = []
@@ -151,14 +151,16 @@ class ParquetFooter:
             yield from read(row_groups=[group])
 
 
-def _wanted(names: list[str], way: Way) -> list[str]:
+def _wanted(names: list[str], options: IngestOptions) -> list[str]:
     """The columns that `columns` or the schema name, and records of which they name a part."""
-    if way.columns:
+    if options.columns:
         return [
-            name for name in names if any(f"{one}.".startswith(f"{name}.") for one in way.columns)
+            name
+            for name in names
+            if any(f"{one}.".startswith(f"{name}.") for one in options.columns)
         ]
-    if way.schema is not None:
-        asked = json.loads(way.schema)["columns"]
+    if options.schema is not None:
+        asked = json.loads(options.schema)["columns"]
         return [name for name in names if name in asked]
     return names
 

@@ -51,7 +51,7 @@ def save(
     compression: str | None,
     options: dict[str, Any],
 ) -> Any:
-    """`TensorDictBase.save`; `common`: options passed to `write_tree`."""
+    """Implements `TensorDictBase.save`. `common`: options for `write_tree`."""
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
     if as_archive:
         options.setdefault("format", archives.FORMAT)

@@ -225,7 +225,7 @@ def maybe_dense_stack(
         input: TensorDicts, tensorclasses or tensors.
         dim: The new dimension.
         out: A TensorDict to write the result into.
-        **kwargs: Of `lazy_stack`: ``stack_dim_name``.
+        **kwargs: Options of `lazy_stack`: ``stack_dim_name``.
 
     Raises:
         RuntimeError: If there is none, or batch sizes differ.
@@ -541,7 +541,9 @@ def _assert_close(
     if not intersection and mine.keys() != theirs.keys():
         odd = sorted(mine.keys() ^ theirs.keys())
         where = ".".join(above) or "the root"
-        raise KeyNotFoundError(f"{msg}{where}: expected the same keys, found {odd} in one only")
+        raise KeyNotFoundError(
+            f"{msg}{where}: expected the same keys, found {odd} in only one of the operands"
+        )
     for key in [key for key in mine if key in theirs]:
         left, right = mine[key], theirs[key]
         nodes = node_of(left), node_of(right)

@@ -11,13 +11,13 @@ from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
 from tenfold.tensordict._node import register_class
 from tenfold.tensordict._tensorclass import fields
-from tenfold.tensordict._tensorclass.fields import constructor
-from tenfold.tensordict._tensorclass.making import (
+from tenfold.tensordict._tensorclass.conversion import (
     FileMethods,
     MakingMethods,
     StateMethods,
     inherited,
 )
+from tenfold.tensordict._tensorclass.fields import constructor
 from tenfold.tensordict._tensorclass.members import (
     ComparisonMethods,
     FieldMethods,

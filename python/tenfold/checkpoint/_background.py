@@ -64,7 +64,7 @@ class Writer:
         """Saves now.
 
         Raises:
-            Exception: What the save raised, unless failures are warnings.
+            Exception: The exception of the save, unless failures are warnings.
         """
         if not handle.staged.done():
             handle.staged.set_result(None)

@@ -457,8 +457,8 @@ class FileMethods:
     def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
         """Loads a folder as an object of this class, if it was saved by a class of this name.
 
-        That class may have been in another module, or in the program that was run. What else is
-        saved in the folder comes as what it is.
+        That class may have been in another module, or in the program that was run. Other
+        entries of the folder are returned with their own types.
 
         Args:
             prefix: The folder.

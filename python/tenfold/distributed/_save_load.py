@@ -97,7 +97,7 @@ def load(
 
     Args:
         state_dict: As `save` takes it. Its tensors are filled, its values replaced.
-        path: What `tenfold.open` reads; on how many ranks it was saved does not matter.
+        path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
         verify: Compare the checksums of what is loaded before it is read.
         strict: If false, entries of `state_dict` that the checkpoint lacks stay as they are.
         process_group: The ranks. None: all.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._ranks import Ranks
-    from tenfold.checkpoint._overlap import LiveTensors
+    from tenfold.checkpoint._live_tensors import LiveTensors
 
     # The engine's trees, or None: what this process writes for all ranks and for itself,
     # and its parts of sharded entries.
@@ -31,13 +31,13 @@ class SaveRequest:
         more: The engine's node with what else the document gets.
         force: No warning if the step exists.
         constant: Entries that may stay as they are.
-        trees: What this process writes.
-        live: Tensors that are copied later; None.
+        trees: The trees that this process writes.
+        live: Tensors that are copied later, or None.
         has_own: Each rank has separate entries.
         message: The message to the other ranks.
         num_bytes_of_ranks: Size of the entries of single ranks, together.
-        outlines: Of the sharded entries, as a tree; None if there are none.
-        boxes: Of each sharded entry: number of the tensor, offsets, sizes and rank of each part.
+        outlines: Tree with dtypes and shapes of the sharded entries; None if there are none.
+        boxes: For each sharded entry: number of the tensor, offsets, sizes and rank of each part.
     """
 
     step: int
@@ -61,8 +61,8 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
     Args:
         native: The engine's manager.
         ranks: Collective: if one of them fails, no step appears, and all raise.
-        request: What is saved.
-        stage: Gives the trees that are written.
+        request: The save.
+        stage: Returns the trees that are written.
 
     Returns:
         The step's folder.
