@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def exists(path: str | os.PathLike[Any]) -> bool:
-    """Tells whether the name exists, be it a link that leads nowhere.
+    """Returns whether the name exists; a dangling link counts.
 
     `os.path.exists` and `os.path.lexists` answer no when the question fails (EIO, EACCES). Code
     that replaces or skips what exists would then act on a wrong answer.

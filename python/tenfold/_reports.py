@@ -232,7 +232,7 @@ class IngestReport(_Report):
 
     Attributes:
         num_rows: Number of rows of the data set.
-        num_bad_rows: Number of rows that were left out.
+        num_bad_rows: Number of rows that were omitted.
         promotions: Columns that needed a wider type than their first value has.
         ignored: Names in the data that the schema does not have.
     """

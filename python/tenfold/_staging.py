@@ -45,13 +45,14 @@ class Staging:
     Other processes do not remove it while this process runs.
 
     Args:
-        path: Where the folder will be. Folders above it are made; links are followed.
+        path: Final path of the folder. Missing parent folders are created; links are followed.
         token: A name of `new_token`, where several processes write into one folder: it is the one
-            that `staging_folder` gives for the same path and token.
+            that `staging_folder` returns for the same path and token.
 
     Attributes:
-        path: Where it will be.
-        folder: Where to write until `publish`. It exists, and has the same last name.
+        path: Final path.
+        folder: Temporary folder to write into until `publish`. It exists, and its name is that of
+            `path`.
 
     Raises:
         FileExistsError: If there is a file at `path`.

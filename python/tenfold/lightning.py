@@ -51,7 +51,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         async_save: Tensors are copied, and a thread writes the copies. One save is in flight; the
             next one waits for it. Removals are queued after the save that precedes them. A
             save or removal that fails raises at the next call or at the end of the training, and
-            what was to be removed after it stays. The paths that `ModelCheckpoint` names
+            files whose removal was queued after it remain. The paths that `ModelCheckpoint` names
             (``best_model_path``) exist once the save is done; `load_checkpoint` waits for it.
 
     Raises:

@@ -207,7 +207,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         return f"{self._job}-{name[:6]}"
 
     def _agree(self, names: list[str]) -> None:
-        """Gives all parts the same columns.
+        """Converts all parts to the same columns.
 
         A column is nullable if it has a null in some part, which only that part knows: the others
         are written again.

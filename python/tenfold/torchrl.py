@@ -134,7 +134,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @property
     def initialized(self) -> bool:
-        """False until the first row has come."""
+        """False until the first row is written."""
         return self._ring is not None
 
     @property

@@ -67,7 +67,7 @@ def on_torch(call: Callable[[Any], None]) -> None:
 def torch_or_none() -> Any:
     """The torch module if arrays are torch's, imported now if need be; None if they are numpy's.
 
-    `frameworks` decides; where it decides for torch and torch cannot be imported, None.
+    Returns torch if `frameworks` selects it and it can be imported, else None.
     """
     if _torch and _torch.compiler.is_compiling():
         return _torch  # dynamo cannot trace the engine, which is called below

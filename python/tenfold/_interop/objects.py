@@ -1,4 +1,4 @@
-"""Says in simple terms what the engine's binding does not know itself (python/src/tree_in.hpp).
+"""Describes objects that the engine's binding (python/src/tree_in.hpp) does not know.
 
 The binding walks dicts, lists, tuples, JSON values and plain torch tensors. Whatever else it meets
 comes here, together with `where`, the beginning of a message about it (`path: key "a.b"`), and

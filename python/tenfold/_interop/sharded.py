@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Shards(NamedTuple):
-    """The parts of a tensor that this rank has.
+    """The local parts of a sharded tensor.
 
     Attributes:
-        parts: Its tensors, over the memory of the whole one; at least one, which may be empty.
-        offsets: Where in the whole tensor each of them begins.
+        parts: Views of the local tensor; at least one, which may be empty.
+        offsets: Index of the first element of each part in the whole tensor.
         shape: Shape of the whole tensor.
         mesh: For a DTensor: the shape of the device mesh, its ranks, and for each dimension of the
             tensor the mesh dimensions that shard it, or -1. None for a ShardedTensor.
@@ -43,7 +43,8 @@ def shards_of(value: Any) -> Shards | None:
     """The shards of a DTensor or ShardedTensor; None for any other object.
 
     Raises:
-        UnsupportedError: For a DTensor whose parts are sums to be, or lie in a subclass of tensor.
+        UnsupportedError: For a DTensor with Partial placements, or whose local tensor is of a
+            subclass of Tensor.
     """
     module = sys.modules.get(_DTENSOR)
     if module is not None and isinstance(value, module.DTensor):

@@ -290,7 +290,7 @@ def _host_for(tensor: Any) -> Any:
 
 
 def _note_writes(tensors: dict[str, Any], loaded: Sequence[str]) -> None:
-    """Tells autograd, so that a backward over old values is an error and not a wrong result."""
+    """Bumps autograd's version counter, so that a backward pass over old values raises."""
     torch = arrays.imported_torch()
     increment = getattr(getattr(torch, "autograd", None), "graph", None)
     increment = getattr(increment, "increment_version", None)

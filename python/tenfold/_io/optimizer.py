@@ -108,7 +108,7 @@ def _refuse(where: str, part: str, expected: str, found: Any) -> NoReturn:
 
 
 def _changes_state_itself(optimizer: Any) -> bool:
-    """True if the class or a hook gives the saved state a meaning that only it knows."""
+    """True if the class or a hook converts the state when it saves or loads it."""
     torch = need_torch("load_into")
 
     return bool(

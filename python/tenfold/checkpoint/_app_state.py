@@ -39,17 +39,17 @@ def check_names(app_state: Any) -> None:
 
 
 def is_stateful(value: Any) -> bool:
-    """True for an object that gives and takes its state, false for a plain value or a class."""
+    """True for an object (not a class) with state_dict and load_state_dict."""
     return not isinstance(value, type) and all(
         callable(getattr(value, method, None)) for method in ("state_dict", "load_state_dict")
     )
 
 
 def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
-    """The state of every entry. Random states come first: other calls may draw numbers.
+    """The state of every entry. Random states are first, because other calls may draw numbers.
 
     Raises:
-        UnsupportedError: For an object that gives a state, and takes none.
+        UnsupportedError: For an object with state_dict and without load_state_dict.
     """
     check_names(app_state)
     for name, value in app_state.items():
@@ -231,7 +231,7 @@ class Restoring:
         state = self._renamed(state)
         self._module_states[name] = state
         if _has_load_hooks(module):
-            return  # Which names it takes, it says itself.
+            return  # The hooks may rename keys, so names are not compared here.
         own = module.state_dict()
         missing = [] if self._is_part else [key for key in own if key not in state]
         unexpected = [key for key in state if key not in own]

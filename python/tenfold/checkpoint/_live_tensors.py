@@ -19,7 +19,7 @@ class LiveTensors:
 
     Args:
         app_state: Names and objects.
-        states: The state of each, as `states_of` gives it.
+        states: The state of each, as returned by `states_of`.
 
     Attributes:
         states: The same, with copies of what may change outside of ``optimizer.step()``.

@@ -253,7 +253,7 @@ class CheckpointManager:
                 ``load_state_dict()`` (modules, optimizers, schedulers, scalers, loaders,
                 `RngState`), tensors, and plain values in any nesting.
             metrics: Numbers, by which the best steps are chosen.
-            extra: A JSON value that `metadata` gives back.
+            extra: A JSON value that `metadata` returns.
             force: No warning if the step exists.
             block: True: write now, even if `async_save` is set.
 
@@ -333,7 +333,7 @@ class CheckpointManager:
         self._native.set_metrics(number, values)
 
     def estimate(self, app_state: dict[str, Any]) -> Estimate:
-        """How much a save of this state needs, and how much there is.
+        """Compares the size of a save of this state with the free space.
 
         Args:
             app_state: As for `save`.
@@ -368,7 +368,8 @@ class CheckpointManager:
             signals: None: SIGTERM and SIGUSR1.
 
         Returns:
-            Preemption: A context manager; in the main thread only. It is true once a signal came.
+            Preemption: A context manager, for the main thread only. It becomes true when a signal
+                arrives.
 
         Raises:
             ValueError: When it is entered in another thread than the main one.
@@ -659,10 +660,10 @@ class CheckpointManager:
         """Converts a step, or a part of it, to any format that `convert` writes.
 
         Args:
-            step: Which one.
-            path: Where to; its suffix says the format.
-            keys: Entries or tensors. If they are all of one entry, the file has the names of that
-                entry: ``keys="model"`` gives weights that other tools read.
+            step: Number of the step.
+            path: Destination; its suffix selects the format.
+            keys: Entries or tensors. If all belong to one entry, the names in the file omit it:
+                ``keys="model"`` gives weights that other tools read.
             dtype: Casts floating-point tensors.
             progress: As for `save`.
 
@@ -759,7 +760,7 @@ class CheckpointManager:
         force = boolean("save: force", force)
         check_names(app_state)
         self._writer.wait()
-        self._native.begin_save(number)  # the thread may come later than the next should_save
+        self._native.begin_save(number)  # the thread may start after the next should_save
         more = more_of(extra)
         states = states_of(app_state)
         path = self._path_of(number)

@@ -1,4 +1,4 @@
-"""Which entries are of all ranks, which of each, and whether the ranks agree on the former."""
+"""Entries that all ranks share and entries of single ranks; checks that ranks agree on them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class RestoreResult:
         path: Its folder.
         report: Dotted names of the entries that were loaded, missing, unexpected or mismatched.
         skipped: Damaged steps that were skipped, newest first, with the problem.
-        metadata: As `CheckpointManager.metadata` gives it.
+        metadata: As returned by `CheckpointManager.metadata`.
         state: The entries, mapped from their files, if no `app_state` was given.
     """
 

@@ -96,7 +96,7 @@ class ShardedEntries:
                 self._add(name, state, rank, where)
 
     def tree(self, where: str) -> Any:
-        """The engine's tree of the outlines."""
+        """Returns an engine tree of the sharded entries with dtypes and shapes, without data."""
         return _core.tree(self.outlines, where)
 
     def _add(self, name: str, state: Any, rank: int, where: str) -> None:

@@ -319,7 +319,7 @@ class Columns:
         return stored
 
     def _shape(self, values: Sequence[Any]) -> tuple[bool, int]:
-        """Whether the values are one row, and how many rows they are."""
+        """Returns whether the values are a single row, and the number of rows."""
         sizes: dict[str, int] = {}
         rows: list[str] = []
         for (keys, column), value in zip(self.leaves, values, strict=True):

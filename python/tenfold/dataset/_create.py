@@ -1,4 +1,4 @@
-"""New data sets on disk, for rows to come."""
+"""Creates data sets on disk, to which rows are appended later."""
 
 from __future__ import annotations
 

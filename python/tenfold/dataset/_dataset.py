@@ -417,7 +417,7 @@ class Dataset(Growing):
         """The rows where `mask` is true.
 
         Args:
-            mask: bool ``[len(self)]``, or a callable that gives it for a batch dict, which is
+            mask: bool ``[len(self)]``, or a callable that returns it for a batch dict, which is
                 called with some rows at a time.
 
         Returns:

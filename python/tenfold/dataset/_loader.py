@@ -420,7 +420,7 @@ class PinnedMemory:
 
 
 class BatchProgress:
-    """How far `DeviceBatches` have come.
+    """The position of `DeviceBatches` in an epoch.
 
     Attributes:
         state: The result of `state_of` when the most recently returned batch was taken.

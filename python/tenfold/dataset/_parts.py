@@ -158,9 +158,7 @@ def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
     if not isinstance(names, (list, tuple)) or not all(
         isinstance(name, (str, os.PathLike)) for name in names
     ):
-        raise TypeError(
-            f"ingest: part: expected files, which are cut into runs, found {type(source).__name__}"
-        )
+        raise TypeError(f"ingest: part: expected a list of files, found {type(source).__name__}")
     files = sorted(file for name in names for file in _matches(os.fsdecode(name)))
     run = files[len(files) * index // count : len(files) * (index + 1) // count]
     return run, _core.part_path(os.path.abspath(os.fsdecode(path)), index, count)

@@ -502,7 +502,7 @@ class Assignment(NamedTuple):
         workers: Workers of each rank, at least 1.
         taken: For each shard, how many of its numbers from `position` on were returned.
         next_worker: The worker of the next batch. Its shard goes to the first worker of
-            the next iteration, so that its batches come as if there had been no stop.
+            the next iteration, so that its batches are those of an uninterrupted run.
         holes: Single numbers that an assignment to other shards has returned.
     """
 
@@ -541,7 +541,7 @@ class Assignment(NamedTuple):
 
         Args:
             rows: One number for each worker.
-            batches: Handed out by all workers of a rank in turn.
+            batches: Number of batches that the workers of a rank returned.
             num_records: Records of the epoch; None: more than were returned.
             dropped: Workers return a multiple of this many rows: the batch size if incomplete
                 batches are omitted, else 1.
@@ -580,7 +580,7 @@ class Assignment(NamedTuple):
         return settled._replace(holes=frozenset(h for h in self.holes if not settled._has(h)))
 
     def _has(self, number: int) -> bool:
-        """Whether this assignment itself has returned it."""
+        """True if this assignment has returned the record `number`."""
         if number < self.position:
             return True
         index, shard = divmod(number - self.position, len(self.taken))
@@ -687,7 +687,7 @@ class Pass(NamedTuple):
 
 
 class Workers:
-    """Memory that all processes share: the epoch, and how far each worker has come.
+    """Memory that all processes share: the epoch, and the progress of each worker.
 
     The process of the loader publishes; a worker begins and ends a pass. A generation is the time
     from one ``set_epoch`` or ``load_state_dict`` to the next.
@@ -729,7 +729,7 @@ class Workers:
         """The state of the loader's iterator; None if it was released before its workers finished.
 
         Raises:
-            UnsupportedError: If the loader takes batches as they come.
+            UnsupportedError: If the loader takes batches in the order in which workers finish them.
         """
         loader = _loader_iterator(dataset)
         is_fresh = bool(self._cells[0, 1])
@@ -775,7 +775,7 @@ class Workers:
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
-        """The worker has handed all its rows to the loader, and knows the number of records."""
+        """Called when the worker has returned all its rows, and knows the number of records."""
         self._cells[worker, 3] = _RUNNING if num_records is None else num_records
         self._cells[worker, 2] = rows
 

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class OwnStorage(StorageMeta):
-    """Tells our planner that the writer is ours: it takes packed plans, and values as they are."""
+    """Marks plans for our writer, which accepts packed plans, and values that are not pickled."""
 
 
 class ValueBytes(io.BytesIO):
-    """Stands for a plain value where torch's planners make a pickle of it."""
+    """A plain value, in place of the pickle that torch's planners make of it."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class SavePlanner(DefaultSavePlanner):
     """As torch's DefaultSavePlanner, for states of any containers, and without pickles.
 
     DefaultSavePlanner makes str of all keys, drops empty dicts, makes dicts of OrderedDicts and
-    cannot save a tuple with tensors to a `StorageWriter`. With this one they come back as they
+    cannot save a tuple with tensors to a `StorageWriter`. With this one they are loaded as they
     were, plain values reach the writer as they are, and plan caching works with it. To a
     `StorageWriter` it sends names and numbers instead of torch's objects: a state of thousands of
     tensors is planned several times as fast.
@@ -125,7 +125,7 @@ class SavePlanner(DefaultSavePlanner):
         return [dataclasses.replace(plan, storage_data=None) for plan in self.global_plan], metadata
 
     def _packed_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Whether boxes overlap, or leave elements out, is for the writer to find out."""
+        """The global plan for packed plans. The writer checks that boxes cover each tensor once."""
         written = without_duplicates(
             [Items.of_plan(plan) for plan in all_plans], self.dedup_save_to_lowest_rank
         )

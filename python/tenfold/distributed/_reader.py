@@ -100,7 +100,7 @@ class StorageReader(HasPath, _StorageReader):
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Called on the coordinator: says which rank checks which tensors."""
+        """Called on the coordinator: assigns the tensors to check to ranks."""
         if not self.verify:
             return plans
         _, stored = self._open()

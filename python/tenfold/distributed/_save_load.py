@@ -131,7 +131,7 @@ def load(
 
 
 def _is_stateful(value: Any) -> bool:
-    """True for what torch's calls ask for its state."""
+    """True for an object whose state torch's calls save: a Stateful."""
     return not isinstance(value, torch.Tensor) and isinstance(value, Stateful)
 
 

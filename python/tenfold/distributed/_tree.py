@@ -29,10 +29,10 @@ def _key(path: Path) -> Any:
 
 
 def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """The leaves of a state by the names that torch gives them, and a planner's data.
+    """The leaves of a state by torch's names, and a planner's data.
 
     As torch's ``flatten_state_dict``, whose names it uses, but tuples with tensors are flattened
-    like lists, and the planner's data also says what the containers were.
+    like lists, and the planner's data also has the types of the containers.
     """
     containers: dict[Any, Container] = {}
     flat, paths = _flatten(state, containers)

@@ -59,7 +59,7 @@ def check_layout(layout: str) -> str:
 
 
 class _Save:
-    """A save that a thread of the coordinator is at."""
+    """A save that is running in a thread of the coordinator."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -160,7 +160,7 @@ class StorageWriter(HasPath, _StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Called on the coordinator: lays the files out and gives each rank its places."""
+        """Called on the coordinator: plans the files and assigns each rank its boxes."""
         save = self._save()
         if not all(plan.usable for plan in plans):
             raise ValueError(_CACHING)
@@ -203,9 +203,9 @@ class StorageWriter(HasPath, _StorageWriter):
         ]
 
     def write_data(self, plan: SavePlan, planner: AnySavePlanner) -> Future[list[WriteResult]]:
-        """Called on every rank: writes its shards where the plan says."""
+        """Called on every rank: writes its shards at the planned positions."""
         try:
-            with torch.no_grad():  # parts of DTensors come without a step of autograd
+            with torch.no_grad():  # without recording the slicing of DTensors for autograd
                 result = self._write(plan, planner)
         except BaseException:
             self._saves.pop(threading.get_ident(), None)  # nobody will finish it
@@ -291,7 +291,7 @@ def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None
     # Kinds that differ in their boxes only are those of one tensor.
     groups: dict[Any, int] = {}
     stand_ins: list[torch.Tensor | None] = []
-    first: dict[str, tuple[int, Kind, int]] = {}  # the group and kind of a name, and who has it
+    first: dict[str, tuple[int, Kind, int]] = {}  # by name: the group, the kind, and the rank
     for rank, items in enumerate(packed):
         of_kind = []
         for kind in items.kinds:
@@ -384,7 +384,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _gives_objects(planner: AnySavePlanner) -> bool:
-    """True if the pickle that the planner would make says nothing that the object does not."""
+    """True if the plain object holds everything that the planner's pickle of it would hold."""
     return (
         isinstance(planner, DefaultSavePlanner)
         and type(planner).resolve_data is DefaultSavePlanner.resolve_data

@@ -310,7 +310,7 @@ class MappedDict(_Native):
         self._write_all(items, duplicates)
 
     def _write_all(self, items: Any, kind: str) -> None:
-        """Writes all pairs. `kind`: "assign", or how `extend` treats existing keys."""
+        """Writes all pairs. `kind`: "assign", or the argument `duplicates` of `extend`."""
         blocks = self._checked_blocks(items, kind)
         first = next(blocks, None)
         if first is None:

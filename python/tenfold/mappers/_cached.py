@@ -26,8 +26,8 @@ _FIRST_ROWS = 64
 class CachedStateMapper(StateMapper):
     """Caches the most recently used rows; created by `StateMapper.cached`.
 
-    A batch generates the rows that are missing, each once, in one call. Rows come as copies,
-    without gradients. When the mapper's rows change (the parameters of a module are trained), the
+    A batch generates missing rows, each once, in one call. Rows are returned as copies, without
+    gradients. When the mapper's rows change (the parameters of a module are trained), the
     cache empties itself. Rows of one dtype and shape are kept, those of the first rows; others are
     generated each time.
 

@@ -183,7 +183,7 @@ class _Builder:
         return number, len(values) - 1
 
     def inherit(self) -> None:
-        """Gives levels without a default that of their parent, which precedes them."""
+        """Copies defaults of parents, which precede their children, to levels without one."""
         for node, is_level in enumerate(self.level):
             if is_level:
                 source = self.defaults.get(node, self.parent[node])

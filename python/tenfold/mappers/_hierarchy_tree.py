@@ -43,7 +43,7 @@ def tensors_of(flat: Hierarchy) -> dict[str, Any]:
 
 
 def hierarchy_of(config: dict[str, Any], tensors: Any) -> Hierarchy:
-    """The hierarchy of an opened tree; nothing of it is read but what says where the parts are."""
+    """The hierarchy of an opened tree. Reads only the entries that locate its parts."""
     default_key, origins = config.get("default_key"), config.get("tables")
     mapper_paths = config.get("mappers")
     if not isinstance(default_key, str):

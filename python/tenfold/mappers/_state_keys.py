@@ -25,7 +25,7 @@ if TYPE_CHECKING:
             ...
 
         def parts(self) -> tuple[str, dict[str, Any]]:
-            """How states are keys, and what is saved of them."""
+            """The conversion of states to keys, and the saved form of it."""
             ...
 
 
@@ -183,7 +183,7 @@ def text_of(state: Any) -> str:
 
 
 def kind_of(states: list[Any]) -> str:
-    """How these states, all plain, are keys of a dictionary: "int", "str" or "json"."""
+    """The kind of keys that represents these plain states: "int", "str" or "json"."""
     if all(type(state) is int and -(2**63) <= state < 2**63 for state in states):
         return "int"
     return "str" if all(type(state) is str for state in states) else "json"

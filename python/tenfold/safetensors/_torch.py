@@ -163,8 +163,8 @@ def load_model(
         model: A torch module; its parameters are filled in place.
         filename: The path.
         strict: Raise if names are missing or unexpected.
-        device: The device that the tensors pass through.
-        backend: As of `safe_open`.
+        device: The device on which tensors are loaded before they are copied.
+        backend: As for `safe_open`.
 
     Returns:
         ``(missing, unexpected)``: names of the module that were not loaded, and names of the file

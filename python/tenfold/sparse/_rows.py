@@ -85,14 +85,14 @@ class Rows:
 
         Args:
             indices: A slice, a list, an int or bool array of one dimension. Negative ones count
-                from the end; a row may come several times.
+                from the end; a row may be repeated.
             layout: ``"dense"``: ``[n, columns]``. ``"csr"``, ``"coo"``: torch's sparse tensor
                 ``(n, columns)`` (scipy's without torch). ``"padded"``: ``{"indices", "values"}``
                 ``[n, longest]``, zeros after the entries of each row, and ``"length"`` int64
                 ``[n]``.
 
         Returns:
-            As `layout` says, of the dtype of the matrix; indices have its index dtype.
+            The form that `layout` selects, with the dtypes of the matrix's values and indices.
 
         Raises:
             IndexError: For a row that does not exist.
@@ -115,7 +115,7 @@ class Rows:
                 by column, ``[n, longest]``; ``"indices"`` are rows.
 
         Returns:
-            As `layout` says.
+            The form that `layout` selects.
 
         Raises:
             IndexError: For a column that does not exist.

@@ -241,7 +241,7 @@ class TensorDictBase(TensorLike):
         """Returns the keys in order, as a list that also compares and combines as a set.
 
         Args:
-            include_nested: Also return the paths of keys below nodes, as tuples; they come before
+            include_nested: Also return the paths of keys below nodes, as tuples; they precede
                 the node's own key.
             leaves_only: Leave out nodes and values that are not tensors.
             is_leaf: Decides by class which entries are leaves. Default: tensors.
@@ -1643,7 +1643,7 @@ class TensorDictBase(TensorLike):
             A new TensorDict, unless `inplace`.
 
         Raises:
-            RuntimeError: If `filename` comes with a `device` other than the CPU.
+            RuntimeError: If `filename` is given with a `device` other than the CPU.
             NotImplementedError: If a tensor is unbatched, or nested other than jagged; if
                 `return_early` is given with `use_buffer` or `non_blocking`.
             UnsupportedError: If `filename` is given and tensordict could not read the tree back;

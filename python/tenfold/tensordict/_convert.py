@@ -379,7 +379,7 @@ def load_state_dict(
 
 
 def _take_sizes(td: Any, sizes: dict[str, Any], *, make: bool) -> None:
-    """Gives nodes the batch sizes that they had, the outer ones first.
+    """Restores the batch sizes of nodes, outer ones first.
 
     Missing nodes are skipped, or created.
     """
@@ -420,7 +420,7 @@ def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
 def _plain_metadata(metadata: Any) -> dict[str, Any]:
     """The metadata of a state without tensorclasses: as if TensorDicts had their fields.
 
-    A tensorclass names its class and all its values in one place; None stands for no entry.
+    A tensorclass names its class and all its values in one place; None means no entry.
     """
     made: dict[str, Any] = {}
     for name, about in metadata.items():
@@ -474,7 +474,7 @@ def _as_numpy(entry: Any) -> Any:
 
 
 def register(torch: Any) -> None:
-    """Tells torch how to take a TensorDict apart and make one again."""
+    """Registers TensorDict as a pytree node of torch."""
     torch.utils._pytree.register_pytree_node(dense(), _flatten, _unflatten)
 
 

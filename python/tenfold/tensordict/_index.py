@@ -205,7 +205,7 @@ def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
 def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """An index in which masks are replaced by the positions that they select.
 
-    A mask of no dimensions says what a bool says.
+    A mask without dimensions is treated as a bool.
     """
     made: list[Any] = []
     for part in parts:
@@ -220,8 +220,8 @@ class IndexPlan:
     """One index of a stack.
 
     Attributes:
-        at_stack: Its part for the stack dimension: an int, a slice (of all, if it says nothing), or
-            an array.
+        at_stack: Its part for the stack dimension: an int, an array, or a slice (the full slice if
+            the index has no part for that dimension).
         inner: Its parts for the members' dimensions, empty if they take all.
         place: For a slice, the stack dimension in the result; for an array, where the
             arrays' dimensions begin.

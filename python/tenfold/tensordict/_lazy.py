@@ -445,7 +445,7 @@ class LazyStackedTensorDict(TensorDictBase):
                 shapes differ.
 
         Raises:
-            RuntimeError: If shapes differ and nothing says how to give them.
+            RuntimeError: If shapes differ and no option determines how to stack them.
         """
         if not any(how.get(name) for name in ("as_list", "as_nested_tensor", "as_padded_tensor")):
             return super().get(key, default)
@@ -534,7 +534,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self
 
     def rename_key_(self, old_key: Any, new_key: Any, safe: bool = False) -> Self:
-        """Gives an entry another key in every member; see `TensorDict.rename_key_`."""
+        """Renames a key in every member; see `TensorDict.rename_key_`."""
         named = isinstance(new_key, (str, tuple)) and old_key in self
         if not named or (safe and new_key in self):
             return super().rename_key_(old_key, new_key, safe)

@@ -72,7 +72,7 @@ class Disk:
         opened: The file or folder that it is part of; None for a tree in the engine's memory.
         keys_above: The path of keys from its root.
         whole: True once Python's dict of entries holds every key, in order.
-        changed: True once an entry was set or deleted: `node` no longer says which there are.
+        changed: True once an entry was set or deleted: the entries of `node` are out of date then.
     """
 
     __slots__ = ("_node", "changed", "keys_above", "opened", "whole")
@@ -107,7 +107,7 @@ class Disk:
 
 
 class OnDisk:
-    """Stands in a node's dict for an entry that is still on disk."""
+    """Placeholder in a node's dict for an entry that is still on disk."""
 
     __slots__ = ()
 
@@ -126,7 +126,7 @@ class Opened:
         tied: The tensors made so far, so that tied ones stay tied.
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
         keeps_parts: Sparse tensors are nodes of their parts, of which nothing is read.
-        changed: True once an entry was set or deleted; the file then no longer says it all.
+        changed: True once an entry was set or deleted: the file is out of date then.
         closed: True after the `with` block of its root.
     """
 
@@ -197,7 +197,7 @@ def with_class(node: Any) -> Any:
     """Wraps a node that was read in an object of its tensorclass, or returns the node itself.
 
     Nothing is ever imported for the sake of a file: a class that the program has not defined is
-    named in a warning, once, and its fields come as a TensorDict.
+    named in a warning, once, and its fields are returned as a TensorDict.
 
     Raises:
         ValueError: If the node has entries that are not fields of the class.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Like = TypeVar("Like", bound=TensorLike)
 
     class SupportsArray(Protocol):
-        """A NumPy array, or what becomes one."""
+        """A NumPy array, or an object that numpy converts to one."""
 
         def __array__(self) -> Any: ...
 
@@ -42,7 +42,7 @@ _classes: dict[str, Any] = {}
 
 
 def register_classes(**classes: type) -> None:
-    """Tells `dense` or `stacked` its class, which the module of the class does at its end."""
+    """Sets the class that `dense` or `stacked` returns; called at the end of its module."""
     _classes.update(classes)
 
 
@@ -126,7 +126,7 @@ class Primitives:
             ...
 
         def _own(self) -> Any:
-            """Tells the node that it is about to be changed. Raises RuntimeError if locked."""
+            """Called before the node is changed. Raises RuntimeError if it is locked."""
             ...
 
         def _remove(self, key: str) -> None:

@@ -1140,7 +1140,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` comes without `dim`.
+            ValueError: If `keepdim` is given without `dim`.
         """
         return reductions.extreme(self, "max", dim, keepdim, reduce, return_indices)
 
@@ -1402,7 +1402,7 @@ class TensorLike(Primitives):
         _shape.set_names(self, names)
 
     def _set_device(self, device: str) -> None:
-        """Says that all tensors of a new tree are on a device."""
+        """Records that all tensors of a new tree are on a device."""
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:

@@ -75,8 +75,8 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
     """Runs `function` on all ranks of a new group; raises what a rank raised.
 
     Args:
-        size: Of the group.
-        function: Gets rank and size.
+        size: Number of ranks.
+        function: Called with rank and size.
         dying: A rank that ends without an exception; the others must not.
     """
     timeout = TIMEOUT if dying is None else SHORT_TIMEOUT
@@ -549,7 +549,7 @@ class DyingWriter(StorageWriter):
         self._end("after publishing")
 
 
-# Where a rank ends, and which of two.
+# (phase in which a rank dies, number of that rank), for two ranks.
 PHASES = (
     ("plan", 0),
     ("plan", 1),

@@ -27,7 +27,7 @@ class SnapshotMetadata:
     Attributes:
         version: Version of torchsnapshot that wrote it.
         world_size: The number of processes that wrote it.
-        manifest: Path to entry, as `Snapshot.get_manifest` gives it.
+        manifest: Path to entry, as returned by `Snapshot.get_manifest`.
     """
 
     def __init__(self, version: str, world_size: int, manifest: dict[str, SnapshotEntry]) -> None:

@@ -97,7 +97,7 @@ class StateReader:
             child = _child(target, own)
             below_path = f"{path}/{escape(key)}"
             if child is None and self._is_of_others(below_path):
-                continue  # a part of a tensor that this rank has not and does not ask for
+                continue  # another rank's part of a tensor, which is not requested
             below = self.entry(node, key, below_path, child)
             made.append((own, below))
         if kind == "list":

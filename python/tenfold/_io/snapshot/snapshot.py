@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class Snapshot:
-    """A snapshot that exists: the state of modules, optimizers and values under one folder.
+    """A snapshot on disk: the state of modules, optimizers and values in one folder.
 
     In a process group all ranks take it together, and all restore it together, on any number of
     ranks.
@@ -139,11 +139,11 @@ class Snapshot:
     ) -> PendingSnapshot:
         """As `take`, but copies the tensors and writes in the background.
 
-        When it returns the state is copied: whatever is done to the tensors then is not in the
+        Copies the state before it returns: later changes of the tensors are not in the
         snapshot. The copy takes as much memory as the state.
 
         Returns:
-            PendingSnapshot: ``wait()`` gives the snapshot, or raises what went wrong.
+            PendingSnapshot: ``wait()`` returns the snapshot, or raises the exception of the save.
         """
         groups = groups_of(pg)
         where, globs, states = _request(groups, path, app_state, replicated, storage_options)
@@ -163,14 +163,14 @@ class Snapshot:
         )
 
     def restore(self, app_state: dict[str, Stateful], strict: bool = True) -> None:
-        """Gives everything in `app_state` its state back.
+        """Restores the state of every object in `app_state`.
 
         Tensors of equal dtype and shape are read into in place, straight from the files: besides
         them no memory is needed that grows with their size.
 
         Args:
             app_state: As for `take`; it may name less than the snapshot holds.
-            strict: Handed to modules' ``load_state_dict``.
+            strict: Passed to modules' ``load_state_dict``.
 
         Raises:
             TypeError, RuntimeError: As for `take`.
@@ -435,7 +435,7 @@ def _require_shared(node: Any, key: str) -> None:
     except KeyNotFoundError:
         raise
     except (UnsupportedError, CorruptFileError):
-        return  # told when it is read
+        return  # raised when the entry is read
     if kind == "node":
         keys: list[str] = said[0].keys()
         for below in keys:

@@ -82,7 +82,7 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
     """The state of everything, with torch's random numbers from before the call.
 
     Args:
-        ranks: State dicts may be collective: all ranks come to them in one order.
+        ranks: The ranks. State dicts may be collective, so all ranks make them in the same order.
         app_state: Names and objects of this rank.
         keys: Names of all ranks.
     """

@@ -294,7 +294,7 @@ def run_files(
 ) -> dict[str, Any]:
     """Passes the record batches of files to the engine.
 
-    Which rows are left out is known when all streams were read, and then they are read again.
+    The rows to omit are known only when all streams have been read; then they are read again.
     """
     streams = streams_of_files(files, kind, options, num_threads)
     again = []
@@ -308,12 +308,12 @@ def run(
 ) -> dict[str, Any]:
     """Passes streams to the engine; row i of the data set consists of row i of each stream.
 
-    An exception of who makes the batches arrives unchanged.
+    Raises the exceptions of the source's iterators unchanged.
 
     Args:
         streams: Streams of some columns each.
         options: Options of the call of `ingest`.
-        again: Reopens the same streams, if rows may be left out of several of them.
+        again: The same streams, opened again, if rows may be omitted from several of them.
     """
     raised: list[BaseException] = []
     batches = [_watched(stream.batches, raised) for stream in streams]

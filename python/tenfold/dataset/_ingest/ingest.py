@@ -83,7 +83,7 @@ def ingest(
             set and the previous one.
         part: ``(index, count)``: one of `count` calls, on as many hosts or processes, which write a
             data set together. `source` is a list of files, or globs, the same in all calls: sorted
-            by name, they are cut into `count` runs, and this call reads the one at `index`. It
+            by name, they are divided into `count` ranges, and this call reads range `index`. It
             needs a `schema`. `tenfold.commit_parts` makes the parts a data set.
 
     Returns:

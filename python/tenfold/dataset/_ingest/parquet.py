@@ -56,7 +56,7 @@ class _Size(NamedTuple):
     Attributes:
         stored: About how many bytes it has there, uncompressed.
         decoding: About how many it takes while it is decoded.
-        is_shared: Texts of a dictionary, stored once however often they come.
+        is_shared: Strings of a dictionary-encoded column, which stores repeated strings once.
     """
 
     stored: int = 0

@@ -1,4 +1,4 @@
-"""Says in plain types what the engine's reader of rows (python/src/row_reader.cpp) does not know.
+"""Converts values that the engine's reader of rows (python/src/row_reader.cpp) does not know.
 
 The reader walks dicts, lists, numbers, text, bytes and arrays of numbers by itself.
 """
@@ -127,7 +127,7 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
     """A row with None where ``"<column>.valid"`` is false, as rows of data sets have it.
 
     Args:
-        row: As it came; it is kept.
+        row: The row; it is not changed.
         names: The columns of the schema, a set of dotted names; None: there is no schema. Then only
             bool tensors and arrays count, as a bool of Python's may be data.
         prefix: Prefix of the names in `row`.

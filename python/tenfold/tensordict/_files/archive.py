@@ -97,7 +97,7 @@ def pack_memmap(
         Path: `archive_path`.
 
     Raises:
-        ValueError: If the folder has no ``meta.json``, if the archive would lie in it, or if the
+        ValueError: If the folder has no ``meta.json``, if the archive would be inside it, or if the
             compression is unknown.
         UnsupportedError: If the compression is bzip2 or lzma; if the folder holds links.
 

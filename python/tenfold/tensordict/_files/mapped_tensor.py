@@ -395,7 +395,7 @@ class MemoryMappedTensor(torch.Tensor):
             dtype: None: that of a typed storage, int64 of an untyped one.
             device: None or the CPU.
             index: Applied to the result.
-            filename: The file under the storage, if that does not say it.
+            filename: The file under the storage, if the storage does not name it.
 
         Raises:
             RuntimeError: If the storage is mapped from another file than `filename`.

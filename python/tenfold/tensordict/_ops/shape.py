@@ -443,7 +443,7 @@ def unbind(td: Like, dim: int) -> tuple[Like, ...]:
 
 
 def _parted(td: Like, part: Any, shapes: list[Any], names: Any) -> tuple[Like, ...]:
-    """TensorDicts of the parts that `part(entry)` gives, one for each of `shapes`."""
+    """TensorDicts of the parts that `part(entry)` returns, one for each of `shapes`."""
     count = len(shapes)
     made: list[dict[str, Any]] = [{} for _ in range(count)]
     for key, entry in td._entries().items():

@@ -402,8 +402,8 @@ class StateMethods:
             from_flatten: Whether the names are dotted; None: find out.
 
         Raises:
-            KeyError: If a key is of no field, or `strict` and of one that is None.
-            RuntimeError: If `strict` and a tensor is missing.
+            KeyError: If a key names no field, or, with `strict`, a field that is None.
+            RuntimeError: If, with `strict`, a tensor is missing.
         """
         node = self._tensordict
         about = (getattr(state_dict, "_metadata", None) or {}).get("", {})
