@@ -1,4 +1,4 @@
-"""HTML for notebooks. Every text is escaped."""
+"""HTML for notebooks. All strings are escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that save and restore together: collectives by which they agree."""
+"""Collective operations of processes that save and restore together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CLASSES: tuple[type[Exception], ...] = (
 
 
 class Ranks:
-    """The ranks of a process group, or one process alone.
+    """The ranks of a process group, or a single process.
 
     Args:
         rank: Number of this process.
@@ -114,12 +114,12 @@ class Ranks:
         return bool(number.item())
 
     def leave(self) -> None:
-        """Ends the group, after a constructor that failed."""
+        """Destroys the group after an error in a constructor."""
         if not self.is_alone:
             sys.modules["torch"].distributed.destroy_process_group(self._group)
 
     def _gather(self, message: Any) -> list[Any]:
-        """JSON values, not pickles: a rank runs nothing that another one sends."""
+        """All-gathers JSON values, not pickles, so no rank executes what another one sends."""
         torch = sys.modules["torch"]
         distributed = torch.distributed
         data = json.dumps(message).encode()
@@ -144,12 +144,12 @@ class Ranks:
 
 
 def alone() -> Ranks:
-    """This process, without others."""
+    """A single process without a group."""
     return Ranks(0, 1, None)
 
 
 def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
-    """That many gloo groups of all ranks of a process group; one process alone has none.
+    """Creates `count` gloo groups of all ranks of a process group; a single process has none.
 
     Collective if there are several ranks.
 
@@ -204,7 +204,7 @@ def require_equal(where: str, values: list[Any]) -> None:
 
 
 def _by_rank(values: list[Any]) -> str:
-    """Values for a message: ``5 on rank 0, 6 on ranks 1, 2``."""
+    """Formats values for a message: ``5 on rank 0, 6 on ranks 1, 2``."""
     ranks: dict[str, list[int]] = {}
     for rank, value in enumerate(values):
         ranks.setdefault(repr(value), []).append(rank)

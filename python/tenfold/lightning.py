@@ -86,7 +86,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         return f"CheckpointIO(format={self._format!r}, async_save={self._async})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Launchers that spawn processes pickle plugins; what is in flight stays here."""
+        """Called by launchers that spawn processes. Running saves are not pickled."""
         return type(self), (self._format, self._async)
 
     def save_checkpoint(
@@ -137,8 +137,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
 
         Args:
             path: A checkpoint in any format that tenfold reads, those of Lightning included.
-            map_location: A device, its name, or what `torch.load` takes: a dict of names or a
-                callable of ``(storage, "cpu")``.
+            map_location: A device, its name, or another value for `torch.load`: a dict of names or
+                a callable of ``(storage, "cpu")``.
             weights_only: Accepted for Lightning's sake. Pickles are never run either way.
 
         Returns:
@@ -158,7 +158,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         """Removes a checkpoint; with `async_save`, after the saves that were requested before.
 
         Args:
-            path: A file or folder. Nothing there is no error.
+            path: A file or folder. A missing one is not an error.
 
         Raises:
             OSError: If the system refuses, unless `async_save` is set.

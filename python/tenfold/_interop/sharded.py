@@ -1,4 +1,4 @@
-"""Tensors of which each rank has parts: DTensor and ShardedTensor of torch."""
+"""Sharded tensors of torch: DTensor and ShardedTensor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Shards(NamedTuple):
 
     @property
     def is_replicated(self) -> bool:
-        """True for a DTensor that each rank has whole."""
+        """True for a DTensor that is replicated on all ranks."""
         return self.mesh is not None and all(dims == (-1,) for dims in self.mesh[2])
 
 

@@ -1,4 +1,4 @@
-"""From the objects of a training to trees of tensors and values, and back."""
+"""Conversion between the objects of a training and trees of tensors and values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_names(app_state: Any) -> None:
-    """Refuses what is not a dict with names.
+    """Checks that it is a dict with str keys.
 
     Raises:
         TypeError: For another type, or a name that is not a str.
@@ -70,7 +70,7 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
 
 
 def constant_names(app_state: dict[str, Any]) -> list[str]:
-    """Entries that a training may leave as they are."""
+    """Entries that may stay unchanged during a training."""
     names = []
     for name, value in app_state.items():
         if (
@@ -83,20 +83,20 @@ def constant_names(app_state: dict[str, Any]) -> list[str]:
 
 
 class Restoring:
-    """Entries of a step on their way into the objects of a program.
+    """Loads entries of a step into the objects of a program.
 
-    Everything is compared when this is made, and nothing changes until `apply`.
+    The constructor compares everything; nothing changes until `apply`.
 
     Args:
         node: The engine's node of the step, or of the selected part of it.
         app_state: Names and objects.
         where: The step's folder, for messages.
-        strict: Refuse what is missing, unexpected, or of another dtype or shape.
+        strict: Raise for missing or unexpected tensors, and for other dtypes or shapes.
         is_part: Only a part of the step was requested: missing or unexpected entries are no errors.
-        rename: From the saved names of a module's tensors to its own.
+        rename: Maps saved names of a module's tensors to its own names.
         rank: Rank of this process.
         lacking: Entries of single ranks that this rank did not save: `node` has those of rank 0.
-        copy: From a name to a node with that entry in memory; with ``compares`` each block is
+        copy: Returns a node with the entry of that name in memory; with ``compares`` each block is
             compared with its checksum.
         copied_first: Entries that `read` copies and compares; others were compared before.
         compares_later: Nothing was compared: each entry is, as it is loaded.
@@ -167,7 +167,7 @@ class Restoring:
         self._copies: dict[str, Any] = {}
 
     def read(self) -> None:
-        """Copies what is copied first; no object changes.
+        """Copies the entries that must be copied before; no object changes.
 
         Raises:
             CorruptFileError: If a block is damaged.
@@ -254,7 +254,7 @@ class Restoring:
         ]
 
     def _placed(self, name: str, state: Any) -> Any:
-        """The state as the object has it now: of DTensors, the part of this rank."""
+        """The current state of the object; DTensors are replaced by the part of this rank."""
         return self._place[name](state) if name in self._place else state
 
     def _renamed(self, state: Any) -> Any:
@@ -296,7 +296,7 @@ class Restoring:
 
 
 def entry_of(node: Any, name: str, *, in_memory: bool) -> Any:
-    """An entry in the containers that it was saved from.
+    """An entry in its original containers.
 
     Args:
         node: The engine's node of a step.

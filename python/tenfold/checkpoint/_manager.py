@@ -215,7 +215,7 @@ class CheckpointManager:
     def should_save(self, step: int) -> bool:
         """True if `every_steps` or `every_seconds` have passed since the last save.
 
-        A loop that skips numbers saves at the first step behind a multiple of `every_steps`.
+        A loop that skips numbers saves at the first step after a multiple of `every_steps`.
 
         Args:
             step: The number of the step that was just made.
@@ -316,7 +316,7 @@ class CheckpointManager:
         Any process may do so.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
             metrics: Name to number; other metrics of the step stay.
 
         Raises:
@@ -404,7 +404,7 @@ class CheckpointManager:
         discard_later: bool = False,
         missing_ok: bool = False,
     ) -> RestoreResult:
-        """Loads a step; saves from now on continue it.
+        """Loads a step; later saves continue its lineage.
 
         Checksums, names, dtypes and shapes are compared before the first object changes.
 
@@ -484,15 +484,15 @@ class CheckpointManager:
     # --- the directory ---
 
     def latest_step(self) -> int | None:
-        """The highest step of the current line: of the run that saved last."""
+        """The highest step of the current lineage, that of the run that saved last."""
         return self._native.latest_step()
 
     def all_steps(self) -> list[int]:
-        """Every step, ascending, those that the current line has left included."""
+        """All steps, ascending, including those that the current lineage does not contain."""
         return self._native.all_steps()
 
     def best_step(self) -> int | None:
-        """The best step by the metric `best`; of equal ones the one saved later."""
+        """The best step by the metric `best`; the later one if two are equal."""
         return self._native.best_step()
 
     def status(self) -> list[StepStatus]:
@@ -506,10 +506,10 @@ class CheckpointManager:
         """Returns the content of `checkpoint.json`: step, seq, lineage, time, metrics, extra, ...
 
         Args:
-            step: A step that is there.
+            step: An existing step.
 
         Returns:
-            dict: The members of the document; ``"extra"`` is what `save` was given.
+            dict: The members of the document; ``"extra"`` is the argument of `save`.
 
         Raises:
             KeyError: If there is no such step.
@@ -524,7 +524,7 @@ class CheckpointManager:
         """The folder of a step. Its files are what `tenfold.load` and other tools read.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
 
         Returns:
             Path: The folder.
@@ -542,7 +542,7 @@ class CheckpointManager:
         """Compares every checksum of a step.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -564,7 +564,7 @@ class CheckpointManager:
         """Yields the newest step, then each new one: for a job that evaluates.
 
         Args:
-            after: Begin with what was saved after this step instead.
+            after: Begin with the first step that was saved after this one instead.
             timeout: End after this many seconds without a new step. None: never.
 
         Yields:
@@ -606,7 +606,7 @@ class CheckpointManager:
         """Keeps a step from being pruned, also by other processes and hosts.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
 
         Yields:
             Path: Its folder.
@@ -629,7 +629,7 @@ class CheckpointManager:
         """Removes a step.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
 
         Raises:
             KeyError: If there is no such step.
@@ -688,12 +688,12 @@ class CheckpointManager:
         return Path(os.fsdecode(path))
 
     def import_step(self, path: PathLike, step: int) -> Path:
-        """Saves what any file or folder holds as a step.
+        """Saves the content of a file or folder as a step.
 
         Args:
-            path: A checkpoint in any format: its top-level keys become entries. One with tensors at
-                the top (a ``state_dict``) becomes the entry ``"model"``.
-            step: The number that it gets.
+            path: A checkpoint in any format: its top-level keys become entries. A checkpoint with
+                tensors at the top level (a ``state_dict``) becomes the entry ``"model"``.
+            step: Number of the new step.
 
         Returns:
             Path: The folder of the step.
@@ -722,7 +722,7 @@ class CheckpointManager:
         self._native.wait()
 
     def close(self) -> None:
-        """As `wait`; another process may write then."""
+        """Waits as `wait`, and releases the directory for other writers."""
         try:
             self._writer.wait()
         finally:
@@ -856,7 +856,7 @@ class CheckpointManager:
         app_state: dict[str, Any] | None,
         changed: list[str],
     ) -> tuple[RestoreResult | None, list[str | None]]:
-        """Loads a step that was checked. Returns what is damaged, on each rank."""
+        """Loads a step that was checked. Returns the damage found by each rank."""
         ranks = self._ranks
         (restoring, state, _), problems = ranks.run(
             "restore: compare",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class RngState(RNGState):
-    """The random numbers of Python, NumPy, torch and each CUDA device, as an entry of a state.
+    """The random states of Python, NumPy, torch and each CUDA device, as an entry of a state.
 
     It is saved before everything else in the same state, and restored after it, so that a restore
     continues the same random sequence. Libraries that are not imported have no state; generators
@@ -83,7 +83,7 @@ class RngState(RNGState):
 
 
 def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
-    """Seeds the generators of a rank that the saved state has none of.
+    """Seeds the generators of a rank that did not exist when the state was saved.
 
     Args:
         target: The entry, whose generators are seeded.

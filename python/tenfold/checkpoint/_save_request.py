@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class SaveRequest:
-    """A save, checked, with its state as trees over the tensors of the training.
+    """A checked save request, with its state as trees over the tensors of the training.
 
     Attributes:
         step: Its number.
-        path: The folder that it will have.
+        path: Final path of the step's folder.
         metrics: By name.
-        more: The engine's node with what else the document gets.
+        more: The engine's node with the other members of the document.
         force: No warning if the step exists.
         constant: Entries that may stay as they are.
         trees: The trees that this process writes.
@@ -60,7 +60,7 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
 
     Args:
         native: The engine's manager.
-        ranks: Collective: if one of them fails, no step appears, and all raise.
+        ranks: The ranks. The call is collective: if one fails, no step is published, and all raise.
         request: The save.
         stage: Returns the trees that are written.
 

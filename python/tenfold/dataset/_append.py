@@ -186,7 +186,7 @@ class Growing(Closing):
             self._native.close()
 
     def refresh(self) -> Self:
-        """Includes the rows that other processes have added since; returns itself.
+        """Includes rows that other processes have appended. Returns itself.
 
         Batches and columns returned before do not change.
 
@@ -251,7 +251,7 @@ class Columns:
         Args:
             rows: A mapping (dict, TensorDict) of values with the columns' row shapes, or with one
                 more leading dimension, equal in all; or a list of mappings, one a row.
-            some: Columns may be left out.
+            some: Columns may be missing.
 
         Returns:
             The number of rows, their columns, and whether it was one row.
@@ -272,7 +272,7 @@ class Columns:
         return len(rows), self._of_rows(rows), False
 
     def is_row(self, rows: Any) -> bool:
-        """True for one row, rather than a batch. Raises as `take`."""
+        """True for a single row, false for a batch. Raises the errors of `take`."""
         if not _is_mapping(rows):
             return False
         return self._shape(self._values(rows))[0]
@@ -452,7 +452,7 @@ def _length(value: Any, column: Column) -> int:
 
 
 def _one(value: Any) -> Any:
-    """A batch of this one."""
+    """A batch that contains this row only."""
     if is_array(value):
         return value[None]
     return [value]

@@ -414,13 +414,13 @@ class IterableDataset(_Base):
 
 
 def _worker() -> Any:
-    """Torch's information about this process as a worker of a ``DataLoader``; None in others."""
+    """Information of torch about a worker of a ``DataLoader``; None in other processes."""
     torch = import_torch()
     return None if torch is None else torch.utils.data.get_worker_info()
 
 
 def _after(epoch: int) -> int:
-    """The next epoch; after the last one the first, so that every state can be loaded."""
+    """The next epoch; wraps around after the last one, so that every state can be loaded."""
     return 0 if epoch == _LAST_EPOCH else epoch + 1
 
 
@@ -515,7 +515,7 @@ class Assignment(NamedTuple):
 
     @classmethod
     def fresh(cls, world_size: int, workers: int, position: int = 0) -> Assignment:
-        """No row from `position` on was returned."""
+        """True if no row from `position` on was returned."""
         return cls(position, world_size, workers, (0,) * (world_size * workers))
 
     def numbers(self, rank: int, worker: int) -> Iterator[int]:
@@ -571,7 +571,7 @@ class Assignment(NamedTuple):
         return len(numbers) - sum(hole in numbers for hole in self.holes)
 
     def _settled(self) -> Assignment:
-        """The same with the longest prefix."""
+        """The same assignment with the largest possible `position`."""
         shards = len(self.taken)
         whole = min(self.taken)
         position = self.position + whole * shards
@@ -587,7 +587,7 @@ class Assignment(NamedTuple):
         return index < self.taken[shard]
 
     def reassigned(self, world_size: int, workers: int) -> Assignment:
-        """The rest, for another number of ranks or workers."""
+        """The remaining rows, for another number of ranks or workers."""
         if (world_size, workers) == (self.world_size, self.workers):
             return self
         ahead = range(self.position, self.position + max(self.taken) * len(self.taken))
@@ -689,8 +689,8 @@ class Pass(NamedTuple):
 class Workers:
     """Memory that all processes share: the epoch, and the progress of each worker.
 
-    The process of the loader publishes; a worker begins and ends a pass. A generation is the time
-    from one ``set_epoch`` or ``load_state_dict`` to the next.
+    The process of the loader publishes; workers begin and end passes. A generation is the time from
+    one ``set_epoch`` or ``load_state_dict`` to the next.
     """
 
     def __init__(self) -> None:
@@ -783,7 +783,7 @@ class Workers:
 def _loader_iterator(dataset: Any) -> Any:
     """The iterator of the ``DataLoader`` that iterates over `dataset`, or None.
 
-    Nothing else knows how many of the batches that workers made ahead were given to the caller.
+    Only that iterator knows how many prefetched batches were returned to the caller.
     """
     kind = need_torch("state_dict").utils.data.dataloader._MultiProcessingDataLoaderIter
 

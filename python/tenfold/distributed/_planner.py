@@ -1,4 +1,4 @@
-"""`SavePlanner`: what is saved, and how it is called."""
+"""`SavePlanner` and `LoadPlanner`, which flatten states and assign names."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class ValueBytes(io.BytesIO):
 
 @set_module("tenfold.distributed")
 class SavePlanner(DefaultSavePlanner):
-    """As torch's DefaultSavePlanner, for states of any containers, and without pickles.
+    """torch's DefaultSavePlanner for states of any containers, and without pickles.
 
-    DefaultSavePlanner makes str of all keys, drops empty dicts, makes dicts of OrderedDicts and
-    cannot save a tuple with tensors to a `StorageWriter`. With this one they are loaded as they
+    DefaultSavePlanner converts all keys to str, drops empty dicts, converts OrderedDicts to dicts
+    and cannot save a tuple with tensors to a `StorageWriter`. With this one they are loaded as they
     were, plain values reach the writer as they are, and plan caching works with it. To a
     `StorageWriter` it sends names and numbers instead of torch's objects: a state of thousands of
     tensors is planned several times as fast.
@@ -62,8 +62,8 @@ class SavePlanner(DefaultSavePlanner):
     Args:
         dedup_save_to_lowest_rank: Replicated tensors are written by the lowest rank that has them;
             false: by the one that writes least so far.
-        enable_plan_caching: Plans of a state whose tensors are those of the last save are not made
-            anew.
+        enable_plan_caching: Reuse the plans of the last save if the tensors of the state are the
+            same.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -89,7 +89,7 @@ class SavePlanner(DefaultSavePlanner):
         storage_meta: StorageMeta | None = None,
         is_coordinator: bool = False,
     ) -> None:
-        """Called by ``dcp.save``: takes the state apart."""
+        """Called by ``dcp.save``: flattens the state."""
         state = state_dict if self.state_to_save is None else self.state_to_save
         flat, self.mappings = flatten(state)
         self.state_dict = _without_nested_shards(flat)
@@ -98,7 +98,7 @@ class SavePlanner(DefaultSavePlanner):
         self._boxes = BoxesOfDTensors()
 
     def create_local_plan(self) -> SavePlan:
-        """Called by ``dcp.save``: the items of this rank."""
+        """Called by ``dcp.save``: plans the items of this rank."""
         if self._is_own_storage and not self._enable_plan_caching:
             items = Items.of_state(self.state_dict, self._boxes)
             self.plan = PackedPlan(planner_data=self.mappings, packed=items)
@@ -114,9 +114,9 @@ class SavePlanner(DefaultSavePlanner):
         return self.plan
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Called by ``dcp.save`` on the coordinator: whole plans, cached or not.
+        """Called by ``dcp.save`` on the coordinator: makes the global plan, cached or not.
 
-        The places of a save go to the ranks with them.
+        It includes the boxes that each rank writes.
         """
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
@@ -189,7 +189,7 @@ class LoadPlanner(DefaultLoadPlanner):
         metadata: Metadata | None = None,
         is_coordinator: bool = False,
     ) -> None:
-        """Called by ``dcp.load``: takes the state apart."""
+        """Called by ``dcp.load``: flattens the state."""
         if self.state_to_load is not None:
             state_dict = self.state_to_load
         flat, self.mappings = flatten_as_torch(state_dict)
@@ -202,7 +202,7 @@ class LoadPlanner(DefaultLoadPlanner):
         self.is_coordinator = is_coordinator
 
     def create_local_plan(self) -> LoadPlan:
-        """Called by ``dcp.load``: what this rank reads."""
+        """Called by ``dcp.load``: plans the reads of this rank."""
         self.reads, self.values = [], []
         if not isinstance(self.metadata, StoredMetadata):
             plan: LoadPlan = super().create_local_plan()
@@ -245,7 +245,7 @@ class LoadPlanner(DefaultLoadPlanner):
         self.load_value(read_item.dest_index.fqn, value.value)
 
     def load_value(self, name: str, value: Any) -> None:
-        """Puts a value where the state has it."""
+        """Assigns a value to its key in the state."""
         *above, last = self.mappings[name]
         container: Any = self.original_state_dict
         for part in above:
@@ -258,7 +258,7 @@ def _is_meta(value: Any) -> bool:
 
 
 class StoredMetadata(PackedMetadata):
-    """The metadata of a checkpoint that is opened, with what they are made of.
+    """The metadata of an opened checkpoint, and the objects from which it is made.
 
     Attributes:
         stored: By name, paths and tensors or values.

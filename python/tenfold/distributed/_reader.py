@@ -47,8 +47,8 @@ _BUFFER_BYTES = 256 << 20
 class StorageReader(HasPath, _StorageReader):
     """For ``dcp.load``: reads any file or folder that `tenfold.open` reads, into any sharding.
 
-    Each rank reads only the parts of tensors that it has. Names are those that
-    torch.distributed.checkpoint gives nested states, keys joined by dots; so a model of any
+    Each rank reads only its parts of tensors. Names are those of
+    torch.distributed.checkpoint: keys of nested states joined by dots. So a model of any
     sharding can be loaded from one ``.safetensors`` or ``.pt`` file.
 
     Args:
@@ -124,7 +124,7 @@ class StorageReader(HasPath, _StorageReader):
         ]
 
     def read_data(self, plan: LoadPlan, planner: AnyLoadPlanner) -> Future[None]:
-        """Called on every rank: reads its parts."""
+        """Called on every rank: reads its parts of tensors."""
         boxes, stored = self._open()
         if self.verify and plan.storage_data:
             self._check(plan.storage_data, stored)
@@ -237,7 +237,7 @@ class _Reads:
             self.finish()
 
     def finish(self) -> None:
-        """Reads what was added."""
+        """Reads the boxes that were added."""
         self._boxes.read(self._batch)
         for target, buffer, done in self._then:
             if buffer is not None:

@@ -47,7 +47,7 @@ _VALUE_BYTES = 256
 
 
 def check_layout(layout: str) -> str:
-    """A layout that this version writes.
+    """Checks that this version writes the layout.
 
     Raises:
         ValueError: For any other.
@@ -131,7 +131,7 @@ class StorageWriter(HasPath, _StorageWriter):
         return {**self.__dict__, "_saves": {}}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Begins a save; what a failed one of this thread left is removed."""
+        """Begins a save; removes the leftovers of a failed save of this thread."""
         if checkpoint_id is not None:
             self.path = os.fspath(checkpoint_id)
         if self.path is None:
@@ -341,7 +341,7 @@ def _data_of(
 
 
 def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """A plain dense tensor in main memory, itself if it is one."""
+    """A plain dense tensor in main memory; `tensor` itself if it is one."""
     if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_cpu:
         if not tensor.is_conj() and not tensor.is_neg():
             return tensor
@@ -365,7 +365,7 @@ def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """The value, which can be kept as JSON.
+    """Returns the value if it can be stored as JSON; otherwise raises.
 
     Raises:
         UnsupportedError: If it cannot.

@@ -79,7 +79,7 @@ class HierarchicalStateMapper(StateMapper):
 
     @property
     def hierarchy(self) -> dict[str, Any]:
-        """The nested dicts, made anew of all values."""
+        """The nested dicts, rebuilt from all values."""
         return nested(self._flat)
 
     @property
@@ -123,7 +123,7 @@ class HierarchicalStateMapper(StateMapper):
         return self._joined(states, rows, groups)
 
     def _nothing(self) -> Any:
-        """The rows of no states: of the shape that all have, if they have one."""
+        """The result for no states: zero rows of the common shape, if there is one."""
         tables = self._flat.tables
         if len(tables) == 1 and not self._flat.texts and not self._flat.mappers:
             return tables[0].values[:0]
@@ -178,7 +178,7 @@ class HierarchicalStateMapper(StateMapper):
         return self._flat.mappers[number]
 
     def _query(self, number: int, rest: Any) -> Any:
-        """The values that a mapper in the hierarchy has."""
+        """The values of a mapper inside the hierarchy."""
         mapper = self._mapper(number)
         try:
             return mapper(rest)
@@ -272,7 +272,7 @@ class HierarchicalStateMapper(StateMapper):
         opening takes constant time, and a lookup reads only its result.
 
         Args:
-            path: Where to; ``.json`` chooses one file, no suffix a folder.
+            path: Destination; ``.json`` selects a JSON file, no suffix a folder.
             format: As for `StateMapper.save`.
             durable: As for `StateMapper.save`.
             overwrite: As for `StateMapper.save`.

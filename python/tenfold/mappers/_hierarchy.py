@@ -1,4 +1,4 @@
-"""A flattened hierarchy: each path leads to a table and a row of it, its place.
+"""A flattened hierarchy: maps each path to a place, which is a table and a row of it.
 
 A node of the hierarchy is a level or a value. The place of a level is that of its default value,
 or else of the default of the nearest level above that has one. The value of a path is therefore
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
         def __len__(self) -> int: ...
         def find(self, paths: list[str]) -> tuple[Any, Any, int | None]:
-            """Tables and rows of the values, and the table of all if that is one."""
+            """Tables and rows of the values, and the single table if all are in one."""
             ...
 
         def find_below(self, path: str, /) -> tuple[int, int]:
@@ -204,7 +204,7 @@ class _Builder:
 
 
 def flattened(hierarchy: dict[Any, Any], default_key: str) -> Hierarchy:
-    """Lays nested dicts flat. Raises ValueError or TypeError for what cannot be in them."""
+    """Flattens nested dicts. Raises ValueError or TypeError for invalid keys or values."""
     if not isinstance(hierarchy, dict):
         raise TypeError(f"hierarchy: expected a dict, found {type(hierarchy).__name__}")
     builder = _Builder(key_of(default_key, "default_key"))
@@ -277,7 +277,7 @@ def _table_of(kind: Any, values: list[Any]) -> Table:
 
 
 def nested(hierarchy: Hierarchy) -> dict[str, Any]:
-    """The nested dicts that `hierarchy` was made of; every value, as it was."""
+    """The nested dicts from which `hierarchy` was made, with the original values."""
     root: dict[str, Any] = {}
     levels = {"": root}
     for path, table, row, is_level in hierarchy.paths.nodes():
@@ -322,7 +322,7 @@ def value_at(hierarchy: Hierarchy, table: int, row: int) -> Any:
 
 
 def parts_of(state: Any) -> tuple[Any, ...]:
-    """The components of a path, each as it was given.
+    """The components of a path, unchanged.
 
     Raises:
         TypeError: If it is neither a str nor a tuple.

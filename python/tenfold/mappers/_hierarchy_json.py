@@ -43,7 +43,7 @@ def is_json(path: str) -> bool:
 
 
 def write_json(hierarchy: Hierarchy, path: PathLike, *, durable: bool, overwrite: bool) -> Path:
-    """Writes the file and puts it into its place in one step."""
+    """Writes the file and replaces the old one atomically."""
     from pathlib import Path
 
     target = Path(os.fsdecode(path))
@@ -76,7 +76,7 @@ def _is_escaped(path: str) -> bool:
 
 
 class _Writer:
-    """Levels take a line for each member, values are in one line."""
+    """Formats levels with one line for each member, and values on one line."""
 
     def __init__(self, where: str, is_plain: bool) -> None:
         self.where = where

@@ -153,7 +153,7 @@ class Texts:
             )
 
     def all(self) -> list[str]:
-        """All of them at once."""
+        """All strings, decoded at once."""
         content = _rows.bytes_of(self._content)
         texts = []
         begin = 0

@@ -1,4 +1,4 @@
-"""Rows of tensors, of torch's or of numpy's, by the same names."""
+"""Functions for rows of torch tensors or numpy arrays."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def made(values: list[Any], kind: type) -> Any:
 
 
 def stacked(tensors: list[Any]) -> Any:
-    """Tensors of one dtype and shape as rows of one; a single one is not copied."""
+    """Stacks tensors of one dtype and shape; a single one is not copied."""
     if len(tensors) == 1:
         return tensors[0][None]
     torch = arrays.torch_of(tensors[0])
@@ -131,7 +131,7 @@ def promoted(rows: list[Any]) -> Any:
 
 
 def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
-    """Rows of one shape at their places, in the dtype that holds them all."""
+    """Scatters rows of one shape to their positions, in the dtype that holds all."""
     dtype = promoted([rows for _, rows in parts])
     torch = arrays.torch_of(parts[0][1])
     if torch is None:
@@ -146,7 +146,7 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
 
 
 def made_as(values: Any, dtype: str) -> Any:
-    """A tensor of nested lists of numbers, in that dtype. Raises what torch or numpy raise."""
+    """A tensor of nested lists of numbers, in that dtype. Raises the errors of torch or numpy."""
     torch = arrays.torch_or_none()
     if torch is None:
         np = numpy_module()
@@ -174,7 +174,7 @@ def negative(rows: Any) -> list[int]:
 
 
 def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """A row of that dtype: `value`, or full of it if it is one number."""
+    """A row of that dtype: `value`, or filled with it if it is a single number."""
     torch = arrays.torch_or_none()
     if torch is None:
         np = numpy_module()
@@ -215,7 +215,7 @@ def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
 
 
 def numbers(rows: Any) -> list[int]:
-    """A list of ints, of a tensor or of a list."""
+    """A list of ints, from a tensor or a list."""
     found: list[int] = list(rows) if isinstance(rows, list) else rows.tolist()
     return found
 

@@ -130,8 +130,7 @@ class Rows:
     def will_need(self, indices: Any) -> None:
         """Prefetches the pages of these rows of a csr matrix, and does not wait.
 
-        A hint, for the batch after the one that comes now; `rows` itself prefetches all of its rows
-        at once.
+        A hint for the batch after the next one; `rows` itself prefetches all of its rows at once.
 
         Args:
             indices: As for `rows`.

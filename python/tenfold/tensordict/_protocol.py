@@ -1,4 +1,4 @@
-"""The few operations on a node in terms of which all others are implemented."""
+"""The basic operations on a node, with which all others are implemented."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Primitives:
             ...
 
         def _held(self) -> Iterable[Any]:
-            """The entries that are in Python's memory."""
+            """The entries that Python has loaded."""
             ...
 
         def _own(self) -> Any:
@@ -151,11 +151,11 @@ class Primitives:
             ...
 
         def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-            """Puts `replace(tensor)` in the place of every tensor."""
+            """Replaces every tensor by `replace(tensor)`."""
             ...
 
         def _with_entries(self, items: dict[str, Any]) -> Self:
-            """A TensorDict of other entries that is otherwise as this node."""
+            """A TensorDict of other entries, otherwise like this node."""
             ...
 
         def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Self:

@@ -88,8 +88,8 @@ class Snapshot:
     ) -> Snapshot:
         """Saves the state of everything in `app_state`.
 
-        The folder holds, at every moment, the old snapshot or the new one, whole. Tensors are
-        written from where they are; those that share their bytes are stored once.
+        At any moment, the folder contains the complete old snapshot or the complete new one.
+        Tensors are written from where they are; those that share their bytes are stored once.
 
         Collective if the group has several ranks: the snapshot appears when all have written, and
         if one of them fails, all raise. Each rank has its own entries. Replicated ones are written
@@ -97,7 +97,7 @@ class Snapshot:
         part of a DTensor or ShardedTensor.
 
         Args:
-            path: The folder, that of rank 0. A snapshot that is there is replaced.
+            path: The folder, that of rank 0. An existing snapshot is replaced.
             app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
             pg: The process group of all ranks that call this. None: the default one.
             replicated: Globs over paths (``"model/**"``): entries that are the same on all ranks,
@@ -165,11 +165,11 @@ class Snapshot:
     def restore(self, app_state: dict[str, Stateful], strict: bool = True) -> None:
         """Restores the state of every object in `app_state`.
 
-        Tensors of equal dtype and shape are read into in place, straight from the files: besides
-        them no memory is needed that grows with their size.
+        Tensors of equal dtype and shape are filled in place, directly from the files, without
+        temporary memory in proportion to their size.
 
         Args:
-            app_state: As for `take`; it may name less than the snapshot holds.
+            app_state: As for `take`; it may have fewer entries than the snapshot.
             strict: Passed to modules' ``load_state_dict``.
 
         Raises:
@@ -221,7 +221,7 @@ class Snapshot:
         Args:
             path: As `get_manifest` lists it: ``"0/model/weight"``, the rank first.
             obj_out: A tensor that is filled; None: a new one.
-            memory_budget_bytes: Most memory besides the tensor itself.
+            memory_budget_bytes: Maximum size of temporary memory.
 
         Returns:
             `obj_out`, a new tensor of the entry's dtype and shape, or the value or containers.
@@ -263,11 +263,11 @@ class Snapshot:
         )
 
     def get_manifest(self) -> dict[str, SnapshotEntry]:
-        """Path to entry, each with its ``type`` and the members that go with it."""
+        """Returns a dict from path to entry: its ``type`` and the members of that type."""
         return {path: entry_of(fields) for path, fields in self._metadata()["manifest"].items()}
 
     def get_state_dict_for_key(self, key: str) -> Any:
-        """The state that `app_state` had under that key, in new tensors."""
+        """The saved state of the object with that key, in new tensors."""
         rank, node = self._rank_node()
         if text("snapshot: key", key) not in node:
             raise UnknownPathError(f'{self.path}: no state "{key}": expected one of {node.keys()}')
@@ -429,7 +429,7 @@ def _refuse_options(storage_options: dict[str, Any] | None) -> None:
 
 
 def _require_shared(node: Any, key: str) -> None:
-    """Raises KeyError for an entry that each rank has for itself."""
+    """Raises KeyError for an entry that belongs to a single rank."""
     try:
         kind, *said = node.describe(key)
     except KeyNotFoundError:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class StateDict(UserDict[Any, Any]):
-    """A dict that is its own state, for loose values in an `app_state`.
+    """A dict that is its own state, for plain values in an `app_state`.
 
     Example:
         >>> progress = tenfold.StateDict(epoch=3, losses=[0.5, 0.25])
@@ -36,7 +36,7 @@ class StateDict(UserDict[Any, Any]):
         return self.data
 
     def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
-        """Takes over the entries of `state_dict`; others stay."""
+        """Updates the dict with the entries of `state_dict`; others remain."""
         self.data.update(state_dict)
 
 
@@ -44,8 +44,8 @@ class StateDict(UserDict[Any, Any]):
 class RNGState:
     """The state of torch's random numbers on the CPU.
 
-    In an `app_state` it is taken before and restored after everything else, so that drawing goes on
-    after a restore as it went on after the snapshot.
+    In an `app_state` it is taken before and restored after everything else, so that a
+    restored program draws the same numbers as the program that was saved.
     """
 
     def state_dict(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _plain(state: Any) -> Any:
 
 
 def _is_json(metadata: Any) -> bool:
-    """False for what tensordict attaches, which `restore` takes from the target."""
+    """False for members that tensordict adds to a state; `restore` takes them from the target."""
     import json
 
     try:

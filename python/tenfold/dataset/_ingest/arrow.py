@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tenfold.dataset._ingest.options import IngestOptions
 
     class Stream(NamedTuple):
-        """An object with ``__arrow_c_stream__``, and about how many bytes it will give.
+        """An object with ``__arrow_c_stream__``, with an estimate of its size in bytes.
 
-        There will be ``num_rows`` rows at least, which is 0 if nothing is known before.
+        ``num_rows`` is a lower bound of its rows; 0 if unknown.
         """
 
         batches: Any
@@ -48,7 +48,7 @@ _BATCH_BYTES = 16 << 20
 
 
 def files_of(source: str | os.PathLike[str]) -> list[str]:
-    """The file of that name, or those that the glob matches, sorted.
+    """The file of that name, or the matches of the glob, sorted.
 
     Raises:
         FileNotFoundError: If there is none.
@@ -101,7 +101,7 @@ def kind_of(file: str) -> str:
 
 
 def is_ingestible(file: str) -> bool:
-    """True for the suffixes of the files that are read here."""
+    """True for suffixes of files that this module reads."""
     return os.path.splitext(file)[1].lower() in _SUFFIXES
 
 
@@ -125,7 +125,7 @@ def pyarrow(where: str) -> Any:
 
 
 def is_read_once(source: object) -> bool:
-    """True for readers of record batches, which are empty once they were read."""
+    """True for readers of record batches, which can be read only once."""
     return hasattr(source, "__arrow_c_stream__") and hasattr(source, "read_next_batch")
 
 
@@ -170,7 +170,7 @@ def _pandas_stream(frame: Any) -> Stream:
 
 
 def _hugging_face_stream(source: Any) -> Stream | None:
-    """A Dataset of the package datasets; None for other classes of it, which are iterables."""
+    """Record batches of a Dataset of the package datasets; None for its iterable classes."""
     if isinstance(source, dict):
         raise ValueError(
             f"{type(source).__name__}: expected one split, found {', '.join(map(repr, source))}; "
@@ -200,7 +200,7 @@ def _hugging_face_stream(source: Any) -> Stream | None:
 def streams_of_files(
     files: list[str], kind: str, options: IngestOptions, num_threads: int | None
 ) -> list[Stream]:
-    """The record batches of files of one kind, one file after the other.
+    """The record batches of files of one kind, in sequence.
 
     Raises:
         ValueError: For a file whose columns differ from those of the first.

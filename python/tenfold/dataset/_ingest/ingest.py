@@ -1,4 +1,4 @@
-"""Data sets from what other programs wrote."""
+"""`ingest` and `infer_schema`."""
 
 from __future__ import annotations
 
@@ -175,9 +175,9 @@ def infer_schema(
 
     Args:
         source: As for `ingest`. Iterators, which can be read only once, are a ValueError.
-        format: As of `ingest`.
+        format: As for `ingest`.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
-        na_values: As of `ingest`.
+        na_values: As for `ingest`.
 
     Returns:
         Schema: The columns; `ingest` takes it as ``schema``.

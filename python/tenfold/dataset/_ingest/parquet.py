@@ -38,8 +38,8 @@ class OpenedFile(NamedTuple):
     Attributes:
         names: Names of all columns.
         schema: Schema of the columns in the batches.
-        num_bytes: About as many will the batches have.
-        batches: From the first to the last.
+        num_bytes: Estimated size of the batches in bytes.
+        batches: All batches, in order.
         num_rows: Rows of all batches, 0 if the file does not record them.
     """
 
@@ -51,11 +51,11 @@ class OpenedFile(NamedTuple):
 
 
 class _Size(NamedTuple):
-    """Sizes of a column of a file.
+    """Estimated sizes in bytes of a column of a file.
 
     Attributes:
-        stored: About how many bytes it has there, uncompressed.
-        decoding: About how many it takes while it is decoded.
+        stored: Uncompressed size in the file.
+        decoding: Memory that decoding needs.
         is_shared: Strings of a dictionary-encoded column, which stores repeated strings once.
     """
 
@@ -65,7 +65,7 @@ class _Size(NamedTuple):
 
 
 class ParquetFooter:
-    """The footer of a file. That of a wide file is large, so all groups share one.
+    """The footer of a file. All groups share it, because that of a wide file is large.
 
     Raises:
         ArrowInvalid: For a file that is no Parquet file.
@@ -152,7 +152,7 @@ class ParquetFooter:
 
 
 def _wanted(names: list[str], options: IngestOptions) -> list[str]:
-    """The columns that `columns` or the schema name, and records of which they name a part."""
+    """The requested columns, and records that contain requested columns."""
     if options.columns:
         return [
             name
@@ -199,7 +199,7 @@ def _sizes(metadata: Any) -> dict[str, _Size]:
 
 
 def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches; one is decoded while the engine writes the previous one."""
+    """Yields the same batches; decodes each while the engine writes the previous one."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1, "tenfold-decode") as pool:

@@ -1,6 +1,6 @@
-"""Everything `tenfold.ingest` takes besides text files.
+"""Sources of `tenfold.ingest` other than text files.
 
-A source ends on one of two ways into the engine: as a stream of Arrow's record batches
+A source is passed to the engine in one of two forms: as a stream of Arrow's record batches
 (`__arrow_c_stream__`), or as rows and columns of Python (`_core.RowIngest`). Files of Parquet and
 of Arrow are read by pyarrow, which is imported for them alone.
 """
@@ -91,7 +91,7 @@ def ingest_source(
 def infer_source_schema(
     source: Any, *, format: str | None = None, num_threads: int | None = None
 ) -> Schema:
-    """The schema that `ingest_source` would find: the source is looked at to its end.
+    """The schema that `ingest_source` would infer from the whole source.
 
     Raises:
         ValueError: For an iterator, a generator or a reader, which could be read only once.

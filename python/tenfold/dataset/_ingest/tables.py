@@ -46,7 +46,7 @@ def _rows_ingest(options: IngestOptions) -> Any:
 
 
 def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
-    """Rows one by one: of an iterable, or of a data set of torch's."""
+    """Ingests rows one by one, from an iterable or a map-style data set of torch."""
     ingest = _rows_ingest(options)
     try:
         total = len(rows)
@@ -62,7 +62,7 @@ def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
 
 
 def run_dataset(source: Any, options: IngestOptions) -> dict[str, Any]:
-    """The rows of a `Dataset`; its columns stay what they are, unless functions change them."""
+    """Ingests a `Dataset`; columns keep their types, unless functions change them."""
     if source._maps:
         return run_rows(source, options)
     leaves = dict(source.schema._leaves())
@@ -79,7 +79,7 @@ def run_dataset(source: Any, options: IngestOptions) -> dict[str, Any]:
 
 
 def run_mapping(source: Mapping[Any, Any], options: IngestOptions) -> dict[str, Any]:
-    """A dict: of columns, or of npy files."""
+    """Ingests a dict of columns or of npy files."""
     if source and all(is_path(value) for value in source.values()):
         arrays = {}
         for name, value in source.items():
@@ -92,7 +92,7 @@ def run_mapping(source: Mapping[Any, Any], options: IngestOptions) -> dict[str, 
 def run_columns(
     columns: dict[str, Any], num_rows: int | None, options: IngestOptions
 ) -> dict[str, Any]:
-    """Columns of equal length; `num_rows` if the source records it."""
+    """Ingests columns of equal length; `num_rows` is None if unknown."""
     flat: dict[tuple[str, ...], Any] = {}
     _flatten(columns, (), flat)
     _take_validity(flat, options)
@@ -157,7 +157,7 @@ class _Nullable:
 
 
 def _take_validity(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> None:
-    """Columns called ``"<column>.valid"`` become the nulls of those, as in batches of data sets."""
+    """Converts columns ``"<column>.valid"`` to nulls of the column, as in batches of data sets."""
     names = None
     if options.schema is not None:
         names = frozenset(name for name, _ in Schema.from_json(options.schema)._leaves())
@@ -179,7 +179,7 @@ def _listed(values: Any, valid: Any) -> list[Any]:
 
 
 def _column(values: Any, name: str) -> Any:
-    """A list or tuple, or an array that can be cut into pieces."""
+    """True for a list, a tuple, or an array that can be sliced."""
     if isinstance(values, (list, tuple)):
         return values
     torch = sys.modules.get("torch")
@@ -254,7 +254,7 @@ class _Rows:
 
 
 def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
-    """Its entries and its rows; other values are the same in every row, or a stack of rows."""
+    """Its entries, and the number of rows. Values are constant, or have one item per row."""
     batch_size = tuple(source.batch_size)
     if not batch_size:
         raise ValueError(
@@ -293,7 +293,7 @@ def _refused_array(file: str, error: Exception) -> Exception:
 
 
 def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str, Any]:
-    """An npz or a structured dtype is a table; npy files are the rows of one column."""
+    """Ingests an npz file, an array of structured dtype, or npy files as the rows of one column."""
     import zipfile
 
     np = numpy_module()

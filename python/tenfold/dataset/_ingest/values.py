@@ -133,7 +133,7 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
         prefix: Prefix of the names in `row`.
 
     Returns:
-        dict: without the keys that were looked at; `row` itself if there is none.
+        dict: The row without the keys of validity; `row` itself if it has none.
     """
     made = row
     for key, value in row.items():
@@ -162,7 +162,7 @@ def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim:
 
 
 def is_tensordict(value: object) -> bool:
-    """True for nodes of ours and of tensordict's, tensorclasses included."""
+    """True for nodes of tenfold and tensordict, including tensorclasses."""
     cls = type(value)
     return bool(getattr(cls, "_is_tensorclass", False)) or any(
         base.__name__ == "TensorDictBase"

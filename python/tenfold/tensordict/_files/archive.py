@@ -32,7 +32,7 @@ def is_memmap_archive(path: PathLike) -> bool:
     """True for a file that is a zip archive with a ``meta.json`` at its top.
 
     Args:
-        path: Anything; nothing there is False.
+        path: A path; False if nothing exists there.
 
     Example:
         >>> td.save("run/ckpt.tdz")
@@ -82,7 +82,7 @@ def pack_memmap(
     compresslevel: int | None = None,
     progress: Progress = None,
 ) -> Path:
-    """Packs the folder of a memory-mapped tree into one archive, its files as they are.
+    """Packs the folder of a memory-mapped tree into one archive, with unchanged files.
 
     Args:
         prefix: The folder.
@@ -115,7 +115,7 @@ def pack_memmap(
 
 @set_module("tenfold")
 def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progress = None) -> Path:
-    """Unpacks an archive into a folder, which appears whole, or not at all.
+    """Unpacks an archive into a folder, atomically.
 
     Args:
         archive_path: The archive; every CRC-32 is compared.

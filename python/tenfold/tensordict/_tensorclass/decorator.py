@@ -104,7 +104,7 @@ def tensorclass(
     cast_filter: Callable[[tuple[str, ...], Any], bool] | None = None,
     kw_only: bool = False,
 ) -> Any:
-    """Makes a class with annotated fields one whose objects are also TensorDicts.
+    """Converts a class with annotated fields to one whose objects are also TensorDicts.
 
     The constructor takes the fields, as a dataclass does, and ``batch_size``, ``device``, ``names``
     and ``lock``. A field holds a tensor, a TensorDict, another tensorclass or any other value.
