@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 import tenfold
 
-# Of the model; set by run.py.
+# Width of the model; set by run.py.
 WIDTH = 768
 NUM_STEPS = 1000
 NUM_CALLS = 10_000
@@ -200,7 +200,7 @@ def checkpoint_restore(work: Path, repetitions: int) -> Result:
     file = manager.path(1) / "state.safetensors"
 
     def new_memory() -> memoryview:
-        # Of huge pages, which numpy asks for and torch does not.
+        # numpy allocates huge pages, torch does not.
         return memoryview(np.empty(file.stat().st_size, np.uint8))
 
     memory = new_memory()

@@ -39,7 +39,7 @@ def pages_read():
     return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes")) / 4096
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-# What code is needed is in memory.
+# Runs the code to measure once, so that it is in memory.
 small = [key(number) for number in range(4096)]
 words = tenfold.MappedDict(path + "-small")
 words.get_many(small), words[small[0]]

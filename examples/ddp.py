@@ -36,8 +36,8 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
 
     Args:
         folder: Holds the data set and the checkpoints.
-        steps: Of all starts together.
-        die_at: Rank 1 of the first start ends without a word at this step.
+        steps: Number of steps, of all starts together.
+        die_at: The step at which rank 1 of the first start exits without an error message.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     if rank == 0 and not (folder / "data").exists():

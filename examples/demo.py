@@ -44,7 +44,7 @@ def say(text: str) -> None:
 
 
 def package_folder(name: str) -> Path | None:
-    """Where an installed data package lies, without importing it."""
+    """Returns the folder of an installed data package without importing it."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -135,7 +135,7 @@ while True:
 
 
 def survives(how: str, path: Path, kills: int) -> int:
-    """How many of `kills` SIGKILLs over an existing checkpoint leave one that loads whole."""
+    """Counts how many of `kills` saves ended by SIGKILL leave a checkpoint that loads."""
     whole = 0
     for k in range(kills):
         child = subprocess.Popen(

@@ -24,7 +24,7 @@ import tenfold
 
 
 def write_shards(folder: Path, rows: int, rows_per_shard: int) -> None:
-    """What a WebDataset looks like: image of uint8 [8, 8, 3] and a caption with a class."""
+    """Writes a small WebDataset: images, uint8 [8, 8, 3], and captions with a class."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = np.random.default_rng(0)
     for begin in range(0, rows, rows_per_shard):

@@ -67,7 +67,7 @@ class Factors(nn.Module):
 
 
 def errors(model: Factors, m: tenfold.SparseMatrix, users: torch.Tensor) -> torch.Tensor:
-    """Of every rating of these users."""
+    """The error of each rating of these users: prediction minus rating."""
     rows = m.rows(users, layout="padded")
     there = torch.arange(rows["indices"].shape[1]) < rows["length"][:, None]
     guesses = model(users[:, None].expand_as(there), rows["indices"].long())

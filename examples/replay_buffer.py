@@ -58,7 +58,7 @@ def collect(path: Path, stop: Event) -> None:
                 {
                     "observation": state,
                     "action": action,
-                    # What a learner can check: a row in parts would not fit together.
+                    # Lets a learner detect a row that was read while it was overwritten.
                     "reward": after.sum(1) - state.sum(1),
                     "done": torch.full((ENVIRONMENTS,), step % 200 == 199),
                     "next_observation": after,

@@ -46,7 +46,7 @@ def handler_of(vectors: tenfold.MappedDict) -> type[BaseHTTPRequestHandler]:
 
 
 def change(path: Path) -> None:
-    """What a trainer does in its own process: new values, and keys that were not there."""
+    """Runs in the trainer's process: assigns new values, and adds new keys."""
     with tenfold.MappedDict(path, "r+") as vectors:
         vectors.update({"item-1": torch.full((WIDTH,), -1.0)})  # readers get the old or the new
         vectors.extend({"item-new": torch.zeros(WIDTH)})

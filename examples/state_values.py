@@ -56,7 +56,7 @@ class Grid:
 
 
 class Tiles:
-    """Which features of a state are 1: the tile of each tiling that it lies in."""
+    """Tile coding: the features that are 1 for a state, one tile of each tiling."""
 
     def __init__(self, side: int) -> None:
         self.tilings = []

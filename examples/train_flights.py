@@ -79,7 +79,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def checksum_of(batch: dict[str, torch.Tensor]) -> int:
-    """Of all bytes of a batch, each counted by its place."""
+    """A checksum over all columns of a batch that depends on the position of each byte."""
     total = 0
     for column in batch.values():
         data = column.contiguous().view(torch.uint8).reshape(-1).long()

@@ -19,7 +19,7 @@ from tenfold.torchrl import RingStorage, load_buffer, save_buffer
 
 
 def rollout(first: int, steps: int) -> TensorDict:
-    """What a collector gives, flattened: ``data.reshape(-1)``."""
+    """The flattened batch of a collector: ``data.reshape(-1)``."""
     number = torch.arange(first, first + steps)
     observation = torch.sin(number[:, None] * torch.linspace(0.1, 1, 8))
     return TensorDict(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 # From low to high. A name is a module or a whole folder; the longest match applies.
 LAYERS = [
     [
-        "_closing",
+        "_context_manager",
         "_core",
         "_errors",
         "_html",
@@ -92,7 +92,7 @@ TIES = {
 LIBRARIES = {"torch", "numpy", "tensordict"}
 # Modules other than those of _interop/ that import a library, and why.
 LIBRARY_USERS = {
-    "distributed._calls": "calls torch.distributed.checkpoint",
+    "distributed._save_load": "calls torch.distributed.checkpoint",
     "distributed._planner": "its classes are subclasses of torch.distributed.checkpoint's",
     "distributed._plans": "its classes are subclasses of torch.distributed.checkpoint's",
     "distributed._reader": "its class is a subclass of torch.distributed.checkpoint's",

@@ -203,7 +203,8 @@ void bind_node(nb::module_& module) {
           nb::sig("def info(self) -> tuple[str, bool | dict[str, typing.Any], tuple[int, ...], "
                   "list[str | None], str, int, str | None, str, str | None, dict[str, str], "
                   "tuple[typing.Any, ...] | None]"),
-          "What a node is beside its entries: the fields of tensordict/_node.py's NodeInfo.")
+          "The properties of a node without its entries: the fields of NodeInfo in "
+          "tensordict/_node.py.")
       .def("where", [](const NodeHandle& self) { return text(self.node.where()); })
       .def("describe", &describe_key, "key"_a,
            nb::sig("def describe(self, key: str) -> tuple[typing.Any, ...]"))

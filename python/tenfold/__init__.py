@@ -5,9 +5,9 @@
 >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
 >>> tenfold.open("run/ckpt")["model", "encoder.weight"]     # reads nothing else
 
-Importing this package imports neither torch nor numpy: the first tensor does.
-Import torch before the first load, or call `set_framework`: tensors are torch's if it is imported,
-else numpy arrays if numpy is.
+Importing this package imports neither torch nor numpy; they are imported when the first tensor is
+created. Import torch before the first load, or call `set_framework`: tensors are torch's if it is
+imported, else numpy arrays if numpy is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The exceptions that are tenfold's own; others are Python's (FileNotFoundError, OSError, ...)."""
+"""Exceptions that tenfold defines. Other errors are Python's (FileNotFoundError, OSError, ...)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Error(_Fields, Exception):
     Attributes:
         path: The file or folder; an entry of an archive follows the archive.
         part: The place in it, or the argument of the call: ``header``, ``tensor "w"``.
-        problem: What is wrong, in words.
+        problem: Description of the fault.
         expected: A description of valid input.
         found: A description of the invalid input.
         remedy: A way to correct it.
@@ -51,12 +51,12 @@ class Error(_Fields, Exception):
 
 @set_module("tenfold")
 class CorruptFileError(Error, ValueError):
-    """Bytes of a file break the promises of its format."""
+    """The bytes of a file violate its format."""
 
 
 @set_module("tenfold")
 class UnsupportedError(Error, ValueError):
-    """Valid, but refused or unknown: a dtype, a version, a value that is not JSON."""
+    """Valid input that is not supported: a dtype, a version, a value that is not JSON."""
 
 
 @set_module("tenfold")
@@ -68,7 +68,7 @@ class KeyNotFoundError(_Fields, KeyError):
 
 
 def with_remedy(error: Raised, remedy: str) -> Raised:
-    """The same exception with a remedy, after the one that it has."""
+    """Returns the exception with `remedy` appended to its remedy."""
     kind: type[Any] = type(error)
     if isinstance(error, OSError) and error.errno is not None:
         made = kind(error.errno, f"{error.strerror}; {remedy}", error.filename)

@@ -1,4 +1,4 @@
-"""HTML for notebooks. Every text is escaped."""
+"""HTML for notebooks. All strings are escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A notebook with more rows is slow to scroll; the table says how many it leaves out.
+# A notebook with more rows is slow to scroll; the table states the number of omitted rows.
 _MAX_ROWS = 200
 
 
@@ -23,7 +23,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], max_rows: int = _M
     Args:
         head: The names of the columns.
         rows: The cells of each row, as many as `head` has.
-        max_rows: Rows to show; a line below says how many more there are.
+        max_rows: Rows to show; a line below states the number of the others.
     """
     body = "".join(_row(row, "td") for row in rows[:max_rows])
     made = f"<table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table>"

@@ -1,4 +1,4 @@
-"""Checks of the types of options, before the engine checks what they mean."""
+"""Checks the types of options; the engine checks their values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ INT32_MAX = 2**31 - 1
 
 
 def integer(where: str, value: Any, at_least: int | None = None, at_most: int = INT64_MAX) -> int:
-    """An int of a range.
+    """Checks an int and its range.
 
     Args:
         where: Prefix of messages: ``"batch loader: seed"``.
-        value: An int, or what has ``__index__``, as numpy's integers and tensors of one.
+        value: An int, or an object with ``__index__``, such as numpy integers and tensors of one
+            element.
         at_least: The minimum. None: any 64-bit integer; the engine checks it.
         at_most: The maximum.
 
@@ -45,7 +46,7 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
 
 
 def boolean(where: str, value: Any) -> bool:
-    """A bool, or numpy's.
+    """Checks a bool, of Python or numpy.
 
     Raises:
         TypeError: For a value of another type.
@@ -56,7 +57,7 @@ def boolean(where: str, value: Any) -> bool:
 
 
 def text(where: str, value: Any) -> str:
-    """A str. The engine checks its content.
+    """Checks that it is a str. The engine checks its content.
 
     Raises:
         TypeError: For a value of another type.
@@ -93,7 +94,7 @@ def column_name(where: str, name: str | tuple[str, ...]) -> str:
 
 
 def function(where: str, value: Any) -> Any:
-    """A function, or what can be called like one.
+    """Checks that it is callable.
 
     Raises:
         TypeError: For a value that cannot be called.
@@ -104,7 +105,7 @@ def function(where: str, value: Any) -> Any:
 
 
 def path_text(path: Any) -> str:
-    """A path in messages, also one that is not UTF-8."""
+    """Formats a path for messages, also if it is not UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

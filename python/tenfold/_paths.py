@@ -1,4 +1,4 @@
-"""Questions about paths whose answer is never a guess."""
+"""Checks of paths that raise instead of guessing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def exists(path: str | os.PathLike[Any]) -> bool:
-    """Tells whether the name exists, be it a link that leads nowhere.
+    """Returns whether the name exists; a dangling link counts.
 
-    `os.path.exists` and `os.path.lexists` answer no when the question fails (EIO, EACCES). Code
-    that replaces or skips what exists would then act on a wrong answer.
+    `os.path.exists` and `os.path.lexists` return False if the system call fails (EIO, EACCES).
+    Code that replaces or skips existing files would then act on a wrong result.
 
     Raises:
         OSError: If the file system does not answer.

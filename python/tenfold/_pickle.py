@@ -73,7 +73,7 @@ def memmap_tree(
 
 
 def marked_memmap(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """`function(*arguments)`, a tree whose mapped tensors were pickled one by one."""
+    """The result of `function(*arguments)`: a tree whose mapped tensors were pickled separately."""
     from tenfold.tensordict._files.folder import lock
 
     made = function(*arguments)
@@ -85,8 +85,8 @@ def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
     """A consolidated tree.
 
     Args:
-        skeleton: The tree with places in `storage` for tensors: ``(dtype, shape, start, stop)``, or
-            three of these and the ragged dimension for a jagged tensor.
+        skeleton: The tree, with positions in `storage` instead of tensors: ``(dtype, shape, start,
+            stop)``, or three of these and the ragged dimension for a jagged tensor.
         storage: One uint8 tensor of all bytes.
         locked: Whether it is locked.
     """
@@ -110,21 +110,21 @@ def non_tensor_stack(
 def mapped_tensor(
     path: str, mode: str, identity: Any, offset: int, dtype: str, shape: Any, strides: Any
 ) -> Any:
-    """A MemoryMappedTensor of a file, unless that has been replaced since."""
+    """A MemoryMappedTensor of a file, unless the file was replaced."""
     from tenfold.tensordict._files.mapped_tensor import rebuilt
 
     return rebuilt(path, None, mode, identity, offset, dtype, shape, strides)
 
 
 def anonymous_tensor(handler: Any, offset: int, dtype: str, shape: Any, strides: Any) -> Any:
-    """A MemoryMappedTensor of memory without a name, which `handler` holds."""
+    """A MemoryMappedTensor over anonymous memory, which `handler` owns."""
     from tenfold.tensordict._files.mapped_tensor import rebuilt
 
     return rebuilt(handler.path, handler, "r+", None, offset, dtype, shape, strides)
 
 
 def anonymous_file(descriptor: Any) -> Any:
-    """Shared memory without a name; `descriptor` is what multiprocessing has sent."""
+    """Anonymous shared memory; `descriptor` was sent by multiprocessing."""
     from tenfold.tensordict._files.mapped_tensor import received
 
     return received(descriptor)
@@ -148,7 +148,7 @@ def dataset(
         path: Path of its folder or file.
         mode: As of `Dataset`.
         identity: Host, device, inode and time of what was opened.
-        rows: That it had when the first view was made.
+        rows: Number of rows when the first view was created.
         steps: Name and arguments of each view, in order.
         maps: Function and `batched` of each `map`, in order.
         framework: The type of its tensors.
@@ -164,21 +164,21 @@ def dataset(
 def joined_dataset(
     datasets: Sequence[Any], weights: Sequence[float] | None, steps: Steps, maps: Maps
 ) -> Any:
-    """A view of what `concat` made (`weights` is None) or `mix`; the rest as of `dataset`."""
+    """A view of `concat` (`weights` is None) or `mix`; other arguments as for `dataset`."""
     from tenfold.dataset._dataset import rejoined
 
     return rejoined(datasets, weights, steps, maps)
 
 
 def samples(rows: list[Any], ragged: frozenset[str]) -> Any:
-    """The rows that functions of `Dataset.map` made, which a loader's worker sends."""
+    """The results of functions of `Dataset.map`, which a loader's worker sends."""
     from tenfold.dataset._rows import Samples
 
     return Samples(rows, ragged)
 
 
 def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
-    """A SparseMatrix in memory, of the arrays that its layout has."""
+    """A SparseMatrix in memory, of the component arrays of its layout."""
     from tenfold.sparse._sparse_matrix import of_parts
 
     return of_parts(layout, parts, shape)
@@ -195,7 +195,7 @@ def opened_matrix(cls: type, path: str, framework: Any) -> Any:
 
 
 def opened_mapper(cls: type, path: str) -> Any:
-    """The state mapper at `path`, which is one of `cls`."""
+    """The state mapper at `path`, an instance of `cls`."""
     from tenfold.mappers._mapper import load_mapper
 
     return load_mapper(path, cls, False)

@@ -18,7 +18,7 @@ _DELAY_SECONDS = 1.0
 
 
 class Shown:
-    """``with Shown(progress) as callback``: what the engine is to call, or None.
+    """``with Shown(progress) as callback``: the function that the engine calls, or None.
 
     Args:
         progress: None (a bar if standard error is a terminal and the work takes over a second),

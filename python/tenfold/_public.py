@@ -14,7 +14,7 @@ def set_module(name: str) -> Callable[[Decorated], Decorated]:
     """Decorates a class or function whose documented home is the module `name`.
 
     Pickles, tracebacks and ``help()`` then name that module and not the private one that defines
-    it, which may move. ``inspect.getsource`` of the class (not of its methods) is the price: it
+    it, which may move. ``inspect.getsource`` of the class (not of its methods) no longer works: it
     looks into the named module, as for the classes of numpy and pandas.
     """
 

@@ -1,4 +1,4 @@
-"""Processes that save and restore together: collectives by which they agree."""
+"""Collective operations of processes that save and restore together."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _CLASSES: tuple[type[Exception], ...] = (
 
 
 class Ranks:
-    """The ranks of a process group, or one process alone.
+    """The ranks of a process group, or a single process.
 
     Args:
-        rank: Of this process.
+        rank: Number of this process.
         size: Number of ranks.
         group: A gloo group, for these calls alone; None for one process.
-        owner: Whose calls they are, for messages.
+        owner: Name of the calling function or class, for messages.
     """
 
     def __init__(self, rank: int, size: int, group: Any, owner: str = "") -> None:
@@ -58,16 +58,16 @@ class Ranks:
         """Runs `work` on every rank; if it fails on one, it fails on all of them.
 
         Args:
-            call: What the ranks are at: an error if they are at different calls.
-            work: What this rank does.
-            send: From what `work` returned to a JSON value for the other ranks.
+            call: Name of the call. Raises if the ranks make different calls.
+            work: Called on this rank.
+            send: Converts the result of `work` to a JSON value for the other ranks.
 
         Returns:
             The result of `work` here, and the result of `send` on each rank.
 
         Raises:
-            Exception: What `work` raised on the lowest rank where it failed. Other ranks raise an
-                error of the same kind that names that rank.
+            Exception: The exception of `work` on the lowest rank where it failed. Other ranks raise
+                an error of the same class that names that rank.
         """
         if self.is_alone:
             result = work()
@@ -114,12 +114,12 @@ class Ranks:
         return bool(number.item())
 
     def leave(self) -> None:
-        """Ends the group, after a constructor that failed."""
+        """Destroys the group after an error in a constructor."""
         if not self.is_alone:
             sys.modules["torch"].distributed.destroy_process_group(self._group)
 
     def _gather(self, message: Any) -> list[Any]:
-        """JSON values, not pickles: a rank runs nothing that another one sends."""
+        """All-gathers JSON values, not pickles, so no rank executes what another one sends."""
         torch = sys.modules["torch"]
         distributed = torch.distributed
         data = json.dumps(message).encode()
@@ -144,18 +144,18 @@ class Ranks:
 
 
 def alone() -> Ranks:
-    """This process, without others."""
+    """A single process without a group."""
     return Ranks(0, 1, None)
 
 
 def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
-    """That many gloo groups of all ranks of a process group; one process alone has none.
+    """Creates `count` gloo groups of all ranks of a process group; a single process has none.
 
     Collective if there are several ranks.
 
     Args:
-        owner: Whose calls they are, for messages.
-        count: Of groups: calls of different threads need one each.
+        owner: Name of the calling function or class, for messages.
+        count: Number of groups: each thread that makes calls needs its own.
         group: A process group; None: the default one.
 
     Raises:
@@ -204,7 +204,7 @@ def require_equal(where: str, values: list[Any]) -> None:
 
 
 def _by_rank(values: list[Any]) -> str:
-    """Values for a message: ``5 on rank 0, 6 on ranks 1, 2``."""
+    """Formats values for a message: ``5 on rank 0, 6 on ranks 1, 2``."""
     ranks: dict[str, list[int]] = {}
     for rank, value in enumerate(values):
         ranks.setdefault(repr(value), []).append(rank)

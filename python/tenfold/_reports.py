@@ -59,8 +59,8 @@ class VerifyReport(_Report):
         num_leaves: Number of tensors that were checked.
         num_bytes: Their total size in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
-        unchecked: Of a folder that a trainer left: keys of the entries without checksums. Their
-            structure was checked; of what is in no known format, nothing.
+        unchecked: Keys of the entries without checksums, in a folder that a trainer wrote. Their
+            structure was checked, except for files of unknown formats.
     """
 
     problems: tuple[Problem, ...]
@@ -160,7 +160,7 @@ class Mismatch:
     Attributes:
         name: Its dotted name in the target.
         expected: The target's dtype and shape: ``"float32 [3, 4]"``.
-        found: The source's.
+        found: The source's dtype and shape.
     """
 
     name: str
@@ -232,8 +232,8 @@ class IngestReport(_Report):
 
     Attributes:
         num_rows: Number of rows of the data set.
-        num_bad_rows: Number of rows that were left out.
-        promotions: Columns that needed a wider type than their first value has.
+        num_bad_rows: Number of rows that were omitted.
+        promotions: Columns with a wider type than that of their first value.
         ignored: Names in the data that the schema does not have.
     """
 
@@ -265,8 +265,8 @@ class Change:
         key: Its dotted name; ``""`` for the root.
         kind: ``"values"``, ``"dtype"`` or ``"shape"`` of two tensors, ``"json"``, ``"node"`` (kind,
             batch size, class), ``"type"`` (a tensor in one, a value in the other).
-        max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if only one is NaN. NaN
-            if it was not computed, as are the next two.
+        max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if only one is NaN. This
+            attribute and the next two are NaN if they were not computed.
         rel_l2: ``|a - b| / |a|``, Euclidean norms over all values.
         cosine: Cosine of the angle between all values of `a` and all of `b`.
         num_different: Number of values beyond the tolerance.

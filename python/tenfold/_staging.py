@@ -40,18 +40,19 @@ _AT_FDCWD = -100
 
 
 class Staging:
-    """A folder that is being filled, on its way to `path`.
+    """A temporary folder that is filled and then renamed to `path`.
 
     Other processes do not remove it while this process runs.
 
     Args:
-        path: Where the folder will be. Folders above it are made; links are followed.
+        path: Final path of the folder. Missing parent folders are created; links are followed.
         token: A name of `new_token`, where several processes write into one folder: it is the one
-            that `staging_folder` gives for the same path and token.
+            that `staging_folder` returns for the same path and token.
 
     Attributes:
-        path: Where it will be.
-        folder: Where to write until `publish`. It exists, and has the same last name.
+        path: Final path.
+        folder: Temporary folder to write into until `publish`. It exists, and its name is that of
+            `path`.
 
     Raises:
         FileExistsError: If there is a file at `path`.
@@ -93,7 +94,7 @@ class Staging:
         self.close()
 
     def close(self) -> None:
-        """Removes what was not published, or what was replaced. Idempotent."""
+        """Removes the unpublished folder, or the version that was replaced. Idempotent."""
         if self._lock < 0:
             return
         shutil.rmtree(self._outer, ignore_errors=True)
@@ -151,7 +152,7 @@ def remove(path: Path) -> None:
 
 
 def remove_all(checkpoints: list[Path]) -> None:
-    """Removes checkpoints that are not needed any more. A failure is a warning."""
+    """Removes checkpoints. Failures are warnings."""
     for path in checkpoints:
         try:
             remove(path)
@@ -160,7 +161,7 @@ def remove_all(checkpoints: list[Path]) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Removes what processes that have died were writing or removing in a directory."""
+    """Removes folders that dead processes were writing or removing in a directory."""
     try:
         entries = [entry for entry in os.scandir(directory) if _LEFTOVER.fullmatch(entry.name)]
     except FileNotFoundError:
@@ -187,7 +188,7 @@ def _replaced(path: Path) -> Path:
 
 
 def _put_back(path: Path) -> None:
-    """Restores the old version, if a crash between the two renames of a replacement left none."""
+    """Restores the old version after a crash between the two renames of a replacement."""
     if not exists(path):
         with contextlib.suppress(FileNotFoundError):
             _replaced(path).rename(path)
@@ -206,7 +207,7 @@ def _rename_over(folder: Path, path: Path) -> None:
 
 
 def _exchange(folder: Path, path: Path) -> bool:
-    """Two names change places in one system call; false where the system cannot do that."""
+    """Exchanges two names in one system call. Returns false if the system does not support it."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:

@@ -61,7 +61,7 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     ``sampler`` (the epoch of a loader), ``dl_state_dict`` (of a stateful loader), ``scaler``,
     ``random_states_<rank>`` (Python, NumPy, torch, CUDA) and ``custom_checkpoint_<i>``; second
     ones are ``model_1`` and so on. ``model.safetensors`` has the names of the unwrapped model, as
-    `from_pretrained` wants them. All processes call it, on one file system, or with
+    `from_pretrained` requires. All processes call it, on one file system, or with
     ``save_on_each_node``.
 
     Args:
@@ -105,7 +105,7 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
     Checksums are compared, and all files read, before the first object changes. No pickle is run.
 
     Args:
-        accelerator: With the same things prepared and registered, in the same order.
+        accelerator: The same objects must have been prepared and registered, in the same order.
         input_dir: The folder. None: with ``automatic_checkpoint_naming`` the newest one.
         strict: As of ``load_state_dict`` of modules.
 
@@ -150,7 +150,7 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
 
 @contextmanager
 def staged_by_all(path: Path, writes: bool) -> Iterator[Path]:
-    """A folder that all processes fill, and that takes the place of `path` at the end.
+    """A folder that all processes fill, and that replaces `path` at the end.
 
     Args:
         path: The same in all processes.
@@ -172,7 +172,7 @@ def staged_by_all(path: Path, writes: bool) -> Iterator[Path]:
 
 
 def on_main(function: Callable[..., Result], *args: Any) -> Result:
-    """Calls in the main process; all have its result, or raise what it raises."""
+    """Calls `work` in the main process; all processes return its result or raise its exception."""
     outcome: list[Any] = [None, None]
     if PartialState().is_main_process:
         try:
@@ -307,7 +307,7 @@ def _stateful(accelerator: Any) -> list[tuple[str, list[Any]]]:
 
 
 def _loader_state(loader: Any) -> dict[str, int] | None:
-    """The epoch, on which the order of a shuffled epoch depends, and the seed."""
+    """The epoch and the seed, which determine the order of a shuffled epoch."""
     if not hasattr(loader, "iteration"):
         return None
     state = {"iteration": int(loader.iteration)}
@@ -347,7 +347,7 @@ def _get(folder: Path, *stems: str) -> Any:
 
 
 def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
-    """Everything, over mapped files."""
+    """Loads all entries, over mapped files."""
     found: dict[str, Any] = {
         "model": [
             _get(folder, _name("model", number), _name("pytorch_model", number))

@@ -51,7 +51,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         async_save: Tensors are copied, and a thread writes the copies. One save is in flight; the
             next one waits for it. Removals are queued after the save that precedes them. A
             save or removal that fails raises at the next call or at the end of the training, and
-            what was to be removed after it stays. The paths that `ModelCheckpoint` names
+            files whose removal was queued after it remain. The paths that `ModelCheckpoint` names
             (``best_model_path``) exist once the save is done; `load_checkpoint` waits for it.
 
     Raises:
@@ -86,7 +86,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         return f"CheckpointIO(format={self._format!r}, async_save={self._async})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Launchers that spawn processes pickle plugins; what is in flight stays here."""
+        """Called by launchers that spawn processes. Running saves are not pickled."""
         return type(self), (self._format, self._async)
 
     def save_checkpoint(
@@ -95,19 +95,19 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         path: str | os.PathLike[str],
         storage_options: Any = None,
     ) -> None:
-        """Saves a checkpoint. What is at `path` is replaced as a whole.
+        """Saves a checkpoint. A file or folder at `path` is replaced as a whole.
 
         Args:
-            checkpoint: What Lightning dumps: nested containers of tensors and plain values.
-            path: A local path. Folders above it are made.
-            storage_options: Not taken.
+            checkpoint: Lightning's checkpoint: nested containers of tensors and plain values.
+            path: A local path. Missing parent folders are created.
+            storage_options: Must be None.
 
         Raises:
             TypeError: If `storage_options` are given.
             UnsupportedError: If something cannot be stored; the message names its key. Nothing has
                 been written.
-            OSError: If the system failed. What was at `path` is untouched.
-            Exception: What the save before it failed with, if `async_save` is set.
+            OSError: If a system call failed. The previous version at `path` is unchanged.
+            Exception: The exception of the previous save, if `async_save` is set.
         """
         if storage_options is not None:
             raise TypeError("CheckpointIO: storage_options must be None: files are local")
@@ -137,8 +137,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
 
         Args:
             path: A checkpoint in any format that tenfold reads, those of Lightning included.
-            map_location: A device, its name, or what `torch.load` takes: a dict of names or a
-                callable of ``(storage, "cpu")``.
+            map_location: A device, its name, or another value for `torch.load`: a dict of names or
+                a callable of ``(storage, "cpu")``.
             weights_only: Accepted for Lightning's sake. Pickles are never run either way.
 
         Returns:
@@ -148,7 +148,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             FileNotFoundError: If there is nothing at `path`.
             CorruptFileError: If a checksum or the structure is wrong.
             UnsupportedError: If it holds objects that only code could make; the message names them.
-            Exception: What a save or removal before it failed with, if `async_save` is set.
+            Exception: The exception of a previous save or removal, if `async_save` is set.
         """
         self._drain()
         found: dict[str, Any] = load(_local(path), verify=True, map_location=_device(map_location))
@@ -158,7 +158,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         """Removes a checkpoint; with `async_save`, after the saves that were requested before.
 
         Args:
-            path: A file or folder. Nothing there is no error.
+            path: A file or folder. A missing one is not an error.
 
         Raises:
             OSError: If the system refuses, unless `async_save` is set.
@@ -173,7 +173,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         """Waits for saves and removals. The plugin can be used again afterwards.
 
         Raises:
-            Exception: What one of them failed with, if `async_save` is set.
+            Exception: The exception of one of them, if `async_save` is set.
         """
         self._drain()
         self._pool = None

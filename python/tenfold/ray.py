@@ -49,7 +49,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
 
     Args:
         path: Path of a data set, in any format that `tenfold.Dataset` reads.
-        columns: Only these; in nested records the outermost names.
+        columns: Columns to read, by name; of nested records the outermost name.
 
     Raises:
         KeyError: For a column that is not there.
@@ -149,7 +149,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     Args:
         path: Folder of the data set, which all nodes see. If it is a data set of parts, the rows
             are appended.
-        schema: The columns, as for `tenfold.ingest`. None: as the blocks have them.
+        schema: The columns, as for `tenfold.ingest`. None: those of the blocks.
 
     Example:
         >>> rows.write_datasink(TenfoldDatasink("trips"))
@@ -230,7 +230,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             self._clean()
 
     def on_write_failed(self, error: Exception) -> None:
-        """Removes what was written.
+        """Removes the parts that were written.
 
         Args:
             error: Why the job failed.
@@ -241,10 +241,9 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         return f"{self._job}-{name[:6]}"
 
     def _agree(self, names: list[str]) -> None:
-        """Gives all parts the same columns.
+        """Converts all parts to the same columns.
 
-        A column is nullable if it has a null in some part, which only that part knows: the others
-        are written again.
+        A column is nullable if any part has a null in it; then the other parts are written again.
         """
         parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
         schemas = [dict(part.schema) for part in parts.values()]
@@ -267,7 +266,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
 
 def _union(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of both, which differ in whether values may be missing.
+    """The columns of both schemas, which may differ in `nullable` only.
 
     Raises:
         ValueError: If they differ in anything else.
@@ -330,12 +329,12 @@ def _lists_of(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
 
 
 def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -> ray.data.Dataset:
-    """Opens a data set as one of Ray Data.
+    """Opens a data set as a data set of Ray Data.
 
     Args:
         path: As for `TenfoldDatasource`.
-        columns: Only these.
-        **options: Of `ray.data.read_datasource`: ``override_num_blocks``, ``concurrency``, ...
+        columns: Columns to read.
+        **options: Options of `ray.data.read_datasource`, such as ``concurrency``.
 
     Returns:
         ray.data.Dataset: Read lazily.
@@ -355,11 +354,11 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
     Args:
         ds: The rows.
         path: As for `TenfoldDatasink`.
-        schema: As for `tenfold.ingest`. None: as the blocks have them.
-        **options: Of `ray.data.Dataset.write_datasink`: ``concurrency``, ``ray_remote_args``.
+        schema: As for `tenfold.ingest`. None: those of the blocks.
+        **options: Options of `ray.data.Dataset.write_datasink`, such as ``concurrency``.
 
     Returns:
-        Dataset: What is at `path` then.
+        Dataset: The data set at `path`, opened.
 
     Raises:
         ValueError: If blocks have different columns, or there are no rows and no data set.

@@ -22,7 +22,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 
 from tenfold import _core
-from tenfold._closing import Closing
+from tenfold._context_manager import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._io.files import load, save
 from tenfold._options import integer
@@ -165,12 +165,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @property
     def initialized(self) -> bool:
-        """False until the first row has come."""
+        """False until the first row is written."""
         return self._ring is not None
 
     @property
     def cursor(self) -> int:
-        """The slot that the next row is written to."""
+        """The slot of the next row."""
         if self._limit is not None:
             return self._limit
         return 0 if self._ring is None else self._ring.cursor
@@ -188,7 +188,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @_len.setter
     def _len(self, value: int) -> None:
-        """Writers that write at an index set the length, which is known."""
+        """Ignored: some writers set the length, which this storage counts itself."""
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Writes rows.
@@ -196,7 +196,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         Args:
             cursor: A slot, or one for each row: an int, a slice, a sequence or a tensor.
             data: A TensorDict: one row for an int, otherwise one row per slot.
-            set_cursor: Whether these are the newest rows, or older ones that change.
+            set_cursor: True for new rows, false for older rows that are changed.
 
         Raises:
             TypeError: If `data` is no TensorDict.
@@ -341,7 +341,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._open()
 
     def flush(self) -> None:
-        """Makes all rows durable: a power failure takes none of them."""
+        """Makes all rows durable: they survive a power failure."""
         if self._ring is not None and self._mode == "r+":
             self._ring.flush()
 
@@ -472,7 +472,7 @@ def load_buffer(buffer: Any, path: PathLike) -> None:
     """Loads what `save_buffer` saved, after its checksums were compared.
 
     Args:
-        buffer: One made of the same parts, over the same rows.
+        buffer: A buffer with the same components, over the same rows.
         path: The folder.
 
     Raises:

@@ -33,12 +33,12 @@ _Base: Any = object  # Trainer, for a type checker without transformers
 
 
 class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
-    """Makes each ``checkpoint-<step>`` of a `transformers.Trainer` appear as a whole.
+    """Saves each ``checkpoint-<step>`` of a `transformers.Trainer` atomically.
 
     A checkpoint is written into a sibling folder, checked, synced and renamed;
     ``tenfold_checksums.json`` in it lists size and CRC-32 of every file. Its files are
     those that the Trainer writes: programs without this class can read them. A folder of the same
-    name is replaced by one system call; files in it that no save wrote are kept.
+    name is replaced by one system call; files of other programs in it are kept.
 
     `Trainer.train` compares the checksums of the checkpoint that it resumes from, and so does
     ``load_best_model_at_end``. ``resume_from_checkpoint=True`` takes the highest undamaged step,
@@ -74,12 +74,12 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
         Args:
             resume_from_checkpoint: A path; or True: the highest step in ``output_dir`` that is
-                whole.
+                complete.
             *args: As for `Trainer.train`.
             **options: As for `Trainer.train`.
 
         Returns:
-            transformers.trainer_utils.TrainOutput: What `Trainer.train` returns.
+            transformers.trainer_utils.TrainOutput: The result of `Trainer.train`.
 
         Raises:
             CorruptFileError: If the checkpoint, or every one, is damaged; the message names files.
@@ -125,14 +125,14 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     # --- implementation ---
 
     def _name_best(self, run: str, final: str) -> None:
-        """Names the best checkpoint by where it will be; Trainer looked into the other one."""
+        """Sets the path of the best checkpoint to its final one; Trainer used the temporary one."""
         if self.state.best_global_step:
             best = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}")
             if best == final or exists(best):
                 self.state.best_model_checkpoint = best
 
     def _prune(self, run: str) -> None:
-        """Keeps ``save_total_limit`` checkpoints, the newest and the best one among them."""
+        """Keeps ``save_total_limit`` checkpoints, including the newest and the best one."""
         limit = self.args.save_total_limit
         if limit is None or limit <= 0:
             return
@@ -146,7 +146,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
 
 def _last_whole(run: str) -> str | bool:
-    """The checkpoint of the highest step that is whole; True if there is none at all."""
+    """The complete checkpoint with the highest step; True if there is no checkpoint."""
     if not os.path.isdir(run):
         return True
     damaged: list[str] = []

@@ -1,4 +1,4 @@
-"""Where things are. Not in conftest.py: several folders have one, and the first imported counts."""
+"""The path of the repository. Not in conftest.py, of which several folders have one."""
 
 from pathlib import Path
 

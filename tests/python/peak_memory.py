@@ -24,8 +24,8 @@ def anonymous_bytes() -> int:
 
 def peak_of(work: Callable[[], object]) -> int:
     """Bytes by which anonymous memory grows, at most, while work() runs."""
-    # What is freed counts no more: glibc would raise both limits as blocks are freed, up to 32 and
-    # 64 MiB, and keep that much. -3 is M_MMAP_THRESHOLD, -1 is M_TRIM_THRESHOLD.
+    # Freed memory must not count. By default glibc raises both limits as blocks are freed, up to 32
+    # and 64 MiB, and keeps that much. -3 is M_MMAP_THRESHOLD, -1 is M_TRIM_THRESHOLD.
     for parameter in (-3, -1):
         assert ctypes.CDLL(None).mallopt(parameter, 128 << 10) == 1
     done, before = threading.Event(), anonymous_bytes()

@@ -16,7 +16,7 @@ def checks_of(program: Path) -> list[str]:
 
 
 def results_of(program: Path, folder: Path) -> dict[str, str | None]:
-    """Runs all checks; the traceback of each that failed, or None."""
+    """Runs all checks. Returns, for each, its traceback if it failed, else None."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TENFOLD_NUM_THREADS": "2"}
     done = subprocess.run(
         [sys.executable, str(program), str(folder)],

@@ -47,7 +47,7 @@ def test_every_python_block_is_parsed():
 
 
 def anchors(text):
-    """What GitHub makes of the headings."""
+    """The anchors that GitHub generates for the headings."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

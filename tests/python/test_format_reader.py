@@ -49,7 +49,7 @@ def cases(part):
     )
 
 
-# --- what the reader gives, described as golden.py describes what tenfold gives ---
+# --- descriptions of the reader's results, in the form of golden.py ---
 
 
 def array(values):
@@ -83,7 +83,7 @@ RAW = {"bfloat16": "uint16", "complex32": "uint32"}
 
 
 def as_read(described):
-    """A description by golden.py with what a reader without torch cannot tell left out."""
+    """A description by golden.py, without what a reader that has no torch cannot know."""
     if not isinstance(described, list):
         return described
     kind = described[0] if described else None
@@ -303,7 +303,7 @@ def test_the_reader_reads_the_parts_of_a_data_set(tmp_path):
     assert format_reader.wrong_parts(path) == ["0/x.memmap"]
 
 
-# --- what came with files that several processes write ---
+# --- bare values, and files that several processes write ---
 
 
 @pytest.mark.parametrize("name", ["folder", "archive.tdz", "file.safetensors"])

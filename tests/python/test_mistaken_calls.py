@@ -1,4 +1,4 @@
-"""Mistakes in calls that are easy to make: the error says what was expected, found, and to do."""
+"""Mistakes in calls that are easy to make: errors state what is expected, found, and the remedy."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_progress_false_shows_nothing(big, target, capfd):
 
 def test_keyboard_interrupt_aborts_a_save_and_leaves_no_file(target):
     if target.suffix == ".pt":
-        pytest.skip("it holds an expanded tensor as it lies: nothing takes long")
+        pytest.skip("it stores an expanded tensor unexpanded: nothing takes long")
     # A sparse source, so that only the writing takes long.
     big = {"x": torch.zeros(1 << 20).expand(1 << 10, 1 << 20)}
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))

@@ -1,4 +1,4 @@
-"""What a case of the runner gets and gives back."""
+"""The arguments and results of a case of the runner."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass
 class Options:
-    """How long, and how."""
+    """The options of a run."""
 
     short: bool
     seconds: float  # for one case
@@ -114,7 +114,7 @@ def rows_of(
 
 
 def classify(found: Outcome, allowed: set[int]) -> str:
-    """What a reader found, as one word.
+    """Classifies the result of a reader as one word.
 
     "whole": an allowed version, right in every number. "lost": an older one, or nothing. "refused":
     an error. "wrong": numbers of no version, or of one that was never there, without an error.
@@ -137,5 +137,5 @@ BAD = ("lost", "refused", "wrong", "crashed", "hung")
 
 
 def look(writer: Writer, path: Path) -> Outcome:
-    """What a process finds at the path."""
+    """Reads the path in a child process."""
     return in_child(lambda: writer.found(path), 300)

@@ -1,4 +1,4 @@
-"""Calls in a child process: whatever they do to it, the runner survives and is told."""
+"""Calls in a child process: the runner survives its crash and reports the outcome."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class LoopingChild:
     """A forked child that repeats a numbered step for ever and reports each one that is done."""
 
     def __init__(self, steps: Callable[[], Callable[[int], None]], start: int) -> None:
-        """`steps()` is called in the child and gives what makes step `start + 1`, and so on.
+        """`steps()` is called in the child; the function that it returns makes `start + 1`, ...
 
         It may open a store, which can repair it: ready() waits for that.
         """

@@ -27,7 +27,7 @@ from peak_memory import peak_of
 
 
 class Limit:
-    """Where the kernel lets us limit memory, and how."""
+    """A memory limit of child processes, by the means that this system allows."""
 
     def __init__(self) -> None:
         self.kind = "RLIMIT_DATA"

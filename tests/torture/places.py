@@ -201,7 +201,7 @@ def fork_during_saves(folder: Path, checks: Checks) -> None:
 
 
 def clock_backwards(folder: Path, checks: Checks) -> None:
-    """Each step is saved a day before the last one, as the clock says."""
+    """Each step is saved with a clock that is a day behind that of the previous step."""
     manager = tenfold.CheckpointManager(folder / "run", max_to_keep=3)
     for step in range(1, 9):
         faults.move_clock(-86_400 * step)
@@ -352,7 +352,7 @@ def permissions(folder: Path, checks: Checks) -> None:
 
 
 def read_only(folder: Path, checks: Checks) -> None:
-    """A user who may not write reads, and is refused otherwise; nothing changes."""
+    """A user without write permission can read; other calls raise, and nothing changes."""
     writers = [w for w in tenfold_writers() if w.session is None]
     for number, writer in enumerate(writers):
         inner = folder / str(number)

@@ -1,4 +1,4 @@
-"""Tables of the results, and where they stand in docs/reliability.md."""
+"""Tables of the results, and their positions in docs/reliability.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eight readers beside a writer, and two writers at a time, in processes of their own."""
+"""Eight readers and a concurrent writer, and two concurrent writers, in separate processes."""
 
 from __future__ import annotations
 

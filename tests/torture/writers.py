@@ -73,7 +73,7 @@ class Writer:
     found_after_power_failure: Callable[[Path], int | None] | None = None
 
     def steps(self, path: Path, sizes: Sizes, durable: bool) -> Callable[[int], None]:
-        """What makes version n of the path, in this process, to be called with n, n + 1, ..."""
+        """Returns a function that writes version n of the path; call it with n, n + 1, ..."""
         if self.session is None:
             return lambda version: self.save(path, version, sizes, durable)
         context = self.session(path, durable)
@@ -356,7 +356,7 @@ def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
         return None
     newest = max(ids, default=-1) + 1
     oldest = max(0, newest - CAPACITY)
-    # What is gone are the oldest rows, as they are written over first.
+    # Only the oldest rows may be missing, because they are overwritten first.
     right = sorted(ids) == list(range(newest - len(ids), newest)) and newest % ROWS == 0
     return newest // ROWS if right and newest - len(ids) - oldest <= most_lost else None
 

@@ -1,4 +1,4 @@
-"""The only file that decides between torch and numpy, and makes what the engine cannot."""
+"""Decides between torch and numpy, and creates the arrays that the engine cannot create."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _waiting: list[Callable[[Any], None]] = []  # functions to call with torch once 
 
 
 def on_torch(call: Callable[[Any], None]) -> None:
-    """Calls `call(torch)` when `torch_or_none` first imports it: now, if it has."""
+    """Calls `call(torch)` when `torch_or_none` first imports torch, or now if it is imported."""
     if _torch:
         call(_torch)
     else:
@@ -65,9 +65,9 @@ def on_torch(call: Callable[[Any], None]) -> None:
 
 
 def torch_or_none() -> Any:
-    """The torch module if arrays are torch's, imported now if need be; None if they are numpy's.
+    """The torch module, imported if necessary, or None if arrays are numpy arrays.
 
-    `frameworks` decides; where it decides for torch and torch cannot be imported, None.
+    Returns torch if `frameworks` selects it and it can be imported, else None.
     """
     if _torch and _torch.compiler.is_compiling():
         return _torch  # dynamo cannot trace the engine, which is called below
@@ -75,7 +75,7 @@ def torch_or_none() -> Any:
 
 
 def imported_torch() -> Any:
-    """The torch module if the program has imported it: else no value is a tensor of torch's."""
+    """The torch module if the program has imported it; otherwise no value is a torch tensor."""
     return sys.modules.get("torch")
 
 
@@ -86,7 +86,7 @@ def torch_of(value: object) -> Any:
 
 
 def import_torch() -> Any:
-    """The torch module, imported now if need be; None if it cannot be imported."""
+    """The torch module, imported if necessary; None if it cannot be imported."""
     global _torch
     if _torch is False:
         try:
@@ -140,7 +140,7 @@ def bytes_of(value: Any) -> int:
 
 
 def has_mask(value: Any) -> bool:
-    """True for masked arrays of numpy of which something is masked."""
+    """True for a numpy masked array with at least one masked element."""
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.ndarray) or type(value) is numpy.ndarray:
         return False
@@ -148,9 +148,9 @@ def has_mask(value: Any) -> bool:
 
 
 def unmasked_row(value: Any) -> Any:
-    """The value of a row that `has_mask`, with nulls: None if all of it is masked.
+    """The value of a row for which `has_mask` is true, with nulls. None if all elements are masked.
 
-    Else floats that are masked are NaN, and others None in nested lists.
+    Otherwise masked floats are NaN, and other masked elements None in nested lists.
     """
     if value.ndim == 0 or value.mask.all():
         return None
@@ -195,7 +195,7 @@ def numpy_dtype(name: str, where: str) -> Any:
 
 
 def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str) -> Any:
-    """An array over `memory`, whose protection it takes over."""
+    """An array over `memory`, writable if the memory is."""
     import numpy as np
 
     kind = numpy_dtype(dtype, where)
@@ -269,7 +269,7 @@ def viewed_as(tensor: Any, dtype: str, where: str) -> Any:
 
 
 def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
-    """`tensor`, or a Parameter or tensor over its memory, of which autograd makes that much."""
+    """`tensor`, or a Parameter or tensor over its memory, with the given autograd settings."""
     torch = sys.modules["torch"]
     wanted = torch.nn.Parameter if is_parameter else torch.Tensor
     if type(tensor) is wanted and tensor.requires_grad == requires_grad:
@@ -308,7 +308,7 @@ def batch_shape(lengths: tuple[int, ...]) -> Any:
 
 
 def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements from the first to the last one, both included."""
+    """Number of elements from the first to the last one in memory, both included."""
     if 0 in shape:
         return 0
     return 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))

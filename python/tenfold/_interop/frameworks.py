@@ -41,8 +41,8 @@ def checked(framework: object, where: str = "framework") -> Name | None:
 def set_framework(framework: Framework) -> None:
     """Sets the framework of the arrays that calls without ``framework=`` return.
 
-    Open handles keep theirs. The environment variable ``TENFOLD_FRAMEWORK`` does the same for a
-    process.
+    Open handles keep their framework. The environment variable ``TENFOLD_FRAMEWORK`` does the same
+    for a process.
 
     Args:
         framework: ``"torch"`` (``"pt"``), ``"numpy"`` (``"np"``), or None: torch if it is imported,
@@ -91,7 +91,7 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
 
 
 def code_of(framework: Name | None) -> int:
-    """The number that the engine's binding has for it."""
+    """The number of the framework in the engine's binding."""
     return _CODES[framework]
 
 
@@ -107,7 +107,7 @@ def _is_torch_installed() -> bool:
 
 
 class using:  # noqa: N801 - read as a statement
-    """`with using("numpy"):` arrays that this thread makes are numpy's. None changes nothing."""
+    """Context manager: this thread creates arrays of `framework`. None changes nothing."""
 
     __slots__ = ("_before", "_code")
 

@@ -1,8 +1,8 @@
-"""Says in simple terms what the engine's binding does not know itself (python/src/tree_in.hpp).
+"""Describes objects that the engine's binding (python/src/tree_in.hpp) does not know.
 
-The binding walks dicts, lists, tuples, JSON values and plain torch tensors. Whatever else it meets
-comes here, together with `where`, the beginning of a message about it (`path: key "a.b"`), and
-`memo`, a dict of this one conversion.
+The binding walks dicts, lists, tuples, JSON values and plain torch tensors. It passes other objects
+to this module, with `where`, the prefix of messages (`path: key "a.b"`), and `memo`, a dict of this
+one conversion.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _simplified_tree: Callable[[Any], tuple[Any, ...] | None] | None = None
 
 
 def register_trees(simplified: Callable[[Any], tuple[Any, ...] | None]) -> None:
-    """Sets what answers for TensorDicts and their entries, and None for other objects."""
+    """Sets the function that describes TensorDicts and entries; it returns None for others."""
     global _simplified_tree
     _simplified_tree = simplified
 
 
 def simplify(obj: Any, where: str, memo: dict[Any, Any]) -> tuple[Any, ...]:
-    """The answer for one object, a tuple as TreeBuilder's comment lists them."""
+    """The description of one object: a tuple as listed in the comment of TreeBuilder."""
     cls = type(obj)
     if cls is _core.Item:
         return ("item", obj)
@@ -240,7 +240,7 @@ _OF_CLASS = {
 
 
 def special(name: str, text: Any, items: list[Any]) -> Any:
-    """The value of that name (`tenfold::Value::Special`); without torch, text of what it has."""
+    """The value of that type (`tenfold::Value::Special`); without torch, a str for its types."""
     if name in ("bytes", "bytearray"):
         return text if name == "bytes" else bytearray(text)
     if name == "complex":
@@ -297,7 +297,7 @@ class Opaque:
 
     @property
     def state(self) -> Any:
-        """What the pickle sets on the object, usually a dict of attributes; None without any."""
+        """The state that the pickle sets on the object, usually a dict of attributes, or None."""
         return self.parts.get("state")
 
     def __repr__(self) -> str:
@@ -306,7 +306,7 @@ class Opaque:
 
 
 def opaque(name: str, parts: dict[str, Any]) -> Opaque:
-    """For the engine's binding. A tensor of the meta device is made again: it has no bytes."""
+    """Called by the engine's binding. A tensor of the meta device is created anew."""
     made = _meta_tensor(parts) if name == _META_TENSOR else None
     return Opaque(name, parts) if made is None else made
 
@@ -315,7 +315,7 @@ _META_TENSOR = "torch._utils._rebuild_meta_tensor_no_storage"
 
 
 def _meta_tensor(parts: dict[str, Any]) -> Any:
-    """None without torch, and for what it cannot make."""
+    """Returns None without torch, and for objects that torch cannot create."""
     torch = torch_or_none()
     if torch is None:
         return None
@@ -332,7 +332,7 @@ def _meta_tensor(parts: dict[str, Any]) -> Any:
 
 
 def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -> Any:
-    """The torch tensor of these parts, which torch checks once more; the parts without torch."""
+    """The torch tensor with these components, which torch checks again; without torch, a dict."""
     torch = torch_or_none()
     if torch is None:
         return parts
@@ -417,7 +417,7 @@ def _special_of_torch(obj: Any) -> tuple[str, str, list[Any]] | None:
 
 
 def _in_order(items: Any) -> list[Any]:
-    """The same for equal sets where their items have an order, so that equal trees are equal."""
+    """Sorted items if they can be compared, so that equal sets are stored equally."""
     try:
         return sorted(items)
     except TypeError:

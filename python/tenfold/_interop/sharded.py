@@ -1,4 +1,4 @@
-"""Tensors of which each rank has parts: DTensor and ShardedTensor of torch."""
+"""Sharded tensors of torch: DTensor and ShardedTensor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Shards(NamedTuple):
-    """The parts of a tensor that this rank has.
+    """The local parts of a sharded tensor.
 
     Attributes:
-        parts: Its tensors, over the memory of the whole one; at least one, which may be empty.
-        offsets: Where in the whole tensor each of them begins.
-        shape: Of the whole tensor.
-        mesh: Of a DTensor the shape of the device mesh, its ranks, and for each dimension of the
-            tensor the dimensions of the mesh that it is cut along, or -1. None for a ShardedTensor.
+        parts: Views of the local tensor; at least one, which may be empty.
+        offsets: Index of the first element of each part in the whole tensor.
+        shape: Shape of the whole tensor.
+        mesh: For a DTensor: the shape of the device mesh, its ranks, and for each dimension of the
+            tensor the mesh dimensions that shard it, or -1. None for a ShardedTensor.
     """
 
     parts: list[Any]
@@ -30,7 +30,7 @@ class Shards(NamedTuple):
 
     @property
     def is_replicated(self) -> bool:
-        """True for a DTensor that each rank has whole."""
+        """True for a DTensor that is replicated on all ranks."""
         return self.mesh is not None and all(dims == (-1,) for dims in self.mesh[2])
 
 
@@ -43,7 +43,8 @@ def shards_of(value: Any) -> Shards | None:
     """The shards of a DTensor or ShardedTensor; None for any other object.
 
     Raises:
-        UnsupportedError: For a DTensor whose parts are sums to be, or lie in a subclass of tensor.
+        UnsupportedError: For a DTensor with Partial placements, or whose local tensor is of a
+            subclass of Tensor.
     """
     module = sys.modules.get(_DTENSOR)
     if module is not None and isinstance(value, module.DTensor):

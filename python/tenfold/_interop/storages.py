@@ -1,4 +1,4 @@
-"""Which torch tensors share memory, as safetensors checks before saving."""
+"""Finds torch tensors that share memory, as safetensors does before saving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees of the tensordict package, which is imported only to make one of its TensorDicts."""
+"""Conversion from and to the tensordict package, which is imported only to create its objects."""
 
 from __future__ import annotations
 

@@ -420,7 +420,7 @@ def key_paths(keys: Keys) -> list[tuple[str, ...]] | None:
 
 
 def exact_names(rename: Rename) -> list[str]:
-    """The names that `rename=` expects to find."""
+    """The names that must exist for `rename=`."""
     return list(rename) if isinstance(rename, dict) else []
 
 

@@ -129,7 +129,7 @@ def _report(
 
 
 def source_node(source: Any) -> Any:
-    """The engine's node of a path, a TensorDict, or a dict; of a node itself."""
+    """The engine's node of a path, a TensorDict, a dict or a node."""
     if isinstance(source, _core.Node):
         return source
     if isinstance(source, (str, os.PathLike)):
@@ -205,7 +205,7 @@ def _is_lazy(torch: Any, tensor: Any) -> bool:
 
 
 def _others(node: Any, path: tuple[str, ...] = ()) -> list[str]:
-    """Dotted names of the values that are not tensors."""
+    """Dotted names of values that are not tensors."""
     if isinstance(node, (dict, list, tuple)) and node:
         items = node.items() if isinstance(node, dict) else enumerate(node)
         return [name for key, value in items for name in _others(value, (*path, str(key)))]
@@ -290,7 +290,7 @@ def _host_for(tensor: Any) -> Any:
 
 
 def _note_writes(tensors: dict[str, Any], loaded: Sequence[str]) -> None:
-    """Tells autograd, so that a backward over old values is an error and not a wrong result."""
+    """Bumps autograd's version counter, so that a backward pass over old values raises."""
     torch = arrays.imported_torch()
     increment = getattr(getattr(torch, "autograd", None), "graph", None)
     increment = getattr(increment, "increment_version", None)

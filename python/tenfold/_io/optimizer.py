@@ -51,7 +51,7 @@ def load_optimizer(
 
 
 def _containers(node: Any, place: Any = None) -> Any:
-    """The saved dict over mapped tensors, of which no byte was read."""
+    """The saved dict, with mapped tensors that are not read yet."""
 
     def as_dict(native: Any, _keys: tuple[str, ...]) -> Any:
         from tenfold.tensordict import TensorDict
@@ -108,7 +108,7 @@ def _refuse(where: str, part: str, expected: str, found: Any) -> NoReturn:
 
 
 def _changes_state_itself(optimizer: Any) -> bool:
-    """True if the class or a hook gives the saved state a meaning that only it knows."""
+    """True if the class or a hook converts the state when it saves or loads it."""
     torch = need_torch("load_into")
 
     return bool(
@@ -189,7 +189,7 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Options that older files lack, and for which torch sets a default."""
+        """Options that older files lack; torch sets a default for them."""
         probe: Any = object.__new__(type(self._optimizer))
         group = {**options, "params": []}
         try:
@@ -226,7 +226,7 @@ class _Plan:
             self._new_state[position] = new
 
     def _plan_again(self, position: int, first: int) -> None:
-        """A second place for state that has one: right if it is the same parameter's."""
+        """Checks a second name for the state of a parameter, which must be the same parameter."""
         if self._params[position] is not self._params[first]:
             name = f"state.{position}"
             self.mismatched.append(Mismatch(name, "state of its own", f"that of state.{first}"))
@@ -234,7 +234,7 @@ class _Plan:
             self._new_state[position] = self._new_state[first]
 
     def apply(self, node: Any) -> None:
-        """Fills the tensors of the state, and lets torch put them and the options in place."""
+        """Fills the tensors of the state; torch then assigns them and the options."""
         if self._destinations:
             load_into(self._destinations, node, strict=False, cast=True)
         optimizer = self._optimizer
@@ -394,8 +394,8 @@ class ParameterState:
         Args:
             saved: The state of the parameter in the source: a dict.
             options: Options of its group in the source.
-            name: ``"state.0"``, as the target calls it in reports.
-            source_name: The same in the source.
+            name: Name of the state in reports: ``"state.0"``.
+            source_name: Its name in the source.
         """
         self._on_device = bool(options.get("capturable") or options.get("fused"))
         self._name, self._source_name = name, source_name
@@ -420,7 +420,7 @@ class ParameterState:
         return saved
 
     def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
-        """The tensor of the target, or a new one, of torch's choice of dtype and device."""
+        """The tensor of the target, or a new one, with the dtype and device that torch chooses."""
         name = ".".join((self._name, *path))
         dtype, device = self._dtype_and_device(saved, key)
         shape = self._shape(saved, current, key)
@@ -450,7 +450,7 @@ class ParameterState:
         return self._tied[same]
 
     def _dtype_and_device(self, saved: Any, key: Any) -> tuple[Any, Any]:
-        """As `Optimizer.load_state_dict` chooses them."""
+        """The dtype and device that `Optimizer.load_state_dict` chooses."""
         if key == "step":
             if self._on_device:
                 return self._torch.float32, self._param.device

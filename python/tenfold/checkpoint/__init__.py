@@ -1,10 +1,10 @@
-"""The checkpoints of a training: what is saved at each step, what is kept, what is restored."""
+"""The checkpoints of a training: saving, retention and restoring."""
 
+from tenfold.checkpoint._background import SaveHandle
 from tenfold.checkpoint._manager import CheckpointManager
 from tenfold.checkpoint._preemption import Preemption
 from tenfold.checkpoint._results import Estimate, RestoreResult, StepStatus
 from tenfold.checkpoint._rng import RngState
-from tenfold.checkpoint._writing import SaveHandle
 
 __all__ = [
     "CheckpointManager",

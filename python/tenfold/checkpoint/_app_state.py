@@ -1,4 +1,4 @@
-"""From the objects of a training to trees of tensors and values, and back."""
+"""Conversion between the objects of a training and trees of tensors and values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_names(app_state: Any) -> None:
-    """Refuses what is not a dict with names.
+    """Checks that it is a dict with str keys.
 
     Raises:
         TypeError: For another type, or a name that is not a str.
@@ -39,17 +39,17 @@ def check_names(app_state: Any) -> None:
 
 
 def is_stateful(value: Any) -> bool:
-    """True for an object that gives and takes its state, false for a plain value or a class."""
+    """True for an object (not a class) with state_dict and load_state_dict."""
     return not isinstance(value, type) and all(
         callable(getattr(value, method, None)) for method in ("state_dict", "load_state_dict")
     )
 
 
 def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
-    """The state of every entry. Random states come first: other calls may draw numbers.
+    """The state of every entry. Random states are first, because other calls may draw numbers.
 
     Raises:
-        UnsupportedError: For an object that gives a state, and takes none.
+        UnsupportedError: For an object with state_dict and without load_state_dict.
     """
     check_names(app_state)
     for name, value in app_state.items():
@@ -70,7 +70,7 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
 
 
 def constant_names(app_state: dict[str, Any]) -> list[str]:
-    """Entries that a training may leave as they are."""
+    """Entries that may stay unchanged during a training."""
     names = []
     for name, value in app_state.items():
         if (
@@ -83,20 +83,20 @@ def constant_names(app_state: dict[str, Any]) -> list[str]:
 
 
 class Restoring:
-    """Entries of a step on their way into the objects of a program.
+    """Loads entries of a step into the objects of a program.
 
-    Everything is compared when this is made, and nothing changes until `apply`.
+    The constructor compares everything; nothing changes until `apply`.
 
     Args:
         node: The engine's node of the step, or of the selected part of it.
         app_state: Names and objects.
         where: The step's folder, for messages.
-        strict: Refuse what is missing, unexpected, or of another dtype or shape.
+        strict: Raise for missing or unexpected tensors, and for other dtypes or shapes.
         is_part: Only a part of the step was requested: missing or unexpected entries are no errors.
-        rename: From the saved names of a module's tensors to its own.
-        rank: Of this process.
-        lacking: Entries of single ranks, of which this rank has none: `node` has those of rank 0.
-        copy: From a name to a node with that entry in memory; with ``compares`` each block is
+        rename: Maps saved names of a module's tensors to its own names.
+        rank: Rank of this process.
+        lacking: Entries of single ranks that this rank did not save: `node` has those of rank 0.
+        copy: Returns a node with the entry of that name in memory; with ``compares`` each block is
             compared with its checksum.
         copied_first: Entries that `read` copies and compares; others were compared before.
         compares_later: Nothing was compared: each entry is, as it is loaded.
@@ -167,7 +167,7 @@ class Restoring:
         self._copies: dict[str, Any] = {}
 
     def read(self) -> None:
-        """Copies what is copied first; no object changes.
+        """Copies the entries that must be copied before; no object changes.
 
         Raises:
             CorruptFileError: If a block is damaged.
@@ -231,7 +231,7 @@ class Restoring:
         state = self._renamed(state)
         self._module_states[name] = state
         if _has_load_hooks(module):
-            return  # Which names it takes, it says itself.
+            return  # The hooks may rename keys, so names are not compared here.
         own = module.state_dict()
         missing = [] if self._is_part else [key for key in own if key not in state]
         unexpected = [key for key in state if key not in own]
@@ -254,7 +254,7 @@ class Restoring:
         ]
 
     def _placed(self, name: str, state: Any) -> Any:
-        """The state as the object has it now: of DTensors, the part of this rank."""
+        """The current state of the object; DTensors are replaced by the part of this rank."""
         return self._place[name](state) if name in self._place else state
 
     def _renamed(self, state: Any) -> Any:
@@ -296,7 +296,7 @@ class Restoring:
 
 
 def entry_of(node: Any, name: str, *, in_memory: bool) -> Any:
-    """An entry in the containers that it was saved from.
+    """An entry in its original containers.
 
     Args:
         node: The engine's node of a step.

@@ -1,4 +1,4 @@
-"""Arguments of a CheckpointManager, checked and as the engine takes them."""
+"""Checks the arguments of a CheckpointManager, and converts them for the engine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def whole(where: str, value: int | None) -> int | None:
-    """None, or a whole number from 1 on."""
+    """Checks that it is None or a positive int."""
     return None if value is None else integer(where, value, 1)
 
 
 def number_of(where: str, value: Any) -> float:
-    """A real number, also of numpy, or a tensor of one element."""
+    """Converts a real number, of Python or numpy, or a tensor of one element."""
     if not isinstance(value, (bool, str, bytes)) and (
         hasattr(value, "__float__") or hasattr(value, "__index__")
     ):
@@ -38,7 +38,7 @@ def number_of(where: str, value: Any) -> float:
 
 
 def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
-    """Metrics as floats. Raises TypeError for what is not a number."""
+    """Converts metrics to floats. Raises TypeError for a value that is not a number."""
     if metrics is None:
         return {}
     if not isinstance(metrics, Mapping):
@@ -60,7 +60,7 @@ def rules_of(format: Format) -> list[tuple[str, str]]:
 
 
 def check_name(verify: Any) -> str:
-    """The name of what `restore` checks: one of these, or "none"."""
+    """Converts `verify` to the name of the checks: one of these, or "none"."""
     names = ("auto", "full", "structure")
     if verify is True:
         return "full"

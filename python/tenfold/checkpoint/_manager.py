@@ -29,14 +29,14 @@ from tenfold.checkpoint._arguments import (
     rules_of,
     whole,
 )
-from tenfold.checkpoint._overlap import LiveTensors
+from tenfold.checkpoint._background import SaveHandle, Writer
+from tenfold.checkpoint._live_tensors import LiveTensors
 from tenfold.checkpoint._preemption import Preemption
 from tenfold.checkpoint._rank_entries import Comparison, Described, patterns_of
 from tenfold.checkpoint._restoring import RestorePlan
 from tenfold.checkpoint._results import Estimate, RestoreResult, StepStatus
-from tenfold.checkpoint._saving import SaveRequest, write_step
+from tenfold.checkpoint._save_request import SaveRequest, write_step
 from tenfold.checkpoint._sharded import ShardedEntries, outlines_of, templates_of, whole_states
-from tenfold.checkpoint._writing import SaveHandle, Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from tenfold._io.files import Keys, PathLike, Progress, Rename
-    from tenfold.checkpoint._saving import Trees
+    from tenfold.checkpoint._save_request import Trees
 
     Format = str | Mapping[str, str]
     Check = Literal["auto", "full", "structure"] | bool
@@ -215,7 +215,7 @@ class CheckpointManager:
     def should_save(self, step: int) -> bool:
         """True if `every_steps` or `every_seconds` have passed since the last save.
 
-        A loop that skips numbers saves at the first step behind a multiple of `every_steps`.
+        A loop that skips numbers saves at the first step after a multiple of `every_steps`.
 
         Args:
             step: The number of the step that was just made.
@@ -253,7 +253,7 @@ class CheckpointManager:
                 ``load_state_dict()`` (modules, optimizers, schedulers, scalers, loaders,
                 `RngState`), tensors, and plain values in any nesting.
             metrics: Numbers, by which the best steps are chosen.
-            extra: A JSON value that `metadata` gives back.
+            extra: A JSON value that `metadata` returns.
             force: No warning if the step exists.
             block: True: write now, even if `async_save` is set.
 
@@ -316,7 +316,7 @@ class CheckpointManager:
         Any process may do so.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
             metrics: Name to number; other metrics of the step stay.
 
         Raises:
@@ -333,7 +333,7 @@ class CheckpointManager:
         self._native.set_metrics(number, values)
 
     def estimate(self, app_state: dict[str, Any]) -> Estimate:
-        """How much a save of this state needs, and how much there is.
+        """Compares the size of a save of this state with the free space.
 
         Args:
             app_state: As for `save`.
@@ -368,7 +368,8 @@ class CheckpointManager:
             signals: None: SIGTERM and SIGUSR1.
 
         Returns:
-            Preemption: A context manager; in the main thread only. It is true once a signal came.
+            Preemption: A context manager, for the main thread only. It becomes true when a signal
+                arrives.
 
         Raises:
             ValueError: When it is entered in another thread than the main one.
@@ -403,7 +404,7 @@ class CheckpointManager:
         discard_later: bool = False,
         missing_ok: bool = False,
     ) -> RestoreResult:
-        """Loads a step; saves from now on continue it.
+        """Loads a step; later saves continue its lineage.
 
         Checksums, names, dtypes and shapes are compared before the first object changes.
 
@@ -484,15 +485,15 @@ class CheckpointManager:
     # --- the directory ---
 
     def latest_step(self) -> int | None:
-        """The highest step of the current line: of the run that saved last."""
+        """The highest step of the current lineage, that of the run that saved last."""
         return self._native.latest_step()
 
     def all_steps(self) -> list[int]:
-        """Every step, ascending, those that the current line has left included."""
+        """All steps, ascending, including those that the current lineage does not contain."""
         return self._native.all_steps()
 
     def best_step(self) -> int | None:
-        """The best step by the metric `best`; of equal ones the one saved later."""
+        """The best step by the metric `best`; the later one if two are equal."""
         return self._native.best_step()
 
     def status(self) -> list[StepStatus]:
@@ -506,10 +507,10 @@ class CheckpointManager:
         """Returns the content of `checkpoint.json`: step, seq, lineage, time, metrics, extra, ...
 
         Args:
-            step: A step that is there.
+            step: An existing step.
 
         Returns:
-            dict: The members of the document; ``"extra"`` is what `save` was given.
+            dict: The members of the document; ``"extra"`` is the argument of `save`.
 
         Raises:
             KeyError: If there is no such step.
@@ -524,7 +525,7 @@ class CheckpointManager:
         """The folder of a step. Its files are what `tenfold.load` and other tools read.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
 
         Returns:
             Path: The folder.
@@ -542,7 +543,7 @@ class CheckpointManager:
         """Compares every checksum of a step.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -564,7 +565,7 @@ class CheckpointManager:
         """Yields the newest step, then each new one: for a job that evaluates.
 
         Args:
-            after: Begin with what was saved after this step instead.
+            after: Begin with the first step that was saved after this one instead.
             timeout: End after this many seconds without a new step. None: never.
 
         Yields:
@@ -606,7 +607,7 @@ class CheckpointManager:
         """Keeps a step from being pruned, also by other processes and hosts.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
 
         Yields:
             Path: Its folder.
@@ -629,7 +630,7 @@ class CheckpointManager:
         """Removes a step.
 
         Args:
-            step: A step that is there.
+            step: An existing step.
 
         Raises:
             KeyError: If there is no such step.
@@ -660,10 +661,10 @@ class CheckpointManager:
         """Converts a step, or a part of it, to any format that `convert` writes.
 
         Args:
-            step: Which one.
-            path: Where to; its suffix says the format.
-            keys: Entries or tensors. If they are all of one entry, the file has the names of that
-                entry: ``keys="model"`` gives weights that other tools read.
+            step: Number of the step.
+            path: Destination; its suffix selects the format.
+            keys: Entries or tensors. If all belong to one entry, the names in the file omit it:
+                ``keys="model"`` gives weights that other tools read.
             dtype: Casts floating-point tensors.
             progress: As for `save`.
 
@@ -688,12 +689,12 @@ class CheckpointManager:
         return Path(os.fsdecode(path))
 
     def import_step(self, path: PathLike, step: int) -> Path:
-        """Saves what any file or folder holds as a step.
+        """Saves the content of a file or folder as a step.
 
         Args:
-            path: A checkpoint in any format: its top-level keys become entries. One with tensors at
-                the top (a ``state_dict``) becomes the entry ``"model"``.
-            step: The number that it gets.
+            path: A checkpoint in any format: its top-level keys become entries. A checkpoint with
+                tensors at the top level (a ``state_dict``) becomes the entry ``"model"``.
+            step: Number of the new step.
 
         Returns:
             Path: The folder of the step.
@@ -716,13 +717,13 @@ class CheckpointManager:
         """Waits for the save in flight and for removals.
 
         Raises:
-            Exception: What a save in the background failed with, once.
+            Exception: The exception of a save in the background; raised once.
         """
         self._writer.wait()
         self._native.wait()
 
     def close(self) -> None:
-        """As `wait`; another process may write then."""
+        """Waits as `wait`, and releases the directory for other writers."""
         try:
             self._writer.wait()
         finally:
@@ -760,7 +761,7 @@ class CheckpointManager:
         force = boolean("save: force", force)
         check_names(app_state)
         self._writer.wait()
-        self._native.begin_save(number)  # the thread may come later than the next should_save
+        self._native.begin_save(number)  # the thread may start after the next should_save
         more = more_of(extra)
         states = states_of(app_state)
         path = self._path_of(number)
@@ -856,7 +857,7 @@ class CheckpointManager:
         app_state: dict[str, Any] | None,
         changed: list[str],
     ) -> tuple[RestoreResult | None, list[str | None]]:
-        """Loads a step that was checked. Returns what is damaged, on each rank."""
+        """Loads a step that was checked. Returns the damage found by each rank."""
         ranks = self._ranks
         (restoring, state, _), problems = ranks.run(
             "restore: compare",

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class Preemption:
-    """True once a signal has come; made by `CheckpointManager.preemption`.
+    """A flag that becomes true when a signal arrives; `CheckpointManager.preemption` returns it.
 
     The first signal is recorded, and passed to the previous handler if a program had set one. Later
     signals go to the previous handler only, so that a second SIGTERM terminates the process.
 
-    In a process group it is true on all ranks once a signal has come on one of them: ``bool()`` is
-    a small all-reduce then, which all ranks call equally often.
+    In a process group it becomes true on all ranks when one of them receives a signal. ``bool()``
+    is a small all-reduce then, so all ranks must call it equally often.
 
     Attributes:
-        signal: The number of the signal that came to this process; None.
+        signal: The number of the signal that this process received, or None.
     """
 
     def __init__(self, signals: Iterable[int], ranks: Ranks | None = None) -> None:

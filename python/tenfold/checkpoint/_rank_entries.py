@@ -1,4 +1,4 @@
-"""Which entries are of all ranks, which of each, and whether the ranks agree on the former."""
+"""Entries that all ranks share and entries of single ranks; checks that ranks agree on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def patterns_of(per_rank: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def is_per_rank(name: str, value: Any, patterns: tuple[str, ...]) -> bool:
-    """True for random numbers, and for names that the manager was given."""
+    """True for RngState, and for names in the manager's argument `per_rank`."""
     return isinstance(value, RNGState) or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -160,7 +160,7 @@ def _is_loader(value: Any) -> bool:
 
 
 def _shape_of(state: Any) -> Any:
-    """The same containers; tensors of devices are not copied to compare their shapes."""
+    """The same containers, with shapes in place of tensors on devices, which are not copied."""
     if isinstance(state, dict):
         return {key: _shape_of(value) for key, value in state.items()}
     if type(state) in (list, tuple):

@@ -30,12 +30,12 @@ class RestorePlan:
     """The checked arguments of a restore.
 
     Attributes:
-        steps: The engine's candidates; None if there is no step, and that is allowed.
-        place: Another run's directory or step; None.
+        steps: The engine's candidates; None if there is no step and `missing_ok` is set.
+        place: Another run's directory or step, or None.
         keys: As given.
         exclude: As given.
         rename: A function, or None.
-        strict: Refuse what is missing or unexpected.
+        strict: Raise for missing or unexpected entries.
         check: The checks before a step is restored: "auto", "full", "structure" or "none".
         discard_later: Remove the steps after the restored one.
         templates: By entry: the state of an object that has DTensors.
@@ -53,7 +53,7 @@ class RestorePlan:
 
     @property
     def candidates(self) -> list[tuple[int, int, int]] | None:
-        """Step, seq and bytes of each, the best one first."""
+        """Step, seq and bytes of each candidate, the preferred one first."""
         return None if self.steps is None else self.steps.candidates()
 
     def _compares_later(self, num_bytes: int) -> bool:
@@ -62,7 +62,7 @@ class RestorePlan:
         return self.check == "auto" and num_bytes >= FULL_CHECK_BYTES and not self.templates
 
     def _copied_first(self, num_bytes: int, app_state: dict[str, Any] | None) -> list[str]:
-        """Entries that are copied into memory, and so compared, before an object changes.
+        """Entries that are copied into memory and verified before an object changes.
 
         All are compared before that, but a module already has memory for its tensors.
         """
@@ -88,7 +88,7 @@ class RestorePlan:
         """Checks a candidate, which rank 0 has chosen, except what is checked while it is copied.
 
         Returns:
-            Its index, the opened step, and what is damaged instead.
+            Its index, the opened step, and a description of the damage, if any.
         """
         known = [candidate[:2] for candidate in self.candidates or ()]
         if (step, seq) not in known:
@@ -114,10 +114,11 @@ class RestorePlan:
         ranks: Ranks,
         patterns: tuple[str, ...],
     ) -> tuple[Restoring | None, dict[str, Any] | None, str | None]:
-        """Compares a step with the objects, of which none changes, and reads what is copied first.
+        """Compares a step with the objects without changing them, and reads what must be copied.
 
         Returns:
-            What loads it, if there are objects; else the state. What is damaged instead.
+            A function that loads the state into the objects, or, without objects, the state. A
+            description of the damage instead, if the step is damaged.
         """
         own = {name for name, rank in found.entries() if rank is not None}
         if app_state is not None and found.world_size == 1 and not ranks.is_alone:

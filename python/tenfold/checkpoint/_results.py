@@ -22,9 +22,9 @@ class RestoreResult:
     Attributes:
         step: The step that was restored; None if there was none and that was allowed.
         path: Its folder.
-        report: What was loaded, missing, unexpected, mismatched, by dotted name.
+        report: Dotted names of the entries that were loaded, missing, unexpected or mismatched.
         skipped: Damaged steps that were skipped, newest first, with the problem.
-        metadata: As `CheckpointManager.metadata` gives it.
+        metadata: As returned by `CheckpointManager.metadata`.
         state: The entries, mapped from their files, if no `app_state` was given.
     """
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class RngState(RNGState):
-    """The random numbers of Python, NumPy, torch and each CUDA device, as an entry of a state.
+    """The random states of Python, NumPy, torch and each CUDA device, as an entry of a state.
 
     It is saved before everything else in the same state, and restored after it, so that a restore
     continues the same random sequence. Libraries that are not imported have no state; generators
@@ -91,12 +91,12 @@ class RngState(RNGState):
 
 
 def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
-    """Seeds the generators of a rank that the saved state has none of.
+    """Seeds the generators of a rank that did not exist when the state was saved.
 
     Args:
         target: The entry, whose generators are seeded.
-        state: What rank 0 has saved.
-        rank: Of this process: each has other numbers, and the same ones at each restore.
+        state: The state that rank 0 saved.
+        rank: Rank of this process. Ranks get different random numbers, the same at each restore.
     """
     digest = hashlib.sha256(b"rank %d" % rank)
     for part in (state.get("python"), state.get("numpy")):

@@ -1,4 +1,4 @@
-"""Entries with DTensors, of which each rank has a part: saved as one file or folder."""
+"""Entries with DTensors, which all ranks save together as one file or folder."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def is_dtensor(value: Any) -> bool:
 
 
 def has_dtensors(state: Any) -> bool:
-    """True if there is one in nested containers."""
+    """True if nested containers contain a DTensor."""
     return any(is_dtensor(tensor) for _, tensor in tensors_in(state))
 
 
 def whole_states(states: dict[str, Any]) -> dict[str, Any]:
-    """The states of one process, whose parts are the whole tensors.
+    """The states of a single process, whose parts are the whole tensors.
 
     Raises:
         UnsupportedError: Naming a DTensor of which other processes have parts.
@@ -61,7 +61,7 @@ def whole_states(states: dict[str, Any]) -> dict[str, Any]:
 
 
 def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
-    """The states with tensors without bytes in the place of those that ranks have parts of."""
+    """The states, with placeholders without data in place of sharded tensors."""
     return {
         name: _mapped(state, _outline) if has_dtensors(state) else state
         for name, state in states.items()
@@ -69,17 +69,17 @@ def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
 
 
 class ShardedEntries:
-    """The sharded entries of a state: what this rank writes of them.
+    """The sharded entries of a state, and the parts that this rank writes.
 
     Args:
         states: The state of each entry.
-        rank: Of this process. Rank 0 writes what is no DTensor.
+        rank: Rank of this process. Rank 0 writes the entries that are not DTensors.
         where: The step's folder.
 
     Attributes:
-        outlines: The states, their tensors without bytes.
+        outlines: The states, with placeholders without data in place of tensors.
         parts: By entry: tensors by names, in the order of `boxes`.
-        boxes: By entry: where each part belongs.
+        boxes: By entry: the box of each part.
         live: By entry and name: the tensors of the training that the parts are of.
 
     Raises:
@@ -96,7 +96,7 @@ class ShardedEntries:
                 self._add(name, state, rank, where)
 
     def tree(self, where: str) -> Any:
-        """The engine's tree of the outlines."""
+        """Returns an engine tree of the sharded entries with dtypes and shapes, without data."""
         return _core.tree(self.outlines, where)
 
     def _add(self, name: str, state: Any, rank: int, where: str) -> None:
@@ -156,10 +156,11 @@ def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def sharded_like(state: Any, template: Any) -> Any:
-    """A saved state whose tensors are as those of `template`: parts where that has DTensors.
+    """A saved state, loaded like `template`: as local parts where `template` has DTensors.
 
     Args:
-        state: Nested containers; tensors are mapped from the file. Only what this rank has is read.
+        state: Nested containers; tensors are mapped from the file. Only the parts of this rank are
+            read.
         template: An entry of `templates_of`.
     """
     if is_optimizer(template):
@@ -186,7 +187,7 @@ def sharded_like(state: Any, template: Any) -> Any:
 
 
 def _optimizer_template(optimizer: Any, state: Any) -> Any:
-    """For each saved tensor the present one, or the parameter that it is for."""
+    """Maps each saved tensor to the current one, or to its parameter."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     saved = [number for group in state["param_groups"] for number in group["params"]]
     template: dict[Any, Any] = {}
@@ -215,7 +216,7 @@ def _part_of(tensor: Any, template: Any) -> Any:
 
 
 def _box_of(tensor: Any, name: str) -> tuple[list[int], list[int]] | None:
-    """Offsets and sizes of the part that this rank has; None if it is not of the mesh."""
+    """Offsets and sizes of the local part; None if this rank is not in the mesh."""
     if tensor.device_mesh.get_coordinate() is None:
         return None
     if any(placement.is_partial() for placement in tensor.placements):

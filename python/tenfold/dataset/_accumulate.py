@@ -140,7 +140,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _rows_of_all_ranks(rows: int) -> float:
-    """The rows by which a batch's are divided: of all ranks, over the ranks."""
+    """The divisor of a batch's rows: rows of all ranks divided by the number of ranks."""
     import sys
 
     torch = sys.modules.get("torch")

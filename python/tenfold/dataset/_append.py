@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 
-from tenfold._closing import Closing
+from tenfold._context_manager import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import (
     bytes_of,
@@ -209,7 +209,7 @@ class Growing(Closing):
             self._native.close()
 
     def refresh(self) -> Self:
-        """Includes the rows that other processes have added since; returns itself.
+        """Includes rows that other processes have appended. Returns itself.
 
         Batches and columns returned before do not change.
 
@@ -274,7 +274,7 @@ class Columns:
         Args:
             rows: A mapping (dict, TensorDict) of values with the columns' row shapes, or with one
                 more leading dimension, equal in all; or a list of mappings, one a row.
-            some: Columns may be left out.
+            some: Columns may be missing.
 
         Returns:
             The number of rows, their columns, and whether it was one row.
@@ -295,7 +295,7 @@ class Columns:
         return len(rows), self._of_rows(rows), False
 
     def is_row(self, rows: Any) -> bool:
-        """True for one row, rather than a batch. Raises as `take`."""
+        """True for a single row, false for a batch. Raises the errors of `take`."""
         if not _is_mapping(rows):
             return False
         return self._shape(self._values(rows))[0]
@@ -342,7 +342,7 @@ class Columns:
         return stored
 
     def _shape(self, values: Sequence[Any]) -> tuple[bool, int]:
-        """Whether the values are one row, and how many rows they are."""
+        """Returns whether the values are a single row, and the number of rows."""
         sizes: dict[str, int] = {}
         rows: list[str] = []
         for (keys, column), value in zip(self.leaves, values, strict=True):
@@ -475,7 +475,7 @@ def _length(value: Any, column: Column) -> int:
 
 
 def _one(value: Any) -> Any:
-    """A batch of this one."""
+    """A batch that contains this row only."""
     if is_array(value):
         return value[None]
     return [value]

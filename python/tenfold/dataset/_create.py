@@ -1,4 +1,4 @@
-"""New data sets on disk, for rows to come."""
+"""Creates data sets on disk, to which rows are appended later."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def create(
 
 
 def schema_of(given: Any) -> Schema:
-    """The given schema, in any form, or the schema of one example row without str."""
+    """Returns the schema, given in any form or as an example row without str."""
     if _is_node(given):
         return example_schema(given)
     if not isinstance(given, (Schema, str, os.PathLike, Mapping)):

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     Transform = Callable[[Row], Any]
 
 
-# What makes a data set of other things.
+# Ends errors for sources that are not data sets.
 _INGEST = "tenfold.ingest(source, path) makes a data set of text files, tables and rows"
 # Rows that a filter processes at a time.
 _FILTER_ROWS = 65_536
 
 
 class _Map:
-    """One function of `Dataset.map`: of a row, or of a batch."""
+    """A function of `Dataset.map`, called with a row or a batch."""
 
     __slots__ = ("batched", "function")
 
@@ -168,7 +168,7 @@ class Dataset(Growing):
 
     @property
     def column_names(self) -> list[str]:
-        """The same as `columns`, as Hugging Face's data sets call it."""
+        """The same as `columns`; the name in Hugging Face's data sets."""
         return self.columns
 
     @property
@@ -348,7 +348,7 @@ class Dataset(Growing):
 
         Args:
             start: The first row; negative: from the end.
-            end: The row behind the last. None: all that follow.
+            end: The row after the last one. None: all rows from `start` on.
 
         Returns:
             Dataset: A view.
@@ -386,7 +386,7 @@ class Dataset(Growing):
         return self._view(("select", (column_names("select: columns", columns),)))
 
     def take(self, indices: Any) -> Dataset:
-        """The rows at `indices`, as often as named; negative ones count from the end.
+        """The rows at `indices`, which may be repeated; negative ones count from the end.
 
         Args:
             indices: A list, a tensor or array of ints ``[n]``, a slice, or a bool mask
@@ -417,7 +417,7 @@ class Dataset(Growing):
         """The rows where `mask` is true.
 
         Args:
-            mask: bool ``[len(self)]``, or a callable that gives it for a batch dict, which is
+            mask: bool ``[len(self)]``, or a callable that returns it for a batch dict, which is
                 called with some rows at a time.
 
         Returns:
@@ -441,7 +441,7 @@ class Dataset(Growing):
         return self.take(Indices(found))
 
     def split(self, sizes: Sequence[float], seed: int | None = 0) -> list[Dataset]:
-        """Disjoint parts that hold every row once.
+        """Splits the rows into disjoint parts.
 
         Args:
             sizes: Fractions that sum to 1, or numbers of rows that sum to ``len(self)``.
@@ -568,7 +568,7 @@ class Dataset(Growing):
             batched: `function` maps batch dicts to batch dicts with the same number of rows.
 
         Returns:
-            Dataset: A view. ``len`` and the other views know nothing of the function.
+            Dataset: A view. ``len`` and other views do not call the function.
 
         Raises:
             ValueError: On access, if a function of batches returns another number of rows.
@@ -604,7 +604,7 @@ class Dataset(Growing):
             format: As for `tenfold.save`. None: by the suffix of `path`; a folder without one.
                 Other formats use a temporary folder next to `path`.
             overwrite: If false, an existing `path` is an error.
-            durable: Return only when the data is on disk.
+            durable: fsync before returning.
             num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
             progress: As for `tenfold.save`.
 
@@ -676,7 +676,7 @@ class Dataset(Growing):
         return reader.read_all()
 
     def to_pandas(self) -> Any:
-        """Returns a ``pandas.DataFrame`` of all rows, copied into memory, by way of pyarrow.
+        """Returns a ``pandas.DataFrame`` of all rows, copied into memory through pyarrow.
 
         Raises:
             ImportError: If pandas or pyarrow is not installed.
@@ -747,7 +747,7 @@ def rejoined(
     steps: _pickle.Steps,
     maps: _pickle.Maps,
 ) -> Dataset:
-    """Joins what was pickled again."""
+    """Rebuilds the result of `concat` or `mix` from a pickle."""
     joined = concat(datasets) if weights is None else mix(datasets, weights)
     return _viewed(joined, steps, maps)
 
@@ -771,7 +771,7 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
         datasets: Data sets of the same columns; views too.
 
     Returns:
-        Dataset: A view of all rows. It pickles as the parts that it is made of.
+        Dataset: A view of all rows. Its pickle contains the data sets.
 
     Raises:
         TypeError: For something else than data sets.
@@ -851,7 +851,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
 
 
 def _fixed(dataset: Dataset) -> Dataset:
-    """The rows that it has now."""
+    """The number of rows now."""
     is_fixed = dataset._steps or dataset._joined is not None or dataset._path is None
     return dataset if is_fixed else dataset.range(0, len(dataset))
 
@@ -883,7 +883,7 @@ def _counts_of(sizes: Sequence[float], total: int) -> list[int]:
 
 
 def _single(function: Transform, row: Any) -> Any:
-    """One row through a function of batches."""
+    """Applies a batched function to a single row."""
     batch = function(
         _map_leaves(row, lambda value: value[None] if hasattr(value, "shape") else [value])
     )

@@ -1,4 +1,4 @@
-"""Which rows an index means, by numpy's rules."""
+"""Converts indices to row numbers by numpy's rules."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
 
     Args:
         index: As ``Dataset.__getitem__`` takes it.
-        size: Rows there are.
+        size: Number of rows.
         what: Name of the indexed object in messages.
 
     Raises:
@@ -81,7 +81,7 @@ def _position_of(index: Any, size: int, what: str) -> int:
 
 
 def _of_64_bits(position: int, size: int, what: str) -> int:
-    """`position`; beyond 64 bits the bindings do not know it for an index."""
+    """Checks that `position` fits 64 bits, because the bindings accept no larger index."""
     if abs(position) >= 2**63:
         raise _too_large(size, what)
     return position
@@ -111,7 +111,7 @@ def positions_where(mask: Any, size: int) -> Indices:
 
 
 def _plain(index: Any) -> Any:
-    """A tensor or an array; that of a Series or an Index."""
+    """A tensor or an array; for a Series or an Index, its array."""
     return index.to_numpy() if hasattr(index, "to_numpy") else index
 
 

@@ -200,7 +200,7 @@ class BatchLoader:
         """Sets the epoch of the next iteration, which begins at its first row.
 
         Args:
-            epoch: 0 or more. It and the seed decide the order.
+            epoch: 0 or more. The epoch and the seed determine the order.
 
         Raises:
             TypeError: If it is not an int.
@@ -224,10 +224,10 @@ class BatchLoader:
         return self._state()
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Resumes there in the next iteration, with any batch_size, world_size and threads.
+        """Resumes at that position; batch_size, world_size and threads may differ.
 
         Args:
-            state: What `state_dict` returned, in this or another process.
+            state: The result of `state_dict`, in this or another process.
 
         Raises:
             ValueError: If the state is invalid, or its position is beyond the rows.
@@ -309,7 +309,7 @@ class _Synchronized:
 
 
 def _for_tensordict(batch: Any) -> Any:
-    """The batch with values and offsets as what has no batch dimension."""
+    """The batch, with values and offsets as unbatched tensors."""
     from tenfold.tensordict import UnbatchedTensor
 
     if not isinstance(batch, dict):
@@ -420,11 +420,11 @@ class PinnedMemory:
 
 
 class BatchProgress:
-    """How far `DeviceBatches` have come.
+    """The position of `DeviceBatches` in an epoch.
 
     Attributes:
         state: The result of `state_of` when the most recently returned batch was taken.
-        is_at_end: All batches were returned.
+        is_at_end: True if all batches were returned.
     """
 
     def __init__(self, state_of: Callable[[], Any]) -> None:

@@ -59,7 +59,7 @@ def commit_parts(
     durable: bool = True,
     progress: Progress = None,
 ) -> Dataset:
-    """Appends parts to the data set at `path`: all of them, or none.
+    """Appends parts to the data set at `path` atomically.
 
     Each part is a data set in a folder below `path`, as ``ingest(..., part=(index, count))`` writes
     it, or `Dataset.save`. It is checked first: its columns, the number of its rows and the sizes of
@@ -142,7 +142,7 @@ def compact(
 
 
 def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
-    """The files that one part is made of, and the folder that it is written to.
+    """The source files of one part, and its target folder.
 
     Raises:
         TypeError: For a source that is not a list of files, or a part that is not a pair of int.
@@ -158,9 +158,8 @@ def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
     if not isinstance(names, (list, tuple)) or not all(
         isinstance(name, (str, os.PathLike)) for name in names
     ):
-        raise TypeError(
-            f"ingest: part: expected files, which are cut into runs, found {type(source).__name__}"
-        )
+        found = type(source).__name__
+        raise TypeError(f"ingest: part: expected files (paths or globs), found {found}")
     files = sorted(file for name in names for file in _matches(os.fsdecode(name)))
     run = files[len(files) * index // count : len(files) * (index + 1) // count]
     return run, _core.part_path(os.path.abspath(os.fsdecode(path)), index, count)

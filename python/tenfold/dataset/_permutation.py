@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class permutation:  # noqa: N801 (used as a function, as numpy's)
-    """A shuffled order of ``range(size)`` that costs no memory: any position at once.
+    """A shuffled order of ``range(size)``, computed for each position instead of stored.
 
     It depends on size, seed and epoch alone, and is the order in which `BatchLoader` shuffles.
 
@@ -26,9 +26,9 @@ class permutation:  # noqa: N801 (used as a function, as numpy's)
     >>> order[512:768]                      # int64 [256]
 
     Args:
-        size: How many; 0 to 2**62.
+        size: Number of positions; 0 to 2**62.
         seed: 0 to 2**64 - 1.
-        epoch: The same.
+        epoch: 0 to 2**64 - 1.
 
     Raises:
         TypeError: If an argument is not an int.

@@ -81,7 +81,7 @@ def _cell(row: Any, name: str) -> str:
 
 
 def _entry(row: Any, name: str, default: Any) -> Any:
-    """The value of that dotted name, which may be inside nested records."""
+    """The value of a dotted name in a row with nested records."""
     if name in row:
         return row[name]
     record, _, rest = name.partition(".")

@@ -30,7 +30,7 @@ def jagged(values: Any, offsets: Any) -> Any:
 
 
 def is_jagged(value: Any) -> bool:
-    """True for what `jagged` makes with torch."""
+    """True for a jagged tensor of torch, as `jagged` returns it."""
     return bool(getattr(value, "is_nested", False))
 
 
@@ -46,7 +46,7 @@ def padded(rows: Any, value: float) -> tuple[Any, Any]:
 
 
 class Offsets(dict):  # type: ignore[type-arg]
-    """``{"values", "offsets"}``, which are not rows of a batch as other dicts' columns are."""
+    """``{"values", "offsets"}``, whose items are not rows of a batch."""
 
 
 def as_offsets(values: Any, offsets: Any) -> Offsets:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @set_module("tenfold.dataset")
 class Rows(Sequence["Any"]):
-    """Rows that were gathered in one call: a sequence of row dicts, made on access.
+    """Rows that were gathered in one call: a sequence of row dicts, created on access.
 
-    Rows of a mapped data set are what its function made of them.
+    Rows of a mapped data set are the results of its function.
 
-    `collate` takes the whole batch out as it is; torch's ``default_collate`` finds rows and stacks
+    `collate` returns the gathered batch itself; torch's ``default_collate`` finds rows and stacks
     them again.
     """
 
@@ -64,16 +64,16 @@ class Samples(list[Any]):
 def collate(rows: Any) -> Any:
     """A ``collate_fn`` for ``torch.utils.data.DataLoader`` over a `Dataset`, or over TensorDicts.
 
-    Takes the batch out that ``Dataset.__getitems__`` gathered, or stacks what functions of its rows
-    have made as a `BatchLoader` does. A list of samples becomes a batch as
+    Returns the batch that ``Dataset.__getitems__`` gathered, or stacks the results of row functions
+    as a `BatchLoader` does. A list of samples becomes a batch as
     tensordict's ``collate`` makes it: TensorDicts and tensorclasses, also within tuples and dicts,
-    are stacked, lazily where their shapes differ; anything else goes to torch's
+    are stacked, lazily where their shapes differ; anything else is passed to torch's
     ``default_collate``.
 
     >>> DataLoader(ds, batch_size=256, shuffle=True, collate_fn=tenfold.collate)
 
     Args:
-        rows: What the data set gave for a batch, or a list of samples.
+        rows: A batch that the data set returned, or a list of samples.
 
     Returns:
         The batch: a dict of tensors and lists, a TensorDict, or what ``default_collate`` makes.
@@ -100,7 +100,7 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
 
     Args:
         samples: The rows.
-        ragged: Dotted names of what is jagged even where all lengths are the same.
+        ragged: Dotted names of entries that are jagged even if all lengths are equal.
         name: Name of the samples themselves.
     """
     first = samples[0]
@@ -143,7 +143,7 @@ def _jagged_rows(torch: Any, rows: Sequence[Any]) -> Any:
 
 
 def check_rows(batch: Any, size: int, name: str = "") -> None:
-    """Checks what a function of batches has made: dimension 0 of each column counts rows.
+    """Checks the result of a batched function: all columns must have the same length.
 
     Raises:
         ValueError: For a column of another number of rows, naming it.
@@ -182,7 +182,7 @@ def none_of(batch: Any) -> Any:
 
 
 def samples_of(batch: Any, size: int) -> Iterator[Any]:
-    """The `size` rows of a batch: dicts and tuples of what its columns hold."""
+    """Splits a batch of `size` rows into dicts and tuples."""
     if isinstance(batch, dict):
         if not batch:
             return ({} for _ in range(size))

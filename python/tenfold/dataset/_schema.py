@@ -59,8 +59,8 @@ class Column(NamedTuple):
         """The inverse of `to_dict`; members with leaf names are ignored.
 
         Args:
-            members: ``{"dtype", "shape", "ragged", "nullable", "unit"}``; all but the first may be
-                left out.
+            members: ``{"dtype", "shape", "ragged", "nullable", "unit"}``; all but the first are
+                optional.
 
         Returns:
             Column: The column.
@@ -265,7 +265,7 @@ def dtype_of(value: Any) -> str | None:
 
 
 def _spelling(name: str) -> str | None:
-    """The dtype that torch or numpy calls so; None if neither does."""
+    """The dtype of that name in torch or numpy, or None."""
     if name.startswith("torch."):
         return _OF_TORCH.get(name.removeprefix("torch."))
     if name == "str":

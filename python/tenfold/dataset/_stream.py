@@ -363,7 +363,7 @@ class IterableDataset(_Base):
         """The next iteration returns the remaining rows; seed and epoch become the state's.
 
         Args:
-            state: What `state_dict` returned.
+            state: The result of `state_dict`.
 
         Raises:
             ValueError: If it is no such state, or lies beyond the rows of a data set; of the state
@@ -433,13 +433,13 @@ class IterableDataset(_Base):
 
 
 def _worker() -> Any:
-    """Torch's information about this process as a worker of a ``DataLoader``; None in others."""
+    """Information of torch about a worker of a ``DataLoader``; None in other processes."""
     torch = import_torch()
     return None if torch is None else torch.utils.data.get_worker_info()
 
 
 def _after(epoch: int) -> int:
-    """The next epoch; after the last one the first, so that every state can be loaded."""
+    """The next epoch; wraps around after the last one, so that every state can be loaded."""
     return 0 if epoch == _LAST_EPOCH else epoch + 1
 
 
@@ -522,7 +522,7 @@ class Assignment(NamedTuple):
         workers: Workers of each rank, at least 1.
         taken: For each shard, how many of its numbers from `position` on were returned.
         next_worker: The worker of the next batch. Its shard goes to the first worker of
-            the next iteration, so that its batches come as if there had been no stop.
+            the next iteration, so that its batches are those of an uninterrupted run.
         holes: Single numbers that an assignment to other shards has returned.
     """
 
@@ -535,7 +535,7 @@ class Assignment(NamedTuple):
 
     @classmethod
     def fresh(cls, world_size: int, workers: int, position: int = 0) -> Assignment:
-        """No row from `position` on was returned."""
+        """True if no row from `position` on was returned."""
         return cls(position, world_size, workers, (0,) * (world_size * workers))
 
     def numbers(self, rank: int, worker: int) -> Iterator[int]:
@@ -561,10 +561,10 @@ class Assignment(NamedTuple):
 
         Args:
             rows: One number for each worker.
-            batches: Handed out by all workers of a rank in turn.
+            batches: Number of batches that the workers of a rank returned.
             num_records: Records of the epoch; None: more than were returned.
-            dropped: Of the last rows of a worker, as many as do not fill a batch of this size were
-                not returned.
+            dropped: Workers return a multiple of this many rows: the batch size if incomplete
+                batches are omitted, else 1.
         """
         shards = len(self.taken)
         taken = list(self.taken)
@@ -591,7 +591,7 @@ class Assignment(NamedTuple):
         return len(numbers) - sum(hole in numbers for hole in self.holes)
 
     def _settled(self) -> Assignment:
-        """The same with the longest prefix."""
+        """The same assignment with the largest possible `position`."""
         shards = len(self.taken)
         whole = min(self.taken)
         position = self.position + whole * shards
@@ -600,14 +600,14 @@ class Assignment(NamedTuple):
         return settled._replace(holes=frozenset(h for h in self.holes if not settled._has(h)))
 
     def _has(self, number: int) -> bool:
-        """Whether this assignment itself has returned it."""
+        """True if this assignment has returned the record `number`."""
         if number < self.position:
             return True
         index, shard = divmod(number - self.position, len(self.taken))
         return index < self.taken[shard]
 
     def reassigned(self, world_size: int, workers: int) -> Assignment:
-        """The rest, for another number of ranks or workers."""
+        """The remaining rows, for another number of ranks or workers."""
         if (world_size, workers) == (self.world_size, self.workers):
             return self
         ahead = range(self.position, self.position + max(self.taken) * len(self.taken))
@@ -688,13 +688,14 @@ class Pass(NamedTuple):
     """One iteration of a ``DataLoader`` with workers.
 
     Attributes:
-        is_fresh: It began with the epoch's first row, not at the position of a state.
-        is_done: The last batch was given.
-        rows: Of each worker, in the batches that were given: as many as full batches have, which
-            may be more than the worker had.
-        batches: Given, of all workers.
+        is_fresh: The pass began with the epoch's first row, not at a restored position.
+        is_done: The last batch was returned.
+        rows: Number of rows in the batches of each worker, counted as if all batches were full;
+            that may be more than the worker had.
+        batches: Number of batches that were returned, of all workers.
         num_records: Records of all files, if a worker has reached the end.
-        dropped: The size of a batch that workers leave out unless it is full; else 1.
+        dropped: Workers return a multiple of this many rows: the batch size if incomplete batches
+            are omitted, else 1.
     """
 
     is_fresh: bool
@@ -706,10 +707,10 @@ class Pass(NamedTuple):
 
 
 class Workers:
-    """Memory that all processes share: the epoch, and how far each worker has come.
+    """Memory that all processes share: the epoch, and the progress of each worker.
 
-    The process of the loader publishes; a worker begins and ends a pass. A generation is the time
-    from one ``set_epoch`` or ``load_state_dict`` to the next.
+    The process of the loader publishes; workers begin and end passes. A generation is the time from
+    one ``set_epoch`` or ``load_state_dict`` to the next.
     """
 
     def __init__(self) -> None:
@@ -748,7 +749,7 @@ class Workers:
         """The state of the loader's iterator; None if it was released before its workers finished.
 
         Raises:
-            UnsupportedError: If the loader takes batches as they come.
+            UnsupportedError: If the loader takes batches in the order in which workers finish them.
         """
         loader = _loader_iterator(dataset)
         is_fresh = bool(self._cells[0, 1])
@@ -794,7 +795,7 @@ class Workers:
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
-        """The worker has handed all its rows to the loader, and knows the number of records."""
+        """Called when the worker has returned all its rows, and knows the number of records."""
         self._cells[worker, 3] = _RUNNING if num_records is None else num_records
         self._cells[worker, 2] = rows
 
@@ -802,7 +803,7 @@ class Workers:
 def _loader_iterator(dataset: Any) -> Any:
     """The iterator of the ``DataLoader`` that iterates over `dataset`, or None.
 
-    Nothing else knows how many of the batches that workers made ahead were given to the caller.
+    Only that iterator knows how many prefetched batches were returned to the caller.
     """
     kind = need_torch("state_dict").utils.data.dataloader._MultiProcessingDataLoaderIter
 

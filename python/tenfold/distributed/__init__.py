@@ -12,9 +12,9 @@ completely, or not at all. It does not depend on the number of ranks: safetensor
 
 from __future__ import annotations
 
-from tenfold.distributed._calls import load, save
 from tenfold.distributed._planner import SavePlanner
 from tenfold.distributed._reader import StorageReader
+from tenfold.distributed._save_load import load, save
 from tenfold.distributed._writer import StorageWriter
 
 __all__ = ["SavePlanner", "StorageReader", "StorageWriter", "load", "save"]

@@ -1,4 +1,4 @@
-"""`SavePlanner`: what is saved, and how it is called."""
+"""`SavePlanner` and `LoadPlanner`, which flatten states and assign names."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class OwnStorage(StorageMeta):
-    """Tells our planner that the writer is ours: it takes packed plans, and values as they are."""
+    """Marks plans for our writer, which accepts packed plans, and values that are not pickled."""
 
 
 class ValueBytes(io.BytesIO):
-    """Stands for a plain value where torch's planners make a pickle of it."""
+    """A plain value, in place of the pickle that torch's planners make of it."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -51,10 +51,10 @@ class ValueBytes(io.BytesIO):
 
 @set_module("tenfold.distributed")
 class SavePlanner(DefaultSavePlanner):
-    """As torch's DefaultSavePlanner, for states of any containers, and without pickles.
+    """torch's DefaultSavePlanner for states of any containers, and without pickles.
 
-    DefaultSavePlanner makes str of all keys, drops empty dicts, makes dicts of OrderedDicts and
-    cannot save a tuple with tensors to a `StorageWriter`. With this one they come back as they
+    DefaultSavePlanner converts all keys to str, drops empty dicts, converts OrderedDicts to dicts
+    and cannot save a tuple with tensors to a `StorageWriter`. With this one they are loaded as they
     were, plain values reach the writer as they are, and plan caching works with it. To a
     `StorageWriter` it sends names and numbers instead of torch's objects: a state of thousands of
     tensors is planned several times as fast.
@@ -62,8 +62,8 @@ class SavePlanner(DefaultSavePlanner):
     Args:
         dedup_save_to_lowest_rank: Replicated tensors are written by the lowest rank that has them;
             false: by the one that writes least so far.
-        enable_plan_caching: Plans of a state whose tensors are those of the last save are not made
-            anew.
+        enable_plan_caching: Reuse the plans of the last save if the tensors of the state are the
+            same.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -89,7 +89,7 @@ class SavePlanner(DefaultSavePlanner):
         storage_meta: StorageMeta | None = None,
         is_coordinator: bool = False,
     ) -> None:
-        """Called by ``dcp.save``: takes the state apart.
+        """Called by ``dcp.save``: flattens the state.
 
         Args:
             state_dict: The state of this rank.
@@ -104,7 +104,7 @@ class SavePlanner(DefaultSavePlanner):
         self._boxes = BoxesOfDTensors()
 
     def create_local_plan(self) -> SavePlan:
-        """Called by ``dcp.save``: the items of this rank."""
+        """Called by ``dcp.save``: plans the items of this rank."""
         if self._is_own_storage and not self._enable_plan_caching:
             items = Items.of_state(self.state_dict, self._boxes)
             self.plan = PackedPlan(planner_data=self.mappings, packed=items)
@@ -120,9 +120,9 @@ class SavePlanner(DefaultSavePlanner):
         return self.plan
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Called by ``dcp.save`` on the coordinator: whole plans, cached or not.
+        """Called by ``dcp.save`` on the coordinator: makes the global plan, cached or not.
 
-        The places of a save go to the ranks with them.
+        It includes the boxes that each rank writes.
 
         Args:
             all_plans: The plans of all ranks, by rank.
@@ -137,7 +137,7 @@ class SavePlanner(DefaultSavePlanner):
         return [dataclasses.replace(plan, storage_data=None) for plan in self.global_plan], metadata
 
     def _packed_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Whether boxes overlap, or leave elements out, is for the writer to find out."""
+        """The global plan for packed plans. The writer checks that boxes cover each tensor once."""
         written = without_duplicates(
             [Items.of_plan(plan) for plan in all_plans], self.dedup_save_to_lowest_rank
         )
@@ -153,7 +153,7 @@ class SavePlanner(DefaultSavePlanner):
         return plans, self.metadata
 
     def local_tensor(self, name: str, offsets: tuple[int, ...] | None) -> torch.Tensor:
-        """Returns what this rank has of a tensor of the state.
+        """Returns the local tensor of this rank for a box of a tensor.
 
         Args:
             name: Its name in the flat state.
@@ -184,7 +184,7 @@ class SavePlanner(DefaultSavePlanner):
 
 
 def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
-    """The state without ShardedTensors of ShardedTensors, which few have."""
+    """Returns `flat` with ShardedTensors inside ShardedTensors, which are rare, flattened."""
     if any(hasattr(kind, "local_shards") for kind in set(map(type, flat.values()))):
         flattened: dict[str, Any] = _flatten_sharded_tensors(flat)
         return flattened
@@ -194,8 +194,8 @@ def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
 class LoadPlanner(DefaultLoadPlanner):
     """As torch's, but assigns values to the existing keys, even if these are not str.
 
-    And an empty dict in a list is nothing to load. Of a `StorageReader` the tensors of this rank
-    are read without an item of torch's for each; a plan has items for the others only.
+    An empty dict in a list needs nothing loaded. A `StorageReader` reads the tensors of this rank
+    without one torch item for each; the plan has items for the others only.
 
     Attributes:
         reads: Tensors that are stored, where the part of this rank begins in them, and the part.
@@ -214,7 +214,7 @@ class LoadPlanner(DefaultLoadPlanner):
         metadata: Metadata | None = None,
         is_coordinator: bool = False,
     ) -> None:
-        """Called by ``dcp.load``: takes the state apart."""
+        """Called by ``dcp.load``: flattens the state."""
         if self.state_to_load is not None:
             state_dict = self.state_to_load
         flat, self.mappings = flatten_as_torch(state_dict)
@@ -227,7 +227,7 @@ class LoadPlanner(DefaultLoadPlanner):
         self.is_coordinator = is_coordinator
 
     def create_local_plan(self) -> LoadPlan:
-        """Called by ``dcp.load``: what this rank reads."""
+        """Called by ``dcp.load``: plans the reads of this rank."""
         self.reads, self.values = [], []
         if not isinstance(self.metadata, StoredMetadata):
             plan: LoadPlan = super().create_local_plan()
@@ -270,7 +270,7 @@ class LoadPlanner(DefaultLoadPlanner):
         self.load_value(read_item.dest_index.fqn, value.value)
 
     def load_value(self, name: str, value: Any) -> None:
-        """Puts a value where the state has it."""
+        """Assigns a value to its key in the state."""
         *above, last = self.mappings[name]
         container: Any = self.original_state_dict
         for part in above:
@@ -283,7 +283,7 @@ def _is_meta(value: Any) -> bool:
 
 
 class StoredMetadata(PackedMetadata):
-    """The metadata of a checkpoint that is opened, with what they are made of.
+    """The metadata of an opened checkpoint, and the objects from which it is made.
 
     Attributes:
         stored: By name, paths and tensors or values.

@@ -1,9 +1,9 @@
 """Plans and metadata of states of many tensors, as columns.
 
-torch makes about ten objects of each tensor of a plan. It pickles them to the coordinator and back,
-and the metadata that is made of them to all ranks: of small tensors, that is most of the time of a
-save. Here a plan is names and numbers: tensors of one dtype, shape and box are of one kind. The
-objects of torch are made when something asks for them.
+torch creates about ten objects for each tensor of a plan. It pickles them to the coordinator and
+back, and sends the resulting metadata to all ranks. For small tensors, that is most of the time
+of a save. Here a plan is a list of names and numbers: tensors of the same dtype, shape and box
+share one `Kind`. torch's objects are created when they are accessed.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Kind(NamedTuple):
-    """What items of a plan have in common.
+    """The properties that items of a plan share.
 
     Attributes:
         type: As torch's.
         dtype: None for a value.
-        size: Of the whole tensor.
-        offsets: Where the box begins in it; None for a value.
-        sizes: Of the box.
+        size: Shape of the whole tensor.
+        offsets: Index of the first element of the box; None for a value.
+        sizes: Shape of the box.
     """
 
     type: WriteItemType
@@ -58,7 +58,7 @@ class Kind(NamedTuple):
 
     @property
     def is_value(self) -> bool:
-        """True for what is no tensor."""
+        """True for a value that is not a tensor."""
         return self.type == WriteItemType.BYTE_IO
 
     @property
@@ -68,7 +68,7 @@ class Kind(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of the box; of a value, of which nobody knows, 1."""
+        """Size of the box in bytes; 1 for a value, whose size is not known."""
         if self.dtype is None:
             return 1
         return max(1, torch.Size(self.sizes).numel() * self.dtype.itemsize)
@@ -94,7 +94,7 @@ class Items:
     """Items of a plan: a name, and the number of a kind, for each.
 
     Attributes:
-        names: Of torch.distributed.checkpoint.
+        names: Names that torch.distributed.checkpoint uses.
         numbers: Positions in `kinds`.
         kinds: Each once.
     """
@@ -130,12 +130,12 @@ class Items:
         return known
 
     def add(self, name: str, number: int) -> None:
-        """Adds an item of a kind."""
+        """Adds an item of that kind."""
         self.names.append(name)
         self.numbers.append(number)
 
     def only(self, is_kept: Iterable[bool]) -> Items:
-        """Those of which it is true."""
+        """The items for which it is true."""
         kept = [
             pair
             for pair, keep in zip(zip(self.names, self.numbers, strict=True), is_kept, strict=True)
@@ -152,7 +152,7 @@ class Items:
 
     @classmethod
     def of_items(cls, items: Iterable[WriteItem]) -> Items:
-        """The same of torch's objects."""
+        """The same from torch's objects."""
         made = cls()
         for item in items:
             made.add(item.index.fqn, made.number_of(_kind_of(item)))
@@ -160,7 +160,7 @@ class Items:
 
     @classmethod
     def of_state(cls, state: dict[str, Any], boxes: BoxesOfDTensors) -> Items:
-        """The items that this rank has of a flat state, as torch's planners make them."""
+        """The items of this rank for a flat state, as torch's planners create them."""
         made = cls()
         value_number = made.number_of(_VALUE)
         known: dict[Any, int] = {}
@@ -218,9 +218,9 @@ def _dtensor_class() -> Any:
 
 
 class BoxesOfDTensors:
-    """The boxes that this rank has of DTensors.
+    """The local boxes of DTensors.
 
-    torch takes 20 us for each of them, and most tensors of a state are of few shapes.
+    Cached by shape: torch takes 20 us to compute each, and most states have few shapes.
     """
 
     def __init__(self) -> None:
@@ -228,11 +228,11 @@ class BoxesOfDTensors:
         self._known: dict[Any, tuple[Lengths, Lengths] | None] = {}
 
     def is_simple(self, value: Any) -> bool:
-        """True for a DTensor whose part is a plain tensor."""
+        """True for a DTensor whose local part is a plain tensor."""
         return type(value) is self._class and type(value._local_tensor) is torch.Tensor
 
     def of(self, tensor: Any) -> tuple[Lengths, Lengths] | None:
-        """Offsets and sizes of a simple one; None if its mesh has not this rank."""
+        """Offsets and sizes of a simple DTensor; None if this rank is not in its mesh."""
         mesh = tensor.device_mesh
         key = (id(mesh), tensor.placements, tensor.shape)
         if key not in self._known:
@@ -338,7 +338,7 @@ def _packed_metadata(fields: Any, made_of: Any) -> PackedMetadata:
 
 
 def metadata_of(plans: list[Items]) -> dict[str, Any]:
-    """Name to metadata, of the items of all ranks."""
+    """Maps names to metadata for the items of all ranks."""
     found: dict[str, Any] = {}
     for items in plans:
         for name, kind in items:
@@ -356,7 +356,7 @@ def metadata_of(plans: list[Items]) -> dict[str, Any]:
 
 
 def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError:
-    """What two ranks have under one name cannot be one entry."""
+    """The error for entries of two ranks that have one name and cannot be one entry."""
     return ValueError(
         f"{name!r}: it differs between ranks: expected {one.described} as on rank {of}, found "
         f"{other.described} on rank {rank}"
@@ -364,11 +364,11 @@ def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError
 
 
 def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
-    """The items that each rank writes: what several ranks have is written by one of them.
+    """The items that each rank writes. An item that several ranks have is written by one of them.
 
     Args:
         plans: The items of each rank.
-        to_lowest_rank: By the lowest; else by the one that writes least so far, of bytes of boxes.
+        to_lowest_rank: The lowest rank writes it; else the rank with the fewest bytes so far.
 
     Raises:
         ValueError: If ranks have different tensors of one name.

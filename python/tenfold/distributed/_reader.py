@@ -22,7 +22,7 @@ from tenfold import _core
 from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
-from tenfold.distributed._place import HasPath
+from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import LoadPlanner, StoredMetadata, ValueBytes
 from tenfold.distributed._tree import StoredTensor, names_of
 
@@ -47,8 +47,8 @@ _BUFFER_BYTES = 256 << 20
 class StorageReader(HasPath, _StorageReader):
     """For ``dcp.load``: reads any file or folder that `tenfold.open` reads, into any sharding.
 
-    Each rank reads only the parts of tensors that it has. Names are those that
-    torch.distributed.checkpoint gives nested states, keys joined by dots; so a model of any
+    Each rank reads only its parts of tensors. Names are those of
+    torch.distributed.checkpoint: keys of nested states joined by dots. So a model of any
     sharding can be loaded from one ``.safetensors`` or ``.pt`` file.
 
     Args:
@@ -118,7 +118,7 @@ class StorageReader(HasPath, _StorageReader):
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Called on the coordinator: says which rank checks which tensors.
+        """Called on the coordinator: assigns the tensors to check to ranks.
 
         Args:
             plans: The plans of all ranks, by rank.
@@ -149,7 +149,7 @@ class StorageReader(HasPath, _StorageReader):
         ]
 
     def read_data(self, plan: LoadPlan, planner: AnyLoadPlanner) -> Future[None]:
-        """Called on every rank: reads its parts.
+        """Called on every rank: reads its parts of tensors.
 
         Args:
             plan: The plan of this rank.
@@ -252,7 +252,7 @@ class _Reads:
     def __init__(self, boxes: _core.Boxes) -> None:
         self._boxes = boxes
         self._batch: list[tuple[int, Any, torch.Tensor]] = []
-        # What follows the read: the target of a buffer, and a call.
+        # To do after the read: (target, buffer to copy into it, function to call).
         self._then: list[tuple[torch.Tensor, torch.Tensor | None, Any]] = []
         self._buffer_bytes = 0
 
@@ -273,7 +273,7 @@ class _Reads:
             self.finish()
 
     def finish(self) -> None:
-        """Reads what was added."""
+        """Reads the boxes that were added."""
         self._boxes.read(self._batch)
         for target, buffer, done in self._then:
             if buffer is not None:

@@ -29,10 +29,10 @@ def _key(path: Path) -> Any:
 
 
 def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """The leaves of a state by the names that torch gives them, and a planner's data.
+    """The leaves of a state by torch's names, and a planner's data.
 
     As torch's ``flatten_state_dict``, whose names it uses, but tuples with tensors are flattened
-    like lists, and the planner's data also says what the containers were.
+    like lists, and the planner's data also has the types of the containers.
     """
     containers: dict[Any, Container] = {}
     flat, paths = _flatten(state, containers)
@@ -63,8 +63,8 @@ def _flatten(
 class _Visit:
     """Calls `add` with name, path and value of each leaf of nested containers.
 
-    A list without tensors and dicts is one leaf. So is a tuple; but where `containers` is given,
-    which gets the kinds and keys of what is taken apart, tuples are as lists.
+    A list without tensors and dicts is one leaf. So is any tuple, unless `containers` is given: it
+    receives kinds and keys of flattened containers, and tuples are flattened like lists.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class _Visit:
                 self._add(below, (*path, key), item)
 
     def _has_parts(self, value: Any) -> bool:
-        """True for what is taken apart: a list or tuple with tensors or dicts in it."""
+        """True for a container to flatten: a list or tuple with tensors or dicts in it."""
         # Other classes of tuples have a meaning of their own.
         if not isinstance(value, self._sequences) or (
             isinstance(value, tuple) and type(value) is not tuple
@@ -113,11 +113,11 @@ class _Visit:
 
 
 def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]) -> dict[Any, Any]:
-    """The tree that was flattened.
+    """Rebuilds the tree that was flattened.
 
     Args:
         leaves: Paths and their tensors or values, in order. Integers are positions in lists.
-        containers: What is known of containers, as `flatten` describes them; others are dicts, or
+        containers: Descriptions of containers, as `flatten` returns them; others are dicts, or
             lists where the paths have integers. Items of a list that no rank has are None.
     """
     root = _Branch()
@@ -154,7 +154,7 @@ class _Leaf:
 
 
 class _Branch:
-    """A container that is being put together."""
+    """A container that is being built."""
 
     __slots__ = ("children",)
 
@@ -192,10 +192,10 @@ def _are_positions(parts: Iterable[str | int]) -> bool:
 
 
 class StoredTensor:
-    """A tensor of a tree that is opened.
+    """A tensor of an opened tree.
 
     Attributes:
-        number: As ``_core.Boxes`` counts them.
+        number: Its number in ``_core.Boxes``.
         dtype: Its name.
         shape: Lengths.
         keys: Its path.

@@ -21,7 +21,7 @@ from tenfold._interop.objects import Opaque
 from tenfold._io.files import load
 from tenfold._options import boolean
 from tenfold._public import set_module
-from tenfold.distributed._place import HasPath
+from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes
 from tenfold.distributed._plans import Items, Kind, PackedPlan, differs
 from tenfold.distributed._tree import CONTAINER, nest
@@ -47,7 +47,7 @@ _VALUE_BYTES = 256
 
 
 def check_layout(layout: str) -> str:
-    """A layout that this version writes.
+    """Checks that this version writes the layout.
 
     Raises:
         ValueError: For any other.
@@ -59,7 +59,7 @@ def check_layout(layout: str) -> str:
 
 
 class _Save:
-    """A save that a thread of the coordinator is at."""
+    """A save that is running in a thread of the coordinator."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -78,8 +78,8 @@ class StorageWriter(HasPath, _StorageWriter):
     Every rank writes its shards into one ``.safetensors`` file, or one folder of memory-mapped
     files, that the coordinator has created next to `path`, with its space reserved. When all have
     written, checksummed and synced their boxes, it replaces `path` by one rename: there is the old
-    version or the new one at any moment, whichever rank dies or runs out of space. What a failed
-    save leaves is removed by the next one.
+    version or the new one at any moment, whichever rank dies or runs out of space. The
+    next save removes the leftovers of a failed one.
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and
@@ -131,7 +131,7 @@ class StorageWriter(HasPath, _StorageWriter):
         return {**self.__dict__, "_saves": {}}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Begins a save; what a failed one of this thread left is removed.
+        """Begins a save; removes the leftovers of a failed save of this thread.
 
         Args:
             checkpoint_id: A path; None: that of the constructor.
@@ -183,7 +183,7 @@ class StorageWriter(HasPath, _StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Called on the coordinator: lays the files out and gives each rank its places.
+        """Called on the coordinator: plans the files and assigns each rank its boxes.
 
         Args:
             plans: The plans of all ranks, by rank.
@@ -237,7 +237,7 @@ class StorageWriter(HasPath, _StorageWriter):
         ]
 
     def write_data(self, plan: SavePlan, planner: AnySavePlanner) -> Future[list[WriteResult]]:
-        """Called on every rank: writes its shards where the plan says.
+        """Called on every rank: writes its shards at the planned positions.
 
         Args:
             plan: The plan of this rank.
@@ -247,7 +247,7 @@ class StorageWriter(HasPath, _StorageWriter):
             Future[list[WriteResult]]: Already done.
         """
         try:
-            with torch.no_grad():  # parts of DTensors come without a step of autograd
+            with torch.no_grad():  # without recording the slicing of DTensors for autograd
                 result = self._write(plan, planner)
         except BaseException:
             self._saves.pop(threading.get_ident(), None)  # nobody will finish it
@@ -329,12 +329,12 @@ def _is_container(key: Any) -> bool:
 
 
 def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None:
-    """Gives the save the leaves of the tree that all ranks write.
+    """Adds to `save` the leaves of the tree that all ranks write.
 
     Args:
-        save: Gets names and leaves.
+        save: Receives names and leaves.
         packed: The items of each rank.
-        paths: Of names; others are names of the root.
+        paths: The path of each name that is not a key of the root.
 
     Raises:
         ValueError: If ranks have different tensors of one name.
@@ -342,7 +342,7 @@ def _add_leaves(save: _Save, packed: list[Items], paths: dict[Any, Any]) -> None
     # Kinds that differ in their boxes only are those of one tensor.
     groups: dict[Any, int] = {}
     stand_ins: list[torch.Tensor | None] = []
-    first: dict[str, tuple[int, Kind, int]] = {}  # the group and kind of a name, and who has it
+    first: dict[str, tuple[int, Kind, int]] = {}  # by name: the group, the kind, and the rank
     for rank, items in enumerate(packed):
         of_kind = []
         for kind in items.kinds:
@@ -392,7 +392,7 @@ def _data_of(
 
 
 def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """A plain dense tensor in main memory, itself if it is one."""
+    """A plain dense tensor in main memory; `tensor` itself if it is one."""
     if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_cpu:
         if not tensor.is_conj() and not tensor.is_neg():
             return tensor
@@ -401,7 +401,7 @@ def _in_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
-    """The plain value of an item. What a planner has pickled is decoded, not executed."""
+    """The plain value of an item. A value that a planner pickled is parsed, not executed."""
     name = item.index.fqn
     if _gives_objects(planner):
         value = planner.lookup_object(item.index)  # type: ignore[attr-defined]
@@ -416,7 +416,7 @@ def _value_of(item: WriteItem, planner: AnySavePlanner) -> Any:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """The value, which can be kept as JSON.
+    """Returns the value if it can be stored as JSON; otherwise raises.
 
     Raises:
         UnsupportedError: If it cannot.
@@ -435,7 +435,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _gives_objects(planner: AnySavePlanner) -> bool:
-    """True if the pickle that the planner would make says nothing that the object does not."""
+    """True if the plain object holds everything that the planner's pickle of it would hold."""
     return (
         isinstance(planner, DefaultSavePlanner)
         and type(planner).resolve_data is DefaultSavePlanner.resolve_data

@@ -1,4 +1,4 @@
-"""Dictionaries on disk, without pickle: keys to tensors, found without reading the rest.
+"""Dictionaries on disk, without pickle: keys to tensors.
 
 >>> words = tenfold.MappedDict.build({"house": torch.rand(300), "garden": torch.rand(300)}, "words")
 >>> words["house"]                                       # tensor [300]

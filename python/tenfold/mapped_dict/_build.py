@@ -85,7 +85,7 @@ class Items:
         self._forms = Forms(self.form, value)
 
     def blocks(self) -> Iterator[tuple[int, list[Any], list[Any]]]:
-        """Number of the first pair, keys, values."""
+        """Yields (number of the first pair, keys, values)."""
         begin = 0
         count = items_per_batch(self._first[0][1])
         block = self._first + list(islice(self._rest, count - 1))
@@ -203,7 +203,7 @@ def form_of(value: Any) -> str:
 
 
 class Forms:
-    """Sees to it that all values are as the first one, by their types."""
+    """Checks that all values have the form and type of the first one."""
 
     def __init__(self, form: str, first: Any) -> None:
         self._form = form
@@ -217,7 +217,7 @@ class Forms:
         self._greatest = 0
 
     def check(self, values: list[Any], begin: int) -> None:
-        """Raises ValueError naming the first value that is not."""
+        """Raises ValueError that names the first value with another form."""
         kinds = set(map(type, values))
         for kind in kinds - self._allowed:
             index = next(i for i, value in enumerate(values) if type(value) is kind)
@@ -235,7 +235,7 @@ class Forms:
         return (form_of(value) == "columns") == (self._form == "columns")
 
     def _check_shapes(self, values: list[Any], begin: int) -> None:
-        """Lengths may differ in the first dimension; nothing else may."""
+        """Checks shapes, which may differ in the length of the first dimension only."""
         try:
             shapes = list(map(_shape_of, values))
         except AttributeError:  # no tensor, such as a list of numbers
@@ -252,7 +252,7 @@ class Forms:
                 )
 
     def _check_numbers(self, values: list[Any]) -> None:
-        """Numbers are int64 or, with a float among them, float64 that equal them."""
+        """Converts numbers to int64, or to float64 of equal value if one of them is a float."""
         for value in values:
             if isinstance(value, float):
                 self._has_floats = True

@@ -150,7 +150,7 @@ class MappedDict(_Native):
             keys: As `get_many` takes them.
 
         Returns:
-            int64 ``[B]``; -1 for keys that are not there.
+            int64 ``[B]``; -1 for missing keys.
 
         Raises:
             TypeError: For keys that are not hashable, or a single str.
@@ -167,7 +167,7 @@ class MappedDict(_Native):
 
         Plain values are the column ``"value"``.
 
-        `rows` counts in it as long as every row is the value of a key.
+        Its positions are those of `rows` as long as no row is superseded.
         """
         num_keys = len(self)
         # Read this before the data set, which then has these rows and possibly newer ones.
@@ -310,7 +310,7 @@ class MappedDict(_Native):
         self._write_all(items, duplicates)
 
     def _write_all(self, items: Any, kind: str) -> None:
-        """Writes all pairs. `kind`: "assign", or how `extend` treats existing keys."""
+        """Writes all pairs. `kind`: "assign", or the argument `duplicates` of `extend`."""
         blocks = self._checked_blocks(items, kind)
         first = next(blocks, None)
         if first is None:
@@ -373,8 +373,8 @@ class MappedDict(_Native):
         """Rewrites the dictionary without superseded rows, and replaces it atomically.
 
         Row indices change. Other handles keep the old version; iterators of this handle must be
-        exhausted before. No other process may write concurrently: keys that it adds and closes in
-        that time are lost.
+        exhausted before. No other process may write concurrently: keys that it adds during the call
+        are lost.
 
         Args:
             progress: As for `tenfold.save`.
@@ -406,7 +406,7 @@ class MappedDict(_Native):
         self._close()
 
     def refresh(self) -> Self:
-        """Includes the keys that others have added since; returns itself.
+        """Includes keys that other processes have added. Returns itself.
 
         Values that others assign are visible without it.
         """

@@ -1,4 +1,4 @@
-"""State mappers: what turns states into rows of numbers, saved without pickle.
+"""State mappers, which map states to rows of numbers, saved without pickle.
 
 `_mapper` has the base class, saving, and the names of classes in files; then a module for each
 kind, and `_cached`, which caches rows.

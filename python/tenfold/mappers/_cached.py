@@ -1,4 +1,4 @@
-"""A mapper behind a cache of rows, bounded in bytes."""
+"""A cache of a mapper's rows, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _FIRST_ROWS = 64
 class CachedStateMapper(StateMapper):
     """Caches the most recently used rows; created by `StateMapper.cached`.
 
-    A batch generates the rows that are missing, each once, in one call. Rows come as copies,
-    without gradients. When the mapper's rows change (the parameters of a module are trained), the
+    A batch generates missing rows, each once, in one call. Rows are returned as copies, without
+    gradients. When the mapper's rows change (the parameters of a module are trained), the
     cache empties itself. Rows of one dtype and shape are kept, those of the first rows; others are
     generated each time.
 
-    It may be used from several threads. It is saved as the mapper that it keeps rows of; in another
-    process it begins empty.
+    It may be used from several threads. It is saved as its mapper without the cached rows; in
+    another process the cache begins empty.
 
     Attributes:
         mapper: The mapper that generates the rows.
@@ -143,7 +143,7 @@ class CachedStateMapper(StateMapper):
         _rows.put(self._rows, slots, made[len(made) - len(keys) :])
 
     def _make_room(self, made: Any, num_rows: int) -> None:
-        """Room for `num_rows` rows in all, which fit `max_bytes`."""
+        """Grows the cache to `num_rows` rows, which must fit `max_bytes`."""
         have = 0 if self._rows is None else len(self._rows)
         if num_rows <= have:
             return

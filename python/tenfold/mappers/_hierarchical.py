@@ -88,7 +88,7 @@ class HierarchicalStateMapper(StateMapper):
 
     @property
     def hierarchy(self) -> dict[str, Any]:
-        """The nested dicts, made anew of all values."""
+        """The nested dicts, rebuilt from all values."""
         return self._native.nested(self._mappers)
 
     @property
@@ -130,7 +130,7 @@ class HierarchicalStateMapper(StateMapper):
         return self._joined(states, rows, groups)
 
     def _nothing(self) -> Any:
-        """The rows of no states: of the shape that all have, if they have one."""
+        """The result for no states: zero rows of the common shape, if there is one."""
         if len(self._tables) == 1 and not self._native.num_texts and not self._mappers:
             return self._tables[0][:0]
         return _rows.made([], float)
@@ -145,7 +145,7 @@ class HierarchicalStateMapper(StateMapper):
         return _rows.take(self._tables[table], [row])[0]
 
     def _query(self, number: int, rest: Any) -> Any:
-        """The values that a mapper in the hierarchy has."""
+        """The values of a mapper inside the hierarchy."""
         try:
             return self._mappers[number](rest)
         except KeyNotFoundError as error:
@@ -237,7 +237,7 @@ class HierarchicalStateMapper(StateMapper):
         opening takes constant time, and a lookup reads only its result.
 
         Args:
-            path: Where to; ``.json`` chooses one file, no suffix a folder.
+            path: Destination; ``.json`` selects a JSON file, no suffix a folder.
             format: As for `StateMapper.save`.
             durable: As for `StateMapper.save`.
             overwrite: As for `StateMapper.save`.

@@ -112,7 +112,7 @@ def name_of(mapped: Any) -> str | None:
 
 
 class _Load:
-    """`StateMapper.load`: of a class it makes a mapper, of a mapper it replaces what that holds."""
+    """`StateMapper.load`: returns a mapper for a class, and replaces the content of a mapper."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.__doc__ = function.__doc__
@@ -126,8 +126,8 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
     """Opens a mapper that was saved, in any format, lazily.
 
     ``StateMapper.load(path)`` gives a mapper of the class that was saved;
-    ``SparseStateMapper.load(path)`` insists on that class; ``mapper.load(path)`` puts what was
-    saved into `mapper`, which is of that class, and returns it.
+    ``SparseStateMapper.load(path)`` raises for other classes; ``mapper.load(path)`` replaces the
+    content of `mapper`, which must have that class, and returns it.
 
     Args:
         target: The class or mapper that it is called on.
@@ -330,7 +330,7 @@ class StateMapper:
 
         Returns:
             CachedStateMapper: with ``.hits``, ``.misses``, ``.nbytes``. A batch generates only the
-            rows that are missing.
+                missing rows.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})
@@ -360,7 +360,7 @@ class StateMapper:
 
 
 def integers(states: Any) -> list[int] | None:
-    """The numbers of a tensor or array of integers of one dimension; None for anything else."""
+    """The numbers of a 1-d tensor or array of integers; None for anything else."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(states, torch.Tensor):
         whole = not (states.is_floating_point() or states.is_complex())
@@ -372,7 +372,7 @@ def integers(states: Any) -> list[int] | None:
 
 
 def shown(state: Any) -> str:
-    """A state as messages show it: not longer than a line."""
+    """Formats a state for messages, shortened to a line."""
     text = repr(state)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-16:]}"
 
@@ -406,7 +406,7 @@ def tree_of(mapper: StateMapper) -> dict[str, Any]:
 
 
 def register_reader(read: Callable[[str], StateMapper | None]) -> None:
-    """Makes `StateMapper.load` read other files than trees; `read` gives None for what is none."""
+    """Registers a reader for files that are not trees; `read` returns None for other files."""
     _readers.append(read)
 
 

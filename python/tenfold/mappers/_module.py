@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @set_module("tenfold")
 @register_mapper("tenfold.ModuleStateMapper")
 class ModuleStateMapper(StateMapper):
-    """Rows that a module makes of states.
+    """Rows that a module computes from states.
 
     >>> @tenfold.register_mapper("mlp")
     ... def mlp(width):

@@ -1,4 +1,4 @@
-"""Rows of tensors, of torch's or of numpy's, by the same names."""
+"""Functions for rows of torch tensors or numpy arrays."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def promoted(rows: list[Any]) -> Any:
 
 
 def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
-    """Rows of one shape at their places, in the dtype that holds them all."""
+    """Scatters rows of one shape to their positions, in the dtype that holds all."""
     dtype = promoted([rows for _, rows in parts])
     torch = arrays.torch_of(parts[0][1])
     if torch is None:
@@ -141,7 +141,7 @@ def negative(rows: Any) -> list[int]:
 
 
 def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """A row of that dtype: `value`, or full of it if it is one number."""
+    """A row of that dtype: `value`, or filled with it if it is a single number."""
     torch = arrays.torch_or_none()
     if torch is None:
         np = numpy_module()

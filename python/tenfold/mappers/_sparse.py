@@ -1,4 +1,4 @@
-"""States to rows of a sparse matrix, made dense on access."""
+"""Maps states to rows of a sparse matrix, which are converted to dense rows on access."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @set_module("tenfold")
 @register_mapper("tenfold.SparseStateMapper")
 class SparseStateMapper(StateMapper):
-    """Maps states to rows of a sparse matrix; only requested rows are made dense.
+    """Maps states to rows of a sparse matrix; only requested rows are converted to dense ones.
 
     >>> matrix = tenfold.SparseMatrix.build(rows, "features", num_cols=1000)   # on disk
     >>> mapper = tenfold.SparseStateMapper([(0, 0), (0, 1), (3, 4)], matrix, default=0.0)
@@ -86,7 +86,7 @@ class SparseStateMapper(StateMapper):
         return row
 
     def __len__(self) -> int:
-        """The states that are known."""
+        """The states of the mapper."""
         return len(self._keys)
 
     def __contains__(self, state: Any) -> bool:

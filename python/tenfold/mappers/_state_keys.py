@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
         def __len__(self) -> int: ...
         def rows(self, states: list[Any]) -> Any:
-            """The row of each state, -1 for one that is not known."""
+            """The row of each state, -1 for unknown states."""
             ...
 
         def parts(self) -> tuple[str, dict[str, Any]]:
-            """How states are keys, and what is saved of them."""
+            """The conversion of states to keys, and the saved form of it."""
             ...
 
 
@@ -42,7 +42,7 @@ class StatesInMemory:
 
     @classmethod
     def of_list(cls, states: Iterable[Any]) -> StatesInMemory:
-        """States that are the rows in their order."""
+        """States whose rows are numbered in their order."""
         rows: dict[Any, int] = {}
         for row, state in enumerate(states):
             # A tensor would be hashed by its address.
@@ -141,7 +141,7 @@ class StatesOnDisk:
 
 
 def plain(state: Any) -> Any:
-    """The one form, of JSON, of states that are equal in Python: True and 1.0 are 1.
+    """The JSON form that states which are equal in Python share: True and 1.0 become 1.
 
     Raises:
         TypeError: For what is not a state, such as a list inside a tuple.
@@ -183,7 +183,7 @@ def text_of(state: Any) -> str:
 
 
 def kind_of(states: list[Any]) -> str:
-    """How these states, all plain, are keys of a dictionary: "int", "str" or "json"."""
+    """The kind of keys that represents these plain states: "int", "str" or "json"."""
     if all(type(state) is int and -(2**63) <= state < 2**63 for state in states):
         return "int"
     return "str" if all(type(state) is str for state in states) else "json"

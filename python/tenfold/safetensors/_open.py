@@ -33,7 +33,7 @@ _FRAMEWORKS = {
 
 @set_module("tenfold.safetensors")
 class TensorNotFoundError(Error, KeyError):
-    """The file has no tensor of that name."""
+    """Raised if the file has no tensor of that name."""
 
     __str__ = Error.__str__
 
@@ -42,7 +42,7 @@ class TensorNotFoundError(Error, KeyError):
 class safe_open:  # noqa: N801 - safetensors' name
     """Opens a safetensors file lazily, as `safetensors.safe_open` does.
 
-    The header is checked whole; tensors are mapped on access.
+    The whole header is checked; tensors are mapped on access.
 
     Args:
         filename: The path of one file.
@@ -132,7 +132,7 @@ class safe_open:  # noqa: N801 - safetensors' name
         return {name: self.get_tensor(name) for name in self._entries}
 
     def get_slice(self, name: str) -> SafeSlice:
-        """Returns a tensor of which only what is indexed is read.
+        """Returns a lazy tensor: indexing reads only the selected elements.
 
         Args:
             name: Its name in the file.
@@ -172,7 +172,7 @@ class safe_open:  # noqa: N801 - safetensors' name
 
 @set_module("tenfold.safetensors")
 class SafeSlice:
-    """A tensor of a file that was opened with `safe_open`; indexing reads what it names."""
+    """A tensor of a file that was opened with `safe_open`; indexing reads the selected elements."""
 
     def __init__(self, file: safe_open, name: str) -> None:
         self._file = file

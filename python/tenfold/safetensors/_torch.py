@@ -47,8 +47,8 @@ def save(tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> byt
     """Returns the bytes of a file that holds the tensors.
 
     Args:
-        tensors: As of `save_file`.
-        metadata: As of `save_file`; no checksums are added.
+        tensors: As for `save_file`.
+        metadata: As for `save_file`; no checksums are added.
 
     Raises:
         ValueError, RuntimeError, UnsupportedError: As `save_file`.
@@ -67,7 +67,7 @@ def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap")
     Args:
         filename: The path.
         device: The device of the tensors.
-        backend: As of `safe_open`.
+        backend: As for `safe_open`.
 
     Returns:
         dict[str, torch.Tensor]: In the order of their bytes.
@@ -94,7 +94,7 @@ def load(data: bytes) -> dict[str, Any]:
         dict[str, torch.Tensor]: In the order of their bytes.
 
     Raises:
-        CorruptFileError: If they are not safetensors file.
+        CorruptFileError: If the bytes are not a safetensors file.
 
     Example:
         >>> load(save({"x": torch.ones(2)}))["x"]
@@ -120,14 +120,14 @@ def save_model(
     metadata: dict[str, str] | None = None,
     force_contiguous: bool = True,
 ) -> None:
-    """Saves the state of a module; of tensors that share memory one is stored.
+    """Saves the state of a module; one of several tensors that share memory is stored.
 
     ``__metadata__`` names, for each name that is dropped, the one that was kept.
 
     Args:
         model: A torch module.
-        filename: As of `save_file`.
-        metadata: As of `save_file`.
+        filename: As for `save_file`.
+        metadata: As for `save_file`.
         force_contiguous: Store tensors of other strides as contiguous copies. If false, they are a
             ValueError.
 
@@ -169,8 +169,8 @@ def load_model(
         model: A torch module; its parameters are filled in place.
         filename: The path.
         strict: Raise if names are missing or unexpected.
-        device: The device that the tensors pass through.
-        backend: As of `safe_open`.
+        device: The device on which tensors are loaded before they are copied.
+        backend: As for `safe_open`.
 
     Returns:
         ``(missing, unexpected)``: names of the module that were not loaded, and names of the file
@@ -202,7 +202,7 @@ def load_model(
 
 
 def _check(tensors: Any) -> None:
-    """The refusals of safetensors. Raises before anything is written."""
+    """Raises the errors of safetensors before anything is written."""
     torch = need_torch("tenfold.safetensors")
     if not isinstance(tensors, dict):
         raise ValueError(f"expected a dict of torch tensors, got {type(tensors).__name__}")

@@ -32,7 +32,7 @@ def save_file(
     Args:
         tensor_dict: numpy arrays by name.
         filename: The path. An existing file is replaced when the new one is complete and durable.
-        metadata: As of `tenfold.safetensors.save_file`.
+        metadata: As for `tenfold.safetensors.save_file`.
 
     Raises:
         ValueError: If `tensor_dict` is no dict of arrays, or `metadata` describes a tree of other
@@ -51,8 +51,8 @@ def save(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) ->
     """Returns the bytes of a file that holds the arrays.
 
     Args:
-        tensor_dict: As of `save_file`.
-        metadata: As of `save_file`; no checksums are added.
+        tensor_dict: As for `save_file`.
+        metadata: As for `save_file`; no checksums are added.
 
     Raises:
         ValueError, UnsupportedError: As `save_file`.
@@ -70,7 +70,7 @@ def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
 
     Args:
         filename: The path.
-        backend: As of `safe_open`. Arrays over a mapped file are read-only.
+        backend: As for `safe_open`. Arrays over a mapped file are read-only.
 
     Returns:
         dict[str, numpy.ndarray]: In the order of their bytes.

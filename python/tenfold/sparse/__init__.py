@@ -1,4 +1,4 @@
-"""Matrices of which most elements are 0, on disk.
+"""Sparse matrices on disk.
 
 >>> m = tenfold.SparseMatrix.from_scipy(ratings)
 >>> m.save("ratings")

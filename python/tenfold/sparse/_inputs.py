@@ -1,4 +1,4 @@
-"""Matrices of scipy, torch and coordinates, as the engine's."""
+"""Converts matrices of scipy and torch, and coordinates, to matrices of the engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import operator
 from collections.abc import Mapping
 
 from tenfold import _core
-from tenfold._closing import Closing
+from tenfold._context_manager import Closing
 from tenfold._interop import arrays
 from tenfold._interop.arrays import numpy_module
 from tenfold._options import INT64_MAX, integer, text
@@ -255,7 +255,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
-    """Refuses an element that is not an int of the dtype, by its row: torch wraps negative ones."""
+    """Raises, naming the row, for an element outside the dtype: torch wraps negative ones."""
     bits = int(dtype.lstrip("uint"))
     low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
     for row, value in zip(rows, values, strict=True):
@@ -271,7 +271,7 @@ def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
 
 
 def _check_finite(values: list[Any], made: list[Any], dtype: str, rows: list[int]) -> None:
-    """Refuses a finite element that became infinite, by its row."""
+    """Raises, naming the row, for a finite element that became infinite."""
     for row, value, stored in zip(rows, values, made, strict=True):
         if not cmath.isfinite(stored) and cmath.isfinite(value):
             raise ValueError(
@@ -397,7 +397,7 @@ class Growing(Closing):
             self._native.close()
 
     def refresh(self) -> Self:
-        """Includes the rows that other processes have added since; returns itself."""
+        """Includes rows that other processes have appended. Returns itself."""
         self._native.refresh()
         self._read()
         return self

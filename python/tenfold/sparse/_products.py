@@ -86,19 +86,19 @@ def _like(matrix: SparseMatrix, dense: Any) -> Any:
 
 
 def _result(dtype: str) -> str:
-    """The dtype of a sum, as of ``torch.sum``."""
+    """The dtype of a sum, as for ``torch.sum``."""
     return dtype if dtype.startswith(("float", "bfloat", "complex")) else "int64"
 
 
 def _wide(dtype: str) -> str:
-    """The dtype that sums are made in."""
+    """The dtype of the accumulator."""
     if dtype.startswith("complex"):
         return "complex128"
     return "float64" if dtype.startswith(("float", "bfloat")) else "int64"
 
 
 class _Torch:
-    """The functions of torch that are used."""
+    """The functions that the products need, of torch."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -130,7 +130,7 @@ class _Torch:
 
 
 class _Numpy:
-    """The same of numpy."""
+    """The same functions, of numpy."""
 
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy

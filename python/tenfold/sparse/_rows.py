@@ -85,14 +85,14 @@ class Rows:
 
         Args:
             indices: A slice, a list, an int or bool array of one dimension. Negative ones count
-                from the end; a row may come several times.
+                from the end; a row may be repeated.
             layout: ``"dense"``: ``[n, columns]``. ``"csr"``, ``"coo"``: torch's sparse tensor
                 ``(n, columns)`` (scipy's without torch). ``"padded"``: ``{"indices", "values"}``
                 ``[n, longest]``, zeros after the entries of each row, and ``"length"`` int64
                 ``[n]``.
 
         Returns:
-            As `layout` says, of the dtype of the matrix; indices have its index dtype.
+            The form that `layout` selects, with the dtypes of the matrix's values and indices.
 
         Raises:
             IndexError: For a row that does not exist.
@@ -115,7 +115,7 @@ class Rows:
                 by column, ``[n, longest]``; ``"indices"`` are rows.
 
         Returns:
-            As `layout` says.
+            The form that `layout` selects.
 
         Raises:
             IndexError: For a column that does not exist.
@@ -130,8 +130,7 @@ class Rows:
     def will_need(self, indices: Any) -> None:
         """Prefetches the pages of these rows of a csr matrix, and does not wait.
 
-        A hint, for the batch after the one that comes now; `rows` itself prefetches all of its rows
-        at once.
+        A hint for the batch after the next one; `rows` itself prefetches all of its rows at once.
 
         Args:
             indices: As for `rows`.
@@ -166,7 +165,7 @@ class Rows:
         Args:
             batch_size: Rows a batch.
             layout: ``"csr"`` or ``"padded"``, as in `rows`.
-            **options: Of `tenfold.BatchLoader`: shuffle, seed, drop_last, rank, world_size,
+            **options: Options of `tenfold.BatchLoader`: shuffle, seed, drop_last, rank, world_size,
                 prefetch, transform, shuffle_block, ...
 
         Returns:

@@ -1,4 +1,4 @@
-"""A matrix of which most elements are 0."""
+"""`SparseMatrix`."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class SparseMatrix(Rows, Growing):
     Raises:
         FileNotFoundError: If the path does not exist.
         ValueError: If it is not a sparse matrix.
-        CorruptFileError: If its parts contradict each other. Of the indices only the last end is
-            looked at: each call checks what it uses.
+        CorruptFileError: If its parts contradict each other. Of the indices,
+            only the last end offset is checked here: each call checks those that it uses.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SparseMatrix(Rows, Growing):
         return made
 
     def _read(self) -> None:
-        """Looks at what the engine has now."""
+        """Reads shape and number of entries from the engine."""
         layout, rows, cols, nnz, dtype, index_dtype, where = self._native.describe()
         self._layout: Layout = layout
         self._shape = (rows, cols)
@@ -162,7 +162,7 @@ class SparseMatrix(Rows, Growing):
         memory_bytes: int = 256 << 20,
         progress: Progress = None,
     ) -> SparseMatrix:
-        """A matrix of coordinates in any order, of which there may be more than fit memory.
+        """Builds a matrix from coordinates in any order, which may exceed memory.
 
         Sorted runs of `memory_bytes` are written to temporary files next to `path`, and merged.
 
@@ -219,7 +219,7 @@ class SparseMatrix(Rows, Growing):
         Args:
             rows: Dicts from column to element, in any order of columns; an empty one is a row of
                 zeros.
-            path: Where the matrix is saved, whole or not at all.
+            path: Target path; replaced atomically.
             num_cols: None: one more than the greatest column.
             dtype: Element type, torch's or numpy's. None: int64 if the elements of the first
                 65,536 entries are ints, else float64.
@@ -250,16 +250,16 @@ class SparseMatrix(Rows, Growing):
         overwrite: bool = True,
         progress: Progress = None,
     ) -> Path:
-        """Saves the matrix, whole or not at all, as `tenfold.save` does.
+        """Saves the matrix atomically, as `tenfold.save` does.
 
         Args:
             path: As for `tenfold.save`.
-            format: As there.
-            durable: As there.
-            checksums: As there.
-            num_threads: As there.
-            overwrite: As there.
-            progress: As there.
+            format: As for `tenfold.save`.
+            durable: As for `tenfold.save`.
+            checksums: As for `tenfold.save`.
+            num_threads: As for `tenfold.save`.
+            overwrite: As for `tenfold.save`.
+            progress: As for `tenfold.save`.
 
         Returns:
             Path: `path`.
@@ -361,7 +361,8 @@ class SparseMatrix(Rows, Growing):
     def to_scipy(self) -> Any:
         """The scipy matrix of the same layout, over the same memory.
 
-        All indices are checked first, once, as scipy trusts them. Writing into it reaches no file.
+        All indices are checked first, once, as scipy trusts them. Writing into it does not change
+        the file.
 
         Raises:
             CorruptFileError: If an index is not sound.
@@ -453,7 +454,8 @@ class SparseMatrix(Rows, Growing):
 
         Args:
             layout: ``"csr"``, ``"csc"`` or ``"coo"``.
-            path: Where it is saved; None: in memory, or in a file without a name if it is large.
+            path: Target path; None: in memory, or in a temporary file without a name if it is
+                large.
             memory_bytes: As for `from_coo`.
             progress: As for `tenfold.save`.
 

@@ -349,9 +349,9 @@ class TensorDictBase(TensorLike):
         """Returns the keys in order, as a list that also compares and combines as a set.
 
         Args:
-            include_nested: Also return the paths of keys below nodes, as tuples; they come before
+            include_nested: Also return the paths of keys below nodes, as tuples; they precede
                 the node's own key.
-            leaves_only: Leave out nodes and values that are not tensors.
+            leaves_only: Omit nodes and values that are not tensors.
             is_leaf: Decides by class which entries are leaves. Default: tensors.
             sort: Sort the keys alphabetically.
 
@@ -1249,7 +1249,7 @@ class TensorDictBase(TensorLike):
         """Returns the tree as plain containers: dicts, or the list or tuple a node was saved from.
 
         Args:
-            retain_none: If false, leave out entries that are None.
+            retain_none: If false, omit entries that are None.
             convert_tensors: Convert tensors to numbers and lists of numbers.
             tolist_first: Return a list with a dict for each row of nodes with batch dimensions.
 
@@ -1481,7 +1481,7 @@ class TensorDictBase(TensorLike):
             storage: None: in memory; "memmap": in a folder of sparse files; "shared": in memory
                 that processes share.
             device: Device of the tensors, unless they are mapped.
-            **kwargs: Of `memmap_like`: ``prefix=`` and others.
+            **kwargs: Options of `memmap_like`: ``prefix=`` and others.
 
         Returns:
             TensorDict: Zeros; `memmap_like` of them if `storage` is "memmap".
@@ -1541,7 +1541,7 @@ class TensorDictBase(TensorLike):
         return _convert.from_pytree(pytree, batch_size, auto_batch_size, batch_dims)
 
     def to_pytree(self) -> Any:
-        """Returns the containers that `from_pytree` was given; otherwise this TensorDict."""
+        """Returns the original containers of `from_pytree`; otherwise this TensorDict."""
         return _convert.to_pytree(self)
 
     def to_namedtuple(self, dest_cls: Any = None) -> Any:
@@ -1560,7 +1560,7 @@ class TensorDictBase(TensorLike):
         """Returns a TensorDict of the tensordict package over the same memory.
 
         Args:
-            retain_none: If false, leave out entries that are None.
+            retain_none: If false, omit entries that are None.
 
         Raises:
             ImportError: If tensordict cannot be imported.
@@ -1618,7 +1618,7 @@ class TensorDictBase(TensorLike):
         assign: bool = False,
         from_flatten: bool | None = None,
     ) -> Self:
-        """Loads what `state_dict` returned.
+        """Loads the result of `state_dict`.
 
         Args:
             state_dict: Tensors by dotted names, or nested.
@@ -1658,7 +1658,7 @@ class TensorDictBase(TensorLike):
             as_module: Not supported: there is no TensorDictParams.
             lock: Lock the result.
             use_state_dict: Use ``module.state_dict()``, with its hooks, and nest its names.
-            filter_empty: Leave out submodules without parameters and buffers.
+            filter_empty: Omit submodules without parameters and buffers.
 
         Raises:
             NotImplementedError: If `as_module`.
@@ -1968,7 +1968,7 @@ class TensorDictBase(TensorLike):
             compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap`; False overwrites existing files in place, as `memmap` does.
             durable: Return only when all data is fsynced.
-            **options: Of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
+            **options: Options of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
 
         Returns:
             The saved tree as it is on disk, locked. Writing into it does not reach the files, whose
@@ -2232,7 +2232,8 @@ class TensorDictBase(TensorLike):
         """Copies all tensors into one block of memory, of which the result's tensors are views.
 
         Such a tree is pickled, sent and moved to another device as one block. It is locked;
-        unlocking it ends that. A tree that is consolidated already is returned as it is.
+        unlocking it ends the consolidation. A tree that is consolidated already is returned as it
+        is.
 
         Args:
             filename: A file to hold the block, in tensordict's format; it appears whole or not at
@@ -2253,7 +2254,7 @@ class TensorDictBase(TensorLike):
             A new TensorDict, unless `inplace`.
 
         Raises:
-            RuntimeError: If `filename` comes with a `device` other than the CPU.
+            RuntimeError: If `filename` is given with a `device` other than the CPU.
             NotImplementedError: If a tensor is unbatched, or nested other than jagged; if
                 `return_early` is given with `use_buffer` or `non_blocking`.
             UnsupportedError: If `filename` is given and tensordict could not read the tree back;
@@ -2309,8 +2310,7 @@ class TensorDictBase(TensorLike):
     def is_consolidated(self) -> bool:
         """Returns True if the tensors are views of the one block that `consolidate` created.
 
-        No longer true once it was unlocked, or an entry was replaced. Writing into its tensors in
-        place does not change it.
+        False after the tree was unlocked or an entry was replaced; in-place writes do not matter.
         """
         return consolidated.is_consolidated(self)
 
@@ -2347,11 +2347,11 @@ class TensorDictBase(TensorLike):
     # --- hooks that a lazy stack overrides, member by member -------------------------------------
 
     def _rows(self, index: Any) -> Self:
-        """The TensorDict of an index of the batch dimensions."""
+        """Selects rows by an index of the batch dimensions."""
         return indexing.rows(self, index)
 
     def _tensors(self) -> Iterator[Any]:
-        """Every tensor here and below."""
+        """Yields every tensor of this node and of nodes below."""
         return _mapping.tensors(self)
 
     def _overwrite(self, key: str, item: Any, non_blocking: bool) -> None:
@@ -2388,5 +2388,5 @@ class TensorDictBase(TensorLike):
         return made
 
     def _as_view(self, made: Self, index: Any = ...) -> Self:
-        """`made`, a view of this TensorDict: `is_memmap`, if this is and `index` allows it."""
+        """Marks `made`, a view, as `is_memmap` if this TensorDict is and `index` allows it."""
         return memmap.as_view(self, made, index)

@@ -379,7 +379,7 @@ def load_state_dict(
 
 
 def _take_sizes(td: Any, sizes: dict[str, Any], *, make: bool) -> None:
-    """Gives nodes the batch sizes that they had, the outer ones first.
+    """Restores the batch sizes of nodes, outer ones first.
 
     Missing nodes are skipped, or created.
     """
@@ -420,7 +420,7 @@ def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
 def _plain_metadata(metadata: Any) -> dict[str, Any]:
     """The metadata of a state without tensorclasses: as if TensorDicts had their fields.
 
-    A tensorclass names its class and all its values in one place; None stands for no entry.
+    A tensorclass names its class and all its values in one place; None means no entry.
     """
     made: dict[str, Any] = {}
     for name, about in metadata.items():
@@ -446,7 +446,7 @@ def _flat_state(state: Any, prefix: str) -> Any:
 
 
 def _older_metadata(state: Any, prefix: str) -> dict[str, Any]:
-    """Batch sizes by prefix as tensordict until 0.12 stored them, under ``__batch_size``."""
+    """Batch sizes by prefix, as tensordict up to 0.12 stored them under ``__batch_size``."""
     found = {}
     for key, value in state.items():
         if key == "__batch_size":
@@ -474,7 +474,7 @@ def _as_numpy(entry: Any) -> Any:
 
 
 def register(torch: Any) -> None:
-    """Tells torch how to take a TensorDict apart and make one again."""
+    """Registers TensorDict as a pytree node of torch."""
     torch.utils._pytree.register_pytree_node(dense(), _flatten, _unflatten)
 
 
@@ -517,8 +517,8 @@ def _batch_size_after(
 ) -> tuple[int, ...]:
     """The batch size of entries whose shapes were `old` and are `new`.
 
-    ``torch.vmap`` takes one dimension away from all tensors of its arguments, and puts one into
-    those of its results.
+    ``torch.vmap`` removes one dimension from all tensors of its arguments, and adds one to those of
+    its results.
     """
     if old == new:
         return batch_size
@@ -640,7 +640,7 @@ def _swapped_into(
 
 
 def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_blocking: bool) -> Any:
-    """Puts a tensor into a module, and returns the previous one."""
+    """Replaces a tensor of a module, and returns the previous one."""
     torch = need_torch("to_module")
     there: Any
     for registry in (module._parameters, module._buffers):
@@ -677,7 +677,7 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
 
 
 def _is_plain(torch: Any, tensor: Any) -> bool:
-    """True for a tensor that neither a graph of gradients nor a transform (vmap) is about."""
+    """True for a tensor outside of autograd graphs and transforms (vmap)."""
     return not tensor.requires_grad and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
@@ -697,7 +697,7 @@ def _of_module(module: Any, filter_empty: bool, memo: dict[int, Any]) -> Any:
 
 
 def _as_parameters(torch: Any, stacked: Any, parts: list[Any], expand_identical: bool) -> Any:
-    """The stacked tensors of parameters as parameters, leaves of the graph of gradients."""
+    """Converts stacked tensors of parameters to parameters, leaves of the autograd graph."""
 
     def change(tensor: Any, *originals: Any) -> Any:
         first = originals[0]

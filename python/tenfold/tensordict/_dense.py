@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
     """True for the parts of a sparse or jagged tensor, which are returned as the tensor.
 
-    `open` leaves sparse ones as they are: their indices would all have to be read.
+    `open` does not convert sparse ones, because that would read all their indices.
     """
     if type(node) is not TensorDict or node._kind.name != "sparse":
         return False
@@ -139,7 +139,7 @@ class TensorDict(TensorDictBase):
 
     @classmethod
     def _made(cls, items: dict[str, Any], batch_size: tuple[int, ...], device: Any) -> TensorDict:
-        """A node in memory of entries that fit; `items` becomes its own."""
+        """A node in memory of checked entries; it takes ownership of `items`."""
         self = cls.__new__(cls)
         self._batch_size = batch_size
         self._device = device
@@ -195,7 +195,7 @@ class TensorDict(TensorDictBase):
         )
 
     def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> TensorDict:
-        """A node in memory with other entries that is otherwise as this one, less its names."""
+        """A node in memory with other entries, like this one except for names."""
         made = self._made(items, batch_size, self._device)
         if self._kind is not PLAIN:
             made._kind = self._kind._replace(schema=None, metadata={})
@@ -221,14 +221,14 @@ class TensorDict(TensorDictBase):
         return child
 
     def _adopted(self, key: str, value: Any, mark: Any) -> Any:
-        """The entry for a result of the engine."""
+        """Converts a result of the engine to an entry."""
         if isinstance(value, _core.Node):
             child = self._child(key, value)
             return self._tensor_of(value, child) if _is_tensor(child, self._opened) else child
         return read_entry(value, mark, self)
 
     def _tensor_of(self, native: Any, child: TensorDict) -> Any:
-        """The tensor of these parts, which the engine checks; the node without torch."""
+        """The tensor of these components, which the engine checks; without torch, the node."""
         disk = self._disk
         assert disk is not None
         made = native.to_containers(disk.mode, disk.tied(), None, lambda node, keys: node)
@@ -258,7 +258,7 @@ class TensorDict(TensorDictBase):
         return with_remedy(error, f"a nested key is a tuple: {path}")
 
     def _is_on_disk(self, key: str) -> bool:
-        """True for the stem of the file's name where a file holds one value without a name."""
+        """True for the stem of the file's name, if the file holds one value without a name."""
         more, opened = self._kind.more, self._opened
         if more is None or more[4:5] != (True,) or opened is None:
             return False
@@ -271,7 +271,7 @@ class TensorDict(TensorDictBase):
         return self._items if disk is None else self._fill(disk)
 
     def _fill(self, disk: Disk) -> dict[str, Any]:
-        """All entries, those still on disk by one call of the engine."""
+        """All entries; reads those on disk by one call of the engine."""
         kept = self._items
         if disk.whole and not any(value is ON_DISK for value in kept.values()):
             return kept
@@ -288,7 +288,7 @@ class TensorDict(TensorDictBase):
         return self._items
 
     def _own(self) -> dict[str, Any]:
-        """The dict of entries, about to be changed."""
+        """The dict of entries, for a change."""
         if self._locked:
             check_unlocked(self)
         disk = self._disk
@@ -442,7 +442,7 @@ class TensorDict(TensorDictBase):
         return self
 
     def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-        """Puts `replace(tensor)` in the place of every tensor."""
+        """Replaces every tensor by `replace(tensor)`."""
         items = self._entries()
         for key, value in items.items():
             node = node_of(value)
@@ -544,7 +544,7 @@ def reopen(
     keys: tuple[str, ...],
     framework: Name | None = None,
 ) -> Any:
-    """Opens what was pickled, unless it was replaced since."""
+    """Opens the pickled file or folder, unless it was replaced."""
     opened = Opened(path, mode, format, keeps_parts, framework)
     if opened.identity is not None and opened.identity != identity:
         raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)

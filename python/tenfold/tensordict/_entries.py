@@ -1,4 +1,4 @@
-"""Entries of a TensorDict and their keys: what a value becomes, and what kinds there are."""
+"""Entries of a TensorDict and their keys: kinds, and the conversion of values."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def path_of(key: Any) -> tuple[str, ...]:
 
 
 def key_of(path: tuple[str, ...]) -> Any:
-    """A path as a key: the str itself if it is of one."""
+    """A path as a key: the str itself if the path has one key."""
     return path[0] if len(path) == 1 else path
 
 
 class Keys(list[Any]):
     """The keys of a TensorDict at the time of the call, in order.
 
-    A list that also has what a view of keys has: equality and algebra with sets.
+    A list with the set operations of a keys view.
 
     Example:
         >>> TensorDict({"a": 1, "b": 2}).keys() - {"a"}
@@ -177,7 +177,7 @@ def tree_or(value: Any) -> Any:
 
 
 def rewrapped(entry: Any, node: Any) -> Any:
-    """`node` as `entry` had it: itself, or in a tensorclass of the same class."""
+    """`node`, wrapped in the tensorclass of `entry` if that is one."""
     if KINDS[type(entry)] == TENSORCLASS:
         return type(entry)._from_tensordict(node, dict(entry._non_tensordict))
     return node
@@ -195,7 +195,7 @@ def unwrapped(entry: Any) -> Any:
 
 
 def with_values(entry: Any, change: Callable[[Any], Any]) -> Any:
-    """An entry with `change(tensor)` in the place of each tensor in it; shapes stay batched."""
+    """An entry in which `change(tensor)` replaces each tensor; batch shapes do not change."""
     kind = KINDS[type(entry)]
     if kind == LEAF:
         return change(entry)
@@ -216,7 +216,7 @@ def batch_size_of(batch_size: Any) -> tuple[int, ...]:
 
 
 def read_entry(value: Any, mark: Any, node: Any) -> Any:
-    """The entry of `node` for what the engine read and its mark (python/src/tree_out.hpp)."""
+    """Converts a result of the engine with its mark (python/src/tree_out.hpp) to an entry."""
     if mark is None and arrays.is_array(value):
         return value
     if mark == "unbatched":
@@ -295,7 +295,7 @@ def _holds_text(values: list[Any]) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """A tensor of `value`, or None if it is to stay a plain value."""
+    """Converts `value` to a tensor; None if it is a plain value."""
     if arrays.torch_of(value) is not None:
         torch = arrays.import_torch()  # now, because torch.compile cannot trace what it registers
         if type(value) in (torch.Tensor, torch.nn.Parameter):

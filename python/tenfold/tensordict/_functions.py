@@ -206,7 +206,8 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
         **options: As there.
 
     Returns:
-        TensorDict: Over the mapped files; writes reach them. Of a tensorclass, an object of it.
+        TensorDict: A TensorDict, or an object of the tensorclass, over the mapped files. Writes
+            reach the files.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As `tenfold.load`.

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
     """`index` as a tuple of int, slice, None and arrays, without `...`.
 
-    It then suits tensors of more dimensions too. Raises IndexError for too many dimensions, and
-    RuntimeError, as tensordict does, where there is no dimension to index.
+    It then also applies to tensors with more dimensions. Raises IndexError for too many dimensions,
+    and RuntimeError, as tensordict does, where there is no dimension to index.
     """
     parts = index if isinstance(index, tuple) else (index,)
     if len(parts) == 1 and type(parts[0]) in _BASIC:
@@ -46,7 +46,7 @@ def normalized(index: Any, batch_ndim: int) -> tuple[Any, ...]:
 
 
 def _remedy(index: Any) -> str:
-    """A hint for an index that is meant as a key: keys of lists and of int are str here."""
+    """A hint for an index that was meant as a key: keys of lists and of int are str."""
     path = index if isinstance(index, tuple) else (index,)
     if not all(type(part) in (int, str) for part in path):
         return ""
@@ -57,7 +57,7 @@ def _remedy(index: Any) -> str:
 
 @set_module("tenfold")
 class TooManyIndicesError(IndexError, RuntimeError):
-    """An index of more dimensions than the batch has: tensordict raises now one, now the other."""
+    """The error for an index with too many dimensions, of the class that tensordict raises."""
 
 
 _BASIC = frozenset([int, slice])
@@ -146,8 +146,8 @@ def _probed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
 def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) -> Names | None:
     """Names of the resulting dimensions.
 
-    A dimension that one array alone walks along keeps its name; where arrays share one, or an array
-    makes several of one, it has none.
+    A dimension that a single array indexes keeps its name. If several arrays share a dimension, or
+    an array replaces one by several, the results have no names.
     """
     if names is None:
         return None
@@ -205,7 +205,7 @@ def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
 def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """An index in which masks are replaced by the positions that they select.
 
-    A mask of no dimensions says what a bool says.
+    A mask without dimensions is treated as a bool.
     """
     made: list[Any] = []
     for part in parts:
@@ -220,8 +220,8 @@ class IndexPlan:
     """One index of a stack.
 
     Attributes:
-        at_stack: Its part for the stack dimension: an int, a slice (of all, if it says nothing), or
-            an array.
+        at_stack: Its part for the stack dimension: an int, an array, or a slice (the full slice if
+            the index has no part for that dimension).
         inner: Its parts for the members' dimensions, empty if they take all.
         place: For a slice, the stack dimension in the result; for an array, where the
             arrays' dimensions begin.

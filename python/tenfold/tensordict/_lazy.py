@@ -134,7 +134,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return members
 
     def _nodes(self) -> list[Any]:
-        """The members, of tensorclasses what they wrap."""
+        """The members; for tensorclasses, their TensorDicts."""
         return [node_of(member) for member in self.tensordicts]
 
     def _held(self) -> Any:
@@ -153,7 +153,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @property
     def _items(self) -> dict[str, Any]:
-        """The members by the names of their folders, as far as they were read."""
+        """The members that were read, by the names of their folders."""
         return {str(i): member for i, member in enumerate(self._read or ())}
 
     def _map(self, change: Callable[[Any], Any]) -> Self:
@@ -162,7 +162,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return type(self)._of(members, self.stack_dim, self._dim_name)
 
     def insert(self, index: int, tensordict: Any) -> None:
-        """Makes a TensorDict the member at `index`.
+        """Inserts a TensorDict at `index`.
 
         Args:
             index: Its position, as of ``list.insert``.
@@ -192,7 +192,7 @@ class LazyStackedTensorDict(TensorDictBase):
         self._mark_changed()
 
     def append(self, tensordict: Any) -> None:
-        """Makes a TensorDict the last member.
+        """Appends a TensorDict.
 
         Args:
             tensordict: A TensorDict of the batch size of the members.
@@ -211,7 +211,7 @@ class LazyStackedTensorDict(TensorDictBase):
         self.insert(len(self.tensordicts), tensordict)
 
     def extend(self, tensordicts: Any) -> None:
-        """Makes each of several TensorDicts a member, in their order.
+        """Appends several TensorDicts, in their order.
 
         Args:
             tensordicts: TensorDicts of the batch size of the members.
@@ -488,7 +488,7 @@ class LazyStackedTensorDict(TensorDictBase):
             A tensor, a stack of nodes or values, or `default`; with ``as_list`` a list.
 
         Raises:
-            RuntimeError: If shapes differ and nothing says how to give them.
+            RuntimeError: If shapes differ and no option determines how to stack them.
 
         Example:
             >>> stack = tenfold.lazy_stack([TensorDict({"x": torch.ones(n)}) for n in (1, 2)])
@@ -569,7 +569,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self
 
     def _like_stack(self, other: Any) -> Any:
-        """The members of another stack of as many along the same dimension, else None."""
+        """The members of another stack of the same length and dimension, else None."""
         node = node_of(other)
         is_like = isinstance(node, LazyStackedTensorDict) and node.stack_dim == self.stack_dim
         if node is self or not is_like or len(node.tensordicts) != len(self.tensordicts):
@@ -651,7 +651,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self
 
     def rename_key_(self, old_key: Any, new_key: Any, safe: bool = False) -> Self:
-        """Moves an entry to another key in every member.
+        """Renames a key in every member.
 
         Args:
             old_key: A key that exists in all members.
@@ -745,7 +745,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node.filter_non_tensor_data())
 
     def filter_empty_(self) -> Self:
-        """Deletes nodes of the members in which there is nothing. Returns this stack."""
+        """Deletes empty nodes of the members. Returns this stack."""
         for node in self._nodes():
             node.filter_empty_()
         return self
@@ -797,7 +797,7 @@ class LazyStackedTensorDict(TensorDictBase):
             node._set_device(device)
 
     def clear_device_(self) -> Self:
-        """Forgets the device of all members. Returns this stack."""
+        """Removes the device of all members. Returns this stack."""
         for node in self._nodes():
             node.clear_device_()
         return self
@@ -817,7 +817,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def _run(
         self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
     ) -> Any:
-        """`apply`, to each member and its part of the others."""
+        """`apply` to each member and the corresponding parts of the others."""
         parts = [_unbound(other, self) for other in others]
         inner = None
         if batch_size is not None:
@@ -924,7 +924,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return _lazy_rows.rows(self, index)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Writes rows; those of one member go to it alone. See `TensorDictBase.__setitem__`."""
+        """Writes rows; only the indexed members change. See `TensorDictBase.__setitem__`."""
         _lazy_rows.assign(self, key, value)
 
     def unbind(self, dim: int) -> tuple[Self, ...]:

@@ -1,4 +1,4 @@
-"""Batch dimensions of a lazy stack, which stays one wherever its members can follow.
+"""Batch dimensions of a lazy stack. The result is a lazy stack where that is possible.
 
 Each function takes the stack and implements the method of LazyStackedTensorDict of its name.
 """

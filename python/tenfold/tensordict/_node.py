@@ -36,8 +36,8 @@ class NodeKind(NamedTuple):
     """Properties that only some nodes have.
 
     Attributes:
-        name: Which container it was saved from.
-        int_keys: Whether its keys were integers, or a dict of those that were not str, by their
+        name: The container type that it was saved from.
+        int_keys: True if its keys were integers, or a dict of keys that were not str, by their
             str().
         class_name: The name of its tensorclass.
         schema: Root only: its schema, JSON.
@@ -55,7 +55,7 @@ class NodeKind(NamedTuple):
 
 
 def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:
-    """The original key in the container that a node was saved from."""
+    """The original key in the container of a node."""
     if isinstance(int_keys, dict):
         return int_keys.get(key, key)
     return int(key) if int_keys else key
@@ -72,7 +72,7 @@ class Disk:
         opened: The file or folder that it is part of; None for a tree in the engine's memory.
         keys_above: The path of keys from its root.
         whole: True once Python's dict of entries holds every key, in order.
-        changed: True once an entry was set or deleted: `node` no longer says which there are.
+        changed: True once an entry was set or deleted: the entries of `node` are out of date then.
     """
 
     __slots__ = ("_node", "changed", "keys_above", "opened", "whole")
@@ -100,14 +100,14 @@ class Disk:
         return "r" if self.opened is None else self.opened.mode
 
     def tied(self) -> Any:
-        """The tensors made so far of the same file, so that tied ones stay tied."""
+        """The tensors created so far from the same file, so that shared storage stays shared."""
         from tenfold import _core
 
         return _core.Tied() if self.opened is None else self.opened.tied
 
 
 class OnDisk:
-    """Stands in a node's dict for an entry that is still on disk."""
+    """Placeholder in a node's dict for an entry that is still on disk."""
 
     __slots__ = ()
 
@@ -123,10 +123,10 @@ class Opened:
         mode: ``"r"``, ``"c"`` or ``"r+"``.
         format: As requested; empty: by content.
         identity: (device, inode) of the file, or of the folder's meta.json, when it was opened.
-        tied: The tensors made so far, so that tied ones stay tied.
+        tied: The tensors created so far, so that shared storage stays shared.
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
         keeps_parts: Sparse tensors are nodes of their parts, of which nothing is read.
-        changed: True once an entry was set or deleted; the file then no longer says it all.
+        changed: True once an entry was set or deleted: the file is out of date then.
         closed: True after the `with` block of its root.
     """
 
@@ -166,7 +166,7 @@ class Opened:
 
 
 def identity_of(path: str) -> tuple[int, int] | None:
-    """(device, inode) of what a later reader would open; None if it is not there."""
+    """(device, inode) of the file that a later reader would open; None if it does not exist."""
     for candidate in (os.path.join(path, "meta.json"), path):
         try:
             found = os.stat(candidate)
@@ -196,8 +196,8 @@ def registered_class(name: str) -> type | None:
 def with_class(node: Any) -> Any:
     """Wraps a node that was read in an object of its tensorclass, or returns the node itself.
 
-    Nothing is ever imported for the sake of a file: a class that the program has not defined is
-    named in a warning, once, and its fields come as a TensorDict.
+    Reading a file never imports anything: a class that the program has not defined is
+    named in a warning, once, and its fields are returned as a TensorDict.
 
     Raises:
         ValueError: If the node has entries that are not fields of the class.

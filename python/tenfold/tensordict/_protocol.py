@@ -1,4 +1,4 @@
-"""The few operations on a node in terms of which all others are implemented."""
+"""The basic operations on a node, with which all others are implemented."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Like = TypeVar("Like", bound=TensorLike)
 
     class SupportsArray(Protocol):
-        """A NumPy array, or what becomes one."""
+        """A NumPy array, or an object that numpy converts to one."""
 
         def __array__(self) -> Any: ...
 
@@ -42,7 +42,7 @@ _classes: dict[str, Any] = {}
 
 
 def register_classes(**classes: type) -> None:
-    """Tells `dense` or `stacked` its class, which the module of the class does at its end."""
+    """Sets the class that `dense` or `stacked` returns; called at the end of its module."""
     _classes.update(classes)
 
 
@@ -81,7 +81,7 @@ class Primitives:
         #: The engine's node of an opened tree.
         _disk: Any
         _kind: NodeKind
-        #: What the end of a ``with`` statement calls: a method's name, arguments and options.
+        #: Called at the end of a ``with`` statement: a method's name, arguments and options.
         _undo: Any
         #: The block made by `consolidate`; not set if there is none.
         _consolidated: Any
@@ -122,11 +122,11 @@ class Primitives:
             ...
 
         def _held(self) -> Iterable[Any]:
-            """The entries that are in Python's memory."""
+            """The entries that Python has loaded."""
             ...
 
         def _own(self) -> Any:
-            """Tells the node that it is about to be changed. Raises RuntimeError if locked."""
+            """Called before the node is changed. Raises RuntimeError if it is locked."""
             ...
 
         def _remove(self, key: str) -> None:
@@ -151,11 +151,11 @@ class Primitives:
             ...
 
         def _replace_arrays(self, replace: Callable[[Any], Any]) -> None:
-            """Puts `replace(tensor)` in the place of every tensor."""
+            """Replaces every tensor by `replace(tensor)`."""
             ...
 
         def _with_entries(self, items: dict[str, Any]) -> Self:
-            """A TensorDict of other entries that is otherwise as this node."""
+            """A TensorDict of other entries, otherwise like this node."""
             ...
 
         def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Self:

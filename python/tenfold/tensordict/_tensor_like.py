@@ -1981,7 +1981,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` comes without `dim`.
+            ValueError: If `keepdim` is given without `dim`.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).max()["a"]
@@ -2145,7 +2145,7 @@ class TensorLike(Primitives):
 
         Args:
             recurse: Copy the tensors; if false, only the nodes are new and tensors are shared.
-            **kwargs: Of ``torch.clone``: ``memory_format=``.
+            **kwargs: Options of ``torch.clone``: ``memory_format=``.
 
         Example:
             >>> td.clone()["a"] is td["a"], td.clone(recurse=False)["a"] is td["a"]
@@ -2359,7 +2359,7 @@ class TensorLike(Primitives):
 
         Args:
             *size: The batch size.
-            **options: Of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
+            **options: Options of ``Tensor.new_zeros``: ``dtype``, ``device``, ``pin_memory``, ...
 
         Example:
             >>> td.new_zeros(2)["a"]
@@ -2412,7 +2412,7 @@ class TensorLike(Primitives):
 
         Args:
             data: A tensor, list or number; or a TensorDict with the same keys.
-            **options: Of ``Tensor.new_tensor``.
+            **options: Options of ``Tensor.new_tensor``.
 
         Example:
             >>> td = TensorDict({"a": torch.zeros(3), "b": torch.zeros(3, dtype=torch.int64)}, [3])
@@ -2462,7 +2462,7 @@ class TensorLike(Primitives):
         _shape.set_names(self, names)
 
     def _set_device(self, device: str) -> None:
-        """Says that all tensors of a new tree are on a device."""
+        """Records that all tensors of a new tree are on a device."""
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:

@@ -102,7 +102,7 @@ class ValueRows:
     def squeeze_all(self, dims: tuple[int, ...], *, reshape: bool) -> Any:
         """Without several dimensions of length 1.
 
-        A stack of one value gives that value; the other dimensions are reshaped away.
+        A stack of one value becomes that value; the other dimensions are reshaped away.
         """
         made, left = self, list(dims)
         if not reshape and self.stacked and self.stacked[0] in dims:
@@ -209,7 +209,7 @@ def _regrouped(
 
 
 def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int] | None:
-    """The first and the last dimension of `old` that are one of `new`, as tensordict finds them."""
+    """The first and last dimension of `old` that a reshape merges into one of `new`."""
     if not old or not new:
         return None
     shorter = min(len(old), len(new))
@@ -251,7 +251,7 @@ class _Values:
         return self._with(change(self._rows()))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
-        """The entries of the parts of a node that `part` makes."""
+        """The entries of the parts that `part` creates."""
         return [self._with(rows) for rows in part(self._rows())]
 
     def _with(self, rows: ValueRows) -> Any:
@@ -337,10 +337,11 @@ class _Values:
 class NonTensorData(_Values):
     """One value that every row of a TensorDict shares.
 
-    ``td["key"] = "text"`` makes one, ``td["key"]`` gives the value back, ``td.get("key")`` this.
+    ``td["key"] = "text"`` creates one; ``td["key"]`` returns the value, ``td.get("key")`` this
+    object.
 
     Args:
-        data: Any value; what is saved is JSON.
+        data: Any value; only JSON values can be saved.
         batch_size: That of the TensorDict it is part of.
         device: Kept, without meaning for the value.
 
@@ -434,7 +435,7 @@ class NonTensorData(_Values):
 class NonTensorStack(_Values):
     """Values that are not tensors, one for each row of a TensorDict.
 
-    ``td["key"] = ["a", "b"]`` makes one; so does stacking TensorDicts that hold values.
+    ``td["key"] = ["a", "b"]`` creates one; so does stacking TensorDicts with values.
 
     Args:
         *values: The values of the rows, or NonTensorData or NonTensorStack of one batch size.
@@ -801,7 +802,7 @@ class UnbatchedTensor:
     """Marks a tensor as exempt from the batch size of the TensorDict it is put into.
 
     The bytes of a table's strings are one such tensor: indexing the table leaves it whole. A folder
-    keeps such tensors in its sub-folder ``%values``, which tensordict opens by itself.
+    keeps such tensors in its sub-folder ``%values``, which tensordict opens separately.
 
     Args:
         data: A tensor or an array of any shape.

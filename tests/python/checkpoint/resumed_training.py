@@ -17,10 +17,10 @@ def main(folder, mode, num_steps=NUM_STEPS, rank=None, size=1, wrap=lambda model
     Args:
         folder: Holds the data set "data", and the checkpoints "run".
         mode: ``"sync"``, ``"async"`` or ``"overlap"``.
-        num_steps: Of all starts together.
-        rank: Of several, whose file is `losses-<rank>.jsonl`; None for one process.
+        num_steps: Number of steps, of all starts together.
+        rank: Rank of this process, whose file is `losses-<rank>.jsonl`; None for one process.
         size: Number of ranks.
-        wrap: From the model to what is called.
+        wrap: Wraps the model, for example in DistributedDataParallel.
     """
     torch.manual_seed(11 + (rank or 0))
     torch.set_num_threads(1)

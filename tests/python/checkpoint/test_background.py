@@ -135,7 +135,7 @@ def fail_saves(manager, monkeypatch, error, times=1 << 30):
             return native.save(*arguments)
 
     monkeypatch.setattr(manager, "_native", Failing())
-    monkeypatch.setattr("tenfold.checkpoint._writing.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("tenfold.checkpoint._background.time.sleep", lambda seconds: None)
     return calls
 
 

@@ -51,7 +51,7 @@ try:
 except OSError as error:
     assert error.errno == 28 and error.filename.endswith("x.memmap"), error
 else:
-    raise AssertionError("40 MB lie in 24 MB")
+    raise AssertionError("40 MB fit into 24 MB")
 ds = tenfold.create(path, schema, num_rows=500)
 with open(sys.argv[1] + "/rest", "wb", buffering=0) as rest:
     try:

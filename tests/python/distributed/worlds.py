@@ -75,8 +75,8 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
     """Runs `function` on all ranks of a new group; raises what a rank raised.
 
     Args:
-        size: Of the group.
-        function: Gets rank and size.
+        size: Number of ranks.
+        function: Called with rank and size.
         dying: A rank that ends without an exception; the others must not.
     """
     timeout = TIMEOUT if dying is None else SHORT_TIMEOUT
@@ -214,7 +214,7 @@ FOLDER = Path(sys.argv[1])
 # Numbers of ranks that save and load, and ranks that are killed at random moments.
 WORLDS = tuple(map(int, os.environ.get("TENFOLD_WORLDS", "1,2,3").split(",")))
 NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
-# Every phase in every layout in which a rank can die, or some.
+# If set, a rank is killed in every phase of every layout, else in a sample of them.
 EVERY_FAULT = "TENFOLD_EVERY_FAULT" in os.environ
 LAYOUTS = ("safetensors", "folder", "shards", "torch")
 
@@ -549,7 +549,7 @@ class DyingWriter(StorageWriter):
         self._end("after publishing")
 
 
-# Where a rank ends, and which of two.
+# (phase in which a rank dies, number of that rank), for two ranks.
 PHASES = (
     ("plan", 0),
     ("plan", 1),

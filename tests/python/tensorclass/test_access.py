@@ -16,7 +16,7 @@ from compare import assert_same_outcome
 
 
 def after(change):
-    """What an object is after a statement on it."""
+    """Returns a call that changes an object and returns it."""
 
     def call(obj, lib):
         change(obj, lib)

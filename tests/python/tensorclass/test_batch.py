@@ -1,4 +1,4 @@
-"""Everything a TensorDict can do gives objects of the class, as tensordict's does."""
+"""Methods of TensorDict return objects of the tensorclass, as in tensordict."""
 
 from __future__ import annotations
 

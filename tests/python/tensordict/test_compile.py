@@ -11,8 +11,8 @@ import torch
 import tenfold
 from tenfold import LazyStackedTensorDict, TensorDict
 
-# What each function returns is compared with what it returns without torch.compile. A tensor on the
-# right of an operator (td + tensor) is no operand that torch 2.x can trace: td.add(tensor) is.
+# The result of each function is compared with its result without torch.compile. torch 2.x cannot
+# trace a tensor on the right of an operator (td + tensor), but it can trace td.add(tensor).
 OPERATIONS = {
     "arithmetic": lambda td: [
         td + 1,

@@ -206,7 +206,7 @@ def ours_of(tmp_path_factory):
 
 
 def expected_of(name: str) -> list:
-    """Of a stack of tensorclasses tensordict reads a stack of them, as tenfold holds it."""
+    """The expected tree; tensordict reads a stack of tensorclasses as such a stack, too."""
     return describe_ours(as_tenfold(trees.build(name)))
 
 

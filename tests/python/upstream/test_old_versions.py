@@ -38,7 +38,7 @@ def within_reach(version: str, name: str) -> bool:
 
 @dataclasses.dataclass
 class Old:
-    """What an old version did, in a process of its own."""
+    """The results of an old version of tensordict, which runs in another process."""
 
     folder: pathlib.Path  # folder / name: the trees that the old version wrote
     held: dict[str, list]  # and their content

@@ -42,7 +42,7 @@ def test_tensordict_executes_the_trap_pickle(tmp_path, trap):
 
 
 def hostile(tmp_path, trap) -> pathlib.Path:
-    """Each kind of node that may bring a pickle along, and tensors beside it."""
+    """Each kind of node that may contain a pickle, next to tensors."""
     td = TensorDict(
         {
             "x": trees.numbers(3),

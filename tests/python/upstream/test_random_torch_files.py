@@ -1,4 +1,4 @@
-"""Checkpoints of any content: tenfold.load gives what torch.load(weights_only=True) gives."""
+"""Random checkpoints: tenfold.load and torch.load(weights_only=True) return the same."""
 
 import collections
 import math
@@ -18,7 +18,7 @@ from helpers import DTYPES, make_tensor
 ELEMENTS = 24  # per storage
 NUMPY_DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"]
 NUMPY_DTYPES += ["f2", "f4", "f8", "c8", "c16"]
-# Of the other dtypes, torch writes files in the layout before 1.6, but cannot load them.
+# torch also writes other dtypes in the layout before 1.6, but cannot load them.
 OLD_DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 OLD_DTYPES += [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
 
@@ -123,7 +123,7 @@ def assert_same(ours, theirs, where="root"):
 
 
 def steps_of(tensor):
-    """The strides that a program can tell: of more than one element."""
+    """The strides of dimensions with more than one element; others have no effect."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     return [stride for length, stride in pairs if length > 1] if tensor.numel() else []
 
@@ -161,7 +161,7 @@ def tensors_of(tree):
 
 
 def assert_same_ties(ours, theirs):
-    """What is a view of one storage for torch is the same view of one storage for us."""
+    """Asserts that tensors which share storage in torch share it in the same way in tenfold."""
     both = zip(tensors_of(ours), tensors_of(theirs), strict=True)
     pairs = [(mine, its) for mine, its in both if its.numel()]
     for i, (mine, its) in enumerate(pairs):

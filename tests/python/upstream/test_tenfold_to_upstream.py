@@ -60,7 +60,7 @@ def test_save_adds_only_names_that_no_key_can_have(name, save_of, memmap_of):
 
 
 def theirs_as_we_keep_it(name: str, memmap_of) -> dict[str, bytes]:
-    """Of a value the tree keeps no class (MetaData)."""
+    """The files of tensordict, with NonTensorData in place of MetaData, which a tree drops."""
     theirs = files(memmap_of(name))
     if name == "json_meta_data":
         return {path: data.replace(b"MetaData", b"NonTensorData") for path, data in theirs.items()}
@@ -69,7 +69,7 @@ def theirs_as_we_keep_it(name: str, memmap_of) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_folders_round_trip(name, save_of):
-    """What tensordict loses too: float8 leaves, keys called shape, device and _type."""
+    """Includes what tensordict loses: float8 leaves, keys called shape, device and _type."""
     found = describe_ours(tenfold.load(save_of(name), verify=True))
     assert_same(found, describe(trees.build(name)))
     assert order(found) == order(describe(trees.build(name)))

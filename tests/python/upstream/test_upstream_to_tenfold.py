@@ -16,7 +16,7 @@ NAMES = list(TREES)
 
 
 def expected(name: str) -> list:
-    """What the tree holds, but for entries that no file describes any more."""
+    """The description of the tree without the entries that the files do not describe."""
     return without(describe(trees.build(name)), TREES[name].not_described)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class UnknownPathError(KeyNotFoundError, RuntimeError):
-    """A path that the manifest lacks: torchsnapshot raises RuntimeError for it."""
+    """Raised for a path that is not in the manifest; a RuntimeError, as in torchsnapshot."""
 
 
 @set_module("tenfold")
@@ -27,7 +27,7 @@ class SnapshotMetadata:
     Attributes:
         version: Version of torchsnapshot that wrote it.
         world_size: The number of processes that wrote it.
-        manifest: Path to entry, as `Snapshot.get_manifest` gives it.
+        manifest: Path to entry, as returned by `Snapshot.get_manifest`.
     """
 
     def __init__(self, version: str, world_size: int, manifest: dict[str, SnapshotEntry]) -> None:
@@ -60,7 +60,7 @@ PRIMITIVES = ("int", "str", "bool", "bytes", "float")
 
 
 def primitive(fields: dict[str, Any]) -> Any:
-    """The value that an entry of a plain type holds in itself."""
+    """The value that is stored in the entry itself, for plain types."""
     kind, text = fields["type"], fields["serialized_value"]
     if kind == "int":
         return int(text)
@@ -76,7 +76,7 @@ def primitive(fields: dict[str, Any]) -> Any:
 
 
 def escape(key: object) -> str:
-    """A key as a path of the manifest has it."""
+    """A key, encoded for a path of the manifest."""
     return str(key).replace("%", "%25").replace("/", "%2F")
 
 
@@ -84,7 +84,7 @@ SHARDED = ("ShardedTensor", "DTensor")
 
 
 def find_entry(manifest: dict[str, dict[str, Any]], path: str) -> dict[str, Any] | None:
-    """The fields of an entry as a rank sees it: its own, a replicated or a sharded one."""
+    """The fields of an entry for a rank: its own entry, a replicated or a sharded one."""
     own = manifest.get(path)
     if own is not None:
         return own
@@ -109,7 +109,7 @@ def read_manifest(path: Any) -> dict[str, Any]:
 
 
 def key_of(node: Any, piece: str) -> str:
-    """The key of `node` that a path writes like this."""
+    """The key of `node` whose encoding in paths is `text`."""
     keys: list[str] = node.keys()
     for key in keys:
         if escape(key) == piece:

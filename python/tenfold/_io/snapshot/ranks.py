@@ -1,4 +1,4 @@
-"""Snapshots of several ranks: what each of them has, and the calls in which they write together."""
+"""Snapshots of several ranks: their states, and the collective calls that write them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Groups(NamedTuple):
 
     Attributes:
         calls: For `take` and `restore`.
-        background: For what `async_take` has left to do.
+        background: For the background work of `async_take`.
         threads: The last thread that uses `background`; the next one waits for it.
     """
 
@@ -45,10 +45,10 @@ _known: list[tuple[weakref.ref[Any], Groups]] = []
 
 
 def groups_of(pg: Any) -> Groups:
-    """The groups of a process group (None: the default one), made at the first call.
+    """The groups of a process group (None: the default one), created at the first call.
 
-    Collective then. Uses separate gloo groups: an error of one rank is raised on the others, and a
-    missing rank is an error after a timeout.
+    The first call is collective. Uses separate gloo groups: an error of one rank is raised on the
+    others, and a missing rank is an error after a timeout.
     """
     distributed = distributed_module()
     key = pg if pg is not None or distributed is None else distributed.group.WORLD
@@ -64,7 +64,7 @@ def groups_of(pg: Any) -> Groups:
 
 
 def globs_of_ddp(app_state: dict[str, Any], escape: Any) -> list[str]:
-    """Globs of what DistributedDataParallel replicates."""
+    """Globs of the entries that DistributedDataParallel replicates."""
     module = sys.modules.get("torch.nn.parallel")
     found = []
     for key, value in app_state.items():
@@ -85,12 +85,12 @@ def globs_of_ddp(app_state: dict[str, Any], escape: Any) -> list[str]:
 
 
 class Separated:
-    """States with the parts of this rank in the places of sharded tensors.
+    """States in which the local parts replace sharded tensors.
 
     Attributes:
         states: By name. A sharded tensor is a list of its parts.
         shards: The engine's description of these.
-        replicated: Paths of DTensors that each rank has completely, as globs.
+        replicated: Paths of DTensors that are replicated on all ranks, as globs.
     """
 
     def __init__(self, states: dict[str, Any], escape: Any) -> None:
@@ -135,7 +135,7 @@ def write(
     durable: bool,
     progress: Progress,
 ) -> None:
-    """Writes the snapshot of all ranks; it appears when all have written, or not at all."""
+    """Writes the snapshot of all ranks, and publishes it when all have written."""
     durable = boolean("snapshot: durable", durable)
     globs = [*globs, *separated.replicated]
     with Shown(progress) as callback:

@@ -1,4 +1,4 @@
-"""Reads states and tensors of a snapshot, into those that are there."""
+"""Reads states and tensors of a snapshot, into existing tensors if they fit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _is_contiguous(tensor: Any) -> bool:
 class StateReader:
     """Rebuilds the state below one node, reading into the tensors of `target` where they fit.
 
-    Tensors are only noted while the containers are built; `read` fills all of them at once.
+    While the containers are built, tensors are only collected; `read` fills all of them at once.
     """
 
     def __init__(self, manifest: dict[str, dict[str, Any]]) -> None:
@@ -97,7 +97,7 @@ class StateReader:
             child = _child(target, own)
             below_path = f"{path}/{escape(key)}"
             if child is None and self._is_of_others(below_path):
-                continue  # a part of a tensor that this rank has not and does not ask for
+                continue  # another rank's part of a tensor, which is not requested
             below = self.entry(node, key, below_path, child)
             made.append((own, below))
         if kind == "list":
@@ -132,7 +132,7 @@ class StateReader:
         return into
 
     def read(self) -> None:
-        """Fills the tensors that were noted, without a second copy of any in main memory."""
+        """Fills the collected tensors, without a second copy of any in main memory."""
         direct = [job for job in self._jobs if _is_direct("tensor", job[1])]
         others = [job for job in self._jobs if not _is_direct("tensor", job[1])]
         fill(direct)
@@ -154,7 +154,7 @@ class StateReader:
         self._jobs.clear()
 
     def _read_boxes(self) -> None:
-        """Fills the parts of sharded tensors, straight where the engine can write into them."""
+        """Fills the parts of sharded tensors, directly if the engine can write into them."""
         group: list[tuple[Any, tuple[int, ...], Any, Any]] = []  # with the tensor that is read into
         size = 0
         for item, offsets, part, dtype in self._boxes:
@@ -189,7 +189,7 @@ def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:
 
 
 def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
-    """The same for one tensor that cannot be read straight, with so much memory besides."""
+    """The same for a tensor that cannot be filled directly, with a buffer of that size."""
     _fill_tile(item, tensor.detach(), dtype, 0, budget_bytes)
 
 
@@ -228,7 +228,7 @@ def empty_like(tensor: Any) -> Any:
 
 
 def _ordered(made: list[tuple[Any, Any]], node: Any) -> OrderedDict[Any, Any]:
-    """With the versions of a module's layers, which its ``load_state_dict`` looks for."""
+    """Adds the versions of a module's layers (``_metadata``), which ``load_state_dict`` uses."""
     state = OrderedDict(made)
     *_, more = node.info()
     if more is not None and more[3] is not None:
@@ -256,7 +256,7 @@ def _contained(node: Any) -> Any:
 
 
 def _meta_tensor(node: Any, path: str) -> Any:
-    """The only opaque node that can be made: the others are objects of unknown classes."""
+    """Creates the only kind of opaque node that is supported; others are of unknown classes."""
     made = _contained(node)
     if isinstance(made, Opaque):
         raise UnsupportedError(

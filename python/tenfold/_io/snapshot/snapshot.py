@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class Snapshot:
-    """A snapshot that exists: the state of modules, optimizers and values under one folder.
+    """A snapshot on disk: the state of modules, optimizers and values in one folder.
 
     In a process group all ranks take it together, and all restore it together, on any number of
     ranks.
@@ -88,21 +88,21 @@ class Snapshot:
     ) -> Snapshot:
         """Saves the state of everything in `app_state`.
 
-        The folder holds, at every moment, the old snapshot or the new one, whole. Tensors are
-        written from where they are; those that share their bytes are stored once.
+        At any moment, the folder contains the complete old snapshot or the complete new one.
+        Tensors are written from where they are; those that share their bytes are stored once.
 
         Collective if the group has several ranks: the snapshot appears when all have written, and
         if one of them fails, all raise. Each rank has its own entries. Replicated ones are written
-        once, the work spread over the ranks. Of a DTensor or ShardedTensor each rank writes its
-        part.
+        once, the work spread over the ranks. Each rank writes its
+        part of a DTensor or ShardedTensor.
 
         Args:
-            path: The folder, that of rank 0. A snapshot that is there is replaced.
+            path: The folder, that of rank 0. An existing snapshot is replaced.
             app_state: Names and objects with ``state_dict()`` and ``load_state_dict()``.
             pg: The process group of all ranks that call this. None: the default one.
             replicated: Globs over paths (``"model/**"``): entries that are the same on all ranks,
-                of which any number of ranks may restore. What DistributedDataParallel keeps the
-                same, and DTensors that no mesh dimension cuts, are replicated without.
+                of which any number of ranks may restore. States of DistributedDataParallel,
+                and DTensors that no mesh dimension shards, need not be named.
             storage_options: Accepted as None or ``{}``: folders have none.
             durable: Return only when the data is on the device.
             progress: As for `save`.
@@ -118,7 +118,7 @@ class Snapshot:
                 shards overlap or leave elements out.
             UnsupportedError: If something cannot be stored; the message names its key. Nothing has
                 been written.
-            OSError: If the system failed. What was there is untouched.
+            OSError: If a system call failed. The previous version is unchanged.
 
         Example:
             >>> Snapshot.take("run/snapshot", {"model": model, "optimizer": optimizer})
@@ -143,7 +143,7 @@ class Snapshot:
     ) -> PendingSnapshot:
         """As `take`, but copies the tensors and writes in the background.
 
-        When it returns the state is copied: whatever is done to the tensors then is not in the
+        Copies the state before it returns: later changes of the tensors are not in the
         snapshot. The copy takes as much memory as the state.
 
         Args:
@@ -155,7 +155,7 @@ class Snapshot:
             durable: As for `take`.
 
         Returns:
-            PendingSnapshot: ``wait()`` gives the snapshot, or raises what went wrong.
+            PendingSnapshot: ``wait()`` returns the snapshot, or raises the exception of the save.
 
         Raises:
             TypeError, RuntimeError, UnsupportedError: As `take`, for what is found before the state
@@ -184,14 +184,14 @@ class Snapshot:
         )
 
     def restore(self, app_state: dict[str, Stateful], strict: bool = True) -> None:
-        """Gives everything in `app_state` its state back.
+        """Restores the state of every object in `app_state`.
 
-        Tensors of equal dtype and shape are read into in place, straight from the files: besides
-        them no memory is needed that grows with their size.
+        Tensors of equal dtype and shape are filled in place, directly from the files, without
+        temporary memory in proportion to their size.
 
         Args:
-            app_state: As for `take`; it may name less than the snapshot holds.
-            strict: Handed to modules' ``load_state_dict``.
+            app_state: As for `take`; it may have fewer entries than the snapshot.
+            strict: Passed to modules' ``load_state_dict``.
 
         Raises:
             TypeError, RuntimeError: As for `take`.
@@ -246,7 +246,7 @@ class Snapshot:
         Args:
             path: As `get_manifest` lists it: ``"0/model/weight"``, the rank first.
             obj_out: A tensor that is filled; None: a new one.
-            memory_budget_bytes: Most memory besides the tensor itself.
+            memory_budget_bytes: Maximum size of temporary memory.
 
         Returns:
             `obj_out`, a new tensor of the entry's dtype and shape, or the value or containers.
@@ -293,7 +293,7 @@ class Snapshot:
         )
 
     def get_manifest(self) -> dict[str, SnapshotEntry]:
-        """Path to entry, each with its ``type`` and the members that go with it."""
+        """Returns a dict from path to entry: its ``type`` and the members of that type."""
         return {path: entry_of(fields) for path, fields in self._metadata()["manifest"].items()}
 
     def get_state_dict_for_key(self, key: str) -> Any:
@@ -437,7 +437,7 @@ def _request(
     replicated: Sequence[str] | None,
     storage_options: dict[str, Any] | None,
 ) -> tuple[str, list[str], Separated]:
-    """What is asked for, checked: the path of rank 0, globs and the states of this rank."""
+    """Checks the arguments: returns the path of rank 0, globs and the states of this rank."""
     ranks = groups.calls
 
     def begin() -> tuple[str, list[str]]:
@@ -475,13 +475,13 @@ def _refuse_options(storage_options: dict[str, Any] | None) -> None:
 
 
 def _require_shared(node: Any, key: str) -> None:
-    """Raises KeyError for an entry that each rank has for itself."""
+    """Raises KeyError for an entry that belongs to a single rank."""
     try:
         kind, *said = node.describe(key)
     except KeyNotFoundError:
         raise
     except (UnsupportedError, CorruptFileError):
-        return  # told when it is read
+        return  # raised when the entry is read
     if kind == "node":
         keys: list[str] = said[0].keys()
         for below in keys:

@@ -1,4 +1,4 @@
-"""What has a state: `StateDict`, `RNGState`, and the states of everything that is saved."""
+"""Objects with a state: `StateDict`, `RNGState`, and how the states of objects are collected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class StateDict(UserDict[Any, Any]):
-    """A dict that is its own state, for loose values in an `app_state`.
+    """A dict that is its own state, for plain values in an `app_state`.
 
     Example:
         >>> progress = tenfold.StateDict(epoch=3, losses=[0.5, 0.25])
@@ -36,7 +36,7 @@ class StateDict(UserDict[Any, Any]):
         return self.data
 
     def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
-        """Takes over the entries of `state_dict`; others stay.
+        """Updates the dict with the entries of `state_dict`; others remain.
 
         Args:
             state_dict: The entries, by key.
@@ -54,8 +54,8 @@ class StateDict(UserDict[Any, Any]):
 class RNGState:
     """The state of torch's random numbers on the CPU.
 
-    In an `app_state` it is taken before and restored after everything else, so that drawing goes on
-    after a restore as it went on after the snapshot.
+    In an `app_state` it is taken before and restored after everything else, so that a
+    restored program draws the same numbers as the program that was saved.
     """
 
     def state_dict(self) -> dict[str, Any]:
@@ -103,9 +103,9 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
     """The state of everything, with torch's random numbers from before the call.
 
     Args:
-        ranks: State dicts may be collective: all ranks come to them in one order.
-        app_state: Of this rank.
-        keys: Of all ranks.
+        ranks: The ranks. State dicts may be collective, so all ranks make them in the same order.
+        app_state: Names and objects of this rank.
+        keys: Names of all ranks.
     """
     random = {key: value for key, value in app_state.items() if isinstance(value, RNGState)}
     states = {key: value.state_dict() for key, value in random.items()}
@@ -137,7 +137,7 @@ def _plain(state: Any) -> Any:
 
 
 def _is_json(metadata: Any) -> bool:
-    """False for what tensordict attaches, which `restore` takes from the target."""
+    """False for members that tensordict adds to a state; `restore` takes them from the target."""
     import json
 
     try:

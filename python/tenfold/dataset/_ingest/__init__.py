@@ -1,1 +1,1 @@
-"""Data sets of rows that other programs wrote."""
+"""Converts rows of other programs into data sets."""

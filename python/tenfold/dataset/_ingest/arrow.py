@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, NamedTuple
 
-    from tenfold.dataset._ingest.way import Way
+    from tenfold.dataset._ingest.options import IngestOptions
 
     class Stream(NamedTuple):
-        """An object with ``__arrow_c_stream__``, and about how many bytes it will give.
+        """An object with ``__arrow_c_stream__``, with an estimate of its size in bytes.
 
-        There will be ``num_rows`` rows at least, which is 0 if nothing is known before.
+        ``num_rows`` is a lower bound of its rows; 0 if unknown.
         """
 
         batches: Any
@@ -48,7 +48,7 @@ _BATCH_BYTES = 16 << 20
 
 
 def files_of(source: str | os.PathLike[str]) -> list[str]:
-    """The file of that name, or those that the glob matches, sorted.
+    """The file of that name, or the matches of the glob, sorted.
 
     Raises:
         FileNotFoundError: If there is none.
@@ -101,7 +101,7 @@ def kind_of(file: str) -> str:
 
 
 def is_ingestible(file: str) -> bool:
-    """True for the suffixes of the files that are read here."""
+    """True for suffixes of files that this module reads."""
     return os.path.splitext(file)[1].lower() in _SUFFIXES
 
 
@@ -125,7 +125,7 @@ def pyarrow(where: str) -> Any:
 
 
 def is_read_once(source: object) -> bool:
-    """True for readers of record batches, which are empty once they were read."""
+    """True for readers of record batches, which can be read only once."""
     return hasattr(source, "__arrow_c_stream__") and hasattr(source, "read_next_batch")
 
 
@@ -170,7 +170,7 @@ def _pandas_stream(frame: Any) -> Stream:
 
 
 def _hugging_face_stream(source: Any) -> Stream | None:
-    """A Dataset of the package datasets; None for other classes of it, which are iterables."""
+    """Record batches of a Dataset of the package datasets; None for its iterable classes."""
     if isinstance(source, dict):
         raise ValueError(
             f"{type(source).__name__}: expected one split, found {', '.join(map(repr, source))}; "
@@ -198,9 +198,9 @@ def _hugging_face_stream(source: Any) -> Stream | None:
 
 
 def streams_of_files(
-    files: list[str], kind: str, way: Way, num_threads: int | None
+    files: list[str], kind: str, options: IngestOptions, num_threads: int | None
 ) -> list[Stream]:
-    """The record batches of files of one kind, one file after the other.
+    """The record batches of files of one kind, in sequence.
 
     Raises:
         ValueError: For a file whose columns differ from those of the first.
@@ -219,7 +219,7 @@ def streams_of_files(
 
         return open_file
 
-    return [_stream_of_files(pa, files, opener(names)) for names in first.groups(way)]
+    return [_stream_of_files(pa, files, opener(names)) for names in first.groups(options)]
 
 
 def _stream_of_files(pa: Any, files: list[str], open_file: Callable[[str], OpenedFile]) -> Stream:
@@ -289,27 +289,31 @@ def _batch_rows(num_bytes: int, num_rows: int) -> int:
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1)))
 
 
-def run_files(files: list[str], kind: str, way: Way, num_threads: int | None) -> dict[str, Any]:
-    """Hands the record batches of files to the engine.
+def run_files(
+    files: list[str], kind: str, options: IngestOptions, num_threads: int | None
+) -> dict[str, Any]:
+    """Passes the record batches of files to the engine.
 
-    Which rows are left out is known when all streams were read, and then they are read again.
+    The rows to omit are known only when all streams have been read; then they are read again.
     """
-    streams = streams_of_files(files, kind, way, num_threads)
+    streams = streams_of_files(files, kind, options, num_threads)
     again = []
-    if len(streams) > 1 and way.on_error != "raise":
-        again = streams_of_files(files, kind, way, num_threads)
-    return run(streams, way, again)
+    if len(streams) > 1 and options.on_error != "raise":
+        again = streams_of_files(files, kind, options, num_threads)
+    return run(streams, options, again)
 
 
-def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[str, Any]:
-    """Hands the streams to the engine: row i of the data set is row i of each.
+def run(
+    streams: list[Stream], options: IngestOptions, again: Sequence[Stream] = ()
+) -> dict[str, Any]:
+    """Passes streams to the engine; row i of the data set consists of row i of each stream.
 
-    An exception of who makes the batches arrives unchanged.
+    Raises the exceptions of the source's iterators unchanged.
 
     Args:
         streams: Streams of some columns each.
-        way: How.
-        again: Reopens the same streams, if rows may be left out of several of them.
+        options: Options of the call of `ingest`.
+        again: The same streams, opened again, if rows may be omitted from several of them.
     """
     raised: list[BaseException] = []
     batches = [_watched(stream.batches, raised) for stream in streams]
@@ -318,17 +322,17 @@ def run(streams: list[Stream], way: Way, again: Sequence[Stream] = ()) -> dict[s
         report: dict[str, Any] = _core.ingest_arrow(
             [stream.__arrow_c_stream__() for stream in batches],
             [stream.__arrow_c_stream__() for stream in retry_streams],
-            way.path,
-            way.where,
-            way.schema,
-            way.columns,
-            way.on_error,
-            way.batch_rows,
-            way.overwrite,
-            way.durable,
+            options.path,
+            options.where,
+            options.schema,
+            options.columns,
+            options.on_error,
+            options.batch_rows,
+            options.overwrite,
+            options.durable,
             sum(stream.total_bytes for stream in streams),
             max((stream.num_rows for stream in streams), default=0),
-            way.progress,
+            options.progress,
         )
     except OSError:
         if raised:

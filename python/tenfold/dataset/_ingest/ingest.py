@@ -1,4 +1,4 @@
-"""Data sets from what other programs wrote."""
+"""`ingest` and `infer_schema`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def ingest(
             set and the previous one.
         part: ``(index, count)``: one of `count` calls, on as many hosts or processes, which write a
             data set together. `source` is a list of files, or globs, the same in all calls: sorted
-            by name, they are cut into `count` runs, and this call reads the one at `index`. It
+            by name, they are divided into `count` ranges, and this call reads range `index`. It
             needs a `schema`. `tenfold.commit_parts` makes the parts a data set.
 
     Returns:
@@ -185,9 +185,9 @@ def infer_schema(
 
     Args:
         source: As for `ingest`. Iterators, which can be read only once, are a ValueError.
-        format: As of `ingest`.
+        format: As for `ingest`.
         num_threads: None: ``TENFOLD_NUM_THREADS``, or up to 8.
-        na_values: As of `ingest`.
+        na_values: As for `ingest`.
         separator: As of `ingest`.
 
     Returns:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from tenfold.dataset._ingest.way import Way
+    from tenfold.dataset._ingest.options import IngestOptions
 
 # Memory of a column that is being decoded, if its pages have the usual size, and maximum for all
 # columns decoded together.
@@ -38,8 +38,8 @@ class OpenedFile(NamedTuple):
     Attributes:
         names: Names of all columns.
         schema: Schema of the columns in the batches.
-        num_bytes: About as many will the batches have.
-        batches: From the first to the last.
+        num_bytes: Estimated size of the batches in bytes.
+        batches: All batches, in order.
         num_rows: Rows of all batches, 0 if the file does not record them.
     """
 
@@ -51,12 +51,12 @@ class OpenedFile(NamedTuple):
 
 
 class _Size(NamedTuple):
-    """Sizes of a column of a file.
+    """Estimated sizes in bytes of a column of a file.
 
     Attributes:
-        stored: About how many bytes it has there, uncompressed.
-        decoding: About how many it takes while it is decoded.
-        is_shared: Texts of a dictionary, stored once however often they come.
+        stored: Uncompressed size in the file.
+        decoding: Memory that decoding needs.
+        is_shared: Strings of a dictionary-encoded column, which stores repeated strings once.
     """
 
     stored: int = 0
@@ -65,7 +65,7 @@ class _Size(NamedTuple):
 
 
 class ParquetFooter:
-    """The footer of a file. That of a wide file is large, so all groups share one.
+    """The footer of a file. All groups share it, because that of a wide file is large.
 
     Raises:
         ArrowInvalid: For a file that is no Parquet file.
@@ -79,7 +79,7 @@ class ParquetFooter:
         self._schema = self._metadata.schema.to_arrow_schema()
         self._sizes = _sizes(self._metadata)
 
-    def groups(self, way: Way) -> list[list[str] | None]:
+    def groups(self, options: IngestOptions) -> list[list[str] | None]:
         """Groups of columns to decode together, in the order of the file; None: all columns.
 
         Requested and other columns never share a group, so the others are not decoded.
@@ -89,7 +89,7 @@ class ParquetFooter:
         has_paths = any("." in name for name in names) or len(set(names)) < len(names)
         if has_paths or not names:
             return [None]
-        wanted = _wanted(names, way)
+        wanted = _wanted(names, options)
         groups: list[list[str] | None] = []
         for some in (wanted, [name for name in names if name not in wanted]):
             group: list[str] = []
@@ -151,14 +151,16 @@ class ParquetFooter:
             yield from read(row_groups=[group])
 
 
-def _wanted(names: list[str], way: Way) -> list[str]:
-    """The columns that `columns` or the schema name, and records of which they name a part."""
-    if way.columns:
+def _wanted(names: list[str], options: IngestOptions) -> list[str]:
+    """The requested columns, and records that contain requested columns."""
+    if options.columns:
         return [
-            name for name in names if any(f"{one}.".startswith(f"{name}.") for one in way.columns)
+            name
+            for name in names
+            if any(f"{one}.".startswith(f"{name}.") for one in options.columns)
         ]
-    if way.schema is not None:
-        asked = json.loads(way.schema)["columns"]
+    if options.schema is not None:
+        asked = json.loads(options.schema)["columns"]
         return [name for name in names if name in asked]
     return names
 
@@ -197,7 +199,7 @@ def _sizes(metadata: Any) -> dict[str, _Size]:
 
 
 def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches; one is decoded while the engine writes the previous one."""
+    """Yields the same batches; decodes each while the engine writes the previous one."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1, "tenfold-decode") as pool:

@@ -1,6 +1,6 @@
-"""Everything `tenfold.ingest` takes besides text files.
+"""Sources of `tenfold.ingest` other than text files.
 
-A source ends on one of two ways into the engine: as a stream of Arrow's record batches
+A source is passed to the engine in one of two forms: as a stream of Arrow's record batches
 (`__arrow_c_stream__`), or as rows and columns of Python (`_core.RowIngest`). Files of Parquet and
 of Arrow are read by pyarrow, which is imported for them alone.
 """
@@ -16,7 +16,7 @@ from tenfold._options import column_names
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ingest import arrow, tables, values
-from tenfold.dataset._ingest.way import Way, is_path
+from tenfold.dataset._ingest.options import IngestOptions, is_path
 from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
@@ -73,7 +73,7 @@ def ingest_source(
 
     target = os.path.abspath(os.fspath(path))
     with Shown(progress) as callback:
-        way = _way(
+        options = _options_of(
             source,
             target,
             schema,
@@ -84,14 +84,14 @@ def ingest_source(
             durable,
             callback,
         )
-        report = _run(source, way, num_threads, format)
+        report = _run(source, options, num_threads, format)
     return opened(target, report, on_error)
 
 
 def infer_source_schema(
     source: Any, *, format: str | None = None, num_threads: int | None = None
 ) -> Schema:
-    """The schema that `ingest_source` would find: the source is looked at to its end.
+    """The schema that `ingest_source` would infer from the whole source.
 
     Raises:
         ValueError: For an iterator, a generator or a reader, which could be read only once.
@@ -101,11 +101,11 @@ def infer_source_schema(
             f"infer_schema: expected a source that can be read twice, found a "
             f"{type(source).__name__}; ingest it, and see the schema of the data set"
         )
-    way = _way(source, None, None, None, "raise", 0, True, True, None)
-    return Schema.from_json(_run(source, way, num_threads, format)["schema"])
+    options = _options_of(source, None, None, None, "raise", 0, True, True, None)
+    return Schema.from_json(_run(source, options, num_threads, format)["schema"])
 
 
-def _way(
+def _options_of(
     source: Any,
     path: str | None,
     schema: Any,
@@ -115,11 +115,13 @@ def _way(
     overwrite: bool,
     durable: bool,
     callback: Callback | None,
-) -> Way:
+) -> IngestOptions:
     names = column_names("ingest: columns", columns)
     document = None if schema is None else schema.to_json()
     where = _where(source)
-    return Way(path, where, document, names, on_error, batch_rows, overwrite, durable, callback)
+    return IngestOptions(
+        path, where, document, names, on_error, batch_rows, overwrite, durable, callback
+    )
 
 
 def _where(source: Any) -> str:
@@ -134,39 +136,39 @@ def _where(source: Any) -> str:
 
 
 def _run(
-    source: Any, way: Way, num_threads: int | None, format: str | None = None
+    source: Any, options: IngestOptions, num_threads: int | None, format: str | None = None
 ) -> dict[str, Any]:
     if is_path(source):
-        return _run_files(arrow.files_of(source), way, num_threads, format)
+        return _run_files(arrow.files_of(source), options, num_threads, format)
     is_list = isinstance(source, (list, tuple))
     if is_list and source and all(is_path(item) for item in source):
         files = [file for item in source for file in arrow.files_of(item)]
-        return _run_files(files, way, num_threads, format)
+        return _run_files(files, options, num_threads, format)
     if format is not None:
         raise ValueError(
             f"ingest: format: expected it with files only, found a {type(source).__name__}"
         )
     if isinstance(source, Dataset):
-        return tables.run_dataset(source, way)
+        return tables.run_dataset(source, options)
     stream = arrow.stream_of(source, num_threads)
     if stream is not None:
-        return arrow.run([stream], way)
+        return arrow.run([stream], options)
     if isinstance(source, tuple) and source and any(is_array(item) for item in source):
         # For torch's TensorDataset; tensordict's from_tuple uses the same names.
         columns = {str(number): item for number, item in enumerate(source)}
-        return tables.run_columns(columns, None, way)
+        return tables.run_columns(columns, None, options)
     if values.is_tensordict(source):
-        return tables.run_columns(*tables.columns_of_tensordict(source), way)
+        return tables.run_columns(*tables.columns_of_tensordict(source), options)
     if isinstance(source, Mapping):
-        return tables.run_mapping(source, way)
+        return tables.run_mapping(source, options)
     if is_array(source):
         is_structured = getattr(source.dtype, "names", None) is not None
         columns = tables.fields_of(source) if is_structured else {"value": source}
-        return tables.run_columns(columns, None, way)
+        return tables.run_columns(columns, None, options)
     is_iterable = hasattr(type(source), "__iter__") or hasattr(type(source), "__getitem__")
     if not is_iterable or isinstance(source, (bytes, bytearray, memoryview)):
         raise _refusal(source)
-    return tables.run_rows(source, way)
+    return tables.run_rows(source, options)
 
 
 def _refusal(source: object) -> UnsupportedError:
@@ -179,7 +181,7 @@ def _refusal(source: object) -> UnsupportedError:
 
 
 def _run_files(
-    files: list[str], way: Way, num_threads: int | None, format: str | None
+    files: list[str], options: IngestOptions, num_threads: int | None, format: str | None
 ) -> dict[str, Any]:
     kinds = {format or arrow.kind_of(file) for file in files}
     if len(kinds) > 1:
@@ -187,7 +189,7 @@ def _run_files(
             f"{files[0]}: expected files of one kind, found {' and '.join(sorted(kinds))} files"
         )
     (kind,) = kinds
-    way = way._replace(where=files[0])
+    options = options._replace(where=files[0])
     if kind in ("npy", "npz"):
-        return tables.run_arrays(files, kind, way)
-    return arrow.run_files(files, kind, way, num_threads)
+        return tables.run_arrays(files, kind, options)
+    return arrow.run_files(files, kind, options, num_threads)

@@ -17,7 +17,7 @@ from tenfold._interop.arrays import (
 )
 from tenfold.dataset._ingest import arrow
 from tenfold.dataset._ingest import values as row_values
-from tenfold.dataset._ingest.way import Way, is_path
+from tenfold.dataset._ingest.options import IngestOptions, is_path
 from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
@@ -31,23 +31,23 @@ _PIECE_BYTES = 16 << 20
 _SAMPLE_ROWS = 256
 
 
-def _rows_ingest(way: Way) -> Any:
+def _rows_ingest(options: IngestOptions) -> Any:
     return _core.RowIngest(
-        way.path,
-        way.where,
-        way.schema,
-        way.columns,
-        way.on_error,
-        way.batch_rows,
-        way.overwrite,
-        way.durable,
-        way.progress,
+        options.path,
+        options.where,
+        options.schema,
+        options.columns,
+        options.on_error,
+        options.batch_rows,
+        options.overwrite,
+        options.durable,
+        options.progress,
     )
 
 
-def run_rows(rows: Any, way: Way) -> dict[str, Any]:
-    """Rows one by one: of an iterable, or of a data set of torch's."""
-    ingest = _rows_ingest(way)
+def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
+    """Ingests rows one by one, from an iterable or a map-style data set of torch."""
+    ingest = _rows_ingest(options)
     try:
         total = len(rows)
     except TypeError:
@@ -61,10 +61,10 @@ def run_rows(rows: Any, way: Way) -> dict[str, Any]:
     return report
 
 
-def run_dataset(source: Any, way: Way) -> dict[str, Any]:
-    """The rows of a `Dataset`; its columns stay what they are, unless functions change them."""
+def run_dataset(source: Any, options: IngestOptions) -> dict[str, Any]:
+    """Ingests a `Dataset`; columns keep their types, unless functions change them."""
     if source._maps:
-        return run_rows(source, way)
+        return run_rows(source, options)
     leaves = dict(source.schema._leaves())
     # NaN does not distinguish a value from a missing one.
     flags = [
@@ -73,27 +73,29 @@ def run_dataset(source: Any, way: Way) -> dict[str, Any]:
         if column.nullable and not column.ragged and column.dtype.startswith(("float", "bfloat"))
     ]
     names = [*leaves, *(flag for flag in flags if flag not in leaves)]
-    if way.schema is None:
-        way = way._replace(schema=source.schema.to_json())
-    return run_rows(source.select(names), way)
+    if options.schema is None:
+        options = options._replace(schema=source.schema.to_json())
+    return run_rows(source.select(names), options)
 
 
-def run_mapping(source: Mapping[Any, Any], way: Way) -> dict[str, Any]:
-    """A dict: of columns, or of npy files."""
+def run_mapping(source: Mapping[Any, Any], options: IngestOptions) -> dict[str, Any]:
+    """Ingests a dict of columns or of npy files."""
     if source and all(is_path(value) for value in source.values()):
         arrays = {}
         for name, value in source.items():
             (file,) = arrow.files_of(value)
             arrays[name] = _open_npy(file)
-        return run_columns(arrays, None, way)
-    return run_columns(dict(source), None, way)
+        return run_columns(arrays, None, options)
+    return run_columns(dict(source), None, options)
 
 
-def run_columns(columns: dict[str, Any], num_rows: int | None, way: Way) -> dict[str, Any]:
-    """Columns of equal length; `num_rows` if the source records it."""
+def run_columns(
+    columns: dict[str, Any], num_rows: int | None, options: IngestOptions
+) -> dict[str, Any]:
+    """Ingests columns of equal length; `num_rows` is None if unknown."""
     flat: dict[tuple[str, ...], Any] = {}
     _flatten(columns, (), flat)
-    _take_validity(flat, way)
+    _take_validity(flat, options)
     for keys, values in flat.items():
         length = len(values)
         if num_rows is None:
@@ -101,18 +103,18 @@ def run_columns(columns: dict[str, Any], num_rows: int | None, way: Way) -> dict
         elif length != num_rows:
             expected = f"{num_rows} rows" + (f" as {'.'.join(first)!r}" if first else "")
             raise ValueError(
-                f"{way.where}: column {'.'.join(keys)!r}: all columns of a table have as many "
+                f"{options.where}: column {'.'.join(keys)!r}: all columns of a table have as many "
                 f"rows: expected {expected}, found {length}"
             )
     count = num_rows or 0
     has_lists = any(not _is_array(values) for values in flat.values())
     # Rows that do not fit are left out one by one.
-    if has_lists and way.on_error != "raise":
-        return run_rows(_Rows(flat, count), way)
-    ingest = _rows_ingest(way)
+    if has_lists and options.on_error != "raise":
+        return run_rows(_Rows(flat, count), options)
+    ingest = _rows_ingest(options)
     step = _piece_rows(flat.values(), count)
-    if way.batch_rows:
-        step = min(step, way.batch_rows)
+    if options.batch_rows:
+        step = min(step, options.batch_rows)
     for begin in range(0, count, step) or [0]:
         end = min(begin + step, count)
         piece = {
@@ -121,7 +123,7 @@ def run_columns(columns: dict[str, Any], num_rows: int | None, way: Way) -> dict
         }
         if not ingest.add_columns(piece, begin, end, count):
             del ingest  # and its output
-            return run_rows(_Rows(flat, count), way)
+            return run_rows(_Rows(flat, count), options)
     report: dict[str, Any] = ingest.finish()
     return report
 
@@ -154,11 +156,11 @@ class _Nullable:
         return self._values[index, ...] if self._valid[index] else None
 
 
-def _take_validity(flat: dict[tuple[str, ...], Any], way: Way) -> None:
-    """Columns called ``"<column>.valid"`` become the nulls of those, as in batches of data sets."""
+def _take_validity(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> None:
+    """Converts columns ``"<column>.valid"`` to nulls of the column, as in batches of data sets."""
     names = None
-    if way.schema is not None:
-        names = frozenset(name for name, _ in Schema.from_json(way.schema)._leaves())
+    if options.schema is not None:
+        names = frozenset(name for name, _ in Schema.from_json(options.schema)._leaves())
     for keys in list(flat):
         *record, name = keys
         base = (*record, name.removesuffix(".valid"))
@@ -177,7 +179,7 @@ def _listed(values: Any, valid: Any) -> list[Any]:
 
 
 def _column(values: Any, name: str) -> Any:
-    """A list or tuple, or an array that can be cut into pieces."""
+    """True for a list, a tuple, or an array that can be sliced."""
     if isinstance(values, (list, tuple)):
         return values
     torch = sys.modules.get("torch")
@@ -252,7 +254,7 @@ class _Rows:
 
 
 def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
-    """Its entries and its rows; other values are the same in every row, or a stack of rows."""
+    """Its entries, and the number of rows. Values are constant, or have one item per row."""
     batch_size = tuple(source.batch_size)
     if not batch_size:
         raise ValueError(
@@ -290,8 +292,8 @@ def _refused_array(file: str, error: Exception) -> Exception:
     return CorruptFileError(f"{file}: it cannot be read: {error}")
 
 
-def run_arrays(files: list[str], kind: str, way: Way) -> dict[str, Any]:
-    """An npz or a structured dtype is a table; npy files are the rows of one column."""
+def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str, Any]:
+    """Ingests an npz file, an array of structured dtype, or npy files as the rows of one column."""
     import zipfile
 
     np = numpy_module()
@@ -304,15 +306,15 @@ def run_arrays(files: list[str], kind: str, way: Way) -> dict[str, Any]:
                 arrays = {name: archive[name] for name in archive.files}
         except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
             raise _refused_array(files[0], error) from None
-        return run_columns(arrays, None, way)
+        return run_columns(arrays, None, options)
     parts = [_open_npy(file) for file in files]
     if parts[0].dtype.names is not None:
         if len(files) > 1:
             raise ValueError(f"{files[1]}: expected one file of a structured dtype, found several")
-        return run_columns(fields_of(parts[0]), None, way)
+        return run_columns(fields_of(parts[0]), None, options)
     name = os.path.splitext(os.path.basename(files[0]))[0]
     if len(files) == 1:
-        return run_columns({name: parts[0]}, None, way)
+        return run_columns({name: parts[0]}, None, options)
     for file, array in zip(files, parts, strict=True):
         if array.ndim == 0 or array.shape[1:] != parts[0].shape[1:]:
             raise ValueError(
@@ -323,7 +325,7 @@ def run_arrays(files: list[str], kind: str, way: Way) -> dict[str, Any]:
             raise ValueError(
                 f"{file}: dtype: expected {parts[0].dtype} as in {files[0]}, found {array.dtype}"
             )
-    ingest = _rows_ingest(way)
+    ingest = _rows_ingest(options)
     total = sum(len(array) for array in parts)
     for array in parts:
         step = _piece_rows([array], len(array))

@@ -49,7 +49,7 @@ def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
 
 
 def checked_format(where: str, format: Any, known: tuple[str, ...]) -> str | None:
-    """A format that is known, or None.
+    """Checks that the format is known, or None.
 
     Raises:
         ValueError: For another.
@@ -98,7 +98,7 @@ class TextStream:
 
     Attributes:
         num_records: Records of all files, once a pass has reached the end; until then None.
-        bad_rows: With ``on_error="collect"``: what was wrong with which record.
+        bad_rows: With ``on_error="collect"``: the bad records and their errors.
     """
 
     def __init__(
@@ -179,5 +179,5 @@ class TextStream:
 
 
 def piece_order(size: int, piece: int, seed: int, epoch: int) -> permutation:
-    """The order of the rows of one piece of a stream that is shuffled through a buffer."""
+    """The shuffled order of the rows of one buffer of a stream."""
     return permutation(size, seed, epoch ^ (piece + 1) << 32)

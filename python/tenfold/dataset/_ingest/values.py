@@ -1,4 +1,4 @@
-"""Says in plain types what the engine's reader of rows (python/src/row_reader.cpp) does not know.
+"""Converts values that the engine's reader of rows (python/src/row_reader.cpp) does not know.
 
 The reader walks dicts, lists, numbers, text, bytes and arrays of numbers by itself.
 """
@@ -127,13 +127,13 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
     """A row with None where ``"<column>.valid"`` is false, as rows of data sets have it.
 
     Args:
-        row: As it came; it is kept.
+        row: The row; it is not changed.
         names: The columns of the schema, a set of dotted names; None: there is no schema. Then only
             bool tensors and arrays count, as a bool of Python's may be data.
         prefix: Prefix of the names in `row`.
 
     Returns:
-        dict: without the keys that were looked at; `row` itself if there is none.
+        dict: The row without the keys of validity; `row` itself if it has none.
     """
     made = row
     for key, value in row.items():
@@ -162,7 +162,7 @@ def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim:
 
 
 def is_tensordict(value: object) -> bool:
-    """True for nodes of ours and of tensordict's, tensorclasses included."""
+    """True for nodes of tenfold and tensordict, including tensorclasses."""
     cls = type(value)
     return bool(getattr(cls, "_is_tensorclass", False)) or any(
         base.__name__ == "TensorDictBase"

@@ -32,7 +32,7 @@ def is_memmap_archive(path: PathLike) -> bool:
     """True for a file that is a zip archive with a ``meta.json`` at its top.
 
     Args:
-        path: Anything; nothing there is False.
+        path: A path; False if nothing exists there.
 
     Returns:
         bool: False for folders, other files and nothing.
@@ -85,7 +85,7 @@ def pack_memmap(
     compresslevel: int | None = None,
     progress: Progress = None,
 ) -> Path:
-    """Packs the folder of a memory-mapped tree into one archive, its files as they are.
+    """Packs the folder of a memory-mapped tree into one archive, with unchanged files.
 
     Args:
         prefix: The folder.
@@ -100,7 +100,7 @@ def pack_memmap(
         Path: `archive_path`.
 
     Raises:
-        ValueError: If the folder has no ``meta.json``, if the archive would lie in it, or if the
+        ValueError: If the folder has no ``meta.json``, if the archive would be inside it, or if the
             compression is unknown.
         UnsupportedError: If the compression is bzip2 or lzma; if the folder holds links.
 
@@ -118,7 +118,7 @@ def pack_memmap(
 
 @set_module("tenfold")
 def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progress = None) -> Path:
-    """Unpacks an archive into a folder, which appears whole, or not at all.
+    """Unpacks an archive into a folder, atomically.
 
     Args:
         archive_path: The archive; every CRC-32 is compared.

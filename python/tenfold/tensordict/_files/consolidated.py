@@ -102,8 +102,8 @@ class Block:
     """The block of a consolidated tree.
 
     Attributes:
-        storage: uint8 of one dimension, all tensors end to end.
-        file: The path of the file that it is mapped from, and what that was; None in memory.
+        storage: uint8 of one dimension, with all tensors.
+        file: Path and identity of the file that it is mapped from; None in memory.
         entries: All tensors and values, to detect replacements.
         shape: Batch sizes and names of all nodes, when the file was written.
     """
@@ -124,7 +124,7 @@ class Block:
 
 
 def entries_of(tree: Any) -> Iterator[Any]:
-    """Every tensor, and what every value is of, in order."""
+    """Every tensor, and the object of every value, in order."""
     members = getattr(tree, "tensordicts", None)
     entries = tree._entries().values() if members is None else members
     for entry in entries:
@@ -187,7 +187,7 @@ def must_pin(
 
 
 def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
-    """`consolidate` of a consolidated tree: nothing, except for its own file."""
+    """`consolidate` of a consolidated tree: only a tree mapped from `filename` is changed."""
     state = getattr(tree, "_consolidated", None)
     if filename is not None:
         path = os.path.realpath(os.fsdecode(filename))
@@ -357,7 +357,7 @@ def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
 
 
 def _set_device(made: Any, device: Any, options: Options) -> None:
-    """Sets the device to the CPU, where a file is; in place only if it was another one."""
+    """Sets the device to the CPU, because files are mapped there; in place if it differs."""
     was = None if made._device is None else str(made._device)
     if options.filename is not None:
         if not options.inplace or (was is not None and was != "cpu"):
@@ -443,7 +443,7 @@ def reduced(tree: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _as_tuple(place: Any) -> tuple[Any, ...]:
-    """A place without its class, which pickles do not name."""
+    """A position as a plain tuple, because pickles must not name its class."""
     return tuple(tuple(part) if isinstance(part, Place) else part for part in place)
 
 

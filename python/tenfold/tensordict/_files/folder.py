@@ -142,9 +142,9 @@ def adopt(
 ) -> None:
     """Attaches the engine's node with the same keys to an existing Python node.
 
-    Nodes below that Python has stay themselves, too. With `kept` (id of a node -> key -> tensor) it
-    is the node that was just written: the tensors in `kept` stay, and so do values that are no
-    tensors. The rest is read from the folder on access.
+    Nodes below that Python has loaded keep their identity, too. With `kept` (id of a node -> key ->
+    tensor) it is the node that was just written: the tensors in `kept` remain, and so do values
+    that are not tensors. The rest is read from the folder on access.
     """
     node = node_of(tree)
     stay = {} if kept is None else kept.get(id(node), {})

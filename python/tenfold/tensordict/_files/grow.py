@@ -114,7 +114,7 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
 
 
 def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
-    """Before a file is made."""
+    """Checks before a file is created."""
     torch = arrays.import_torch()
     if isinstance(shape, torch.Tensor) and shape.ndim == 2:
         lengths: tuple[int, ...] = (len(shape),)

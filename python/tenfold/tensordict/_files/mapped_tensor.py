@@ -256,9 +256,9 @@ class MemoryMappedTensor(torch.Tensor):
         Args:
             input: Any dense tensor, or a strided nested one.
             filename: None: memory that processes share.
-            existsok: Write over a file that exists.
+            existsok: Overwrite an existing file.
             copy_existing: Copy a tensor that is mapped from another file.
-            copy_data: False: only the file is made, of zeros.
+            copy_data: False: only create the file, of zeros.
             shape: Another shape; for a nested tensor an int64 tensor ``[n, k]`` of sizes.
 
         Returns:
@@ -393,12 +393,12 @@ class MemoryMappedTensor(torch.Tensor):
         """A tensor over a storage, which is not copied.
 
         Args:
-            storage: Best one that torch mapped from a file: it then knows its name.
+            storage: A storage, preferably one that torch mapped from a file, which knows its path.
             shape: Shape of the tensor; None: one dimension.
             dtype: None: that of a typed storage, int64 of an untyped one.
             device: None or the CPU.
             index: Applied to the result.
-            filename: The file under the storage, if that does not say it.
+            filename: The file under the storage, if the storage does not name it.
 
         Returns:
             MemoryMappedTensor: Over the memory of `storage`.
@@ -648,7 +648,7 @@ class MemoryMappedTensor(torch.Tensor):
         return str(path)
 
     def flush(self) -> None:
-        """Waits until what was written is on the device (msync)."""
+        """Waits until written data is durable (msync)."""
         path = None if self._file is None else self._file.path
         _core.sync_tensor(self, "mapped file" if path is None else str(path))
 
@@ -766,7 +766,7 @@ def rebuilt(
     shape: Any,
     strides: Any,
 ) -> MemoryMappedTensor:
-    """Restores a pickled tensor; refuses a file that has been replaced since."""
+    """Restores a pickled tensor; raises if the file was replaced."""
     kind = getattr(torch, dtype)
     if strides is not None:
         plain, file = map_file(path, offset, kind, shape, strides, mode, handler, identity)

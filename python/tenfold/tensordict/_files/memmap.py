@@ -51,7 +51,7 @@ def save(
     compression: str | None,
     options: dict[str, Any],
 ) -> Any:
-    """`TensorDictBase.save`; `common`: options passed to `write_tree`."""
+    """Implements `TensorDictBase.save`. `common`: options for `write_tree`."""
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
     if as_archive:
         options.setdefault("format", archives.FORMAT)
@@ -192,7 +192,7 @@ def is_written(td: Any, key: str, entry: Any) -> bool:
 
 
 def as_view(td: T, made: T, index: Any = ...) -> T:
-    """`made`, a view of this TensorDict: `is_memmap`, if this is and `index` allows it."""
+    """Marks `made`, a view, as `is_memmap` if this TensorDict is and `index` allows it."""
     if td._locked and made is not td and folders.is_marked(td):
         parts = index if type(index) is tuple else (index,)
         if all(_begins_at_zero(part) for part in parts):
@@ -318,7 +318,7 @@ def _replaced(tree: Any, change: Any) -> None:
 
 
 def _use_meta(torch: Any, tree: Any) -> None:
-    """Puts tensors without bytes in the place of those on disk, which are not opened."""
+    """Replaces tensors on disk, which are not opened, by tensors without data."""
     node = folders.node_of(tree)
     if folders.is_stack(node):
         for member in node.tensordicts:

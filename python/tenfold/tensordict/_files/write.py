@@ -35,7 +35,7 @@ class _Targets:
     Attributes:
         kept: id of a node -> key -> tensor, for tensors that are already mapped from their final
             file in the target.
-        there: Files of these, as paths within the target; also of tensors not loaded yet.
+        there: Files of these tensors, as paths within the target; also of tensors not loaded yet.
         elsewhere: (key path, file) of the first tensor that is mapped from another file, or None.
     """
 

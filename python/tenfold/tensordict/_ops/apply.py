@@ -25,7 +25,7 @@ def applied(
 
 
 class Plan:
-    """One call of `apply`, and how it treats the entries that it meets."""
+    """The state of one call of `apply`."""
 
     __slots__ = (
         "call_on_nested", "default", "filter_empty", "fn", "inplace", "is_leaf", "named",

@@ -1,4 +1,4 @@
-"""Copies of a TensorDict: elsewhere, of another dtype, cut off from the graph."""
+"""Copies of a TensorDict: on another device, of another dtype, detached from the graph."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
 
 
 def set_device(td: Any, device: str) -> None:
-    """Says that all tensors of a new tree are on a device."""
+    """Records that all tensors of a new tree are on a device."""
     td._device = device
     for key, entry in list(td._entries().items()):
         node = node_of(entry)

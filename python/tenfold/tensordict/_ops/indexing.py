@@ -1,4 +1,4 @@
-"""``td[key]`` and ``td[index]``: what an index selects, and what shape is left."""
+"""``td[key]`` and ``td[index]``: selected rows and resulting shapes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _put_rows(td: Any, key: str, rows: Any, index: Any, row_ndim: int) -> None:
 
 
 def rows(td: T, index: Any) -> T:
-    """The TensorDict of an index of the batch dimensions."""
+    """Selects rows by an index of the batch dimensions."""
     made = _rows_at(td, index)
     return td._as_view(made, index) if td._locked else made
 

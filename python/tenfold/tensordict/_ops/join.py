@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class ShapesDiffer(RuntimeError):  # noqa: N818 - it decides between two ways, users see its base
-    """The members of a dense stack differ in keys or shapes."""
+    """Raised if members of a dense stack differ in keys or shapes."""
 
 
 @set_module("tenfold")
@@ -55,7 +55,7 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     Args:
         input: TensorDicts with the same keys and shapes; or tensors.
         dim: The new dimension.
-        out: A TensorDict that the result is written into.
+        out: A TensorDict to write the result into.
 
     Returns:
         A TensorDict, or tensor, with one dimension more; `out` if it is given.
@@ -155,7 +155,7 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
 
 
 def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
-    """A stack of stacks: the members that correspond are stacked, where they can be."""
+    """Stacks lazy stacks: corresponding members are stacked if possible."""
     first = nodes[0]
     if all(
         type(node) is stacked()
@@ -192,7 +192,7 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
     Args:
         input: TensorDicts of one batch size; or tensors, which are stacked.
         dim: The new dimension.
-        out: A stack that the members are written into.
+        out: A stack to write the members into.
         **kwargs: ``stack_dim_name``, a name for the new dimension.
 
     Returns:
@@ -228,7 +228,7 @@ def maybe_dense_stack(
         input: TensorDicts, tensorclasses or tensors.
         dim: The new dimension.
         out: A TensorDict to write the result into.
-        **kwargs: Of `lazy_stack`: ``stack_dim_name``.
+        **kwargs: Options of `lazy_stack`: ``stack_dim_name``.
 
     Returns:
         A TensorDict, tensor or `LazyStackedTensorDict`.
@@ -343,11 +343,12 @@ def _joined(entries: list[Any], dim: int) -> Any:
 
 @set_module("tenfold")
 def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
-    """A TensorDict with more rows in front of and behind each batch dimension.
+    """Adds rows before and after each batch dimension.
 
     Args:
         tensordict: A TensorDict.
-        pad_size: Rows in front and behind, of the first batch dimension, then of the second, ...
+        pad_size: Numbers of rows before and after, of the first batch dimension, then the second,
+            ...
         value: Value of the new rows.
 
     Returns:
@@ -403,7 +404,7 @@ def pad_sequence(
         list_of_tensordicts: With the same keys.
         pad_dim: The dimension that is padded at its end to the greatest length.
         padding_value: Value of the padding.
-        out: A TensorDict that the result is written into.
+        out: A TensorDict to write the result into.
         return_mask: Add a node ``masks``, or of that name, of what is not padding.
 
     Returns:
@@ -467,12 +468,11 @@ def as_one_tensor(td: Any, name: str, dim: int, order: Any, out: Any) -> torch.T
 
 @set_module("tenfold")
 def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
-    """One TensorDict of the entries of several; an earlier one's win.
+    """Merges several TensorDicts; entries of earlier ones take precedence.
 
     Args:
         *tensordicts: At least two.
-        callback_exist: Called with the key and the entries where several have one; what it returns
-            is the entry.
+        callback_exist: Called with a key and its entries if several have one; returns the entry.
 
     Returns:
         A new TensorDict, which shares the tensors.
@@ -622,7 +622,9 @@ def _assert_close(
     if not intersection and mine.keys() != theirs.keys():
         odd = sorted(mine.keys() ^ theirs.keys())
         where = ".".join(above) or "the root"
-        raise KeyNotFoundError(f"{msg}{where}: expected the same keys, found {odd} in one only")
+        raise KeyNotFoundError(
+            f"{msg}{where}: expected the same keys, found {odd} in only one of the operands"
+        )
     for key in [key for key in mine if key in theirs]:
         left, right = mine[key], theirs[key]
         nodes = node_of(left), node_of(right)

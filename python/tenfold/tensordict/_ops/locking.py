@@ -32,7 +32,7 @@ def check_unlocked(td: Any) -> None:
 
 
 def locked_as(td: Any, made: Made) -> Made:
-    """A view or a result of arithmetic is locked if this one is."""
+    """Locks `made`, a view or a result of arithmetic, if this one is locked."""
     other: Any = made
     if other is not td and td.is_locked and not other.is_locked:
         lock(other, None)
@@ -59,7 +59,7 @@ def unlock_(td: T) -> T:
 
 
 def _check_below(td: Any) -> None:
-    """Refuses to unlock nodes that another locked TensorDict has too."""
+    """Raises if another locked TensorDict contains the node or a node below it."""
     for node in _held_nodes(td):
         if node._locked:
             _check_parents(node, td)
@@ -100,7 +100,7 @@ def _check_parents(td: Any, but: Any = None) -> None:
 
 
 def _held_nodes(td: Any) -> Any:
-    """The nodes below that are in memory; those still on disk learn of a lock when read."""
+    """The nodes below that are in memory; nodes on disk are locked when they are read."""
     # Without a variable of the comprehension's own, which torch.compile cannot trace.
     nodes = [node_of(entry) for entry in td._held()]
     return [node for node in nodes if node is not None]
@@ -129,7 +129,7 @@ def leave(td: Any) -> None:
 
 
 def _is_opened_root(td: Any) -> bool:
-    """True for what `tenfold.open` returned."""
+    """True for a node that `tenfold.open` returned."""
     disk = getattr(td, "_disk", None)
     return disk is not None and disk.opened is not None and not disk.keys_above
 
@@ -147,7 +147,7 @@ def _close_opened(td: Any) -> None:
 
 
 def _drop_native(td: Any) -> None:
-    """Lets the engine close the file: no node of it is held any more."""
+    """Releases the engine's nodes, so that it can close the file."""
     disk = getattr(td, "_disk", None)
     if disk is not None:
         disk.node = None

@@ -232,7 +232,7 @@ def _nested_items(
 
 
 def tensors(td: Any) -> Iterator[Any]:
-    """Every tensor here and below."""
+    """Yields every tensor of this node and of nodes below."""
     for entry in td._entries().values():
         node = node_of(entry)
         if node is not None:
@@ -273,11 +273,11 @@ def depth(td: Any) -> int:
 
 @set_module("tenfold")
 class KeyThroughLeafError(KeyNotFoundError, ValueError):
-    """A path of keys continues below a tensor."""
+    """Raised if a path of keys continues below a tensor."""
 
 
 def is_tensor_class(cls: type) -> bool:
-    """True for classes of tensors: what `keys(leaves_only=True)` takes for leaves."""
+    """True for classes of tensors, the leaves of `keys(leaves_only=True)`."""
     return class_kind(cls) == LEAF or cls is UnbatchedTensor
 
 
@@ -373,7 +373,7 @@ def update(
 
 
 def _check_rows_of(td: Any, other: Any) -> None:
-    """Refuses a TensorDict with other rows, even an empty one."""
+    """Raises for a TensorDict with other rows, even an empty one."""
     node = node_of(other)
     if node is None:
         return
@@ -489,7 +489,7 @@ def masked_fill_(td: T, mask: Any, value: Any) -> T:
 
 @set_module("tenfold")
 class InplaceWriteError(RuntimeError, ValueError):
-    """A value does not fit the tensor that it was to be written into."""
+    """Raised if a value does not fit the tensor to write into."""
 
 
 def _expanded_right(mask: Any, tensor: Any) -> Any:

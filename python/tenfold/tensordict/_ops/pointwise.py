@@ -88,7 +88,7 @@ def binary(td: Like, op: Callable[..., Any], other: Any, default: Any = None) ->
 
 
 def _broadcast(td: Like, other: Any) -> tuple[Like, Any]:
-    """This node and another one, expanded to one batch size; one without rows goes to all.
+    """Expands this node and another one to a common batch size.
 
     Raises RuntimeError if the batch sizes do not broadcast.
     """
@@ -103,7 +103,7 @@ def _broadcast(td: Like, other: Any) -> tuple[Like, Any]:
 
 
 def _computed(td: Like, change: Callable[[Any], Any]) -> Like:
-    """A result of arithmetic: without empty nodes, and locked if this one is."""
+    """Finishes a result of arithmetic: removes empty nodes, and locks it if this one is locked."""
     return locked_as(td, td._valued(change).filter_empty_())
 
 
@@ -222,7 +222,7 @@ def lerp(td: Like, end: Any, weight: Any) -> Like:
 
 
 def _aligned(other: Any, tensor: Any) -> Any:
-    """`other`, which has at most the batch's dimensions, with those that `tensor` has beyond."""
+    """Adds to `other` the dimensions that `tensor` has beyond the batch."""
     ndim = getattr(other, "ndim", 0)
     if not ndim or ndim >= tensor.ndim:
         return other
@@ -299,7 +299,7 @@ def scaled_(td: Like, name: str, other: Any, alpha: Any) -> Like:
 
 
 def binary_op(td: Like, name: str, other: Any, default: Any) -> Like:
-    """A function of torch that takes numbers, too."""
+    """A function of torch that also takes numbers."""
     return td._binary(getattr(need_torch(name), name), other, default)
 
 

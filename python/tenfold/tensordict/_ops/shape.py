@@ -52,7 +52,7 @@ def expand_as(td: Like, other: Any) -> Like:
 
 
 def _with_shared_values(td: Like, node: Any) -> Like:
-    """This new tree with one value wherever `node` has one."""
+    """Restores single values of `node` in this new tree."""
     for key, entry in node._entries().items():
         if type(entry) is NonTensorData:
             td._put_locked(key, entry._resized(tuple(td._batch_size)))
@@ -190,7 +190,7 @@ def squeeze(td: Like, dim: int | None) -> Like:
 def _squeezed(td: Like, dims: tuple[int, ...], *, below: bool = False) -> Like:
     """Without several dimensions of length 1, from the last to the first.
 
-    In nodes below, tensordict reshapes: values that were stacked stay so.
+    In nodes below, tensordict reshapes, so stacked values stay stacked.
     """
     new = tuple(n for dim, n in enumerate(td._batch_size) if dim not in dims)
     names = td._names and tuple(n for i, n in enumerate(td._names) if i not in dims)
@@ -225,7 +225,7 @@ def atleast_3d(td: Like) -> Like:
 
 
 def sizes(args: tuple[Any, ...], whole: Any) -> tuple[int, ...]:
-    """Sizes given one by one, in a sequence, or by keyword: `whole`."""
+    """Sizes given as arguments, as one sequence, or by the keyword `whole`."""
     if not args and whole is not None:
         args = (whole,)
     if len(args) == 1 and not isinstance(args[0], int):
@@ -443,7 +443,7 @@ def unbind(td: Like, dim: int) -> tuple[Like, ...]:
 
 
 def _parted(td: Like, part: Any, shapes: list[Any], names: Any) -> tuple[Like, ...]:
-    """TensorDicts of the parts that `part(entry)` gives, one for each of `shapes`."""
+    """TensorDicts of the parts that `part(entry)` returns, one for each of `shapes`."""
     count = len(shapes)
     made: list[dict[str, Any]] = [{} for _ in range(count)]
     for key, entry in td._entries().items():

@@ -11,13 +11,13 @@ from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
 from tenfold.tensordict._node import register_class
 from tenfold.tensordict._tensorclass import fields
-from tenfold.tensordict._tensorclass.fields import constructor
-from tenfold.tensordict._tensorclass.making import (
+from tenfold.tensordict._tensorclass.conversion import (
     FileMethods,
     MakingMethods,
     StateMethods,
     inherited,
 )
+from tenfold.tensordict._tensorclass.fields import constructor
 from tenfold.tensordict._tensorclass.members import (
     ComparisonMethods,
     FieldMethods,
@@ -104,7 +104,7 @@ def tensorclass(
     cast_filter: Callable[[tuple[str, ...], Any], bool] | None = None,
     kw_only: bool = False,
 ) -> Any:
-    """Makes a class with annotated fields one whose objects are also TensorDicts.
+    """Converts a class with annotated fields to one whose objects are also TensorDicts.
 
     The constructor takes the fields, as a dataclass does, and ``batch_size``, ``device``, ``names``
     and ``lock``. A field holds a tensor, a TensorDict, another tensorclass or any other value.

@@ -304,7 +304,7 @@ def constructor(cls: Any, own_init: Callable[..., None] | None) -> Callable[...,
 
     Args:
         cls: The class.
-        own_init: The one that the class, or a tensorclass above it, defines; it sets the fields.
+        own_init: The ``__init__`` of the class or of a base tensorclass; it sets the fields.
     """
     if own_init is not None:
         made = _around(own_init)
@@ -359,7 +359,7 @@ def _about_names(cls: Any) -> tuple[str, ...]:
 
 
 def init_vars(cls: Any) -> dict[str, Any]:
-    """Defaults, or MISSING, of arguments that only ``__post_init__`` gets, by name."""
+    """Defaults, or MISSING, of arguments for ``__post_init__`` only, by name."""
     kind = dataclasses._FIELD_INITVAR  # type: ignore[attr-defined]
     declared = cls.__dataclass_fields__.values()
     return {field.name: field.default for field in declared if field._field_type is kind}

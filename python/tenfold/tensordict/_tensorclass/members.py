@@ -8,8 +8,8 @@ from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import NOTHING, TENSORCLASS, class_kind, is_path, node_of, path_of
 from tenfold.tensordict._node import PLAIN
 from tenfold.tensordict._protocol import stacked
+from tenfold.tensordict._tensorclass.conversion import delivered, with_classes
 from tenfold.tensordict._tensorclass.fields import did_you_mean, missing, remove, require, set_field
-from tenfold.tensordict._tensorclass.making import delivered, with_classes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -223,7 +223,7 @@ def text(description):
 
 @dataclasses.dataclass
 class Outcome:
-    """What a call did: returned or raised, to its arguments, and to memory."""
+    """The effects of a call: its result or exception, changed arguments, and memory use."""
 
     result: object
     after: object = None

@@ -1,6 +1,6 @@
-"""What the calls are made on: one builder for each kind of TensorDict, for both libraries.
+"""The TensorDicts of the tests: one builder for each kind, for both libraries.
 
-A builder takes the library, tensordict or tenfold, whose names are the same.
+The argument of a builder is the library, tensordict or tenfold; both have the same names.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def assert_same_tree(found, expected, *, in_order=True):
 
 
 def assert_same_values(found, expected, what="values"):
-    """Of what one library wrote and the other read: all but kinds and flags of the reader."""
+    """Compares trees that different libraries read, except for kinds and flags of the reader."""
     both = [unordered(stripped(describe(td))) for td in (found, expected)]
     assert_described(what, *both)
 

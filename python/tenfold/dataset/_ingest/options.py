@@ -1,4 +1,4 @@
-"""How a source reaches the engine."""
+"""The options of `ingest`, as the engine takes them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from tenfold._progress import Callback
 
 
-class Way(NamedTuple):
-    """How a source is passed to the engine, with the options."""
+class IngestOptions(NamedTuple):
+    """The arguments of `ingest`, checked and converted."""
 
     path: str | None
     where: str
@@ -25,5 +25,5 @@ class Way(NamedTuple):
 
 
 def is_path(source: object) -> bool:
-    """True for what names files."""
+    """True for a path: a str or an os.PathLike."""
     return isinstance(source, (str, os.PathLike))

@@ -1,4 +1,4 @@
-"""Tensors that are copied while a training continues."""
+"""Tensors that are copied in the background while a training continues."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class LiveTensors:
-    """A state whose parameters and optimizer tensors are those of the training; the rest is copied.
+    """A state that refers to the training's parameters and optimizer tensors; the rest is copied.
 
     Args:
         app_state: Names and objects.
-        states: The state of each, as `states_of` gives it.
+        states: The state of each, as returned by `states_of`.
 
     Attributes:
-        states: The same, with copies of what may change outside of ``optimizer.step()``.
+        states: The same, with copies of tensors that may change outside of ``optimizer.step()``.
     """
 
     def __init__(self, app_state: dict[str, Any], states: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ class LiveTensors:
                 self.states[name] = _copied(state)
 
     def parts_of(self, app_state: dict[str, Any], sharded: ShardedEntries) -> dict[str, Any]:
-        """The parts of sharded entries; those that may change are copied."""
+        """Returns the parts of sharded entries; those that may change are copied."""
         parts: dict[str, Any] = {}
         for name, tensors in sharded.parts.items():
             target = app_state[name]

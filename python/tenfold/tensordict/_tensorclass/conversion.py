@@ -169,7 +169,7 @@ class MakingMethods:
 
     @classmethod
     def _over(cls: Any, node: Any) -> Any:
-        """An object over a TensorDict, as it is."""
+        """An object over an unchanged TensorDict."""
         made = cls.__new__(cls)
         made.__dict__["_tensordict"] = node
         return made
@@ -240,9 +240,9 @@ class MakingMethods:
         Args:
             input_dict: The fields; nested dicts become TensorDicts, or what the field is annotated
                 with.
-            auto_batch_size: Find out the longest batch size that all tensors share.
+            auto_batch_size: Infer the longest batch size that all tensors share.
             batch_size: The batch size.
-            device: Where tensors are moved to.
+            device: Move tensors to this device.
             batch_dims: Determine the batch size, with at most this many dimensions.
 
         Raises:
@@ -356,9 +356,9 @@ class StateMethods:
         """The tensors by dotted names; the other fields, and the class, in ``_metadata``.
 
         Args:
-            destination: An OrderedDict that the tensors are added to.
-            prefix: In front of every name.
-            keep_vars: Keep the tensors in the graph of gradients.
+            destination: An OrderedDict to add the tensors to.
+            prefix: Added in front of every name.
+            keep_vars: Keep the tensors attached to the autograd graph.
             flatten: If false, nodes become OrderedDicts in it.
         """
         state = self._tensordict.empty().state_dict(destination, prefix, keep_vars, flatten)
@@ -398,12 +398,12 @@ class StateMethods:
         Args:
             state_dict: Tensors by dotted names, or nested.
             strict: If false, keys may be missing on either side.
-            assign: Put the tensors in the place of those here rather than copying their values.
-            from_flatten: Whether the names are dotted; None: find out.
+            assign: Replace the tensors instead of copying their values.
+            from_flatten: True if names are dotted; None: detect.
 
         Raises:
-            KeyError: If a key is of no field, or `strict` and of one that is None.
-            RuntimeError: If `strict` and a tensor is missing.
+            KeyError: If a key names no field, or, with `strict`, a field that is None.
+            RuntimeError: If, with `strict`, a tensor is missing.
         """
         node = self._tensordict
         about = (getattr(state_dict, "_metadata", None) or {}).get("", {})
@@ -457,8 +457,8 @@ class FileMethods:
     def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
         """Loads a folder as an object of this class, if it was saved by a class of this name.
 
-        That class may have been in another module, or in the program that was run. What else is
-        saved in the folder comes as what it is.
+        That class may have been in another module, or in the program that was run. Other
+        entries of the folder are returned with their own types.
 
         Args:
             prefix: The folder.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tenfold._ranks import Ranks
-    from tenfold.checkpoint._overlap import LiveTensors
+    from tenfold.checkpoint._live_tensors import LiveTensors
 
     # The engine's trees, or None: what this process writes for all ranks and for itself,
     # and its parts of sharded entries.
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class SaveRequest:
-    """A save, checked, with its state as trees over the tensors of the training.
+    """A checked save request, with its state as trees over the tensors of the training.
 
     Attributes:
         step: Its number.
-        path: The folder that it will have.
+        path: Final path of the step's folder.
         metrics: By name.
-        more: The engine's node with what else the document gets.
+        more: The engine's node with the other members of the document.
         force: No warning if the step exists.
         constant: Entries that may stay as they are.
-        trees: What this process writes.
-        live: Tensors that are copied later; None.
+        trees: The trees that this process writes.
+        live: Tensors that are copied later, or None.
         has_own: Each rank has separate entries.
         message: The message to the other ranks.
         num_bytes_of_ranks: Size of the entries of single ranks, together.
-        outlines: Of the sharded entries, as a tree; None if there are none.
-        boxes: Of each sharded entry: number of the tensor, offsets, sizes and rank of each part.
+        outlines: Tree with dtypes and shapes of the sharded entries; None if there are none.
+        boxes: For each sharded entry: number of the tensor, offsets, sizes and rank of each part.
     """
 
     step: int
@@ -60,9 +60,9 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
 
     Args:
         native: The engine's manager.
-        ranks: Collective: if one of them fails, no step appears, and all raise.
-        request: What is saved.
-        stage: Gives the trees that are written.
+        ranks: The ranks. The call is collective: if one fails, no step is published, and all raise.
+        request: The save.
+        stage: Returns the trees that are written.
 
     Returns:
         The step's folder.

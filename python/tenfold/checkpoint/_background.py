@@ -1,4 +1,4 @@
-"""Saves in the background: one at a time, whose failure the next call raises."""
+"""Saves in the background, one at a time; the next call raises the exception of a failed one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class SaveHandle(Future[Path]):
-    """A save that is done, or on its way: a ``concurrent.futures.Future`` of the step's path.
+    """A running or finished save: a ``concurrent.futures.Future`` of the step's path.
 
     Attributes:
         step: The number of the step.
-        path: Where the step is once ``result()`` has returned.
+        path: The path of the step, which exists once ``result()`` has returned.
         staged: A Future that is done when the tensors are copied and may change.
     """
 
@@ -44,7 +44,7 @@ class Writer:
 
     Args:
         on_error: ``"raise"``: a failure is raised by the next call. ``"warn"``: it is a warning.
-        retries: How often a save that failed with an OSError is tried again.
+        retries: Number of further attempts after a save failed with an OSError.
     """
 
     def __init__(self, on_error: str, retries: int) -> None:
@@ -61,10 +61,10 @@ class Writer:
         return None if handle is None or handle.done() else handle.step
 
     def run(self, handle: SaveHandle, work: Callable[[], str]) -> None:
-        """Saves now.
+        """Saves in the calling thread.
 
         Raises:
-            Exception: What the save raised, unless failures are warnings.
+            Exception: The exception of the save, unless failures are warnings.
         """
         if not handle.staged.done():
             handle.staged.set_result(None)
@@ -88,7 +88,7 @@ class Writer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits for the save in flight and raises what it, or the one before, failed with."""
+        """Waits for the running save. Raises its exception, or that of the previous save."""
         thread = self._thread
         if thread is not None:
             thread.join()

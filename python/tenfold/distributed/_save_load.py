@@ -37,18 +37,18 @@ def save(
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
 ) -> None:
-    """Saves a state that is spread over ranks as one file or folder; all ranks call it.
+    """Saves a state that is distributed over ranks as one file or folder; all ranks call it.
 
     ``dcp.save`` with a `StorageWriter` and a `SavePlanner`.
 
     Args:
-        state_dict: Nested dicts, lists and tuples of tensors, DTensors, plain values and what has
-            ``state_dict()``.
-        path: A name that ends in ``.safetensors``, or a folder. An existing one is replaced when
-            the new one is complete.
+        state_dict: Nested dicts, lists and tuples of tensors, DTensors, plain values and objects
+            with ``state_dict()``.
+        path: A name that ends in ``.safetensors``, or a folder. Replaced when the new version is
+            complete.
         layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders of one file a rank:
             see `StorageWriter`.
-        durable: Return only when the data is on the device.
+        durable: fsync before returning.
         checksums: Store checksums, which `tenfold.verify` compares.
         overwrite: If false, an existing `path` is an error.
         process_group: The ranks. None: all.
@@ -97,8 +97,8 @@ def load(
 
     Args:
         state_dict: As `save` takes it. Its tensors are filled, its values replaced.
-        path: What `tenfold.open` reads; on how many ranks it was saved does not matter.
-        verify: Compare the checksums of what is loaded before it is read.
+        path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
+        verify: Compare the checksums of the requested tensors before they are read.
         strict: If false, entries of `state_dict` that the checkpoint lacks stay as they are.
         process_group: The ranks. None: all.
         no_dist: This process alone.
@@ -131,7 +131,7 @@ def load(
 
 
 def _is_stateful(value: Any) -> bool:
-    """True for what torch's calls ask for its state."""
+    """True for an object whose state torch's calls save: a Stateful."""
     return not isinstance(value, torch.Tensor) and isinstance(value, Stateful)
 
 

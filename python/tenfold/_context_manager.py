@@ -11,7 +11,7 @@ class Closing:
     """`with opened as x:` for a class that has `close`."""
 
     def close(self) -> None:
-        """Ends what was opened."""
+        """Closes the object."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
