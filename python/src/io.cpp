@@ -2,6 +2,7 @@
 #include <tenfold/diff.hpp>
 #include <tenfold/io.hpp>
 #include <tenfold/scan.hpp>
+#include <tenfold/torch/optimizer_pairing.hpp>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -232,6 +233,56 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
   tenfold::require_ok(report, utf8(source));
 }
 
+/// The names of the parameters of groups (size, names or None); empty if a group has none.
+std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
+  torch_detail::GroupNames names;
+  for (const nb::handle group : groups) {
+    if (group[1].is_none()) return std::nullopt;
+    names.push_back(names_from(group[1]));
+  }
+  if (names.empty() || !torch_detail::are_unique(names)) return std::nullopt;
+  return names;
+}
+
+/// Pairs the parameters of an optimizer with those of a saved state: whether by name; for each
+/// group of the target that of the source or None; for each of its parameters, counted through all
+/// groups, the number of the source's, counted in the same way, or None; missing, unexpected and
+/// mismatched; groups of the target that have no equal in the source.
+nb::tuple pair_parameters(AnyObject targets, AnyObject sources) {
+  std::vector<std::size_t> sizes;
+  for (const nb::handle group : targets) sizes.push_back(nb::cast<std::size_t>(group[0]));
+  std::vector<torch_detail::SourceGroup> groups;
+  std::size_t next = 0;
+  for (const nb::handle group : sources) {
+    std::vector<std::string> numbers(nb::cast<std::size_t>(group[0]));
+    for (std::string& number : numbers) number = std::to_string(next++);
+    groups.push_back({TensorDict(), std::move(numbers)});
+  }
+  const auto target_names = group_names(targets);
+  const auto source_names = group_names(sources);
+  const bool by_name = target_names && source_names;
+  LoadReport report;
+  const torch_detail::OptimizerPairing pairing =
+      by_name ? torch_detail::pair_by_name(*target_names, groups, *source_names, report)
+              : torch_detail::pair_by_order(sizes, groups, report);
+  nb::list paired_groups;
+  nb::list parameters;
+  for (std::size_t g = 0; g < sizes.size(); ++g) {
+    paired_groups.append(pairing.groups[g] ? nb::object(nb::int_(*pairing.groups[g])) : nb::none());
+    for (std::size_t i = 0; i < sizes[g]; ++i) {
+      const auto& numbers = pairing.numbers[g];
+      const bool is_paired = i < numbers.size() && !numbers[i].empty();
+      parameters.append(is_paired ? nb::object(nb::int_(std::stoul(numbers[i]))) : nb::none());
+    }
+  }
+  nb::list mismatched;
+  for (const LoadReport::Mismatch& found : report.mismatched) {
+    mismatched.append(nb::make_tuple(text(found.name), text(found.expected), text(found.found)));
+  }
+  return nb::make_tuple(by_name, paired_groups, parameters, list_of(report.missing),
+                        list_of(report.unexpected), mismatched, list_of(report.ignored));
+}
+
 /// A tensor with only dtype and shape, whose bytes must not be accessed.
 ItemHandle shape_only(const std::string& dtype, IntsArgument lengths) {
   return {outline_leaf(dtype_from(dtype), shape_from(lengths))};
@@ -299,6 +350,11 @@ void bind_io(nb::module_& module) {
   module.def("require_ok", &require_ok, "source"_a, "missing"_a, "unexpected"_a, "mismatched"_a,
              nb::sig("def require_ok(source: str, missing: list[str], unexpected: list[str], "
                      "mismatched: list[tuple[str, str, str, bool]]) -> None"));
+  module.def("pair_parameters", &pair_parameters, "targets"_a, "sources"_a,
+             nb::sig("def pair_parameters(targets: list[tuple[int, list[str] | None]], sources: "
+                     "list[tuple[int, list[str] | None]]) -> tuple[bool, list[int | None], "
+                     "list[int | None], list[str], list[str], list[tuple[str, str, str]], "
+                     "list[str]]"));
 }
 
 }  // namespace tenfold::python

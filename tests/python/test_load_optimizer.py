@@ -423,6 +423,10 @@ def test_whole_checkpoint_is_refused_naming_the_optimizer_node(tmp_path):
             {"state": {}, "param_groups": [{"params": [0], "param_names": []}]},
             "param_names: .*expected a list of 1 names",
         ),
+        (
+            {"state": {}, "param_groups": [{"params": [0], "param_names": [3]}]},
+            "param_names: .*expected a list of 1 names",
+        ),
     ],
 )
 def test_invalid_optimizer_state_is_refused(tmp_path, state, match):

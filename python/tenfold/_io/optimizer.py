@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from typing import NamedTuple
 
 from tenfold import _core
@@ -38,7 +37,7 @@ def load_optimizer(
         ]
         _core.require_ok(node.where(), plan.missing, plan.unexpected, mismatched)
     if plan.groups_of_other_names:
-        groups = ", ".join(f"param_groups.{position}" for position in plan.groups_of_other_names)
+        groups = ", ".join(plan.groups_of_other_names)
         warnings.warn(
             f"{node.where() or 'source'}: {groups}: no group of the source has the same "
             "parameters: their states are loaded by name, the options (lr, ...) stay as they are",
@@ -89,7 +88,8 @@ def _require_layout(saved: Any, where: str) -> None:
         ):
             _refuse(where, f"{part}.params", "a list of int, or of names", params)
         names = group.get("param_names", [""] * len(params))
-        if not isinstance(names, (list, tuple)) or len(names) != len(params):
+        are_names = isinstance(names, (list, tuple)) and all(isinstance(i, str) for i in names)
+        if not are_names or len(names) != len(params):
             _refuse(where, f"{part}.param_names", f"a list of {len(params)} names", names)
 
 
@@ -274,81 +274,29 @@ def target_groups(optimizer: Any) -> list[Group]:
     return groups
 
 
-def unique_names(groups: list[Group]) -> bool:
-    if not groups or any(group.names is None for group in groups):
-        return False
-    names = [name for group in groups for name in group.names or ()]
-    return len(set(names)) == len(names)
-
-
 class Pairing:
     """Matches parameters and groups of target and source, by name or otherwise by order."""
 
     def __init__(self, targets: list[Group], sources: list[Group]) -> None:
-        self.ids: dict[int, Any] = {}  # of the source, by position in the target
-        self.groups: dict[int, int] = {}  # of the source, by group of the target
-        self.missing: list[str] = []
-        self.unexpected: list[str] = []
-        self.mismatched: list[Mismatch] = []
-        self.groups_of_other_names: list[int] = []  # of the target: they keep their options
-        self.by_name = unique_names(targets) and unique_names(sources)
-        if self.by_name:
-            self._pair_by_name(targets, sources)
-        else:
-            self._pair_by_order(targets, sources)
-
-    def _pair_by_order(self, targets: list[Group], sources: list[Group]) -> None:
-        counts = [len(group.params) for group in targets]
-        found = [len(group.params) for group in sources]
-        if len(counts) != len(found):
-            self.mismatched.append(
-                Mismatch("param_groups", _groups_text(counts), _groups_text(found))
-            )
-        for position, (target, source) in enumerate(zip(targets, sources, strict=False)):
-            if len(target.params) == len(source.params):
-                self.groups[position] = position
-                self.ids.update(zip(target.params, source.params, strict=True))
-            elif len(counts) == len(found):
-                name = f"param_groups.{position}.params"
-                self.mismatched.append(
-                    Mismatch(name, _count(len(target.params)), _count(len(source.params)))
-                )
-
-    def _pair_by_name(self, targets: list[Group], sources: list[Group]) -> None:
-        places = {
-            name: (position, number)
-            for position, group in enumerate(sources)
-            for name, number in zip(group.names or (), group.params, strict=True)
-        }
-        wanted = {name for group in targets for name in group.names or ()}
-        self.unexpected += [name for name in places if name not in wanted]
-        for position, target in enumerate(targets):
-            names = target.names or []
-            self.missing += [name for name in names if name not in places]
-            votes = Counter(places[name][0] for name in names if name in places)
-            for name, number in zip(names, target.params, strict=True):
-                if name in places:
-                    self.ids[number] = places[name][1]
-            if not votes:
-                if not names and position < len(sources):
-                    self.groups[position] = position
-                continue
-            best = max(votes, key=lambda group: (votes[group], group == position))
-            expected = {name for name in names if name in places}
-            found = {name for name in sources[best].names or () if name in wanted}
-            if expected == found:
-                self.groups[position] = best
-            else:
-                self.groups_of_other_names.append(position)
-
-
-def _count(number: int) -> str:
-    return "1 parameter" if number == 1 else f"{number} parameters"
-
-
-def _groups_text(counts: list[int]) -> str:
-    groups = "1 group" if len(counts) == 1 else f"{len(counts)} groups"
-    return f"{groups} of {', '.join(map(str, counts))} parameters"
+        (
+            self.by_name,
+            groups,
+            numbers,
+            self.missing,
+            self.unexpected,
+            mismatched,
+            # Of the target: they keep their options.
+            self.groups_of_other_names,
+        ) = _core.pair_parameters(
+            [(len(group.params), group.names) for group in targets],
+            [(len(group.params), group.names) for group in sources],
+        )
+        self.mismatched = [Mismatch(*found) for found in mismatched]
+        #: Groups of the source, by group of the target.
+        self.groups = {at: group for at, group in enumerate(groups) if group is not None}
+        ids = [number for group in sources for number in group.params]
+        #: IDs of the source, by position in the target.
+        self.ids = {at: ids[number] for at, number in enumerate(numbers) if number is not None}
 
 
 # State that torch's optimizers keep in tensors with the parameter's dtype and device.
