@@ -14,7 +14,6 @@ namespace {
 // Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CPUID; volume 1, 13.3.
 constexpr unsigned kOsxsave = 1U << 27U;        // leaf 1, ECX
 constexpr unsigned kAvx2 = 1U << 5U;            // leaf 7, EBX
-constexpr unsigned kAvx512f = 1U << 16U;        // leaf 7, EBX
 constexpr unsigned kAvx512vbmi2 = 1U << 6U;     // leaf 7, ECX
 constexpr unsigned long long kYmmState = 0x06;  // XCR0: SSE and AVX registers
 constexpr unsigned long long kZmmState = 0xE6;  // and the mask and ZMM registers
@@ -37,7 +36,6 @@ VectorInstructions vector_instructions() noexcept {
   const bool has_ymm = (saved & kYmmState) == kYmmState;
   const bool has_zmm = (saved & kZmmState) == kZmmState;
   found.avx2 = has_ymm && (ebx & kAvx2) != 0;
-  found.avx512f = has_zmm && (ebx & kAvx512f) != 0;
   found.avx512vbmi2 = has_zmm && (ecx & kAvx512vbmi2) != 0;
   return found;
 }

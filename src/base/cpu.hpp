@@ -9,7 +9,6 @@ namespace tenfold::base {
 /// zig's leaves it empty, so that the wheels for old glibcs ran without any of these.
 struct VectorInstructions {
   bool avx2 = false;
-  bool avx512f = false;
   bool avx512vbmi2 = false;
 };
 

@@ -29,7 +29,6 @@ TEST(Cpu, VectorInstructionsMatchProcCpuinfo) {
   if (flags.empty()) GTEST_SKIP() << "no flags in /proc/cpuinfo";
   const VectorInstructions found = vector_instructions();
   EXPECT_EQ(found.avx2, flags.contains("avx2"));
-  EXPECT_EQ(found.avx512f, flags.contains("avx512f"));
   EXPECT_EQ(found.avx512vbmi2, flags.contains("avx512_vbmi2"));
 }
 

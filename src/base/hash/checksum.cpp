@@ -18,9 +18,7 @@ namespace {
 
 const Xxh3Kernel& choose_kernel() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
-  const VectorInstructions has = vector_instructions();
-  if (has.avx512f) return kXxh3Avx512;
-  if (has.avx2) return kXxh3Avx2;
+  if (vector_instructions().avx2) return kXxh3Avx2;
 #endif
   return kXxh3Baseline;
 }

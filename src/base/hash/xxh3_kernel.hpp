@@ -14,7 +14,6 @@ struct Xxh3Kernel {
 };
 
 extern const Xxh3Kernel kXxh3Baseline;
-extern const Xxh3Kernel kXxh3Avx2;    // x86-64 only
-extern const Xxh3Kernel kXxh3Avx512;  // x86-64 only
+extern const Xxh3Kernel kXxh3Avx2;  // x86-64 only
 
 }  // namespace tenfold::base
