@@ -1074,7 +1074,7 @@ class TensorDictBase(TensorLike):
         """Stacks TensorDicts without copying: `tenfold.lazy_stack`.
 
         Args:
-            input: The TensorDicts; keys and shapes may differ.
+            input: The TensorDicts, of as many batch dimensions; keys and shapes may differ.
             dim: The new batch dimension.
             out: A TensorDict to write the result into.
             **kwargs: Of `tenfold.lazy_stack`.
@@ -1083,7 +1083,7 @@ class TensorDictBase(TensorLike):
             A `LazyStackedTensorDict` over them.
 
         Raises:
-            RuntimeError: If there is none.
+            RuntimeError: If there is none, or the numbers of batch dimensions differ.
 
         Example:
             >>> TensorDict.lazy_stack([td, td]).batch_size
@@ -1098,7 +1098,7 @@ class TensorDictBase(TensorLike):
         """Stacks densely if keys and shapes allow it: `tenfold.maybe_dense_stack`.
 
         Args:
-            input: The TensorDicts; keys and shapes may differ.
+            input: The TensorDicts, of as many batch dimensions; keys and shapes may differ.
             dim: The new batch dimension.
             out: A TensorDict to write the result into.
             **kwargs: Of `tenfold.lazy_stack`.
@@ -1107,7 +1107,7 @@ class TensorDictBase(TensorLike):
             A TensorDict if keys and shapes allow it, otherwise a `LazyStackedTensorDict`.
 
         Raises:
-            RuntimeError: If there is none.
+            RuntimeError: If there is none, or the numbers of batch dimensions differ.
 
         Example:
             >>> type(TensorDict.maybe_dense_stack([td, td])).__name__

@@ -190,7 +190,8 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
     """A stack that keeps its members: their keys and shapes may differ, nothing is copied.
 
     Args:
-        input: TensorDicts of one batch size; or tensors, which are stacked.
+        input: TensorDicts of as many batch dimensions, whose lengths may differ (then -1 in the
+            batch size of the stack); or tensors, which are stacked.
         dim: The new dimension.
         out: A stack to write the members into.
         **kwargs: ``stack_dim_name``, a name for the new dimension.
@@ -199,7 +200,7 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
         LazyStackedTensorDict: The stack.
 
     Raises:
-        RuntimeError: If there is none, or batch sizes differ.
+        RuntimeError: If there is none, or the numbers of batch dimensions differ.
 
     Example:
         >>> rows = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -234,7 +235,7 @@ def maybe_dense_stack(
         A TensorDict, tensor or `LazyStackedTensorDict`.
 
     Raises:
-        RuntimeError: If there is none, or batch sizes differ.
+        RuntimeError: If there is none, or the numbers of batch dimensions differ.
 
     Example:
         >>> tds = [TensorDict({"a": torch.zeros(n)}) for n in (1, 2)]
