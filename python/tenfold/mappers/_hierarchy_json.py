@@ -62,7 +62,7 @@ def write_json(hierarchy: Hierarchy, path: PathLike, *, durable: bool, overwrite
     writer = _Writer(str(target), is_plain)
     writer.level(levels, "", {} if is_plain else _head(hierarchy.default_key))
     if not overwrite and exists(target):
-        raise FileExistsError(f"{target}: there is something: expected nothing; overwrite=True")
+        raise FileExistsError(f"{target}: exists: expected no file; pass overwrite=True")
     _core.replace_file(target, "".join([*writer.parts, "\n"]), durable)
     return target
 
