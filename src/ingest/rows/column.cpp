@@ -370,7 +370,7 @@ void RowColumn::promote(const RowType& type) {
   const ColumnChunk chunk = gathered();
   const RowType before = std::exchange(type_, type);
   const Column to = block_column();
-  if (before.form != RowForm::none && stored_alike(from, to)) return;
+  if (before.form != RowForm::none && has_same_storage(from, to)) return;
   OwnedChunk made;
   if (has_rows) made = convert_chunk(from, chunk, to, &origins(from), &position);
   values_ = std::move(made.values);
