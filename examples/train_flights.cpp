@@ -49,7 +49,7 @@ struct LateModelImpl : torch::nn::Module {
 };
 TORCH_MODULE(LateModel);
 
-/// Of all bytes of a batch, each counted by its place.
+/// A checksum over all columns of a batch that depends on the position of each byte.
 std::uint64_t checksum_of(const tenfold::TorchBatch& batch) {
   std::uint64_t sum = 0;
   for (const auto& [name, tensor] : batch) {

@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
   attempt([&] {
     const auto manifest = detail::formats::parse_parts_manifest(text, "manifest");
-    // What was read is written so that it is read again.
+    // Writes what was read, and reads it again.
     static_cast<void>(detail::formats::parse_parts_manifest(
         detail::formats::parts_manifest_text(manifest), "manifest"));
   });

@@ -1,4 +1,4 @@
-// What differs between two checkpoints, and by how much.
+// Prints which tensors of two checkpoints differ, and by how much.
 #include <tenfold/diff.hpp>
 
 #include <iostream>

@@ -10,7 +10,8 @@ int main() {
   tenfold::save(tree, "boxes.safetensors");
   const auto leaf = std::get<tenfold::Leaf>(tenfold::open("boxes.safetensors").get("w"));
   const tenfold::Tensor column = tenfold::Tensor::zeros(leaf.dtype(), {3, 1});
-  const std::vector<tenfold::BoxRead> boxes = {{.leaf = leaf, .offsets = {0, 1}, .into = column}};
+  const std::vector<tenfold::BoxRead> boxes = {
+      {.leaf = leaf, .offsets = {0, 1}, .destination = column}};
   tenfold::read_boxes(boxes);
   return column.at<float>(2, 0) == 6 ? 0 : 1;
 }

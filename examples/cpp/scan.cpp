@@ -1,4 +1,4 @@
-// What unpickling a file would import, without unpickling it.
+// Prints what unpickling a file would import, without unpickling it.
 #include <tenfold/io.hpp>
 #include <tenfold/scan.hpp>
 

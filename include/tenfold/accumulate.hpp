@@ -56,9 +56,9 @@ class TENFOLD_API Windows {
   /// An input iterator.
   class Iterator {
    public:
-    using value_type = Window;                          ///< what it gives
+    using value_type = Window;                          ///< type of *iterator
     using difference_type = std::ptrdiff_t;             ///< between iterators
-    using iterator_category = std::input_iterator_tag;  ///< each window comes once
+    using iterator_category = std::input_iterator_tag;  ///< each window is returned once
     /// The window.
     Window& operator*() { return *window_; }
     /// The window.

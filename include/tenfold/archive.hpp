@@ -23,7 +23,7 @@ struct ArchiveOptions {
 TENFOLD_API bool is_memmap_archive(const Path& path);
 
 /// Writes the files that tensordict's `memmap` writes into one archive, which replaces `path`.
-/// As memmap(), it adds notes only for what the files cannot express.
+/// Like memmap(), it adds notes only for properties that the files cannot express.
 /// Throws Error(unsupported) if they cannot hold the tree, Error(io, EBUSY) if another handle has
 /// the existing archive open "r+".
 TENFOLD_API void write_memmap_archive(const TensorDict& tree, const Path& path,

@@ -19,7 +19,7 @@ struct BatchColumn {
   /// concatenated, [total, *shape]; of strings their bytes.
   Tensor values;
   /// int64 [B + 1], unless rows are fixed or padded: row i is values [offsets[i], offsets[i + 1]).
-  /// Of lists of strings: in items.
+  /// For lists of strings, offsets count items.
   Tensor offsets;
   Tensor item_offsets;     ///< of lists of strings: int64 [items + 1], in bytes
   Tensor lengths;          ///< int64 [B], if padded

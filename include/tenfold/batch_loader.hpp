@@ -107,9 +107,9 @@ class TENFOLD_API BatchLoader {
   /// An input iterator.
   class Iterator {
    public:
-    using value_type = Batch;                           ///< what it gives
+    using value_type = Batch;                           ///< type of *iterator
     using difference_type = std::ptrdiff_t;             ///< between iterators
-    using iterator_category = std::input_iterator_tag;  ///< each batch comes once
+    using iterator_category = std::input_iterator_tag;  ///< each batch is returned once
     /// The batch.
     Batch& operator*() { return *batch_; }
     /// The batch.

@@ -109,7 +109,7 @@ struct CheckpointRestoreOptions {
 /// A step that restore() skipped.
 struct SkippedCheckpoint {
   std::int64_t step = 0;  ///< its number
-  std::string problem;    ///< what is wrong with it
+  std::string problem;    ///< description of the damage
 };
 
 /// The result of CheckpointManager::restore() and find().
@@ -189,9 +189,9 @@ class TENFOLD_API CheckpointManager {
 
   /// Saves each entry of `state` as an entry of the step, then prunes. Saving an existing step
   /// replaces it atomically. Returns the step's folder.
-  /// Throws before writing anything: Error(unsupported) naming the key of what a format cannot
-  /// hold, Error(io) with ENOSPC, or with EBUSY if another process or manager writes to the
-  /// directory.
+  /// Throws before writing anything: Error(unsupported) naming the key of an entry that its
+  /// format cannot hold, Error(io) with ENOSPC, or with EBUSY if another process or manager writes
+  /// to the directory.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(key_not_found).

@@ -71,7 +71,7 @@ struct IngestOptions {
   char separator = '\0';
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
   std::vector<std::string> na_values{};
-  OnError on_error = OnError::raise;  ///< what a bad row does
+  OnError on_error = OnError::raise;  ///< the effect of a bad row
   std::int64_t batch_rows = 0;        ///< greatest number of rows in memory per thread; 0: some MiB
   int num_threads = 0;                ///< 0: min(8, cores)
   bool overwrite = true;              ///< false: Error(io) with errno EEXIST if `path` exists

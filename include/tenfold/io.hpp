@@ -81,7 +81,7 @@ struct OpenOptions {
 struct LoadOptions {
   Mode mode = Mode::read;  ///< how mapped tensors behave
   std::string format{};    ///< empty: by content
-  Keys keys{};             ///< what is loaded; default: everything
+  Keys keys{};             ///< entries to load; default: all
   Keys exclude{};          ///< entries of `keys` to omit
   bool verify = false;     ///< compare the checksums of the loaded entries
   bool aliases = true;     ///< restore shared storage
@@ -171,7 +171,7 @@ using RenameFunction = std::function<std::string(const std::string& dotted_path)
 struct ConvertOptions {
   std::string from{};    ///< format of the source; empty: by content
   std::string format{};  ///< of the target; empty: by suffix
-  Keys keys{};           ///< what is converted; default: everything
+  Keys keys{};           ///< entries to convert; default: all
   Keys exclude{};        ///< entries of `keys` to omit
   /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
   /// change, dots create nodes.

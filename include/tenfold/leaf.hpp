@@ -59,9 +59,11 @@ class TENFOLD_API Leaf {
     return tensor_.has_value() ? &*tensor_ : nullptr;
   }
 
-  /// Copies the bytes [offset_bytes, offset_bytes + into.size()) of the contiguous tensor,
-  /// by `pread` if they are on disk: bounded memory, and an error if the file was truncated.
-  void read(std::uint64_t offset_bytes, std::span<std::byte> into) const;
+  /// Copies destination.size() bytes of the contiguous tensor, from `offset_bytes` on, into the
+  /// caller's buffer. Bytes on disk are read by `pread`: that takes bounded memory, and throws
+  /// Error(corrupt) if the file was truncated. Throws Error(invalid_argument) if the range exceeds
+  /// the tensor.
+  void read(std::uint64_t offset_bytes, std::span<std::byte> destination) const;
 
   /// A strided nested tensor (torch.nested, default layout): n components of k dimensions.
   bool is_nested() const noexcept { return nested_; }

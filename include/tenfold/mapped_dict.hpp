@@ -126,9 +126,9 @@ class TENFOLD_API MappedDict {
   /// The columns of the values.
   const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
 
-  /// True if the key is there.
+  /// True if the dictionary has the key.
   bool contains(std::string_view key) const;
-  /// True if the key is there.
+  /// True if the dictionary has the key.
   bool contains(std::int64_t key) const;
   /// The value: a batch of one row. Throws Error(key_not_found).
   Batch at(std::string_view key) const;
@@ -209,7 +209,7 @@ class TENFOLD_API MappedDictBuilder {
                     DictValueForm form = DictValueForm::columns);
   MappedDictBuilder(const MappedDictBuilder&) = delete;
   MappedDictBuilder& operator=(const MappedDictBuilder&) = delete;
-  /// Removes what was not published.
+  /// Removes unpublished files.
   ~MappedDictBuilder();
 
   /// Appends a row of `values` for each key. Throws Error(invalid_argument) for keys of the other

@@ -46,11 +46,11 @@ class TENFOLD_API Permutation {
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(size_); }
   /// The row at `position`, which must be in [0, size).
   std::int64_t operator[](std::int64_t position) const noexcept;
-  /// The rows at the positions from `begin` on. Throws Error(invalid_argument) if they are not in
-  /// [0, size).
-  void fill(std::int64_t begin, std::span<std::int64_t> rows) const;
+  /// Writes the rows at the positions [begin, begin + destination.size()) to the caller's buffer.
+  /// Throws Error(invalid_argument) if the positions are not in [0, size).
+  void fill(std::int64_t begin, std::span<std::int64_t> destination) const;
 
-  /// Replaces positions, each in [0, size), by their rows.
+  /// Replaces each position in the caller's buffer, which must be in [0, size), by its row.
   void map(std::span<std::int64_t> positions) const noexcept;
 
  private:

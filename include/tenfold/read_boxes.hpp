@@ -8,18 +8,19 @@
 
 namespace tenfold {
 
-/// A box of a stored tensor, and its destination.
+/// A box (a rectangular part) of a stored tensor, and the tensor that receives it.
 struct BoxRead {
-  Leaf leaf;      ///< the tensor
-  Shape offsets;  ///< of the box in the leaf; it has the shape of `into`
-  Tensor into;    ///< of the leaf's dtype, with any strides
+  Leaf leaf;           ///< the stored tensor
+  Shape offsets;       ///< index of the first element of the box in `leaf`
+  Tensor destination;  ///< the caller's tensor: shape of the box, dtype of `leaf`, any strides
 };
 
-/// Reads boxes in parallel, and only their bytes: long runs by pread, directly into `into` where
-/// that is contiguous, short ones from a mapping. Of a tensor that is stored in pieces, reads only
-/// the pieces that overlap the box. Throws Error(invalid_argument) before anything is read if a box
-/// exceeds its tensor, or dtypes differ; Error(corrupt), Error(io) as Leaf::read() and
-/// Leaf::tensor(). `num_threads` 0: min(8, cores).
+/// Reads boxes in parallel into the callers' tensors, and reads no other bytes. Long runs of bytes
+/// are read by pread, directly into a contiguous destination; short runs are copied from a mapping.
+/// If a tensor is stored in pieces, only the pieces that overlap the box are read. Throws
+/// Error(invalid_argument) before anything is read if a box exceeds its tensor, or dtypes differ;
+/// Error(corrupt) and Error(io) as Leaf::read() and Leaf::tensor() do. `num_threads` 0 means
+/// min(8, cores).
 TENFOLD_API void read_boxes(std::span<const BoxRead> boxes, int num_threads = 0,
                             Monitor* monitor = nullptr);
 

@@ -53,7 +53,7 @@ struct ShardedWriteOptions {
 /// bytes, and returns a ticket for each rank. A ShardWriter on that rank writes its boxes and
 /// returns a receipt. publish() checks that every byte was written once, and renames the files to
 /// `path`. Without publish(), the destructor removes the files, and `path` is unchanged. The next
-/// save to `path` removes what a crashed coordinator has left.
+/// save to `path` removes the leftovers of a crashed coordinator.
 ///
 ///     ShardedWriter writer(path, tree, boxes);          // on the coordinator
 ///     ShardWriter part(ticket);                         // on each rank, with writer.ticket(rank)
@@ -67,15 +67,15 @@ class TENFOLD_API ShardedWriter {
   /// Creates the files for `tree`, of whose tensors only dtype and shape are used. Throws
   /// Error(invalid_argument) naming the tensor and the ranks if boxes overlap, exceed the tensor or
   /// do not cover it, or if `path` has another format; Error(unsupported) naming the key of what
-  /// the format does not support; Error(io) (ENOSPC) if the disk is too small. Of identical boxes
-  /// only the first is written.
+  /// the format does not support; Error(io) (ENOSPC) if the disk is too small. If several
+  /// boxes are identical, only the first is written.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
   /// Moves the writer.
   ShardedWriter(ShardedWriter&&) noexcept;
   /// Moves the writer.
   ShardedWriter& operator=(ShardedWriter&&) noexcept;
-  /// Removes what was not published.
+  /// Removes unpublished files.
   ~ShardedWriter();
 
   /// Returns the argument for the ShardWriter of that rank.

@@ -34,10 +34,10 @@ TENFOLD_API Path save_snapshot(const TensorDict& tree, const Path& path,
 /// {path: entry}}, where paths begin with the rank. Throws Error(file_not_found), Error(corrupt).
 TENFOLD_API std::string snapshot_metadata(const Path& path);
 
-/// Opens what one rank would restore of the snapshot at `path`: its own entries, replicated
-/// entries, and complete sharded tensors. For a rank that is not in the snapshot, returns the
-/// containers of rank 0; accesses to entries of single ranks throw Error(key_not_found). Throws
-/// like open().
+/// Opens the entries that one rank restores from the snapshot at `path`: its own entries,
+/// replicated entries, and complete sharded tensors. For a rank that is not in the snapshot,
+/// returns the containers of rank 0; accesses to entries of single ranks throw
+/// Error(key_not_found). Throws like open().
 TENFOLD_API TensorDict open_snapshot(const Path& path, std::int64_t rank);
 
 /// A tensor whose parts are distributed over processes (ranks). In the tree of a rank it is a list
@@ -67,7 +67,8 @@ class TENFOLD_API SnapshotPart {
   /// `tree`: as for save_snapshot(). Entries that match SnapshotOptions::replicated, and that all
   /// ranks have, are written once, distributed over the ranks. The coordinator's options decide
   /// whether the snapshot is durable and has checksums. Throws Error(unsupported), naming the key
-  /// of what a snapshot does not support, Error(invalid_argument) if `shards` do not fit the tree.
+  /// of an entry that a snapshot does not support, Error(invalid_argument) if `shards` do not fit
+  /// the tree.
   SnapshotPart(const TensorDict& tree, std::int64_t rank, std::int64_t world_size,
                std::vector<SnapshotShards> shards = {}, const SnapshotOptions& options = {});
   /// Moves the part.
@@ -92,7 +93,7 @@ class TENFOLD_API SnapshotPart {
 /// Coordinates the SnapshotParts of all ranks. Creates the folder next to `path`, and moves it
 /// there by one system call when all ranks have written; the metadata is written last. Without
 /// publish(), the destructor removes the folder, and `path` is unchanged. The next save to `path`
-/// removes what a crashed coordinator has left.
+/// removes the leftovers of a crashed coordinator.
 class TENFOLD_API SnapshotWriter {
  public:
   /// `outlines`: from all ranks, in order. Throws Error(invalid_argument), naming entry and ranks,
@@ -104,7 +105,7 @@ class TENFOLD_API SnapshotWriter {
   SnapshotWriter(SnapshotWriter&&) noexcept;
   /// Moves the writer.
   SnapshotWriter& operator=(SnapshotWriter&&) noexcept;
-  /// Removes what was not published.
+  /// Removes unpublished files.
   ~SnapshotWriter();
 
   /// Returns the argument for SnapshotPart::write(), the same for all ranks.

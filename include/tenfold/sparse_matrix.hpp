@@ -82,7 +82,7 @@ class TENFOLD_API SparseMatrix {
   static SparseMatrix of_parts(SparseLayout layout, std::int64_t num_rows, std::int64_t num_cols,
                                std::span<const Tensor> parts);
 
-  /// How it is stored.
+  /// The storage layout.
   SparseLayout layout() const;
   /// The number of rows.
   std::int64_t num_rows() const;

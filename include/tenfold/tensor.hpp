@@ -206,7 +206,7 @@ class TENFOLD_API Tensor {
   [[noreturn]] void fail_read_only() const;
   void check_contiguous() const;
   const std::byte* address_of(std::span<const std::int64_t> index) const;
-  void read_item(DType wanted, std::byte* into) const;
+  void read_item(DType wanted, std::byte* destination) const;
   template <class T>
   static T read(const std::byte* bytes) noexcept {
     if constexpr (std::same_as<T, bool>) {

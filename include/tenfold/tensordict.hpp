@@ -300,7 +300,7 @@ class TENFOLD_API TensorDict {
   std::shared_ptr<detail::Node> node_;
 };
 
-/// A key and what it names.
+/// A key and its entry.
 struct TensorDict::Entry {
   /// An entry of any kind.
   Entry(std::string its_key, Item its_item) : key(std::move(its_key)), item(std::move(its_item)) {}

@@ -19,7 +19,7 @@ namespace tenfold::python {
 std::string utf8(nb::handle text);
 /// The inverse; bytes that are not UTF-8 become lone surrogates, as in os.fsdecode.
 nb::str text(std::string_view utf8_bytes);
-/// None for what is empty.
+/// None for an empty string.
 nb::object text_or_none(std::string_view utf8_bytes);
 
 /// Converts a str, bytes or os.PathLike to a path.

@@ -62,7 +62,8 @@ std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
   return values;
 }
 
-/// (boot, device, inode, birth) of what was opened, or None: of rows in memory, or joined.
+/// (boot, device, inode, birth) of the opened folder or file; None for rows in memory, and for
+/// joined data sets.
 AnyObject identity_of(const DatasetHandle& self) {
   const auto state = state_of(self.dataset);
   if (!state->origin) return nb::none();

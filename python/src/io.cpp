@@ -299,7 +299,8 @@ void bind_tree(nb::module_& module) {
       "tree", &tree_of, "object"_a.none(), "path"_a = "", "bare"_a = false,
       "The engine's tree of Python's nested containers; tensors are shared, not copied. With "
       "`bare`, also of a tensor or value by itself.");
-  module.def("shape_only", &shape_only, "dtype"_a, "shape"_a, "Stands for a tensor in a dry run.");
+  module.def("shape_only", &shape_only, "dtype"_a, "shape"_a,
+             "A placeholder for a tensor in a dry run.");
 }
 
 void bind_io(nb::module_& module) {

@@ -72,7 +72,7 @@ void read_boxes_into(nb::object items, nb::object offsets, const NodeHandle& tar
   std::size_t position = 0;
   for (const nb::handle of_item : offsets) {
     reads.at(position).offsets = shape_from(of_item);
-    reads.at(position).into = target.node.tensor({std::to_string(position)});
+    reads.at(position).destination = target.node.tensor({std::to_string(position)});
     ++position;
   }
   monitored(nb::none(), [&](Monitor* monitor) { read_boxes(reads, 0, monitor); });

@@ -192,7 +192,7 @@ def on_main(function: Callable[..., Result], *args: Any) -> Result:
 def _refuse_sharded(accelerator: Any, where: str) -> None:
     if accelerator.distributed_type in _SHARDED:
         raise UnsupportedError(
-            f"{where}: expected a training whose processes hold all of the model, found "
+            f"{where}: expected processes that each hold the whole model, found "
             f"{accelerator.distributed_type.value}; accelerator.{where}() saves its parts"
         )
 

@@ -19,7 +19,7 @@ struct SummedBox {
   std::uint64_t checksum = 0;
 };
 
-/// A box of one process. Of equal boxes, only one is written.
+/// A box of one process. If several processes have the same box, only one writes it.
 struct PlannedShard {
   ShardBox shard;
   bool is_written = true;

@@ -57,7 +57,7 @@ class Cover {
   }
 
   void finish() {
-    // Of equal boxes, the first one in the argument is written.
+    // If boxes are equal, the first one in the argument is written.
     std::ranges::stable_sort(shards_, {}, [](const PlannedShard* planned) {
       return std::pair(planned->shard.offsets, planned->shard.sizes);
     });

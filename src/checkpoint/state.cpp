@@ -364,7 +364,7 @@ std::unique_ptr<checkpoint::EarlierStep> CheckpointManager::State::earlier_step(
   auto earlier = std::make_unique<checkpoint::EarlierStep>();
   earlier->folder = std::move(folder);
   earlier->info = step->info;
-  // set_metrics() writes the document again, which says nothing about the other files.
+  // set_metrics() writes the document again, so its time is not that of the other files.
   earlier->saved_ns = step->info.saved_ns.value_or(step->document.modified_ns);
   earlier->is_synced = is_synced;
   return earlier;

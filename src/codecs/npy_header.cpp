@@ -223,7 +223,7 @@ std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where)
         .found((prefix.empty() ? "nothing" : base::quote(prefix.substr(0, 6))));
   }
   if (prefix.size() < 8) {
-    throw bad_header(where).problem("it is cut").expected("a version").found("the end");
+    throw bad_header(where).problem("it is truncated").expected("a version").found("the end");
   }
   const char major = prefix[6];
   const char minor = prefix[7];
@@ -236,7 +236,7 @@ std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where)
   }
   const std::size_t digits = length_bytes(major);
   if (prefix.size() < 8 + digits) {
-    throw bad_header(where).problem("it is cut").expected("its length").found("the end");
+    throw bad_header(where).problem("it is truncated").expected("its length").found("the end");
   }
   const std::uint64_t length = little_endian(prefix.substr(8, digits));
   if (length > kMaxNpyHeaderBytes) {

@@ -10,7 +10,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
-#include "dataset/alike.hpp"
+#include "dataset/compatible_columns.hpp"
 #include "dataset/dataset_state.hpp"
 #include "dataset/growth.hpp"
 #include "dataset/loader/mix_pattern.hpp"
@@ -27,7 +27,7 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
   std::vector<std::size_t> indices;
   for (const Column& column : schema.columns()) {
     const Column* found = from.find(column.path);
-    if (found == nullptr || !are_alike(column, *found)) {
+    if (found == nullptr || !are_compatible(column, *found)) {
       throw fail_dataset()
           .part("concat: column ", base::quote(column.name()))
           .expected(describe(column), " in every part")
@@ -313,7 +313,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
   const auto state = this->state();
   auto made = std::make_shared<DatasetState>(*state);
   std::vector<Column> columns;
-  std::vector<PartColumn> wanted;  // of what this state shows
+  std::vector<PartColumn> wanted;  // of the columns of this state
   for (const std::string& name : names) {
     const std::size_t before = columns.size();
     const Column* exact = schema().find(name);

@@ -16,7 +16,7 @@
 
 namespace tenfold {
 
-/// Which column of a table a data set shows.
+/// Identifies a column of a table.
 struct PartColumn {
   std::size_t index = 0;     ///< of the table's schema
   bool is_validity = false;  ///< its validity, as a column of its own
@@ -34,7 +34,7 @@ class ClosedTables {
   virtual std::shared_ptr<const Table> open(std::size_t number) = 0;
 };
 
-/// One of the tables that a data set shows, and where its rows stand among those of all.
+/// One of the tables of a data set, and the position of its rows among all rows.
 class DatasetPart {
  public:
   using Columns = std::shared_ptr<const std::vector<PartColumn>>;

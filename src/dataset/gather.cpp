@@ -15,7 +15,7 @@
 #include "dataset/fixed_rows.hpp"
 #include "dataset/gather_closed.hpp"
 #include "dataset/gather_rows.hpp"
-#include "dataset/part_of.hpp"
+#include "dataset/part_lookup.hpp"
 #include "dataset/ring_guard.hpp"
 #include "os/thread/thread_pool.hpp"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/prefetch.hpp"
-#include "dataset/copy_lines.hpp"
+#include "dataset/copy_cache_lines.hpp"
 
 namespace tenfold {
 namespace {
@@ -102,7 +102,7 @@ class RowBlock {
       });
     }
     const std::size_t near = std::max<std::size_t>(kNearBytes / row_bytes, 1);
-    const CopyLines copy_lines = line_copiers().from_cache;
+    const CopyCacheLines copy_lines = cache_line_copiers().from_cache;
     each_with_prefetch(next, [=, this](std::size_t i) {
       const std::byte* coming = addresses_[std::min(i + near, count_ - 1)];
       copy_lines(coming, addresses_[i], row_bytes, out + i * row_bytes);
@@ -152,11 +152,11 @@ class RowBlock {
 void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   const auto row_bytes = static_cast<std::size_t>(column.row_bytes);
   const std::size_t count = chosen.rows.size();
-  const LineCopiers& copiers = line_copiers();
+  const CacheLineCopiers& copiers = cache_line_copiers();
   const bool has_whole_lines = row_bytes % kCacheLineBytes == 0 &&
                                reinterpret_cast<std::uintptr_t>(column.out) % kCacheLineBytes == 0;
   const bool streams = has_whole_lines && row_bytes * count >= kStreamedBytes;
-  const CopyTwoLines copy_two = streams ? copiers.two_past_caches : copiers.two_from_memory;
+  const CopyTwoRows copy_two = streams ? copiers.two_past_caches : copiers.two_from_memory;
   const auto two_from = [&](std::size_t i) -> TwoSources {
     return {chosen.address(column, std::min(i, count - 1)),
             chosen.address(column, std::min(i + 1, count - 1))};
@@ -225,7 +225,7 @@ class Blocks {
 void copy_with_prefetch(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
                         std::byte* out) {
   if (size_bytes >= kCacheLineBytes) {
-    return line_copiers().from_memory(coming, from, size_bytes, out);
+    return cache_line_copiers().from_memory(coming, from, size_bytes, out);
   }
   base::prefetch<base::kL1>(coming);
   std::memcpy(out, from, size_bytes);

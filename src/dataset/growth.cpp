@@ -108,7 +108,7 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
         .problem("rows cannot be added")
         .expected(limit, ", as many elements as there are")
         .found(last)
-        .remedy("the data set is damaged or was cut: ingest() copies its rows");
+        .remedy("the data set is damaged or was truncated: ingest() copies its rows");
   }
   return static_cast<std::uint64_t>(last);
 }

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/prefetch.hpp"
-#include "dataset/part_of.hpp"
+#include "dataset/part_lookup.hpp"
 #include "os/memory/allocation.hpp"
 
 namespace tenfold {

@@ -61,7 +61,8 @@ std::int64_t count_slots(const DictState& state) {
   return count;
 }
 
-/// Everything that changes before a writer changes slots of committed rows, and again after it.
+/// Values that a writer changes before and after it changes slots of committed rows. If they are
+/// equal before and after a check, no writer interfered.
 struct Moment {
   std::int64_t num_rows;
   std::array<std::uint64_t, 3> words;

@@ -10,7 +10,7 @@
 
 #include "base/fail.hpp"
 #include "dict/builder.hpp"
-#include "dict/repeats.hpp"
+#include "dict/repeated_keys.hpp"
 #include "formats/folder/append/growing_sums.hpp"
 #include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
@@ -335,7 +335,7 @@ std::shared_ptr<const DictState> DictHandle::open_state() {
     if (std::exchange(is_first, false)) {
       try {
         return open_state_once();
-      } catch (const Error&) {  // what is wrong with the path itself is said below
+      } catch (const Error&) {  // errors of the path itself are reported below
       }
     }
     dataset_.refresh();

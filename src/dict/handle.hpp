@@ -32,8 +32,8 @@ namespace tenfold {
 /// Thread safety: one thread at a time.
 class DictWriter {
  public:
-  /// Locks the dictionary against other writers, and repairs what a crashed writer left. `dataset`
-  /// was opened with Mode::write_through.
+  /// Locks the dictionary against other writers, and repairs the index after a crash of a writer.
+  /// `dataset` was opened with Mode::write_through.
   DictWriter(Path path, Dataset dataset);
   DictWriter(const DictWriter&) = delete;
   DictWriter& operator=(const DictWriter&) = delete;
@@ -106,7 +106,7 @@ class DictHandle {
 
   /// Includes everything that this handle has written.
   std::shared_ptr<const DictState> state();
-  /// Also includes what other processes have written.
+  /// Also includes rows that other processes have written.
   std::shared_ptr<const DictState> newest();
   Dataset dataset() const;
   const Schema& value_schema() const noexcept { return value_schema_; }

@@ -149,7 +149,7 @@ class DictIndex {
   /// True if the index covers exactly this number of rows, apart from rows that are not committed
   /// yet.
   bool knows(std::uint64_t num_rows) const noexcept;
-  /// How many of `num_rows` rows, which the index covers, are superseded.
+  /// The number of superseded rows among the first `num_rows`, which the index covers.
   std::uint64_t num_dead(std::uint64_t num_rows) const noexcept;
   /// The number of committed rows whose slots are certainly up to date. The other rows were
   /// committed last, together. Until the writer changes their slots, these may point to the

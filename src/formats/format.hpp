@@ -69,8 +69,8 @@ struct Format {
   /// Opens the tree. Throws Error(unsupported) if the request asks for write_through and the format
   /// does not support it.
   TensorDict open(const FileHead& head, const OpenRequest& request) const;
-  /// Throws Error(unsupported), naming the key, for what this format cannot store. write() checks
-  /// the same before it writes anything.
+  /// Throws Error(unsupported), naming the key, for an entry that this format cannot store. write()
+  /// checks the same before it writes anything.
   void check(const TensorDict& tree) const;
   /// Atomically replaces `path`.
   void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;

@@ -11,7 +11,7 @@
 
 namespace tenfold {
 
-/// Description of a row that was left out.
+/// Description of a row that was omitted.
 struct BadRow {
   std::optional<std::uint64_t> line{};  ///< text files: first line of the row, from 1
   std::int64_t row = 0;                 ///< index in its file or source, from 0
@@ -27,7 +27,7 @@ std::string to_json_line(const BadRow& bad);
 /// The text of a row for BadRow::text: truncated, with invalid UTF-8 replaced.
 std::string shown_text(std::string_view text);
 
-/// The error, of that code, that the row is for who wants all rows.
+/// The error with which a bad row ends the call if on_error is `raise`.
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
                    const RowFault& fault);
 

@@ -59,7 +59,7 @@ std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
 /// The type to store values in while more may come: adding kinds never requires a narrower type.
 /// Differs from type_of() for integers that no integer type holds, but float64 does: they are
-/// strings unless a float comes, because strings cannot be converted back to float64.
+/// strings unless a float follows, because strings cannot be converted back to float64.
 std::optional<ScalarType> growing_type_of(ScalarKinds kinds) noexcept;
 
 }  // namespace tenfold

@@ -10,7 +10,7 @@
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
 #include "core/notes/walk.hpp"
-#include "core/tensor/special.hpp"
+#include "core/tensor/extended_scalar.hpp"
 #include "core/tree/bare.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/outline_leaf.hpp"
@@ -25,7 +25,7 @@ Error refuse_node(const std::string& where, const std::string& path) {
       path.empty() ? "root" : "key " + base::quote(dotted(*keys_of_note_path(path))));
 }
 
-/// Refuses what no file can hold and, if a format is given, what that cannot.
+/// Throws for entries that no file can hold and, if a format is given, that it cannot hold.
 class SupportCheck final : public TreeVisitor {
  public:
   SupportCheck(const std::string& where, const std::string& remedy, MetaTensors meta,

@@ -28,7 +28,7 @@ void require_whole(const Leaf& leaf);
 void check_supported(const TensorDict& tree, const detail::formats::Format& format,
                      const std::string& where);
 
-/// Calls `work`. What it refuses to write names no file; the error that is thrown names `path`.
+/// Calls `work`, and adds `path` to its errors that name no file.
 void with_path(const Path& path, const std::function<void()>& work);
 
 }  // namespace tenfold

@@ -194,7 +194,7 @@ ConvertReport convert_tree(TensorDict tree, const std::string& source,
   refuse_opaque(tree, source, "; exclude= leaves it out");
   check_supported(tree, format, target.string());
   with_path(target, [&] { format.check(tree); });
-  // Counted first: `target` may be the source, whose leaves cannot be asked once it is replaced.
+  // Counted first: `target` may be the source, whose leaves cannot be read once it is replaced.
   ConvertReport report;
   for (const NamedLeaf& named : tensors_of(tree)) {
     ++report.num_leaves;

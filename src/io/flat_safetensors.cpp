@@ -92,8 +92,8 @@ std::vector<const formats::safetensors::Plan::Tensor*> ordered(
   return order;
 }
 
-/// The user's metadata without the checksums of another file. What describes a tree must describe
-/// one of these tensors, because readers apply it: else the file could not be read.
+/// The user's metadata without the checksums of another file. A structure document in it must match
+/// these tensors, because readers apply it; otherwise the file would be unreadable.
 FlatMetadata checked_metadata(const std::vector<const formats::safetensors::Plan::Tensor*>& order,
                               FlatMetadata metadata, const std::string& where) {
   using namespace formats::safetensors;

@@ -36,7 +36,7 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
 /// Saves the tensors of `tree`, which has no nodes and no values, under their keys, with this
 /// metadata and, with options.checksums, tenfold's; checksums in `metadata` are omitted. Aliases
 /// are stored as separate copies. Atomic, like save(). options.format is ignored. Throws
-/// Error(unsupported), naming the key, for what the format cannot store, and
+/// Error(unsupported), naming the key, for entries that the format cannot store, and
 /// Error(invalid_argument) if `metadata` describes a tree of other tensors ("tensordict",
 /// "tenfold"), before anything is written.
 void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata, const Path& path,

@@ -4,7 +4,7 @@
 
 namespace tenfold {
 
-/// memmap() without opening what was written.
+/// memmap() without opening the result.
 void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions& options = {});
 
 }  // namespace tenfold

@@ -33,13 +33,13 @@ base::Where place_of(const Leaf& leaf) {
 void require_fitting(const BoxRead& read) {
   const auto refuse = [&] { return base::invalid_argument(place_of(read.leaf)).part("box"); };
   if (read.leaf.is_nested()) throw refuse().expected("a dense tensor").found("a nested one");
-  if (read.into.dtype() != read.leaf.dtype()) {
+  if (read.destination.dtype() != read.leaf.dtype()) {
     throw refuse()
         .expected("a tensor of ", to_string(read.leaf.dtype()), " to read into")
-        .found(to_string(read.into.dtype()));
+        .found(to_string(read.destination.dtype()));
   }
   const Shape& shape = read.leaf.shape();
-  const Shape& sizes = read.into.shape();
+  const Shape& sizes = read.destination.shape();
   bool fits = read.offsets.size() == shape.size() && sizes.size() == shape.size();
   for (std::size_t d = 0; fits && d < shape.size(); ++d) {
     fits = read.offsets[d] >= 0 && read.offsets[d] <= shape[d] &&
@@ -50,7 +50,7 @@ void require_fitting(const BoxRead& read) {
         .expected("one within ", base::list_text(shape))
         .found(base::list_text(read.offsets), " + ", base::list_text(sizes));
   }
-  if (!read.into.buffer().writable()) {
+  if (!read.destination.buffer().writable()) {
     throw refuse().expected("a tensor that can be written").found("another");
   }
 }
@@ -62,12 +62,12 @@ Tensor view_of(const BoxRead& read, const Tensor& whole) {
     offset += static_cast<std::uint64_t>(read.offsets[d]) *
               static_cast<std::uint64_t>(whole.strides()[d]) * whole.itemsize();
   }
-  return {whole.dtype(), read.into.shape(), whole.strides(), whole.buffer(), offset};
+  return {whole.dtype(), read.destination.shape(), whole.strides(), whole.buffer(), offset};
 }
 
-void copy_view(const Tensor& from, const Tensor& into) {
-  if (into.is_contiguous()) {
-    copy_to_contiguous(from, 0, from.numel(), into.mutable_raw_data());
+void copy_view(const Tensor& from, const Tensor& destination) {
+  if (destination.is_contiguous()) {
+    copy_to_contiguous(from, 0, from.numel(), destination.mutable_raw_data());
     return;
   }
   const auto per_piece = static_cast<std::int64_t>(kBoxPieceBytes / from.itemsize());
@@ -75,7 +75,7 @@ void copy_view(const Tensor& from, const Tensor& into) {
   for (std::int64_t at = 0; at < from.numel(); at += per_piece) {
     const std::int64_t end = std::min(from.numel(), at + per_piece);
     copy_to_contiguous(from, at, end, piece.data());
-    copy_from_contiguous(piece.data(), into, at, end);
+    copy_from_contiguous(piece.data(), destination, at, end);
   }
 }
 
@@ -84,38 +84,40 @@ void read_box(const BoxRead& read);
 /// Reads the part of each stored piece that is in the box.
 void read_pieces(const BoxRead& read, const AssembledSource& source) {
   for (const TensorPiece& piece : source.pieces()) {
-    BoxRead part{piece.leaf, read.offsets, read.into};
-    Shape sizes = read.into.shape();
-    std::uint64_t into_offset = read.into.offset_bytes();
+    BoxRead part{piece.leaf, read.offsets, read.destination};
+    Shape sizes = read.destination.shape();
+    std::uint64_t destination_offset = read.destination.offset_bytes();
     bool meets = true;
     for (std::size_t d = 0; meets && d < sizes.size(); ++d) {
       const std::int64_t begin = std::max(read.offsets[d], piece.offsets[d]);
-      const std::int64_t end = std::min(read.offsets[d] + read.into.shape()[d],
+      const std::int64_t end = std::min(read.offsets[d] + read.destination.shape()[d],
                                         piece.offsets[d] + piece.leaf.shape()[d]);
       meets = begin < end;
       sizes[d] = end - begin;
       part.offsets[d] = begin - piece.offsets[d];
-      into_offset += static_cast<std::uint64_t>(begin - read.offsets[d]) *
-                     static_cast<std::uint64_t>(read.into.strides()[d]) * read.into.itemsize();
+      destination_offset += static_cast<std::uint64_t>(begin - read.offsets[d]) *
+                            static_cast<std::uint64_t>(read.destination.strides()[d]) *
+                            read.destination.itemsize();
     }
     if (!meets) continue;
-    part.into = Tensor(read.into.dtype(), std::move(sizes), read.into.strides(), read.into.buffer(),
-                       into_offset);
+    part.destination =
+        Tensor(read.destination.dtype(), std::move(sizes), read.destination.strides(),
+               read.destination.buffer(), destination_offset);
     read_box(part);
   }
 }
 
 void read_box(const BoxRead& read) {
-  if (read.into.numel() == 0) return;
+  if (read.destination.numel() == 0) return;
   if (const auto* pieces = dynamic_cast<const AssembledSource*>(source_of(read.leaf).get())) {
     return read_pieces(read, *pieces);
   }
   const auto box = formats::byte_box(read.leaf.shape(), itemsize(read.leaf.dtype()),
-                                     {read.offsets, read.into.shape()});
-  const bool by_pread = !read.leaf.in_memory() && read.into.is_contiguous() && box &&
+                                     {read.offsets, read.destination.shape()});
+  const bool by_pread = !read.leaf.in_memory() && read.destination.is_contiguous() && box &&
                         (box->is_contiguous() || box->sizes.back() >= kReadRunBytes);
-  if (!by_pread) return copy_view(view_of(read, read.leaf.tensor()), read.into);
-  std::byte* to = read.into.mutable_raw_data();
+  if (!by_pread) return copy_view(view_of(read, read.leaf.tensor()), read.destination);
+  std::byte* to = read.destination.mutable_raw_data();
   for (formats::BoxRuns runs(*box); !runs.done(); runs.next()) {
     read.leaf.read(runs.begin(), {to, static_cast<std::size_t>(runs.size_bytes())});
     to += runs.size_bytes();
@@ -134,8 +136,8 @@ void read_boxes(std::span<const BoxRead> boxes, int num_threads, Monitor* monito
       batches.push_back(i);
       batch_bytes = 0;
     }
-    batch_bytes += boxes[i].into.nbytes();
-    total_bytes += boxes[i].into.nbytes();
+    batch_bytes += boxes[i].destination.nbytes();
+    total_bytes += boxes[i].destination.nbytes();
   }
   batches.push_back(boxes.size());
   formats::Progress progress(monitor, total_bytes, "load");
@@ -144,7 +146,7 @@ void read_boxes(std::span<const BoxRead> boxes, int num_threads, Monitor* monito
       [&](std::size_t batch) {
         for (std::size_t i = batches[batch]; i < batches[batch + 1]; ++i) {
           read_box(boxes[i]);
-          progress.add(boxes[i].into.nbytes());
+          progress.add(boxes[i].destination.nbytes());
         }
       },
       [&] { progress.poll(); });

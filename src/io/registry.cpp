@@ -24,8 +24,8 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// In the order in which they are asked. A consolidated file is known by its end and may begin like
-/// any other. A bundle lists its folder, and may hold files of all others: it comes last.
+/// In the order in which they are probed. A consolidated file is recognised by its end, and may
+/// begin like any other. A bundle may contain files of all other formats, so it is last.
 constexpr std::array<const formats::Format*, 15> kFormats = {&formats::consolidated::kFormat,
                                                              &formats::torch_file::kShardedFormat,
                                                              &formats::safetensors::kShardedFormat,
@@ -115,7 +115,7 @@ bool has_suffix_of(const std::string& file_name, std::span<const std::string_vie
                              [&](std::string_view suffix) { return file_name.ends_with(suffix); });
 }
 
-/// What may help where nothing is at `path`; empty if nothing is known.
+/// The remedy for an error about a missing `path`; empty if none is known.
 std::string remedy_for_missing(const Path& path) {
   const std::string text = path.string();
   if (text.find("://") != std::string::npos) {
@@ -178,7 +178,7 @@ std::string describe_folder(const formats::FileHead& head) {
       std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".distcp"); });
   if (is_distributed) {
     return "a folder with \".distcp\" files and no \".metadata\": the checkpoint of "
-           "torch.distributed is incomplete, its save was cut short or a file was not copied";
+           "torch.distributed is incomplete, its save was interrupted or a file was not copied";
   }
   const std::optional<std::string> inside = best_inside(names);
   std::string found = "a folder without meta.json";

@@ -24,10 +24,11 @@ struct FoundFormat {
   TensorDict open(Mode mode) const { return format->open(head, {.mode = mode}); }
 };
 
-/// problem() of the error for what is of no format.
+/// problem() of the error for files of an unknown format.
 inline constexpr std::string_view kUnknownFormat = "not a known format";
 
-/// By content. Throws Error(file_not_found), or Error(unsupported) saying what was looked for.
+/// By content. Throws Error(file_not_found), or Error(unsupported) with the formats that were
+/// tried.
 FoundFormat format_of_content(const Path& path, std::string_view name);
 
 }  // namespace tenfold

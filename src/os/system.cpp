@@ -9,8 +9,8 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "os/fs/announced_change.hpp"
 #include "os/fs/free_space.hpp"
-#include "os/fs/seam.hpp"
 
 namespace tenfold::os {
 

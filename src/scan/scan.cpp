@@ -18,7 +18,7 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/memory/mapping.hpp"
-#include "scan/bytes.hpp"
+#include "scan/byte_scanner.hpp"
 
 namespace tenfold {
 

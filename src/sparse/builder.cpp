@@ -119,15 +119,16 @@ constexpr std::size_t kPartBytes = std::size_t{64} << 20U;
 constexpr std::uint64_t kPollEntries = std::uint64_t{1} << 16U;
 
 struct Entry {
-  std::int64_t line;
-  std::int64_t place;
+  std::int64_t major_index;
+  std::int64_t minor_index;
   std::array<std::byte, kMaxValueBytes> value;
 
   bool operator<(const Entry& other) const noexcept {
-    return line != other.line ? line < other.line : place < other.place;
+    return major_index != other.major_index ? major_index < other.major_index
+                                            : minor_index < other.minor_index;
   }
-  bool same_place(const Entry& other) const noexcept {
-    return line == other.line && place == other.place;
+  bool same_position(const Entry& other) const noexcept {
+    return major_index == other.major_index && minor_index == other.minor_index;
   }
 };
 
@@ -153,8 +154,8 @@ class Run {
       next_ = 0;
     }
     const std::byte* from = buffer_.data() + next_;
-    std::memcpy(&entry.line, from, sizeof(std::int64_t));
-    std::memcpy(&entry.place, from + sizeof(std::int64_t), sizeof(std::int64_t));
+    std::memcpy(&entry.major_index, from, sizeof(std::int64_t));
+    std::memcpy(&entry.minor_index, from + sizeof(std::int64_t), sizeof(std::int64_t));
     std::memcpy(entry.value.data(), from + 2 * sizeof(std::int64_t), value_bytes_);
     next_ += entry_bytes();
     return true;
@@ -193,16 +194,16 @@ struct SparseBuilder::State {
         runs(with.temporary_folder, 0) {}
 
   bool by_column() const noexcept { return options.layout == SparseLayout::csc; }
-  std::int64_t num_lines() const noexcept { return by_column() ? num_cols : num_rows; }
+  std::int64_t major_size() const noexcept { return by_column() ? num_cols : num_rows; }
 
-  void push(std::int64_t line, std::int64_t place, const std::byte* value) {
+  void push(std::int64_t major_index, std::int64_t minor_index, const std::byte* value) {
     if (entries.size() == max_entries) spill();
     Entry& entry = entries.emplace_back();
-    entry.line = line;
-    entry.place = place;
+    entry.major_index = major_index;
+    entry.minor_index = minor_index;
     std::memcpy(entry.value.data(), value, value_bytes);
-    lines_needed = std::max(lines_needed, line + 1);
-    places_needed = std::max(places_needed, place + 1);
+    major_size_needed = std::max(major_size_needed, major_index + 1);
+    minor_size_needed = std::max(minor_size_needed, minor_index + 1);
     ++num_entries;
   }
   void sort_run();
@@ -219,8 +220,8 @@ struct SparseBuilder::State {
   SpillFile runs;
   std::vector<std::uint64_t> run_ends;  ///< end offset of each run, in bytes
   std::uint64_t num_entries = 0;
-  std::int64_t lines_needed = 0;
-  std::int64_t places_needed = 0;
+  std::int64_t major_size_needed = 0;
+  std::int64_t minor_size_needed = 0;
   bool finished = false;
 };
 
@@ -242,8 +243,9 @@ void SparseBuilder::State::spill() {
   for (const Entry& entry : entries) {
     const std::size_t at = packed.size();
     packed.resize(at + entry_bytes);
-    std::memcpy(packed.data() + at, &entry.line, sizeof(std::int64_t));
-    std::memcpy(packed.data() + at + sizeof(std::int64_t), &entry.place, sizeof(std::int64_t));
+    std::memcpy(packed.data() + at, &entry.major_index, sizeof(std::int64_t));
+    std::memcpy(packed.data() + at + sizeof(std::int64_t), &entry.minor_index,
+                sizeof(std::int64_t));
     std::memcpy(packed.data() + at + 2 * sizeof(std::int64_t), entry.value.data(), value_bytes);
     if (packed.size() >= kMaxRunBytes) write();
   }
@@ -288,28 +290,29 @@ namespace {
 /// The component tensors of the result, appended entry by entry.
 class Parts {
  public:
-  Parts(SparseLayout layout, const Path& folder, std::int64_t num_lines, std::size_t value_bytes,
+  Parts(SparseLayout layout, const Path& folder, std::int64_t major_size, std::size_t value_bytes,
         DType index_dtype)
       : layout_(layout),
-        num_lines_(num_lines),
+        major_size_(major_size),
         value_bytes_(value_bytes),
         index_dtype_(index_dtype),
-        lines_(std::make_shared<SpillFile>(folder, kPartBytes)),
-        places_(std::make_shared<SpillFile>(folder, kPartBytes)),
+        major_indices_(std::make_shared<SpillFile>(folder, kPartBytes)),
+        minor_indices_(std::make_shared<SpillFile>(folder, kPartBytes)),
         values_(std::make_shared<SpillFile>(folder, kPartBytes)) {
     if (layout_ == SparseLayout::coo) return;
-    // One offset for each line, whatever the number of entries.
-    lines_->require_space(static_cast<std::uint64_t>(num_lines) + 1, itemsize(index_dtype));
-    put(*lines_, 0);
+    // One offset for each row (csc: column), whatever the number of entries.
+    major_indices_->require_space(static_cast<std::uint64_t>(major_size) + 1,
+                                  itemsize(index_dtype));
+    put(*major_indices_, 0);
   }
 
   void add(const Entry& entry) {
     if (layout_ == SparseLayout::coo) {
-      put(*lines_, entry.line);
+      put(*major_indices_, entry.major_index);
     } else {
-      end_lines_before(entry.line);
+      end_offsets_before(entry.major_index);
     }
-    put(*places_, entry.place);
+    put(*minor_indices_, entry.minor_index);
     values_->append(std::span(entry.value).first(value_bytes_));
     ++count_;
   }
@@ -327,13 +330,13 @@ class Parts {
       node.set(part, TensorDict::Item(leaf_of(spill, of, std::move(shape))));
     };
     if (layout_ == SparseLayout::coo) {
-      lines_->append(*places_);
-      set("indices", lines_, index_dtype_, {2, count_});
-      places_.reset();
+      major_indices_->append(*minor_indices_);
+      set("indices", major_indices_, index_dtype_, {2, count_});
+      minor_indices_.reset();
     } else {
-      end_lines_before(num_lines_);
-      set(parts[0], lines_, index_dtype_, {num_lines_ + 1});
-      set(parts[1], places_, index_dtype_, {count_});
+      end_offsets_before(major_size_);
+      set(parts[0], major_indices_, index_dtype_, {major_size_ + 1});
+      set(parts[1], minor_indices_, index_dtype_, {count_});
     }
     set("values", values_, dtype, {count_});
     return node;
@@ -348,17 +351,17 @@ class Parts {
       spill.append(std::as_bytes(std::span(&number, 1)));
     }
   }
-  void end_lines_before(std::int64_t line) {
-    for (; ended_ < line; ++ended_) put(*lines_, count_);
+  void end_offsets_before(std::int64_t major_index) {
+    for (; ended_ < major_index; ++ended_) put(*major_indices_, count_);
   }
 
   SparseLayout layout_;
-  std::int64_t num_lines_;
+  std::int64_t major_size_;
   std::size_t value_bytes_;
   DType index_dtype_;
   /// csr, csc: end offsets of the major axis; coo: the row of each entry.
-  std::shared_ptr<SpillFile> lines_;
-  std::shared_ptr<SpillFile> places_;
+  std::shared_ptr<SpillFile> major_indices_;
+  std::shared_ptr<SpillFile> minor_indices_;
   std::shared_ptr<SpillFile> values_;
   std::int64_t count_ = 0;
   std::int64_t ended_ = 0;
@@ -436,26 +439,27 @@ void SparseBuilder::add(const SparseMatrix& matrix, Monitor* monitor) {
   const auto source = state_of(matrix);
   const std::byte* values = source->values.raw_data();
   const bool swap = state.by_column() != (source->layout == SparseLayout::csc);
-  const std::uint64_t entry_bytes = state.value_bytes + source->places.itemsize();
+  const std::uint64_t entry_bytes = state.value_bytes + source->minor_indices.itemsize();
   formats::Progress progress(monitor, static_cast<std::uint64_t>(source->nnz) * entry_bytes,
                              "read");
   std::uint64_t seen = 0;
-  for_each_entry(*source, [&](std::int64_t line, std::int64_t place, std::int64_t number) {
-    if (++seen % kPollEntries == 0) {
-      progress.add(kPollEntries * entry_bytes);
-      progress.poll();
-    }
-    state.push(swap ? place : line, swap ? line : place,
-               values + static_cast<std::size_t>(number) * state.value_bytes);
-  });
+  for_each_entry(*source,
+                 [&](std::int64_t major_index, std::int64_t minor_index, std::int64_t number) {
+                   if (++seen % kPollEntries == 0) {
+                     progress.add(kPollEntries * entry_bytes);
+                     progress.poll();
+                   }
+                   state.push(swap ? minor_index : major_index, swap ? major_index : minor_index,
+                              values + static_cast<std::size_t>(number) * state.value_bytes);
+                 });
   progress.finish();
 }
 
 std::int64_t SparseBuilder::rows_needed() const noexcept {
-  return state_->by_column() ? state_->places_needed : state_->lines_needed;
+  return state_->by_column() ? state_->minor_size_needed : state_->major_size_needed;
 }
 std::int64_t SparseBuilder::cols_needed() const noexcept {
-  return state_->by_column() ? state_->lines_needed : state_->places_needed;
+  return state_->by_column() ? state_->major_size_needed : state_->minor_size_needed;
 }
 
 void SparseBuilder::resize(std::int64_t num_rows, std::int64_t num_cols) {
@@ -479,7 +483,7 @@ SparseMatrix SparseBuilder::finish(Monitor* monitor) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max());
   const auto longest = static_cast<std::uint64_t>(std::max(state.num_rows, state.num_cols));
   if (std::max(longest, state.num_entries) > kMost) index_dtype = DType::int64;
-  Parts parts(state.options.layout, state.options.temporary_folder, state.num_lines(),
+  Parts parts(state.options.layout, state.options.temporary_folder, state.major_size(),
               state.value_bytes, index_dtype);
   formats::Progress progress(monitor, state.num_entries * state.value_bytes, "sort");
   Entry last{};
@@ -490,10 +494,10 @@ SparseMatrix SparseBuilder::finish(Monitor* monitor) {
       progress.add(kPollEntries * state.value_bytes);
       progress.poll();
     }
-    if (has_last && last.same_place(entry)) {
+    if (has_last && last.same_position(entry)) {
       if (!state.options.sum_duplicates) {
-        const std::int64_t row = state.by_column() ? entry.place : entry.line;
-        const std::int64_t column = state.by_column() ? entry.line : entry.place;
+        const std::int64_t row = state.by_column() ? entry.minor_index : entry.major_index;
+        const std::int64_t column = state.by_column() ? entry.major_index : entry.minor_index;
         throw refuse()
             .part("coordinate (", row, ", ", column, ")")
             .expected("one entry")

@@ -179,11 +179,12 @@ void SparseGrowth::append(const SparseMatrix& added) {
   require_fitting(folder_.path(), *state, *rows);
   if (rows->num_rows == 0) return;
   const Tensor ends = counted_from(rows->ends, state->ends.dtype(), state->nnz, 1);
-  const Tensor places = rows->places.dtype() == state->places.dtype()
-                            ? rows->places
-                            : counted_from(rows->places, state->places.dtype(), 0, 0);
-  const std::vector<std::span<const std::byte>> bytes = {bytes_of(places), bytes_of(rows->values),
-                                                         bytes_of(ends)};
+  const Tensor minor_indices =
+      rows->minor_indices.dtype() == state->minor_indices.dtype()
+          ? rows->minor_indices
+          : counted_from(rows->minor_indices, state->minor_indices.dtype(), 0, 0);
+  const std::vector<std::span<const std::byte>> bytes = {bytes_of(minor_indices),
+                                                         bytes_of(rows->values), bytes_of(ends)};
   state_ = nullptr;
   folder_.writer()->append(static_cast<std::uint64_t>(rows->num_rows), bytes);
 }

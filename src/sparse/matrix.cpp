@@ -31,57 +31,61 @@ void require_inside(const SparseState& state, const char* what,
   for (const std::int64_t index : indices) require_inside(state, what, index, length);
 }
 
-/// Lines become rows of the batch.
-SparseRows lines_as_rows(const SparseState& state, std::span<const std::int64_t> lines,
+/// Returns the selected rows (csc: columns) as rows of a batch.
+SparseRows major_as_rows(const SparseState& state, std::span<const std::int64_t> major_indices,
                          RowsLayout layout) {
   SparseRows made;
   made.layout = layout;
-  made.num_rows = static_cast<std::int64_t>(lines.size());
-  made.num_cols = state.line_length();
+  made.num_rows = static_cast<std::int64_t>(major_indices.size());
+  made.num_cols = state.minor_size();
   if (layout == RowsLayout::dense) {
-    made.values = gather_dense(state, lines, false);
+    made.values = gather_dense(state, major_indices, false);
   } else if (layout == RowsLayout::padded) {
-    PaddedLines padded = gather_padded(state, lines);
+    PaddedRows padded = gather_padded(state, major_indices);
     made.values = std::move(padded.values);
-    made.indices = std::move(padded.places);
+    made.indices = std::move(padded.minor_indices);
     made.lengths = std::move(padded.lengths);
   } else {
-    LineParts parts = gather_lines(state, lines, layout == RowsLayout::coo);
+    CompressedRows parts = gather_major(state, major_indices, layout == RowsLayout::coo);
     made.values = std::move(parts.values);
-    made.indices = layout == RowsLayout::coo ? std::move(parts.numbers) : std::move(parts.places);
+    made.indices =
+        layout == RowsLayout::coo ? std::move(parts.numbers) : std::move(parts.minor_indices);
     if (layout == RowsLayout::csr) made.crow_indices = std::move(parts.ends);
   }
   return made;
 }
 
-/// Lines become columns of the batch.
-SparseRows lines_as_columns(const SparseState& state, std::span<const std::int64_t> lines,
+/// Returns the selected rows (csc: columns) as columns of a batch.
+SparseRows major_as_columns(const SparseState& state, std::span<const std::int64_t> major_indices,
                             RowsLayout layout) {
   SparseRows made;
   if (layout == RowsLayout::padded) {
-    made = lines_as_rows(state, lines, layout);
+    made = major_as_rows(state, major_indices, layout);
     std::swap(made.num_rows, made.num_cols);
     return made;
   }
-  const auto count = static_cast<std::int64_t>(lines.size());
+  const auto count = static_cast<std::int64_t>(major_indices.size());
   if (layout != RowsLayout::dense) {
-    std::vector<PlacedEntry> entries;
-    const std::vector<LineExtent> extents = extents_of(state, lines);
-    const bool is_narrow = state.places.dtype() == DType::int32;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      for (std::int64_t entry = extents[i].begin; entry < extents[i].end; ++entry) {
-        const std::int64_t place = is_narrow ? state.places.data<std::int32_t>()[entry]
-                                             : state.places.data<std::int64_t>()[entry];
-        if (place < 0 || place >= state.line_length()) throw_bad_place(state, lines[i], place);
-        entries.push_back({place, static_cast<std::int64_t>(i), entry});
+    std::vector<BatchEntry> entries;
+    const std::vector<EntryRange> ranges = entry_ranges(state, major_indices);
+    const bool is_narrow = state.minor_indices.dtype() == DType::int32;
+    for (std::size_t i = 0; i < major_indices.size(); ++i) {
+      for (std::int64_t entry = ranges[i].begin; entry < ranges[i].end; ++entry) {
+        const std::int64_t minor_index = is_narrow
+                                             ? state.minor_indices.data<std::int32_t>()[entry]
+                                             : state.minor_indices.data<std::int64_t>()[entry];
+        if (minor_index < 0 || minor_index >= state.minor_size()) {
+          throw_bad_minor_index(state, major_indices[i], minor_index);
+        }
+        entries.push_back({minor_index, static_cast<std::int64_t>(i), entry});
       }
     }
-    return assemble(state, std::move(entries), state.line_length(), count, layout);
+    return assemble(state, std::move(entries), state.minor_size(), count, layout);
   }
   made.layout = layout;
-  made.num_rows = state.line_length();
+  made.num_rows = state.minor_size();
   made.num_cols = count;
-  made.values = gather_dense(state, lines, true);
+  made.values = gather_dense(state, major_indices, true);
   return made;
 }
 
@@ -142,7 +146,7 @@ std::int64_t SparseMatrix::num_rows() const { return state()->num_rows; }
 std::int64_t SparseMatrix::num_cols() const { return state()->num_cols; }
 std::int64_t SparseMatrix::nnz() const { return state()->nnz; }
 DType SparseMatrix::dtype() const { return state()->values.dtype(); }
-DType SparseMatrix::index_dtype() const { return state()->places.dtype(); }
+DType SparseMatrix::index_dtype() const { return state()->minor_indices.dtype(); }
 SparseMatrix SparseMatrix::transposed() const {
   const auto held = this->state();
   const SparseState& state = *held;
@@ -176,18 +180,18 @@ Tensor SparseMatrix::at(std::int64_t row, std::int64_t column) const {
   require_inside(state, "row", row, state.num_rows);
   require_inside(state, "column", column, state.num_cols);
   const bool by_column = state.layout == SparseLayout::csc;
-  const std::int64_t line = by_column ? column : row;
-  const std::int64_t place = by_column ? row : column;
-  const LineExtent extent = extents_of(state, std::span(&line, 1)).front();
+  const std::int64_t major_index = by_column ? column : row;
+  const std::int64_t minor_index = by_column ? row : column;
+  const EntryRange range = entry_ranges(state, std::span(&major_index, 1)).front();
   Tensor element = Tensor::zeros(state.values.dtype(), {});
-  const auto find = [&](const auto* places) {
-    const auto* end = places + extent.end;
-    const auto* found = std::lower_bound(places + extent.begin, end, place);
-    return found != end && *found == place ? found - places : std::int64_t{-1};
+  const auto find = [&](const auto* minor_indices) {
+    const auto* end = minor_indices + range.end;
+    const auto* found = std::lower_bound(minor_indices + range.begin, end, minor_index);
+    return found != end && *found == minor_index ? found - minor_indices : std::int64_t{-1};
   };
-  const std::int64_t entry = state.places.dtype() == DType::int32
-                                 ? find(state.places.data<std::int32_t>())
-                                 : find(state.places.data<std::int64_t>());
+  const std::int64_t entry = state.minor_indices.dtype() == DType::int32
+                                 ? find(state.minor_indices.data<std::int32_t>())
+                                 : find(state.minor_indices.data<std::int64_t>());
   if (entry >= 0) {
     const std::size_t size = state.values.itemsize();
     std::memcpy(element.mutable_raw_data(),
@@ -199,21 +203,21 @@ Tensor SparseMatrix::at(std::int64_t row, std::int64_t column) const {
 SparseRows SparseMatrix::rows(std::span<const std::int64_t> rows, RowsLayout layout) const {
   const auto state = this->state();
   require_inside(*state, "row", rows, state->num_rows);
-  if (state->layout == SparseLayout::csc) return gather_across(*state, rows, layout, true);
-  return lines_as_rows(*state, rows, layout);
+  if (state->layout == SparseLayout::csc) return gather_minor(*state, rows, layout, true);
+  return major_as_rows(*state, rows, layout);
 }
 
 void SparseMatrix::will_need(std::span<const std::int64_t> rows) const {
   const auto state = this->state();
   require_inside(*state, "row", rows, state->num_rows);
-  if (state->layout == SparseLayout::csr) prefetch_extents(*state, extents_of(*state, rows));
+  if (state->layout == SparseLayout::csr) prefetch_ranges(*state, entry_ranges(*state, rows));
 }
 
 SparseRows SparseMatrix::cols(std::span<const std::int64_t> columns, RowsLayout layout) const {
   const auto state = this->state();
   require_inside(*state, "column", columns, state->num_cols);
-  if (state->layout == SparseLayout::csc) return lines_as_columns(*state, columns, layout);
-  return gather_across(*state, columns, layout, false);
+  if (state->layout == SparseLayout::csc) return major_as_columns(*state, columns, layout);
+  return gather_minor(*state, columns, layout, false);
 }
 
 void SparseMatrix::check() const {

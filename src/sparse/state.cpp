@@ -108,23 +108,23 @@ std::int64_t last_of(const Leaf& leaf) {
   return value;
 }
 
-void read_lines(const SparseReader& reader, SparseState& state) {
+void read_compressed(const SparseReader& reader, SparseState& state) {
   const auto parts = sparse_parts(state.tree.info().layout);
   const Leaf ends = reader.indices(parts[0]);
-  const Leaf places = reader.indices(parts[1]);
+  const Leaf minor_indices = reader.indices(parts[1]);
   const Leaf values = reader.leaf(parts[2], 1);
-  state.nnz = places.shape()[0];
-  // Not `num_lines + 1`, which could overflow.
-  if (ends.shape()[0] - 1 != state.num_lines()) {
-    reader.fail(
-        parts[0],
-        "one entry more than " + std::to_string(state.num_lines()) + " " + state.line_name() + "s",
-        std::to_string(ends.shape()[0]));
+  state.nnz = minor_indices.shape()[0];
+  // Not `major_size + 1`, which could overflow.
+  if (ends.shape()[0] - 1 != state.major_size()) {
+    reader.fail(parts[0],
+                "one entry more than " + std::to_string(state.major_size()) + " " +
+                    state.major_name() + "s",
+                std::to_string(ends.shape()[0]));
   }
   reader.require_length("values", state.nnz, values.shape()[0]);
   reader.require_length(std::string(parts[0]) + ": last", state.nnz, last_of(ends));
   state.ends = ends.tensor().contiguous();
-  state.places = places.tensor().contiguous();
+  state.minor_indices = minor_indices.tensor().contiguous();
   state.values = values.tensor().contiguous();
   state.is_sorted = true;
 }
@@ -137,11 +137,11 @@ void read_coordinates(const SparseReader& reader, SparseState& state) {
   reader.require_length("values", state.nnz, values.shape()[0]);
   const Tensor both = indices.tensor().contiguous();
   if (state.nnz > 0) {
-    state.lines = both.select(0);
-    state.places = both.select(1);
+    state.major_indices = both.select(0);
+    state.minor_indices = both.select(1);
   } else {
-    state.lines = Tensor::zeros(indices.dtype(), {0});
-    state.places = state.lines;
+    state.major_indices = Tensor::zeros(indices.dtype(), {0});
+    state.minor_indices = state.major_indices;
   }
   state.values = values.tensor().contiguous();
   state.is_sorted = state.tree.info().is_coalesced;
@@ -186,7 +186,7 @@ std::shared_ptr<const SparseState> sparse_state_of(TensorDict node) {
   if (state->layout == SparseLayout::coo) {
     read_coordinates(reader, *state);
   } else {
-    read_lines(reader, *state);
+    read_compressed(reader, *state);
   }
   return state;
 }
@@ -199,11 +199,12 @@ void require_sorted(const SparseState& state) {
       .remedy("to_layout(\"csr\") first");
 }
 
-void throw_bad_place(const SparseState& state, std::int64_t line, std::int64_t place) {
+void throw_bad_minor_index(const SparseState& state, std::int64_t major_index,
+                           std::int64_t minor_index) {
   throw base::corrupt(state.where)
-      .part(state.line_name(), " ", line, ": index of an entry")
-      .expected("0 to ", state.line_length() - 1)
-      .found(place);
+      .part(state.major_name(), " ", major_index, ": index of an entry")
+      .expected("0 to ", state.minor_size() - 1)
+      .found(minor_index);
 }
 
 }  // namespace tenfold

@@ -19,8 +19,8 @@ namespace tenfold {
 namespace detail {
 
 /// The state behind a SparseMatrix, which is a handle: parts whose shapes and dtypes fit each
-/// other. The values of the indices may be invalid. A line is an index of the major axis: a column
-/// of csc, a row of the other layouts.
+/// other. The values of the indices may be invalid. The major axis is that along which entries are
+/// contiguous: columns of csc, rows of csr and coo. The minor axis is the other one.
 struct SparseState {
   TensorDict tree;
   base::Where where;
@@ -28,22 +28,22 @@ struct SparseState {
   std::int64_t num_rows = 0;
   std::int64_t num_cols = 0;
   std::int64_t nnz = 0;
-  Tensor ends;     ///< csr, csc: offsets [num_lines() + 1], int32 or int64; coo: empty
-  Tensor lines;    ///< coo: [nnz], the row of each entry
-  Tensor places;   ///< [nnz], int32 or int64: the minor index of each entry
-  Tensor values;   ///< [nnz]
-  bool is_sorted;  ///< entries are sorted; only coo may be unsorted
+  Tensor ends;           ///< csr, csc: offsets [major_size() + 1], int32 or int64; coo: empty
+  Tensor major_indices;  ///< coo: [nnz], the row of each entry
+  Tensor minor_indices;  ///< [nnz], int32 or int64: the minor index of each entry
+  Tensor values;         ///< [nnz]
+  bool is_sorted;        ///< entries are sorted; only coo may be unsorted
   BufferPool pool;
   mutable std::atomic<bool> is_valid{false};  ///< all indices have been checked
 
-  std::int64_t num_lines() const noexcept {
+  std::int64_t major_size() const noexcept {
     return layout == SparseLayout::csc ? num_cols : num_rows;
   }
-  std::int64_t line_length() const noexcept {
+  std::int64_t minor_size() const noexcept {
     return layout == SparseLayout::csc ? num_rows : num_cols;
   }
-  /// The name of a line in this layout: "row" or "column".
-  const char* line_name() const noexcept { return layout == SparseLayout::csc ? "column" : "row"; }
+  /// What an index of the major axis names: "row" or "column".
+  const char* major_name() const noexcept { return layout == SparseLayout::csc ? "column" : "row"; }
 };
 
 }  // namespace detail
@@ -57,65 +57,70 @@ inline std::shared_ptr<const SparseState> state_of(const SparseMatrix& matrix) {
 /// Checks shapes, dtypes and the last end. Throws as SparseMatrix's constructor.
 std::shared_ptr<const SparseState> sparse_state_of(TensorDict node);
 
-/// The range of a line's entries.
-struct LineExtent {
+/// The entries [begin, end) of one index of the major axis.
+struct EntryRange {
   std::int64_t begin;
   std::int64_t end;
 };
 
-/// The ranges of these lines, whose numbers must be valid. Throws Error(corrupt) if one exceeds the
-/// entries, Error(unsupported) if entries are unsorted.
-std::vector<LineExtent> extents_of(const SparseState& state, std::span<const std::int64_t> lines);
+/// The ranges of the selected indices, which must be less than major_size(). Throws Error(corrupt)
+/// if a range exceeds the entries, Error(unsupported) if entries are unsorted.
+std::vector<EntryRange> entry_ranges(const SparseState& state,
+                                     std::span<const std::int64_t> major_indices);
 
-/// Prefetches all pages of these lines that are not cached. A reader without this has one
+/// Prefetches all pages of these entries that are not cached. A reader without this has one
 /// outstanding request to the device at a time.
-void prefetch_extents(const SparseState& state, const std::vector<LineExtent>& extents);
+void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Throws Error(unsupported) unless the entries are sorted.
 void require_sorted(const SparseState& state);
 
 /// Calls `use` for every entry in storage order. Throws Error(corrupt) for invalid indices.
-void for_each_entry(
-    const SparseState& state,
-    const std::function<void(std::int64_t line, std::int64_t place, std::int64_t entry)>& use);
+void for_each_entry(const SparseState& state,
+                    const std::function<void(std::int64_t major_index, std::int64_t minor_index,
+                                             std::int64_t entry)>& use);
 
-/// Throws Error(corrupt): `place`, the minor index of an entry of `line`, is out of range.
-[[noreturn]] void throw_bad_place(const SparseState& state, std::int64_t line, std::int64_t place);
+/// Throws Error(corrupt): `minor_index`, the minor index of an entry of `major_index`, is out of
+/// range.
+[[noreturn]] void throw_bad_minor_index(const SparseState& state, std::int64_t major_index,
+                                        std::int64_t minor_index);
 
-/// Copied lines of csr or coo. The names do not depend on the layout of the matrix.
-struct LineParts {
-  Tensor ends;     ///< offsets [lines + 1]
-  Tensor numbers;  ///< if `with_numbers`: int64 [2, nnz]: position in `lines`, minor index
-  Tensor places;   ///< minor indices [nnz], unless `with_numbers`
-  Tensor values;   ///< [nnz]
+/// The entries of selected indices of the major axis. The names do not depend on the layout.
+struct CompressedRows {
+  Tensor ends;     ///< offsets [number of selected indices + 1]
+  Tensor numbers;  ///< if `with_numbers`: int64 [2, nnz]: position in `major_indices`, minor index
+  Tensor minor_indices;  ///< minor indices [nnz], unless `with_numbers`
+  Tensor values;         ///< [nnz]
 };
-LineParts gather_lines(const SparseState& state, std::span<const std::int64_t> lines,
-                       bool with_numbers);
+CompressedRows gather_major(const SparseState& state, std::span<const std::int64_t> major_indices,
+                            bool with_numbers);
 
-/// Lines padded with zeros: `places` and `values` are [lines, longest].
-struct PaddedLines {
-  Tensor places;
+/// The same, padded with zeros: `minor_indices` and `values` are [number of selected indices,
+/// longest].
+struct PaddedRows {
+  Tensor minor_indices;
   Tensor values;
   Tensor lengths;
 };
-PaddedLines gather_padded(const SparseState& state, std::span<const std::int64_t> lines);
+PaddedRows gather_padded(const SparseState& state, std::span<const std::int64_t> major_indices);
 
-/// The lines as rows, or `as_columns`, of a dense matrix.
-Tensor gather_dense(const SparseState& state, std::span<const std::int64_t> lines, bool as_columns);
+/// The selected indices as rows, or `as_columns`, of a dense matrix.
+Tensor gather_dense(const SparseState& state, std::span<const std::int64_t> major_indices,
+                    bool as_columns);
 
-/// Selects the minor indices `wanted` of every line, which reads all indices. `as_rows`: the result
-/// has a row for each element of `wanted`, else a column.
-SparseRows gather_across(const SparseState& state, std::span<const std::int64_t> wanted,
-                         RowsLayout layout, bool as_rows);
+/// Selects indices of the minor axis, which reads all indices of the matrix. `as_rows`:
+/// the result has a row for each element of `selected`, else a column.
+SparseRows gather_minor(const SparseState& state, std::span<const std::int64_t> selected,
+                        RowsLayout layout, bool as_rows);
 
 /// An entry of the matrix, and its position in a batch.
-struct PlacedEntry {
+struct BatchEntry {
   std::int64_t row;
   std::int64_t column;
   std::int64_t entry;  ///< index of the entry in the matrix
 };
 /// Sorts these entries and builds the batch.
-SparseRows assemble(const SparseState& state, std::vector<PlacedEntry> entries,
+SparseRows assemble(const SparseState& state, std::vector<BatchEntry> entries,
                     std::int64_t num_rows, std::int64_t num_cols, RowsLayout layout);
 
 }  // namespace tenfold

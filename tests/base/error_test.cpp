@@ -17,10 +17,10 @@ namespace tenfold {
 namespace {
 
 TEST(Error, WithOnlyAProblemHasNoOtherFields) {
-  const Error error(ErrorCode::corrupt, "it is cut");
+  const Error error(ErrorCode::corrupt, "it is truncated");
   EXPECT_EQ(error.code(), ErrorCode::corrupt);
-  EXPECT_STREQ(error.what(), "it is cut");
-  EXPECT_EQ(error.problem(), "it is cut");
+  EXPECT_STREQ(error.what(), "it is truncated");
+  EXPECT_EQ(error.problem(), "it is truncated");
   EXPECT_EQ(error.system_errno(), 0);
   for (const std::string* field :
        {&error.path(), &error.part(), &error.expected(), &error.found(), &error.remedy()}) {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "dataset/copy_lines.hpp"
+#include "dataset/copy_cache_lines.hpp"
 
 namespace tenfold {
 namespace {
@@ -129,11 +129,12 @@ TEST(GatherRows, CopiesColumnsOfAnyWidthsTogether) {
   }
 }
 
-TEST(CopyLines, EveryKernelCopiesAnyNumberOfBytesFromOneLine) {
+TEST(CopyCacheLines, EveryKernelCopiesAnyNumberOfBytesFromOneLine) {
   const std::vector<std::byte> from = numbered(10'000);
-  const LineCopiers plain = plain_line_copiers();
-  for (const CopyLines copy : {plain.from_memory, plain.from_cache, line_copiers().from_memory,
-                               line_copiers().from_cache}) {
+  const CacheLineCopiers plain = plain_line_copiers();
+  for (const CopyCacheLines copy :
+       {plain.from_memory, plain.from_cache, cache_line_copiers().from_memory,
+        cache_line_copiers().from_cache}) {
     for (std::size_t size = kCacheLineBytes; size <= 400; ++size) {
       std::vector<std::byte> out(size + 1);
       copy(from.data() + 9000, from.data() + 7, size, out.data());
@@ -145,28 +146,28 @@ TEST(CopyLines, EveryKernelCopiesAnyNumberOfBytesFromOneLine) {
   }
 }
 
-TEST(CopyLines, OfEveryCpuCopyTwoRowsPerCall) {
+TEST(CopyCacheLines, OfEveryCpuCopyTwoRowsPerCall) {
   constexpr std::size_t kApart = 512;
   const std::vector<std::byte> from = numbered(10'000);
   const TwoSources rows{from.data() + 7, from.data() + 3001};
   const TwoSources coming{from.data() + 9000, from.data() + 5};
-  const auto copied = [&](CopyTwoLines copy, std::size_t size) {
+  const auto copied = [&](CopyTwoRows copy, std::size_t size) {
     // Non-temporal stores need whole cache lines.
     alignas(kCacheLineBytes) static std::array<std::byte, 2 * kApart> out;
     out.fill(std::byte{0xA5});
     copy(coming, rows, size, out.data(), kApart);
     return std::vector<std::byte>(out.begin(), out.end());
   };
-  const LineCopiers plain = plain_line_copiers();
+  const CacheLineCopiers plain = plain_line_copiers();
   for (std::size_t size = kCacheLineBytes; size <= 400; ++size) {
     std::vector<std::byte> expected(2 * kApart, std::byte{0xA5});
     std::memcpy(expected.data(), rows.first, size);
     std::memcpy(expected.data() + kApart, rows.second, size);
     ASSERT_EQ(copied(plain.two_from_memory, size), expected) << size;
-    ASSERT_EQ(copied(line_copiers().two_from_memory, size), expected) << size;
+    ASSERT_EQ(copied(cache_line_copiers().two_from_memory, size), expected) << size;
     if (size % kCacheLineBytes != 0) continue;
     ASSERT_EQ(copied(plain.two_past_caches, size), expected) << size;
-    ASSERT_EQ(copied(line_copiers().two_past_caches, size), expected) << size;
+    ASSERT_EQ(copied(cache_line_copiers().two_past_caches, size), expected) << size;
     end_streaming();
   }
 }

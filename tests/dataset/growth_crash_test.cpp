@@ -209,7 +209,8 @@ bool are_rows(Ids ids, std::int64_t begin, std::int64_t end) {
 
 constexpr std::int64_t kManySlots = 32;
 
-/// Of a ring that marks more slots on the device than it writes over next: two, a 16th of them.
+/// Classifies a ring of kManySlots slots, which durably marks two slots (a 16th of them) as busy,
+/// more than the next write overwrites.
 Found which_in_large_ring(const Path& path) {
   set_warning_handler([](const std::string&) {});
   const Ids ids = whole_ids(path, false);

@@ -24,14 +24,14 @@
 #include "dataset/table_of.hpp"
 #include "dict/dict_of.hpp"
 #include "io/sample_trees.hpp"
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 
 namespace tenfold::test {
 namespace {
 
-/// What is saved, and the call that reads it.
+/// A kind of saved object, and the call that reads it.
 struct Kept {
   const char* name;
   const char* file;

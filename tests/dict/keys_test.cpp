@@ -1,6 +1,6 @@
 #include "dict/keys.hpp"
 
-#include "dict/repeats.hpp"
+#include "dict/repeated_keys.hpp"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 
 #include "core/notes/notes.hpp"
 #include "dict/dict_of.hpp"
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 #include "os/process.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"

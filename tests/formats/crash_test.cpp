@@ -22,7 +22,7 @@
 #include "formats/shared/commit.hpp"
 #include "ingest/table/table_writer.hpp"
 #include "io/memmap.hpp"
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 #include "support/crash_file.hpp"
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"

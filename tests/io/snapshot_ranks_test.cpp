@@ -33,7 +33,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-/// What one rank has.
+/// The state of one rank.
 struct OfRank {
   TensorDict state = node_of(NodeKind::dict);
   std::vector<SnapshotShards> shards{};

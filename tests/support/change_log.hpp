@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 
 namespace tenfold::test {
 

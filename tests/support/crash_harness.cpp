@@ -19,7 +19,7 @@
 
 #include <tenfold/error.hpp>
 
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/lease.hpp"
 #include "os/process.hpp"

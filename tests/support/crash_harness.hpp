@@ -13,7 +13,7 @@ namespace tenfold::test {
 /// The boot ID after a power failure in expect_survives_power_loss().
 inline constexpr os::BootId kNextBoot = {std::byte{9}};
 
-/// What a path contains.
+/// The content of a path after a crash.
 enum class Found : std::uint8_t {
   absent,
   old_version,  ///< complete

@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 
 namespace tenfold::test {
 

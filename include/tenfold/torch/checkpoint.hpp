@@ -73,9 +73,9 @@ class TrainingState {
                         return LoadReport();
                       }});
   }
-  /// The random numbers of torch on the CPU, restored after everything else. What Python's RngState
-  /// saved besides (of Python, NumPy, CUDA) is kept, saved again untouched, and listed in
-  /// LoadReport::ignored.
+  /// The random numbers of torch on the CPU, restored after everything else. The states of
+  /// Python, NumPy and CUDA that Python's RngState saved are kept, saved again unchanged, and
+  /// listed in LoadReport::ignored.
   TrainingState& add_rng(const std::string& name = "rng") {
     auto others = std::make_shared<TensorDict>(TensorDict::dict());
     Entry entry{name, [others] { return TensorDict::Item(random_state(*others)); },

@@ -54,7 +54,7 @@ class TorchBatch {
     std::string name;   ///< dotted
     at::Tensor tensor;  ///< over the batch's memory
   };
-  using value_type = Item;  ///< what it gives
+  using value_type = Item;  ///< type of *iterator
 
   /// Adds a tensor.
   void add(std::string name, at::Tensor tensor) {

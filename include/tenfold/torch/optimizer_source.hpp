@@ -91,7 +91,7 @@ inline bool read_option(const TensorDict& group, std::string_view key, std::int6
   const TensorDict::Item item = group.get(key);
   const auto* json = std::get_if<NonTensor>(&item);
   const auto* number = json == nullptr ? nullptr : json->value.get_if<std::int64_t>();
-  // Without a history LibTorch's LBFGS takes from what is empty.
+  // Without a history, LibTorch's LBFGS would take elements from an empty container.
   if (number == nullptr || *number < (key == "history_size" ? 1 : 0)) return false;
   option = *number;
   return true;

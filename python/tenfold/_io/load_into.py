@@ -194,8 +194,8 @@ def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
         elif strict:
             raise UnsupportedError(
                 f'target: key "{name}": it cannot be written in place: expected a parameter or '
-                "buffer of the module, found what state_dict() makes of its own; strict=False "
-                "leaves it out, module.load_state_dict(tenfold.load(path)) loads it"
+                "buffer of the module, found one that state_dict() creates; strict=False "
+                "omits it, module.load_state_dict(tenfold.load(path)) loads it"
             )
     return tensors
 

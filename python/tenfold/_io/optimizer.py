@@ -140,8 +140,8 @@ class _Plan:
             isinstance(number, str) for group in self._sources for number in group.params
         ):
             raise ValueError(
-                "source: its state goes by the names of parameters: expected an optimizer that "
-                "knows names, Optimizer(model.named_parameters()), found one without"
+                "source: its state is keyed by parameter names: expected an optimizer with "
+                "names, Optimizer(model.named_parameters()), found one without"
             )
         if rename is not None and not pairing.by_name:
             raise ValueError(

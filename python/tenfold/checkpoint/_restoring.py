@@ -161,7 +161,7 @@ def _warn_of_size(found: Any, own: set[str], ranks: Ranks) -> None:
         f"random numbers of {ranks_text(range(saved, now))} begin anew, with a seed that is "
         "derived from those of rank 0"
         if saved < now
-        else f"what {ranks_text(range(now, saved))} had for themselves is not restored"
+        else f"entries of {ranks_text(range(now, saved))} are not restored"
     )
     warnings.warn(
         f"{found.path}: {sorted(own)}: saved by {saved} rank(s), restored by {now}: {what}",

@@ -239,8 +239,8 @@ class Growing(Closing):
         if not self._steps and not self._maps:
             return
         raise UnsupportedError(
-            f"data set: {what}: expected a data set as it was opened, found a view; use the one it "
-            "was made of"
+            f"data set: {what}: expected a data set as it was opened, found a view; use the data "
+            "set of the view"
         )
 
     def _require_writer(self, what: str) -> None:

@@ -96,7 +96,7 @@ class Items:
     Attributes:
         names: Names that torch.distributed.checkpoint uses.
         numbers: Positions in `kinds`.
-        kinds: Each once.
+        kinds: The distinct kinds.
     """
 
     __slots__ = ("_known", "kinds", "names", "numbers")

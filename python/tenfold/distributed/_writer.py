@@ -320,7 +320,7 @@ def _publish(save: _Save, results: list[list[WriteResult]]) -> None:
 
 _CACHING = (
     "plan caching: expected planner=tenfold.distributed.SavePlanner(enable_plan_caching=True), "
-    "found DefaultSavePlanner, whose cached plans hold the places of an earlier save"
+    "found DefaultSavePlanner, whose cached plans contain positions of an earlier save"
 )
 
 

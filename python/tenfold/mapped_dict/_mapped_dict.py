@@ -361,7 +361,7 @@ class MappedDict(_Native):
     def _emptiness(self) -> str:
         if len(self) or len(self.schema):
             return ""
-        return "; the dictionary was built of no items, which say what values are: build() it anew"
+        return "; it was built without items, so its type of values is unknown: build() it anew"
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError(

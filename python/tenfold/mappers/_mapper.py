@@ -437,7 +437,7 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
     if not isinstance(mapper, wanted):
         raise ValueError(
             f"{path}: a mapper of another class: expected a {wanted.__name__}, found a "
-            f"{type(mapper).__name__}; tenfold.StateMapper.load takes any"
+            f"{type(mapper).__name__}; tenfold.StateMapper.load accepts any"
         )
     mapper._remember(path)
     return mapper

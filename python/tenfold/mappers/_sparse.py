@@ -116,7 +116,7 @@ class SparseStateMapper(StateMapper):
         except IndexError as error:
             # From a file; arguments of the program were checked before.
             raise CorruptFileError(
-                f"{self._path or 'state mapper'}: rows: expected rows of a matrix of "
+                f"{self._path or 'state mapper'}: rows: expected row numbers below "
                 f"{self.matrix.shape[0]:,}, found others: {error}"
             ) from None
 

@@ -83,7 +83,7 @@ bool PickleMachine::step_stack(unsigned char opcode) {
       return true;
     case 0x95:  // FRAME: only a hint for buffered readers
       if (const std::uint64_t size = unsigned_of(8); size > bytes_.size() - at_) {
-        corrupt("a frame is cut", fmt::format("{} bytes", size),
+        corrupt("a frame is truncated", fmt::format("{} bytes", size),
                 fmt::format("{}", bytes_.size() - at_));
       }
       return true;

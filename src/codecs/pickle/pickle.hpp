@@ -57,7 +57,7 @@ struct PickleLimits {
 PickleGraph read_pickle(std::string_view bytes, const base::Where& where,
                         const PickleLimits& limits = {});
 
-/// As read_pickle, but what is wrong, if anything, comes back in `problem`, with the nodes made
+/// As read_pickle, but returns an error in `problem` instead of throwing it, with the nodes made
 /// until then: a program that executes pickles would have got as far.
 PickleGraph read_pickle_prefix(std::string_view bytes, const base::Where& where,
                                std::string& problem, const PickleLimits& limits = {});

@@ -57,7 +57,7 @@ class PickleState {
   }
 
   [[noreturn]] void refuse_cut(std::uint64_t size) const {
-    corrupt("it is cut", fmt::format("{} bytes more", size),
+    corrupt("it is truncated", fmt::format("{} bytes more", size),
             fmt::format("{}", bytes_.size() - at_));
   }
 

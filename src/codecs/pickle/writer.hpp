@@ -43,7 +43,7 @@ class PickleWriter {
   void call() { put('R'); }
   /// Makes an object of the topmost class, without arguments.
   void new_object() { put(")\x81", 2); }
-  /// Gives the object under the topmost dict its attributes.
+  /// Sets the attributes of the object under the topmost dict (BUILD).
   void set_attributes() { put('b'); }
   /// Makes the topmost value the persistent ID of something outside the pickle.
   void persistent() { put('Q'); }

@@ -13,7 +13,7 @@
 #include "base/text.hpp"
 #include "codecs/stream_decoder.hpp"
 #include "codecs/zip/crc.hpp"
-#include "codecs/zip/start.hpp"
+#include "codecs/zip/entry_start.hpp"
 #include "codecs/zip/zip.hpp"
 
 // The bytes of one entry: read, inflated, and compared with their CRC-32.

@@ -89,7 +89,7 @@ void ZipDirectoryReader::for_each_central(std::string_view text, std::uint64_t e
     if (size > rest.size()) {
       throw corrupt()
           .part("directory")
-          .problem("entry ", i, " is cut")
+          .problem("entry ", i, " is truncated")
           .expected(size, " bytes")
           .found(rest.size());
     }
@@ -165,7 +165,7 @@ std::optional<std::string_view> ZipDirectoryReader::zip64_extra(const ZipEntry& 
     const auto size = static_cast<std::size_t>(little(extra, 2, 2));
     if (size > extra.size() - 4) {
       throw corrupt(entry)
-          .problem("an extra field is cut")
+          .problem("an extra field is truncated")
           .expected(size, " bytes")
           .found(extra.size() - 4);
     }

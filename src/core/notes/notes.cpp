@@ -8,7 +8,7 @@
 
 #include "base/text.hpp"
 #include "core/notes/walk.hpp"
-#include "core/tensor/special.hpp"
+#include "core/tensor/extended_scalar.hpp"
 #include "core/tree/aliases.hpp"
 #include "core/tree/bare.hpp"
 #include "core/tree/sparse.hpp"

@@ -7,7 +7,7 @@
 
 namespace tenfold {
 
-/// What walk() calls. Paths are those of notes: "model/encoder.weight", "" for the root.
+/// The callbacks of walk(). Paths are note paths: "model/encoder.weight", "" for the root.
 class TreeVisitor {
  public:
   TreeVisitor() = default;

@@ -22,7 +22,7 @@ constexpr std::uint64_t kDirectBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kScratchBytes = std::uint64_t{1} << 20;
 /// Bytes that one task copies when the whole tensor is read into memory.
 constexpr std::uint64_t kBytesPerTask = std::uint64_t{16} << 20;
-/// Limits the corners of a piece, 2^n for n cut dimensions.
+/// Tensors may be sharded along this many dimensions: a piece has 2^n corners for n of them.
 constexpr std::size_t kMaxCutDims = 8;
 /// No cluster has that many pieces. Without a limit, a hostile file could make the comparison take
 /// arbitrarily long.
@@ -90,10 +90,10 @@ void check_cover(const std::vector<TensorPiece>& pieces, const Shape& shape,
   const std::vector<std::size_t> cut = cut_dims(pieces, shape);
   if (cut.size() > kMaxCutDims || pieces.size() > (kMaxCorners >> cut.size())) {
     throw base::unsupported(where)
-        .problem("it is cut too often")
-        .expected("at most ", kMaxCutDims, " cut dimensions and ", kMaxCorners,
+        .problem("it has too many pieces")
+        .expected("at most ", kMaxCutDims, " sharded dimensions and ", kMaxCorners,
                   " corners of pieces")
-        .found(pieces.size(), " pieces cut in ", cut.size(), " dimensions");
+        .found(pieces.size(), " pieces, sharded along ", cut.size(), " dimensions");
   }
   std::map<Corner, std::int64_t> corners;
   for (const TensorPiece& piece : pieces) {

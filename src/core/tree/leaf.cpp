@@ -113,21 +113,21 @@ Tensor Leaf::tensor() const {
   return {dtype_, {numel}, source_->map(*this)};
 }
 
-void Leaf::read(std::uint64_t offset_bytes, std::span<std::byte> into) const {
+void Leaf::read(std::uint64_t offset_bytes, std::span<std::byte> destination) const {
   const std::uint64_t size_bytes = nbytes();
-  if (!base::range_fits(offset_bytes, into.size(), size_bytes)) {
+  if (!base::range_fits(offset_bytes, destination.size(), size_bytes)) {
     throw base::invalid_argument()
         .part("tensor")
-        .problem("read of ", into.size(), " bytes at offset ", offset_bytes, " does not fit")
+        .problem("read of ", destination.size(), " bytes at offset ", offset_bytes, " does not fit")
         .expected("an end within ", size_bytes, " bytes");
   }
-  if (into.empty()) return;
+  if (destination.empty()) return;
   if (!tensor_.has_value()) {
-    source_->read(*this, offset_bytes, into);
+    source_->read(*this, offset_bytes, destination);
   } else if (tensor_->is_contiguous()) {
-    std::memcpy(into.data(), tensor_->raw_data() + offset_bytes, into.size());
+    std::memcpy(destination.data(), tensor_->raw_data() + offset_bytes, destination.size());
   } else {
-    read_strided(*tensor_, offset_bytes, into);
+    read_strided(*tensor_, offset_bytes, destination);
   }
 }
 

@@ -92,8 +92,8 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
   }
 }
 
-/// The path from `node` that `name` stands for: its keys joined with dots, of which it may have
-/// some itself. Empty if there is none. Of several the one with the longest first key.
+/// Resolves a dotted name to a path of keys below `node`; keys may contain dots themselves. Returns
+/// an empty path if there is none, and, if several match, the one with the longest first key.
 KeyPath path_of_name(const TensorDict& node, std::string_view name) {
   if (node_of(node)->find_or_stem(name) != Node::npos) return {std::string(name)};
   for (std::size_t dot = name.rfind('.'); dot != std::string_view::npos && dot > 0;

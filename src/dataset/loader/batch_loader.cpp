@@ -130,7 +130,7 @@ class BatchLoader::StateLock {
 
 BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
   check(options);
-  // The rows there are now: what is appended later is the next loader's.
+  // The current rows: this loader does not include rows that are appended later.
   dataset = dataset_of(with_open_parts(state_of(dataset)));
   if (!options.columns.empty()) dataset = dataset.select(options.columns);
   state_ = std::make_unique<State>(std::move(dataset), std::move(options));

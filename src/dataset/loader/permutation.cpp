@@ -65,16 +65,16 @@ std::int64_t Permutation::operator[](std::int64_t position) const noexcept {
   return static_cast<std::int64_t>(value);
 }
 
-void Permutation::fill(std::int64_t begin, std::span<std::int64_t> rows) const {
+void Permutation::fill(std::int64_t begin, std::span<std::int64_t> destination) const {
   if (begin < 0 || static_cast<std::uint64_t>(begin) > size_ ||
-      rows.size() > size_ - static_cast<std::uint64_t>(begin)) {
+      destination.size() > size_ - static_cast<std::uint64_t>(begin)) {
     throw base::invalid_argument()
         .part("permutation: positions")
         .expected("a range inside [0, ", size_, ")")
-        .found("[", begin, ", ", static_cast<std::uint64_t>(begin) + rows.size(), ")");
+        .found("[", begin, ", ", static_cast<std::uint64_t>(begin) + destination.size(), ")");
   }
-  for (std::size_t first = 0; first < rows.size(); first += kBlock) {
-    const auto block = rows.subspan(first, std::min(kBlock, rows.size() - first));
+  for (std::size_t first = 0; first < destination.size(); first += kBlock) {
+    const auto block = destination.subspan(first, std::min(kBlock, destination.size() - first));
     std::iota(block.begin(), block.end(), begin + static_cast<std::int64_t>(first));
     map_block(block);
   }

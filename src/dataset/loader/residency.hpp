@@ -28,7 +28,7 @@ namespace tenfold {
 ///
 /// The location of ragged rows is only known from their end offsets. So prefetching has stages:
 /// data at known locations in the first, ranges of end offsets in the second, the bytes of lists of
-/// strings in the third. What a stage reads was prefetched by the previous stage, some batches
+/// strings in the third. Each stage reads what the previous one prefetched, some batches
 /// earlier.
 ///
 /// Thread safety: prefetch() may be called from many threads, sample_more() from one at a time.

@@ -85,8 +85,8 @@ bool is_unfinished(std::string_view name) {
                       base::is_digit));
 }
 
-/// How the names of folders begin that a writer moves out of ".job.tenfold-staging" before it
-/// commits them: "job-". Nothing for the folder of one part.
+/// The prefix of the folders that a writer moves out of a staging folder before it commits them:
+/// "job-" for ".job.tenfold-staging". Empty for the staging folder of a single part.
 std::optional<std::string> prefix_of_staging(std::string_view name) {
   if (!name.ends_with(kStagingSuffix) || name.size() < kStagingSuffix.size() + 2) return {};
   name.remove_suffix(kStagingSuffix.size());
@@ -100,7 +100,7 @@ std::set<std::string> folders_of(const std::set<std::string>& parts) {
   return names;
 }
 
-/// Removes what writers have left that did not finish and are no more, also what they had moved and
+/// Removes the leftovers of dead writers, also folders that they had moved and
 /// not committed. `known`: the parts that the manifest names.
 ///
 /// Returns the beginnings of the names of parts that other writers are about to commit.
@@ -121,7 +121,7 @@ std::vector<std::string> remove_leftovers(os::Directory& folder,
     for (const std::string& moved : names) {
       if (prefix && moved.starts_with(*prefix) && !named.contains(moved)) folder.remove_tree(moved);
     }
-    folder.remove_tree(name);  // the last one: it tells what had been moved
+    folder.remove_tree(name);  // the last one, because its name identifies the moved folders
   }
   return others;
 }

@@ -9,7 +9,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
-#include "dataset/alike.hpp"
+#include "dataset/compatible_columns.hpp"
 #include "dataset/leaf_names.hpp"
 #include "dataset/parts/leaf_source.hpp"
 #include "dataset/ring_guard.hpp"
@@ -42,7 +42,7 @@ void require_columns(const Schema& schema, const Schema& found, const std::strin
   };
   for (std::size_t i = 0; i < std::max(schema.size(), found.size()); ++i) {
     if (i >= schema.size() || i >= found.size()) fail(i);
-    if (!are_alike(schema.columns()[i], found.columns()[i])) fail(i);
+    if (!are_compatible(schema.columns()[i], found.columns()[i])) fail(i);
   }
 }
 
@@ -176,7 +176,7 @@ void PartsFolder::add_to(DatasetState& state) {
   const auto chosen = std::make_shared<const std::vector<PartColumn>>(std::move(columns));
   state.parts.reserve(num_parts());
   for (std::size_t i = 0; i < num_parts(); ++i) {
-    // A part without rows is never asked for any.
+    // No row is ever requested from a part without rows.
     if (manifest_.parts[i].num_rows == 0) continue;
     state.parts.emplace_back(shared_from_this(), i, manifest_.parts[i].num_rows, first_rows_[i],
                              chosen);

@@ -54,7 +54,7 @@ class RecentlyUsed {
 /// The tree of one part.
 struct PartTree {
   TensorDict tree;
-  std::vector<LeafRole> roles;  ///< as those of the data set, but for the names of leaves
+  std::vector<LeafRole> roles;  ///< as those of the data set, except for the names of leaves
 };
 
 /// A folder with a `%parts.json`: a data set whose parts are data sets. They are opened when they
@@ -89,7 +89,8 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
 
  private:
   static constexpr std::size_t kMaxTrees = 16;
-  /// A part that should have more is looked at first: nothing is sized by a number that lies.
+  /// Checks parts first that should have more rows, so that no memory is allocated by a false
+  /// number.
   static constexpr std::int64_t kMaxUnseenRows = 65'536;
 
   PartsFolder(os::Directory folder, const Path& path);
@@ -101,7 +102,7 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   detail::formats::PartsManifest manifest_;
   Schema schema_;
   std::vector<std::int64_t> first_rows_;
-  mutable std::mutex mutex_;  ///< guards what follows
+  mutable std::mutex mutex_;  ///< guards the members below
   mutable RecentlyUsed<std::shared_ptr<const PartTree>> trees_{kMaxTrees};
   RecentlyUsed<std::shared_ptr<const Table>> tables_{kMaxOpen};
 };

@@ -26,7 +26,7 @@ TensorDict open(const FileHead& head, const OpenRequest&) {
   return open_parts(head.take_folder(), head.path());
 }
 
-/// Adds what is found of one part, which is opened as readers open it before its bytes are read.
+/// Adds the problems of one part. Opens it as readers do before its bytes are read.
 void verify_part(PartsFolder& folder, std::size_t number, const Path& path,
                  const VerifyRequest& request, VerifyReport& report) {
   const PartEntry& part = folder.manifest().parts[number];

@@ -33,7 +33,7 @@ std::uint64_t bytes_of(const Batch& rows) {
   return bytes;
 }
 
-/// The name of a part that comes after all that appends began.
+/// An unused name for the next part of an append.
 std::string next_name(const formats::PartsManifest& manifest) {
   std::int64_t last = 0;
   for (const formats::PartEntry& part : manifest.parts) {
@@ -99,13 +99,14 @@ void PartsGrowth::require_open(const char* what) const {
   throw base::unsupported(path_).part(what).problem("it was closed").remedy("open it again");
 }
 
-/// From now on this is the manifest, if nothing fails.
+/// Replaces the manifest on disk, then the one in memory; if the first step throws, neither
+/// changes.
 void PartsGrowth::publish(formats::PartsManifest manifest) {
   publish_parts(manifest, *lease_, path_, true);
   manifest_ = std::move(manifest);
 }
 
-/// Takes the lease, and what others have changed before that.
+/// Acquires the lease, then reloads the manifest, which others may have changed.
 void PartsGrowth::start() {
   if (lease_) return;
   os::Lease lease = lease_parts(folder_, path_);

@@ -46,7 +46,7 @@ class PartsGrowth final : public Growth {
 
   const Path path_;
   os::Directory folder_;
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< guards the members below
   std::shared_ptr<const DatasetState> state_;
   Schema schema_;
   std::optional<os::Lease> lease_;           ///< since the first append
@@ -56,8 +56,8 @@ class PartsGrowth final : public Growth {
   bool closed_ = false;
 };
 
-/// Sets the size in bytes from which on no rows are added to a part, and returns what was set. For
-/// tests.
+/// Sets the size in bytes from which on no rows are added to a part; returns the previous value.
+/// For tests.
 std::uint64_t set_part_bytes(std::uint64_t bytes) noexcept;
 
 }  // namespace tenfold

@@ -45,7 +45,7 @@ PartsSource::PartsSource(std::shared_ptr<PartsFolder> folder)
   count_elements();
 }
 
-/// A part has as many elements as its last row says; behind them may lie what an append that failed
+/// The last end offset is the number of elements of a part; after them may be what a failed append
 /// has left.
 void PartsSource::count_elements() {
   const bool any = std::ranges::any_of(roles_, &LeafRole::is_unbatched);

@@ -18,7 +18,7 @@ namespace tenfold {
 
 /// The leaves of a data set of parts as those of one data set that holds all rows: what rows have
 /// is joined, and ends of rows count on from those of the parts before. Reading touches only the
-/// parts that it meets. Mapping copies a whole leaf into memory, once. Thread-safe.
+/// parts that it overlaps. Mapping copies a whole leaf into memory, once. Thread-safe.
 class PartsSource final : public LeafSource, public std::enable_shared_from_this<PartsSource> {
  public:
   /// Opens every part if there are columns whose rows have ends, for their number of elements.
@@ -27,7 +27,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   const std::shared_ptr<PartsFolder>& folder() const noexcept { return folder_; }
   /// True if the entry at that position of a tree is the one that tree() puts there.
   bool is_leaf(std::size_t position, const std::string& key, const Leaf& leaf) const;
-  /// True if so many entries are all, and the tree has the rows and columns of tree().
+  /// True if the tree has this number of entries, and the rows and columns of tree().
   bool is_all(std::size_t num_entries, const TensorDict& tree) const;
   /// The tree of all leaves, which keep this object.
   TensorDict tree();

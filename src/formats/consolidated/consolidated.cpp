@@ -2,7 +2,7 @@
 // document with their locations, and the length of the document in 8 bytes. This file plans and
 // writes it. The other parts:
 //   tree   parses the document to a tree of lazy leaves
-//   extra  additions of tenfold in a member that tensordict ignores
+//   sidecar  additions of tenfold in a member that tensordict ignores
 
 #include <algorithm>
 #include <array>
@@ -29,7 +29,7 @@
 #include "core/tensor/leaf_bytes.hpp"
 #include "core/tree/sparse.hpp"
 #include "core/value/value_json.hpp"
-#include "formats/consolidated/extra.hpp"
+#include "formats/consolidated/sidecar.hpp"
 #include "formats/consolidated/tree.hpp"
 #include "formats/consolidated/write.hpp"
 #include "formats/format.hpp"
@@ -140,7 +140,7 @@ struct Level {
 /// Assigns locations to the tensors of a tree, depth first, in the order of its keys.
 class Placer {
  public:
-  Placer(bool notes, Plan& plan, Extra& extra) : notes_(notes), plan_(plan), extra_(extra) {}
+  Placer(bool notes, Plan& plan, Sidecar& extra) : notes_(notes), plan_(plan), extra_(extra) {}
 
   Level level(const TensorDict& tree, const std::string& path, std::size_t depth) {
     check_depth(path, depth, 0);
@@ -332,7 +332,7 @@ class Placer {
 
   bool notes_;
   Plan& plan_;
-  Extra& extra_;
+  Sidecar& extra_;
   std::unordered_map<SharedBytes, std::size_t, SharedBytesHash> stored_;
 };
 
@@ -342,12 +342,12 @@ class DocumentWriter {
   DocumentWriter(const Plan& plan, const PlanOptions& options)
       : plan_(plan), options_(options), json_(codecs::JsonStyle::python) {}
 
-  std::string run(const Level& root, const Extra& extra) {
+  std::string run(const Level& root, const Sidecar& extra) {
     json_.begin_object();
     members(root, true);
     if (!extra.empty()) {
       json_.key("size");
-      write_extra(extra, json_);
+      write_sidecar(extra, json_);
     }
     json_.end_object();
     return json_.take();
@@ -515,7 +515,7 @@ void refuse_described_values(const NodeInfo& root) {
 /// read back, Error(invalid_argument) for a tree that nests too deep or contains itself.
 Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
   Plan plan;
-  Extra extra;
+  Sidecar extra;
   const Level root = Placer(options.notes, plan, extra).level(tree, "", 0);
   if (options.notes) {
     extra.notes = collect_notes(tree);
@@ -625,7 +625,7 @@ class ConsolidatedSource final : public Leaves {
 
 struct OpenedFile {
   TensorDict tree;
-  Extra extra;
+  Sidecar extra;
   bool locked = false;
   std::string document;
   std::shared_ptr<ConsolidatedSource> source;

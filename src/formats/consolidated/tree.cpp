@@ -39,14 +39,14 @@ class TreeBuilder {
           .expected("a TensorDict")
           .found("\"NonTensorStack\"");
     }
-    if (const Value* size = object.find("size")) extra_ = read_extra(*size, where_);
+    if (const Value* size = object.find("size")) extra_ = read_sidecar(*size, where_);
     unbatched_.insert(extra_.notes.unbatched.begin(), extra_.notes.unbatched.end());
     TensorDict tree = node(object, "", cls);
     locked_ = is_locked(object);
     return tree;
   }
 
-  Extra take_extra() { return std::move(extra_); }
+  Sidecar take_extra() { return std::move(extra_); }
   bool locked() const noexcept { return locked_; }
 
   /// Throws if two ranges overlap, unless they are equal (shared storage).
@@ -227,7 +227,7 @@ class TreeBuilder {
   }
 
   void add_leaves(const Object& object, const std::string& path, Node& node) {
-    std::optional<Jagged> jagged;  // its offsets are still to come
+    std::optional<Jagged> jagged;  // until its offsets are read
     for (const auto& [key, item] : member<Object>(object, path, "leaves", "an object").members) {
       const std::string inner = note_path_child(path, key);
       if (key.starts_with("<NJT")) {
@@ -477,7 +477,7 @@ class TreeBuilder {
   std::uint64_t data_bytes_;
   const std::shared_ptr<Leaves>& leaves_;
   const std::string& where_;
-  Extra extra_;
+  Sidecar extra_;
   bool locked_ = false;
   std::unordered_set<std::string> unbatched_;
 };

@@ -10,7 +10,7 @@
 #include <tenfold/tensordict.hpp>
 
 #include "core/tree/leaf_source.hpp"
-#include "formats/consolidated/extra.hpp"
+#include "formats/consolidated/sidecar.hpp"
 
 namespace tenfold::detail::formats::consolidated {
 
@@ -54,7 +54,7 @@ bool is_reserved_member(std::string_view key) noexcept;
 /// Error(unsupported) for unknown classes and dtypes. `where` names the file.
 struct Tree {
   TensorDict tree;
-  Extra extra;          ///< already applied to the tree
+  Sidecar extra;        ///< already applied to the tree
   bool locked = false;  ///< the saving program had locked the tree
 };
 Tree build_tree(std::string_view json, std::uint64_t data_bytes,

@@ -67,8 +67,8 @@ Metadata parse_metadata(std::string_view pickle, const std::string& where);
 /// Merges the metadata that each rank wrote separately (`__<rank>.metadata`).
 class Merger {
  public:
-  /// Objects and chunks that exist already are the same ones, saved by several ranks. Throws
-  /// Error(corrupt), naming `where`, if ranks disagree on dtype, shape, path or kind.
+  /// Merges the metadata of another rank. Objects and chunks that several ranks saved are merged.
+  /// Throws Error(corrupt), naming `where`, if ranks disagree on dtype, shape, path or kind.
   void add(Metadata other, const std::string& where);
   Metadata take() { return std::move(merged_); }
 

@@ -19,7 +19,7 @@ namespace tenfold::detail::formats::dcp {
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
 
-/// The tree that the manifest describes, its tensors put together as the metadata says. Throws
+/// The tree that the manifest describes. The metadata determines how tensors are assembled. Throws
 /// Error(corrupt) where they contradict each other.
 TensorDict build_tree(Metadata metadata, const Manifest& manifest,
                       const std::shared_ptr<Files>& files, const std::string& where);

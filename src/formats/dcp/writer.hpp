@@ -13,8 +13,8 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// An item of a `.distcp` file: a file of torch.save. Of a tensor another process writes the bytes,
-/// this is what lies around them.
+/// An item of a `.distcp` file: a file of torch.save. Another process writes the bytes of a
+/// tensor; this class writes the records before and after them.
 class ItemFile {
  public:
   ItemFile(DType dtype, const Shape& shape);

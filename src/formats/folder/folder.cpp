@@ -1,6 +1,6 @@
 // tensordict's memory-mapped folder: one meta.json per node, one file per tensor. See
-// https://pytorch.org/tensordict ("The on-disk format"). What it cannot express is stored in
-// `%notes.json`.
+// https://pytorch.org/tensordict ("The on-disk format"). `%notes.json` stores what
+// that format cannot express.
 
 #include <string>
 #include <utility>

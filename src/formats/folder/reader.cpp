@@ -238,8 +238,9 @@ void set_rows(NodeMeta& meta, std::int64_t rows) {
   }
 }
 
-/// Gives a node the number of rows of the root: includes rows appended after its meta.json was
-/// written, and excludes rows that the root does not have, because a flush was interrupted.
+/// Sets the number of rows of a node to that of the root: includes rows appended after its
+/// meta.json was written, and excludes rows that the root does not have, because a flush was
+/// interrupted.
 void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   const auto& rows = place.store->root_rows();
   if (!rows || meta.batch_size.empty()) return;

@@ -14,7 +14,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
-#include "core/tensor/special.hpp"
+#include "core/tensor/extended_scalar.hpp"
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/append/commit_file.hpp"

@@ -11,7 +11,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// How an existing folder is changed into the planned one.
+/// Options of an update of an existing folder to the planned content.
 struct UpdateRequest {
   /// If true, files are overwritten in place, as tensordict does, and none is removed. If false,
   /// each file is replaced atomically, and files that only the old metadata names are removed.

@@ -78,7 +78,7 @@ void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, Veri
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
   const os::Directory root = os::Directory::open(path);
   // Changes when a writer begins to append, which creates %commit, or ends, which replaces the
-  // checksums: then what was read may be of different moments.
+  // checksums: then the bytes read may belong to different versions.
   struct Version {
     bool is_growing;
     std::uint64_t checksums_inode;

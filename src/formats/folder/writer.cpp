@@ -386,7 +386,7 @@ class Writer {
   int num_threads_;
   Progress progress_;
   std::vector<std::vector<std::uint64_t>> checksums_;  ///< of each file's blocks
-  std::vector<bool> is_linked_;  ///< files that are those of the earlier version
+  std::vector<bool> is_linked_;  ///< files that are links to the earlier version
   std::vector<std::size_t> small_;
   std::vector<std::size_t> large_;
   std::vector<std::size_t> aliases_;

@@ -47,8 +47,8 @@ std::string npy_head_of(const Leaf& leaf);
 /// NumPy's.
 void check_npy_leaf(const std::string& subject, const Leaf& leaf);
 
-/// The same for what a root says that such files have no place for: any kind but dict and
-/// tensordict, which come back as dicts, a batch size, names, a schema, metadata.
+/// The same for properties of the root that these files cannot store: any kind except dict and
+/// tensordict, which are loaded as dicts; a batch size, names, a schema, metadata.
 void check_npy_root(const NodeInfo& info);
 
 }  // namespace tenfold::detail::formats::numpy

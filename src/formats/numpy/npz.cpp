@@ -21,7 +21,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/npy_header.hpp"
-#include "codecs/zip/start.hpp"
+#include "codecs/zip/entry_start.hpp"
 #include "codecs/zip/structure.hpp"
 #include "codecs/zip/zip.hpp"
 #include "core/tree/aliases.hpp"

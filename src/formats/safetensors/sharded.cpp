@@ -43,8 +43,8 @@ namespace {
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
 /// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<number>`, one file name
-/// per line, written before the first shard. The holder of slot 0 removes what the lists of dead
-/// writers name and the index does not. Nothing else is ever removed.
+/// per line, written before the first shard. The holder of slot 0 removes the files in lists of
+/// dead writers name and the index does not. Nothing else is ever removed.
 class ShardTransaction {
  public:
   /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the

@@ -50,8 +50,8 @@ bool is_still_named(const os::Directory& parent, const std::string& name, const 
   return now && now->same_file(opened.info());
 }
 
-/// Removes what a dead writer left. Returns false if it belongs to another user. Requires the lease
-/// of that writer.
+/// Removes the leftovers of a dead writer. Returns false if it belongs to another user. Requires
+/// the lease of that writer.
 bool remove_leftover(os::Directory& parent, const std::string& name) {
   const auto found = parent.entry_info(name);
   if (!found) return true;

@@ -18,13 +18,13 @@ namespace tenfold::detail::formats {
 inline constexpr int kMaxSiblings = 64;
 
 /// A hidden name next to a target, `.<name>.tenfold-<slot>`, for exclusive use by the holder of the
-/// lease `.<name>.tenfold-<slot>.lease`. Taking it removes what a dead writer left there, so that
+/// lease `.<name>.tenfold-<slot>.lease`. Taking it removes the leftovers of a dead writer, so that
 /// nothing remains of a crash after the next save. The destructor removes what has this name,
 /// unless keep() was called. `parent` must outlive this object.
 class Sibling {
  public:
-  /// Takes the first free slot, and removes what has its name. Throws Error(io) (EBUSY) if there
-  /// are 64 concurrent writers.
+  /// Takes the first free slot, and removes leftovers with its name. Throws Error(io) (EBUSY) if
+  /// there are 64 concurrent writers.
   static Sibling take(os::Directory& parent, const std::string& target_name);
   Sibling(Sibling&& other) noexcept
       : parent_(other.parent_),
@@ -39,7 +39,7 @@ class Sibling {
   int slot() const noexcept { return slot_; }
   /// False in a forked child, and if another host considered this process dead.
   bool is_ours() const { return lease_.is_held(); }
-  /// Call after the commit point: what has this name is no longer removed.
+  /// Call after the commit point: from then on nothing with this name is removed.
   void keep() noexcept { is_temporary_ = false; }
   void release() noexcept;
 
@@ -127,7 +127,7 @@ class FileReplacement {
 };
 
 /// Opens a file for shared mappings, with a shared lock that is held while it is open or mapped, so
-/// that no save replaces it. Throws Error(io) (EBUSY) during a save. Where the file system has no
+/// that no save replaces it. Throws Error(io) (EBUSY) during a save. If the file system has no
 /// locks, saves are not prevented.
 os::File open_write_through(const Path& path);
 

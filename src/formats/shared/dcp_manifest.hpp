@@ -17,7 +17,7 @@
 namespace tenfold::detail::formats {
 
 // `metadata.json` of a folder that several processes wrote in a layout of
-// torch.distributed.checkpoint: what its files cannot say, or only in a pickle.
+// torch.distributed.checkpoint: what its files cannot store, or only in a pickle.
 //
 //   {"format": "tenfold.distributed", "version": 1, "layout": "shards",
 //    "files": ["shard-00001-model-00001-of-00001.safetensors", ...], "checksums": true,
@@ -68,11 +68,11 @@ bool has_manifest(const os::Directory& folder, std::string_view layout);
 /// Error(unsupported) for a newer version.
 std::optional<Manifest> read_manifest(const os::Directory& folder);
 
-/// The tree that it describes. `leaf_of` gives the tensor at a position. Throws Error(corrupt).
+/// The tree that it describes. `leaf_of` returns the tensor at a position. Throws Error(corrupt).
 TensorDict manifest_tree(const Manifest& manifest, const std::string& where,
                          const std::function<Leaf(std::size_t)>& leaf_of);
 
-/// Compares the manifest with its checksum and adds what is wrong to the report.
+/// Compares the manifest with its checksum and adds problems to the report.
 void verify_manifest(const os::Directory& folder, VerifyReport& report);
 
 }  // namespace tenfold::detail::formats

@@ -15,7 +15,7 @@ void protect(os::File& file, os::FileInfo info) {
   file.copy_permissions(info);
 }
 
-/// The linked file, if it is what was saved. It is examined by its new name: the old one may be
+/// The linked file, if it is the saved one. It is examined by its new name: the old one may be
 /// another file by now.
 os::File open_as_saved(const os::Directory& folder, const std::string& name,
                        const EarlierVersion& earlier, std::uint64_t size_bytes) {

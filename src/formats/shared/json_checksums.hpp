@@ -24,12 +24,12 @@ std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
 std::string blank_checksum_text(std::uint64_t blocks);
 
 /// Returns the offset in a JSON text of that member's value, a string with space for 16 digits;
-/// npos if there is none. Of several, returns the first one: members that a user named so follow
-/// it.
+/// npos if there is none. If there are several, returns the first one: members of the user's
+/// metadata with that name follow it.
 std::size_t find_checksums(std::string_view json,
                            std::string_view member = "tenfold_xxh3") noexcept;
 
-/// The same of the last one, for documents in which what a user named so comes before it.
+/// The same for the last one, for documents in which members of the user precede it.
 std::size_t find_last_checksums(std::string_view json) noexcept;
 
 /// The number of 16 hexadecimal digits that are written as base::hex16() does; nothing for others.
@@ -55,7 +55,7 @@ struct ChecksummedDocument {
   std::uint64_t num_blocks = 0;  ///< that its tensors have
 };
 
-/// Compares the document with its checksum, whose digits begin the member's text, and adds what is
+/// Compares the document with its checksum, whose digits begin the member's text, and adds the
 /// wrong to the report.
 void check_document_hash(const ChecksummedDocument& document, VerifyReport& report);
 

@@ -41,7 +41,7 @@ struct LeafWrite {
 void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync = false);
 
-/// A leaf beside the checksums that were stored of an earlier version of it.
+/// A leaf, and the stored checksums of an earlier version of it.
 struct LeafComparison {
   const Leaf* leaf = nullptr;
   std::vector<std::uint64_t> stored;  ///< XXH3 of each 16 MiB block: as many as the leaf has

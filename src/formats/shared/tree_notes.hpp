@@ -32,10 +32,10 @@ enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 std::string tree_notes_of(const TensorDict& tree,
                           ModuleVersions versions = ModuleVersions::elsewhere);
 
-/// Makes of the nodes of `tree`, which was read as plain dicts and lists, what the document says
-/// they are. What does not fit the tree is ignored with a warning: another tool may have changed
-/// it. Throws Error(corrupt) if `json` is no such document, Error(unsupported) if its version is
-/// higher; `where` names it.
+/// Converts the nodes of `tree`, which was read as plain dicts and lists, to the kinds that the
+/// document names. Members that do not fit the tree are ignored with a warning: another tool may
+/// have changed the file. Throws Error(corrupt) if `json` is no such document, Error(unsupported)
+/// if its version is higher; `where` names it.
 void apply_tree_notes(std::string_view json, const base::Where& where, TensorDict& tree);
 
 }  // namespace tenfold::detail::formats

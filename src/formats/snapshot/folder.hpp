@@ -21,8 +21,8 @@ void refuse_foreign(const Path& path);
 /// The names of such files, the first few.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
-/// Writes the data files of a plan, of which the folder has none yet, and gives their checksums if
-/// these are asked for. Durable: they are on the device, with their folders, when it returns.
+/// Writes the data files of a plan, of which the folder has none yet, and returns their checksums
+/// if requested. If `durable`, the files and their folders are fsynced when it returns.
 std::vector<ChecksumLine> write_data_files(const Plan& plan, const os::Directory& root,
                                            const SnapshotOptions& options);
 

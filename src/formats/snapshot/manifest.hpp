@@ -66,7 +66,7 @@ struct Entry {
   std::vector<Piece> pieces;  ///< chunked_tensor, sharded_tensor, dtensor
   std::vector<Key> keys;      ///< dict, ordered_dict
   Value mesh;                 ///< dtensor: nested lists of ranks, as torchsnapshot has it
-  Value dim_map;              ///< dtensor: the mesh dimensions that cut each dimension, or [-1]
+  Value dim_map;              ///< dtensor: the mesh dimensions that shard each dimension, or [-1]
   std::string value;          ///< int_ to float_: as text, floats and bytes in base64
   std::string readable;       ///< float_: for people
   std::string obj_type;       ///< object: "builtins.tuple"
@@ -94,7 +94,7 @@ struct Manifest {
 
 /// True for a dict or list.
 bool is_container(EntryType type);
-/// True for what each rank has shards of.
+/// True for sharded entries.
 bool is_sharded(EntryType type);
 
 /// A key as a path has it.

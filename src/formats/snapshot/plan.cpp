@@ -160,7 +160,7 @@ class Planner {
     }
   }
 
-  /// `path`: without the rank. What is replicated is an entry of rank 0.
+  /// `path`: without the rank. Replicated entries are stored as entries of rank 0.
   void put(const std::string& path, Entry entry) {
     const bool is_of_all = !is_container(entry.type) && entry.tensor.replicated;
     plan_.manifest.add((is_of_all ? "0" : rank_name_) + "/" + path, std::move(entry));
@@ -354,7 +354,7 @@ class Planner {
     return static_cast<std::int64_t>(std::max<std::uint64_t>(1, options_.chunk_bytes / row_bytes));
   }
 
-  /// Gives the bytes of a whole leaf their place, that of bytes that it shares if these have one.
+  /// Assigns a position to the bytes of a whole leaf; aliases get the position of the first leaf.
   void place(const std::string& name, const Leaf& leaf, Owner owner, TensorEntry& entry) {
     const std::uint64_t size_bytes = leaf.nbytes();
     const SharedBytes shared = shared_bytes(leaf);
@@ -462,7 +462,7 @@ class Planner {
     return piece;
   }
 
-  // --- tensors of which each rank has parts ---
+  // --- sharded tensors ---
 
   void sharded(const std::string& path, const TensorDict::Item& item,
                const SnapshotShards& shards) {
@@ -555,7 +555,7 @@ class Planner {
     pieces.push_back(std::move(piece));
   }
 
-  // --- what only torch.save can say ---
+  // --- values that are stored as files of torch.save ---
 
   void pickled(const std::string& path, const Leaf& leaf) {
     if (!is_among(kComplexDTypes, leaf.dtype())) return object(path, leaf, "torch.Tensor");

@@ -63,11 +63,11 @@ struct PlannedRank {
 std::string path_of(const KeyPath& key);
 
 /// Tensors in files of torchsnapshot's kinds: small ones side by side in slabs, each at a multiple
-/// of 64; others in files of their own, cut along dimension 0 where they are large. Tied tensors
-/// are stored once. What torchsnapshot pickles (None, tuples, complex tensors, dtypes that it has
-/// no name for) becomes a file of torch.save. Files of several ranks have different names: all are
-/// below folders with the number of the rank. Throws Error(unsupported), naming the key, for what a
-/// snapshot cannot hold. Reads no tensor.
+/// of 64; others in separate files, split along dimension 0 if they are large. Tied tensors
+/// are stored once. Values that torchsnapshot pickles (None, tuples, complex tensors, dtypes that
+/// it has no name for) become files of torch.save. Files of several ranks have different names: all
+/// are below folders with the number of the rank. Throws Error(unsupported), naming the key, for
+/// entries that a snapshot cannot hold. Reads no tensor.
 Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options,
                    const PlannedRank& rank = {});
 

@@ -39,15 +39,15 @@ struct Context {
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
   /// The paths of the same, with their ranks, by that of the dict that they are in, without rank.
   std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
-  /// For a rank that took no part: it sees the containers of rank 0, and of what is in them only
-  /// what all ranks share.
+  /// For a rank that did not save: it sees the containers of rank 0, with the entries that all
+  /// ranks share.
   bool is_new = false;
 };
 
 std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
 
 /// The tree below one entry, as one rank sees it; `path` without the rank, `key` for messages. A
-/// plain value is a NonTensor. What is wrong with one entry is told to who asks for it.
+/// plain value is a NonTensor. An error of one entry is thrown when that entry is accessed.
 Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
                          const std::string& path, const std::string& key);
 
@@ -61,7 +61,7 @@ const Entry* find_entry(const Context& context, const std::string& rank, const s
   return shards == context.sharded.end() ? nullptr : shards->second.front();
 }
 
-/// The key that a piece of a path stands for; torchsnapshot takes any %XX.
+/// Decodes a component of a path to a key; torchsnapshot accepts any %XX.
 std::string unescape(std::string_view piece) {
   std::string key;
   for (std::size_t i = 0; i < piece.size(); ++i) {

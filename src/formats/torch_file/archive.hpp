@@ -10,7 +10,7 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// tenfold's record for what the pickle cannot express about the tree (tree_notes.hpp).
+/// tenfold's record with the properties of the tree that a pickle cannot express (tree_notes.hpp).
 inline constexpr std::string_view kNotesRecord = "tenfold.json";
 
 /// The zip archive that torch.save writes since torch 1.6. Every record is `<root>/<name>`, with

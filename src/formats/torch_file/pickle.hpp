@@ -54,10 +54,10 @@ class Pickle {
   /// For messages: "an integer", "a call of \"os.system\"".
   std::string describe(std::uint32_t id) const;
 
-  // Errors of the place where the reader stands: `<where>: key "a.b"`.
+  // Errors that name the current key: `<where>: key "a.b"`.
   Error corrupt() const;
   Error unsupported() const;
-  /// For what is not on the list of what is read.
+  /// The error for a global that this version does not read.
   [[noreturn]] void refuse_global(std::string_view module, std::string_view name) const;
   /// Throws unless there are `least` to `most` arguments.
   void require_arguments(const Call& call, std::size_t least, std::size_t most) const;

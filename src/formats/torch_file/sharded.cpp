@@ -78,7 +78,8 @@ TensorDict dict_in(os::File shard) {
   return *dict;
 }
 
-/// In the order of the weight map; after it what the shards hold beside, as transformers loads it.
+/// In the order of the weight map, followed by other tensors of the shards, as transformers loads
+/// them.
 TensorDict tree_of(OpenedIndex opened, const std::string& where) {
   std::vector<TensorDict> shards;
   for (os::File& shard : opened.shards) shards.push_back(dict_in(std::move(shard)));

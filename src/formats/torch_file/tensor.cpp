@@ -19,7 +19,7 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
-#include "core/tensor/special.hpp"
+#include "core/tensor/extended_scalar.hpp"
 #include "core/tree/sparse.hpp"
 #include "formats/torch_file/builder.hpp"
 #include "formats/torch_file/node.hpp"

@@ -15,7 +15,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
-#include "core/tensor/special.hpp"
+#include "core/tensor/extended_scalar.hpp"
 #include "core/tensor/torch_names.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"

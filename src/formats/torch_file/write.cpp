@@ -194,7 +194,7 @@ class Planner {
     groups_[group].leaves.push_back(leaf);
   }
 
-  bool are_alike(const Group& group) const {
+  bool are_identical_tensors(const Group& group) const {
     const Tensor* first = leaves_[group.leaves.front()].tensor_in_memory();
     return std::ranges::all_of(group.leaves, [&](std::size_t i) {
       const Tensor* other = leaves_[i].tensor_in_memory();
@@ -229,7 +229,7 @@ class Planner {
   }
 
   bool is_copied_unchanged(const Group& group) const {
-    if (!are_alike(group)) return true;
+    if (!are_identical_tensors(group)) return true;
     const Tensor& tensor = *leaves_[group.leaves.front()].tensor_in_memory();
     return group.extent.end - group.extent.begin <= tensor.nbytes();
   }

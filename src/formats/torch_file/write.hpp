@@ -11,9 +11,9 @@ void check_tree(const TensorDict& tree);
 
 /// Replaces the file at `path` by an archive that torch.load(weights_only=True) reads, mapped or
 /// not: data.pkl, byteorder, data/0 ..., version, each stored, aligned to 64, with its CRC-32.
-/// There is no `.format_version`, because it would promise torch's own order of headers. What a
-/// pickle of dicts and lists cannot express is in the additional record tenfold.json
-/// (tree_notes.hpp).
+/// There is no `.format_version`, because it would promise torch's own order of headers. The
+/// additional record tenfold.json (tree_notes.hpp) stores what a pickle of dicts and lists cannot
+/// express.
 void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& request);
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -233,7 +233,7 @@ class ArrowIngest {
     }
   }
 
-  /// Starts the second pass, once all rows to leave out are known.
+  /// Starts the second pass, when all rows to omit are known.
   void start_again() {
     writer_.reset();
     streams_ = std::move(again_);
@@ -376,7 +376,7 @@ class ArrowIngest {
   }
 
   bool must_fit(std::size_t i, const ArrowRows& read) const {
-    return !stored_alike(sources_[i].column, targets_[i]) ||
+    return !has_same_storage(sources_[i].column, targets_[i]) ||
            (!targets_[i].nullable && !read.chunk.valid.empty());
   }
 

@@ -343,7 +343,7 @@ void RowColumn::promote(const RowType& type) {
   std::int64_t position = elements_before();
   type_ = type;
   const Column to = block_column();
-  if (stored_alike(from, to)) return;
+  if (has_same_storage(from, to)) return;
   rows_.finish();
   ColumnBuilder made(to);
   if (rows_.num_rows > 0) made = convert_chunk(from, rows_.view(), to, &origins(from), &position);

@@ -157,7 +157,7 @@ void RowTable::write_nulls(const std::vector<Column>& columns) {
 /// Updates a column of the writer to its current type.
 void RowTable::store(Stored& stored) {
   const Column now = stored.column->stored();
-  if (!stored_alike(stored.as, now)) {
+  if (!has_same_storage(stored.as, now)) {
     std::int64_t position = 0;
     const Column before = stored.as;
     writer_->change_column(*stored.index, now, [&](const ColumnChunk& chunk) {

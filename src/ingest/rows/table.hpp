@@ -26,7 +26,7 @@ namespace tenfold {
 /// Thread safety: one thread at a time.
 class RowTable {
  public:
-  /// Without a path, nothing is written, and finish() reports what the data set would be. `order`:
+  /// Without a path, nothing is written, and finish() reports the resulting schema. `order`:
   /// names of columns or enclosing records, which determines the order of columns; others follow in
   /// order of appearance. `defers_nulls`: as for RowColumn.
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
@@ -74,7 +74,7 @@ class RowTable {
   std::size_t block_bytes() const noexcept;
   std::uint64_t written_bytes() const noexcept { return written_bytes_; }
 
-  /// Records a row that is left out. `line` is the result of to_json_line(), or empty.
+  /// Records a row that is omitted. `line` is the result of to_json_line(), or empty.
   void skip_row(std::string_view line);
   SourceReport& report() noexcept { return report_; }
 

@@ -15,7 +15,7 @@
 
 namespace tenfold {
 
-bool stored_alike(const Column& from, const Column& to) {
+bool has_same_storage(const Column& from, const Column& to) {
   return from.kind == to.kind && from.dtype == to.dtype && from.shape == to.shape &&
          from.ragged == to.ragged;
 }

@@ -18,7 +18,7 @@ struct BadValue {
 };
 
 /// True if rows of a column like `from` can be stored unchanged in one like `to`.
-bool stored_alike(const Column& from, const Column& to);
+bool has_same_storage(const Column& from, const Column& to);
 
 /// Number of elements before the first one that `to` cannot hold, `count` if there is none: an
 /// integer out of range, a fraction or NaN for an integer dtype, a finite number that would become

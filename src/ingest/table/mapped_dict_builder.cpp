@@ -324,7 +324,7 @@ void MappedDict::compact(Monitor* monitor) {
       throw Error::io(EBUSY, path.string())
           .part("compact")
           .expected("no concurrent writer")
-          .found("that another process did")
+          .found("one")
           .remedy("nothing was changed");
     }
     builder.commit();

@@ -31,7 +31,7 @@ struct UninitializedAllocator : std::allocator<T> {
 };
 using TextMemory = std::vector<char, UninitializedAllocator<char>>;
 
-/// How the end of a record is recognised.
+/// The text format, which determines where a record ends.
 enum class TextKind : std::uint8_t { json_lines, json_array, csv };
 
 /// Data shared by all blocks of one file.

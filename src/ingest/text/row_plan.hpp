@@ -12,7 +12,7 @@
 
 namespace tenfold {
 
-/// How the text of a value is converted to what a column stores.
+/// The conversion of a value's text to elements of a column.
 enum class Form : std::uint8_t {
   scalar,     ///< a number or a bool
   list,       ///< numbers or bools, nested according to the shape and `ragged`
@@ -59,7 +59,7 @@ struct Field {
                                              ///< targets
 };
 
-/// How rows of text are converted to columns.
+/// The conversion of rows of text to columns.
 struct RowPlan {
   std::vector<Target> targets;
   Field root;

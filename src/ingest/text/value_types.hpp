@@ -53,7 +53,7 @@ struct ValueTypes {
   ValueTypes& member(std::string_view name);
   void add_null();
   void add_scalar(ScalarKinds kinds);
-  /// Adds what `later` saw, which came after all of this.
+  /// Merges the types of `later` records.
   void merge(const ValueTypes& later);
 };
 

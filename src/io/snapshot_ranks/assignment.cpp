@@ -20,7 +20,7 @@ using namespace formats::snapshot;
 
 namespace {
 
-/// Shares the work of what several ranks have, to the rank that has least so far.
+/// Assigns each shared entry to the rank with the fewest bytes so far.
 class Assigner {
  public:
   Assigner(std::string where, const std::vector<Outline>& outlines)
@@ -32,7 +32,7 @@ class Assigner {
 
   Assignment take() { return std::move(made_); }
 
-  /// Of all files, about.
+  /// The approximate size of all files.
   std::uint64_t num_bytes() const {
     std::uint64_t total = 0;
     for (const std::uint64_t load : loads_) total += load;
@@ -87,7 +87,7 @@ class Assigner {
     }
   }
 
-  /// Each element in one of the boxes, as readers of the shards want it.
+  /// Checks that the boxes cover each element exactly once, as readers of shards require.
   void require_cover(const std::string& path, const ShardedCandidate& tensor,
                      const Holders& holders) const {
     std::vector<TensorPiece> pieces;
@@ -103,7 +103,7 @@ class Assigner {
     }
   }
 
-  /// A chunk, or what has none, with all entries over the same bytes.
+  /// A chunk, or an entry without chunks, with all entries over the same bytes.
   struct Unit {
     std::uint64_t size = 0;
     std::size_t piece = 0;

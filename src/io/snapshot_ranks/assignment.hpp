@@ -7,8 +7,8 @@
 #include "formats/snapshot/plan.hpp"
 #include "io/snapshot_ranks/outline.hpp"
 
-// Who writes what several ranks have: replicated entries, and boxes of sharded tensors that a mesh
-// replicates.
+// Assigns entries and boxes that several ranks have (replicated entries, boxes of sharded tensors
+// that a mesh replicates) to the ranks that write them.
 
 namespace tenfold::detail::snapshot_ranks {
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kReceipt = "receipt of a snapshot";
 
-/// Puts together what the ranks have written.
+/// Merges the receipts of all ranks.
 class Merger {
  public:
   Merger(std::string where, std::int64_t world_size) : where_(std::move(where)) {
@@ -49,7 +49,7 @@ class Merger {
     if (!receipt.notes.empty()) add_notes(from_json(receipt.notes, where));
   }
 
-  /// Replicated entries must be there, with all their chunks.
+  /// Requires all chunks of replicated entries.
   void require(const Assignment& assignment) const {
     for (const auto& [path, writers] : assignment.replicated) {
       const Entry* entry = find("0/" + path);

@@ -10,11 +10,11 @@
 #include "formats/snapshot/plan.hpp"
 #include "io/snapshot_ranks/outline.hpp"
 
-// What ranks say when they have written, and the documents that are made of it.
+// The receipts of ranks that have written their part, and the documents merged from them.
 
 namespace tenfold::detail::snapshot_ranks {
 
-/// What a rank has written.
+/// Describes the files that a rank has written.
 struct Receipt {
   std::string id;
   std::int64_t rank = 0;
@@ -34,7 +34,7 @@ struct Merged {
   std::vector<formats::ChecksumLine> checksums;
 };
 
-/// Puts together what the ranks have written. Throws Error(invalid_argument) naming an entry and
+/// Merges the receipts of all ranks. Throws Error(invalid_argument) naming an entry and
 /// its rank if something is missing, Error(corrupt) for receipts that cannot be read.
 Merged merge(const std::string& where, const std::vector<Receipt>& receipts,
              const formats::snapshot::Assignment& assignment, const std::vector<Outline>& outlines);

@@ -11,15 +11,15 @@
 #include <tenfold/tensor.hpp>
 #include <tenfold/value.hpp>
 
-// What ranks and the coordinator of a snapshot send each other: JSON of one object, whose member
-// "kind" tells what it is.
+// The messages between the ranks and the coordinator of a snapshot: one JSON object each, whose
+// member "kind" is the type of the message.
 
 namespace tenfold::detail::snapshot_ranks {
 
 /// Throws Error(invalid_argument): a text that is not of that kind.
 [[noreturn]] void refuse_message(const std::string& kind);
 
-/// Reads a message of one kind; what is not as expected is refused.
+/// Reads and validates a message of one kind.
 class MessageReader {
  public:
   MessageReader(std::string_view kind, std::string_view text);

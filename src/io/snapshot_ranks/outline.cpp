@@ -19,7 +19,7 @@ using namespace formats::snapshot;
 namespace {
 
 constexpr std::string_view kOutline = "outline of a snapshot";
-/// About what a file of torch.save takes besides its tensors.
+/// Approximate size of a file of torch.save without its tensors.
 constexpr std::uint64_t kObjectBytes = 1024;
 
 std::string range_text(const TensorEntry& entry) {

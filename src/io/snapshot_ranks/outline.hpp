@@ -9,7 +9,7 @@
 
 #include "formats/snapshot/plan.hpp"
 
-// What a rank says of its part of a snapshot before anything is written.
+// The description of a rank's part of a snapshot, exchanged before anything is written.
 
 namespace tenfold::detail::snapshot_ranks {
 
@@ -49,7 +49,7 @@ struct Outline {
   static Outline parse(std::string_view text);
 };
 
-/// Of a plan in which everything is planned, also what other ranks will write.
+/// Describes `rank`. `plan` includes what other ranks will write.
 Outline outline_of(const formats::snapshot::Plan& plan, const TensorDict& tree,
                    const formats::snapshot::PlannedRank& rank);
 

@@ -1,6 +1,6 @@
 // Snapshots that several processes write together. Each rank plans its own tree; what ranks share
-// is assigned by the coordinator, who knows the outlines of all. Each rank writes below folders of
-// its own; the coordinator merges what the ranks say of their files and publishes the folder.
+// is assigned by the coordinator, which has the outlines of all ranks. Each rank writes below
+// folders of its own; the coordinator merges the receipts of the ranks and publishes the folder.
 
 #include <cerrno>
 #include <filesystem>
@@ -44,7 +44,7 @@ constexpr std::string_view kStagingName = "%staging";
 constexpr std::uint64_t kMarkerBytes = 1024;  ///< more is no number
 constexpr std::string_view kTicket = "ticket of a snapshot";
 
-/// What the coordinator tells all ranks.
+/// The message of the coordinator to all ranks.
 struct Ticket {
   std::string id;
   std::string host;

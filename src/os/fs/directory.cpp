@@ -13,7 +13,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
-#include "os/fs/seam.hpp"
+#include "os/fs/announced_change.hpp"
 #include "os/system.hpp"
 
 namespace tenfold::os {

@@ -49,7 +49,8 @@ class Directory {
   /// False if permissions forbid this process to add and remove entries.
   bool is_writable() const noexcept;
 
-  // The functions below change the folder, and report each change to the observer in fault.hpp.
+  // The functions below change the folder, and report each change to the observer in
+  // change_observer.hpp.
 
   /// mkdir. The mode is 0777 less the umask unless `mode` is given. Throws Error(io), also for
   /// EEXIST.

@@ -16,8 +16,8 @@
 
 #include "base/checked.hpp"
 #include "base/fail.hpp"
+#include "os/fs/announced_change.hpp"
 #include "os/fs/directory.hpp"
-#include "os/fs/seam.hpp"
 #include "os/system.hpp"
 
 namespace tenfold::os {

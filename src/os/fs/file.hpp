@@ -83,7 +83,8 @@ class File {
   /// Like read_at, but stops at the end of the file. Returns the number of bytes read.
   std::size_t read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const;
 
-  // The functions below change the file, and report each change to the observer in fault.hpp.
+  // The functions below change the file, and report each change to the observer in
+  // change_observer.hpp.
 
   /// Writes all of `bytes` at `offset_bytes` (pwrite).
   void write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes);

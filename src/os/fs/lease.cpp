@@ -264,7 +264,7 @@ bool is_dead(Directory& folder, const std::string& name, const std::string& text
 
 std::string aside_name(const std::string& name) { return name + "~"; }
 
-/// Removes what a process left that crashed while it took over a dead lease.
+/// Removes leftovers of a process that crashed while it took over a dead lease.
 void remove_abandoned(Directory& folder, const std::string& name) {
   const std::string aside = aside_name(name);
   const auto found = read_lease(folder, aside);

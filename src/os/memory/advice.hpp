@@ -8,8 +8,8 @@
 
 namespace tenfold::os {
 
-// What the kernel is told, and asked, about the pages of mapped files. All ranges lie in mapped
-// memory, and need not be aligned.
+// Wrappers of madvise and mincore for the pages of mapped files. All ranges are in mapped memory,
+// and need not be aligned.
 
 /// True if every page of `bytes` is in the page cache, so that touching them costs no I/O. For
 /// files that the user may not write, the kernel always reports true.

@@ -32,7 +32,7 @@ std::uint64_t count_maps() {
       std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n'));
 }
 
-/// Deletes a mapping. A Buffer's owner is a pointer to anything; this is what it knows its mapping
+/// Deletes a mapping. A Buffer's owner has no type; its deleter of this class identifies a mapping
 /// by, without a list of all mappings.
 struct Unmap {
   Mapping mapping;

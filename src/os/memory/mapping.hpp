@@ -29,7 +29,7 @@ enum class MapKind : std::uint8_t {
 Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
                 MapKind kind, std::optional<std::uint64_t> file_bytes = {});
 
-/// A mapping of a file, and what the file was when it was mapped.
+/// A mapping of a file, and the identity of the file when it was mapped.
 struct Mapping {
   std::byte* begin = nullptr;      ///< of the mapped pages
   std::size_t size_bytes = 0;      ///< of them
@@ -45,7 +45,7 @@ struct Mapping {
   std::shared_ptr<const File> open_file() const;
 };
 
-/// The mapping that `buffer`, or what it is a slice of, is the result of map_file() for; null for
+/// The mapping of a buffer that map_file() returned, or of a slice of one; null for
 /// other buffers. Valid as long as the mapped bytes are.
 const Mapping* mapping_of(const Buffer& buffer) noexcept;
 

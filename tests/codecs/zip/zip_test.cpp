@@ -16,7 +16,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/checked.hpp"
-#include "codecs/zip/start.hpp"
+#include "codecs/zip/entry_start.hpp"
 
 namespace tenfold::codecs {
 namespace {

@@ -10,7 +10,7 @@
 namespace tenfold {
 namespace {
 
-/// What torch.promote_types gives.
+/// Expected values are results of torch.promote_types.
 TEST(Promote, MatchesTorch) {
   constexpr std::array kCases = {
       std::tuple(DType::int64, DType::float16, DType::float16),

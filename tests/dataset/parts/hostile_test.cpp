@@ -99,7 +99,7 @@ class HostileFolders : public ::testing::Test {
     changed.replace(at, from.size(), to);
     write(changed);
   }
-  /// What a reader of all rows is told; verify() must find something as well.
+  /// The error of reading all rows. Checks that verify() finds a problem as well.
   std::string fault() const {
     EXPECT_FALSE(is_valid());
     try {

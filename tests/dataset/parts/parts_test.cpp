@@ -98,7 +98,7 @@ TEST(Parts, OpenAsTheTreeThatCompactWrites) {
   const VerifyReport report = verify(folder / "ds");
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_leaves, 3U * 10U);
-  // What is read of a tree may begin and end anywhere.
+  // A read of a leaf may begin and end at any byte.
   const TensorDict tree = open(folder / "ds");
   const TensorDict::Item item = tree.get("tags.end");
   const auto& leaf = std::get<Leaf>(item);

@@ -165,7 +165,7 @@ TEST(ConsolidatedWrite, VerifyDetectsEveryFlippedByte) {
   const std::string whole = bytes_of(folder / "file");
   const std::size_t data = whole.size() - 8 - document_of(whole).size();
   EXPECT_TRUE(consolidated::kFormat.verify(folder / "file", {}).ok());
-  // Who hides the name of the checksums makes a file that has none; all else is as it was saved.
+  // Renaming the member of the checksums gives a file without checksums and otherwise unchanged.
   const std::string name = "tenfold_xxh3";
   const std::size_t name_at = whole.find(name);
   Warnings ignored;

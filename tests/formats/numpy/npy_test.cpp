@@ -270,7 +270,8 @@ const std::vector<BadFile> kBadFiles = {
     {"key-unknown", ErrorCode::corrupt,
      "header: a key is not known: expected \"descr\", \"fortran_order\" and \"shape\", found "
      "\"order\""},
-    {"length-cut", ErrorCode::corrupt, "header: it is cut: expected its length, found the end"},
+    {"length-cut", ErrorCode::corrupt,
+     "header: it is truncated: expected its length, found the end"},
     {"magic", ErrorCode::corrupt,
      "header: not a NumPy file: expected it to start with \"\\x93NUMPY\", found \"\\x93NUMPI\""},
     {"order-number", ErrorCode::corrupt,
@@ -295,7 +296,8 @@ const std::vector<BadFile> kBadFiles = {
      "shape: too large: expected a size of at most 63 bits, found [4294967296, 4294967296]"},
     {"version-4", ErrorCode::unsupported,
      "header: unknown version: expected 1.0, 2.0 or 3.0, found 4.0"},
-    {"version-cut", ErrorCode::corrupt, "header: it is cut: expected a version, found the end"},
+    {"version-cut", ErrorCode::corrupt,
+     "header: it is truncated: expected a version, found the end"},
 };
 
 class NpyBad : public testing::TestWithParam<BadFile> {};

@@ -238,7 +238,7 @@ TEST(Safetensors, TensorsAreInTheOrderOfTheReferenceAndAligned) {
   for (std::size_t i = 0; i < header.entries.size(); ++i) names.emplace_back(header.name(i));
   EXPECT_EQ(names, (std::vector<std::string>{"u64", "a64", "b64", "a32", "z8", "bool"}));
   EXPECT_EQ(header.data_offset % 64, 0U);
-  EXPECT_EQ(opened.keys(), tree.keys()) << "the order of the dict is kept beside it";
+  EXPECT_EQ(opened.keys(), tree.keys()) << "the order of the dict is stored separately";
 }
 
 TEST(Safetensors, AnInconsistentOrderIsIgnoredWithAWarning) {

@@ -109,7 +109,7 @@ TEST(SafetensorsSharded, SavingAgainRemovesOldShardsAndKeepsForeignFiles) {
   next.set("x", tensor_of<float>({-3}, {1}));
   safetensors::kShardedFormat.write(next, folder / kIndex, shards_of(4));
   EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(next));
-  EXPECT_EQ(text_of(old), text_of(flat_tree())) << "who opened the old version keeps it";
+  EXPECT_EQ(text_of(old), text_of(flat_tree())) << "an open tree keeps the old version";
   const auto entries = entries_of(folder);
   EXPECT_EQ(entries.size(), 1U + 3U + 1U);
   EXPECT_TRUE(entries.contains("m-00009-of-00009.safetensors")) << "never ours to remove";
@@ -179,7 +179,8 @@ TEST(SafetensorsSharded, VerifyDetectsAnyFlippedBitOfTheIndexAndOfAShard) {
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
       write_bytes(folder / name, damaged);
       const VerifyReport report = safetensors::kShardedFormat.verify(folder / kIndex, {});
-      // The name of the checksums is what says that there are any; all else is as it was saved.
+      // Renaming the member of the checksums gives a file without checksums and otherwise
+      // unchanged.
       const bool hidden = at >= marker_at && at < marker_at + 12;
       EXPECT_TRUE(!report.ok() || hidden) << name << " byte " << at;
     }

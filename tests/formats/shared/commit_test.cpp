@@ -22,7 +22,7 @@
 #include <tenfold/error.hpp>
 
 #include "formats/folder/lock.hpp"
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 #include "os/memory/mapping.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"

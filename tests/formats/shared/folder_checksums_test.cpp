@@ -22,7 +22,7 @@ std::string sealed(const std::string& lines) {
   return lines + "xxh3 " + base::hex16(base::xxh3(std::as_bytes(std::span(lines)))) + "\n";
 }
 
-/// What parsing the text says; "" if it succeeds.
+/// The error message of parsing the text; "" if it succeeds.
 std::string complaint(const std::string& text) {
   try {
     parse_checksums(text, "%checksums");

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/hash/checksum.hpp"
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {

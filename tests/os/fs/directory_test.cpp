@@ -12,7 +12,7 @@
 
 #include <tenfold/error.hpp>
 
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold::os {

@@ -129,7 +129,7 @@ TEST_P(EveryLease, AForkedChildNeitherHoldsNorReleasesIt) {
 TEST_P(EveryLease, OfAnotherHostExpiresAfterTheTimeout) {
   const auto lease = Lease::try_acquire(directory_, "x");
   ASSERT_TRUE(lease);
-  // What another boot reads.
+  // As after a reboot.
   set_boot_id(BootId{std::byte{7}});
   EXPECT_FALSE(Lease::try_acquire(directory_, "x"));
   const timespec old[2] = {{1, 0}, {1, 0}};

@@ -58,7 +58,7 @@ def test_fewer_ranks_restore_their_rng_states_with_a_warning(run, tmp_path):
     saved = run("save", size=3)
     restored = run("restore")
     assert [rank["draws"] for rank in restored] == [rank["draws"] for rank in saved[:2]]
-    assert "what rank 2 had for themselves is not restored" in restored[0]["warnings"][0]
+    assert "entries of rank 2 are not restored" in restored[0]["warnings"][0]
     state = {"rng": tenfold.RngState()}
     with pytest.warns(UserWarning, match="restored by 1"):
         tenfold.CheckpointManager(tmp_path / "run").restore(state, keys="rng")

@@ -155,7 +155,7 @@ def test_empty_mapped_dict_can_be_read_but_not_extended(tmp_path):
     assert found.tolist() == [False]
     with (
         tenfold.MappedDict(tmp_path / "d", "r+") as writer,
-        pytest.raises(ValueError, match="built of no items, which say what values are"),
+        pytest.raises(ValueError, match="built without items, so its type of values is unknown"),
     ):
         writer.extend({"a": torch.zeros(3)})
 

@@ -94,8 +94,8 @@ def kind_of(file: str) -> str:
     if suffix not in _SUFFIXES:
         raise UnsupportedError(
             f"{file}: expected JSON lines, CSV, Parquet, Arrow, npy or npz, found a file whose "
-            f'beginning and suffix {suffix!r} are none of them; format="jsonl", for instance, says '
-            "what it is"
+            f'beginning and suffix {suffix!r} are none of them; format="jsonl", for instance, '
+            "selects one"
         )
     return _SUFFIXES[suffix]
 

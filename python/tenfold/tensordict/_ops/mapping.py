@@ -381,7 +381,7 @@ def _check_rows_of(td: Any, other: Any) -> None:
     if tuple(node._batch_size[:shared]) != tuple(td._batch_size[:shared]):
         raise RuntimeError(
             f"update: expected a TensorDict of batch_size {list(td._batch_size)}, "
-            f"found {list(node._batch_size)}; update_batch_size=True takes it over"
+            f"found {list(node._batch_size)}; update_batch_size=True adopts it"
         )
 
 

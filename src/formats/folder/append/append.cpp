@@ -230,7 +230,7 @@ void Appender::require_free_space(std::uint64_t new_bytes) const {
   if (new_bytes <= os::kUncheckedBytes) return;
   for (const AppendedLeaf& leaf : leaves_) {
     if (!os::exists(leaf.file)) continue;
-    // Overwrite what a crashed append left after the committed end.
+    // Overwrite leftovers of a crashed append after the committed end.
     const std::uint64_t there = os::file_info(leaf.file).size_bytes;
     new_bytes -= std::min(leaf.rows.nbytes(), std::max(there, leaf.old_bytes) - leaf.old_bytes);
   }

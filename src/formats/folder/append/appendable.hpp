@@ -15,7 +15,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-// What data sets, dictionaries and sparse matrices, which are folders of rows, use of this format.
+// The part of this format that folders of rows (data sets, dictionaries, sparse matrices) use.
 
 /// The folder of a leaf that is a file of the file system; null for leaves in memory, in archives
 /// and in other formats.
@@ -51,10 +51,10 @@ class AppendableFolder {
   GrowingFolder* writer() const noexcept { return writer_.get(); }
   /// Takes the lock against other writers, then calls `leaves` for the tensors to append to, as
   /// they are from then on, and makes the writer. `is_exact` is true if its last writer closed the
-  /// folder: no element comes after the rows then.
+  /// folder: then no elements follow the rows.
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
   void flush();
-  /// Closes the writer, and gives up the lock against others.
+  /// Closes the writer, and releases the lock against others.
   void close();
   /// After close(): other processes may replace the folder.
   void release() noexcept { lock_.release(); }

@@ -17,7 +17,7 @@ namespace tenfold::detail::formats::folder {
 /// its lifetime, and changed by single writes of 64 bytes.
 class CommitFile {
  public:
-  /// Locks the file; creates it atomically and durably if it is missing. Takes over what a crashed
+  /// Locks the file; creates it atomically and durably if it is missing. Recovers what a crashed
   /// writer committed if the boot ID is the same. After a reboot commits may have been lost, so the
   /// number of rows is then that of meta.json. Throws Error(io) (EBUSY) naming the process that
   /// holds the lock.

@@ -133,7 +133,7 @@ void GrowingFolder::require_free_space(std::span<const std::span<const std::byte
   if (new_bytes <= os::kUncheckedBytes) return;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     if (!leaves_[i].file.valid()) continue;
-    // Overwrites what a crashed append left after the committed end.
+    // Overwrites leftovers of a crashed append after the committed end.
     new_bytes -= std::min<std::uint64_t>(bytes[i].size(),
                                          leaves_[i].file.size_bytes() - leaves_[i].leaf.size_bytes);
   }
@@ -386,7 +386,7 @@ void GrowingFolder::close() {
   write_notes();
   if (capacity() == 0) {
     for (OpenLeaf& open : leaves_) {
-      // Remove what a failed append left.
+      // Remove the leftovers of a failed append.
       if (open.file.valid() && open.file.size_bytes() > open.leaf.size_bytes) {
         open.file.truncate(open.leaf.size_bytes);
         open.file.sync();

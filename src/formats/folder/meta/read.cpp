@@ -15,7 +15,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Collects an array of integers, or what else it found.
+/// Collects an array of integers, or a description of the invalid value.
 struct IntegerArray {
   Shape values;
   std::string_view found;  ///< what was found instead; empty for a valid array

@@ -1,4 +1,4 @@
-#include "core/tensor/special.hpp"
+#include "core/tensor/extended_scalar.hpp"
 
 #include <algorithm>
 #include <string>

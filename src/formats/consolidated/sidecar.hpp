@@ -22,7 +22,7 @@ namespace tenfold::detail::formats::consolidated {
 /// The document lists the values of a node, then its tensors, then its nodes. If the original order
 /// was different, `order` has the index of the first entry, the second, ... Empty members are
 /// omitted.
-struct Extra {
+struct Sidecar {
   Notes notes;
   std::map<std::string, std::vector<std::size_t>, std::less<>> order;  ///< by path of the notes
   std::string checksums;                                               ///< json_checksums.hpp
@@ -31,14 +31,14 @@ struct Extra {
 };
 
 /// Writes the member's value.
-void write_extra(const Extra& extra, codecs::JsonWriter& json);
+void write_sidecar(const Sidecar& extra, codecs::JsonWriter& json);
 
 /// Parses the root's "size"; empty if another tool wrote something else there. Members of the wrong
 /// type are ignored with a warning. Throws like Notes::from_json.
-Extra read_extra(const Value& size, const std::string& where);
+Sidecar read_sidecar(const Value& size, const std::string& where);
 
 /// Restores the saved order of a node's entries, and applies the notes: kind, values and unbatched
 /// leaves. Members that do not match the node are ignored with a warning.
-void apply_extra(const Extra& extra, std::string_view path, Node& node);
+void apply_extra(const Sidecar& extra, std::string_view path, Node& node);
 
 }  // namespace tenfold::detail::formats::consolidated

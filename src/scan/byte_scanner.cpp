@@ -1,4 +1,4 @@
-#include "scan/bytes.hpp"
+#include "scan/byte_scanner.hpp"
 
 #include <algorithm>
 #include <array>

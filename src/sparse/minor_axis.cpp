@@ -19,95 +19,101 @@ namespace tenfold {
 namespace {
 
 /// The requested minor indices, each of which may be requested several times.
-class Wanted {
+class SelectedIndices {
  public:
-  explicit Wanted(std::span<const std::int64_t> places) {
-    sorted_.reserve(places.size());
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      sorted_.emplace_back(places[i], static_cast<std::int64_t>(i));
-      may_be_[slot(places[i])] = true;
+  explicit SelectedIndices(std::span<const std::int64_t> minor_indices) {
+    sorted_.reserve(minor_indices.size());
+    for (std::size_t i = 0; i < minor_indices.size(); ++i) {
+      sorted_.emplace_back(minor_indices[i], static_cast<std::int64_t>(i));
+      may_be_[slot(minor_indices[i])] = true;
     }
     std::sort(sorted_.begin(), sorted_.end());
   }
 
-  /// Calls use(position) for each position at which `place` was requested.
+  /// Calls use(position) for each position at which `minor_index` was requested.
   template <class Use>
-  void for_each(std::int64_t place, const Use& use) const {
+  void for_each(std::int64_t minor_index, const Use& use) const {
     // A small filter in L1 rejects most indices, which were not requested.
-    if (!may_be_[slot(place)]) return;
-    const auto lowest = std::pair(place, std::int64_t{0});
+    if (!may_be_[slot(minor_index)]) return;
+    const auto lowest = std::pair(minor_index, std::int64_t{0});
     for (auto found = std::lower_bound(sorted_.begin(), sorted_.end(), lowest);
-         found != sorted_.end() && found->first == place; ++found) {
+         found != sorted_.end() && found->first == minor_index; ++found) {
       use(found->second);
     }
   }
 
  private:
   static constexpr std::size_t kSlots = 1 << 14;
-  static std::size_t slot(std::int64_t place) { return static_cast<std::size_t>(place) % kSlots; }
+  static std::size_t slot(std::int64_t minor_index) {
+    return static_cast<std::size_t>(minor_index) % kSlots;
+  }
   std::vector<std::pair<std::int64_t, std::int64_t>> sorted_;  ///< minor index, position
   std::array<bool, kSlots> may_be_{};
 };
 
-/// Calls use(line, place, entry) for every entry, in storage order.
-template <class Ends, class Places, class Use>
-void visit_lines(const SparseState& state, const Ends* ends, const Places* places, const Use& use) {
-  const std::int64_t length = state.line_length();
+/// Calls use(major_index, minor_index, entry) for every entry, in storage order.
+template <class Ends, class Indices, class Use>
+void visit_compressed(const SparseState& state, const Ends* ends, const Indices* minor_indices,
+                      const Use& use) {
+  const std::int64_t length = state.minor_size();
   std::int64_t begin = 0;
-  for (std::int64_t line = 0; line < state.num_lines(); ++line) {
-    const std::int64_t end = ends[line + 1];
+  for (std::int64_t major_index = 0; major_index < state.major_size(); ++major_index) {
+    const std::int64_t end = ends[major_index + 1];
     if (end < begin || end > state.nnz || ends[0] != 0) {
       throw base::corrupt(state.where)
-          .part(state.line_name(), " ", line, ": entries")
+          .part(state.major_name(), " ", major_index, ": entries")
           .expected("a range within ", state.nnz)
           .found("[", begin, ", ", end, ")");
     }
     for (std::int64_t entry = begin; entry < end; ++entry) {
-      const std::int64_t place = places[entry];
-      if (place < 0 || place >= length) throw_bad_place(state, line, place);
-      use(line, place, entry);
+      const std::int64_t minor_index = minor_indices[entry];
+      if (minor_index < 0 || minor_index >= length) {
+        throw_bad_minor_index(state, major_index, minor_index);
+      }
+      use(major_index, minor_index, entry);
     }
     begin = end;
   }
 }
 
 template <class Index, class Use>
-void visit_coordinates(const SparseState& state, const Index* lines, const Index* places,
-                       const Use& use) {
+void visit_coordinates(const SparseState& state, const Index* major_indices,
+                       const Index* minor_indices, const Use& use) {
   for (std::int64_t entry = 0; entry < state.nnz; ++entry) {
-    const std::int64_t line = lines[entry];
-    const std::int64_t place = places[entry];
-    if (line < 0 || line >= state.num_lines() || place < 0 || place >= state.line_length()) {
-      throw_bad_place(state, line, place);
+    const std::int64_t major_index = major_indices[entry];
+    const std::int64_t minor_index = minor_indices[entry];
+    if (major_index < 0 || major_index >= state.major_size() || minor_index < 0 ||
+        minor_index >= state.minor_size()) {
+      throw_bad_minor_index(state, major_index, minor_index);
     }
-    use(line, place, entry);
+    use(major_index, minor_index, entry);
   }
 }
 
 template <class Use>
 void visit(const SparseState& state, const Use& use) {
-  const bool narrow_places = state.places.dtype() == DType::int32;
+  const bool is_narrow = state.minor_indices.dtype() == DType::int32;
   if (state.layout == SparseLayout::coo) {
-    if (narrow_places) {
-      return visit_coordinates(state, state.lines.data<std::int32_t>(),
-                               state.places.data<std::int32_t>(), use);
+    if (is_narrow) {
+      return visit_coordinates(state, state.major_indices.data<std::int32_t>(),
+                               state.minor_indices.data<std::int32_t>(), use);
     }
-    return visit_coordinates(state, state.lines.data<std::int64_t>(),
-                             state.places.data<std::int64_t>(), use);
+    return visit_coordinates(state, state.major_indices.data<std::int64_t>(),
+                             state.minor_indices.data<std::int64_t>(), use);
   }
   const auto with_ends = [&](const auto* ends) {
-    if (narrow_places) {
-      visit_lines(state, ends, state.places.data<std::int32_t>(), use);
+    if (is_narrow) {
+      visit_compressed(state, ends, state.minor_indices.data<std::int32_t>(), use);
     } else {
-      visit_lines(state, ends, state.places.data<std::int64_t>(), use);
+      visit_compressed(state, ends, state.minor_indices.data<std::int64_t>(), use);
     }
   };
   if (state.ends.dtype() == DType::int32) return with_ends(state.ends.data<std::int32_t>());
   with_ends(state.ends.data<std::int64_t>());
 }
 
-SparseRows scatter_across(const SparseState& state, const Wanted& wanted, std::int64_t count,
-                          bool as_rows) {
+SparseRows scatter_minor(const SparseState& state, const SelectedIndices& selected,
+                         std::int64_t count, bool as_rows) {
   SparseRows made;
   made.num_rows = as_rows ? count : state.num_rows;
   made.num_cols = as_rows ? state.num_cols : count;
@@ -119,10 +125,10 @@ SparseRows scatter_across(const SparseState& state, const Wanted& wanted, std::i
   std::memset(out, 0, size_bytes);
   const std::size_t size = state.values.itemsize();
   const std::byte* values = state.values.raw_data();
-  visit(state, [&](std::int64_t line, std::int64_t place, std::int64_t entry) {
-    wanted.for_each(place, [&](std::int64_t position) {
+  visit(state, [&](std::int64_t major_index, std::int64_t minor_index, std::int64_t entry) {
+    selected.for_each(minor_index, [&](std::int64_t position) {
       const std::int64_t at =
-          as_rows ? position * made.num_cols + line : line * made.num_cols + position;
+          as_rows ? position * made.num_cols + major_index : major_index * made.num_cols + position;
       std::memcpy(out + static_cast<std::size_t>(at) * size,
                   values + static_cast<std::size_t>(entry) * size, size);
     });
@@ -130,11 +136,10 @@ SparseRows scatter_across(const SparseState& state, const Wanted& wanted, std::i
   return made;
 }
 
-void copy_values(const SparseState& state, const std::vector<PlacedEntry>& entries,
-                 std::byte* out) {
+void copy_values(const SparseState& state, const std::vector<BatchEntry>& entries, std::byte* out) {
   const std::size_t size = state.values.itemsize();
   const std::byte* values = state.values.raw_data();
-  for (const PlacedEntry& entry : entries) {
+  for (const BatchEntry& entry : entries) {
     std::memcpy(out, values + static_cast<std::size_t>(entry.entry) * size, size);
     out += size;
   }
@@ -157,19 +162,19 @@ class IndexWriter {
   Tensor tensor_;
 };
 
-void assemble_padded(const SparseState& state, const std::vector<PlacedEntry>& entries,
+void assemble_padded(const SparseState& state, const std::vector<BatchEntry>& entries,
                      SparseRows& made) {
   Tensor lengths = Tensor::zeros(DType::int64, {made.num_rows});
   auto* counts = made.num_rows == 0 ? nullptr : lengths.mutable_data<std::int64_t>();
   std::int64_t longest = 0;
-  for (const PlacedEntry& entry : entries) longest = std::max(longest, ++counts[entry.row]);
+  for (const BatchEntry& entry : entries) longest = std::max(longest, ++counts[entry.row]);
   const Shape shape = {made.num_rows, longest};
-  IndexWriter indices(state.places.dtype(), shape);
+  IndexWriter indices(state.minor_indices.dtype(), shape);
   made.values = Tensor::zeros(state.values.dtype(), shape);
   const std::size_t size = state.values.itemsize();
   std::int64_t row = -1;
   std::int64_t column = 0;
-  for (const PlacedEntry& entry : entries) {
+  for (const BatchEntry& entry : entries) {
     column = entry.row == row ? column + 1 : 0;
     row = entry.row;
     const std::int64_t at = row * longest + column;
@@ -183,15 +188,15 @@ void assemble_padded(const SparseState& state, const std::vector<PlacedEntry>& e
 
 }  // namespace
 
-void for_each_entry(
-    const SparseState& state,
-    const std::function<void(std::int64_t line, std::int64_t place, std::int64_t entry)>& use) {
+void for_each_entry(const SparseState& state,
+                    const std::function<void(std::int64_t major_index, std::int64_t minor_index,
+                                             std::int64_t entry)>& use) {
   visit(state, use);
 }
 
-SparseRows assemble(const SparseState& state, std::vector<PlacedEntry> entries,
+SparseRows assemble(const SparseState& state, std::vector<BatchEntry> entries,
                     std::int64_t num_rows, std::int64_t num_cols, RowsLayout layout) {
-  const auto order = [](const PlacedEntry& a, const PlacedEntry& b) {
+  const auto order = [](const BatchEntry& a, const BatchEntry& b) {
     return std::tie(a.row, a.column) < std::tie(b.row, b.column);
   };
   if (!std::is_sorted(entries.begin(), entries.end(), order)) {
@@ -217,8 +222,8 @@ SparseRows assemble(const SparseState& state, std::vector<PlacedEntry> entries,
     made.indices = indices.tensor();
     return made;
   }
-  const bool is_narrow =
-      state.places.dtype() == DType::int32 && count <= std::numeric_limits<std::int32_t>::max();
+  const bool is_narrow = state.minor_indices.dtype() == DType::int32 &&
+                         count <= std::numeric_limits<std::int32_t>::max();
   const DType dtype = is_narrow ? DType::int32 : DType::int64;
   if (num_rows == std::numeric_limits<std::int64_t>::max()) {
     throw base::invalid_argument(state.where)
@@ -230,7 +235,7 @@ SparseRows assemble(const SparseState& state, std::vector<PlacedEntry> entries,
   IndexWriter indices(dtype, {count});
   std::int64_t row = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    const PlacedEntry& entry = entries[static_cast<std::size_t>(i)];
+    const BatchEntry& entry = entries[static_cast<std::size_t>(i)];
     while (row < entry.row) ends.set(++row, i);
     indices.set(i, entry.column);
   }
@@ -240,25 +245,25 @@ SparseRows assemble(const SparseState& state, std::vector<PlacedEntry> entries,
   return made;
 }
 
-SparseRows gather_across(const SparseState& state, std::span<const std::int64_t> wanted,
-                         RowsLayout layout, bool as_rows) {
+SparseRows gather_minor(const SparseState& state, std::span<const std::int64_t> selected,
+                        RowsLayout layout, bool as_rows) {
   require_sorted(state);
-  const Wanted places(wanted);
-  const auto count = static_cast<std::int64_t>(wanted.size());
-  if (layout == RowsLayout::dense) return scatter_across(state, places, count, as_rows);
+  const SelectedIndices minor_indices(selected);
+  const auto count = static_cast<std::int64_t>(selected.size());
+  if (layout == RowsLayout::dense) return scatter_minor(state, minor_indices, count, as_rows);
   // In a padded batch the requested indices are always the rows of the result.
-  const bool by_wanted = as_rows || layout == RowsLayout::padded;
-  std::vector<PlacedEntry> entries;
-  visit(state, [&](std::int64_t line, std::int64_t place, std::int64_t entry) {
-    places.for_each(place, [&](std::int64_t position) {
-      entries.push_back(by_wanted ? PlacedEntry{position, line, entry}
-                                  : PlacedEntry{line, position, entry});
+  const bool by_selected = as_rows || layout == RowsLayout::padded;
+  std::vector<BatchEntry> entries;
+  visit(state, [&](std::int64_t major_index, std::int64_t minor_index, std::int64_t entry) {
+    minor_indices.for_each(minor_index, [&](std::int64_t position) {
+      entries.push_back(by_selected ? BatchEntry{position, major_index, entry}
+                                    : BatchEntry{major_index, position, entry});
     });
   });
-  const std::int64_t num_lines = state.num_lines();
-  SparseRows made = by_wanted ? assemble(state, std::move(entries), count, num_lines, layout)
-                              : assemble(state, std::move(entries), num_lines, count, layout);
-  if (!as_rows && by_wanted) std::swap(made.num_rows, made.num_cols);
+  const std::int64_t major_size = state.major_size();
+  SparseRows made = by_selected ? assemble(state, std::move(entries), count, major_size, layout)
+                                : assemble(state, std::move(entries), major_size, count, layout);
+  if (!as_rows && by_selected) std::swap(made.num_rows, made.num_cols);
   return made;
 }
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 
 namespace tenfold::os {
 

@@ -7,7 +7,7 @@
 namespace tenfold {
 
 /// True if rows of both columns can be joined; where they are stored may differ.
-bool are_alike(const Column& a, const Column& b);
+bool are_compatible(const Column& a, const Column& b);
 
 /// "float32 [3], nullable"; for messages.
 std::string describe(const Column& column);

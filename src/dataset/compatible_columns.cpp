@@ -1,10 +1,10 @@
-#include "dataset/alike.hpp"
+#include "dataset/compatible_columns.hpp"
 
 #include "base/text.hpp"
 
 namespace tenfold {
 
-bool are_alike(const Column& a, const Column& b) {
+bool are_compatible(const Column& a, const Column& b) {
   return a.path == b.path && a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape &&
          a.ragged == b.ragged && a.nullable == b.nullable && a.unit == b.unit;
 }

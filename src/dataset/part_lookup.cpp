@@ -1,4 +1,4 @@
-#include "dataset/part_of.hpp"
+#include "dataset/part_lookup.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "dataset/copy_lines.hpp"
+#include "dataset/copy_cache_lines.hpp"
 
 #include <cstring>
 
@@ -100,7 +100,7 @@ template <int kInto>
 }
 #endif
 
-LineCopiers choose_line_copiers() noexcept {
+CacheLineCopiers choose_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
   // Processors before those that have this slow down for vectors of 512 bits.
   if (base::vector_instructions().avx512vbmi2) {
@@ -112,7 +112,7 @@ LineCopiers choose_line_copiers() noexcept {
 
 }  // namespace
 
-LineCopiers plain_line_copiers() noexcept {
+CacheLineCopiers plain_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
   return {copy_plain<base::kL2>, copy_plain<base::kL1>, copy_two_plain, stream_two_sse2};
 #else
@@ -130,10 +130,10 @@ namespace {
 
 /// Initialised at load time: a fork during the initialisation of a local static makes the child
 /// hang.
-const LineCopiers kLineCopiers = choose_line_copiers();
+const CacheLineCopiers kLineCopiers = choose_line_copiers();
 
 }  // namespace
 
-const LineCopiers& line_copiers() noexcept { return kLineCopiers; }
+const CacheLineCopiers& cache_line_copiers() noexcept { return kLineCopiers; }
 
 }  // namespace tenfold

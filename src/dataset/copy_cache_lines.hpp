@@ -8,8 +8,8 @@ inline constexpr std::size_t kCacheLineBytes = 64;
 
 /// Copies `size_bytes`, at least one cache line, from `from` to `out`, and prefetches, line by
 /// line, as many bytes at `coming`. That may be any address, because it is not read.
-using CopyLines = void (*)(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
-                           std::byte* out) noexcept;
+using CopyCacheLines = void (*)(const std::byte* coming, const std::byte* from,
+                                std::size_t size_bytes, std::byte* out) noexcept;
 
 /// The same position in each of two rows.
 struct TwoSources {
@@ -19,27 +19,27 @@ struct TwoSources {
 
 /// Copies two rows at once, so that their memory requests overlap. The first row goes to `out`, the
 /// second to `second_offset_bytes` after it.
-using CopyTwoLines = void (*)(TwoSources coming, TwoSources from, std::size_t size_bytes,
-                              std::byte* out, std::size_t second_offset_bytes) noexcept;
+using CopyTwoRows = void (*)(TwoSources coming, TwoSources from, std::size_t size_bytes,
+                             std::byte* out, std::size_t second_offset_bytes) noexcept;
 
-struct LineCopiers {
+struct CacheLineCopiers {
   /// Prefetches from memory to L2, which allows many more outstanding requests than L1.
-  CopyLines from_memory;
+  CopyCacheLines from_memory;
   /// Prefetches from L2 to L1.
-  CopyLines from_cache;
+  CopyCacheLines from_cache;
   /// Like from_memory.
-  CopyTwoLines two_from_memory;
+  CopyTwoRows two_from_memory;
   /// Writes whole cache lines with non-temporal stores, which need not read them first. `out` and
   /// `second_offset_bytes` must be multiples of a cache line. Call end_streaming() at the end.
-  CopyTwoLines two_past_caches;
+  CopyTwoRows two_past_caches;
 };
 
 /// Orders the writes of two_past_caches before later writes, for other threads.
 void end_streaming() noexcept;
 
 /// The implementations for any CPU.
-LineCopiers plain_line_copiers() noexcept;
+CacheLineCopiers plain_line_copiers() noexcept;
 /// The fastest implementations for this CPU.
-const LineCopiers& line_copiers() noexcept;
+const CacheLineCopiers& cache_line_copiers() noexcept;
 
 }  // namespace tenfold

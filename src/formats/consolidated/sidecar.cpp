@@ -1,4 +1,4 @@
-#include "formats/consolidated/extra.hpp"
+#include "formats/consolidated/sidecar.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -41,7 +41,7 @@ std::vector<std::size_t> positions_of(const Value& value) {
   return order;
 }
 
-void read_order(const Value& value, const std::string& where, Extra& extra) {
+void read_order(const Value& value, const std::string& where, Sidecar& extra) {
   const auto* paths = value.get_if<Value::Object>();
   if (paths == nullptr) {
     warn_ignored(where, "\"order\"", "an object", value.type_name());
@@ -57,7 +57,7 @@ void read_order(const Value& value, const std::string& where, Extra& extra) {
   }
 }
 
-void apply_order(const Extra& extra, std::string_view path, Node& node) {
+void apply_order(const Sidecar& extra, std::string_view path, Node& node) {
   const auto found = extra.order.find(path);
   if (found == extra.order.end()) return;
   const std::vector<std::size_t>& order = found->second;
@@ -75,7 +75,7 @@ void apply_order(const Extra& extra, std::string_view path, Node& node) {
 
 }  // namespace
 
-void write_extra(const Extra& extra, codecs::JsonWriter& json) {
+void write_sidecar(const Sidecar& extra, codecs::JsonWriter& json) {
   json.begin_array();
   json.string(kMark);
   json.begin_object();
@@ -102,8 +102,8 @@ void write_extra(const Extra& extra, codecs::JsonWriter& json) {
   json.end_array();
 }
 
-Extra read_extra(const Value& size, const std::string& where) {
-  Extra extra;
+Sidecar read_sidecar(const Value& size, const std::string& where) {
+  Sidecar extra;
   const auto* list = size.get_if<Value::List>();
   if (list == nullptr || list->items.size() != 2) return extra;
   const auto* mark = list->items[0].get_if<std::string>();
@@ -124,7 +124,7 @@ Extra read_extra(const Value& size, const std::string& where) {
   return extra;
 }
 
-void apply_extra(const Extra& extra, std::string_view path, Node& node) {
+void apply_extra(const Sidecar& extra, std::string_view path, Node& node) {
   if (extra.empty()) return;
   apply_order(extra, path, node);
   if (path.empty()) {

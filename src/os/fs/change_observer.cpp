@@ -1,4 +1,4 @@
-#include "os/fs/fault.hpp"
+#include "os/fs/change_observer.hpp"
 
 #include <sys/stat.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "os/fs/seam.hpp"
+#include "os/fs/announced_change.hpp"
 
 namespace tenfold::os {
 namespace {
