@@ -93,7 +93,7 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
     failures = []
     for rank, (process, pipe) in enumerate(ranks):
         try:
-            said = pipe.recv() if pipe.poll(180) else f"rank {rank}: hangs"
+            said = pipe.recv() if pipe.poll(PATIENCE) else f"rank {rank}: hangs"
         except EOFError:
             said = None if rank == dying else f"rank {rank}: died"
         if said is not None:
@@ -216,6 +216,9 @@ WORLDS = tuple(map(int, os.environ.get("TENFOLD_WORLDS", "1,2,3").split(",")))
 NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
 # Every phase in every layout in which a rank can die, or some.
 EVERY_FAULT = "TENFOLD_EVERY_FAULT" in os.environ
+# Seconds until a rank is said to hang. A background process imports torch anew, which takes minutes
+# on a busy machine at low priority.
+PATIENCE = 1200 if EVERY_FAULT else 180
 LAYOUTS = ("safetensors", "folder", "shards", "torch")
 
 
@@ -604,7 +607,7 @@ def saved_in_another_process(writer: StorageWriter, state: dict[str, Any]) -> No
         copies, storage_writer=writer, async_checkpointer_type=AsyncCheckpointerType.PROCESS
     )
     assert not isinstance(future, tuple)
-    future.result(timeout=120)
+    future.result(timeout=PATIENCE * 2 / 3)
 
 
 def check_a_background_process_that_dies_leaves_a_whole_version() -> None:
