@@ -338,8 +338,8 @@ nb::list tables_of(const HierarchyHandle& self) {
 
 void bind_hierarchy(nb::module_& module) {
   nb::class_<HierarchyHandle>(module, "Hierarchy")
-      .def_static("of_dict", hierarchy_of_dict, "levels"_a, "default_key"_a, "mapper_type"_a,
-                  "simple"_a)
+      .def_static("of_dict", hierarchy_of_dict, "levels"_a.none(), "default_key"_a.none(),
+                  "mapper_type"_a, "simple"_a)
       .def_static("open", open_hierarchy, "tree"_a)
       .def_static("of_json", hierarchy_of_json, "path"_a,
                   nb::sig("def of_json(path: str) -> Hierarchy | None"))
@@ -366,8 +366,8 @@ void bind_hierarchy(nb::module_& module) {
       .def("tables", tables_of)
       .def("parts", parts_of_hierarchy)
       .def("find", find_states, "states"_a)
-      .def("find_one", find_state, "state"_a)
-      .def("nearest_level", nearest_level, "state"_a)
+      .def("find_one", find_state, "state"_a.none())
+      .def("nearest_level", nearest_level, "state"_a.none())
       .def("value",
            [](const HierarchyHandle& self, std::int64_t table, std::int64_t row) {
              return python::to_python(self.hierarchy.value({table, row}));
