@@ -15,6 +15,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/sample_trees.hpp"
@@ -57,7 +58,7 @@ Result tenfold_run(std::vector<std::string> arguments) {
 }
 
 /// Runs the program in a child whose standard output is a terminal of that width; returns what it
-/// shows.
+/// shows in the end, without the progress line, which appears only if the command takes long.
 std::string shown_on_terminal(int columns, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "tenfold");
   std::vector<char*> argv;
@@ -67,6 +68,7 @@ std::string shown_on_terminal(int columns, std::vector<std::string> arguments) {
   winsize size{};
   size.ws_col = static_cast<unsigned short>(columns);
   size.ws_row = 24;
+  std::fflush(nullptr);  // or the child would print what this process has not
   const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
     ::setenv("NO_COLOR", "1", 1);
@@ -81,6 +83,12 @@ std::string shown_on_terminal(int columns, std::vector<std::string> arguments) {
   int status = 0;
   ::waitpid(child, &status, 0);
   std::erase(shown, '\r');
+  constexpr std::string_view kErase = "\x1B[J";
+  for (std::size_t at = 0; (at = shown.find(kErase)) != std::string::npos;) {
+    const std::size_t newline = shown.rfind('\n', at);
+    const std::size_t begin = newline == std::string::npos ? 0 : newline + 1;
+    shown.erase(begin, at + kErase.size() - begin);
+  }
   return shown;
 }
 
