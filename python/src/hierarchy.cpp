@@ -293,11 +293,8 @@ nb::dict nested_dicts(const HierarchyHandle& self, nb::list mappers) {
   nb::dict root;
   std::unordered_map<std::string, nb::dict> levels = {{"", root}};
   self.hierarchy.for_each([&](const StatePaths::Node& node) {
-    const std::size_t slash = node.path.rfind('/');
-    const bool is_top = slash == std::string_view::npos;
-    nb::dict& above =
-        levels.at(std::string(is_top ? std::string_view() : node.path.substr(0, slash)));
-    const nb::str key = text(is_top ? node.path : node.path.substr(slash + 1));
+    nb::dict& above = levels.at(std::string(node.parent()));
+    const nb::str key = text(node.key());
     const StatePlace& place = node.place;
     if (node.is_level) {
       const nb::dict level;

@@ -184,10 +184,7 @@ Value Hierarchy::text(std::int64_t row) const {
 void Hierarchy::for_each(const std::function<void(const StatePaths::Node&)>& use) const {
   std::unordered_set<std::string> levels = {""};
   paths_.for_each([&](const StatePaths::Node& node) {
-    const std::size_t slash = node.path.rfind('/');
-    const std::string_view level =
-        slash == std::string_view::npos ? std::string_view() : node.path.substr(0, slash);
-    if (!levels.contains(std::string(level))) {
+    if (!levels.contains(std::string(node.parent()))) {
       throw head_.corrupt("paths")
           .expected("the level of ", base::quote(node.path), " before it")
           .found("none");

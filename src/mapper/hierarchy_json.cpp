@@ -151,17 +151,14 @@ class JsonLevelWriter {
       is_plain = is_plain && table.origin != ValueOrigin::tensor;
     }
     hierarchy.for_each([&](const StatePaths::Node& node) {
-      const std::size_t slash = node.path.rfind('/');
-      const bool is_top = slash == std::string_view::npos;
-      Member member{std::string(node.path), is_top ? 0 : slash + 1, node.place, 0};
+      Member member{std::string(node.path), node.key_begin(), node.place, 0};
       is_plain = is_plain && !member.key().starts_with('%');
       if (node.is_level) {
         member.level = levels_.size();
         level_numbers.emplace(member.path, member.level);
         levels_.emplace_back();
       }
-      const std::string above(is_top ? std::string_view() : node.path.substr(0, slash));
-      levels_[level_numbers.at(above)].push_back(std::move(member));
+      levels_[level_numbers.at(std::string(node.parent()))].push_back(std::move(member));
     });
     is_plain_ = is_plain;
   }

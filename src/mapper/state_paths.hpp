@@ -53,6 +53,14 @@ class StatePaths {
     std::string_view path;
     StatePlace place;
     bool is_level;
+
+    /// The path of the level that has this node; "" for the root.
+    std::string_view parent() const {
+      return path.substr(0, key_begin() == 0 ? 0 : key_begin() - 1);
+    }
+    std::string_view key() const { return path.substr(key_begin()); }
+    /// Where the key begins in `path`.
+    std::size_t key_begin() const { return path.rfind('/') + 1; }  // npos + 1 is 0
   };
   /// Calls `use` for all nodes but the root, and for levels before their entries.
   void for_each(const std::function<void(const Node&)>& use) const;

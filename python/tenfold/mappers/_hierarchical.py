@@ -57,7 +57,7 @@ class HierarchicalStateMapper(StateMapper):
 
     A state without a value has the default of the deepest level on its path that has one. A value
     that is a mapper gets the rest of the path: for ``("arm", (0.5, 1.0))``, the mapper at "arm"
-        gets ``(0.5, 1.0)``.
+    gets ``(0.5, 1.0)``.
 
     Args:
         hierarchy: Nested dicts, which are copied.
