@@ -109,15 +109,15 @@ def path_text(path: Any) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def target_path(call: str, path: Any) -> Any:
-    """The path to write to, of a call such as ``"save(obj, path)"``.
+def path_argument(call: str, path: Any, name: str = "path") -> Any:
+    """Checks the path, called `name`, of a call such as ``"save(obj, path)"``.
 
     Raises:
         TypeError: For a value of another type, such as the other argument.
     """
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise TypeError(
-            f"{call}: path: expected a str, bytes or os.PathLike, found {type(path).__name__}"
+            f"{call}: {name}: expected a str, bytes or os.PathLike, found {type(path).__name__}"
         )
     return path
 

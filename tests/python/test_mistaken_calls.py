@@ -79,7 +79,7 @@ READING: dict[str, Case] = {
     "an open file": (
         lambda: tenfold.load(open("empty", "rb")),  # type: ignore[arg-type]  # noqa: SIM115
         TypeError,
-        "expected str, bytes or os.PathLike object, not BufferedReader",
+        r"load\(path\): path: expected a str, bytes or os.PathLike, found BufferedReader",
     ),
     "an int as a key": (
         lambda: tenfold.load("ckpt", keys=[0]),  # type: ignore[list-item]
@@ -245,6 +245,21 @@ ROWS: dict[str, Case] = {
         lambda: tenfold.ingest("x", [{"a": 1}]),  # type: ignore[arg-type]
         TypeError,
         r"ingest\(source, path\): path: expected a str, bytes or os.PathLike, found list",
+    ),
+    "create, exchanged": (
+        lambda: tenfold.create({"x": "int64"}, "x"),  # type: ignore[arg-type]
+        TypeError,
+        r"create\(path, schema\): path: expected a str, bytes or os.PathLike, found dict",
+    ),
+    "build, exchanged": (
+        lambda: tenfold.MappedDict.build("x", {"a": 1}),  # type: ignore[arg-type]
+        TypeError,
+        r"MappedDict.build\(items, path\): path: expected a str, .*, found dict",
+    ),
+    "convert to a tree": (
+        lambda: tenfold.convert("ckpt", {"w": 1}),  # type: ignore[arg-type]
+        TypeError,
+        r"convert\(src, dst\): dst: expected a str, bytes or os.PathLike, found dict",
     ),
     "lines of different lengths": (
         lambda: tenfold.ingest("rows.csv", "x"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tenfold import _core
 from tenfold._errors import UnsupportedError, with_remedy
 from tenfold._interop.frameworks import decided, using
-from tenfold._options import boolean, integer, target_path, text, text_or_empty
+from tenfold._options import boolean, integer, path_argument, text, text_or_empty
 from tenfold._public import set_module
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ def save(
         >>> tenfold.save(torch.arange(3), "order.npy")
         PosixPath('order.npy')
     """
-    target_path("save(obj, path)", path)
+    path_argument("save(obj, path)", path)
     rows = getattr(type(obj), "_save_rows", None)
     if rows is not None:
         if not checksums:
@@ -187,6 +187,7 @@ def load(
         raise ValueError("load: expected map_location or device, found both")
     place = _place(map_location if device is None else device)
     name = decided(framework, needs_torch=place is not None)
+    path_argument("load(path)", path)
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
     excluded = key_paths(exclude)
@@ -271,7 +272,7 @@ def probe(path: PathLike) -> str:
         >>> tenfold.probe("run/ckpt")
         'memmap'
     """
-    return _core.probe(os.fspath(path))
+    return _core.probe(os.fspath(path_argument("probe(path)", path)))
 
 
 @set_module("tenfold")
@@ -301,7 +302,7 @@ def scan(path: PathLike) -> ScanReport:
     """
     from tenfold._reports import ScanFinding, ScanReport
 
-    num_pickles, findings = _core.scan(os.fspath(path))
+    num_pickles, findings = _core.scan(os.fspath(path_argument("scan(path)", path)))
     return ScanReport(tuple(ScanFinding(*found) for found in findings), num_pickles)
 
 
@@ -328,6 +329,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
     from tenfold._progress import Shown
     from tenfold._reports import verify_report
 
+    path_argument("verify(path)", path)
     with Shown(progress) as callback:
         return verify_report(_core.verify(os.fspath(path), callback))
 
@@ -382,6 +384,8 @@ def convert(
     from tenfold._interop.arrays import dtype_name
     from tenfold._progress import Shown
 
+    path_argument("convert(src, dst)", src, "src")
+    path_argument("convert(src, dst)", dst, "dst")
     shard_bytes = 0 if shard_size is None else integer("convert: shard_size", shard_size, 1)
     with Shown(progress) as callback:
         _core.convert(

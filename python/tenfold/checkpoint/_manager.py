@@ -15,7 +15,7 @@ from tenfold import _core
 from tenfold._errors import CorruptFileError
 from tenfold._interop import arrays
 from tenfold._io.files import key_paths, renamer
-from tenfold._options import boolean, integer, text
+from tenfold._options import boolean, integer, path_argument, text
 from tenfold._public import set_module
 from tenfold._ranks import join, require_equal
 from tenfold._reports import LoadReport, VerifyReport, verify_report
@@ -183,7 +183,7 @@ class CheckpointManager:
         self._lock = threading.Lock()
         self._warned_of_memory = False
         self._native = _core.CheckpointManager.make(
-            os.fspath(directory),
+            os.fspath(path_argument("CheckpointManager(directory)", directory, "directory")),
             whole(where + "max_to_keep", max_to_keep),
             whole(where + "keep_every", keep_every),
             "" if best is None else text(where + "best", best),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tenfold import _core
 from tenfold._interop.arrays import dtype_name, is_array, numpy_module
-from tenfold._options import integer, integer_or_zero
+from tenfold._options import integer, integer_or_zero, path_argument
 from tenfold._public import set_module
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._schema import (
@@ -81,7 +81,7 @@ def create(
             "create: schema and example: expected one of them, found "
             f"{'neither' if schema is None else 'both'}"
         )
-    target = os.path.abspath(os.fspath(path))
+    target = os.path.abspath(os.fspath(path_argument("create(path, schema)", path)))
     columns = schema_of(schema) if example is None else example_schema(example)
     native = _core.Dataset.create(target, columns.to_json(), num_rows, capacity)
     return Dataset._of_native(native, target, "r+")

@@ -12,7 +12,7 @@ from tenfold._errors import KeyNotFoundError, UnsupportedError
 from tenfold._html import paragraph
 from tenfold._interop.arrays import is_array
 from tenfold._interop.frameworks import code_of, decided
-from tenfold._options import text
+from tenfold._options import path_argument, text
 from tenfold._progress import Shown
 from tenfold._public import set_module
 from tenfold.dataset._append import Columns
@@ -73,7 +73,7 @@ class MappedDict(_Native):
     """
 
     def __init__(self, path: PathLike, mode: Mode = "r", *, framework: Framework = None) -> None:
-        self._path = os.path.abspath(os.fspath(path))
+        self._path = os.path.abspath(os.fspath(path_argument("MappedDict(path)", path)))
         self._mode: Mode = mode
         self._framework: Name = decided(framework)
         super().__init__(
@@ -110,6 +110,7 @@ class MappedDict(_Native):
                 two forms, or that do not fit together.
             TypeError: For a key that is not hashable.
         """
+        path_argument("MappedDict.build(items, path)", path)
         build(items, os.fspath(path), duplicates, key, progress)
         return cls(path)
 

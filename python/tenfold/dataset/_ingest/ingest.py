@@ -7,7 +7,7 @@ import os
 import warnings
 
 from tenfold import _core
-from tenfold._options import INT32_MAX, boolean, column_names, integer_or_zero, target_path, text
+from tenfold._options import INT32_MAX, boolean, column_names, integer_or_zero, path_argument, text
 from tenfold._progress import Shown
 from tenfold._public import set_module
 from tenfold._reports import IngestReport, Promotion
@@ -114,7 +114,7 @@ def ingest(
         >>> len(ds), ds.columns
         (1000, ['price', 'origin'])
     """
-    target_path("ingest(source, path)", path)
+    path_argument("ingest(source, path)", path)
     names = column_names("ingest: columns", columns)
     wanted = None if schema is None else as_schema(schema)
     if wanted is not None and not wanted:

@@ -6,7 +6,7 @@ import os
 
 from tenfold import _core
 from tenfold._interop.frameworks import decided
-from tenfold._options import INT32_MAX, boolean, integer_or_zero, text, text_or_empty
+from tenfold._options import INT32_MAX, boolean, integer_or_zero, path_argument, text, text_or_empty
 from tenfold.tensordict._node import Opened
 from tenfold.tensordict._protocol import dense
 
@@ -59,6 +59,7 @@ def open_tree(
     framework: Framework = None,
 ) -> TensorDict:
     """`tenfold.open`."""
+    path_argument("open(path)", path)
     opened = Opened(
         os.fsdecode(path), mode, format or "", keeps_parts=True, framework=decided(framework)
     )
