@@ -15,7 +15,7 @@ struct PickleInteger {
   std::string digits;
 };
 
-/// Little-endian two's complement (LONG1, LONG4); no bytes mean 0.
+/// Decodes a little-endian two's complement integer (LONG1, LONG4). An empty string is 0.
 PickleInteger pickle_integer(std::string_view bytes);
 /// Decimal digits (INT, LONG) with an optional sign.
 std::optional<PickleInteger> pickle_decimal(std::string_view text);

@@ -272,7 +272,7 @@ def bad_metadata(good) -> dict:
         case(
             name, UNSUPPORTED, 'expected plain bytes or "stream.zstd/1", found "' + descriptors[0]
         )(lambda m, descriptors=descriptors: store(m, transform_descriptors=descriptors))
-    case("extension-of-plain-bytes", CORRUPT, "expected bytes of zstd, found others")(
+    case("extension-of-plain-bytes", CORRUPT, "expected zstd data, found damaged or other data")(
         lambda m: store(m, transform_descriptors=["stream.zstd/1"])
     )
 

@@ -405,7 +405,7 @@ TEST(TorchFile, WithManyTensorsIsRefusedIfALocalHeaderIsDamaged) {
       if (with_pickle) changed[bytes.find(key) + 5] = '9';  // a missing storage
       write_bytes(path, changed);
       EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { torch_file::kFormat.open(path, {}); }),
-                  HasSubstr("its local header names another"))
+                  HasSubstr("its local header has another name"))
           << entry;
       EXPECT_FALSE(torch_file::kFormat.verify(path, {}).ok());
     }
