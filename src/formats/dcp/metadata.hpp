@@ -29,7 +29,7 @@ struct Item {
   bool is_compressed() const noexcept { return most_bytes != 0; }
 };
 
-/// A box of a tensor. Boxes without elements are omitted.
+/// A rectangular part of a tensor. Parts without elements are omitted.
 struct Chunk {
   Shape offsets;
   Shape sizes;

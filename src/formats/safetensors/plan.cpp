@@ -36,14 +36,14 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .problem("a nested tensor cannot be stored")
         .expected("a dense one")
         .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-        .remedy("save as a folder, which holds it");
+        .remedy("save as a folder, which supports it");
   }
   if (!name_of_dtype(leaf.dtype())) {
     throw refuse(path)
         .problem("the dtype cannot be stored")
         .expected("one that safetensors has")
         .found(to_string(leaf.dtype()))
-        .remedy("save as a folder, which holds it");
+        .remedy("save as a folder, which supports it");
   }
   if (leaf.dtype() == DType::float4_e2m1fn_x2 && leaf.shape().empty()) {
     throw refuse(path)

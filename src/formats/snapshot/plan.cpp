@@ -322,7 +322,7 @@ class Planner {
           .problem("a nested tensor cannot be stored")
           .expected("a dense one")
           .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-          .remedy("save as a folder, which holds it");
+          .remedy("save as a folder, which supports it");
     }
     if (!is_among(kRawDTypes, leaf.dtype())) return pickled(path, leaf);
     Entry entry;

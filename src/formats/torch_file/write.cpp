@@ -575,7 +575,7 @@ class Pickler {
           .problem("a nested tensor cannot be stored")
           .expected("a dense one")
           .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-          .remedy("save as a folder, which holds it");
+          .remedy("save as a folder, which supports it");
     }
     const bool is_parameter =
         leaf.grad() == Grad::parameter || leaf.grad() == Grad::frozen_parameter;
