@@ -34,7 +34,7 @@ struct Plan {
   std::vector<Folder> folders;         ///< parents before children, depth first
   std::vector<File> files;             ///< `same_as` is a smaller index
   std::uint64_t leaf_bytes = 0;        ///< total to write
-  std::string unloadable_by_upstream;  ///< the path of a leaf with such a dtype; empty: none
+  std::string unloadable_by_upstream;  ///< path of a leaf whose dtype tensordict cannot load, or ""
 
   /// Path within the tree, as in checksums: "model/encoder.weight.memmap".
   std::string path_of(const File& file) const;

@@ -21,7 +21,7 @@ struct UpdateRequest {
   bool durable = false;
   int num_threads = 0;
   Monitor* monitor = nullptr;
-  /// True for a leaf whose bytes are already in that file, because it is mapped from there.
+  /// Returns true for a leaf that is mapped from that file, so that its bytes need not be written.
   std::function<bool(const Plan::File& file, const std::string& path)> is_kept{};
 };
 

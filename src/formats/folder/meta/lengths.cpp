@@ -56,7 +56,7 @@ std::string with_lengths(std::string_view text, const std::string& where,
     const std::string part = "tensor " + base::quote(leaf.key) + ": ";
     Value* entry = member(document, leaf.key);
     if (entry == nullptr) {
-      fail(where, part.substr(0, part.size() - 2), "it there", "it gone");
+      fail(where, part.substr(0, part.size() - 2), "an entry", "none");
     }
     set_length(where, part, *entry, leaf.length);
   }

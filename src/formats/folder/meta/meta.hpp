@@ -56,9 +56,9 @@ struct NodeMeta {
   std::vector<std::pair<std::string_view, std::size_t>> reserved;
 };
 
-/// Parses any version, 0 to 1. `where` is the path of the file. Throws Error(corrupt) if it is no
-/// meta.json, Error(unsupported) for a higher version. An entry that cannot be read has a
-/// `problem`, and does not affect the others.
+/// Parses a meta.json of version 0 or 1. `where` is the path of the file. Throws Error(corrupt) if
+/// the text is not a meta.json, Error(unsupported) for a higher version. An entry that cannot be
+/// read gets a `problem`, and does not affect the others.
 NodeMeta parse_meta(std::string_view text, const std::string& where);
 
 /// Sets `size_bytes` of a tensor's entry from its dtype and shape, or `problem` if they are
