@@ -715,7 +715,7 @@ DType dtype_of(const Pickle& pickle, std::uint32_t id) {
   if (known == kNames.end()) {
     throw pickle.unsupported()
         .part("dtype")
-        .problem("torch has none for it")
+        .problem("torch has no such dtype")
         .expected("numbers or bool")
         .found((text ? base::quote(*text) : std::string("none")));
   }

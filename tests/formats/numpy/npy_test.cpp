@@ -176,7 +176,7 @@ TEST(Npy, RefusesTreesOfOtherThanOneTensor) {
               HasSubstr("root: a nested tensor cannot be stored"));
   Leaf unbatched(tensor);
   unbatched.mark_unbatched();
-  EXPECT_THAT(refusal_of(bare_tree(unbatched)), HasSubstr("root: that a tensor is unbatched"));
+  EXPECT_THAT(refusal_of(bare_tree(unbatched)), HasSubstr("root: an unbatched tensor"));
 }
 
 TEST(Npy, IsAlsoFoundByItsFileStem) {
@@ -220,14 +220,14 @@ struct BadFile {
 
 const std::vector<BadFile> kBadFiles = {
     {"array-of-dates", ErrorCode::unsupported,
-     "dtype: torch has none for it: expected numbers or bool, found \"<M8[s]\""},
+     "dtype: torch has no such dtype: expected numbers or bool, found \"<M8[s]\""},
     {"array-of-objects", ErrorCode::unsupported,
      "dtype: an array of Python objects is a pickle, which is never executed: expected numbers, "
      "found \"|O\""},
     {"array-of-texts", ErrorCode::unsupported,
-     "dtype: torch has none for it: expected numbers or bool, found \"<U2\""},
+     "dtype: torch has no such dtype: expected numbers or bool, found \"<U2\""},
     {"array-of-voids", ErrorCode::unsupported,
-     "dtype: torch has none for it: expected numbers or bool, found \"|V2\""},
+     "dtype: torch has no such dtype: expected numbers or bool, found \"|V2\""},
     {"array-structured", ErrorCode::unsupported,
      "dtype: a structured array is not a tensor: expected one number an element, found fields "
      "\"[('x', '<f4'), ('y', '<i8', (2,))]\"; save each field as a separate file"},
@@ -242,7 +242,7 @@ const std::vector<BadFile> kBadFiles = {
      "data: bytes after the array: expected 8 bytes, found 144; several arrays in one file can "
      "only be read by NumPy"},
     {"descr-empty", ErrorCode::unsupported,
-     "dtype: torch has none for it: expected numbers or bool, found \"\""},
+     "dtype: torch has no such dtype: expected numbers or bool, found \"\""},
     {"descr-missing", ErrorCode::corrupt,
      "header: a key is missing: expected \"descr\", found none"},
     {"descr-number", ErrorCode::corrupt,
