@@ -56,11 +56,11 @@ struct Header {
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
-/// safetensors' name for a dtype ("F32"); empty if it has none.
+/// Returns safetensors' name for a dtype ("F32"), or nullopt if it has none.
 std::optional<std::string_view> name_of_dtype(DType dtype) noexcept;
-/// The dtype with that name; empty if unknown.
+/// Returns the dtype with that name, or nullopt for an unknown name.
 std::optional<DType> dtype_of_name(std::string_view name) noexcept;
-/// The rank of a dtype in the order in which the reference writes tensors: widest first.
+/// The position of a dtype in the order in which the reference writes tensors: widest first.
 int order_of_dtype(DType dtype) noexcept;
 
 /// Parses and validates the JSON `text` of a header for `data_bytes` bytes of data. `where` names

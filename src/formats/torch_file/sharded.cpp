@@ -90,9 +90,9 @@ TensorDict tree_of(OpenedIndex opened, const std::string& where) {
     if (!shards[shard].contains(name)) {
       throw base::corrupt(where)
           .part("tensor ", base::quote(name))
-          .problem("not in its shard")
-          .expected("it in ", base::quote(opened.index.shards[shard]))
-          .found("it missing there");
+          .problem("missing in its shard")
+          .expected("a tensor in ", base::quote(opened.index.shards[shard]))
+          .found("none");
     }
     tree.set(name, shards[shard].get(name));
   }
