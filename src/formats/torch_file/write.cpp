@@ -341,7 +341,7 @@ class Pickler {
         throw refuse()
             .problem("an object of ", base::quote(info.class_name), " cannot be stored")
             .expected("tensors, JSON values and containers")
-            .found("what was not read");
+            .found("an object that was not read");
       case NodeKind::dict:
       case NodeKind::tensordict:
       case NodeKind::tensorclass:
@@ -372,7 +372,7 @@ class Pickler {
           .problem("a jagged nested tensor cannot be stored")
           .expected("a dense or sparse one")
           .found("one of layout \"jagged\"")
-          .remedy("the format \"memmap\" can");
+          .remedy("the format \"memmap\" supports it");
     }
     to_.global("torch._utils", "_rebuild_sparse_tensor");
     to_.begin_tuple();
@@ -443,7 +443,7 @@ class Pickler {
     // A pickle could contain lone surrogates, but the reader refuses them.
     if (text.size() > kMaxTextBytes || !base::is_utf8(text)) {
       throw refuse()
-          .problem("text that cannot be stored")
+          .problem("a string cannot be stored")
           .expected("UTF-8 of less than 4 GiB")
           .found(text.size(), " bytes");
     }
