@@ -734,7 +734,8 @@ std::string_view trailing_checksums(std::string_view document) {
 
 void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyRequest& request,
                    VerifyReport& report) {
-  // If the mark before the checksums is damaged, open() does not see them: find them by position.
+  // If the mark "tenfold" before the checksums is damaged, open() ignores them. Find them by their
+  // position.
   const std::string_view text = opened.extra.checksums.empty()
                                     ? trailing_checksums(opened.document)
                                     : std::string_view(opened.extra.checksums);

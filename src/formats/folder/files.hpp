@@ -38,7 +38,7 @@ class StoredFile {
   StoredFile& operator=(const StoredFile&) = delete;
   virtual ~StoredFile() = default;
 
-  /// The path as the user knows it.
+  /// The path, for messages.
   virtual const std::string& display() const noexcept = 0;
   /// The information at the time when the file was opened.
   virtual const StoredInfo& info() const noexcept = 0;
@@ -81,7 +81,7 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
   virtual ~Folder() = default;
 
-  /// The path as the user knows it.
+  /// The path, for messages.
   virtual const std::string& display() const noexcept = 0;
 
   /// Returns the sub-folder of that name, or null if there is none.

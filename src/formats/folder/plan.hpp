@@ -44,7 +44,7 @@ struct Plan {
 enum class NotesUse : std::uint8_t {
   all,     ///< everything that the folder cannot express, including shared storage
   needed,  ///< only what tensordict's own files would lose: a key, a kind of node, integer keys
-  none,    ///< nothing: a tree that needs notes is Error(unsupported)
+  none,    ///< nothing: throws Error(unsupported) for a tree that needs notes
 };
 
 struct PlanOptions {

@@ -118,7 +118,7 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
   if (shared && source->array().fortran_order) {
     throw base::unsupported(path.string())
         .part("fortran_order")
-        .problem("cannot be written through")
+        .problem("cannot be changed in place")
         .expected("False")
         .found("True")
         .remedy("open it in mode \"c\"");

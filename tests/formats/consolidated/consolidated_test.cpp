@@ -167,7 +167,7 @@ TEST(Consolidated, NeverWritesToTheFile) {
   request.mode = Mode::write_through;
   EXPECT_THAT(error_of(ErrorCode::unsupported,
                        [&] { consolidated::kFormat.open(folder / "file", request); }),
-              HasSubstr("cannot be written through"));
+              HasSubstr("cannot be changed in place"));
 }
 
 TEST(Consolidated, NoPrefixOfAFileCrashesTheReader) {

@@ -135,7 +135,7 @@ TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
   OpenRequest request;
   request.mode = Mode::write_through;
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { numpy::kNpy.open(path, request); }),
-              HasSubstr("cannot be written through"));
+              HasSubstr("cannot be changed in place"));
 }
 
 /// The error for `tree` from check and from write, which must leave no file.

@@ -231,7 +231,7 @@ TEST(Npz, RefusesModeWriteThrough) {
   request.mode = Mode::write_through;
   EXPECT_THAT(
       error_of(ErrorCode::unsupported, [&] { numpy::kNpz.open(folder / "x.npz", request); }),
-      HasSubstr("cannot be written through"));
+      HasSubstr("cannot be changed in place"));
 }
 
 TEST(Npz, ReportsErrorsWithTheirLocation) {

@@ -369,7 +369,7 @@ TEST(Safetensors, ZerosAndWritingThroughAreSupportedByFoldersOnly) {
   EXPECT_EQ(error_of(ErrorCode::unsupported,
                      [&] { safetensors::kFormat.open(folder / kName, {Mode::write_through}); }),
             (folder / kName).string() +
-                ": mode: a safetensors file cannot be written through: expected \"r\" or \"c\", "
+                ": mode: a safetensors file cannot be changed in place: expected \"r\" or \"c\", "
                 "found \"r+\"; save it as a memmap folder");
 }
 

@@ -196,7 +196,7 @@ TEST(TorchFile, NeverChangesTheFileByWritingToTheTensor) {
   OpenRequest request;
   request.mode = Mode::write_through;
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { torch_file::kFormat.open(path, request); }),
-              HasSubstr("cannot be written through"));
+              HasSubstr("cannot be changed in place"));
 }
 
 TEST(TorchFile, ReportsTheErrorOfABadFile) {

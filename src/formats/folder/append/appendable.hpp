@@ -35,7 +35,7 @@ class AppendableFolder {
   const Path& path() const noexcept { return path_; }  ///< absolute
   Mode mode() const noexcept { return mode_; }
   bool is_closed() const noexcept { return is_closed_; }
-  /// True if close() has something to do.
+  /// True if the path is open for writing.
   bool is_writable() const noexcept { return mode_ == Mode::write_through && !is_closed_; }
   /// Locks a folder that is opened for writing: no save replaces it until release().
   void lock() { lock_ = lock_for_writing_through(path_); }

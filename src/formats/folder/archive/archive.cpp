@@ -41,7 +41,7 @@ codecs::ZipLimits limits() noexcept {
     found = "one with a data descriptor";
   }
   throw base::unsupported(file.display() + "/" + entry.name)
-      .problem("mode \"r+\" cannot write through it")
+      .problem("mode \"r+\" cannot change it in place")
       .expected("a stored entry")
       .found(found)
       .remedy(remedy);

@@ -104,7 +104,7 @@ TEST(CommitPage, IsRefusedWithoutAValidRecord) {
   expect_refused(bad, "commit records: expected at least one valid, found none");
   bad = encode_page(ring(10, 3));
   bad[kDurableOffset + kSlotBytes + 1] ^= std::byte{1};
-  expect_refused(bad, "durable slots");
+  expect_refused(bad, "durable records");
 }
 
 TEST(CommitPage, IsRefusedIfItsContentIsInconsistent) {
