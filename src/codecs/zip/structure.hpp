@@ -16,10 +16,10 @@ namespace tenfold::codecs {
 
 inline constexpr std::uint64_t kZipStructureCommentBytes = 29;
 
-/// The archive comment that stores a checksum: `tenfold_xxh3 <16 hexadecimal digits>`.
+/// Returns the archive comment for a checksum: `tenfold_xxh3 <16 hexadecimal digits>`.
 std::string zip_structure_comment(std::uint64_t checksum);
 
-/// XXH3 of the structure. Reads it from `input`; `directory` has the local headers.
+/// Returns the XXH3 of the structure. Reads it from `input`; `directory` has the local headers.
 std::uint64_t zip_structure_checksum(const ZipInput& input, const ZipDirectory& directory);
 
 /// Returns the correct comment if the archive has a damaged comment of tenfold: one of the same

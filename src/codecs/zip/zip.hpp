@@ -76,9 +76,9 @@ struct ZipDirectory {
 /// names that lead out of the archive, more than `limits` allow.
 ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits);
 
-/// The same in two steps, so that another thread can use names and sizes in between: first
-/// everything except data_offset and local_crc32, then those. Until the second step has returned,
-/// the archive may turn out to be damaged.
+/// Like read_zip_directory(), but in two steps, so that another thread can use names and sizes in
+/// between: the first reads everything except data_offset and local_crc32, the second these two.
+/// Until the second step has returned, the archive may turn out to be damaged.
 ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits);
 void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
                             ZipDirectory& directory);
@@ -103,14 +103,15 @@ void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiec
 /// nullopt for a valid name.
 std::optional<std::string_view> zip_name_fault(std::string_view name) noexcept;
 
-/// CRC-32 (as in zip and gzip) of `bytes`, continued from the CRC-32 `before`.
+/// Returns the CRC-32 (as in zip and gzip) of `bytes`, continued from the CRC-32 `before`.
 std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
-/// CRC-32 of two consecutive runs of bytes, from the CRC-32 of each and the size of the second.
+/// Returns the CRC-32 of two consecutive runs of bytes, from the CRC-32 of each and the size of the
+/// second.
 std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
                             std::uint64_t second_bytes) noexcept;
 
-/// CRC-32 of `size_bytes` zeros.
+/// Returns the CRC-32 of `size_bytes` zeros.
 std::uint32_t crc32_of_zeros(std::uint64_t size_bytes) noexcept;
 
 }  // namespace tenfold::codecs

@@ -39,7 +39,7 @@ constexpr std::array<std::string_view, 0> kSuffixes = {};
 constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 constexpr const char* kMetadata = ".metadata";
 
-/// The rank in `__<rank>.metadata`.
+/// Returns the rank in the name `__<rank>.metadata`.
 std::optional<std::uint64_t> rank_of(std::string_view name) {
   if (!name.starts_with("__") || !name.ends_with(kMetadata)) return std::nullopt;
   const std::string_view digits = name.substr(2, name.size() - 2 - std::string(kMetadata).size());

@@ -36,7 +36,7 @@ struct Plan {
   std::uint64_t leaf_bytes = 0;        ///< total to write
   std::string unloadable_by_upstream;  ///< path of a leaf whose dtype tensordict cannot load, or ""
 
-  /// Path within the tree, as in checksums: "model/encoder.weight.memmap".
+  /// Returns the path within the tree, as in checksums: "model/encoder.weight.memmap".
   std::string path_of(const File& file) const;
 };
 

@@ -19,7 +19,7 @@ struct NodePlace {
   std::string note_path;
 };
 
-/// The path of the node's meta.json, for messages.
+/// Returns the path of the node's meta.json, for messages.
 std::string meta_where(const NodePlace& place);
 
 /// Reads the meta.json of one folder: a node with lazy sub-folders, or a JSON value. Reads no

@@ -60,7 +60,7 @@ class Store {
   bool grows() const noexcept { return grows_; }
   void set_grows() noexcept { grows_ = true; }
 
-  /// The notes of the node at that path, or null.
+  /// Returns the notes of the node at that path, or null.
   const NodeNotes* node_notes(const std::string& path) const;
 
   /// Reports something in the folder that is ignored: in `problems` if verify() passed a list, else
@@ -69,7 +69,7 @@ class Store {
   void collect_problems(std::vector<Problem>* problems) noexcept { problems_ = problems; }
 
   bool has_aliases() const noexcept { return !groups_.empty(); }
-  /// The alias group of the leaf at that path, or null.
+  /// Returns the alias group of the leaf at that path, or null.
   AliasGroup* alias_group(const std::string& path) const;
 
   /// Returns the bytes of a file with several hard links. Calls `make` only for the first of them.

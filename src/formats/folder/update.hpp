@@ -37,7 +37,7 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf);
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);
 void write_value(const Path& folder, const NonTensor& value);
 
-/// The first file of a leaf that already exists at `path`, or "".
+/// Returns the path of the first leaf's file that already exists at `path`, or "".
 std::string first_existing_leaf(const Plan& plan, const Path& path);
 
 }  // namespace tenfold::detail::formats::folder

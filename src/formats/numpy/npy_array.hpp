@@ -15,7 +15,7 @@ namespace tenfold::detail::formats::numpy {
 
 // NumPy arrays as tensors: shared by files of one array (.npy) and of several (.npz).
 
-/// NumPy's name of a dtype in little-endian order ("<f4", "|b1"); empty if it has none.
+/// Returns NumPy's name of a dtype in little-endian order ("<f4", "|b1"); nullopt if it has none.
 std::optional<std::string_view> npy_descr(DType dtype) noexcept;
 
 /// Returns the dtype with that name. One-byte elements may have any byte order. Returns nullopt for
@@ -37,10 +37,10 @@ struct NpyArray {
 NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
                          const base::Where& where);
 
-/// Strides, in elements, of an array in Fortran order.
+/// Returns the strides, in elements, of an array in Fortran order.
 Shape fortran_strides(const Shape& shape);
 
-/// The header that numpy.save writes for a tensor. npy_descr() must support its dtype.
+/// Returns the header that numpy.save writes for a tensor. npy_descr() must support its dtype.
 std::string npy_head_of(const Leaf& leaf);
 
 /// Throws Error(unsupported), naming `subject` (`key "x"`), for a leaf that a NumPy file cannot

@@ -80,7 +80,7 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   const codecs::ZipEntry& entry(std::size_t member) const { return directory_.entries[member]; }
   NpyArray read_array(std::size_t member) const;
   Buffer mapped(std::size_t member);
-  /// A copy of the elements in C order.
+  /// Returns a copy of the elements in C order.
   Buffer copied(std::size_t member) const;
 
   os::File file_;

@@ -46,11 +46,11 @@ struct Header {
   std::span<const std::int64_t> shape(std::size_t i) const {
     return std::span(shapes).subspan(entries[i].shape_at, entries[i].rank);
   }
-  /// Index of the entry with that name, or KeyIndex::kNone.
+  /// Returns the index of the entry with that name, or KeyIndex::kNone.
   std::uint32_t find(std::string_view name) const;
-  /// The value of a `__metadata__` member, or null.
+  /// Returns the value of a `__metadata__` member, or null.
   const std::string* metadata_value(std::string_view key) const;
-  /// Indices of `entries` in the order of their bytes.
+  /// Returns the indices of `entries` in the order of their bytes.
   std::vector<std::uint32_t> file_order() const;
 };
 

@@ -21,8 +21,8 @@ inline constexpr std::string_view kNotesMember = "tenfold";
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
 /// Instead of "tenfold_xxh3" in a file written by several processes: see formats/shared/boxes.hpp.
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
-/// For a flat file whose order differs from that of the saved dict. For each key of the dict, in
-/// order: its index among the tensors in the header followed by the dropped names.
+/// In a flat file whose order differs from that of the saved dict: for each key of the dict, in
+/// order, its index among the tensors in the header followed by the dropped names.
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";
@@ -72,7 +72,7 @@ struct Plan {
 /// `notes`, members that only tenfold reads are omitted.
 Plan make_plan(const TensorDict& tree, bool notes);
 
-/// Indices of `tensors` in the order of the reference: widest dtype first, then by name.
+/// Returns the indices of `tensors` in the order of the reference: widest dtype first, then name.
 std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors);
 
 /// Adds the member that restores the order of a flat tree, if tensors are stored in the order of

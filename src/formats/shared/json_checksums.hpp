@@ -17,10 +17,10 @@ namespace tenfold::detail::formats {
 
 // The member with this string is called "tenfold_xxh3".
 
-/// Number of checksums of a tensor of that size.
+/// Returns the number of checksums of a tensor of that size.
 std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
 
-/// The string for that many blocks, with zeros as digits.
+/// Returns the string for that many blocks, with zeros as digits.
 std::string blank_checksum_text(std::uint64_t blocks);
 
 /// Returns the offset in a JSON text of the member's value, a string with space for 16 digits, or
@@ -36,7 +36,7 @@ std::size_t find_last_checksums(std::string_view json) noexcept;
 /// Parses 16 hexadecimal digits as base::hex16() writes them. Returns nullopt for any other string.
 std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept;
 
-/// XXH3 of `text` with the 16 digits at `digits_at` replaced by zeros.
+/// Returns the XXH3 of `text` with the 16 digits at `digits_at` replaced by zeros.
 std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at);
 
 /// Replaces the digits of blank_checksum_text(), from `digits_at` in the document, by the checksums

@@ -67,11 +67,11 @@ struct BlockCheck {
   std::string part;  ///< for the report
 };
 
-/// XXH3 of [offset_bytes, +size_bytes) of a file, read by pread through a scratch buffer.
+/// Returns the XXH3 of `size_bytes` from `offset_bytes` of a file, read through a scratch buffer.
 std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
                           std::uint64_t size_bytes, Progress* progress);
 
-/// Checks blocks in parallel; returns those that differ or cannot be read, in order.
+/// Checks blocks in parallel. Returns problems of those that differ or cannot be read, in order.
 std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num_threads,
                                   Progress& progress);
 

@@ -37,7 +37,7 @@ class Files {
   std::shared_ptr<const os::File> open(File& file);
   /// Maps the whole file, once.
   Buffer map(File& file);
-  /// A copy of a range in memory, shared by all callers, because they may be aliases.
+  /// Returns a copy of a range in memory, shared by all callers, because they may be aliases.
   Buffer copy(File& file, std::uint64_t offset, std::size_t size_bytes);
 
   const os::Directory& root() const noexcept { return root_; }

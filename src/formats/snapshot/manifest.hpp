@@ -117,7 +117,7 @@ std::string write_manifest(const Manifest& manifest);
 /// True for "a/b": a path of plain components that stays inside its folder.
 bool is_plain_location(std::string_view location);
 
-/// The eight bytes of a number in base64, and the inverse.
+/// Encodes the eight bytes of a number in base64, and decodes them.
 std::string base64_of(double number);
 std::optional<double> number_of_base64(std::string_view text);
 

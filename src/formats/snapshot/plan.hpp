@@ -60,7 +60,7 @@ struct PlannedRank {
   const Assignment* assignment = nullptr;
 };
 
-/// The path of an entry in the manifest, without rank.
+/// Returns the path of an entry in the manifest, without rank.
 std::string path_of(const KeyPath& key);
 
 /// Plans files like those of torchsnapshot. Small tensors are packed into slabs, each at a multiple

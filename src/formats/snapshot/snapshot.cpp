@@ -199,7 +199,7 @@ void write_text(const os::Directory& root, const std::string& text, const std::s
   file.close_written();
 }
 
-/// The names of all files that may belong to a snapshot.
+/// Returns the names of all files that may belong to a snapshot.
 std::unordered_set<std::string> named_files(const os::Directory& root) {
   std::unordered_set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),
                                            std::string(kNotesName)};

@@ -22,7 +22,7 @@ namespace tenfold::detail::formats::snapshot {
 TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory root,
                       const std::string& where, bool for_new_rank = false);
 
-/// The paths of entries that no container lists, so that they are not in the tree.
+/// Returns the paths of entries that no container lists, so that they are not in the tree.
 std::vector<std::string> unreachable(const Manifest& manifest);
 
 }  // namespace tenfold::detail::formats::snapshot

@@ -52,7 +52,7 @@ class Pickle {
   Shape lengths(std::uint32_t id, std::string_view subject) const;
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
-  /// For messages: "an integer", "a call of \"os.system\"".
+  /// Describes a node for messages: "an integer", "a call of \"os.system\"".
   std::string describe(std::uint32_t id) const;
 
   // Errors that name the current key: `<where>: key "a.b"`.

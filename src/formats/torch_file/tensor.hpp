@@ -69,8 +69,8 @@ class Tensors {
 /// Returns a NumPy scalar or array, copied from the pickle; nullopt for another call.
 std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pickle::Call& call);
 
-/// A nested tensor: a call with (buffer, sizes, strides, offsets), whose components must be
-/// contiguous.
+/// Returns a nested tensor from a call with (buffer, sizes, strides, offsets). Its components must
+/// be contiguous.
 Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& call);
 
 }  // namespace tenfold::detail::formats::torch_file

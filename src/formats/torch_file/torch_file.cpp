@@ -389,7 +389,7 @@ class ArchiveStorages final : public Storages {
   std::vector<Buffer> copies_;  ///< of storages that cannot be mapped
 };
 
-/// For a pickle without storages.
+/// The storages of a pickle that has none.
 class NoStorages final : public Storages {
  public:
   explicit NoStorages(base::Where where) : where_(std::move(where)) {}

@@ -17,10 +17,10 @@ namespace tenfold::detail::formats::folder {
 
 // The part of this format that folders of rows (data sets, dictionaries, sparse matrices) use.
 
-/// The folder of a leaf that is a file of the file system; null for leaves in memory, in archives
-/// and in other formats.
+/// Returns the folder of a leaf that is a file of the file system; null for leaves in memory, in
+/// archives and in other formats.
 std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf);
-/// The name of the leaf's file in that folder: the existing one, else the one that it would get.
+/// Returns the name of the leaf's file in that folder: the existing one, else the one it would get.
 std::string file_of(const Leaf& leaf);
 
 /// A path with rows, opened for reading or appending. Rows can be appended if the path is a folder

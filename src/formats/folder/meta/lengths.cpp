@@ -16,7 +16,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Null if `object` is not an object or has no such member.
+/// Returns the member of that name, or null if `object` is not an object or has no such member.
 Value* member(Value& object, std::string_view key) {
   auto* members = std::get_if<Value::Object>(&object.data());
   if (members == nullptr) return nullptr;

@@ -65,10 +65,10 @@ NodeMeta parse_meta(std::string_view text, const std::string& where);
 /// invalid.
 void check_leaf_size(MetaEntry& entry);
 
-/// The members of a NonTensorData, NonTensorStack or tensorclass, except `_type`.
+/// Returns the members of a NonTensorData, NonTensorStack or tensorclass, except `_type`.
 Value::Object parse_fields(std::string_view text, const std::string& where);
 
-/// Python's __name__ of a class: "MyData" for "<class 'module.MyData'>".
+/// Returns Python's __name__ of a class: "MyData" for "<class 'module.MyData'>".
 std::string_view short_class_name(std::string_view type) noexcept;
 
 /// A member of a TensorDict's meta.json: a key, or the position of a key that the member `shape`,
