@@ -156,8 +156,8 @@ void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_
   agree("size", entry.size_bytes, size);
 }
 
-/// Size of the data descriptor after the entry's bytes. It has an optional signature, and sizes of
-/// 32 or 64 bits; the format does not declare which.
+/// Returns the size of the data descriptor after the entry's bytes. It has an optional signature,
+/// and sizes of 32 or 64 bits; the format does not declare which.
 std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::uint64_t next) {
   const std::uint64_t offset = entry.data_offset + entry.stored_bytes;
   const std::string_view text =

@@ -16,7 +16,7 @@
 namespace tenfold::detail::formats::folder {
 
 // The storage of a saved tree: a folder of the file system (handle.hpp) or an archive
-// (archive/folder.hpp). Readers of trees use only the two classes below.
+// (archive/folder.hpp). Readers of trees use only StoredFile and Folder.
 
 /// Identity and size of stored bytes.
 struct StoredInfo {

@@ -244,7 +244,7 @@ Buffer FolderSource::map(const Leaf& leaf) {
   Buffer loaded = load(leaf, size_bytes);
   const std::lock_guard lock(mutex_);
   if (buffers_.empty()) buffers_.resize(records_.size());
-  // If another thread was faster, its bytes are used.
+  // If another thread has loaded the leaf first, use its bytes.
   Buffer& slot = buffers_[position];
   if (slot.size_bytes() == 0) slot = std::move(loaded);
   return slot;

@@ -201,7 +201,7 @@ class NodeBuilder {
   }
 
   /// Sets the lengths of tensors to those of their files: elements of ragged rows may have been
-  /// appended after the folder's meta.json was written. Offsets of the rows exclude any others.
+  /// appended after the folder's meta.json was written. The (end) offsets determine which are used.
   void take_whole_files(Folder& folder, NodeMeta& meta) const {
     for (MetaEntry& entry : meta.entries) {
       if (entry.is_node || entry.is_nested || entry.shape.empty() || entry.problem) continue;

@@ -58,7 +58,7 @@ class Pickle {
   // Errors that name the current key: `<where>: key "a.b"`.
   Error corrupt() const;
   Error unsupported() const;
-  /// The error for a global that this version does not read.
+  /// Throws the error for a global that this version does not read.
   [[noreturn]] void refuse_global(std::string_view module, std::string_view name) const;
   /// Throws unless there are `least` to `most` arguments.
   void require_arguments(const Call& call, std::size_t least, std::size_t most) const;

@@ -451,7 +451,7 @@ auto with_graph(const ArchiveStorages& storages, const Build& build) {
   return build(codecs::read_pickle(text, storages.file().where.at("record \"data.pkl\"")));
 }
 
-/// From this number of entries, another thread reads local headers while the tree is built.
+/// From this number of entries on, another thread reads local headers while the tree is built.
 constexpr std::size_t kMinEntriesOfTwoThreads = 1000;
 
 /// Returns the result of `build` after the local headers are validated.

@@ -34,7 +34,7 @@ std::string path_in(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
 }
 
-/// Sizes of the tensors according to meta.json: key -> bytes.
+/// Returns the sizes in bytes of the tensors according to meta.json, by key.
 std::unordered_map<std::string, std::uint64_t> counted_bytes(const os::Directory& folder) {
   std::unordered_map<std::string, std::uint64_t> sizes;
   const os::File file = os::File::try_open_read_at(folder, kMetaFile);
@@ -262,8 +262,8 @@ void GrowingFolder::begin_checksums() {
     const auto covered = covered_bytes(lines[path_of(leaf)]);
     if (size == sizes.end() || !covered || *covered < size->second) continue;
     open.sums = std::make_unique<LeafSums>(*covered, leaf.size_bytes, open.file);
-    // The meta.json of a flush was lost, and its rows with it: remove their checksums before the
-    // bytes are overwritten.
+    // The checksums cover rows that were lost, because the meta.json of their flush was not
+    // written. Remove these checksums before the bytes are overwritten.
     exceeds_file |= *covered > leaf.size_bytes;
   }
   edit.close();
