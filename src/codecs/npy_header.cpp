@@ -20,7 +20,7 @@ constexpr std::size_t kMaxDepth = 32;
 
 Error bad_header(const base::Where& where) { return base::corrupt(where).part("header"); }
 
-/// Parses the literal. Positions in messages count from the start of the file.
+/// Parses the Python literal of a header. Positions in messages count from the start of the file.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, std::size_t text_offset, bool long_integers,
@@ -47,7 +47,7 @@ class HeaderParser {
         header.shape = shape();
       } else {
         throw bad_header(where_)
-            .problem("a key is not known")
+            .problem("unknown key")
             .expected("\"descr\", \"fortran_order\" and \"shape\"")
             .found(base::quote(key));
       }
@@ -72,7 +72,7 @@ class HeaderParser {
   [[noreturn]] void fail(const std::string& expected) const {
     const std::string found = at_ < text_.size() ? base::quote(text_.substr(at_, 1)) : "the end";
     throw bad_header(where_)
-        .problem("not a literal of NumPy")
+        .problem("not a valid literal")
         .expected(expected)
         .found(found, " at byte ", text_offset_ + at_);
   }
@@ -169,8 +169,8 @@ class HeaderParser {
       header.descr = string();
       return;
     }
-    // A list of fields, or a tuple: a dtype with shape (n,). Skipped here, and named when it is
-    // refused.
+    // A structured dtype: a list of fields, or a tuple of a dtype and a shape. Callers refuse it
+    // with a message that quotes it, so only its extent is parsed.
     if (first != '[' && first != '(') fail("a string or a list of fields");
     const std::size_t begin = at_;
     skip(0);

@@ -30,18 +30,18 @@ struct NpyHeader {
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
 /// Enough bytes to read the length of the header.
 inline constexpr std::size_t kNpyPrefixBytes = 12;
-/// Longer headers are refused. NumPy's own limit is 10,000 unless it is told to trust the file.
+/// Maximum size of a header. NumPy's default limit is 10,000 bytes.
 inline constexpr std::uint64_t kMaxNpyHeaderBytes = std::uint64_t{1} << 20;
 
 /// Returns the offset of the elements. `prefix`: the first kNpyPrefixBytes of a file, or the whole
 /// file. Throws Error(corrupt) if this is not a NumPy file or the header is longer than the limit,
-/// Error(unsupported) for a version that is not known.
+/// Error(unsupported) for an unknown version.
 std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where);
 
-/// Parses the bytes from the start of a file up to its elements (or beyond). Afterwards no length
-/// in the shape is negative; the product may still overflow.
-/// Throws Error(corrupt) "<where>: header: <what>: expected ..., found ... at byte N" and as
-/// npy_data_offset.
+/// Parses the header from the first bytes of a file, which must include the whole header. No length
+/// in the resulting shape is negative, but their product may overflow. Throws the errors of
+/// npy_data_offset(), and Error(corrupt) "<where>: header: <what>: expected ..., found ... at byte
+/// N".
 NpyHeader parse_npy_header(std::string_view bytes, const base::Where& where);
 
 /// Formats the header as numpy.save writes it, byte for byte: version 1.0 if it is short enough,

@@ -20,8 +20,8 @@ namespace {
 
 [[noreturn]] void fail(const base::Where& where, const char* format, const char* what) {
   throw base::corrupt(where)
-      .expected("bytes of ", format)
-      .found("others (", what, ")")
+      .expected(format, " data")
+      .found("damaged or other data (", what, ")")
       .remedy("the file is damaged");
 }
 
@@ -62,8 +62,8 @@ class Inflater final : public StreamDecoder {
   bool is_whole() const noexcept override { return ended_ || !begun_; }
 
  private:
-  /// Starts the next member, and skips zeros that pad a block. Returns false if the input has no
-  /// more bytes yet.
+  /// Starts the next member of a gzip file, after any zeros that pad the previous one. Returns
+  /// false if the input has no more bytes yet.
   bool begin_next(std::span<const std::byte> from, Step& step) {
     if (!is_gzip_) {
       if (!from.empty()) fail(where_, "deflate", "bytes after the end");
@@ -107,7 +107,7 @@ class ZstdDecoder final : public StreamDecoder {
   bool is_whole_ = true;
 };
 
-/// bzip2 needs at most 3.7 MB, whatever the file declares.
+/// The bzip2 decoder needs at most 3.7 MB of memory, whatever the file declares.
 class Bzip2Decoder final : public StreamDecoder {
  public:
   explicit Bzip2Decoder(base::Where where) : where_(std::move(where)) { begin(); }
@@ -162,7 +162,7 @@ class XzDecoder final : public StreamDecoder {
   Step decode(std::span<const std::byte> from, std::span<std::byte> into) override {
     Step step;
     if (ended_) {
-      // Another stream may follow, or zeros that pad a block.
+      // Another stream may follow, or zeros (stream padding).
       while (step.consumed < from.size() && from[step.consumed] == std::byte{0}) ++step.consumed;
       if (step.consumed == from.size()) return step;
       begin();
@@ -187,7 +187,7 @@ class XzDecoder final : public StreamDecoder {
             .problem("it takes too much memory to decompress")
             .expected("at most ", kMaxMemoryBytes, " bytes")
             .found(lzma_memusage(&stream_))
-            .remedy("compress it by xz -9 or less");
+            .remedy("compress it with xz -9 or a lower level");
       case LZMA_FORMAT_ERROR:
         fail(where_, "xz", "invalid header");
       case LZMA_OPTIONS_ERROR:
@@ -202,7 +202,8 @@ class XzDecoder final : public StreamDecoder {
   bool is_whole() const noexcept override { return ended_ || !begun_; }
 
  private:
-  /// Maximum size of the dictionary that a file may declare. xz -9 uses 65 MiB.
+  /// Limit of the decoder's memory, most of which is the dictionary that the file declares. Files
+  /// of xz -9 need 65 MiB.
   static constexpr std::uint64_t kMaxMemoryBytes = std::uint64_t{256} << 20;
 
   void begin() {

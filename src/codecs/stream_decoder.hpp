@@ -18,23 +18,24 @@ class StreamDecoder {
     std::size_t consumed = 0;
     std::size_t produced = 0;
   };
-  /// Decodes from the start of `from` to the start of `into`, until either is exhausted. Throws
-  /// Error(corrupt) for damaged or differently compressed input.
+  /// Decodes `from` into `into` until either is exhausted. Returns the numbers of bytes consumed
+  /// and produced. Throws Error(corrupt) for damaged or differently compressed input.
   virtual Step decode(std::span<const std::byte> from, std::span<std::byte> into) = 0;
 
-  /// True if the input may end here.
+  /// True if the input so far is complete: empty, or up to the end of a stream.
   virtual bool is_whole() const noexcept = 0;
 };
 
-/// gzip (RFC 1952), of any number of members; `where` names the source in messages.
+/// gzip (RFC 1952), of any number of members. `where` names the source in messages.
 std::unique_ptr<StreamDecoder> gzip_decoder(base::Where where);
-/// Bare deflate (RFC 1951), as in zip archives.
+/// Raw deflate (RFC 1951), as in zip archives.
 std::unique_ptr<StreamDecoder> deflate_decoder(base::Where where);
 /// Zstandard (RFC 8878), of any number of frames.
 std::unique_ptr<StreamDecoder> zstd_decoder(base::Where where);
 /// bzip2, of any number of streams.
 std::unique_ptr<StreamDecoder> bzip2_decoder(base::Where where);
-/// xz, of any number of streams. Error(unsupported) for one that takes more than 256 MiB.
+/// xz, of any number of streams. Throws Error(unsupported) for a stream that takes more than
+/// 256 MiB of memory to decompress.
 std::unique_ptr<StreamDecoder> xz_decoder(base::Where where);
 
 }  // namespace tenfold::codecs

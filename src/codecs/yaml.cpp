@@ -15,7 +15,8 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Far deeper than any manifest, and shallow enough for the C++ stack.
+/// Maximum nesting depth: far more than manifests need, and little enough for the C++ stack, which
+/// the recursive parser uses.
 constexpr std::size_t kMaxYamlDepth = 100;
 
 using base::is_digit;
@@ -83,7 +84,7 @@ class Parser {
                        text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size())),
                        '\n');
     throw base::corrupt(where_)
-        .problem("not YAML of this kind")
+        .problem("invalid or unsupported YAML")
         .expected(expected)
         .found(what, " at line ", line);
   }
@@ -161,7 +162,7 @@ class Parser {
     if (!at_end() && !line_ends() && column() > indent) fail("less indentation", found());
   }
 
-  /// Parses a value on the lines after its key or dash; null if there is none.
+  /// Parses a value on the lines after its key or dash. Reports null if there is none.
   void nested(std::size_t least_indent) {
     const std::size_t before = at_;
     const std::size_t before_line = line_start_;
@@ -287,7 +288,7 @@ class Parser {
   }
 
   void check_plain_start() const {
-    // Indicators that yaml.dump never writes in a manifest, or that belong to another language.
+    // Characters that cannot start a plain scalar, or that start a feature which is refused.
     if (std::string_view("&*!|>%@`#,]}\t").find(peek()) != std::string_view::npos) {
       fail("a plain or quoted value, without anchor, alias, tag or comment", found());
     }
@@ -356,10 +357,10 @@ class Parser {
     std::string out;
     kept_ = 0;
     while (true) {
-      if (at_end()) fail("the end of the quoted text", "the end of the document");
+      if (at_end()) fail("the end of the quoted string", "the end of the document");
       const char c = text_[at_];
       if (is_break(c)) {
-        if (one_line) fail("a quoted text that ends on its line", "a line break");
+        if (one_line) fail("a quoted string that ends on its line", "a line break");
         fold(out, indent);
       } else if (c == quote) {
         ++at_;
@@ -376,8 +377,8 @@ class Parser {
     }
   }
 
-  /// Folds line breaks within quotes: one becomes a space; each blank line after it becomes a line
-  /// break.
+  /// Folds line breaks within quotes: a single one becomes a space, and of several, all but the
+  /// first are kept.
   void fold(std::string& out, std::size_t indent) {
     while (!out.empty() && out.back() == ' ' && out.size() > kept_) out.pop_back();
     std::size_t breaks = 0;
@@ -387,7 +388,7 @@ class Parser {
       line_start_ = at_;
       skip_spaces();
     }
-    if (at_end() || column() < indent) fail("the quoted text to go on, indented", found());
+    if (at_end() || column() < indent) fail("an indented continuation of the string", found());
     out += breaks == 1 ? std::string(" ") : std::string(breaks - 1, '\n');
     kept_ = out.size();
   }
@@ -395,7 +396,7 @@ class Parser {
   void escape(std::string& out, bool one_line) {
     const char c = peek();
     if (line_ends()) {
-      if (one_line || at_end()) fail("a quoted text that ends on its line", "a line break");
+      if (one_line || at_end()) fail("a quoted string that ends on its line", "a line break");
       ++at_;  // an escaped line break is removed
       line_start_ = at_;
       skip_spaces();

@@ -27,7 +27,7 @@ TensorDict Format::open(const FileHead& head, const OpenRequest& request) const 
   if (request.mode == Mode::write_through && !is_writable_in_place) {
     throw base::unsupported(head.path().string())
         .part("mode")
-        .problem(noun, " cannot be written through")
+        .problem(noun, " cannot be changed in place")
         .expected("\"r\" or \"c\"")
         .found("\"r+\"")
         .remedy("save it as a memmap folder");
@@ -45,7 +45,7 @@ void Format::write(const TensorDict& tree, const Path& path, const WriteRequest&
   if (request.zeros && !holds_zeros) {
     throw base::unsupported(path.string())
         .part("memmap_like")
-        .problem(noun, " cannot be written through")
+        .problem(noun, " cannot be changed in place")
         .expected("a folder or a \".tdz\" archive")
         .found("the format ", base::quote(name));
   }

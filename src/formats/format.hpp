@@ -24,8 +24,8 @@ struct WriteRequest {
   int num_threads = 0;
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;
-  /// With checksums: its equal files are linked. Formats that cannot tell before they write all the
-  /// same.
+  /// An earlier version: files that are equal by their checksums become hard links to its files.
+  /// Needs `checksums`. Formats that cannot compare before writing ignore it and write everything.
   const EarlierVersion* earlier = nullptr;
 };
 
@@ -40,7 +40,7 @@ struct VerifyRequest {
   Monitor* monitor = nullptr;
   const VerifyFilter* filter = nullptr;  ///< check only what is loaded; null: everything
 
-  /// True if the bytes at `where`, in the form of LeafSource::where(), are not loaded.
+  /// True if the bytes at `where` (in the form of LeafSource::where()) are not loaded.
   bool skips(const std::string& where) const { return filter != nullptr && filter->skips(where); }
 };
 
@@ -49,7 +49,7 @@ enum class BareRoots : std::uint8_t { none, some, all };
 
 /// A format is a row of this table. io/registry.cpp lists all formats.
 struct Format {
-  std::string_view name;  ///< as returned by probe()
+  std::string_view name;  ///< as returned by tenfold::probe()
   std::string_view noun;  ///< for messages, with its article: "a safetensors file"
   std::span<const std::string_view> suffixes;  ///< suffixes of file names that select the format
   bool holds_sparse = false;                   ///< supports nodes of kind sparse; otherwise they
@@ -78,7 +78,7 @@ struct Format {
 
 namespace bundle {
 extern const Format kFormat;
-extern const Format kStepFormat;  // of CheckpointManager, in checkpoint/; probe() calls it "bundle"
+extern const Format kStepFormat;  // of CheckpointManager, in checkpoint/; named "bundle"
 }  // namespace bundle
 namespace consolidated {
 extern const Format kFormat;
@@ -96,15 +96,15 @@ extern const Format kNpz;
 }  // namespace numpy
 namespace safetensors {
 extern const Format kFormat;
-extern const Format kShardedFormat;  // probe() calls it "safetensors"
-extern const Format kDcpFormat;      // probe() calls it "dcp"
+extern const Format kShardedFormat;  // named "safetensors"
+extern const Format kDcpFormat;      // named "dcp"
 }  // namespace safetensors
 namespace snapshot {
 extern const Format kFormat;
 }
 namespace torch_file {
 extern const Format kFormat;
-extern const Format kShardedFormat;  // probe() calls it "pt"
+extern const Format kShardedFormat;  // named "pt"
 }  // namespace torch_file
 
 }  // namespace tenfold::detail::formats

@@ -76,16 +76,16 @@ TEST(NpyHeader, KeepsAStructuredDtypeAsItIsWritten) {
 
 TEST(NpyHeader, ReportsTheOffsetOfASyntaxError) {
   EXPECT_EQ(error_of("{'descr' '<f4'}"),
-            "x.npy: header: not a literal of NumPy: expected \":\", found \"'\" at byte 19");
+            "x.npy: header: not a valid literal: expected \":\", found \"'\" at byte 19");
   EXPECT_EQ(error_of("{'descr': '<f4"),
-            "x.npy: header: not a literal of NumPy: expected the end of the string, found the end "
+            "x.npy: header: not a valid literal: expected the end of the string, found the end "
             "at byte 24");
 }
 
 TEST(NpyHeader, DoesNotTreatANulAsTheEnd) {
   const std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': ()}";
   EXPECT_EQ(error_of(text + std::string(1, '\0')),
-            "x.npy: header: not a literal of NumPy: expected only spaces after the dict, found "
+            "x.npy: header: not a valid literal: expected only spaces after the dict, found "
             "\"\\x00\" at byte 63");
 }
 

@@ -72,7 +72,7 @@ TEST(Yaml, RefusesMalformedDocuments) {
   for (const char* text : {"", "\n \n", "a: 'x\n", "a: \"\\q\"\n", "a: \"\\ud800\"\n", "a: b: c\n",
                            "a: 1\n  b: 2\n", "- a\nb: 1\n", "a: [1\n", "a: [1, 2]x\n", "a: 1 # c\n",
                            "? a\nb\n", "a: {b}\n", "\xFF: 1\n", "a: 1\n- b\n"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("y: not YAML of this kind")) << text;
+    EXPECT_THAT(refusal(text), HasSubstr("y: invalid or unsupported YAML")) << text;
   }
   EXPECT_THAT(refusal("a: 1\na: 2\n"), HasSubstr("\"a\""));
 }

@@ -266,7 +266,7 @@ def test_save_load_verify_and_convert_support_snapshots(tmp_path):
     assert tenfold.verify(path).num_checksums == 2
     back = tenfold.convert(path, tmp_path / "m.safetensors")
     helpers.assert_same(tenfold.load(back), tree)
-    with pytest.raises(tenfold.UnsupportedError, match="cannot be written through"):
+    with pytest.raises(tenfold.UnsupportedError, match="cannot be changed in place"):
         tenfold.open(path, mode="r+")
 
 

@@ -16,9 +16,10 @@
 #include "base/text.hpp"
 #include "codecs/json/utf8.hpp"
 
-// Hand-written because no available library accepts Python's dialect: lone surrogate escapes kept,
-// 1e999 as infinity, integers of any size, "Inf" refused. Strings without escapes are passed on
-// without a copy, which also makes it several times as fast as a general SAX reader.
+// Hand-written because no available library accepts Python's dialect of JSON: lone surrogate
+// escapes kept, 1e999 as infinity, integers of any size, "Inf" refused. A string without escapes is
+// passed to the handler without a copy. This makes the parser several times as fast as a general
+// SAX reader.
 
 namespace tenfold::codecs {
 namespace {
@@ -87,7 +88,7 @@ double out_of_range_value(std::string_view number) noexcept {
   return negative ? -value : value;
 }
 
-/// One parse. Keeps nesting on an explicit stack, so that depth uses no C++ stack.
+/// The state of one parse. Containers are on an explicit stack, so that nesting uses no C++ stack.
 class Parser {
  public:
   Parser(std::string_view text, const base::Where& where, JsonHandler& handler)
@@ -157,8 +158,8 @@ class Parser {
     }
   }
 
-  /// After an item of a container: returns true if another one follows, false if the container
-  /// ended.
+  /// Called after each item of a container. Returns true if another item follows, false if the
+  /// container ended.
   bool after_item() {
     const bool in_object = stack_[depth_ - 1] == Container::object;
     if (peek() == ',') {
@@ -239,7 +240,7 @@ class Parser {
     }
   }
 
-  /// Skips ".5" and "e+10"; returns false if there is neither.
+  /// Skips a fraction (".5") and an exponent ("e+10"). Returns false if there is neither.
   bool fraction_or_exponent() {
     const char* const start = p_;
     if (peek() == '.') digits_after_mark();

@@ -10,7 +10,7 @@
 
 namespace tenfold::codecs {
 
-/// Maximum nesting of any JSON document.
+/// Maximum nesting depth of a JSON document.
 inline constexpr std::size_t kMaxJsonDepth = 512;
 
 /// Receives the events of a document in order. Strings are decoded UTF-8 and valid until the call
@@ -21,7 +21,7 @@ class JsonHandler {
   virtual void null() = 0;
   virtual void boolean(bool value) = 0;
   virtual void integer(std::int64_t value) = 0;
-  /// An integer beyond int64, as in the input.
+  /// An integer outside the range of int64, as the characters of the input.
   virtual void big_integer(std::string_view digits) = 0;
   /// A number with a fraction or exponent, NaN, Infinity, -Infinity. 1e999 is infinity, as in
   /// Python.
@@ -34,9 +34,9 @@ class JsonHandler {
   virtual void end_array() = 0;
 };
 
-/// Parses exactly one document (whitespace around it is fine), UTF-8 with or without BOM. Throws
-/// Error(corrupt) "<where>: <what>: expected ..., found ... at byte N". Duplicate keys are the
-/// handler's business. Lone surrogate escapes are kept as their three-byte (WTF-8) form.
+/// Parses exactly one document, in UTF-8 with or without BOM; whitespace may surround it. Throws
+/// Error(corrupt) "<where>: <what>: expected ..., found ... at byte N". The handler receives every
+/// member, also duplicate keys. Lone surrogate escapes are kept in their three-byte (WTF-8) form.
 void parse_json(std::string_view text, const base::Where& where, JsonHandler& handler);
 
 /// Layout of the output.
@@ -47,7 +47,7 @@ enum class JsonStyle : std::uint8_t {
 };
 
 /// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
-/// are written as Python's repr (shortest that round-trips; NaN, Infinity, -Infinity).
+/// are written as Python's repr writes them (shortest that round-trips; NaN, Infinity, -Infinity).
 class JsonWriter {
  public:
   explicit JsonWriter(JsonStyle style) : style_(style) {}

@@ -19,7 +19,7 @@ constexpr bool is_surrogate(std::uint32_t code_point) noexcept {
 }
 
 /// Decodes the code point at `text` < `end` as WTF-8, that is UTF-8 or a surrogate. Overlong forms,
-/// values past U+10FFFF and truncated sequences give size 0.
+/// values past U+10FFFF and truncated sequences return size_bytes 0.
 inline CodePoint decode_wtf8(const char* text, const char* end) noexcept {
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::uint32_t lead = byte(0);

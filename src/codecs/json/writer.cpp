@@ -102,7 +102,7 @@ void append_string(std::string& text, std::string_view value, bool ascii) {
     if (decoded.size_bytes == 0) {
       throw base::invalid_argument()
           .part("json: string ", base::quote(value))
-          .problem("is not text")
+          .problem("cannot be encoded")
           .expected("utf-8")
           .found(base::quote({p, 1}), " at byte ", p - value.data());
     }

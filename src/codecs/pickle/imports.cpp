@@ -19,7 +19,7 @@ enum class Argument : std::uint8_t {
   two_bytes,
   four_bytes,
   eight_bytes,
-  sized_by_1,  ///< a size in so many bytes, followed by that many bytes
+  sized_by_1,  ///< a size in 1 byte, followed by that many bytes
   sized_by_4,
   sized_by_8,
   line,
@@ -35,7 +35,7 @@ struct Opcode {
 };
 
 /// All opcodes after which Python's unpickler continues, except STOP, MARK and POP. NEXT_BUFFER is
-/// not among them, because it fails without buffers.
+/// not among them: it fails unless the caller passes out-of-band buffers.
 constexpr auto kOpcodes = [] {
   using enum Argument;
   return std::to_array<Opcode>({
@@ -106,18 +106,18 @@ constexpr auto kOpcodes = [] {
   });
 }();
 
-/// Index of every opcode in kOpcodes; the length of kOpcodes for invalid opcodes.
-constexpr auto kPlaces = [] {
-  std::array<std::uint8_t, 256> places{};
-  places.fill(static_cast<std::uint8_t>(kOpcodes.size()));
+/// Maps an opcode to its index in kOpcodes, or to the length of kOpcodes if the opcode is invalid.
+constexpr auto kOpcodeIndex = [] {
+  std::array<std::uint8_t, 256> index{};
+  index.fill(static_cast<std::uint8_t>(kOpcodes.size()));
   for (std::size_t i = 0; i < kOpcodes.size(); ++i) {
-    places[kOpcodes[i].code] = static_cast<std::uint8_t>(i);
+    index[kOpcodes[i].code] = static_cast<std::uint8_t>(i);
   }
-  return places;
+  return index;
 }();
 
-/// False if the name cannot be a module: the first line of prose that starts with a `c` contains
-/// blanks and commas.
+/// Returns false if the name cannot be that of a module. This rejects prose that starts with a `c`
+/// (the opcode GLOBAL): its first line contains blanks or commas.
 bool is_module(std::string_view name) {
   return !name.empty() && base::is_utf8(name) && std::ranges::all_of(name, [](char c) {
     return base::is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
@@ -160,13 +160,13 @@ class ImportWalk {
         }
         return pop(1);
       default:
-        return step_listed(kPlaces[code]);
+        return step_listed(kOpcodeIndex[code]);
     }
   }
 
-  bool step_listed(std::uint8_t place) {
-    if (place == kOpcodes.size()) return false;
-    const Opcode& opcode = kOpcodes[place];
+  bool step_listed(std::uint8_t index) {
+    if (index == kOpcodes.size()) return false;
+    const Opcode& opcode = kOpcodes[index];
     if (!skip(opcode.argument)) return false;
     if (opcode.to_mark) {
       if (marks_.empty()) return false;

@@ -75,7 +75,7 @@ void PickleMachine::append(std::uint32_t target, std::span<const std::uint32_t> 
     nodes.set_items(target, graph_.ids.appended(nodes.items(target), values));
     return;
   }
-  if (!is_object(target)) wrong("items for what holds none", "a list", target);
+  if (!is_object(target)) wrong("items added to a non-container", "a list", target);
   for (const std::uint32_t value : values) {
     graph_.changes.push_back({PickleChange::Kind::append, target, 0, value});
   }
@@ -87,7 +87,7 @@ void PickleMachine::add(std::uint32_t target, std::span<const std::uint32_t> val
     nodes.set_items(target, graph_.ids.appended(nodes.items(target), values));
     return;
   }
-  if (!is_object(target)) wrong("items for what holds none", "a set", target);
+  if (!is_object(target)) wrong("items added to a non-container", "a set", target);
   for (const std::uint32_t value : values) {
     graph_.changes.push_back({PickleChange::Kind::add, target, 0, value});
   }
@@ -105,7 +105,7 @@ void PickleMachine::set_items(std::uint32_t target, std::span<const std::uint32_
     nodes.set_items(target, graph_.ids.appended(nodes.items(target), pairs));
     return;
   }
-  if (!is_object(target)) wrong("items for what holds none", "a dict", target);
+  if (!is_object(target)) wrong("items added to a non-container", "a dict", target);
   for (std::size_t i = 0; i < pairs.size(); i += 2) {
     graph_.changes.push_back({PickleChange::Kind::set_item, target, pairs[i], pairs[i + 1]});
   }
@@ -167,7 +167,8 @@ bool PickleMachine::step_object(unsigned char opcode) {
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
   if (module.empty() || name.empty() || !is_pickle_text(module) || !is_pickle_text(name)) {
-    corrupt("no global", "a module and a name", base::quote(module) + " and " + base::quote(name));
+    corrupt("invalid global", "a module and a name",
+            base::quote(module) + " and " + base::quote(name));
   }
   push_next();
   graph_.nodes.add_global(opcode_at_, module, name);
@@ -176,7 +177,7 @@ void PickleMachine::push_global(std::string_view module, std::string_view name) 
 void PickleMachine::push_stack_global() {
   const auto parts = pop(2);
   for (const std::uint32_t part : parts) {
-    if (graph_.nodes.kind(part) != text) wrong("no global", "text", part);
+    if (graph_.nodes.kind(part) != text) wrong("invalid global", "text", part);
   }
   push_global(graph_.nodes[parts[0]].text, graph_.nodes[parts[1]].text);
 }
@@ -192,7 +193,7 @@ void PickleMachine::push_object(PickleKind kind, std::span<const std::uint32_t> 
   const bool is_named =
       callable == global || callable == extension || callable == persistent;  // torch's old modules
   if (!is_named && !is_object(items[0])) {
-    wrong("a call of what cannot be called", "a global", items[0]);
+    wrong("not callable", "a global", items[0]);
   }
   push_fixed(kind, items);
 }
@@ -205,7 +206,7 @@ void PickleMachine::build() {
   const std::uint32_t state = pop();
   const std::uint32_t target = top();
   if (!is_object(target)) {
-    unsupported("a state for what has none", "an object", describe(graph_.nodes.kind(target)));
+    unsupported("a state set on a non-object", "an object", describe(graph_.nodes.kind(target)));
   }
   graph_.changes.push_back({PickleChange::Kind::state, target, 0, state});
 }

@@ -44,25 +44,25 @@ struct PickleGraph {
 
 struct PickleLimits {
   std::size_t max_nodes = 20'000'000;  ///< limits both the nodes and the entries of the memo
-  /// Limits nesting of nodes, and of unfinished containers. A node that contains itself counts
-  /// once.
+  /// Limits the nesting of nodes, and that of containers under construction. A node that contains
+  /// itself counts once.
   std::size_t max_depth = 1000;
   std::size_t max_integer_bytes = 1024;  ///< of a single integer
 };
 
-/// Reads the pickle at the start of `bytes`. `where` names it. Never recurses. Throws
-/// Error(corrupt) "<where>: <what>: expected ..., found ... at byte N", and Error(unsupported) for
-/// a protocol above 5, for buffers kept outside the pickle, for BUILD of what is not an object, and
-/// beyond `limits`.
+/// Reads the pickle at the start of `bytes`. `where` names the pickle in messages. Never recurses.
+/// Throws Error(corrupt) "<where>: <what>: expected ..., found ... at byte N". Throws
+/// Error(unsupported) for a protocol above 5, for out-of-band buffers, for BUILD of a value that is
+/// not an object, and for a pickle that exceeds `limits`.
 PickleGraph read_pickle(std::string_view bytes, const base::Where& where,
                         const PickleLimits& limits = {});
 
-/// As read_pickle, but returns an error in `problem` instead of throwing it, with the nodes made
-/// until then: a program that executes pickles would have got as far.
+/// Like read_pickle(), but on an error stores the message in `problem` and returns the nodes made
+/// until then: a program that executes the pickle gets that far.
 PickleGraph read_pickle_prefix(std::string_view bytes, const base::Where& where,
                                std::string& problem, const PickleLimits& limits = {});
 
-/// "a list", "a call": for messages.
+/// Returns a noun phrase for messages: "a list", "a call".
 std::string_view describe(PickleKind kind) noexcept;
 
 }  // namespace tenfold::codecs

@@ -39,7 +39,7 @@ bool PickleMachine::step_number(unsigned char opcode) {
     case 'F': {
       const std::string_view written = line();
       const auto value = pickle_float(written);
-      if (!value) corrupt("no number", "a float", base::quote(written));
+      if (!value) corrupt("invalid number", "a float", base::quote(written));
       push_number(*value);
       return true;
     }
@@ -60,7 +60,7 @@ void PickleMachine::push_int_line() {
   if (written == "01") return push_constant(boolean, 1);
   auto value = pickle_decimal(written.substr(0, 4 * limits_.max_integer_bytes));
   if (!value || written.size() > 4 * limits_.max_integer_bytes) {
-    corrupt("no integer", "decimal digits", base::quote(written));
+    corrupt("invalid integer", "decimal digits", base::quote(written));
   }
   push_integer(std::move(*value));
 }
@@ -75,7 +75,7 @@ void PickleMachine::push_long_line() {
                 fmt::format("{}", digits.size()));
   }
   auto value = pickle_decimal(digits);
-  if (!value) corrupt("no integer", "decimal digits and an L", base::quote(written));
+  if (!value) corrupt("invalid integer", "decimal digits and an L", base::quote(written));
   push_integer(std::move(*value));
 }
 
@@ -126,7 +126,7 @@ bool PickleMachine::step_text(unsigned char opcode) {
       return true;
     case 0x97:
     case 0x98:
-      unsupported("a buffer lies outside the pickle", "all bytes inside", "one that is not");
+      unsupported("an out-of-band buffer", "all bytes inside the pickle", "a buffer outside");
     default:
       return false;
   }

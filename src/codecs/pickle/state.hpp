@@ -23,7 +23,7 @@
 
 namespace tenfold::codecs {
 
-/// Throws Error(unsupported) if the longest way from the root has more than max_depth nodes.
+/// Throws Error(unsupported) if the longest path from the root has more than max_depth nodes.
 void require_pickle_depth(const PickleGraph& graph, const base::Where& where,
                           const PickleLimits& limits);
 
@@ -56,7 +56,7 @@ class PickleState {
     fail(ErrorCode::unsupported, what, expected, found);
   }
 
-  [[noreturn]] void refuse_cut(std::uint64_t size) const {
+  [[noreturn]] void fail_truncated(std::uint64_t size) const {
     corrupt("it is truncated", fmt::format("{} bytes more", size),
             fmt::format("{}", bytes_.size() - at_));
   }
@@ -64,7 +64,7 @@ class PickleState {
   // Input bytes.
   std::string_view take(std::uint64_t size) {
     if (size > bytes_.size() - at_) [[unlikely]] {
-      refuse_cut(size);
+      fail_truncated(size);
     }
     const std::string_view text(bytes_.data() + at_, static_cast<std::size_t>(size));
     at_ += text.size();
@@ -81,7 +81,7 @@ class PickleState {
   /// Reads a size, which is a signed integer in Python.
   std::uint64_t size_of_int32() {
     const std::uint64_t size = unsigned_of(4);
-    if (size > 0x7fffffff) corrupt("a size is negative", "a size from 0", "one below");
+    if (size > 0x7fffffff) corrupt("a size is negative", "at least 0", "less");
     return size;
   }
   std::string_view line() {
@@ -125,7 +125,7 @@ class PickleState {
     graph_.nodes.add_text(kind, opcode_at_, graph_.owned.emplace_back(std::move(value)));
   }
   void push_decoded(PickleKind kind, std::optional<std::string> value, std::string_view written) {
-    if (!value) corrupt("text is badly written", "Python's escapes", base::quote(written));
+    if (!value) corrupt("invalid string literal", "Python's syntax", base::quote(written));
     push_owned(kind, std::move(*value));
   }
   void push_integer(std::int64_t value) {
@@ -187,10 +187,11 @@ class PickleState {
     }
     marks_.push_back(stack_.size());
   }
-  /// Pushes a node with fixed items / with items to which more may be appended.
+  /// Pushes a container whose items do not change.
   void push_fixed(PickleKind kind, std::span<const std::uint32_t> items) {
     push_items(kind, graph_.ids.fixed(items));
   }
+  /// Pushes a container to which more items may be appended.
   void push_growing(PickleKind kind, std::span<const std::uint32_t> items) {
     push_items(kind, graph_.ids.appended({}, items));
   }
@@ -222,7 +223,7 @@ class PickleState {
     const std::string_view written = line();
     const auto slot = pickle_decimal(written);
     if (!slot || !slot->value || *slot->value < 0) {
-      corrupt("no memo slot", "a number from 0", base::quote(written));
+      corrupt("invalid memo slot", "a number from 0", base::quote(written));
     }
     return static_cast<std::uint64_t>(*slot->value);
   }

@@ -15,15 +15,16 @@ struct PickleInteger {
   std::string digits;
 };
 
-/// Little-endian two's complement (LONG1, LONG4); no bytes mean 0.
+/// Decodes a little-endian two's complement integer (LONG1, LONG4). An empty string is 0.
 PickleInteger pickle_integer(std::string_view bytes);
-/// Decimal digits (INT, LONG) with an optional sign.
+/// Parses decimal digits with an optional sign (INT, LONG).
 std::optional<PickleInteger> pickle_decimal(std::string_view text);
-/// The argument of FLOAT, as Python's repr writes it.
+/// Parses the argument of FLOAT, as Python's repr writes it.
 std::optional<double> pickle_float(std::string_view text);
-/// The quoted argument of STRING with Python's escapes, as bytes.
+/// Parses the quoted argument of STRING, with Python's escapes, to bytes.
 std::optional<std::string> pickle_quoted(std::string_view text);
-/// The argument of UNICODE ("raw-unicode-escape": Latin-1 with \uXXXX and \UXXXXXXXX), as UTF-8.
+/// Decodes the argument of UNICODE ("raw-unicode-escape": Latin-1 with \uXXXX and \UXXXXXXXX) to
+/// UTF-8.
 std::optional<std::string> pickle_raw_unicode(std::string_view text);
 /// True for UTF-8 in which surrogates are allowed, in three bytes each.
 bool is_pickle_text(std::string_view text) noexcept;

@@ -18,8 +18,8 @@ class PickleWriter {
   void none() { put('N'); }
   void boolean(bool value) { put(value ? '\x88' : '\x89'); }
   void integer(std::int64_t value);
-  /// Writes decimal digits with an optional '-'. Returns false, and writes nothing, beyond 255
-  /// bytes: torch accepts no opcode for more.
+  /// Writes decimal digits with an optional '-'. If the integer takes more than 255 bytes, writes
+  /// nothing and returns false: torch accepts no opcode for larger ones.
   bool big_integer(std::string_view digits);
   void number(double value);
   /// Writes WTF-8 of less than 4 GiB: lone surrogates are written as Python writes them.
@@ -31,7 +31,7 @@ class PickleWriter {
   void end_list() { put('e'); }
   void begin_tuple() { put('('); }
   void end_tuple() { put('t'); }
-  /// Then write keys and values alternately.
+  /// Begins a dict. The caller writes keys and values alternately.
   void begin_dict() { put("}(", 2); }
   void end_dict() { put('u'); }
   void begin_ordered_dict();
@@ -48,7 +48,7 @@ class PickleWriter {
   /// Makes the topmost value the persistent ID of something outside the pickle.
   void persistent() { put('Q'); }
 
-  /// Stores the topmost value in the memo. push() pushes the same object again.
+  /// Stores the topmost value in the memo and returns its slot. push() pushes that value again.
   std::uint32_t remember();
   void push(std::uint32_t remembered);
 

@@ -14,8 +14,8 @@ struct Deflated {
 
 inline constexpr int kMaxDeflateLevel = 12;
 
-/// Deflates `bytes` (RFC 1951) at a level of 1 to kMaxDeflateLevel. Returns nothing (size_bytes 0)
-/// if they would not become smaller. Allocates as much memory as the result.
+/// Deflates `bytes` (RFC 1951) at a level of 1 to kMaxDeflateLevel. Returns size_bytes 0 if the
+/// result would not be smaller than `bytes`. Allocates as much memory as `bytes` have.
 Deflated deflate(std::span<const std::byte> bytes, int level);
 
 }  // namespace tenfold::codecs

@@ -14,8 +14,8 @@
 #include "base/text.hpp"
 #include "codecs/zip/zip.hpp"
 
-// Internal to the codec: the reader of a directory. Its three parts are end.cpp (the end records),
-// zip.cpp (the central headers) and local.cpp (the local ones).
+// Internal to the codec: the reader of a directory, in three files. end_record.cpp reads the end
+// records, zip.cpp the central headers, and local_header.cpp the local headers.
 
 namespace tenfold::codecs {
 

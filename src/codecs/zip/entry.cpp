@@ -59,7 +59,7 @@ void inflate(const ZipInput& input, const ZipEntry& entry, std::span<const std::
   }
   if (used != deflated.size()) {
     throw fail(input, entry)
-        .problem("bytes follow its deflated ones")
+        .problem("bytes follow its deflated data")
         .expected(used, " bytes")
         .found(deflated.size());
   }
@@ -188,7 +188,7 @@ void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t f
 }
 
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
-  // Inflating in one call is twice as fast.
+  // Entries of up to 64 MiB are inflated in one call, which is twice as fast.
   constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{64} << 20U;
   if (entry.method == ZipMethod::deflated) {
     if (entry.size_bytes > kMaxInflatedBytes) return check_inflating(input, entry, use);

@@ -11,8 +11,8 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Headers that are closer than this are read together: small entries need no call each, and large
-/// ones are not read.
+/// Local headers less than this apart are read in one call: small entries need no call each, and
+/// the bytes of large entries are not read.
 constexpr std::uint64_t kMaxGapBytes = 4096;
 constexpr std::uint64_t kWindowBytes = 65536;
 /// Extra fields that most entries have: zip64's, and padding to a multiple of 64.
@@ -20,8 +20,8 @@ constexpr std::uint64_t kUsualExtraBytes = 96;
 
 }  // namespace
 
-/// Processes entries in file order, because the end of one entry and the start of the next are
-/// adjacent.
+/// Processes entries in file order, because the bytes of one entry must end before the header of
+/// the next.
 void ZipDirectoryReader::read_local_headers(ZipDirectory& directory) {
   limit_ = directory.offset;
   order_.reserve(directory.entries.size());
@@ -44,7 +44,8 @@ void ZipDirectoryReader::read_local_header(ZipEntry& entry, std::uint64_t limit)
   read_local(entry);
 }
 
-/// The bytes [offset, offset + size), which must end within the limit. Valid until the next call.
+/// Returns the bytes [offset, offset + size), which must end within the limit. They are valid until
+/// the next call.
 std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::size_t size) {
   const bool inside =
       offset >= window_at_ && base::range_fits(offset - window_at_, size, window_.size());
@@ -62,7 +63,7 @@ std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::siz
   return window_.substr(static_cast<std::size_t>(offset - window_at_), size);
 }
 
-/// Reads into memory that is reused and not zeroed first: most of a file of small entries passes
+/// Reuses the memory and does not zero it first: most of a file of small entries passes
 /// through it.
 void ZipDirectoryReader::read_window(std::uint64_t offset, std::size_t size) {
   if (size > window_capacity_) {
@@ -97,7 +98,7 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
   const std::uint64_t extra_bytes = little(local, 28, 2);
   if (name_bytes != entry.name.size() || local.substr(kLocalBytes) != entry.name) {
     throw corrupt(entry)
-        .problem("its local header names another")
+        .problem("its local header has another name")
         .expected("the directory's name")
         .found(base::quote(local.substr(kLocalBytes, static_cast<std::size_t>(name_bytes))));
   }
@@ -155,8 +156,8 @@ void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_
   agree("size", entry.size_bytes, size);
 }
 
-/// Size of the data descriptor after the entry's bytes. It has an optional signature, and sizes of
-/// 32 or 64 bits; the format does not declare which.
+/// Returns the size of the data descriptor after the entry's bytes. It has an optional signature,
+/// and sizes of 32 or 64 bits; the format does not declare which.
 std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::uint64_t next) {
   const std::uint64_t offset = entry.data_offset + entry.stored_bytes;
   const std::string_view text =

@@ -213,7 +213,7 @@ std::string ZipLayout::local_header(std::size_t item, std::uint32_t crc32) const
 }
 
 std::string ZipLayout::directory(std::span<const std::uint32_t> crc32s) const {
-  // Hash it as zip_structure_checksum() does: CRC-32s are filled in after the hash.
+  // Hash the headers as zip_structure_checksum() does: with zeros in the place of CRC-32s.
   base::Xxh3Stream structure;
   std::string bytes;
   std::vector<std::size_t> headers;

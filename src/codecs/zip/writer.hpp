@@ -28,16 +28,16 @@ inline constexpr std::uint32_t kMaxZipAlignment = 1U << 15U;
 ///   local header, bytes of item 0      the headers have true sizes and CRCs, so no descriptors
 ///   local header, bytes of item 1      follow; padding in their extra fields aligns the bytes
 ///   ...
-///   central directory and end records  zip64's where a size, an offset or the number of entries
+///   central directory and end records  zip64 records if a size, an offset or the number of entries
 ///                                      needs them
-///   comment                            the checksum of all of this but the items' bytes
+///   comment                            the checksum of all of this except the items' bytes
 ///
 /// There are no gaps between these parts. Dates are 1980-01-01, so that equal items make equal
 /// archives.
 class ZipLayout {
  public:
-  /// Throws Error(invalid_argument) for a duplicate name, one that a reader would refuse or that is
-  /// longer than 65,535 bytes, and for an invalid alignment.
+  /// Throws Error(invalid_argument) for a duplicate name, a name that readers refuse, a name or
+  /// comment of more than 65,535 bytes, and an invalid alignment.
   explicit ZipLayout(std::vector<ZipItem> items);
   ZipLayout() = default;
 

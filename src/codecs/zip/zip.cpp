@@ -16,12 +16,12 @@
 #include "codecs/zip/records.hpp"
 
 // The directory of a zip archive: the central headers, and the checks of all entries together.
-// end.cpp reads the end records, local.cpp the local headers, entry.cpp the entries.
+// end_record.cpp reads the end records, local_header.cpp the local headers, entry.cpp the entries.
 
 namespace tenfold::codecs {
 namespace {
 
-/// Names come from files: without a seed, a hostile file could make all of them collide.
+/// Names come from files: without a random seed, a hostile file could make all of them collide.
 std::uint64_t hash_of(std::string_view name) {
   return base::xxh3_seeded(std::as_bytes(std::span(name)), base::hash_seed());
 }

@@ -24,7 +24,7 @@ struct ZipInput {
   std::function<void(std::uint64_t offset, std::span<std::byte> into)> read;
 };
 
-/// Over bytes in memory, which must outlive the input.
+/// Returns an input over bytes in memory, which must outlive it.
 ZipInput zip_input(base::Where where, std::span<const std::byte> bytes);
 
 /// Limits of the cost of reading an archive. Deflate's maximum ratio is 1032 to 1.
@@ -35,8 +35,8 @@ struct ZipLimits {
   /// that inflate entries on demand check each size, and need no total limit.
   std::uint64_t max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t max_ratio = 1100;  ///< maximum ratio of inflated to deflated bytes of one entry
-  /// If false, the CRC-32 in a local header may differ from the directory: a crash while both are
-  /// updated leaves that.
+  /// If false, the CRC-32 in a local header may differ from that in the directory: a crash between
+  /// the updates of the two leaves them different.
   bool same_crc32s = true;
 };
 
@@ -66,19 +66,19 @@ struct ZipDirectory {
   /// A hash table of the names: part of the hash, and the index in `entries` or kNone.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> names;
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
-  /// The entry of that name, or null.
+  /// Returns the entry of that name, or null.
   const ZipEntry* find(std::string_view name) const;
 };
 
-/// Reads the directory and every local header. Both must agree on each entry, so that two readers
-/// cannot see different archives. Throws Error(corrupt) for damage, and Error(unsupported) for
-/// valid but refused archives: encryption, several disks, other methods, names that lead out of the
-/// archive, more than `limits` allow.
+/// Reads the directory and every local header. The two headers of each entry must agree, so that
+/// two readers cannot see different archives. Throws Error(corrupt) for damage, and
+/// Error(unsupported) for valid but refused archives: encryption, several disks, other methods,
+/// names that lead out of the archive, more than `limits` allow.
 ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits);
 
-/// The same in two steps, so that another thread can use names and sizes in between: first
-/// everything except data_offset and local_crc32, then those. Until the second step has returned,
-/// the archive may turn out to be damaged.
+/// Like read_zip_directory(), but in two steps, so that another thread can use names and sizes in
+/// between: the first reads everything except data_offset and local_crc32, the second these two.
+/// Until the second step has returned, the archive may turn out to be damaged.
 ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits);
 void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
                             ZipDirectory& directory);
@@ -93,23 +93,25 @@ void read_zip_entry(const ZipInput& input, const ZipEntry& entry, std::span<std:
 /// Like read_zip_entry(), but does not check the CRC-32, so that damaged archives can be inspected.
 std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const ZipEntry& entry);
 
-/// Throws Error(corrupt) if the entry's bytes do not match its CRC-32. Needs at most 2 MiB, for a
-/// deflated entry 64 MiB. `use` receives the bytes in pieces, before they are verified.
+/// Throws Error(corrupt) if the entry's bytes do not match its CRC-32. Needs 2 MiB of memory or
+/// less, except for deflated entries of up to 64 MiB: these are read and inflated as a whole. `use`
+/// receives the bytes in pieces, before they are verified.
 using UsePiece = std::function<void(std::span<const std::byte>)>;
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use = {});
 
-/// Describes why a name is invalid ("is empty", "leaves the archive"), so that read_zip_directory()
-/// refuses it. Empty if it is valid.
+/// Describes why read_zip_directory() refuses a name: "is empty", "leaves the archive". Returns
+/// nullopt for a valid name.
 std::optional<std::string_view> zip_name_fault(std::string_view name) noexcept;
 
-/// CRC-32 (as in zip and gzip) of `bytes`, continued from the CRC-32 `before`.
+/// Returns the CRC-32 (as in zip and gzip) of `bytes`, continued from the CRC-32 `before`.
 std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
-/// CRC-32 of two consecutive runs of bytes, from the CRC-32 of each and the size of the second.
+/// Returns the CRC-32 of two consecutive runs of bytes, from the CRC-32 of each and the size of the
+/// second.
 std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
                             std::uint64_t second_bytes) noexcept;
 
-/// CRC-32 of `size_bytes` zeros.
+/// Returns the CRC-32 of `size_bytes` zeros.
 std::uint32_t crc32_of_zeros(std::uint64_t size_bytes) noexcept;
 
 }  // namespace tenfold::codecs

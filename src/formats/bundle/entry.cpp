@@ -151,8 +151,8 @@ TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const s
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level) {
   if (level >= kMaxLevels) {
     throw base::unsupported(path.string())
-        .problem("folders of trainers in each other")
-        .expected("at most ", kMaxLevels)
+        .problem("folders of trainers are nested too deep")
+        .expected("at most ", kMaxLevels, " levels")
         .found("more")
         .remedy("open it by itself");
   }

@@ -27,12 +27,13 @@ struct Reading {
 /// removed.
 Reading reading_of(const Folder& folder, const std::string& name);
 
-/// Opens the folder as a tree. `level`: its nesting depth in bundles below the one that was opened.
+/// Opens the folder as a tree. `level` is the number of bundles around it, up to the one that the
+/// user opened.
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level);
 
 /// Reads an entry: a file or folder of a known format, a JSON file, or a pickle, which is not
-/// executed. Anything else is a node of kind opaque, NodeInfo::is_refused(). Throws Error(corrupt)
-/// for damaged data.
+/// executed. Returns a node of kind opaque (NodeInfo::is_refused()) for any other entry. Throws
+/// Error(corrupt) for damaged data.
 TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const std::string& name,
                             const Reading& reading, const OpenRequest& request, std::size_t level);
 

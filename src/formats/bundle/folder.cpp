@@ -64,8 +64,8 @@ std::size_t suffix_bytes(std::string_view name) {
   return most;
 }
 
-/// The shards listed by index files among `names`. If an index cannot be read, its shards are
-/// entries.
+/// Returns the shards listed by the index files among `names`. An index that cannot be read is
+/// skipped, so its shards become entries.
 std::unordered_set<std::string> shards_in(const os::Directory& folder,
                                           const std::vector<std::string>& names) {
   std::unordered_set<std::string> shards;
@@ -83,7 +83,7 @@ std::unordered_set<std::string> shards_in(const os::Directory& folder,
   return shards;
 }
 
-/// Converts a file name to a key, which must be Unicode.
+/// Converts a file name to a key, which must be UTF-8: escapes the bytes of other names.
 std::string key_text(std::string_view name) {
   if (base::is_utf8(name)) return std::string(name);
   const std::string quoted = base::quote(name, 4 * name.size());

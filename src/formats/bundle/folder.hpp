@@ -16,9 +16,9 @@ class Folder {
   explicit Folder(const os::Path& path);
 
   const os::Directory& directory() const noexcept { return directory_; }
-  /// Path of an entry for opening and for messages, as the user gave it; absolute if the process
-  /// has changed its working directory since. Throws Error(io) (ESTALE) if another folder has
-  /// replaced this one.
+  /// Returns the path of an entry, for opening and for messages. It begins with the folder's path
+  /// as the user gave it, or as an absolute path if the process has changed its working directory
+  /// since. Throws Error(io) (ESTALE) if another folder has replaced this one.
   os::Path path_of(const std::string& name) const;
 
  private:
@@ -38,8 +38,8 @@ struct Entry {
 bool is_bundle(const os::Directory& folder);
 
 /// Lists the entries by name. The key is the name without the suffix of its format, or the whole
-/// name if the stem would not be unique. Hidden files, and shards listed by an index, are no
-/// entries. Throws Error(unsupported) beyond kMaxEntries.
+/// name if the stem is not unique. Skips hidden files, and shards listed by an index. Throws
+/// Error(unsupported) for more than kMaxEntries.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
 inline constexpr std::size_t kMaxEntries = std::size_t{1} << 18;

@@ -14,7 +14,7 @@ namespace tenfold::detail::formats::bundle {
 /// The bytes of a file in an unknown format. The file is open only during reads. Thread-safe.
 class RawFile final : public LeafSource {
  public:
-  /// A leaf: uint8 [size_bytes].
+  /// Returns a leaf of dtype uint8 and shape [size_bytes].
   static Leaf leaf(std::shared_ptr<const Folder> folder, std::string name,
                    std::uint64_t size_bytes);
 

@@ -54,7 +54,7 @@ struct Plan {
     Leaf leaf;
     std::uint64_t begin = 0;
     std::uint64_t size_bytes = 0;
-    std::uint64_t stop = 0;  ///< end of the data so far: a multiple of 8
+    std::uint64_t stop = 0;  ///< end of the padded tensor: a multiple of 8
   };
 
   std::vector<Tensor> tensors;  ///< stored tensors, in the order of their bytes
@@ -63,9 +63,9 @@ struct Plan {
 };
 
 struct PlanOptions {
-  /// Include notes, order and shared storage. If false: what tensordict's `consolidate` writes,
-  /// byte for byte, except for a gap before a tensor that it would place at an address that torch
-  /// cannot view.
+  /// Include notes, order and shared storage. If false, write what tensordict's `consolidate`
+  /// writes, byte for byte. The only difference is a gap before a tensor that tensordict would
+  /// place at an address where torch cannot view it.
   bool notes = true;
   bool checksums = true;
   bool locked = false;  ///< `is_locked` of every node in the file
@@ -80,14 +80,14 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) {
 Error refuse(const std::string& path) {
   return base::unsupported()
       .part(path.empty() ? "the root" : "key " + base::quote(path))
-      .remedy("save as a folder, which holds it");
+      .remedy("save as a folder, which supports it");
 }
 
 /// tensordict's table of dtypes does not include the eight-bit floats.
 bool is_readable(DType dtype) { return dtype < DType::float8_e4m3fn; }
 
-/// The items of a list of values that tensordict would load as a stack of stacks, because all of
-/// them are lists of one length; null otherwise.
+/// Returns the value's list if all its items are lists of one length, else null. tensordict loads
+/// such a list as a stack of stacks.
 const Value::List* stacked_items(const Value& value) {
   const auto* list = value.get_if<Value::List>();
   if (list == nullptr || list->items.empty()) return nullptr;
@@ -116,7 +116,7 @@ std::size_t depth_of(const Value& value) {
   return deepest + 1;
 }
 
-/// The location of a tensor.
+/// An entry of a node: a tensor's key, dtype and shape, and the stored tensor that has its bytes.
 struct Placed {
   std::string key;
   std::size_t tensor = 0;  ///< index in Plan::tensors
@@ -156,7 +156,7 @@ class Placer {
     }
     if (tree.kind() == NodeKind::sparse && !notes_) {
       throw refuse(path)
-          .problem("tensordict's own file cannot hold it")
+          .problem("not supported in tensordict's own format")
           .expected("a dense tensor")
           .found("one of layout ", base::quote(level.info->layout));
     }
@@ -178,7 +178,8 @@ class Placer {
   }
 
  private:
-  /// The document nests deeper than the tree: an entry of a node is a list in its own object.
+  /// The document nests up to 4 levels deeper than the tree: the root, a group of entries, an
+  /// entry, and its shape.
   static void check_depth(const std::string& path, std::size_t depth, std::size_t value_depth) {
     constexpr std::size_t kMost = codecs::kMaxJsonDepth - 4;
     if (depth + value_depth <= kMost) return;
@@ -263,7 +264,7 @@ class Placer {
   static void check_name(const std::string& key, const std::string& path) {
     if (!key.starts_with("<NJT")) return;
     throw refuse(path)
-        .problem("tensordict takes a tensor of that name for a part of a jagged one")
+        .problem("tensordict reads a tensor of that name as a part of a jagged one")
         .expected("a key that does not begin with \"<NJT\"")
         .found(base::quote(key));
   }
@@ -291,8 +292,8 @@ class Placer {
     if (leaf.is_unbatched()) {
       if (notes_) return;
       throw refuse(path)
-          .problem("that a tensor is unbatched cannot be stored")
-          .expected("a plain one")
+          .problem("an unbatched tensor cannot be stored")
+          .expected("a batched one")
           .found("an unbatched one");
     }
     check_batch(leaf.shape(), info.batch_size, path);
@@ -495,7 +496,7 @@ class DocumentWriter {
   codecs::JsonWriter json_;
 };
 
-/// Throws for what tensordict's own file would silently lose.
+/// Throws for a schema or metadata: a file in tensordict's own format would silently lose them.
 void refuse_described_values(const NodeInfo& root) {
   if (root.schema) {
     throw refuse("")
@@ -511,8 +512,8 @@ void refuse_described_values(const NodeInfo& root) {
   }
 }
 
-/// Plans a file. Throws Error(unsupported) naming the key for entries that tensordict could not
-/// read back, Error(invalid_argument) for a tree that nests too deep or contains itself.
+/// Plans a file. Throws Error(unsupported), naming the key, for an entry that tensordict could not
+/// read back. Throws Error(invalid_argument) for a tree that nests too deep or contains itself.
 Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
   Plan plan;
   Sidecar extra;
@@ -543,7 +544,8 @@ Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
 }
 
 constexpr std::uint64_t kLengthBytes = 8;
-/// Maximum gap: padding to a multiple of 8, and alignment of a dtype with 16 bytes per element.
+/// Maximum gap in bytes: padding to a multiple of 8, and alignment of a dtype with 16 bytes per
+/// element.
 constexpr std::size_t kMaxGapBytes = 16;
 
 /// The location of the document, from the length at the end of the file.
@@ -552,7 +554,8 @@ struct Document {
   std::uint64_t size_bytes = 0;
 };
 
-/// Empty if a document of that length does not fit the file.
+/// Locates the document, and sets `length` to its stored length. Returns nullopt if a document of
+/// that length does not fit the file.
 std::optional<Document> find_document(const os::File& file, std::uint64_t file_bytes,
                                       std::uint64_t& length) {
   std::array<std::byte, kLengthBytes> digits{};
@@ -672,7 +675,7 @@ bool probe(const FileHead& head) {
   std::uint64_t length = 0;
   const auto document = find_document(head.file(), size_bytes, length);
   if (!document) return false;
-  // tensordict writes this member first.
+  // tensordict writes the member "cls" first.
   std::string start(static_cast<std::size_t>(std::min<std::uint64_t>(length, 6)), '\0');
   head.file().read_at(document->offset_bytes, std::as_writable_bytes(std::span(start)));
   return start == "{\"cls\"";
@@ -719,8 +722,8 @@ std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
   return blocks;
 }
 
-/// The text of the checksums that a document ends with; empty if it ends otherwise, as those of
-/// tensordict do.
+/// Returns the checksums at the end of a document of tenfold. Returns "" if the document ends
+/// otherwise, as those of tensordict do.
 std::string_view trailing_checksums(std::string_view document) {
   constexpr std::string_view kEnd = "\"}]}";
   const std::size_t begin = find_last_checksums(document);
@@ -731,7 +734,8 @@ std::string_view trailing_checksums(std::string_view document) {
 
 void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyRequest& request,
                    VerifyReport& report) {
-  // Damage to the mark before them hides them from open(). verify() finds them by their position.
+  // If the mark "tenfold" before the checksums is damaged, open() ignores them. Find them by their
+  // position.
   const std::string_view text = opened.extra.checksums.empty()
                                     ? trailing_checksums(opened.document)
                                     : std::string_view(opened.extra.checksums);

@@ -20,11 +20,11 @@ namespace tenfold::detail::formats::consolidated {
 ///   "size": ["tenfold", {"notes": "{...}", "order": {"a/b": [2, 0, 1]}, "tenfold_xxh3": "..."}]
 ///
 /// The document lists the values of a node, then its tensors, then its nodes. If the original order
-/// was different, `order` has the index of the first entry, the second, ... Empty members are
-/// omitted.
+/// was different, `order` lists, for each entry in the original order, its index in the document.
+/// Empty members are omitted.
 struct Sidecar {
   Notes notes;
-  std::map<std::string, std::vector<std::size_t>, std::less<>> order;  ///< by path of the notes
+  std::map<std::string, std::vector<std::size_t>, std::less<>> order;  ///< by node path
   std::string checksums;                                               ///< json_checksums.hpp
 
   bool empty() const { return notes.empty() && order.empty() && checksums.empty(); }
@@ -33,12 +33,12 @@ struct Sidecar {
 /// Writes the member's value.
 void write_sidecar(const Sidecar& extra, codecs::JsonWriter& json);
 
-/// Parses the root's "size"; empty if another tool wrote something else there. Members of the wrong
-/// type are ignored with a warning. Throws like Notes::from_json.
+/// Parses the root's "size". Returns an empty sidecar if another tool wrote something else there.
+/// Ignores members of the wrong type, with a warning. Throws like Notes::from_json().
 Sidecar read_sidecar(const Value& size, const std::string& where);
 
 /// Restores the saved order of a node's entries, and applies the notes: kind, values and unbatched
-/// leaves. Members that do not match the node are ignored with a warning.
+/// leaves. Ignores members that do not match the node, with a warning.
 void apply_extra(const Sidecar& extra, std::string_view path, Node& node);
 
 }  // namespace tenfold::detail::formats::consolidated

@@ -112,7 +112,7 @@ class TreeBuilder {
     return lengths;
   }
 
-  /// A string that may be null.
+  /// Returns a string member, or nullopt if the member is null or missing.
   std::optional<std::string> optional_text(const Object& object, const std::string& path,
                                            const std::string& key) const {
     const Value* value = object.find(key);
@@ -207,7 +207,7 @@ class TreeBuilder {
     }
   }
 
-  /// The first of the three items of a member of "non_tensors".
+  /// Returns the data of a member of "non_tensors": the first of its three items.
   const Value& data_of(const Value& item, const std::string& path) const {
     const List& list = as<List>(item, path, "its item", "an array");
     if (list.items.size() != 3) {
@@ -259,7 +259,7 @@ class TreeBuilder {
     throw fail(path)
         .problem("a jagged tensor is not complete")
         .expected(base::quote(std::string(kJaggedOffsets) + jagged.key))
-        .found("what follows it");
+        .found("another entry");
   }
 
   void add_part(const std::string& key, const Value& item, const std::string& path,
@@ -297,7 +297,7 @@ class TreeBuilder {
     }
     if (dim < 1 || dim > values.size()) {
       throw fail(path)
-          .part("the dimension whose lengths differ")
+          .part("ragged dimension")
           .expected("1 to ", values.size())
           .found(dim);
     }
@@ -374,7 +374,7 @@ class TreeBuilder {
     }
     if (range.begin > range.stop) {
       throw fail(path)
-          .problem("start and stop run backwards")
+          .problem("stop is before start")
           .expected("a stop of at least ", range.begin)
           .found(range.stop);
     }
@@ -415,7 +415,7 @@ class TreeBuilder {
         .found(base::quote(key));
   }
 
-  /// The items of a NonTensorStack: first values, then stacks of values.
+  /// Returns the items of a NonTensorStack: first its values, then its stacks of values.
   Value stacked_values(const Object& object, const std::string& path) const {
     List items;
     for (const auto& [key, item] :

@@ -33,29 +33,29 @@ inline constexpr std::string_view kJaggedValues = "<NJT_VALUES>";
 inline constexpr std::string_view kJaggedLengths = "<NJT_LENGTHS>";
 inline constexpr std::string_view kJaggedOffsets = "<NJT_OFFSETS>";
 
-/// True for keys that describe a node itself: no entry can have them.
+/// True for the members that describe a node itself: no entry can have such a key.
 bool is_reserved_member(std::string_view key) noexcept;
 
-/// The tree that the JSON document of a consolidated file describes. The form of a node:
+/// The tree in the JSON document of a consolidated file. A node has this form:
 ///
 ///   {"cls": "TensorDict",                       or LazyStackedTensorDict, NonTensorStack,
-///                                               "<class 'm.C'>" of a tensorclass
+///                                               or "<class 'm.C'>" for a tensorclass
 ///    "non_tensors": {key: [json, batch_size, device]},
 ///    "leaves": {key: ["torch.float32", shape, start, stop, padding],
 ///               and for a jagged tensor, consecutively, its components "<NJT_VALUES>key",
 ///               "<NJT_LENGTHS>key" if it has lengths, and "<NJT_OFFSETS>key", whose sixth item
 ///               is the ragged dimension},
-///    "cls_metadata": {"device", "names", "batch_size", "is_locked"}, or "stack_dim" and
-///                    "stack_dim_name" of the two stacks,
-///    "size": see extra.hpp, any other key: a node}
+///    "cls_metadata": {"device", "names", "batch_size", "is_locked"}; for the two stack classes
+///                    "stack_dim" and "stack_dim_name" instead,
+///    "size": see sidecar.hpp, any other key: a node}
 ///
 /// On success each range is within `data_bytes`, has the size of its tensor and padding, and is
-/// equal to or disjoint from every other. Throws Error(corrupt) naming node and member,
+/// equal to or disjoint from every other. Throws Error(corrupt) naming node and member, and
 /// Error(unsupported) for unknown classes and dtypes. `where` names the file.
 struct Tree {
   TensorDict tree;
   Sidecar extra;        ///< already applied to the tree
-  bool locked = false;  ///< the saving program had locked the tree
+  bool locked = false;  ///< the tree was locked when it was saved
 };
 Tree build_tree(std::string_view json, std::uint64_t data_bytes,
                 const std::shared_ptr<Leaves>& leaves, const std::string& where);

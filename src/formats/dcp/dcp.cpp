@@ -28,8 +28,9 @@
 #include "os/thread/thread_pool.hpp"
 
 // Folders of torch.distributed.checkpoint: `.metadata`, a pickle that is read as data
-// (dcp_metadata), and `__<rank>_<n>.distcp`, which contains files of torch.save without gaps
-// (dcp_source). checkpoint/ writes them, with a manifest (shared/dcp_manifest.hpp) beside them.
+// (metadata.hpp), and `__<rank>_<n>.distcp` files, each of which contains files of torch.save
+// without gaps (leaf_source.hpp). checkpoint/ writes such folders, with an additional manifest
+// (shared/dcp_manifest.hpp).
 
 namespace tenfold::detail::formats::dcp {
 namespace {
@@ -38,7 +39,7 @@ constexpr std::array<std::string_view, 0> kSuffixes = {};
 constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 constexpr const char* kMetadata = ".metadata";
 
-/// The rank in `__<rank>.metadata`.
+/// Returns the rank in the name `__<rank>.metadata`.
 std::optional<std::uint64_t> rank_of(std::string_view name) {
   if (!name.starts_with("__") || !name.ends_with(kMetadata)) return std::nullopt;
   const std::string_view digits = name.substr(2, name.size() - 2 - std::string(kMetadata).size());
@@ -82,7 +83,8 @@ bool probe(const FileHead& head) {
   return folder.entry_info(kMetadata) || folder.entry_info("__0.metadata");
 }
 
-/// As the manifest describes it, if there is one; else as torch's metadata does.
+/// Builds the tree as the manifest describes it, if there is one for this layout; else as torch's
+/// metadata describes it.
 TensorDict tree_of(const Metadata& metadata, const std::optional<Manifest>& manifest,
                    const std::shared_ptr<Files>& files, const std::string& where) {
   if (manifest && manifest->layout == kTorchLayout) {

@@ -15,7 +15,7 @@
 namespace tenfold::detail::formats::dcp {
 namespace {
 
-/// Mapping less than this costs more than reading it, and a process may have only 65,530 maps.
+/// Below this size, mapping costs more than reading. A process may also have only 65,530 maps.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{64} << 10;
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  ///< decompressed at a time
 
@@ -153,7 +153,7 @@ Leaf Source::add(const std::shared_ptr<Source>& source, DType dtype, Shape shape
   return stored_leaf(dtype, std::move(shape), source, found->second);
 }
 
-/// The tensor in the leaf's item. Throws unless it matches the metadata.
+/// Returns the tensor in the leaf's item. Throws unless it matches the metadata.
 const Leaf& Source::find(const Leaf& leaf) {
   Stored& stored_tensor = stored(leaf);
   std::call_once(stored_tensor.looked, [&] {
@@ -176,7 +176,7 @@ Buffer Source::map(const Leaf& leaf) {
   if (leaf.nbytes() == 0) return {};
   const Leaf& found = find(leaf);
   if (leaf.nbytes() > kSmallBytes) {
-    // Mapped if it is aligned. A view that is not row-major is copied below.
+    // tensor() maps aligned bytes. A view that is not row-major is copied below.
     const Tensor tensor = found.tensor();
     if (tensor.is_contiguous()) {
       const auto begin = static_cast<std::size_t>(tensor.raw_data() - tensor.buffer().data());
@@ -186,7 +186,7 @@ Buffer Source::map(const Leaf& leaf) {
   Stored& stored_tensor = stored(leaf);
   const std::lock_guard lock(stored_tensor.mutex);
   if (stored_tensor.copy.size_bytes() == 0) {
-    // No larger than the item: otherwise the metadata would have been refused.
+    // The size is bounded: parse_metadata() refuses a tensor that does not fit its item.
     Buffer filled = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
     found.read(0, filled.mutable_bytes());
     stored_tensor.copy = std::move(filled);
@@ -203,7 +203,7 @@ void Source::will_need(const Leaf& leaf) {
   files_->open(item)->will_need(item.begin, item.size_bytes);
 }
 
-/// An item is one tensor, whatever the number of its names.
+/// An item is one tensor: all names of the item have the same identity.
 LeafSource::Identity Source::identity(const Leaf& leaf) {
   return {.device = kThisProcess,
           .inode = reinterpret_cast<std::uintptr_t>(this),

@@ -22,14 +22,14 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// The data files of a folder, opened at their first use. Only the most recent ones stay open, so
-/// that a checkpoint of any number of ranks needs few descriptors. A file that is reopened must
-/// still be the same one. Thread-safe.
+/// The data files of a folder, each opened at its first use. Only the kMaxOpen most recent ones
+/// stay open, so that a checkpoint of any number of ranks needs few descriptors. A file that is
+/// reopened must still be the same one. Thread-safe.
 class Files : public std::enable_shared_from_this<Files> {
  public:
   static constexpr std::size_t kMaxOpen = 64;
-  /// Decompressed items that are cached, so that an item is not decompressed for each of its
-  /// pieces.
+  /// Number of decompressed items that are cached: an item is read in several pieces, and should be
+  /// decompressed only once.
   static constexpr std::size_t kMaxDecompressed = 8;
 
   Files(os::Directory folder, std::vector<std::string> names);

@@ -29,9 +29,9 @@ constexpr std::array<std::string_view, 5> kModules = {
     "torch.distributed._shard.checkpoint.filesystem",
     "torch.distributed._shard.sharded_tensor.metadata"};
 
-/// Maximum size of a compressed object.
+/// Maximum decompressed size of an object.
 constexpr std::uint64_t kMaxObjectBytes = std::uint64_t{1} << 30;
-/// Maximum size of a compressed item beyond the tensor's bytes: the pickle and the headers.
+/// Maximum decompressed size of an item beyond the tensor's bytes: the pickle and the headers.
 constexpr std::uint64_t kMaxOverheadBytes = std::uint64_t{1} << 20;
 /// Maximum ratio of Zstandard: a block of 4 bytes can repeat one byte for 128 KiB.
 constexpr std::uint64_t kMaxZstdRatio = 32'768;
@@ -104,7 +104,7 @@ class MetadataReader {
            std::ranges::find(kModules, type.text) != kModules.end();
   }
 
-  /// The value of an attribute; empty if the object does not have it.
+  /// Returns the value of an attribute, or nullopt if the object does not have it.
   std::optional<std::uint32_t> optional_field(std::uint32_t object, std::string_view name) const {
     const auto state = state_of_.find(object);
     if (state == state_of_.end()) return std::nullopt;
@@ -125,7 +125,7 @@ class MetadataReader {
       throw corrupt()
           .part(describe(object))
           .expected("the attribute ", base::quote(name))
-          .found("it missing");
+          .found("none");
     }
     return *found;
   }
@@ -230,7 +230,7 @@ class MetadataReader {
     return item;
   }
 
-  /// True for torch's ZStandard, any version 1; other compressions are not supported.
+  /// True for any version 1 of torch's ZStandard; other compressions are not supported.
   bool is_zstd(std::uint32_t id) const {
     const PickleNode list = at(id);
     if (list.items.size() != 1 || at(list.items[0]).kind != PickleKind::text) return false;
@@ -261,7 +261,7 @@ class MetadataReader {
     return found->second;
   }
 
-  /// Reads the paths of flattened names. Without them, names are keys.
+  /// Reads the path of each flattened name. A name without a path is a key of the root.
   void read_planner(std::optional<std::uint32_t> id) {
     if (!id || at(*id).kind != PickleKind::dict) return;
     for_each_pair(*id, "planner_data", [&](std::uint32_t key, std::uint32_t value) {
@@ -375,7 +375,7 @@ class MetadataReader {
     }
   }
 
-  /// From (dtype, layout, requires_grad, memory format, pin_memory).
+  /// Reads the dtype from a tuple (dtype, layout, requires_grad, memory format, pin_memory).
   DType dtype(std::uint32_t properties) const {
     const auto state = state_of_.find(properties);
     if (!is_instance(properties, "TensorProperties") || state == state_of_.end()) {

@@ -29,7 +29,7 @@ struct Item {
   bool is_compressed() const noexcept { return most_bytes != 0; }
 };
 
-/// A box of a tensor. Boxes without elements are omitted.
+/// A rectangular part of a tensor. Parts without elements are omitted.
 struct Chunk {
   Shape offsets;
   Shape sizes;
@@ -67,7 +67,7 @@ Metadata parse_metadata(std::string_view pickle, const std::string& where);
 /// Merges the metadata that each rank wrote separately (`__<rank>.metadata`).
 class Merger {
  public:
-  /// Merges the metadata of another rank. Objects and chunks that several ranks saved are merged.
+  /// Merges the metadata of another rank. An object or chunk that several ranks saved is kept once.
   /// Throws Error(corrupt), naming `where`, if ranks disagree on dtype, shape, path or kind.
   void add(Metadata other, const std::string& where);
   Metadata take() { return std::move(merged_); }

@@ -22,7 +22,7 @@
 namespace tenfold::detail::formats::dcp {
 namespace {
 
-/// Maximum number of missing items in a list: a path can contain any index.
+/// Maximum number of missing items in a list. Needed because a path can contain any index.
 constexpr std::uint64_t kMaxHoles = 65'536;
 
 Error corrupt(const std::string& where, const std::string& key) {
@@ -39,7 +39,7 @@ struct Branch {
   std::vector<std::uint32_t> children = {};
 };
 
-/// All locations, and the source of their objects. Shared by parts that are read later.
+/// All locations, and the source of their objects. Shared by the lazy entries of the tree.
 class Plan : public std::enable_shared_from_this<Plan> {
  public:
   Plan(Metadata metadata, std::shared_ptr<Files> files, std::string where)
@@ -67,8 +67,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
           found == entries.end() ? nullptr : std::get_if<TensorEntry>(&found->second->what);
       if (stored == nullptr || stored->dtype != tensor.dtype || stored->shape != tensor.shape) {
         throw corrupt(branches_[0].where, tensor.name)
-            .expected(to_string(tensor.dtype), " of shape ", base::list_text(tensor.shape), ", as ",
-                      base::quote(kManifestName), " says")
+            .expected(to_string(tensor.dtype), " of shape ", base::list_text(tensor.shape),
+                      ", as in ", base::quote(kManifestName))
             .found("another or none in \".metadata\"");
       }
       return leaf_of(*found->second);
@@ -111,8 +111,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
     Branch& branch = branches_[at];
     if (branch.entry != nullptr || !branch.children.empty()) {
       throw corrupt(branches_[0].where, entry.name)
-          .problem("its path is another entry's too")
-          .expected("one of its own")
+          .problem("its path is that of another entry")
+          .expected("different paths")
           .found("two");
     }
     branch.entry = &entry;

@@ -12,15 +12,15 @@
 namespace tenfold::detail::formats::dcp {
 
 /// Builds the tree of the metadata: dicts and lists according to the paths, tensors assembled from
-/// their chunks, objects read at their first access. A subtree without tensors is one JSON value if
-/// all its objects are. A missing item of a list is null, as in torch. `where` names the folder.
-/// Throws Error(corrupt), naming the key, for chunks that do not cover their tensor and for paths
-/// that contradict each other.
+/// their chunks, objects read at their first access. A subtree without tensors becomes one JSON
+/// value if all its objects are JSON. A missing item of a list is null, as in torch. `where` names
+/// the folder. Throws Error(corrupt), naming the key, for chunks that do not cover their tensor and
+/// for paths that contradict each other.
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
 
-/// The tree that the manifest describes. The metadata determines how tensors are assembled. Throws
-/// Error(corrupt) where they contradict each other.
+/// Builds the tree that the manifest describes. The metadata determines how tensors are assembled.
+/// Throws Error(corrupt) if the two contradict each other.
 TensorDict build_tree(Metadata metadata, const Manifest& manifest,
                       const std::shared_ptr<Files>& files, const std::string& where);
 

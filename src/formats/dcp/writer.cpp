@@ -93,7 +93,8 @@ class MetadataWriter {
     });
   }
 
-  /// Its state is a tuple: dtype, layout, requires_grad, memory format, pin_memory.
+  /// Writes a TensorProperties. Its state is a tuple: dtype, layout, requires_grad, memory format,
+  /// pin_memory.
   void properties(DType dtype) {
     to_.global(kMetadataModule, "TensorProperties");
     to_.new_object();

@@ -13,8 +13,8 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// An item of a `.distcp` file: a file of torch.save. Another process writes the bytes of a
-/// tensor; this class writes the records before and after them.
+/// An item of a `.distcp` file: a file of torch.save. This class makes the records before and after
+/// the bytes of a tensor; the caller writes those bytes.
 class ItemFile {
  public:
   ItemFile(DType dtype, const Shape& shape);
@@ -24,7 +24,7 @@ class ItemFile {
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   /// The offset of the tensor's bytes; for a value, the size of head().
   std::uint64_t data_offset() const noexcept { return data_offset_; }
-  /// The bytes before the tensor's bytes, which have that CRC-32, and those after them.
+  /// Return the bytes before and after the tensor's bytes, whose CRC-32 is `crc32`.
   std::string head(std::uint32_t crc32) const;
   std::string tail(std::uint32_t crc32) const;
 
@@ -34,13 +34,14 @@ class ItemFile {
 
   std::vector<ZipArchiveEntry> entries_;
   codecs::ZipLayout layout_;
-  std::size_t data_entry_ = 0;  ///< entries_.size(): there is none
+  std::size_t data_entry_ = 0;  ///< index of the tensor's entry; entries_.size() for a value
   std::uint64_t data_offset_ = 0;
   std::uint64_t size_bytes_ = 0;
 };
 
-/// The bytes of `.metadata`: a pickle of torch's Metadata, as parse_metadata() and torch read it.
-/// A chunk whose item has no bytes is stored nowhere: it has no elements.
+/// Returns the bytes of `.metadata`: a pickle of torch's Metadata, as parse_metadata() and torch
+/// read it. A chunk without elements has an item without bytes, which gets no entry in
+/// `storage_data`.
 std::string write_metadata(const Metadata& metadata);
 
 }  // namespace tenfold::detail::formats::dcp

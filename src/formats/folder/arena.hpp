@@ -17,7 +17,8 @@ class Arena {
   /// Larger leaves are mapped instead.
   static constexpr std::uint64_t kMaxPieceBytes = std::uint64_t{64} << 10;
 
-  /// False if leaves of all sizes must be mapped, because their bytes may change.
+  /// True if a leaf of this size is stored in the arena. After close(), always false: leaves of all
+  /// sizes are mapped, because their bytes may change.
   bool takes(std::uint64_t size_bytes) const noexcept {
     return is_open_ && size_bytes <= kMaxPieceBytes;
   }

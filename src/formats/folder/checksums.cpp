@@ -60,7 +60,10 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
     lock_ = std::move(lock);
     return;
   }
-  throw Error::io(EBUSY, path_.string()).expected("a short lock").found("it locked for long");
+  throw Error::io(EBUSY, path_.string())
+      .problem("another process holds its lock")
+      .expected("at most 10 seconds")
+      .found("longer");
 }
 
 void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {

@@ -16,7 +16,7 @@
 namespace tenfold::detail::formats::folder {
 
 // The storage of a saved tree: a folder of the file system (handle.hpp) or an archive
-// (archive/folder.hpp). Readers of trees use only the two classes below.
+// (archive/folder.hpp). Readers of trees use only StoredFile and Folder.
 
 /// Identity and size of stored bytes.
 struct StoredInfo {
@@ -38,25 +38,26 @@ class StoredFile {
   StoredFile& operator=(const StoredFile&) = delete;
   virtual ~StoredFile() = default;
 
-  /// The path as the user knows it.
+  /// The path, for messages.
   virtual const std::string& display() const noexcept = 0;
   /// The information at the time when the file was opened.
   virtual const StoredInfo& info() const noexcept = 0;
   /// The current size: another process may have truncated the file.
   virtual std::uint64_t size_bytes_now() const = 0;
 
-  /// Fills `into` from `offset_bytes`, or up to the end of the file; returns the number of bytes
+  /// Fills `into` from `offset_bytes`, or up to the end of the file. Returns the number of bytes
   /// read.
   virtual std::size_t read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const = 0;
   /// Fills `into`, or throws Error(corrupt).
   virtual void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const = 0;
 
-  /// Throws Error(unsupported) if reading the first `size_bytes` bytes would take much more memory
-  /// than that.
+  /// Throws Error(unsupported) if reading the first `size_bytes` bytes would take much more than
+  /// `size_bytes` of memory.
   virtual void check_cost(std::uint64_t /*size_bytes*/) const {}
 
-  /// The first `size_bytes` bytes, which must exist: mapped according to `mode`, or in memory,
-  /// small ones in `arena`. Throws Error(unsupported) if the file does not support write_through.
+  /// Returns the first `size_bytes` bytes, which must exist: mapped according to `mode`, or copied
+  /// to `arena` if they are few. Throws Error(unsupported) if the file does not support
+  /// write_through.
   virtual Buffer map(std::uint64_t size_bytes, Mode mode, Arena& arena) const = 0;
 
   /// Prefetches the first `size_bytes` bytes. A hint.
@@ -80,20 +81,20 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
   virtual ~Folder() = default;
 
-  /// The path as the user knows it.
+  /// The path, for messages.
   virtual const std::string& display() const noexcept = 0;
 
-  /// The sub-folder of that name, or null if there is none.
+  /// Returns the sub-folder of that name, or null if there is none.
   virtual std::shared_ptr<Folder> try_child(const std::string& name) = 0;
   virtual bool has_child(const std::string& name) = 0;
 
-  /// The file of that name, or null if there is none. `for_writing`: map() will be called with
-  /// write_through.
+  /// Returns the file of that name, or null if there is none. Set `for_writing` if map() will be
+  /// called with write_through.
   virtual std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) = 0;
-  /// The same, without opening the file.
+  /// Like try_open(), but returns only the information, without opening the file.
   virtual std::optional<StoredInfo> file_info(const std::string& name) = 0;
-  /// The content of a small file; empty if there is none. Throws Error(corrupt) beyond
-  /// `limit_bytes`, before anything is allocated.
+  /// Returns the content of a small file, or nullopt if there is none. Throws Error(corrupt) for
+  /// more than `limit_bytes`, before allocating memory.
   virtual std::optional<std::string> read_text(const std::string& name,
                                                std::uint64_t limit_bytes) = 0;
 

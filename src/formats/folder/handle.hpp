@@ -25,7 +25,7 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
                                             std::vector<os::Directory> locks = {});
 
   std::shared_ptr<const os::Directory> directory();
-  /// Names of folders from the root, "camera/lens"; empty for the root.
+  /// Returns the names of the folders from the root: "camera/lens", or "" for the root.
   std::string path_below_root() const;
 
   const std::string& display() const noexcept override { return display_; }

@@ -64,7 +64,7 @@ Named names_of(const NodeMeta& meta) {
   named.folders = {std::string(kInnerName), "_source"};
   for (const MetaEntry& entry : meta.entries) name_entry(entry, named);
   for (const auto& [key, position] : meta.reserved) {
-    // The notes may list an entry of this name.
+    // `%notes.json` may list an entry of this name.
     named.files.insert(std::string(key) + std::string(kLeafSuffix));
     named.folders.insert(std::string(key));
   }
@@ -112,7 +112,8 @@ void list_folder(const os::Directory& folder, const std::string& prefix, Invento
   }
 }
 
-/// The folder of a data set of parts: it holds the parts of these paths below `prefix`.
+/// Lists a folder of a data set of parts. `parts` are the paths of all parts; `prefix` is the path
+/// of this folder.
 void list_parts(const os::Directory& folder, const std::string& prefix,
                 const std::set<std::string>& parts, Inventory& inventory) {
   std::vector<std::string> entries = folder.list();
@@ -139,7 +140,8 @@ void list_parts(const os::Directory& folder, const std::string& prefix,
   }
 }
 
-/// Every part counts as foreign if the manifest cannot be read.
+/// Returns the paths of the parts in the manifest. If it cannot be read, returns none, so that
+/// every part counts as foreign.
 std::set<std::string> paths_of_parts(const os::Directory& folder) {
   std::set<std::string> paths;
   try {

@@ -25,7 +25,7 @@ struct Inventory {
 Inventory take_inventory(const os::Directory& root);
 
 /// Lists the files that are not part of a saved tree, and would be lost if the folder was replaced:
-/// `foreign` of its inventory, or everything if there is no meta.json. Sorted.
+/// `foreign` of its inventory, or everything if the folder is not a saved tree. Sorted.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
 /// Throws Error(invalid_argument) if the folder at `path` contains entries that are not part of a

@@ -21,22 +21,22 @@ inline constexpr std::string_view kBadRowsName = "bad_rows.jsonl";
 inline constexpr std::string_view kInnerName = "_tensordict";
 inline constexpr std::string_view kPickleName = "other.pickle";
 
-/// The file name for a key, as in tensordict: a node's folder has this name, a leaf's file has
-/// ".memmap" appended. Always one path component, whatever the key.
+/// Returns the file name for a key, as in tensordict: a node's folder has this name, a leaf's file
+/// has ".memmap" appended. The name is one path component, whatever the key.
 std::string encode_key(std::string_view key);
 
-/// The inverse of encode_key(); empty if no key encodes to `component`.
+/// Returns the key that encodes to `component`, or nullopt if there is none.
 std::optional<std::string> decode_key(std::string_view component);
 
-/// True if a key can be tried unencoded as a name, as versions before 0.14 wrote it: it cannot lead
-/// out of its folder on any system.
+/// True if a key can be tried as a file name without encoding, as versions before 0.14 wrote it:
+/// the name cannot lead out of its folder on any system.
 bool is_safe_raw_leaf(std::string_view key) noexcept;
 bool is_safe_raw_node(std::string_view key) noexcept;
 
-/// "%clash-<n>": used if another entry already has the encoded name.
+/// Returns "%clash-<n>", the name of an entry whose encoded name another entry already has.
 std::string clash_name(std::uint64_t number);
 
-/// True for the names that notes may assign to an entry: those of clash_name().
+/// True for the names that `%notes.json` may assign to an entry: those of clash_name().
 bool is_clash_name(std::string_view name) noexcept;
 
 /// True if `path` in a saved tree is a file of metadata rather than a tensor.

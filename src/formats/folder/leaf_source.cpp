@@ -99,7 +99,7 @@ std::uint64_t FolderSource::add(const MetaEntry& entry, const std::string& file_
 std::string FolderSource::file_name(std::uint64_t position) const {
   const auto named = file_names_.find(position);
   if (named == file_names_.end()) return encode_key(records_[position].key);
-  // The notes have the name with its suffix; open_file() takes the name without it.
+  // `%notes.json` stores the name with its suffix; open_file() takes the name without it.
   const std::string& name = named->second;
   return name.ends_with(kLeafSuffix) ? name.substr(0, name.size() - kLeafSuffix.size()) : name;
 }
@@ -132,7 +132,8 @@ std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
   return folder_->try_open(name, for_writing);
 }
 
-/// A file with the raw key as its name is this leaf's only if no other key encodes to that name.
+/// True if a file that has the raw key as its name belongs to this leaf: no other key of the node
+/// encodes to that name.
 bool FolderSource::may_use_raw_name(const std::string& key) {
   if (!is_safe_raw_leaf(key)) return false;
   const auto other = decode_key(key);
@@ -243,7 +244,7 @@ Buffer FolderSource::map(const Leaf& leaf) {
   Buffer loaded = load(leaf, size_bytes);
   const std::lock_guard lock(mutex_);
   if (buffers_.empty()) buffers_.resize(records_.size());
-  // If another thread was faster, its bytes are used.
+  // If another thread has loaded the leaf first, use its bytes.
   Buffer& slot = buffers_[position];
   if (slot.size_bytes() == 0) slot = std::move(loaded);
   return slot;
@@ -269,7 +270,7 @@ Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
 }
 
 /// True if the leaf's bytes equal those of its alias group, whose mutex must be held. The first
-/// leaf represents the group. Separate files are compared once.
+/// leaf represents the group. A leaf in another file is compared once.
 bool FolderSource::joins_group(Record& record, std::uint64_t position, const StoredFile& file,
                                std::uint64_t size_bytes) {
   AliasGroup& group = *record.group;
@@ -284,7 +285,7 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
     return record.in_group = true;
   }
   if (group.info.same_bytes(info)) return record.in_group = true;
-  // Shared mappings of two files cannot be one memory: a write would reach only one of them.
+  // Shared mappings of two files cannot share memory: a write would reach only one of the files.
   const bool apart = store_->mode() == Mode::write_through;
   bool equal = false;
   if (!apart && reporter) {
@@ -295,9 +296,9 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
   }
   if (equal) return record.in_group = true;
   record.left_group = true;
-  warn(file.display() + ": " + part(position) + ": tied by " + std::string(kNotesName) +
-       (apart ? " to another file, and written through to its own alone"
-              : " to bytes that differ by now; read as its own"));
+  warn(file.display() + ": " + part(position) + ": an alias in " + std::string(kNotesName) +
+       (apart ? ", but another file: writes change only this one"
+              : ", but its bytes differ by now: not shared"));
   return false;
 }
 

@@ -71,7 +71,7 @@ void refuse_shared_files(const os::Directory& folder) {
         .expected("a file of this tree alone")
         .found(
             file.num_links - num_own,
-            " more name(s) of it elsewhere: steps of a checkpoint directory share unchanged files")
+            " more hard link(s) elsewhere: steps of a checkpoint directory share unchanged files")
         .remedy("export makes a copy to write into");
   }
 }

@@ -37,8 +37,8 @@ bool has_other_keys(const Value& value) {
   return false;
 }
 
-/// A nested value that tensordict would pickle; null if JSON can express everything. A torch.Size
-/// becomes a list.
+/// Returns `value`, or a value inside it, that tensordict would pickle. Returns null if JSON can
+/// express everything. A torch.Size counts as JSON: it becomes a list.
 const Value* pickled_value(const Value& value) {
   const auto first = [](const auto& items) -> const Value* {
     for (const Value& item : items) {
@@ -57,8 +57,8 @@ const Value* pickled_value(const Value& value) {
   return special != nullptr && special->type != Value::Special::Type::size ? &value : nullptr;
 }
 
-/// The common class of all elements of a stack, or "": tensordict stores such a stack as one
-/// tensorclass around a lazy stack.
+/// Returns the common class of all elements of a stack, or "". tensordict stores a stack with a
+/// common class as one tensorclass around a lazy stack.
 std::string common_class(const TensorDict& stack) {
   std::string common;
   bool first = true;
@@ -72,8 +72,8 @@ std::string common_class(const TensorDict& stack) {
   return common;
 }
 
-/// Keeps only the notes that tensordict's files need: tensordict writes a file for each alias, and
-/// lists for tuples.
+/// Keeps only the notes without which keys or nodes would be lost. Aliases and the types of values
+/// are not kept: tensordict itself writes a file for each alias, and lists for tuples.
 void keep_needed(Notes& notes) {
   notes.aliases.clear();
   std::erase_if(notes.values, [](const auto& entry) {
@@ -121,8 +121,8 @@ class Planner {
     throw base::unsupported()
         .part(what)
         .problem(part)
-        .expected("what tensordict's own files can hold")
-        .remedy("tenfold's save keeps it");
+        .expected("what tensordict's own format supports")
+        .remedy("save() of tenfold stores it");
   }
   static std::string key_part(const std::string& path) { return "key " + base::quote(path); }
 
@@ -185,8 +185,8 @@ class Planner {
   std::unordered_map<std::string, std::size_t> leaf_files_;  ///< note path -> index of its file
 };
 
-/// `under_batch`: the enclosing node has batch dimensions, which tensordict also gives to its
-/// nodes.
+/// `under_batch`: the enclosing node has batch dimensions, which tensordict also requires of the
+/// nodes in it.
 void Planner::add_node(const TensorDict& node, std::size_t folder, const std::string& path,
                        bool under_batch) {
   const std::size_t depth = depth_;
@@ -248,11 +248,12 @@ void Planner::add_lazy_stack(const TensorDict& node, std::size_t folder, const s
 void Planner::add_value(const NonTensor& value, std::size_t folder, const std::string& path) {
   if (!with_notes_ && has_other_keys(value.value))
     refuse(key_part(path), "a dict whose keys are not all str");
-  // With all notes, the notes store its type. Otherwise the files must equal tensordict's, which
-  // would contain a pickle.
+  // With all notes, `%notes.json` stores the type of such a value. Otherwise the files must equal
+  // those of tensordict, which would contain a pickle.
   const Value* pickled = options_.notes == NotesUse::all ? nullptr : pickled_value(value.value);
   if (pickled != nullptr) {
-    refuse(key_part(path), "a value of type " + std::string(pickled->type_name()) + ", no JSON");
+    refuse(key_part(path),
+           "a value of type " + std::string(pickled->type_name()) + ", which is not JSON");
   }
   if (value.is_stack && !value.value.is<Value::List>() && !value.value.is<Value::Tuple>()) {
     throw base::invalid_argument({"", key_part(path)})
@@ -288,7 +289,7 @@ std::string Planner::name_of(const std::string& key, bool is_leaf, const std::st
   throw base::invalid_argument({"", key_part(note_path_child(path, key))})
       .problem("No such file or directory")
       .expected("a key that is a file name without encoding")
-      .found("one that is none")
+      .found("one that needs encoding")
       .remedy("the option robust_key encodes it");
 }
 
@@ -314,8 +315,8 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
   return entries;
 }
 
-/// Assigns a name to each entry. If names clash, a nested tensor (which has two files) gets another
-/// name before all others, and a node before a tensor.
+/// Assigns a name to each entry. If two names clash, the less common entry gets another name: a
+/// nested tensor (which has two files) rather than a node, and a node rather than a tensor.
 void Planner::name_entries(std::vector<Entry>& entries, const std::string& path) {
   std::unordered_set<std::string> taken = {std::string(kMetaName)};
   taken.reserve(2 * entries.size());
@@ -358,7 +359,7 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
   }
 }
 
-/// Adds what meta.json cannot express about the entries to the notes, or throws.
+/// Adds to the notes what meta.json cannot express about the entries. Throws if notes are disabled.
 void Planner::note_names(const std::vector<Entry>& entries, const std::string& path) {
   for (const Entry& entry : entries) {
     const bool reserved = is_reserved_key(entry.key);
@@ -428,8 +429,8 @@ void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const s
   if (named && node.contains("_names")) {
     throw base::unsupported({"", key_part(note_path_child(path, "_names"))})
         .expected(
-            "another key in a node with dimension names, whose place in tensordict's metadata it "
-            "takes")
+            "another key in a node with dimension names, which tensordict's metadata stores under "
+            "this key")
         .remedy("rename it");
   }
   std::vector<Entry> entries = entries_of(node, path, false, unbatched_parts);

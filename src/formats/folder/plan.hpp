@@ -34,9 +34,9 @@ struct Plan {
   std::vector<Folder> folders;         ///< parents before children, depth first
   std::vector<File> files;             ///< `same_as` is a smaller index
   std::uint64_t leaf_bytes = 0;        ///< total to write
-  std::string unloadable_by_upstream;  ///< the path of a leaf with such a dtype; empty: none
+  std::string unloadable_by_upstream;  ///< path of a leaf whose dtype tensordict cannot load, or ""
 
-  /// Path within the tree, as in checksums: "model/encoder.weight.memmap".
+  /// Returns the path within the tree, as in checksums: "model/encoder.weight.memmap".
   std::string path_of(const File& file) const;
 };
 
@@ -44,7 +44,7 @@ struct Plan {
 enum class NotesUse : std::uint8_t {
   all,     ///< everything that the folder cannot express, including shared storage
   needed,  ///< only what tensordict's own files would lose: a key, a kind of node, integer keys
-  none,    ///< nothing: a tree that needs notes is Error(unsupported)
+  none,    ///< nothing: throws Error(unsupported) for a tree that needs notes
 };
 
 struct PlanOptions {

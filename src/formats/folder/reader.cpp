@@ -200,8 +200,8 @@ class NodeBuilder {
     }
   }
 
-  /// Includes elements of ragged rows that were appended after the folder's meta.json was written;
-  /// their number follows from the end offsets.
+  /// Sets the lengths of tensors to those of their files: elements of ragged rows may have been
+  /// appended after the folder's meta.json was written. The (end) offsets determine which are used.
   void take_whole_files(Folder& folder, NodeMeta& meta) const {
     for (MetaEntry& entry : meta.entries) {
       if (entry.is_node || entry.is_nested || entry.shape.empty() || entry.problem) continue;
@@ -247,7 +247,7 @@ void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   if (place.store->live_rows() || meta.batch_size[0] > *rows) set_rows(meta, *rows);
 }
 
-/// Returns false if meta.json has more rows.
+/// Sets the number of rows of the root. Returns false if meta.json has more rows than `rows`.
 bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows) {
   if (count_sparse_rows(meta, rows, *place.folder)) return true;
   if (meta.batch_size.empty() || meta.batch_size[0] > rows) return false;
@@ -260,7 +260,7 @@ void take_live_rows(const NodePlace& place, NodeMeta& meta) {
   if (!place.note_path.empty()) return take_rows_of_root(place, meta);
   std::optional<std::int64_t> rows = place.store->live_rows();
   if (rows && !take_counted_rows(place, meta, *rows)) {
-    // Its writer may have flushed more rows, or closed it, since then.
+    // The writer may have flushed more rows, or closed the folder, since live_rows() was read.
     rows = committed_rows(*place.folder);
     if (rows && !take_counted_rows(place, meta, *rows)) {
       if (place.folder->was_replaced()) place.folder->throw_replaced();
@@ -301,8 +301,8 @@ void sort_positions(std::vector<Node::Entry>& entries) {
   entries = std::move(sorted);
 }
 
-/// Includes rows that were appended to a matrix. Its notes are only updated when its writer closes
-/// it.
+/// Includes rows that were appended to a sparse matrix. Its shape in the notes is only updated when
+/// its writer closes it.
 void take_sparse_rows(Node& node) {
   if (node.info.layout != "sparse_csr" || node.info.dense_shape.size() != 2) return;
   const std::size_t ends = node.find(kRowEnds);
@@ -330,8 +330,8 @@ void apply_container(const NodePlace& place, Node& node) {
   if (place.note_path.empty() && place.store->grows()) take_sparse_rows(node);
   if (node.info.kind == NodeKind::sparse) {
     sort_sparse_parts(node);
-    // Under a batch size, the components are stored as unbatched tensors; a sparse tensor has no
-    // batch size.
+    // In a node with a batch size, the components are stored as unbatched tensors. A sparse tensor
+    // has no batch size, so its components are plain.
     for (Node::Entry& entry : node.entries) {
       if (auto* leaf = std::get_if<Leaf>(&entry.slot)) leaf->mark_unbatched(false);
     }
@@ -346,8 +346,8 @@ bool fits_batch(const MetaEntry& entry, const Shape& batch) {
   return batch.empty() || starts_with(entry.shape, {batch.front()});
 }
 
-/// Refuses a batch size that no tensor has. A single tensor may have another shape: tensordict up
-/// to 0.14 saves an UnbatchedTensor like any other.
+/// Refuses a batch size that fits no tensor. Some tensors may have other shapes: tensordict up to
+/// 0.14 saves an UnbatchedTensor like any other.
 void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   const MetaEntry* other = nullptr;
   for (const MetaEntry& entry : meta.entries) {
@@ -374,7 +374,7 @@ void require_device(const NodePlace& place, const std::string& device) {
 }
 
 /// Builds the node of a TensorDict's meta.json, with what the notes add: hidden entries, unbatched
-/// leaves, the original container. If `class_name` is not empty, a tensorclass.
+/// leaves, the original container. A node with a `class_name` becomes a tensorclass.
 TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::string& class_name) {
   auto node = new_node(place);
   take_live_rows(place, meta);
@@ -452,12 +452,12 @@ NonTensor read_non_tensor(const NodePlace& place, const std::string& text) {
     apply_value_note(place.store->notes(), place.note_path, result.value);
     return result;
   }
-  // If `data` is in the JSON, as checked above, a pickle in the folder has nothing that is needed.
+  // A pickle matters only if `data` is not in the JSON.
   if (has_entry(place, kPickleName)) refuse_pickle(place, "value", kPickleName);
   return result;
 }
 
-/// The layout before 0.4: the items are folders, as in a lazy stack.
+/// Reads the layout of versions before 0.4: the items are folders, as in a lazy stack.
 Value::List read_stack_folders(const NodePlace& place) {
   Value::List list;
   for (std::uint64_t i = 0;; ++i) {
@@ -502,8 +502,8 @@ NonTensor read_non_tensor_stack(const NodePlace& place, const std::string& text,
   return result;
 }
 
-/// A stack of tensorclasses is stored as one tensorclass around a lazy stack. Returns a lazy stack
-/// of nodes of that class.
+/// Reads a tensorclass. A stack of tensorclasses is stored as one tensorclass around a lazy stack:
+/// then returns a lazy stack of nodes of that class.
 TensorDict read_tensorclass(const NodePlace& place, const std::string& text, const NodeMeta& meta,
                             std::shared_ptr<Folder> inner_folder) {
   const NodePlace inner{place.store, std::move(inner_folder), place.note_path};
@@ -515,7 +515,7 @@ TensorDict read_tensorclass(const NodePlace& place, const std::string& text, con
   Node& target = *node_of(*node);
   target.where = place.folder->display();
   for (auto& [key, value] : parse_fields(text, meta_where(place)).members) {
-    // Fields whose value is None are no longer written, which has the same meaning.
+    // Older versions wrote fields whose value is None. A missing field has the same meaning.
     if (value.is_null() || key == "_format_version" || key == "_class") continue;
     if (target.find(key) != Node::npos) {
       throw fail(place)
@@ -588,8 +588,8 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
 
 namespace {
 
-/// Call before reading meta.json: if a writer closes in between, meta.json then has at least these
-/// rows.
+/// Stores the committed number of rows in `store`. Call before reading meta.json: if the writer
+/// closes in between, meta.json has at least these rows.
 void find_live_rows(Folder& folder, Store& store) {
   if (!folder.may_grow()) return;
   const auto page = read_commit_page(folder);
@@ -599,7 +599,7 @@ void find_live_rows(Folder& folder, Store& store) {
     store.set_live_rows(static_cast<std::int64_t>(state->num_rows));
   }
   // Slots of a circular buffer may change during a read. Readers check the commit page again
-  // afterwards, so small leaves must be mapped too.
+  // afterwards. Small leaves must be mapped too, because a copy would become stale.
   if (page->capacity > 0) store.arena().close();
 }
 

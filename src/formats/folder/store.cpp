@@ -8,7 +8,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Splits a path into the path of the node and the key; empty for the root.
+/// Splits a path into the path of the parent node and the key. Returns nullopt for the root.
 std::optional<std::pair<std::string, std::string>> split_path(std::string_view path) {
   auto keys = keys_of_note_path(path);
   if (!keys || keys->empty()) return std::nullopt;
@@ -32,7 +32,7 @@ void Store::index_notes(const std::string& where) {
   }
   for (const auto& [path, name] : notes_.files) {
     auto place = split_path(path);
-    // Other names are never written, and the name must not lead out of the folder.
+    // tenfold never writes other names, and a name must not lead out of the folder.
     if (!place || (!is_clash_name(name) && name != encode_key(place->second))) {
       warn(where + ": file of " + base::quote(path) + ": expected \"%clash-<n>\", found " +
            base::quote(name) + "; ignored");

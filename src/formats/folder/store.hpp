@@ -50,29 +50,29 @@ class Store {
   const Notes& notes() const noexcept { return notes_; }
   Arena& arena() noexcept { return arena_; }
 
-  /// Current number of rows of the root, if `%commit` rather than meta.json has it.
+  /// Current number of rows of the root if `%commit` has it; empty if meta.json has it.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
   /// Number of rows of the root, once it is read. In a growing data set, all nodes have as many.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
-  /// Rows are being added to the root, or its writer crashed.
+  /// True if the root has a `%commit`: rows are being added to it, or its writer crashed.
   bool grows() const noexcept { return grows_; }
   void set_grows() noexcept { grows_ = true; }
 
-  /// The notes of the node at that path, or null.
+  /// Returns the notes of the node at that path, or null.
   const NodeNotes* node_notes(const std::string& path) const;
 
-  /// Reports something in the folder that is not part of the tree: as a warning, or in `problems`
-  /// if verify() passed a list.
+  /// Reports something in the folder that is ignored: in `problems` if verify() passed a list, else
+  /// as a warning.
   void report_ignored(const std::string& path, const std::string& part, const std::string& what);
   void collect_problems(std::vector<Problem>* problems) noexcept { problems_ = problems; }
 
   bool has_aliases() const noexcept { return !groups_.empty(); }
-  /// The alias group of the leaf at that path, or null.
+  /// Returns the alias group of the leaf at that path, or null.
   AliasGroup* alias_group(const std::string& path) const;
 
-  /// The bytes of a file with several links: `make` is called only for the first of them.
+  /// Returns the bytes of a file with several hard links. Calls `make` only for the first of them.
   template <class Make>
   Buffer linked(const StoredInfo& info, std::uint64_t size_bytes, const Make& make) {
     const std::lock_guard lock(links_mutex_);

@@ -34,7 +34,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Number of files open at once.
+/// Maximum number of files that are open at once.
 constexpr std::size_t kOpenFiles = 64;
 
 [[noreturn]] void refuse_symlink(const std::string& display) {
@@ -119,7 +119,7 @@ class Target {
   os::File file_;
 };
 
-/// FileReplacement is not movable.
+/// A deque, because a Target cannot be moved.
 using Targets = std::deque<Target>;
 
 class Updater {
@@ -166,7 +166,7 @@ class Updater {
     return depth;
   }
 
-  /// Throws unless there is space for the new files, in addition to the old ones.
+  /// Throws unless there is space for the new files while the old ones still exist.
   void require_free_space(std::span<const std::size_t> numbers) const {
     if (request_.in_place || request_.zeros) return;
     std::uint64_t new_bytes = 0;
@@ -328,7 +328,7 @@ class MetaEdit {
   void add(std::string_view key, const Value::Object& entry) {
     const std::size_t brace = text_.rfind('}');
     const std::string member = to_json(Value(std::string(key))) + ": " + to_json(Value(entry));
-    // A node's meta.json has at least its `_type`, so there is a preceding member.
+    // Every meta.json has a `_type`, so there is a preceding member.
     text_.insert(brace, ", " + member);
     replace_file(path_, text_, false);
   }
@@ -349,7 +349,7 @@ std::string name_of(std::string_view key, bool is_leaf, bool robust) {
       .part(key_part(key))
       .problem("No such file or directory")
       .expected("a key that is a file name without encoding")
-      .found("one that is none")
+      .found("one that needs encoding")
       .remedy("the option robust_key encodes it");
 }
 
@@ -376,7 +376,7 @@ std::uint64_t data_bytes(const NewLeaf& leaf) {
   return nbytes_of(leaf.dtype, {count});
 }
 
-/// Creates the file, or takes an existing one, and extends it to `size_bytes`.
+/// Creates the file, or opens an existing one if `existing_ok`, and extends it to `size_bytes`.
 void make_file(const os::Directory& folder, const std::string& name, std::uint64_t size_bytes,
                bool existing_ok, std::span<const std::byte> bytes) {
   os::File file;
@@ -386,7 +386,7 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
       throw Error::io(EEXIST, display)
           .problem("the file already exists")
           .expected("none")
-          .remedy("the option existsok takes it");
+          .remedy("the option existsok accepts it");
     }
     file = os::File::open_read_write_at(folder, name);
   } else {
@@ -452,7 +452,7 @@ void write_value(const Path& folder, const NonTensor& value) {
   // The notes are not rewritten, so the type of an extended scalar would be lost.
   if (has_special(value.value)) {
     throw base::unsupported(folder.string())
-        .problem("a value in place")
+        .problem("a value cannot be changed in place")
         .expected("JSON")
         .found(value.value.type_name())
         .remedy("save the whole tree again, which keeps it");

@@ -21,7 +21,7 @@ struct UpdateRequest {
   bool durable = false;
   int num_threads = 0;
   Monitor* monitor = nullptr;
-  /// True for a leaf whose bytes are already in that file, because it is mapped from there.
+  /// Returns true for a leaf that is mapped from that file, so that its bytes need not be written.
   std::function<bool(const Plan::File& file, const std::string& path)> is_kept{};
 };
 
@@ -37,7 +37,7 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf);
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);
 void write_value(const Path& folder, const NonTensor& value);
 
-/// The first file of a leaf that already exists at `path`, or "".
+/// Returns the path of the first leaf's file that already exists at `path`, or "".
 std::string first_existing_leaf(const Plan& plan, const Path& path);
 
 }  // namespace tenfold::detail::formats::folder

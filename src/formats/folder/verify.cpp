@@ -40,7 +40,7 @@ class TreeVerifier {
 
  private:
   void add(const Error& error, const std::string& path) {
-    // A failed read is a problem of the data only if it concerns a single file.
+    // A file that cannot be read is a problem of the tree. Only cancellation ends the call.
     if (error.code() == ErrorCode::io && error.system_errno() == ECANCELED) throw error;
     report_.problems.push_back(problem_of(error, {path, "file"}));
   }
@@ -77,8 +77,8 @@ void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, Veri
 
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
   const os::Directory root = os::Directory::open(path);
-  // Changes when a writer begins to append, which creates %commit, or ends, which replaces the
-  // checksums: then the bytes read may belong to different versions.
+  // Changes when a writer begins to append, which creates %commit, and when it closes, which
+  // replaces the checksums. If it changed, the bytes read may belong to different versions.
   struct Version {
     bool is_growing;
     std::uint64_t checksums_inode;

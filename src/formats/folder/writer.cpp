@@ -33,7 +33,7 @@ namespace {
 constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
 /// A small file is written by one call, which gives it the largest folios.
 constexpr std::size_t kScratchBytes = kSmallBytes;
-/// Small files that one thread takes at a time: few enough to balance the load.
+/// Number of small files that one thread takes at a time. Few, to balance the load of the threads.
 constexpr std::size_t kRunFiles = 32;
 /// Threads that sync files. With many threads, many small files are synced far sooner than
 /// sequentially (docs/performance.md); the threads hardly use a core.
@@ -110,10 +110,10 @@ class Writer {
     }
   }
 
-  /// Links the leaves that are equal in the earlier version, so that they need not be written.
+  /// Links the files that are equal in the earlier version, instead of writing them.
   void link_unchanged_files(const EarlierVersion& earlier) {
     os::Directory old_root = os::Directory::try_open_at(earlier.folder, earlier.name);
-    // Another process has a shared mapping of the old folder: its writes would change a link, too.
+    // If another process has a shared mapping of the old folder, its writes would change the links.
     if (!old_root.valid() || old_root.try_lock_exclusive() == os::LockResult::held) return;
     auto stored = stored_checksums(old_root);
     std::vector<LeafComparison> compared;
@@ -129,7 +129,7 @@ class Writer {
     compare_with_checksums(compared, CompareUntil::each_is_known, num_threads_, progress_);
     FolderChain from(plan_, old_root);
     FolderChain to(plan_, root_);
-    std::set<std::uint64_t> used;  // inodes: names of one are tied tensors
+    std::set<std::uint64_t> used;  // inodes linked so far: a second link would make them aliases
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       if (!compared[i].is_equal) continue;
       const Plan::File& file = plan_.files[numbers[i]];
@@ -173,7 +173,7 @@ class Writer {
     return files;
   }
 
-  /// None if they cannot be read: then everything is written.
+  /// Returns no lines if they cannot be read. Then all files are written.
   static std::vector<ChecksumLine> read_checksums(const os::Directory& root) {
     const std::string name(kChecksumsName);
     try {

@@ -100,8 +100,8 @@ class NpySource final : public LeafSource {
   Buffer bytes_;
 };
 
-/// A leaf on disk is always in C order. An array in Fortran order becomes a strided view of the
-/// mapping, which is therefore created here; still no element is read.
+/// Creates the leaf. Stored leaves are in C order, so an array in Fortran order becomes a strided
+/// view of the mapping, which is therefore created here. No element is read.
 Leaf leaf_of(const std::shared_ptr<NpySource>& source) {
   const NpyArray& array = source->array();
   if (!array.fortran_order) return stored_leaf(array.dtype, array.shape, source, 0);
@@ -118,7 +118,7 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
   if (shared && source->array().fortran_order) {
     throw base::unsupported(path.string())
         .part("fortran_order")
-        .problem("cannot be written through")
+        .problem("cannot be changed in place")
         .expected("False")
         .found("True")
         .remedy("open it in mode \"c\"");
@@ -167,7 +167,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   progress.finish();
 }
 
-/// There are no checksums. Checks the header, and that the size matches it.
+/// NumPy files have no checksums: checks only the header, and that the size of the file matches it.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, 0, path.filename().string());

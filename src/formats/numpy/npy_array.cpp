@@ -57,7 +57,7 @@ DType supported_dtype(const codecs::NpyHeader& header, const base::Where& where)
   }
   if (header.descr.starts_with('>') &&
       dtype_of_npy_descr('<' + header.descr.substr(1)).has_value()) {
-    // To swap the bytes would be to read the whole file into memory when it is opened.
+    // Swapping the bytes would read the whole file into memory at opening.
     throw base::unsupported(where)
         .part("dtype")
         .problem("big-endian elements cannot be mapped")
@@ -67,7 +67,7 @@ DType supported_dtype(const codecs::NpyHeader& header, const base::Where& where)
   }
   throw base::unsupported(where)
       .part("dtype")
-      .problem("torch has none for it")
+      .problem("torch has no such dtype")
       .expected("numbers or bool")
       .found(found);
 }
@@ -188,8 +188,8 @@ void check_npy_leaf(const std::string& subject, const Leaf& leaf) {
   }
   if (leaf.is_unbatched()) {
     throw refuse()
-        .problem("that a tensor is unbatched cannot be stored")
-        .expected("a plain one")
+        .problem("an unbatched tensor cannot be stored")
+        .expected("a batched one")
         .found("an unbatched one");
   }
 }

@@ -15,11 +15,11 @@ namespace tenfold::detail::formats::numpy {
 
 // NumPy arrays as tensors: shared by files of one array (.npy) and of several (.npz).
 
-/// NumPy's name of a dtype in little-endian order ("<f4", "|b1"); empty if it has none.
+/// Returns NumPy's name of a dtype in little-endian order ("<f4", "|b1"); nullopt if it has none.
 std::optional<std::string_view> npy_descr(DType dtype) noexcept;
 
-/// The dtype with that name; one-byte elements may have any byte order. Empty for big-endian
-/// elements, and for types without a torch dtype.
+/// Returns the dtype with that name. One-byte elements may have any byte order. Returns nullopt for
+/// other big-endian elements, and for types without a torch dtype.
 std::optional<DType> dtype_of_npy_descr(std::string_view descr) noexcept;
 
 /// An array whose header matches the size of its bytes.
@@ -32,23 +32,23 @@ struct NpyArray {
 };
 
 /// Parses the header of an array of `total_bytes` bytes; `head` contains at least the header.
-/// `where` names it. Throws Error(corrupt), and Error(unsupported) for arrays that cannot be
+/// `where` names the array. Throws Error(corrupt), and Error(unsupported) for arrays that cannot be
 /// tensors: objects, structures, strings, big-endian elements.
 NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
                          const base::Where& where);
 
-/// Strides, in elements, of an array in Fortran order.
+/// Returns the strides, in elements, of an array in Fortran order.
 Shape fortran_strides(const Shape& shape);
 
-/// The header that numpy.save writes for a tensor. npy_descr() must support its dtype.
+/// Returns the header that numpy.save writes for a tensor. npy_descr() must support its dtype.
 std::string npy_head_of(const Leaf& leaf);
 
-/// Throws Error(unsupported), naming `subject` (`key "x"`), for a leaf that is not a plain array of
-/// NumPy's.
+/// Throws Error(unsupported), naming `subject` (`key "x"`), for a leaf that a NumPy file cannot
+/// store.
 void check_npy_leaf(const std::string& subject, const Leaf& leaf);
 
-/// The same for properties of the root that these files cannot store: any kind except dict and
-/// tensordict, which are loaded as dicts; a batch size, names, a schema, metadata.
+/// Throws Error(unsupported) for properties of the root that NumPy files cannot store: any kind
+/// except dict and tensordict, which are loaded as dicts; a batch size, names, a schema, metadata.
 void check_npy_root(const NodeInfo& info);
 
 }  // namespace tenfold::detail::formats::numpy

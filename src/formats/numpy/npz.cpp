@@ -45,7 +45,7 @@ namespace {
 /// An archive of NumPy files, through one mapping. A leaf's position is the index of its member.
 ///
 /// Stored members with aligned elements are mapped in place. Others are copied at their first
-/// access: deflated ones, and nearly everything that numpy.savez writes, because it aligns nothing.
+/// access: deflated members, and nearly all that numpy.savez writes, because it aligns nothing.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
   /// Reads the directory. Throws Error(corrupt), and Error(unsupported) for members that are no
@@ -57,8 +57,8 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   /// The key of a member: "a/b" for "a/b.npy".
   static std::string key_of(const codecs::ZipEntry& entry);
 
-  /// The entry for a member, whose header is read here: a tensor, or an entry that throws
-  /// Error(unsupported) when it is accessed. Throws Error(corrupt).
+  /// Reads the header of a member. Returns a tensor, or an entry that throws Error(unsupported)
+  /// when it is accessed. Throws Error(corrupt).
   Node::Slot slot(std::size_t member);
 
   Buffer map(const Leaf& leaf) override;
@@ -80,7 +80,7 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   const codecs::ZipEntry& entry(std::size_t member) const { return directory_.entries[member]; }
   NpyArray read_array(std::size_t member) const;
   Buffer mapped(std::size_t member);
-  /// A copy of the elements in C order.
+  /// Returns a copy of the elements in C order.
   Buffer copied(std::size_t member) const;
 
   os::File file_;
@@ -92,7 +92,7 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
 };
 
 constexpr std::string_view kSuffix = ".npy";
-/// Nearly all headers are shorter.
+/// Number of bytes that are read first of each member: nearly all headers are shorter.
 constexpr std::size_t kUsualHeaderBytes = 256;
 
 /// A member that is not a tensor: accessing it throws, without affecting other entries.
@@ -203,7 +203,7 @@ Buffer NpzSource::copied(std::size_t position) const {
   } else {
     const Buffer inflated = read_entry_into_memory(
         input(), found, where(position), "unzip the archive, and open the .npy files in it");
-    // Compare with the header that was read before, because the file may have changed.
+    // Compare with the header that was read at opening, because the file may have changed since.
     const NpyArray again =
         parse_npy_array({reinterpret_cast<const char*>(inflated.data()), inflated.size_bytes()},
                         inflated.size_bytes(), where(position));
@@ -261,7 +261,7 @@ constexpr std::array<std::string_view, 1> kNpzSuffixes = {".npz"};
 constexpr std::uint32_t kAlignment = 64;
 constexpr std::size_t kEndBytes = 22;
 constexpr std::size_t kMaxNameBytes = 65'535;
-/// Comment of the member in the archive of a bare root.
+/// Comment that marks the only member of a bare root.
 constexpr std::string_view kBareComment = "tenfold_bare";
 
 /// Checks the first member: torch files and archives of folders start with other members.
@@ -365,8 +365,8 @@ std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
     const std::size_t first = aliases.add(*leaf);
     if (first != keys.size()) {
       throw refuse(key)
-          .problem("that tensors are one cannot be stored")
-          .expected("memory of its own")
+          .problem("shared storage cannot be stored")
+          .expected("a tensor with its own memory")
           .found("that of key ", base::quote(keys[first]))
           .remedy("store a copy of it, or another format");
     }
@@ -410,8 +410,8 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
     std::vector<std::size_t> wanted;
     std::vector<const codecs::ZipEntry*> checked;
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      // Not skips(): a member that is not a tensor is not a leaf, and no reason to refuse the
-      // others.
+      // wants() instead of skips(): only leaves are verified here. A member that is not a tensor is
+      // no problem if it was not selected.
       if (request.filter != nullptr && !request.filter->wants(source->where(i).text())) continue;
       wanted.push_back(i);
       checked.push_back(&entries[i]);

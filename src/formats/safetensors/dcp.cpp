@@ -28,10 +28,10 @@
 #include "os/fs/directory.hpp"
 
 // Folders that torch.distributed.checkpoint's HuggingFaceStorageWriter writes with
-// save_distributed=True: `shard-<rank>-model-<i>-of-<n>.safetensors`, each with the boxes of
-// tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, where they belong:
-// `{"w": {"saved_offsets": [2, 0]}}`. There is no list of files: all of them are the checkpoint.
-// What this library writes has one, the manifest (shared/dcp_manifest.hpp), and it counts.
+// save_distributed=True: `shard-<rank>-model-<i>-of-<n>.safetensors`. Each file has the boxes of
+// tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, their offsets in the
+// tensors: `{"w": {"saved_offsets": [2, 0]}}`. torch writes no list of the files, so all of them
+// are read. If there is a manifest of tenfold (shared/dcp_manifest.hpp), only its files are read.
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -93,7 +93,8 @@ class ShardingInfo {
     }
   }
 
-  /// In a file without this information, every tensor is complete.
+  /// Returns the offsets of a tensor's box. In a file without this metadata, every tensor is
+  /// complete.
   Shape offsets(std::string_view name, std::size_t rank) const {
     if (value_.is_null()) return Shape(rank, 0);
     const auto* tensors = value_.get_if<Value::Object>();
@@ -164,7 +165,7 @@ class Tensors {
       if (!end || *end > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
         throw base::corrupt(where)
             .part("tensor ", base::quote(name))
-            .problem("it ends too far off")
+            .problem("the end of its box is too large")
             .expected("at most 63 bits")
             .found(base::list_text(offsets), " + ", base::list_text(sizes));
       }
@@ -181,7 +182,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& whe
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
-  // Each file has its own order, and none is that of the program: sort by name.
+  // Each file has its own order, and none is that of the saved state dict: sort by name.
   std::ranges::sort(all.tensors, {},
                     [](const auto& named) -> const std::string& { return named.first; });
   for (auto& [name, tensor] : all.tensors) {
@@ -193,7 +194,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& whe
   return tensordict_of(std::move(node));
 }
 
-/// The tree that the manifest describes.
+/// Builds the tree that the manifest describes.
 TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manifest,
                    const std::string& where) {
   std::vector<ShardingInfo> infos;
@@ -212,7 +213,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manife
         throw base::corrupt(shard.source->file().display())
             .part("tensor ", base::quote(tensor.name))
             .expected(to_string(tensor.dtype), " ", base::list_text(chunk.offsets), " + ",
-                      base::list_text(chunk.sizes), ", as ", base::quote(kManifestName), " says")
+                      base::list_text(chunk.sizes), ", as in ", base::quote(kManifestName))
             .found("another or none");
       }
       pieces.push_back(
@@ -225,7 +226,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manife
 
 struct OpenedFolder {
   std::vector<OpenedFile> shards;
-  bool has_checksums = false;  ///< as the manifest says
+  bool has_checksums = false;  ///< according to the manifest
   TensorDict tree;
   std::uint64_t num_tensors = 0;
 };
@@ -262,7 +263,7 @@ VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
       found.problems.push_back(
           problem_of(base::corrupt(shard.source->file().display())
                          .part("metadata ", base::quote(kBoxesMember))
-                         .expected("checksums, as ", base::quote(kManifestName), " says")
+                         .expected("checksums, as in ", base::quote(kManifestName))
                          .found("none")));
     }
     return std::move(opened.shards);

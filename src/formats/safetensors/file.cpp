@@ -121,7 +121,7 @@ bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, P
 
 namespace {
 
-/// The document for checking the header, with the member that contains its checksums.
+/// Returns the header as a document to check. Its checksums are in `text`, the value of `member`.
 ChecksummedDocument document_of(const OpenedFile& opened, std::string_view member,
                                 std::string_view text) {
   const os::File& file = opened.source->file();
@@ -142,7 +142,8 @@ base::Where place_of(const OpenedFile& opened, std::uint32_t entry) {
       stored_leaf(opened.header->entries[entry].dtype, {}, opened.source, entry));
 }
 
-/// The boxes of one tensor. Reports a problem and returns nothing if they do not match it.
+/// Converts the boxes of one tensor to bytes. Reports a problem and returns nullopt if one exceeds
+/// the tensor.
 std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint32_t number,
                                             const std::vector<StoredBox>& stored,
                                             VerifyReport& report) {

@@ -23,7 +23,7 @@ struct FilePlan {
   Plan plan;
   std::vector<const Plan::Tensor*> tensors;  ///< in file order
 };
-/// Throws Error(unsupported), naming the key, for what safetensors cannot store.
+/// Throws Error(unsupported), naming the key, for an entry that safetensors cannot store.
 FilePlan plan_file(const TensorDict& tree, bool notes);
 
 /// Writes a whole file: a header with `metadata`, and `tensors` in the reference's order. With
@@ -32,21 +32,22 @@ FilePlan plan_file(const TensorDict& tree, bool notes);
 void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors, Metadata metadata,
                 const WriteRequest& request, Progress& progress);
 
-/// The bytes before the data in the file that write_file() writes. Throws Error(unsupported) beyond
-/// the limit of 100,000,000 bytes.
+/// Returns the bytes before the data in the file that write_file() writes. Throws
+/// Error(unsupported) if the header exceeds the format's limit of 100,000,000 bytes.
 std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Metadata& metadata);
 
 /// Pads a header with spaces to that size.
 void pad_header(std::string& header, std::uint64_t size_bytes);
 
-/// The text of "tenfold_xxh3" for these tensors, with zeros as digits.
+/// Returns the value of "tenfold_xxh3" for these tensors, with zeros as digits.
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 
-/// True if `saved` is what write_file() would write, with checksums, by those that it has. Hashes
-/// the tensors up to the first block that differs.
+/// True if `saved` equals the file that write_file() would write with checksums, judged by its
+/// header and the checksums in it. Hashes the new tensors up to the first block that differs.
 bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress);
 
-/// The checksums of a file's tensors; what its header lacks or contradicts is added to the report.
+/// Returns the checksums of a file's tensors. Adds a problem to the report if the header does not
+/// match its checksum or its tensors.
 ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 
 /// Verifies the files that `open` returns: counts their leaves, bytes and checksums, and compares

@@ -104,7 +104,7 @@ bool parse_entry(Cursor& cursor, Header& header) {
   const auto dtype_name = cursor.plain_string();
   if (!dtype_name || !cursor.literal(",\"shape\":[")) return false;
   const auto dtype = dtype_of_name(*dtype_name);
-  // 4-bit types have other units, and are rare.
+  // 4-bit types need a conversion of the shape. They are rare, so the general parser handles them.
   if (!dtype || *dtype == DType::float4_e2m1fn_x2) return false;
   Header::Entry entry;
   entry.dtype = *dtype;
@@ -210,7 +210,9 @@ class HeaderHandler final : public codecs::JsonHandler {
     scalar(digits);
   }
   void number(double value) override {
-    if (in_numbers()) fail(field(), "is no integer", "an integer from 0", to_json(Value(value)));
+    if (in_numbers()) {
+      fail(field(), "is not an integer", "an integer from 0", to_json(Value(value)));
+    }
     scalar("a number with a fraction");
   }
   void integer(std::int64_t value) override {
@@ -353,7 +355,7 @@ class HeaderHandler final : public codecs::JsonHandler {
         .found(found);
   }
 
-  /// A scalar value where a container is required, or an unknown field.
+  /// Handles a scalar: the value of an unknown field, or an error where a container is required.
   void scalar(std::string_view found) {
     if (state_ == State::skip) {
       if (skip_depth_ == 0) state_ = State::entry;
@@ -498,8 +500,8 @@ Error fail_tensor(std::string_view where, std::string_view name) {
   return base::corrupt(where).part("tensor ", base::quote(name));
 }
 
-/// Size of a tensor; empty on overflow. Lengths of 0 count as 1, because strides are computed from
-/// the others.
+/// Returns the size of a tensor in bytes, or nullopt on overflow. A length of 0 counts as 1 in the
+/// check of overflow, because strides are computed from the other lengths.
 std::optional<std::uint64_t> size_of(DType dtype, std::span<const std::int64_t> shape) {
   std::uint64_t extent = 1;
   bool is_empty = false;
@@ -528,7 +530,7 @@ void validate(const Header& header, std::string_view where) {
     }
     if (e.end < e.begin) {
       throw fail_tensor(where, header.name(i))
-          .problem("data_offsets run backwards")
+          .problem("data_offsets end before they begin")
           .expected("end at least ", e.begin)
           .found(e.end);
     }
@@ -594,7 +596,7 @@ Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string
   bool parsed = false;
   if (entries_at != std::string_view::npos) {
     if (entries_at > 1) {
-      // The metadata alone, as a document of its own.
+      // Parse the metadata as a separate document.
       HeaderHandler handler(header, where);
       codecs::parse_json(std::string(text.substr(0, entries_at - 1)) + "}", header_where, handler);
     }

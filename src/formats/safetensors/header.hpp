@@ -46,21 +46,21 @@ struct Header {
   std::span<const std::int64_t> shape(std::size_t i) const {
     return std::span(shapes).subspan(entries[i].shape_at, entries[i].rank);
   }
-  /// Index of the entry with that name, or KeyIndex::kNone.
+  /// Returns the index of the entry with that name, or KeyIndex::kNone.
   std::uint32_t find(std::string_view name) const;
-  /// The value of a `__metadata__` member, or null.
+  /// Returns the value of a `__metadata__` member, or null.
   const std::string* metadata_value(std::string_view key) const;
-  /// Indices of `entries` in the order of their bytes.
+  /// Returns the indices of `entries` in the order of their bytes.
   std::vector<std::uint32_t> file_order() const;
 };
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
-/// safetensors' name for a dtype ("F32"); empty if it has none.
+/// Returns safetensors' name for a dtype ("F32"), or nullopt if it has none.
 std::optional<std::string_view> name_of_dtype(DType dtype) noexcept;
-/// The dtype with that name; empty if unknown.
+/// Returns the dtype with that name, or nullopt for an unknown name.
 std::optional<DType> dtype_of_name(std::string_view name) noexcept;
-/// The rank of a dtype in the order in which the reference writes tensors: widest first.
+/// The position of a dtype in the order in which the reference writes tensors: widest first.
 int order_of_dtype(DType dtype) noexcept;
 
 /// Parses and validates the JSON `text` of a header for `data_bytes` bytes of data. `where` names

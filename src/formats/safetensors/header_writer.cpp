@@ -12,7 +12,7 @@ struct DTypeName {
   DType dtype;
 };
 
-// In the reverse order of the reference's enumeration, by which it sorts tensors.
+// In the reverse order of the enum Dtype of the reference, which sorts tensors by it.
 constexpr std::array kDTypeNames = {
     DTypeName{"U64", DType::uint64},
     DTypeName{"I64", DType::int64},

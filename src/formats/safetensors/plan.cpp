@@ -36,14 +36,14 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .problem("a nested tensor cannot be stored")
         .expected("a dense one")
         .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-        .remedy("save as a folder, which holds it");
+        .remedy("save as a folder, which supports it");
   }
   if (!name_of_dtype(leaf.dtype())) {
     throw refuse(path)
         .problem("the dtype cannot be stored")
         .expected("one that safetensors has")
         .found(to_string(leaf.dtype()))
-        .remedy("save as a folder, which holds it");
+        .remedy("save as a folder, which supports it");
   }
   if (leaf.dtype() == DType::float4_e2m1fn_x2 && leaf.shape().empty()) {
     throw refuse(path)
@@ -53,7 +53,7 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
   }
 }
 
-/// Finds leaves that are one stored tensor: the same bytes with the same dtype and shape.
+/// Finds leaves that are the same stored tensor: the same bytes with the same dtype and shape.
 class TiedTensors {
  public:
   explicit TiedTensors(std::size_t expected = 0) { first_.reserve(expected); }
@@ -83,8 +83,8 @@ class TiedTensors {
                                                                       ///< bytes of one in first_
 };
 
-/// For each leaf, the one that is stored for it. Among aliases, the first in sorted order is
-/// stored, as in safetensors' save_model.
+/// Returns, for each leaf, the index of the leaf that is stored for it. Of several aliases, the
+/// first in sorted order is stored, as in safetensors' save_model.
 std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
                                       const std::vector<Leaf>& leaves) {
   std::vector<std::size_t> order(leaves.size());
@@ -103,7 +103,7 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
   return kept;
 }
 
-/// Plans a flat dict of tensors as a plain file; empty if the tree is anything else.
+/// Plans a flat dict of tensors as a plain file. Returns nullopt for any other tree.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
@@ -135,8 +135,8 @@ std::optional<Plan> plan_flat(const TensorDict& tree) {
   return plan;
 }
 
-/// True if upstream can store these entries of a lazy stack as one level of stacked tensors without
-/// loss.
+/// True if tensordict can store these entries of a lazy stack as one level of stacked tensors
+/// without loss.
 bool can_be_stacked(const std::vector<TensorDict>& parts);
 
 bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
@@ -271,7 +271,7 @@ class StructurePlanner {
   }
 
   /// Writes the entries of a lazy stack as one level. `stack` is null for nested levels, which
-  /// upstream stacks too.
+  /// tensordict stacks too.
   void stacked_level(const std::vector<TensorDict>& parts, std::int64_t dim, const NodeInfo* stack,
                      const std::string& prefix) {
     const NodeInfo& info = parts.front().info();
@@ -427,7 +427,7 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
       throw base::invalid_argument()
           .part("metadata ", base::quote(key))
           .expected("a string that is not a tensor's name")
-          .found(base::quote(text), ", which safetensors' readers take for a tied tensor")
+          .found(base::quote(text), ", which safetensors' readers treat as an alias")
           .remedy("choose another string");
     }
     plan.metadata.emplace(key, text);
@@ -443,7 +443,8 @@ Plan make_plan(const TensorDict& tree, bool notes) {
   plan.metadata.insert_or_assign(std::string(kFormatMember), "pt");
   add_metadata(plan, tree.info().metadata);
   if (!notes) return plan;
-  // The structure describes the leaves, and a plain file is a dict by default: omit these notes.
+  // Omit notes of leaves, which the structure describes, and the kind dict, the default of a plain
+  // file.
   Notes collected = collect_notes(tree, false);
   collected.schema = tree.info().schema;
   const auto root = collected.nodes.find("");

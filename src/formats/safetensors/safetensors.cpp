@@ -13,13 +13,14 @@
 #include "formats/shared/commit.hpp"
 
 // The format of a single safetensors file. The parts of this folder:
-//   header     parse, validate and write the header
-//   plan       converts a tree to tensors, names and metadata
-//   tree       converts header and structure document to a tree of lazy leaves
-//   stack      lazy stacks, which are stored as stacked tensors
-//   source     one mapping of the file's data
-//   file       writing and verifying one file
-//   sharded    several files and their index
+//   header       parse, validate and write the header
+//   plan         converts a tree to tensors, names and metadata
+//   tree         converts header and structure document to a tree of lazy leaves
+//   stack        lazy stacks, which are stored as stacked tensors
+//   leaf_source  one mapping of the file's data
+//   file         writing and verifying one file
+//   sharded      several files and their index
+//   dcp          the files of torch.distributed.checkpoint
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -56,7 +57,7 @@ void check(const TensorDict& tree) {
   header_of(file.tensors, metadata);
 }
 
-/// Links the file of the earlier version, if it is what would be written.
+/// Hard-links the file of the earlier version, if it equals the file to write. Else returns false.
 bool link_earlier(const FilePlan& file, const Path& path, const WriteRequest& request,
                   Progress& progress) {
   const EarlierVersion& earlier = *request.earlier;

@@ -43,13 +43,13 @@ namespace {
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
 /// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<number>`, one file name
-/// per line, written before the first shard. The holder of slot 0 removes the files in lists of
-/// dead writers name and the index does not. Nothing else is ever removed.
+/// per line, written before the first shard. The holder of slot 0 removes files that a list of a
+/// dead writer names and the index does not name. Nothing else is ever removed.
 class ShardTransaction {
  public:
   /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the
-  /// shards that it names now, none if there is no index, and throws if it cannot be read. Removes
-  /// what crashed saves left.
+  /// shards that the index names at the time of the call, or none if there is no index. It throws
+  /// if the index cannot be read. The constructor removes the leftovers of crashed saves.
   ShardTransaction(os::Directory& folder, std::string index_name, const FileReplacement& index,
                    std::function<std::vector<std::string>()> present_shards);
   ShardTransaction(const ShardTransaction&) = delete;
@@ -67,7 +67,7 @@ class ShardTransaction {
   void about_to_commit() noexcept { committing_ = true; }
 
   /// Sets the shards of the index that was replaced. They differ from those at the start if another
-  /// save was faster.
+  /// save replaced the index in between.
   void set_old_shards(std::vector<std::string> names) { old_shards_ = std::move(names); }
 
   /// Call after the new index is in place: removes the old shards, and warns if that fails.
@@ -157,7 +157,7 @@ ShardTransaction::~ShardTransaction() {
   }
 }
 
-/// True if the index names one of the new shards, or cannot be read.
+/// True if the index names one of the new shards. Throws if the index cannot be read.
 bool ShardTransaction::may_be_named() const {
   const std::vector<std::string> present = present_shards_();
   return std::ranges::any_of(new_shards_, [&](const std::string& name) {
@@ -253,7 +253,7 @@ void ShardTransaction::committed(bool durable) {
     folder_.remove_file(list_name_);
   } catch (const Error& error) {
     warn(folder_.display_of(index_name_) +
-         ": saved; the shards before it cannot be removed: " + error.what());
+         ": saved; the shards of the previous version cannot be removed: " + error.what());
   }
 }
 
@@ -288,8 +288,9 @@ os::Directory folder_of(const Path& file) {
   return os::Directory::open(file.has_parent_path() ? file.parent_path() : Path("."));
 }
 
-/// A save through a link writes shards to the folder of the link's target. In the Hugging Face
-/// cache that is the folder of all blobs, and the shards are links next to the link.
+/// Opens the folder with the shards of an index. If the index is a link, a save through the link
+/// writes them to the folder of its target. In the Hugging Face cache, that is the folder of all
+/// blobs, and the shards are links next to the link.
 os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   const Path target = os::resolve_link(path);
   if (target == path) return folder_of(path);
@@ -300,8 +301,8 @@ os::Directory folder_of_shards(const Path& path, const HubIndex& index) {
   return std::ranges::any_of(index.shards, is_there) ? std::move(folder) : folder_of(path);
 }
 
-/// A save may have removed the old shards since the index was opened; os::read_unreplaced() detects
-/// that.
+/// Opens an index and its shards. A save may have removed old shards since the index was opened;
+/// os::read_unreplaced() detects that and retries.
 OpenedShards open_indexed_shards(const Path& path) {
   OpenedShards opened;
   opened.index_file = os::File::open_read(path);
@@ -322,7 +323,8 @@ OpenedShards open_indexed_shards(const Path& path) {
   return opened;
 }
 
-/// The tensors in the order of the weight map, which must name exactly those in the shards.
+/// Builds the tree in the order of the weight map, which must name exactly the tensors in the
+/// shards.
 TensorDict tree_of(const OpenedShards& opened) {
   const std::string& where = opened.index_file.display();
   TensorEntries tensors;
@@ -339,9 +341,9 @@ TensorDict tree_of(const OpenedShards& opened) {
     if (entry == KeyIndex::kNone) {
       throw base::corrupt(where)
           .part("tensor ", base::quote(name))
-          .problem("not in its shard")
-          .expected("it in ", base::quote(opened.index.shards[shard]))
-          .found("it missing there");
+          .problem("missing in its shard")
+          .expected("a tensor in ", base::quote(opened.index.shards[shard]))
+          .found("none");
     }
     tensors.rows.push_back({shard, entry});
     tensors.index.insert(name, static_cast<std::uint32_t>(tensors.rows.size() - 1), name_of);
@@ -419,7 +421,7 @@ void check_plan(const TensorDict& tree) {
   for (const Shard& shard : plan.shards) header_of(shard.ordered, shard_metadata());
 }
 
-/// The text of the index, including its own checksum.
+/// Formats the index, including its own checksum.
 std::string index_text(const ShardedPlan& plan, bool checksums) {
   HubIndex index = plan.index;
   if (checksums) {
@@ -437,7 +439,7 @@ std::vector<std::string> shards_of_index(const os::File& file) {
   return parse_hub_index(file.read_all(kMaxHubIndexBytes), file.display()).shards;
 }
 
-/// The shards of the existing index; empty if there is none.
+/// Returns the shards of the existing index; none if there is no index.
 std::vector<std::string> shards_of_present_index(const Path& path) {
   return os::exists(path) ? shards_of_index(os::File::open_read(path)) : std::vector<std::string>();
 }
@@ -448,7 +450,7 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   if (request.zeros || !parent.name.ends_with(kShardedSuffixes[0]) ||
       parent.name.size() == kShardedSuffixes[0].size()) {
     throw base::unsupported(path.string())
-        .problem("an index of shards cannot be written so")
+        .problem("an index of shards cannot be written")
         .expected("a name that ends in \".safetensors.index.json\" and bytes to write")
         .found((request.zeros ? "memmap_like" : base::quote(parent.name)));
   }
@@ -483,9 +485,9 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   progress.finish();
 }
 
-/// Searches the text for the checksum, which damage to the name "metadata" hides from open().
-/// Without that name the value must have the form of a checksum, because a tensor may have the same
-/// name.
+/// Compares the index with its checksum. Searches the text for the checksum: if the name "metadata"
+/// is damaged, open() does not find it. Without that name the value must have the form of a
+/// checksum, because a tensor may be called "tenfold_xxh3".
 void check_index(const OpenedShards& opened, VerifyReport& report) {
   const std::string_view text = opened.index_text;
   const std::size_t at = find_checksums(text);

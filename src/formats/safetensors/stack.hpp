@@ -8,19 +8,19 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-// Like upstream, a lazy stack is stored with each of its tensors stacked along the stack's
+// As in tensordict, a lazy stack is stored with each of its tensors stacked along the stack's
 // dimension. These functions convert between the stacked tensor and those of the entries, in both
 // directions.
 
 /// Dimensions of a tensor, each with the index to select.
 using FixedDims = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-/// The part of `dense` (a leaf on disk) at these indices, without these dimensions. Dimensions are
-/// ascending, and indices in range.
+/// Returns the part of `dense` (a leaf on disk) at these indices, without these dimensions. The
+/// dimensions are ascending, and the indices in range.
 Leaf slice_leaf(const Leaf& dense, const FixedDims& fixed);
 
-/// Stacks the tensors of `parts` along a new dimension `dim`. There is at least one, and all have
-/// the same dtype and shape. The leaf can be read, but never mapped.
+/// Stacks the tensors of `parts` along a new dimension `dim`. `parts` is not empty, and all tensors
+/// have the same dtype and shape. The leaf can be read, but never mapped.
 Leaf stack_leaves(std::vector<Leaf> parts, std::int64_t dim);
 
 }  // namespace tenfold::detail::formats::safetensors

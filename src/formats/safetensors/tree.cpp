@@ -496,7 +496,7 @@ void apply_notes_to(const Notes& notes, std::string_view path, Node& node) {
   if (!notes.nodes.empty()) apply_node_note(notes, path, keys_of(node), node.info);
 }
 
-/// Parses "2 0 1" as a permutation of [0, count); empty if it is none.
+/// Parses "2 0 1" as a permutation of [0, count). Returns nullopt if the text is none.
 std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::size_t count) {
   std::vector<std::size_t> order;
   std::vector<bool> seen(count);
@@ -515,7 +515,7 @@ std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::
   return order;
 }
 
-/// Without a structure document: a flat dict with unchanged names.
+/// Builds the tree of a file without structure document: a flat dict with unchanged names.
 TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Notes& notes,
                       const std::string& where) {
   auto node = std::make_shared<Node>();

@@ -21,8 +21,8 @@ inline constexpr std::string_view kNotesMember = "tenfold";
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
 /// Instead of "tenfold_xxh3" in a file written by several processes: see formats/shared/boxes.hpp.
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
-/// For a flat file: the positions of the keys in the saved dict, in the order of the header and
-/// then of the dropped names. The order in the file is that of the reference.
+/// In a flat file whose order differs from that of the saved dict: for each key of the dict, in
+/// order, its index among the tensors in the header followed by the dropped names.
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";
@@ -52,8 +52,8 @@ struct TensorEntries {
   Leaf leaf(std::size_t row) const;
 };
 
-/// Builds the tree of these tensors as `metadata` describes it, or flat. `where` names the file.
-/// Throws Error(corrupt) if the description does not match the tensors.
+/// Builds the tree that `metadata` describes, or a flat one without a structure document. `where`
+/// names the file. Throws Error(corrupt) if the description does not match the tensors.
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
 /// A tree converted for writing.
@@ -68,11 +68,11 @@ struct Plan {
   std::vector<std::string> keys;  ///< flat: all keys in the order of the tree
 };
 
-/// Throws Error(unsupported), naming the key, for what safetensors cannot store. Without `notes`,
-/// members that only tenfold reads are omitted.
+/// Throws Error(unsupported), naming the key, for an entry that safetensors cannot store. Without
+/// `notes`, members that only tenfold reads are omitted.
 Plan make_plan(const TensorDict& tree, bool notes);
 
-/// Indices of `tensors` in the order of the reference: widest dtype first, then by name.
+/// Returns the indices of `tensors` in the order of the reference: widest dtype first, then name.
 std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors);
 
 /// Adds the member that restores the order of a flat tree, if tensors are stored in the order of

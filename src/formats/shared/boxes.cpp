@@ -18,7 +18,7 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// Lower bound of a task, so that many small tensors do not become one task each.
+/// A task has at least this many bytes, so that many small tensors do not become one task each.
 constexpr std::uint64_t kTaskBytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMaxTensorBytes = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kBoxDigits = 16;
@@ -243,7 +243,7 @@ std::string box_text(const ByteBox& box) {
          numbers_text(box.shape) + "]";
 }
 
-/// Merges the runs of the boxes, which must be contiguous.
+/// Reads a band sequentially and hashes its boxes. Their runs must cover every byte exactly once.
 std::optional<Problem> check_band(const Band& band, Progress& progress) {
   const BoxedTensor& tensor = *band.tensor;
   const base::Where where(tensor.file->display(), tensor.part);

@@ -40,11 +40,11 @@ struct ByteBox {
   std::uint64_t end() const noexcept;     ///< offset after its last byte
 };
 
-/// Empty if the box has another number of dimensions than the tensor or exceeds it, if the tensor
-/// does not fit 63 bits, or if the box is empty.
+/// Converts a box in elements to bytes. Returns nullopt if the box has another number of dimensions
+/// than the tensor or exceeds it, if the tensor does not fit 63 bits, or if the box is empty.
 std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                                 const Box& box);
-/// Like above, for lengths in bytes.
+/// Like above, for shape, offsets and sizes in bytes.
 std::optional<ByteBox> byte_box(const std::vector<std::uint64_t>& shape,
                                 const std::vector<std::uint64_t>& offsets,
                                 const std::vector<std::uint64_t>& sizes);
@@ -101,7 +101,7 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
 // digits>:<offsets>:<sizes>" in elements, with comma-separated numbers. A tensor without elements
 // has no boxes.
 
-/// The text with zeros as digits.
+/// Returns the text with zeros as digits.
 std::string blank_boxes_text(const std::vector<std::vector<Box>>& tensors,
                              const std::vector<Shape>& shapes);
 
@@ -117,7 +117,8 @@ std::optional<std::vector<std::vector<StoredBox>>> parse_boxes_text(std::string_
 void fill_boxes(std::string& document, std::size_t text_at,
                 std::span<const std::uint64_t> checksums);
 
-/// Comma-separated numbers, as in the texts above; the parser returns nothing for anything else.
+/// Formats and parses comma-separated numbers, as in the texts above. The parser returns nullopt
+/// for any other text.
 std::string numbers_text(std::span<const std::uint64_t> numbers);
 std::optional<std::vector<std::uint64_t>> parse_numbers(std::string_view text);
 

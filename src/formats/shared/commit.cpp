@@ -29,9 +29,9 @@ namespace {
 
 /// Number of retries after a race with another writer.
 constexpr int kMaxAttempts = 100;
-/// Freeing less takes no longer than starting a thread.
+/// Files below this size are freed by the calling thread: starting a thread takes as long.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
-/// Mode during a replacement: other users cannot read what replaces a private file or folder.
+/// Mode during a replacement: other users must not read the new version of what is private.
 constexpr std::uint32_t kOwnerOnly = 0700;
 constexpr std::uint32_t kAllUsers = 0777;  // before the umask
 
@@ -43,15 +43,15 @@ std::string lease_name(const std::string& hidden) { return hidden + ".lease"; }
 
 std::string replaced_name(const std::string& name) { return hidden_name(name, "old"); }
 
-/// False if the name was given to another file between open and lock.
+/// True if `opened` is still the file with that name: it was not replaced between open and lock.
 template <class Opened>
 bool is_still_named(const os::Directory& parent, const std::string& name, const Opened& opened) {
   const auto now = parent.entry_info(name);
   return now && now->same_file(opened.info());
 }
 
-/// Removes the leftovers of a dead writer. Returns false if it belongs to another user. Requires
-/// the lease of that writer.
+/// Removes the leftovers of a dead writer. Returns false if they cannot be removed, for example
+/// because they belong to another user. Requires the lease of that writer.
 bool remove_leftover(os::Directory& parent, const std::string& name) {
   const auto found = parent.entry_info(name);
   if (!found) return true;
@@ -99,12 +99,12 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
       .problem("not saved")
       .expected(base::quote(sibling), " to belong to this save")
       .found(
-          "that it does not: the process forked, or was stopped for so long that another one took "
-          "over")
+          "a lost lease: the process forked, or was stopped for so long that another one took over")
       .remedy("save again");
 }
 
-/// Locks the folder `name` exclusively, if the file system has locks; empty if there is none.
+/// Locks the folder `name` exclusively, if the file system has locks. Returns nullopt if the folder
+/// does not exist.
 std::optional<os::Directory> lock_folder(const os::Directory& parent, const std::string& name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const auto found = parent.entry_info(name);
@@ -141,8 +141,7 @@ bool finish_replacement(os::Directory& parent, const std::string& name) {
   const std::string aside = replaced_name(name);
   const auto found = parent.entry_info(aside);
   if (!found || !found->is_directory) return false;
-  // If the lease is taken, its writer is alive, and is between its two renames or removing the
-  // folder.
+  // If the lease is taken, the writer is alive: between its two renames, or removing the folder.
   const auto lease = os::Lease::try_acquire(parent, lease_name(aside));
   if (!lease || !parent.entry_info(aside)) return false;
   if (parent.rename_if_absent(aside, name)) return true;
@@ -150,10 +149,10 @@ bool finish_replacement(os::Directory& parent, const std::string& name) {
   return false;
 }
 
-/// A warning that the old version could not be removed.
+/// Returns a warning that the old version could not be removed.
 std::string not_removed(const std::string& display, const std::string& sibling,
                         std::string_view why) {
-  return display + ": saved; the version before it, " + base::quote(sibling) +
+  return display + ": saved; the previous version, " + base::quote(sibling) +
          ", cannot be removed: " + std::string(why);
 }
 
@@ -198,12 +197,12 @@ Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
   throw Error::io(EBUSY, parent.display_of(target_name))
       .problem("too many concurrent writers")
       .expected("at most ", kMaxSiblings)
-      .remedy("remove ", sibling_name(target_name, 0), " and its like if they belong to nobody");
+      .remedy("if no save is running, remove ", sibling_name(target_name, 0), " and similar files");
 }
 
 FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file)
     : old_file_(old_file) {
-  // Free the space of an earlier old version first.
+  // Free the space of previously replaced files first.
   os::await_background_closes();
   const Path target = os::resolve_link(path);
   os::Parent parent = os::open_parent(target, true);
@@ -216,7 +215,7 @@ FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldF
   file_ = create_like(parent_, sibling_->name(), old_info_);
 }
 
-/// Information about the existing file, if any. Throws if it is not a regular file.
+/// Returns information about the existing file, if any. Throws if it is not a regular file.
 std::optional<os::FileInfo> FileReplacement::require_regular() const {
   const auto found = parent_.entry_info(name_);
   if (!found || found->is_regular) return found;
@@ -246,7 +245,7 @@ void FileReplacement::lock_old() {
       try {
         old_ = os::File::try_open_read_at(parent_, name_);
       } catch (const Error&) {
-        return;  // This user may not open it, so it has no writer of this user either.
+        return;  // This user may not open it, so no process of this user is writing to it.
       }
       if (!old_.valid()) continue;
     }
@@ -287,7 +286,7 @@ void FileReplacement::publish(bool durable, const UseOld& use_old) {
   if (!problem.empty()) warn(problem);
 }
 
-/// Invalid if this user may not read it.
+/// Opens the old file. Returns an invalid File if this user may not read it.
 os::File FileReplacement::open_old(const std::string& name) const {
   try {
     return os::File::try_open_read_at(parent_, name);
@@ -305,7 +304,7 @@ void FileReplacement::call_use_old(const UseOld& use_old, const os::File& old) {
 }
 
 /// Removes the old file, which has the sibling's name after the exchange. Returns a warning if that
-/// failed.
+/// failed, else "".
 std::string FileReplacement::remove_old(const UseOld& use_old) {
   try {
     const auto there = parent_.entry_info(sibling_->name());
@@ -331,7 +330,7 @@ os::File open_write_through(const Path& path) {
   if (now.num_links > 1 && (now.mode & kWriteBits) == 0) {
     throw Error::io(EACCES, path.string())
         .problem("it cannot be written in place")
-        .expected("a file with one name")
+        .expected("a file with one hard link")
         .found(now.num_links, ": steps of a checkpoint directory share unchanged files")
         .remedy("export makes a copy to write into");
   }
@@ -341,11 +340,11 @@ os::File open_write_through(const Path& path) {
     if (file.try_lock_shared() == os::LockResult::held) {
       throw Error::io(EBUSY, file.display())
           .problem("the file is in use")
-          .expected("nobody to replace it")
+          .expected("no concurrent save")
           .found("a save under way", os::held_by(info))
           .remedy("open it again");
     }
-    // Replaced between open and lock: the open file is no longer at the path.
+    // If the file was replaced between open and lock, the open file is no longer at the path.
     if (os::exists(path) && os::file_info(path).same_file(info)) return file;
   }
   throw_in_use(path.string(), "file");
@@ -386,7 +385,7 @@ void FolderReplacement::publish(bool durable) {
     sibling_->keep();
     if (durable) parent_.sync();
   } else {
-    // Another writer may have created it, or replaced it where there are no locks.
+    // Another writer may have created the folder, or replaced it on a file system without locks.
     if (!old_.valid() || !is_still_named(parent_, name_, old_)) {
       auto old = lock_folder(parent_, name_);
       if (!old) throw_in_use(parent_.display_of(name_), "folder");
@@ -411,7 +410,7 @@ std::string FolderReplacement::replace_by_renames(bool durable) {
   const std::string aside = replaced_name(name_);
   const auto lease = os::Lease::try_acquire(parent_, lease_name(aside));
   if (!lease) throw_in_use(parent_.display_of(name_), "folder");
-  // Left by a writer that crashed after its second rename.
+  // Remove the old folder of a writer that crashed after its second rename.
   remove_replaced(parent_, aside, name_);
   parent_.rename(name_, aside);
   try {
@@ -428,8 +427,8 @@ std::string FolderReplacement::replace_by_renames(bool durable) {
   return remove_old(aside);
 }
 
-/// Removes the old tree `name`, unless it contains foreign files. Returns a warning about what was
-/// kept or could not be removed.
+/// Removes the old tree `name`, unless it contains foreign files. Returns a warning if the tree was
+/// kept or could not be removed, else "".
 std::string FolderReplacement::remove_old(const std::string& name) {
   const std::string display = parent_.display_of(name_);
   try {
@@ -442,11 +441,10 @@ std::string FolderReplacement::remove_old(const std::string& name) {
     for (int number = 1; number < kMaxAttempts; ++number) {
       const std::string kept = name_ + ".kept-" + std::to_string(number);
       if (!parent_.rename_if_absent(name, kept)) continue;
-      return display + ": saved; " + base::quote(foreign.front()) +
-             " arrived in the version before it during the save, which is kept as " +
-             base::quote(kept);
+      return display + ": saved; the previous version is kept as " + base::quote(kept) +
+             ", because " + base::quote(foreign.front()) + " was added to it during the save";
     }
-    return not_removed(display, name, "no free name to keep it under");
+    return not_removed(display, name, "no unused name to keep it under");
   } catch (const Error& error) {
     return not_removed(display, name, error.what());
   }

@@ -18,9 +18,9 @@ namespace tenfold::detail::formats {
 inline constexpr int kMaxSiblings = 64;
 
 /// A hidden name next to a target, `.<name>.tenfold-<slot>`, for exclusive use by the holder of the
-/// lease `.<name>.tenfold-<slot>.lease`. Taking it removes the leftovers of a dead writer, so that
-/// nothing remains of a crash after the next save. The destructor removes what has this name,
-/// unless keep() was called. `parent` must outlive this object.
+/// lease `.<name>.tenfold-<slot>.lease`. Taking a name removes the leftovers of a dead writer, so
+/// the next save removes those of a crash. The destructor removes the file or folder with this
+/// name, unless keep() was called. `parent` must outlive this object.
 class Sibling {
  public:
   /// Takes the first free slot, and removes leftovers with its name. Throws Error(io) (EBUSY) if
@@ -54,7 +54,7 @@ class Sibling {
   bool is_temporary_ = true;
 };
 
-/// Takes the lease of one slot of a target if its writer is dead, to clean up.
+/// Takes the lease of one slot of a target in order to clean up. Fails while its writer is alive.
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
 
@@ -66,10 +66,10 @@ std::string hidden_name(const std::string& name, const std::string& suffix);
 os::File create_like(os::Directory& folder, const std::string& name,
                      const std::optional<os::FileInfo>& old);
 
-/// Whether a save may run while another handle has the file open in "r+".
+/// Whether a save locks the file that it replaces.
 enum class OldFile : std::uint8_t {
-  unlocked,   ///< yes: such files have no `r+` handles
-  exclusive,  ///< no: holds its lock for the whole save; EBUSY if it is open in "r+"
+  unlocked,   ///< no: for formats that cannot be opened in "r+"
+  exclusive,  ///< yes, for the whole save; EBUSY if another handle has the file open in "r+"
 };
 
 /// Atomically replaces one file: at every moment its path has the complete old or new content.
@@ -135,10 +135,10 @@ os::File open_write_through(const Path& path);
 /// removed.
 using FindForeign = std::function<std::vector<std::string>(const os::Directory&)>;
 
-/// Replaces a folder in the same way. The caller fills folder() and syncs its files and sub-folders
-/// (durable). publish() syncs the folder itself, exchanges it with the old one, syncs the parent
-/// and removes the old tree. The old folder is locked exclusively throughout: Error(io) if it is
-/// open for writing ("r+").
+/// Replaces a folder atomically, like FileReplacement. The caller fills folder() and syncs its
+/// files and sub-folders (durable). publish() syncs the folder itself, exchanges it with the old
+/// one, syncs the parent and removes the old tree. The old folder is locked exclusively throughout:
+/// Error(io) if it is open for writing ("r+").
 ///
 /// Where the file system cannot exchange, the old folder is renamed to `.<name>.tenfold-old`, and
 /// the new one to `name`. A crash in between leaves the complete old folder under that name, and
@@ -146,9 +146,9 @@ using FindForeign = std::function<std::vector<std::string>(const os::Directory&)
 class FolderReplacement {
  public:
   /// `new_bytes`: lower bound of the size to write, in addition to the old version. `find_foreign`
-  /// is called with the old tree before it is removed: if files arrived during the save, the old
-  /// tree is kept under another name, with a warning. Throws Error(io) (EACCES) for an old folder
-  /// without write permission, (ENOSPC) if the new version cannot fit.
+  /// is called with the old tree before it is removed: if files were added to it during the save,
+  /// the old tree is kept under another name, with a warning. Throws Error(io) (EACCES) for an old
+  /// folder without write permission, (ENOSPC) if the new version cannot fit.
   FolderReplacement(const Path& path, std::uint64_t new_bytes, FindForeign find_foreign = {});
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;
@@ -171,8 +171,8 @@ class FolderReplacement {
 };
 
 /// Renames back a folder that a crashed replacement left as `.<name>.tenfold-old` (file systems
-/// without exchange). Called by open, load and save when `path` does not exist; returns true if it
-/// did something.
+/// without exchange). Called by open, load and save if `path` does not exist. Returns true if it
+/// renamed a folder.
 bool recover_folder(const Path& path);
 
 /// Throws Error(io) (EEXIST) if something is at `path`, or recover_folder() put it there, unless

@@ -71,7 +71,7 @@ class TreeWriter {
   std::size_t depth_ = 0;
 };
 
-/// Reads the parts of the document; each fault names its place.
+/// Reads the members of the document. Errors name the member.
 class ManifestReader {
  public:
   ManifestReader(const Value& document, const std::string& where) : where_(where) {
@@ -87,7 +87,7 @@ class ManifestReader {
           .part("version")
           .expected(kManifestVersion, " at most")
           .found(*version)
-          .remedy("a newer tenfold reads it");
+          .remedy("use a newer version of tenfold");
     }
     Manifest manifest;
     manifest.layout = text(member("layout"), "layout");
@@ -129,7 +129,7 @@ class ManifestReader {
 
   const std::string& text(const Value& value, const std::string& part) const {
     const auto* found = value.get_if<std::string>();
-    if (found == nullptr) fail(part, "a text");
+    if (found == nullptr) fail(part, "a string");
     return *found;
   }
 
@@ -255,7 +255,8 @@ std::string manifest_text(const os::Directory& folder, std::string* where = null
   return file.read_all(kMaxManifestBytes);
 }
 
-/// Others call files so, too. Ours begins with the name of its format.
+/// True for a manifest of tenfold, which begins with the name of its format. Other tools also write
+/// files with this name.
 bool is_manifest(std::string_view text) {
   return text.substr(0, 64).find(base::quote(kManifestFormat)) != std::string_view::npos;
 }

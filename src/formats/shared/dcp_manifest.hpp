@@ -17,7 +17,7 @@
 namespace tenfold::detail::formats {
 
 // `metadata.json` of a folder that several processes wrote in a layout of
-// torch.distributed.checkpoint: what its files cannot store, or only in a pickle.
+// torch.distributed.checkpoint. It stores what the other files cannot express, or only in a pickle.
 //
 //   {"format": "tenfold.distributed", "version": 1, "layout": "shards",
 //    "files": ["shard-00001-model-00001-of-00001.safetensors", ...], "checksums": true,
@@ -55,20 +55,21 @@ struct Manifest {
   std::string tree_notes;
 };
 
-/// The document of a tree whose tensors, in the order of for_each_leaf, are those of the manifest.
-/// Throws Error(invalid_argument) for text that is no UTF-8.
+/// Formats the manifest of a tree whose tensors, in the order of for_each_leaf, are `tensors`.
+/// Throws Error(invalid_argument) for strings that are not UTF-8.
 std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
                            bool has_checksums, const std::vector<ManifestTensor>& tensors,
                            const TensorDict& tree);
 
-/// True if the folder has a manifest of that layout. Looks at its beginning only.
+/// True if the folder has a manifest of that layout. Reads only its first bytes.
 bool has_manifest(const os::Directory& folder, std::string_view layout);
 
-/// The manifest of a folder; nothing if it has none of ours. Throws Error(corrupt),
-/// Error(unsupported) for a newer version.
+/// Reads the manifest of a folder. Returns nullopt if it has none of tenfold. Throws
+/// Error(corrupt), and Error(unsupported) for a newer version.
 std::optional<Manifest> read_manifest(const os::Directory& folder);
 
-/// The tree that it describes. `leaf_of` returns the tensor at a position. Throws Error(corrupt).
+/// Builds the tree that a manifest describes. `leaf_of` returns the tensor at a position. Throws
+/// Error(corrupt).
 TensorDict manifest_tree(const Manifest& manifest, const std::string& where,
                          const std::function<Leaf(std::size_t)>& leaf_of);
 

@@ -7,7 +7,7 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// Nobody may write what belongs to two versions.
+/// Removes write permission from a file that belongs to two versions: a write would change both.
 void protect(os::File& file, os::FileInfo info) {
   constexpr std::uint32_t kWriteBits = 0222;
   if ((info.mode & kWriteBits) == 0) return;
@@ -15,8 +15,8 @@ void protect(os::File& file, os::FileInfo info) {
   file.copy_permissions(info);
 }
 
-/// The linked file, if it is the saved one. It is examined by its new name: the old one may be
-/// another file by now.
+/// Opens the linked file under its new name, because the old name may belong to another file now.
+/// Returns an invalid File if it is not the saved file.
 os::File open_as_saved(const os::Directory& folder, const std::string& name,
                        const EarlierVersion& earlier, std::uint64_t size_bytes) {
   try {

@@ -43,9 +43,9 @@ class FileHead {
   std::string_view head() const;
   /// The name of the first entry in a zip archive; empty for other files.
   std::string_view first_zip_name() const;
-  /// The central headers of a zip archive; null for other files and damaged archives.
+  /// The central headers of a zip archive. Null for other files and for damaged archives.
   const codecs::ZipDirectory* zip_directory() const;
-  /// Moves the directory to the caller; empty unless zip_directory() returned one before.
+  /// Moves the directory to the caller. Empty unless zip_directory() returned one before.
   std::optional<codecs::ZipDirectory> take_zip_directory() const;
 
  private:

@@ -51,11 +51,11 @@ std::string checksums_text(const std::vector<ChecksumLine>& lines);
 void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
                   std::uint64_t size_bytes, std::span<const std::uint64_t> checksums);
 
-/// The line for a box of a file.
+/// Returns the line for a box of a file.
 ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string& path);
 
-/// Throws Error(corrupt), naming `where` and the line, for damage and for paths that lead out of
-/// the folder.
+/// Parses the text of a `%checksums`. Throws Error(corrupt), naming `where` and the line, for
+/// damage and for paths that lead out of the folder.
 std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::string& where);
 
 /// Disables the lines whose paths `concerns` accepts, by writing `#` at their start; the text keeps

@@ -99,7 +99,7 @@ class ChecksumVerifier {
     return at;
   }
 
-  /// The size of the file according to a line.
+  /// Returns the size of the file according to a line.
   static std::uint64_t expected_size(const ChecksumLine& line) {
     if (!line.box) return line.offset_bytes + line.size_bytes;
     std::uint64_t size = 1;
@@ -107,8 +107,8 @@ class ChecksumVerifier {
     return size;
   }
 
-  /// The boxes of a file, including its blocks. Reports a problem and returns nothing if they are
-  /// for different shapes.
+  /// Returns the boxes of a file, and its blocks as boxes. Reports a problem and returns nullopt if
+  /// they are for different shapes.
   std::optional<BoxedTensor> boxed_tensor(const os::File& file,
                                           std::span<const ChecksumLine> lines) {
     BoxedTensor tensor{&file, 0, 0, "boxes", {}};
@@ -132,7 +132,8 @@ class ChecksumVerifier {
     return tensor;
   }
 
-  /// Reports a file that is too short, according to its last block.
+  /// Reports a file that is longer than its checksums cover. The checks of its blocks report a file
+  /// that is too short.
   void check_size(const os::File& file, std::span<const ChecksumLine> lines) {
     std::uint64_t expected = 0;
     for (const ChecksumLine& line : lines) {
@@ -169,7 +170,7 @@ class ChecksumVerifier {
   bool is_growing_;
 };
 
-/// `open(folder, name)` of the last part of `path`.
+/// Calls `open` with the folder of `path` and the last component of `path`.
 template <class Open>
 os::File open_last(const os::Directory& root, std::string_view path, const Open& open) {
   os::Directory below;

@@ -9,9 +9,9 @@
 
 namespace tenfold::detail::formats {
 
-/// Opens the file at `path` below `root`, "a/b/c", part by part; no part may be a symlink.
+/// Opens the file at `path` below `root`, "a/b/c", component by component. None may be a symlink.
 os::File open_below(const os::Directory& root, std::string_view path);
-/// The same for reading and writing.
+/// Like open_below(), for reading and writing.
 os::File open_below_to_write(const os::Directory& root, std::string_view path);
 
 /// Checks every block of every file in the folder's `%checksums`, in parallel, and adds differences

@@ -17,8 +17,8 @@ constexpr std::string_view kMember = "tenfold_xxh3";
 /// there is no such member, or its value is not a string with space for the digits.
 std::size_t value_of_member_at(std::string_view json, std::size_t at,
                                std::string_view member) noexcept {
-  // A quote inside a string has a backslash before it, and after one that ends a string comes no
-  // letter: so a quote, the name, a quote and a colon are the start of a member.
+  // A quote inside a string has a backslash before it, and no letter follows a quote that ends a
+  // string. So a quote, the name, a quote and a colon are the start of a member.
   const std::string_view after = json.substr(at + member.size());
   if (at == 0 || json[at - 1] != '"' || !after.starts_with("\":")) return std::string_view::npos;
   if (at > 1 && json[at - 2] == '\\') return std::string_view::npos;

@@ -17,29 +17,30 @@ namespace tenfold::detail::formats {
 
 // The member with this string is called "tenfold_xxh3".
 
-/// Number of checksums of a tensor of that size.
+/// Returns the number of checksums of a tensor of that size.
 std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
 
-/// The string for that many blocks, with zeros as digits.
+/// Returns the string for that many blocks, with zeros as digits.
 std::string blank_checksum_text(std::uint64_t blocks);
 
-/// Returns the offset in a JSON text of that member's value, a string with space for 16 digits;
-/// npos if there is none. If there are several, returns the first one: members of the user's
-/// metadata with that name follow it.
+/// Returns the offset in a JSON text of the member's value, a string with space for 16 digits, or
+/// npos if there is none. If there are several, returns the first: members of the user's metadata
+/// with that name follow it.
 std::size_t find_checksums(std::string_view json,
                            std::string_view member = "tenfold_xxh3") noexcept;
 
-/// The same for the last one, for documents in which members of the user precede it.
+/// Like find_checksums(), but returns the last one: for documents in which members of the user
+/// precede it.
 std::size_t find_last_checksums(std::string_view json) noexcept;
 
-/// The number of 16 hexadecimal digits that are written as base::hex16() does; nothing for others.
+/// Parses 16 hexadecimal digits as base::hex16() writes them. Returns nullopt for any other string.
 std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept;
 
-/// XXH3 of `text` with the 16 digits at `digits_at` replaced by zeros.
+/// Returns the XXH3 of `text` with the 16 digits at `digits_at` replaced by zeros.
 std::uint64_t hash_with_blank_digits(std::string text, std::size_t digits_at);
 
-/// Puts the checksums of all blocks, and then that of the document itself, into the places that
-/// blank_checksum_text() has kept in it, from `digits_at` on.
+/// Replaces the digits of blank_checksum_text(), from `digits_at` in the document, by the checksums
+/// of all blocks, and then by that of the document itself.
 void fill_checksums(std::string& document, std::size_t digits_at,
                     const std::vector<std::uint64_t>& blocks);
 
@@ -51,16 +52,16 @@ struct ChecksummedDocument {
   std::uint64_t offset_bytes;    ///< of the document in the file
   std::string bytes;             ///< of the document
   std::string_view text;         ///< the member's value
-  std::size_t digits_at;         ///< where it begins in `bytes`; npos if it was not found
-  std::uint64_t num_blocks = 0;  ///< that its tensors have
+  std::size_t digits_at;         ///< where `text` begins in `bytes`; npos if it was not found
+  std::uint64_t num_blocks = 0;  ///< number of blocks of its tensors
 };
 
-/// Compares the document with its checksum, whose digits begin the member's text, and adds the
-/// wrong to the report.
+/// Compares the document with its checksum, the first digits of the member's text, and adds a
+/// difference to the report.
 void check_document_hash(const ChecksummedDocument& document, VerifyReport& report);
 
 /// Compares the document with its checksum, and adds differences and the number of checksums to the
-/// report. Returns the checksums of the blocks; empty if the string does not match the tensors.
+/// report. Returns the checksums of the blocks, or nullopt if the string does not fit the tensors.
 std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocument& document,
                                                          VerifyReport& report);
 

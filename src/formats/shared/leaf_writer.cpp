@@ -27,12 +27,12 @@ namespace {
 
 constexpr std::uint64_t kLeafBlockBytes = base::kChecksumBlockBytes;
 /// Size of a piece, which is hashed and then written while it is in the CPU cache. Writes of this
-/// size, aligned to it, let the page cache use its largest folios: 512 MiB in 92 ms, where pieces
-/// of 256 KiB took 487 ms.
+/// size, aligned to it, let the page cache use its largest folios: 512 MiB take 92 ms, instead of
+/// 487 ms with pieces of 256 KiB.
 constexpr std::size_t kWritePieceBytes = std::size_t{2} << 20;
 /// Smaller pieces are written together with their neighbours.
 constexpr std::size_t kDirectBytes = kWritePieceBytes / 4;
-/// Still smaller ones are copied into one buffer, because an iovec costs as much as copying them.
+/// Pieces below this size are copied into one buffer: an iovec costs as much as the copy.
 constexpr std::size_t kCopiedBytes = std::size_t{2} << 10;
 /// Read size of verify: larger pieces would leave the cache before they are hashed.
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
@@ -54,7 +54,7 @@ struct Batch {
   std::size_t last;
 };
 
-/// Groups consecutive items to batches of about batch_bytes. A new batch starts where `may_join`
+/// Groups consecutive items into batches of about batch_bytes. A new batch starts where `may_join`
 /// returns false.
 template <class SizeOf, class MayJoin>
 std::vector<Batch> batches_of(std::size_t count, std::uint64_t batch_bytes, const SizeOf& size_of,
@@ -382,9 +382,9 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
   }
   const bool all_contiguous = std::ranges::all_of(
       writes, [](const LeafWrite& write) { return is_contiguous(*write.leaf); });
-  // The kernel serialises writes to one file, and contention makes them slower (49 ms where one
-  // thread takes 16). So one thread writes a whole file, unless there are few files and their bytes
-  // must first be read or gathered.
+  // The kernel serialises writes to one file, and contention makes them slower: 49 ms instead of 16
+  // ms with one thread. So one thread writes a whole file, unless there are few files and their
+  // bytes must first be read or gathered.
   const bool by_file = num_files >= threads || all_contiguous;
   const auto batches = batches_of(runs.size(), by_file ? ~std::uint64_t{0} : kBatchBytes, size_of,
                                   [&](std::size_t i) { return file_of(i) == file_of(i - 1); });
@@ -398,7 +398,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
   const BlockChecksum written_with = apart ? BlockChecksum::none : checksum;
   ChecksumTasks hashes(writes, runs, checksum, std::move(to_hash));
   Workspaces workspaces;
-  std::atomic<std::uint64_t> waiting_bytes = 0;  // for the device
+  std::atomic<std::uint64_t> waiting_bytes = 0;  // written since the last start of writeback
   const std::thread::id caller = std::this_thread::get_id();
   const auto write = [&](const Batch& batch) {
     auto space = workspaces.take();

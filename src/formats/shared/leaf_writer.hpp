@@ -15,7 +15,7 @@ namespace tenfold::detail::formats {
 /// The checksum of each 16 MiB block that is computed while a leaf is written.
 enum class BlockChecksum : std::uint8_t { none, xxh3, crc32 };
 
-/// For formats whose only checksums are XXH3.
+/// Returns xxh3 if checksums are `wanted`, for formats that have only these.
 constexpr BlockChecksum xxh3_if(bool wanted) {
   return wanted ? BlockChecksum::xxh3 : BlockChecksum::none;
 }
@@ -44,13 +44,14 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
 /// A leaf, and the stored checksums of an earlier version of it.
 struct LeafComparison {
   const Leaf* leaf = nullptr;
-  std::vector<std::uint64_t> stored;  ///< XXH3 of each 16 MiB block: as many as the leaf has
-  bool is_equal = true;               ///< out
+  std::vector<std::uint64_t> stored;  ///< XXH3 of each 16 MiB block of the leaf
+  bool is_equal = true;               ///< the result
 };
 
+/// When to stop comparing.
 enum class CompareUntil : std::uint8_t {
-  each_is_known,    ///< of every leaf whether it is equal
-  first_difference  ///< then all that follow count as different
+  each_is_known,    ///< once each leaf is known to be equal or different
+  first_difference  ///< at the first difference: then no leaf counts as equal
 };
 
 /// Compares leaves with stored checksums, each up to its first block that differs.
@@ -66,11 +67,11 @@ struct BlockCheck {
   std::string part;  ///< for the report
 };
 
-/// XXH3 of [offset_bytes, +size_bytes) of a file, read by pread through a scratch buffer.
+/// Returns the XXH3 of `size_bytes` from `offset_bytes` of a file, read through a scratch buffer.
 std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
                           std::uint64_t size_bytes, Progress* progress);
 
-/// Checks blocks in parallel; returns those that differ or cannot be read, in order.
+/// Checks blocks in parallel. Returns problems of those that differ or cannot be read, in order.
 std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num_threads,
                                   Progress& progress);
 

@@ -17,25 +17,25 @@ namespace tenfold::detail::formats {
 using FileOpener = std::function<std::shared_ptr<const os::File>()>;
 
 /// Reads a file of torch.save, for formats that store objects in such files: a tensor, a JSON value
-/// (None, a tuple, ...) or a node. Its pickle is parsed as data; objects of unknown classes are
-/// opaque nodes. Tensors stay in the file, which is obtained from `file` whenever it is needed and
-/// not kept open, because a folder may have more such files than can be open. Throws
-/// Error(corrupt), Error(unsupported). Defined in torch_file.cpp.
+/// (None, a tuple, ...) or a node. Its pickle is parsed as data; objects of unknown classes become
+/// opaque nodes. Tensors stay in the file. `file` is called for each access, and the file is not
+/// kept open, because a folder may have more such files than can be open. Throws Error(corrupt),
+/// Error(unsupported). Defined in torch_file.cpp.
 TensorDict::Item read_object_file(FileOpener file);
 
-/// The same for a file of torch.save inside another file, which has at least that size.
+/// Like read_object_file(), for a file of torch.save of that size inside another file.
 TensorDict::Item read_object_item(FileOpener file, std::uint64_t begin, std::uint64_t size_bytes);
 
-/// Reads a file of pickle.dump() in the same way. It only contains torch tensors that are pickled
-/// as bytes. Defined in torch_file.cpp.
+/// Reads a file of pickle.dump() in the same way. Such a file has no storages: pickle.dump() stores
+/// torch tensors as bytes in the pickle. Defined in torch_file.cpp.
 TensorDict::Item read_pickle_file(const os::File& file);
 
-/// For messages: "a dict", "an object of \"some.Class\"".
+/// Describes an item for messages: "a container", "an object of \"some.Class\"".
 std::string describe_object(const TensorDict::Item& item);
 
-/// The records of a file that read_object_file() and torch.load(weights_only=True) read as `item`,
-/// for write_zip_archive(). Throws Error(unsupported) like writing a file of torch.save. Reads no
-/// tensor. Defined in torch_file/write.cpp.
+/// Returns the records, for write_zip_archive(), of a file that read_object_file() and
+/// torch.load(weights_only=True) read as `item`. Throws Error(unsupported) like writing a file of
+/// torch.save. Reads no tensor. Defined in torch_file/write.cpp.
 std::vector<ZipArchiveEntry> plan_object_file(const TensorDict::Item& item);
 
 }  // namespace tenfold::detail::formats

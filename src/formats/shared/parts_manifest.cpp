@@ -97,7 +97,8 @@ PartEntry entry_from(const Value& value, const base::Where& where) {
   return part;
 }
 
-/// Names of entries below a folder compare as paths do: "a/b" comes right after "a".
+/// Throws if two parts have the same path, or if one contains another. Compares paths by
+/// components, so that "a/b" comes right after "a".
 void check_paths(const std::vector<PartEntry>& parts, const std::string& where) {
   std::set<std::vector<std::string>> paths;
   for (const PartEntry& part : parts) {
@@ -157,7 +158,7 @@ PartsManifest parse_parts_manifest(std::string_view text, std::string_view where
         .part("version")
         .expected(kPartsVersion)
         .found(version)
-        .remedy("a later version of tenfold reads it");
+        .remedy("use a newer version of tenfold");
   }
   if (version < 1) members.fail("version", "1");
   PartsManifest manifest;

@@ -27,7 +27,7 @@ struct PartEntry {
   std::string path;  ///< below the folder of the manifest, with "/"
   std::int64_t num_rows = 0;
   std::uint64_t num_bytes = 0;            ///< of its tensors
-  std::optional<std::uint64_t> checksum;  ///< XXH3 of its `%checksums`; nothing: it has none
+  std::optional<std::uint64_t> checksum;  ///< XXH3 of its `%checksums`; empty if it has none
   bool is_open = false;  ///< rows are being added: its own `%commit` and meta.json count them
 };
 
@@ -48,17 +48,19 @@ struct PartsManifest {
 
 std::string parts_manifest_text(const PartsManifest& manifest);
 
-/// Afterwards every path stays below the folder and none lies in another, and the sums of rows and
-/// bytes fit 63 bits. Throws Error(corrupt), or Error(unsupported) for a later version.
+/// Parses a manifest. In the result, every path stays below the folder, no part is inside another,
+/// and the sums of rows and bytes fit 63 bits. Throws Error(corrupt), or Error(unsupported) for a
+/// newer version.
 PartsManifest parse_parts_manifest(std::string_view text, std::string_view where);
 
 /// True if the folder has an entry `%parts.json`, whatever it is.
 bool has_parts_manifest(const os::Directory& folder);
 
-/// Throws Error(corrupt) also if it is a link or no file.
+/// Reads `%parts.json`. Throws like parse_parts_manifest(), and Error(corrupt) if the entry is a
+/// link or not a file.
 PartsManifest read_parts_manifest(const os::Directory& folder);
 
-/// The names of a path of a part, one for each folder.
+/// Splits the path of a part into its components.
 std::vector<std::string> components_of(std::string_view part_path);
 
 }  // namespace tenfold::detail::formats

@@ -7,10 +7,10 @@
 
 namespace tenfold::detail::formats {
 
-/// An error as a problem of a report. `where` is used for the path and the part that it lacks.
+/// Converts an error to a problem of a report. `where` supplies a path or part that it lacks.
 Problem problem_of(const Error& error, const base::Where& where = {});
 
-/// The Error(corrupt) that names the first problem of a report, and how many more there are.
+/// Returns an Error(corrupt) with the first problem of a report and the number of further ones.
 Error error_of(const VerifyReport& report);
 
 }  // namespace tenfold::detail::formats

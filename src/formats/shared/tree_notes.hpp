@@ -28,14 +28,14 @@ namespace tenfold::detail::formats {
 /// The location of NodeInfo::module_versions: in the format itself, or in these notes.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
-/// The document; empty if the nesting expresses everything.
+/// Returns the document, or "" if the nesting expresses everything.
 std::string tree_notes_of(const TensorDict& tree,
                           ModuleVersions versions = ModuleVersions::elsewhere);
 
-/// Converts the nodes of `tree`, which was read as plain dicts and lists, to the kinds that the
-/// document names. Members that do not fit the tree are ignored with a warning: another tool may
-/// have changed the file. Throws Error(corrupt) if `json` is no such document, Error(unsupported)
-/// if its version is higher; `where` names it.
+/// Converts the nodes of `tree`, which was read as plain dicts and lists, to the kinds in the
+/// document. Ignores members that do not fit the tree, with a warning: another tool may have
+/// changed the file. Throws Error(corrupt) if `json` is not such a document, Error(unsupported) if
+/// its version is higher. `where` names the document.
 void apply_tree_notes(std::string_view json, const base::Where& where, TensorDict& tree);
 
 }  // namespace tenfold::detail::formats

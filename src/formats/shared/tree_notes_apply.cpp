@@ -61,7 +61,8 @@ bool is_container(const Value& value) {
   return value.is<Object>() || value.is<Value::List>() || value.is<Value::Tuple>();
 }
 
-/// The node of `key`, converted from a value if it has no tensors; empty if it is not a container.
+/// Returns the node of `key`, converted from a value if it has no tensors; nullopt if the entry is
+/// not a container.
 std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key) {
   if (!parent.contains(key)) return std::nullopt;
   const TensorDict::Item item = parent.get(key);
@@ -73,7 +74,7 @@ std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key)
   return made;
 }
 
-/// The shape of an entry that must start with the batch size; empty if it need not.
+/// Returns the shape of an entry that must start with the batch size, or nullopt if it need not.
 std::optional<Shape> batch_of(const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
     return leaf->is_unbatched() ? std::nullopt : std::optional(leaf->shape());
@@ -129,7 +130,7 @@ class Reader {
     if (*number > 1) {
       throw base::unsupported(where_)
           .part("\"version\"")
-          .problem("of a later tenfold")
+          .problem("written by a newer version of tenfold")
           .expected("1")
           .found(*number);
     }
@@ -146,8 +147,8 @@ class Reader {
          ", found another; another tool may have changed the tree");
   }
 
-  /// The parent node and the last key of a path. Warns and returns nothing if the tree has no such
-  /// path.
+  /// Returns the parent node and the last key of a path. Warns and returns nullopt if the tree has
+  /// no such path.
   std::optional<std::pair<TensorDict, std::string>> place(const std::string& path) {
     std::optional<KeyPath> keys = keys_of_note_path(path);
     std::optional<TensorDict> node = tree_;
@@ -156,7 +157,7 @@ class Reader {
         node = child_node(*node, (*keys)[i]);
       if (node && node->contains(keys->back())) return std::pair(*node, keys->back());
     }
-    stale(path, "a place of the tree");
+    stale(path, "an entry of the tree");
     return std::nullopt;
   }
 
@@ -192,7 +193,7 @@ class Reader {
   void read_info(const std::string& path, const Object& fields, NodeInfo& info) const {
     const auto text = [&](const Value& value) {
       const auto* found = value.get_if<std::string>();
-      if (found == nullptr) corrupt(where_, path, "text", value);
+      if (found == nullptr) corrupt(where_, path, "a string", value);
       return *found;
     };
     const auto natural = [&](const Value& value) {
@@ -228,7 +229,7 @@ class Reader {
     }
   }
 
-  /// Applies notes to children first, so that a stack sees the final form of its entries.
+  /// Applies notes to children first, so that the entries of a stack are final when it is checked.
   void apply_nodes() {
     std::ranges::stable_sort(noted_, std::ranges::greater(), [](const Noted& noted) {
       return std::ranges::count(noted.path, '/') + (noted.path.empty() ? 0 : 1);
@@ -238,7 +239,7 @@ class Reader {
       const bool is_stack = noted.info.kind == NodeKind::lazy_stack;
       if (now.kind != (is_stack ? NodeKind::list : NodeKind::dict) || now.int_keys ||
           !now.typed_keys.empty()) {
-        stale(noted.path, is_stack ? "a list" : "a dict with keys of text");
+        stale(noted.path, is_stack ? "a list" : "a dict with string keys");
       } else if (is_stack ? !is_stackable(noted) : !is_batch(noted)) {
         stale(noted.path,
               is_stack
@@ -325,7 +326,7 @@ class Reader {
   void metadata(const Object& members) {
     for (const auto& [key, value] : members.members) {
       const auto* text = value.get_if<std::string>();
-      if (text == nullptr) corrupt(where_, key, "text", value);
+      if (text == nullptr) corrupt(where_, key, "a string", value);
       tree_.info().metadata.insert_or_assign(key, *text);
     }
   }

@@ -28,7 +28,7 @@ codecs::ZipLayout layout_of(const std::vector<ZipArchiveEntry>& entries) {
   return codecs::ZipLayout(std::move(items));
 }
 
-/// CRC-32 of an entry, combined from its head and the blocks of its leaf.
+/// Returns the CRC-32 of an entry, combined from its head and the blocks of its leaf.
 std::uint32_t crc_of(const ZipArchiveEntry& entry, const LeafWrite& write) {
   std::uint32_t crc = codecs::crc32(std::as_bytes(std::span(entry.head)));
   std::uint64_t rest = write.size_bytes;

@@ -23,7 +23,7 @@ constexpr std::size_t kScratchBytes = std::size_t{1} << 20;
 
 /// A deflated or stored entry.
 struct Packed {
-  Buffer gathered;  ///< if they had to be gathered first
+  Buffer gathered;  ///< owns `bytes` if they had to be gathered first
   std::span<const std::byte> bytes;
   codecs::Deflated deflated;
   std::uint32_t crc32 = 0;

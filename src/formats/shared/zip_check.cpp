@@ -77,7 +77,8 @@ std::uint32_t crc32_with_holes(const os::File& file, std::uint64_t begin, std::u
   return crc;
 }
 
-/// Combines the blocks of each entry: use(entry, crc32, error of its first bad block).
+/// Calls use(entry, crc32, error) for each entry, with the CRC-32 combined from its blocks and the
+/// error of its first bad block.
 template <class Use>
 void for_each_entry(const std::vector<Block>& blocks, const Use& use) {
   for (std::size_t i = 0; i < blocks.size();) {

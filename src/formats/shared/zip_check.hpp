@@ -11,17 +11,17 @@
 
 namespace tenfold::detail::formats {
 
-/// CRC-32s of the bytes of stored entries, in order. Threads share blocks of 16 MiB, with 1 MiB of
-/// memory each. Holes, if the file system reports them (os/fs/holes.hpp), are not read. Counts
-/// bytes as progress. Throws the errors of reading.
+/// Returns the CRC-32s of the bytes of stored entries, in order. Threads share blocks of 16 MiB,
+/// with 1 MiB of memory each. Holes, if the file system reports them (os/fs/holes.hpp), are not
+/// read. Counts bytes as progress. Throws the errors of reading.
 std::vector<std::uint32_t> stored_crc32s(const os::File& file,
                                          std::span<const codecs::ZipEntry* const> entries,
                                          int num_threads, Progress& progress);
 
-/// The exception of codecs::check_zip_entry() for each of the entries; null for valid ones. Threads
-/// share the blocks of stored entries, as above, but everything is read; a deflated entry is
-/// inflated as a whole. `read` of the input is called from several threads. Counts stored bytes as
-/// progress.
+/// Returns the exception of codecs::check_zip_entry() for each of the entries; null for valid ones.
+/// Threads share the blocks of stored entries, as above, but holes are read too. One thread
+/// inflates a whole deflated entry. `read` of the input is called from several threads. Counts
+/// stored bytes as progress.
 std::vector<std::exception_ptr> check_zip_entries(const codecs::ZipInput& input,
                                                   std::span<const codecs::ZipEntry* const> entries,
                                                   int num_threads, Progress& progress);

@@ -22,7 +22,7 @@ Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEn
     const std::uint64_t free_bytes = os::available_memory_bytes();
     if (entry.size_bytes > free_bytes) {
       throw base::unsupported(where)
-          .problem("inflates to more than fits memory")
+          .problem("does not fit in memory when inflated")
           .expected("at most ", free_bytes, " bytes")
           .found(entry.size_bytes)
           .remedy(remedy);

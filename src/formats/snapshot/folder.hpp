@@ -12,31 +12,31 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// The content of `.snapshot_metadata`. Throws Error(corrupt) if it is missing.
+/// Returns the content of `.snapshot_metadata`. Throws Error(corrupt) if it is missing.
 std::string read_metadata(const os::Directory& root);
 
-/// Throws Error(invalid_argument) if there is a folder at `path` with files that are not those of a
-/// snapshot: a new one would remove them.
+/// Throws Error(invalid_argument) if the folder at `path` has files that do not belong to a
+/// snapshot, because a new snapshot would remove them.
 void refuse_foreign(const Path& path);
-/// The names of such files, the first few.
+/// Returns the names of the first few such files.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
-/// Writes the data files of a plan, of which the folder has none yet, and returns their checksums
-/// if requested. If `durable`, the files and their folders are fsynced when it returns.
+/// Writes the data files of a plan into a folder that has none of them. Returns their checksums if
+/// requested. If `durable`, the files and their folders are fsynced when the call returns.
 std::vector<ChecksumLine> write_data_files(const Plan& plan, const os::Directory& root,
                                            const SnapshotOptions& options);
 
-/// Writes what describes a snapshot: notes, checksums, and last the metadata, which marks it as
-/// complete for readers that go by that.
+/// Writes the documents of a snapshot: notes, checksums, and last the metadata, which marks the
+/// snapshot as complete for readers that rely on it.
 void write_documents(const Manifest& manifest, const std::string& notes,
                      std::vector<ChecksumLine> lines, const os::Directory& root,
                      const SnapshotOptions& options);
 
-/// The tree of a snapshot with what its notes add; `for_new_rank`: see build_tree().
+/// Builds the tree of a snapshot and applies its notes. `for_new_rank`: see build_tree().
 TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
                    const std::string& where, bool for_new_rank = false);
 
-/// Replaces what is at `path`, which must be a snapshot or an empty folder, by a new snapshot.
+/// Replaces the snapshot or empty folder at `path` by a new snapshot.
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options);
 
 }  // namespace tenfold::detail::formats::snapshot

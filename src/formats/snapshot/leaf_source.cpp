@@ -14,7 +14,7 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Files that stay open between reads; further ones are opened for each read.
+/// Number of files that stay open between reads. Further files are opened for each read.
 constexpr std::size_t kMaxOpenFiles = 256;
 /// A file with a single tensor up to this size is read: mapping it would cost more, and the number
 /// of maps is limited.

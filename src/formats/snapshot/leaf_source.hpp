@@ -37,7 +37,7 @@ class Files {
   std::shared_ptr<const os::File> open(File& file);
   /// Maps the whole file, once.
   Buffer map(File& file);
-  /// A copy of a range in memory, shared by all callers, because they may be aliases.
+  /// Returns a copy of a range in memory, shared by all callers, because they may be aliases.
   Buffer copy(File& file, std::uint64_t offset, std::size_t size_bytes);
 
   const os::Directory& root() const noexcept { return root_; }
@@ -58,7 +58,7 @@ class RawSource final : public LeafSource {
  public:
   explicit RawSource(std::shared_ptr<Files> files) : files_(std::move(files)) {}
 
-  /// A leaf at `offset` of a file; if empty, the leaf is the whole file.
+  /// Returns a leaf at `offset` of a file. Without an offset, the leaf is the whole file.
   static Leaf leaf(const std::shared_ptr<RawSource>& self, DType dtype, Shape shape,
                    const std::string& location, std::optional<std::uint64_t> offset);
 

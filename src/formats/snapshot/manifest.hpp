@@ -61,14 +61,14 @@ enum class EntryType : std::uint8_t {
 
 struct Entry {
   EntryType type = EntryType::unknown;
-  TensorEntry tensor;         ///< tensor; of chunked_tensor dtype, shape and replicated;
-                              ///< of object location, serializer and replicated
+  TensorEntry tensor;         ///< tensor: all members; chunked_tensor: dtype, shape, replicated;
+                              ///< object: location, serializer, replicated
   std::vector<Piece> pieces;  ///< chunked_tensor, sharded_tensor, dtensor
   std::vector<Key> keys;      ///< dict, ordered_dict
-  Value mesh;                 ///< dtensor: nested lists of ranks, as torchsnapshot has it
+  Value mesh;                 ///< dtensor: nested lists of ranks, as in torchsnapshot
   Value dim_map;              ///< dtensor: the mesh dimensions that shard each dimension, or [-1]
-  std::string value;          ///< int_ to float_: as text, floats and bytes in base64
-  std::string readable;       ///< float_: for people
+  std::string value;          ///< int_ to float_: as text; floats and bytes in base64
+  std::string readable;       ///< float_: the number in decimal, for people
   std::string obj_type;       ///< object: "builtins.tuple"
 };
 
@@ -97,16 +97,18 @@ bool is_container(EntryType type);
 /// True for sharded entries.
 bool is_sharded(EntryType type);
 
-/// A key as a path has it.
+/// Escapes a key for a path of the manifest.
 std::string escape(std::string_view key);
 
 /// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
 /// every entry has the members of its type, lengths are not negative, a byte range matches its
-/// tensor, and every location is inside the folder. Entries of unknown type are kept as such.
-/// Throws Error(corrupt), naming the entry.
+/// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
+/// every entry has the members of its type, lengths are not negative, a byte range matches its
+/// tensor, and every location is inside the folder. Entries of unknown type are kept, with that
+/// type. Throws Error(corrupt), naming the entry.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
-/// The document as a JSON value, without validation, for inspection.
+/// Parses the document to a JSON value, without validation, for inspection.
 Value parse_metadata(std::string_view text, const std::string& where);
 
 /// Formats the file as JSON that is also valid YAML with the same content.
@@ -115,7 +117,7 @@ std::string write_manifest(const Manifest& manifest);
 /// True for "a/b": a path of plain components that stays inside its folder.
 bool is_plain_location(std::string_view location);
 
-/// The eight bytes of a number in base64, and the inverse.
+/// Encodes the eight bytes of a number in base64, and decodes them.
 std::string base64_of(double number);
 std::optional<double> number_of_base64(std::string_view text);
 

@@ -54,7 +54,7 @@ class EntryReader {
   const Value& member(const Value::Object& entry, std::string_view name) const {
     const Value* found = entry.find(name);
     if (found == nullptr) {
-      throw fail().part(base::quote(name)).expected("such a member").found("none");
+      throw fail().part(base::quote(name)).expected("this member").found("none");
     }
     return *found;
   }
@@ -139,7 +139,7 @@ class EntryReader {
     return pieces;
   }
 
-  /// Empty if a key is neither str nor int: torchsnapshot treats a bool as an int.
+  /// Returns nullopt if a key is neither str nor int: torchsnapshot treats a bool as an int.
   std::optional<std::vector<Key>> keys(const Value::Object& entry) const {
     std::vector<Key> keys;
     for (const Value& item : list(entry, "keys")) {

@@ -29,11 +29,11 @@ namespace {
 constexpr std::array kRawDTypes = {DType::float64, DType::float32, DType::float16, DType::bfloat16,
                                    DType::int64,   DType::int32,   DType::int16,   DType::int8,
                                    DType::uint8,   DType::bool_};
-/// Dtypes that it stores as tensor entries, but by torch.save.
+/// Dtypes that torchsnapshot stores as tensor entries, but by torch.save.
 constexpr std::array kComplexDTypes = {DType::complex64, DType::complex128};
 
 constexpr std::uint64_t kAlignment = 64;
-/// Longer bytes are stored in their own file, because every reader parses the whole manifest.
+/// Longer bytes objects get their own file, because every reader parses the whole manifest.
 constexpr std::size_t kMaxInlineBytes = 65536;
 /// Maximum length of a file name, with room for the offsets of a chunk.
 constexpr std::size_t kMaxNameBytes = 200;
@@ -44,10 +44,10 @@ bool is_among(const auto& dtypes, DType dtype) {
 
 std::string torch_name(DType dtype) { return "torch." + to_string(dtype); }
 
-/// The owner of a file's bytes, which determines its folder.
+/// The ranks that write a file. They determine its folder.
 enum class Owner : std::uint8_t { one_rank, all_ranks, shards };
 
-/// Numbers as nested lists, as torchsnapshot has a mesh.
+/// Returns the numbers as nested lists of this shape: the form of a mesh in torchsnapshot.
 Value nested_list(std::span<const std::int64_t> numbers, std::span<const std::int64_t> shape) {
   if (shape.empty()) return numbers.front();
   Value::List list;
@@ -73,7 +73,7 @@ class Planner {
                           info.typed_keys.empty();
     if (!are_native(info.typed_keys)) {
       throw refuse()
-          .problem("keys that are neither str nor int cannot be stored there")
+          .problem("keys that are neither str nor int cannot be stored at the root")
           .expected("str or int")
           .found(base::quote(first_other(info.typed_keys)));
     }
@@ -109,7 +109,8 @@ class Planner {
   Error refuse() const { return base::unsupported().part(subject()); }
   Error refuse_shards() const { return base::invalid_argument().part(subject()); }
 
-  /// A reader of several ranks applies them to the dict of all ranks.
+  /// Returns the notes of the tree. If there are several ranks, readers apply the notes to the dict
+  /// of all ranks, so the paths begin with the rank.
   std::string notes_of(const TensorDict& tree) const {
     if (rank_.world_size == 1) return tree_notes_of(tree, ModuleVersions::in_notes);
     NodeInfo ranks;
@@ -160,7 +161,7 @@ class Planner {
     }
   }
 
-  /// `path`: without the rank. Replicated entries are stored as entries of rank 0.
+  /// Adds an entry. `path` is without the rank. Replicated entries become entries of rank 0.
   void put(const std::string& path, Entry entry) {
     const bool is_of_all = !is_container(entry.type) && entry.tensor.replicated;
     plan_.manifest.add((is_of_all ? "0" : rank_name_) + "/" + path, std::move(entry));
@@ -172,7 +173,7 @@ class Planner {
         options_.replicated, [&](const std::string& glob) { return base::glob_match(glob, path); });
   }
 
-  /// The ranks that write the pieces of a replicated entry; null: this rank.
+  /// Returns the ranks that write the pieces of a replicated entry; null if this rank writes all.
   const std::vector<std::int64_t>* writers_of(const std::string& path) const {
     if (rank_.assignment == nullptr) return nullptr;
     const auto found = rank_.assignment->replicated.find(path);
@@ -220,10 +221,10 @@ class Planner {
       throw refuse()
           .problem("a jagged nested tensor cannot be stored")
           .expected("a dense or sparse one")
-          .remedy("the format \"memmap\" can");
+          .remedy("the format \"memmap\" supports it");
     }
     if (!are_native(tree.info().typed_keys)) return object(path, tree, dict_type(tree.kind()));
-    // An opaque node has a pickle, which is refused.
+    // object() refuses an opaque node, because it comes from a pickle of unknown classes.
     const bool is_tensor = tree.kind() == NodeKind::sparse || tree.kind() == NodeKind::opaque;
     if (is_tensor) return object(path, tree, "torch.Tensor");
     put(path, container(tree));
@@ -263,7 +264,7 @@ class Planner {
   }
   void write(const std::string& path, const Value&, const std::string& held) {
     if (!base::is_utf8(held)) {
-      throw refuse().problem("text that cannot be stored").expected("UTF-8").found("other bytes");
+      throw refuse().problem("a string cannot be stored").expected("UTF-8").found("other bytes");
     }
     primitive(path, EntryType::str, held);
   }
@@ -322,7 +323,7 @@ class Planner {
           .problem("a nested tensor cannot be stored")
           .expected("a dense one")
           .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-          .remedy("save as a folder, which holds it");
+          .remedy("save as a folder, which supports it");
     }
     if (!is_among(kRawDTypes, leaf.dtype())) return pickled(path, leaf);
     Entry entry;
@@ -446,7 +447,8 @@ class Planner {
     return name;
   }
 
-  /// A file with some rows of a leaf, which begins at `offsets` of the whole tensor.
+  /// Plans a file with rows [row, row + num_rows) of a leaf. The leaf begins at `offsets` of the
+  /// whole tensor.
   Piece piece_of(const std::string& path, const Leaf& leaf, Shape offsets, std::int64_t row,
                  std::int64_t num_rows, Owner owner) {
     const std::uint64_t row_bytes = leaf.nbytes() / static_cast<std::uint64_t>(leaf.shape()[0]);
@@ -455,7 +457,7 @@ class Planner {
     piece.offsets[0] += row;
     piece.sizes = leaf.shape();
     piece.sizes[0] = num_rows;
-    piece.tensor = raw_entry(leaf, false);  // as torchsnapshot has it
+    piece.tensor = raw_entry(leaf, false);  // as in torchsnapshot
     piece.tensor.shape = piece.sizes;
     into_file(name_of_piece(path, piece.offsets), leaf, static_cast<std::uint64_t>(row) * row_bytes,
               owner, piece.tensor);
@@ -473,7 +475,7 @@ class Planner {
       throw refuse_shards()
           .part("a sharded tensor")
           .expected("a list of its ", shards.offsets.size(), " parts")
-          .found("another");
+          .found("another value");
     }
     Entry entry;
     entry.type = shards.is_dtensor ? EntryType::dtensor : EntryType::sharded_tensor;
@@ -504,7 +506,7 @@ class Planner {
       throw refuse_shards()
           .part("the mesh of a DTensor")
           .expected(
-              "a rank for each of its places, and mesh dimensions for each dimension of the tensor")
+              "a rank for each position, and mesh dimensions for each dimension of the tensor")
           .found("others");
     }
     entry.mesh = nested_list(shards.mesh, shards.mesh_shape);
@@ -545,7 +547,7 @@ class Planner {
     piece.sizes = leaf.shape();
     piece.tensor = raw_entry(leaf, false);
     if (leaf.nbytes() == 0) {
-      piece.tensor.location = new_location(name, Owner::shards);  // nobody reads it
+      piece.tensor.location = new_location(name, Owner::shards);  // never read
     } else if (is_raw) {
       place(name, leaf, Owner::shards, piece.tensor);
     } else {
@@ -583,7 +585,8 @@ class Planner {
     put(path, std::move(entry));
   }
 
-  /// Equal values, None above all, share a file.
+  /// Returns the location of a file of torch.save with the item. Equal values, most often None,
+  /// share a file.
   std::string object_file(const std::string& name, const TensorDict::Item& item, Owner owner) {
     DataFile file;
     try {
@@ -608,8 +611,8 @@ class Planner {
     return plan_.files.back().location;
   }
 
-  /// Named by the path where that makes names of files, none of them taken; else by a number, after
-  /// a "%" that no escaped key has.
+  /// Returns an unused location for a file. It is the path of the entry, if that is a valid and
+  /// unused file name; otherwise a number after "%n", which no escaped key contains.
   std::string new_location(const std::string& name, Owner owner) {
     std::string folder = rank_name_ + "/";
     if (owner != Owner::one_rank) {
@@ -645,7 +648,7 @@ class Planner {
 
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-  /// The entry of a tensor in chunks, and the ranks that write them, if it is replicated.
+  /// The entry of a tensor in chunks and, if it is replicated, the ranks that write the chunks.
   struct Chunks {
     Entry entry;
     std::vector<std::int64_t> writers;

@@ -55,19 +55,20 @@ struct PlannedRank {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
   std::vector<SnapshotShards> shards{};
-  /// Null: everything that the rank has is planned, and what globs match is marked as replicated.
+  /// If null, everything that the rank has is planned, and entries that match the globs are marked
+  /// as replicated.
   const Assignment* assignment = nullptr;
 };
 
-/// The path of an entry in the manifest, without rank.
+/// Returns the path of an entry in the manifest, without rank.
 std::string path_of(const KeyPath& key);
 
-/// Tensors in files of torchsnapshot's kinds: small ones side by side in slabs, each at a multiple
-/// of 64; others in separate files, split along dimension 0 if they are large. Tied tensors
-/// are stored once. Values that torchsnapshot pickles (None, tuples, complex tensors, dtypes that
-/// it has no name for) become files of torch.save. Files of several ranks have different names: all
-/// are below folders with the number of the rank. Throws Error(unsupported), naming the key, for
-/// entries that a snapshot cannot hold. Reads no tensor.
+/// Plans files like those of torchsnapshot. Small tensors are packed into slabs, each at a multiple
+/// of 64 bytes; others get separate files, and are split along dimension 0 if they are large.
+/// Aliases are stored once. Values that torchsnapshot pickles (None, tuples, complex tensors,
+/// dtypes that it has no name for) become files of torch.save. Files of several ranks have
+/// different names: all are below folders with the number of the rank. Throws Error(unsupported),
+/// naming the key, for entries that a snapshot cannot store. Reads no tensor.
 Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options,
                    const PlannedRank& rank = {});
 

@@ -1,10 +1,10 @@
 // The folders of torchsnapshot: `.snapshot_metadata`, a document that lists every entry of the tree
 // with the location of its bytes, and files of raw bytes. This file writes and verifies folders.
 // The other parts:
-//   manifest  parse, validate and write the document
-//   source    tensors whose bytes are stored raw in the files
-//   tree      converts the document to a tree of lazy leaves
-//   plan      converts a tree to the document and the files to write
+//   manifest     parse, validate and write the document
+//   leaf_source  tensors whose bytes are stored raw in the files
+//   tree         converts the document to a tree of lazy leaves
+//   plan         converts a tree to the document and the files to write
 // Objects that only torch.save can store are in small files of that kind (object_file.hpp).
 
 #include <algorithm>
@@ -47,9 +47,9 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Number of files open at once.
+/// Maximum number of files that are open at once.
 constexpr std::size_t kOpenFiles = 64;
-/// Threads that sync files; they hardly use a core.
+/// Number of threads that sync files. They hardly use a core.
 constexpr int kSyncThreads = 32;
 
 /// The folder at `path` below `root`; a copy of the root for "".
@@ -105,7 +105,7 @@ class Writer {
       try {
         open_folder(root_, folder_of(path)).create_directory(name_of(path));
       } catch (const Error& error) {
-        // Several ranks make the folders that hold one for each of them.
+        // Several ranks create the common parents of their folders: another one may be first.
         if (error.system_errno() != EEXIST || plan_.manifest.world_size == 1) throw;
       }
     }
@@ -199,7 +199,7 @@ void write_text(const os::Directory& root, const std::string& text, const std::s
   file.close_written();
 }
 
-/// The names of all files that may belong to a snapshot.
+/// Returns the names of all files that may belong to a snapshot.
 std::unordered_set<std::string> named_files(const os::Directory& root) {
   std::unordered_set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),
                                            std::string(kNotesName)};
@@ -210,7 +210,7 @@ std::unordered_set<std::string> named_files(const os::Directory& root) {
       for (const Piece& piece : entry.pieces) named.insert(piece.tensor.location);
     }
   } catch (const Error& error) {
-    // Unreadable metadata names no files: then everything else is foreign.
+    // Unreadable metadata names no files, so that all data files are foreign.
     if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
   }
   return named;
@@ -303,7 +303,7 @@ class Verifier {
     report.num_bytes += size_bytes;
     if (size_bytes == 0) return;
     if (auto* raw = dynamic_cast<RawSource*>(source_of(leaf).get())) return raw->check(leaf);
-    // For a tensor in pieces, whose sizes are known, the end of each piece.
+    // For a tensor in pieces, check that the file of each piece is large enough.
     if (auto* whole = dynamic_cast<AssembledSource*>(source_of(leaf).get())) {
       for (const TensorPiece& piece : whole->pieces()) this->piece(piece.leaf);
     }
@@ -351,7 +351,7 @@ std::string read_metadata(const os::Directory& root) {
   return file.read_all(kMaxMetadataBytes);
 }
 
-// Files that the metadata does not name are not this library's to remove.
+// Files that the metadata does not name do not belong to the snapshot, and must not be removed.
 std::vector<std::string> foreign_in(const os::Directory& folder) {
   std::unordered_set<std::string> named;
   if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);
@@ -364,7 +364,7 @@ void refuse_foreign(const Path& path) {
   if (!os::exists(path)) return;
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return;
-  // Another save may replace the folder, and remove this one, while it is listed.
+  // Another save may replace this folder and then remove it while its files are listed.
   const std::vector<std::string> foreign =
       os::read_unreplaced(target, [&] { return foreign_in(os::Directory::open(target)); });
   if (foreign.empty()) return;

@@ -37,22 +37,22 @@ struct Context {
   std::string where;
   /// The entries of sharded tensors of all ranks, by path without rank.
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
-  /// The paths of the same, with their ranks, by that of the dict that they are in, without rank.
+  /// The paths of these entries, with rank, by the path of the enclosing dict, without rank.
   std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
-  /// For a rank that did not save: it sees the containers of rank 0, with the entries that all
-  /// ranks share.
+  /// True for a rank that did not save: its tree has the containers of rank 0, and the entries that
+  /// all ranks share.
   bool is_new = false;
 };
 
 std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
 
-/// The tree below one entry, as one rank sees it; `path` without the rank, `key` for messages. A
+/// Builds the tree below one entry for one rank; `path` without the rank, `key` for messages. A
 /// plain value is a NonTensor. An error of one entry is thrown when that entry is accessed.
 Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
                          const std::string& path, const std::string& key);
 
-/// The entry for a path (without a rank) as seen by a rank: its own, a replicated one of rank 0, or
-/// shards of other ranks. Null if there is none.
+/// Finds the entry of a path (without a rank) for one rank: its own, a replicated one of rank 0, or
+/// shards of other ranks. Returns null if there is none.
 const Entry* find_entry(const Context& context, const std::string& rank, const std::string& path) {
   if (const Entry* own = context.manifest->find(rank + "/" + path)) return own;
   const Entry* first = context.manifest->find("0/" + path);
@@ -92,7 +92,7 @@ class Refused final : public LazyItem {
   Error error_;
 };
 
-/// Builds the tree of one entry, as seen by one rank.
+/// Builds the tree of one entry for one rank.
 class Builder {
  public:
   Builder(std::shared_ptr<const Context> context, std::string rank)
@@ -202,7 +202,7 @@ class Builder {
     }
     constexpr std::size_t kFits = 18;
     if (digits.size() <= kFits) return Value(static_cast<std::int64_t>(std::stoll(text)));
-    // As JSON, which decides how large an int64 is.
+    // Parse it as JSON: the result is an int64 or a big integer.
     return parse_value(text, place());
   }
 
@@ -267,7 +267,7 @@ class Builder {
       if (ranges[i].second.first >= ranges[i - 1].second.second) continue;
       throw corrupt()
           .problem("two pieces share bytes of ", base::quote(ranges[i].first))
-          .expected("each its own");
+          .expected("separate bytes for each");
     }
   }
 
@@ -291,7 +291,7 @@ class Builder {
         for (std::size_t d = 0; d < shape.size(); ++d) {
           constexpr std::int64_t kMost = std::int64_t{1} << 62;
           if (piece.offsets[d] > kMost || piece.sizes[d] > kMost) {
-            throw corrupt().problem("a shard of it is too far off");
+            throw corrupt().problem("the offset or size of a shard is too large");
           }
           shape[d] = std::max(shape[d], piece.offsets[d] + piece.sizes[d]);
         }
@@ -366,7 +366,8 @@ class Builder {
                   std::move(keys));
   }
 
-  /// The sharded tensors that only other ranks have in this dict: any rank may read them.
+  /// Returns the keys of sharded tensors that only other ranks have in this dict: any rank may read
+  /// them.
   std::vector<Key> keys_of_others(const std::string& path, const Entry& own) const {
     std::vector<Key> keys;
     const auto below = context_->sharded_below.find(path);
@@ -460,7 +461,7 @@ Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const st
   return Builder(context, rank).slot(path, key);
 }
 
-/// A part of app_state that is a container, made when it is entered.
+/// An element of app_state that is a container. It is built at its first access.
 class Part final : public LazyItem {
  public:
   Part(std::shared_ptr<const Context> context, std::string rank, std::string path, std::string key)
@@ -482,8 +483,8 @@ class Part final : public LazyItem {
   std::string key_;
 };
 
-/// We write an entry of the rank itself where app_state was not a dict with str keys; torchsnapshot
-/// ignores it.
+/// Applies the entry of the rank itself, with the kind and keys of app_state. tenfold writes this
+/// entry if app_state was not a dict with str keys; torchsnapshot ignores it.
 void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry>& entries) {
   if (root == nullptr || !is_container(root->type)) return;
   if (root->type == EntryType::list) {
@@ -502,7 +503,7 @@ void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry
   static_cast<void>(std::move(keys).finish(info, text_at));
 }
 
-/// Builds app_state as seen by one rank. `tops` are the names of its elements in paths.
+/// Builds app_state of one rank. `tops` are the names of its elements in paths.
 TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::string& rank,
                      const std::vector<std::string>& tops, const std::string& where) {
   auto node = std::make_shared<Node>();

@@ -13,15 +13,16 @@
 namespace tenfold::detail::formats::snapshot {
 
 /// Builds the tree of a snapshot: a dict of the elements of app_state, each built at its first
-/// access. With several ranks, a dict "0", "1", ... of what each rank would restore: its own
-/// entries, replicated entries of rank 0, and tensors assembled from the shards of all ranks.
+/// access. With several ranks, a dict "0", "1", ... of the tree that each rank would restore: its
+/// own entries, replicated entries of rank 0, and tensors assembled from the shards of all ranks.
 ///
-/// Entries that a tree cannot hold (bytes, quantized tensors, unknown types) throw when they are
-/// accessed, naming the key; the others are not affected.
+/// Entries that a tree cannot contain (quantized tensors, unknown types) throw when they are
+/// accessed, naming the key; the others are not affected. If `for_new_rank`, the tree of rank 0 is
+/// for a rank that did not save: entries that each rank has for itself throw key_not_found.
 TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory root,
                       const std::string& where, bool for_new_rank = false);
 
-/// The paths of entries that no container lists, so that they are not in the tree.
+/// Returns the paths of entries that no container lists, so that they are not in the tree.
 std::vector<std::string> unreachable(const Manifest& manifest);
 
 }  // namespace tenfold::detail::formats::snapshot

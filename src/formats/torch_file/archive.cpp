@@ -67,7 +67,7 @@ void check_byteorder(const codecs::ZipInput& input, const Archive& archive) {
       .part("record \"byteorder\"")
       .expected("\"little\"")
       .found(base::quote(order),
-             (is_big ? "; save it again by torch on a little-endian machine" : ""));
+             (is_big ? "; save it again with torch on a little-endian machine" : ""));
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ Archive read_archive(const codecs::ZipInput& input, std::optional<codecs::ZipDir
   }
   if (archive.find("constants.pkl") != nullptr) {
     throw base::unsupported(input.where)
-        .problem("a TorchScript archive holds code")
+        .problem("a TorchScript archive contains code")
         .expected("a file of torch.save")
         .found("a record \"constants.pkl\"")
         .remedy("save the module's state_dict()");

@@ -28,7 +28,7 @@ struct Archive {
   std::string root;
   codecs::ZipEntry pickle;  ///< `data.pkl`, with its local header
 
-  /// The record of that name below the root, or null.
+  /// Returns the record of that name below the root, or null.
   const codecs::ZipEntry* find(std::string_view name) const;
 };
 
@@ -39,7 +39,7 @@ struct Archive {
 Archive read_archive(const codecs::ZipInput& input,
                      std::optional<codecs::ZipDirectory> directory = std::nullopt);
 
-/// The content of `data.pkl`.
+/// Returns the content of `data.pkl`.
 std::vector<std::byte> read_pickle(const codecs::ZipInput& input, const Archive& archive);
 
 }  // namespace tenfold::detail::formats::torch_file

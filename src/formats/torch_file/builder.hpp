@@ -66,8 +66,8 @@ class TreeBuilder {
   /// Counts converted nodes, to limit repetitions.
   void spend();
 
-  /// Converts a node. One that cannot be read becomes an opaque node with the reason, and does not
-  /// affect others.
+  /// Converts a node. A node that cannot be read becomes an opaque node with the reason, and does
+  /// not affect others.
   Slot convert(std::uint32_t id);
   Slot convert_readable(std::uint32_t id);
   static Slot special(Value::Special::Type type, std::string_view text);
@@ -87,38 +87,40 @@ class TreeBuilder {
   [[gnu::noinline]] Slot set_of(std::uint32_t id, Value::Special::Type type,
                                 std::span<const std::uint32_t> items);
 
-  /// Something of Python that is known, but not this value of it.
+  /// Makes an opaque node for a value of a known type that cannot be converted.
   [[gnu::noinline]] Slot unreadable(std::uint32_t id, const Error& error);
 
-  /// The call with which Python would decode these bytes.
+  /// Returns the arguments of the call with which Python would decode these bytes.
   static Children text_parts(std::string_view bytes);
   Slot opaque_node(std::uint32_t id, Children parts, std::string problem);
 
-  /// An opaque node: what the pickle would call, the arguments, and what it would do with the
-  /// result. Nothing is called.
+  /// Describes an object in an opaque node: what the pickle would call, the arguments, and what it
+  /// would do with the result. Nothing is called.
   [[gnu::noinline]] Slot opaque(std::uint32_t id);
 
-  /// Adds the changes of an object after its creation: "items" of a list or set, "entries" of a
-  /// dict, each a list; "state", the last one.
+  /// Adds the changes of an object after its creation: "items" of a list or set and "entries" of a
+  /// dict, each as a list; "state", the last one.
   void add_history(Children& to, std::uint32_t id);
   void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
 
-  /// (layout, components): COO (indices, values, size[, is_coalesced]); CSR and similar (compressed
-  /// indices, plain indices, values, size).
+  /// Converts _rebuild_sparse_tensor(layout, components). The components of COO are (indices,
+  /// values, size[, is_coalesced]); those of CSR and similar layouts are (compressed indices, plain
+  /// indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
 
-  /// _rebuild_qtensor: a dict of the integers and the quantization scheme.
+  /// Finds the call of _rebuild_qtensor. quantized() converts it to a dict of the integers and the
+  /// quantization scheme.
   std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
   void require_numbers(std::span<const std::uint32_t> arguments) const;
   void require_channels(const Children& parts, const Shape& shape, std::uint64_t axis) const;
 
-  /// _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and derived values.
+  /// Converts _rebuild_njt of a dict: values, offsets, lengths, _ragged_idx and derived values.
   bool is_jagged(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot jagged(const Pickle::Call& call);
 
-  /// A Parameter of a tensor on the meta device, which is not a leaf: its opaque node has
-  /// "parameter", a bool: requires_grad.
+  /// A Parameter whose tensor is on the meta device has no bytes. It becomes an opaque node with an
+  /// entry "parameter", the bool requires_grad.
   bool is_meta_parameter(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot meta_parameter(const Pickle::Call& call);
 
@@ -152,7 +154,7 @@ class TreeBuilder {
   static void reserve(Children& to, std::size_t more);
   void add_pairs(Children& to, std::span<const std::uint32_t> items);
 
-  /// [[key, value], ...]: Python 2's form of an OrderedDict.
+  /// Adds the pairs of a list [[key, value], ...]: Python 2's form of an OrderedDict.
   void add_listed_pairs(Children& to, std::uint32_t list);
   void add_changes(Children& to, std::uint32_t id);
 
@@ -160,7 +162,7 @@ class TreeBuilder {
   /// attributes of a dict.
   void add_attributes(Children& to, std::uint32_t id);
   void add_pair(Children& to, std::uint32_t key, std::uint32_t value);
-  /// A non-string key, if a tree supports it.
+  /// Converts a key that is not a string. Returns nullopt if a tree does not support it.
   std::optional<Value> typed_key(std::uint32_t id);
 
   /// Adds pairs with unsupported keys, under names that no key has.

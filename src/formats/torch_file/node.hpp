@@ -33,8 +33,8 @@ struct Children {
 /// Builds the container: a node, or a NonTensor if it has no tensors and is not `forced`.
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
-/// The name of the callable that would create the object `id`: "module.Class"; for Python's own
-/// values, the name of the class.
+/// Returns the name of the callable that would create the object `id`: "module.Class"; for Python's
+/// own values, the name of the class.
 std::string opaque_name(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -15,8 +15,8 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// A pickle of torch.save that is converted to a tree: the meaning of its nodes, and errors that
-/// name the key.
+/// A pickle of torch.save that is converted to a tree. Interprets its nodes, and creates errors
+/// that name the key.
 class Pickle {
  public:
   Pickle(const codecs::PickleGraph& graph, base::Where where);
@@ -36,28 +36,29 @@ class Pickle {
       return module == wanted_module && name == wanted_name;
     }
   };
-  /// Empty for other nodes, and for other ways of creating objects.
+  /// Returns the call of a REDUCE node whose callable is a global; nullopt for any other node.
   std::optional<Call> call(std::uint32_t id) const;
 
-  /// The bytes of a `bytes` node, of `bytes()` or of `_codecs.encode(text, "latin1")`; empty for
-  /// another node.
+  /// Returns the bytes of a `bytes` node, of `bytes()` or of `_codecs.encode(text, "latin1")`;
+  /// nullopt for another node.
   std::optional<std::string> bytes(std::uint32_t id) const;
   /// Encodes a string as Latin-1, if `encoding` is Latin-1.
   std::optional<std::string> latin1(std::uint32_t id, std::uint32_t encoding) const;
-  /// A string, or an ASCII string of Python 2; empty for another node.
+  /// Returns a string, or an ASCII string of Python 2; nullopt for another node.
   std::optional<std::string_view> text(std::uint32_t id) const;
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
-  /// Non-negative integers: a tuple, a list or a torch.Size. `subject` starts the message.
+  /// Returns the non-negative integers of a tuple, list or torch.Size. `subject` names them in
+  /// messages.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
-  /// For messages: "an integer", "a call of \"os.system\"".
+  /// Describes a node for messages: "an integer", "a call of \"os.system\"".
   std::string describe(std::uint32_t id) const;
 
   // Errors that name the current key: `<where>: key "a.b"`.
   Error corrupt() const;
   Error unsupported() const;
-  /// The error for a global that this version does not read.
+  /// Throws the error for a global that this version does not read.
   [[noreturn]] void refuse_global(std::string_view module, std::string_view name) const;
   /// Throws unless there are `least` to `most` arguments.
   void require_arguments(const Call& call, std::size_t least, std::size_t most) const;

@@ -11,9 +11,9 @@ struct LazyView {
   bool is_plain() const noexcept { return !is_conjugate && !is_negative; }
 };
 
-/// The leaf with the values of the lazy `view` of `bytes`, as resolve_conj() and resolve_neg()
-/// compute them: read with bounded memory, copied when it is mapped. `bytes` has a floating-point
-/// dtype of 16 bits or more, or a complex one.
+/// Returns the leaf with the values of the lazy `view` of `bytes`, as resolve_conj() and
+/// resolve_neg() compute them. The leaf is read with bounded memory, and copied when it is mapped.
+/// `bytes` has a floating-point dtype of 16 bits or more, or a complex one.
 Leaf resolved(const Leaf& bytes, LazyView view);
 
 /// True if flipping the sign bit negates a number of that dtype.

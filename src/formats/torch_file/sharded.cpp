@@ -21,7 +21,7 @@
 #include "os/fs/file.hpp"
 
 // `pytorch_model.bin.index.json`: transformers' index of files of torch.save, each a dict of
-// tensors by name. It is read as one dict of all of them; nothing is written so.
+// tensors by name. tenfold reads an index as one dict of all tensors, and never writes one.
 
 namespace tenfold::detail::formats::torch_file {
 namespace {
@@ -78,8 +78,8 @@ TensorDict dict_in(os::File shard) {
   return *dict;
 }
 
-/// In the order of the weight map, followed by other tensors of the shards, as transformers loads
-/// them.
+/// Builds the dict in the order of the weight map. Other tensors of the shards follow, as in
+/// transformers.
 TensorDict tree_of(OpenedIndex opened, const std::string& where) {
   std::vector<TensorDict> shards;
   for (os::File& shard : opened.shards) shards.push_back(dict_in(std::move(shard)));
@@ -90,9 +90,9 @@ TensorDict tree_of(OpenedIndex opened, const std::string& where) {
     if (!shards[shard].contains(name)) {
       throw base::corrupt(where)
           .part("tensor ", base::quote(name))
-          .problem("not in its shard")
-          .expected("it in ", base::quote(opened.index.shards[shard]))
-          .found("it missing there");
+          .problem("missing in its shard")
+          .expected("a tensor in ", base::quote(opened.index.shards[shard]))
+          .found("none");
     }
     tree.set(name, shards[shard].get(name));
   }

@@ -26,10 +26,10 @@ class Storages : public LeafSource {
  public:
   std::vector<StorageRange> ranges;  ///< indexed by the position of the leaf
 
-  /// The index of the storage with that key, or nothing.
+  /// Returns the index of the storage with that key, or nullopt.
   virtual std::optional<std::size_t> find(std::string_view key) const = 0;
   virtual std::uint64_t size_bytes(std::size_t storage) const = 0;
-  /// All bytes of a storage, aligned to 16. Every call returns the same buffer.
+  /// Returns all bytes of a storage, aligned to 16 bytes. Every call returns the same buffer.
   virtual Buffer bytes(std::size_t storage) = 0;
 
   Buffer map(const Leaf& leaf) override {

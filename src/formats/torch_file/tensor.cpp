@@ -148,7 +148,8 @@ Leaf Tensors::rebuild(const Pickle::Call& call, bool names_dtype) {
   return made;
 }
 
-/// Like torch, which supports gradients only for floating-point and complex numbers.
+/// Reads requires_grad. Throws if it is true for integers: torch supports gradients only for
+/// floating-point and complex numbers.
 bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {
@@ -173,8 +174,8 @@ Leaf Tensors::parameter(const Pickle::Call& call, bool has_state) {
   return made;
 }
 
-/// The tensor inside another call. It is built from a storage or from NumPy's bytes, so this does
-/// not recurse further.
+/// Returns the tensor inside another call. The inner call uses a storage or NumPy's bytes, so this
+/// does not recurse further.
 Leaf Tensors::of_call(std::uint32_t id) {
   const auto inner = pickle_.call(id);
   const bool is_plain =
@@ -186,7 +187,7 @@ Leaf Tensors::of_call(std::uint32_t id) {
   throw pickle_.corrupt().part("parameter").expected("a tensor").found(pickle_.describe(id));
 }
 
-/// A tensor with Python attributes, which are ignored; empty for another class.
+/// Returns a tensor with Python attributes, which are ignored; nullopt for another class.
 std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call) {
   pickle_.require_arguments(call, 4, 4);
   const std::uint32_t type = call.arguments[1];
@@ -225,7 +226,7 @@ void Tensors::warn_of_state(std::uint32_t state) const {
   warn(pickle_.place().text() + ": the tensor's attributes are ignored: expected none, found some");
 }
 
-/// Whether the tensor is a conjugate or negative view.
+/// Reads whether the tensor is a conjugate or negative view.
 LazyView Tensors::lazy_view(std::uint32_t metadata) const {
   const PickleNode node = pickle_.at(metadata);
   LazyView view;
@@ -451,8 +452,8 @@ Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& c
   if (!is_packed(parts[1], parts[2], parts[3])) {
     throw pickle.unsupported()
         .part("nested tensor")
-        .expected("components one after the other")
-        .found("a view of some")
+        .expected("contiguous components")
+        .found("other offsets or strides")
         .remedy("save a contiguous() one");
   }
   try {
@@ -462,8 +463,8 @@ Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& c
   }
 }
 
-// Tensors that consist of several: sparse and jagged ones; and those on the meta device, which have
-// no data.
+// Tensors that consist of several tensors (sparse, jagged, quantized), and tensors on the meta
+// device, which have no data.
 
 using codecs::PickleKind;
 using codecs::PickleNode;
@@ -510,8 +511,8 @@ bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
                            "_rebuild_njt");
 }
 
-/// The quantization scheme and its parameters, as torch's q_scale(), q_zero_point(), ... return
-/// them.
+/// Builds a dict with the integers, the quantization scheme and its parameters, as torch's
+/// q_scale(), q_zero_point(), ... return them.
 Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
   Tensors::Quantized parts = tensors_.quantized(call);
   const PickleNode scheme = pickle_.at(call.arguments[4]);
@@ -577,7 +578,7 @@ void TreeBuilder::require_channels(const Children& parts, const Shape& shape,
   }
 }
 
-/// Also for a Parameter, which has no gradient in torch.
+/// Also finds the call inside a Parameter: a quantized Parameter has no gradient in torch.
 std::optional<Pickle::Call> TreeBuilder::quantized_call(const Pickle::Call& call) const {
   constexpr std::string_view kRebuild = "_rebuild_qtensor";
   if (call.is(kUtils, kRebuild)) return call;
@@ -694,8 +695,8 @@ bool is_multiarray(std::string_view module) {
   return module == "numpy.core.multiarray" || module == "numpy._core.multiarray";
 }
 
-/// The items of the object's state; empty unless it was set exactly once and nothing else was
-/// changed.
+/// Returns the items of the object's state. Returns none if the state was not set exactly once, or
+/// if anything else was changed.
 std::span<const std::uint32_t> state_of(const Pickle& pickle, std::uint32_t id) {
   const auto changes = pickle.changes(id);
   if (changes.size() != 1 || changes[0].kind != PickleChange::Kind::state) return {};
@@ -715,7 +716,7 @@ DType dtype_of(const Pickle& pickle, std::uint32_t id) {
   if (known == kNames.end()) {
     throw pickle.unsupported()
         .part("dtype")
-        .problem("torch has none for it")
+        .problem("torch has no such dtype")
         .expected("numbers or bool")
         .found((text ? base::quote(*text) : std::string("none")));
   }
@@ -799,7 +800,7 @@ std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pic
     throw pickle.unsupported()
         .part("array")
         .expected("a plain one")
-        .found("one of a class of its own");
+        .found("one of another class");
   }
   const auto state = state_of(pickle, id);
   if (state.size() != 5) {

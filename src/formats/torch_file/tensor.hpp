@@ -15,12 +15,12 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// The dtype of a storage class ("torch", "FloatStorage"); empty for another class, and for untyped
-/// bytes.
+/// Returns the dtype of a storage class ("torch", "FloatStorage"); nullopt for another class, and
+/// for untyped bytes.
 std::optional<DType> storage_dtype(std::string_view module, std::string_view name);
 
-/// The integer dtype of a quantized storage class ("torch", "QInt8Storage"); empty for another
-/// class, and for less than 8 bits.
+/// Returns the integer dtype of a quantized storage class ("torch", "QInt8Storage"); nullopt for
+/// another class, and for less than 8 bits.
 std::optional<DType> quantized_dtype(std::string_view module, std::string_view name);
 
 /// Builds leaves from the calls with which torch and NumPy pickle tensors.
@@ -29,12 +29,12 @@ class Tensors {
   Tensors(Pickle& pickle, std::shared_ptr<Storages> storages)
       : pickle_(pickle), storages_(std::move(storages)) {}
 
-  /// The leaf of the call `id`; empty if it creates no tensor. A contiguous tensor stays on disk;
-  /// another one is a strided view of its storage. Throws Error(corrupt) if it exceeds its storage.
-  /// Lazy conjugate and negative views are resolved.
+  /// Returns the leaf that the call `id` creates; nullopt if it creates no tensor. A contiguous
+  /// tensor stays on disk; another one is a strided view of its storage. Lazy conjugate and
+  /// negative views are resolved. Throws Error(corrupt) for a tensor that exceeds its storage.
   std::optional<Leaf> leaf(std::uint32_t id, const Pickle::Call& call);
 
-  /// A quantized tensor's integers, and the name of their dtype: "qint8". `call` is of
+  /// The integers of a quantized tensor, and the name of their dtype: "qint8". `call` is a call of
   /// _rebuild_qtensor.
   struct Quantized {
     Leaf integers;
@@ -66,11 +66,11 @@ class Tensors {
                                                     ///< views
 };
 
-/// The leaf of a NumPy scalar or array, copied from the pickle; empty for another call.
+/// Returns a NumPy scalar or array, copied from the pickle; nullopt for another call.
 std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pickle::Call& call);
 
-/// A nested tensor: a call with (buffer, sizes, strides, offsets), whose components must be
-/// contiguous.
+/// Returns a nested tensor from a call with (buffer, sizes, strides, offsets). Its components must
+/// be contiguous.
 Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& call);
 
 }  // namespace tenfold::detail::formats::torch_file

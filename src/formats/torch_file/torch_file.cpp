@@ -151,7 +151,7 @@ void check_machine(const PickleGraph& graph, const base::Where& where) {
       .found("none");
 }
 
-/// The itemsize of each storage in the object's pickle.
+/// Returns the itemsize of each storage that the object's pickle uses, by key.
 std::unordered_map<std::string, std::uint64_t> item_bytes_of(const Pickle& pickle) {
   std::unordered_map<std::string, std::uint64_t> sizes;
   for (const PickleNode& node : pickle.graph().nodes) {
@@ -363,8 +363,8 @@ class ArchiveStorages final : public Storages {
   const codecs::ZipEntry& entry(std::size_t storage) const {
     return archive_.directory.entries[storage];
   }
-  /// torch aligns to 64 from the start of the archive. Other tools do not, and deflated records
-  /// cannot be mapped.
+  /// torch aligns records to 64 bytes from the start of the archive. Other tools do not. Deflated
+  /// records cannot be mapped at all.
   bool is_stored_aligned(const codecs::ZipEntry& entry) const {
     return entry.method == codecs::ZipMethod::stored && (file_.begin + entry.data_offset) % 16 == 0;
   }
@@ -389,7 +389,7 @@ class ArchiveStorages final : public Storages {
   std::vector<Buffer> copies_;  ///< of storages that cannot be mapped
 };
 
-/// For a pickle without storages.
+/// The storages of a pickle that has none.
 class NoStorages final : public Storages {
  public:
   explicit NoStorages(base::Where where) : where_(std::move(where)) {}
@@ -422,7 +422,7 @@ void refuse_other_layouts(const ArchiveFile& file) {
   if (head.size() > kTarMagicOffset && head.substr(kTarMagicOffset) == kTarMagic) {
     throw refuse(ErrorCode::unsupported)
         .found("the tar layout before torch 0.1.10")
-        .remedy("save it again by a later torch");
+        .remedy("save it again with a later version of torch");
   }
   if (head[0] == '\x80') {
     throw refuse(ErrorCode::unsupported).found("a plain pickle, which is not executed");
@@ -451,7 +451,7 @@ auto with_graph(const ArchiveStorages& storages, const Build& build) {
   return build(codecs::read_pickle(text, storages.file().where.at("record \"data.pkl\"")));
 }
 
-/// From this number of entries, another thread reads local headers while the tree is built.
+/// From this number of entries on, another thread reads local headers while the tree is built.
 constexpr std::size_t kMinEntriesOfTwoThreads = 1000;
 
 /// Returns the result of `build` after the local headers are validated.

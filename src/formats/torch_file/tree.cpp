@@ -50,7 +50,7 @@ void TreeBuilder::spend() {
   if (budget_-- != 0) return;
   is_beyond_limits_ = true;
   throw pickle_.unsupported()
-      .problem("the file names the same containers again and again")
+      .problem("the pickle repeats shared containers too often")
       .expected("at most ", kMaxRepeats, " repeats")
       .found("more");
 }
@@ -132,7 +132,7 @@ std::string TreeBuilder::valid_text(std::uint32_t id) const {
   const auto text = pickle_.text(id);
   if (!text || !base::is_utf8(*text)) {
     throw pickle_.unsupported()
-        .problem("text cannot be read")
+        .problem("a string cannot be read")
         .expected("UTF-8")
         .found(base::quote(pickle_.at(id).text));
   }
@@ -199,7 +199,8 @@ Node::Slot TreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
   if (value != nullptr) converted = NonTensor{Value(Value::List{std::move(set.items)})};
   parts.entries.push_back({"items", std::move(converted)});
   return opaque_node(id, std::move(parts),
-                     "a set of what a set cannot hold: expected JSON values and tuples, found " +
+                     "a set with items that are not supported in a set: expected JSON values and "
+                     "tuples, found " +
                          std::string(value == nullptr ? "tensors or objects" : "lists or dicts"));
 }
 
@@ -285,7 +286,7 @@ void TreeBuilder::add_changes(Children& to, std::uint32_t id) {
       add_attributes(to, change.value);
     } else {
       throw pickle_.corrupt()
-          .problem("it is filled as no dict is")
+          .problem("items are added to a dict")
           .expected("keys and values")
           .found("items");
     }
@@ -315,8 +316,8 @@ void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value)
   std::optional<Value> typed;
   if (is_text ? !has_valid_text(key) : !is_int && !(typed = typed_key(key))) {
     to.unreadable.push_back({key, value,
-                             "its key cannot be read: expected text, a number, a bool, None or a "
-                             "tuple of these, found " +
+                             "its key cannot be read: expected a string, a number, a bool, None or "
+                             "a tuple of these, found " +
                                  pickle_.describe(key)});
     return;
   }
@@ -330,8 +331,8 @@ void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value)
   if (known != KeyIndex::kNone &&
       (to.keys.is_text(known) != is_text || (typed && has_nan(*typed)))) {
     to.unreadable.push_back({key, value,
-                             "its key is written as another key of the dict: expected keys of "
-                             "different texts, found " +
+                             "its key has the same string as another key: expected different "
+                             "strings, found " +
                                  base::quote(text) + " again"});
     return;
   }

@@ -21,13 +21,13 @@ namespace tenfold::detail::formats::torch_file {
 ///
 /// A root that is a tensor or a JSON value becomes a bare root. `where` names the file. All other
 /// objects, dict items whose keys are not str, numbers, None or tuples of these, and values that a
-/// tree cannot hold become nodes of kind opaque. Throws Error(unsupported) for excessive nesting or
-/// repetition, Error(corrupt) for tensors that do not fit their storages.
+/// tree does not support become nodes of kind opaque. Throws Error(unsupported) for excessive
+/// nesting or repetition, Error(corrupt) for tensors that do not fit their storages.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where);
 
-/// The same for any pickle: a plain value becomes a JSON value, a tensor a leaf. Throws
-/// Error(unsupported) if the result is or contains an opaque node.
+/// Converts the object of any pickle in the same way: a plain value becomes a JSON value, a tensor
+/// a leaf, an unsupported object an opaque node.
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
                               const std::shared_ptr<Storages>& storages, const base::Where& where);
 

@@ -9,16 +9,16 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// The extended scalar that a call creates: bytes, bytearray, complex, torch.Size, torch.device, a
-/// layout; empty for another call.
+/// Returns the extended scalar that a call creates: bytes, bytearray, complex, torch.Size,
+/// torch.device or a layout; nullopt for another call.
 std::optional<Value::Special> special_value(const Pickle& pickle, std::uint32_t id,
                                             const Pickle::Call& call);
 
 /// True for builtins.<name>, with the module name of Python 3 or Python 2.
 bool is_builtin(const Pickle::Call& call, std::string_view name);
 
-/// The default factory of a defaultdict is dropped, so it must be a harmless class. Throws
-/// Error(unsupported) otherwise.
+/// Checks the default factory of a defaultdict, which is dropped. Throws Error(unsupported) unless
+/// it is a known class of Python without side effects.
 void check_factory(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

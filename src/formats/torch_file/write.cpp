@@ -97,7 +97,7 @@ struct Plan {
   std::vector<StorageLayout> storages;  ///< data/0, data/1, ...
 };
 
-/// The same for any object: a tensor, a JSON value or a node.
+/// Plans the archive of any object: a tensor, a JSON value or a node.
 Plan make_object_plan(const TensorDict::Item& item);
 
 /// The memory from a tensor's first element to the end of its last.
@@ -107,7 +107,7 @@ struct Extent {
   std::size_t leaf = 0;
 };
 
-/// Empty for a leaf on disk or without elements.
+/// Returns nullopt for a leaf on disk or without elements.
 std::optional<Extent> extent_of(const Leaf& leaf, std::size_t number) {
   const Tensor* tensor = leaf.tensor_in_memory();
   if (tensor == nullptr || tensor->numel() == 0) return std::nullopt;
@@ -137,7 +137,7 @@ class Planner {
   }
 
  private:
-  /// Leaves that share a storage, and the extent of that in memory, if they are in memory.
+  /// Leaves that share a storage. If they are in memory, `extent` is that of the storage.
   struct Group {
     std::vector<std::size_t> leaves;
     Extent extent;
@@ -234,7 +234,7 @@ class Planner {
     return group.extent.end - group.extent.begin <= tensor.nbytes();
   }
 
-  /// The bytes of the group's extent, kept alive by its tensors.
+  /// Returns the bytes of the group's extent as a leaf that keeps the tensors' memory alive.
   Leaf memory_of(const Group& group) const {
     auto owners = std::make_shared<std::vector<Buffer>>();
     for (const std::size_t i : group.leaves) {
@@ -254,8 +254,8 @@ class Planner {
 
 /// Assigns tensors to storages as torch.save does. Tensors with overlapping memory share one
 /// storage and keep their strides, so that aliases and views are preserved. A single tensor is
-/// stored unchanged unless that would take more space than its elements: then it is stored
-/// contiguously. Leaves on disk share a storage if they have the same bytes. Reads no tensor.
+/// stored unchanged, or contiguously if that takes less space. Leaves on disk share a storage if
+/// they have the same bytes. Reads no tensor.
 FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
 
 constexpr std::string_view kTorchDot = "torch.";
@@ -341,7 +341,7 @@ class Pickler {
         throw refuse()
             .problem("an object of ", base::quote(info.class_name), " cannot be stored")
             .expected("tensors, JSON values and containers")
-            .found("what was not read");
+            .found("an object that was not read");
       case NodeKind::dict:
       case NodeKind::tensordict:
       case NodeKind::tensorclass:
@@ -372,7 +372,7 @@ class Pickler {
           .problem("a jagged nested tensor cannot be stored")
           .expected("a dense or sparse one")
           .found("one of layout \"jagged\"")
-          .remedy("the format \"memmap\" can");
+          .remedy("the format \"memmap\" supports it");
     }
     to_.global("torch._utils", "_rebuild_sparse_tensor");
     to_.begin_tuple();
@@ -443,7 +443,7 @@ class Pickler {
     // A pickle could contain lone surrogates, but the reader refuses them.
     if (text.size() > kMaxTextBytes || !base::is_utf8(text)) {
       throw refuse()
-          .problem("text that cannot be stored")
+          .problem("a string cannot be stored")
           .expected("UTF-8 of less than 4 GiB")
           .found(text.size(), " bytes");
     }
@@ -551,7 +551,7 @@ class Pickler {
     to_.global("torch", text.substr(kTorchDot.size()));
   }
 
-  /// Same as Python in protocol 2, which has no opcode for bytes.
+  /// Writes bytes as Python does in protocol 2, which has no opcode for bytes.
   void latin1_bytes(const std::string& bytes) {
     std::string encoded;
     for (const char byte : bytes) {
@@ -575,7 +575,7 @@ class Pickler {
           .problem("a nested tensor cannot be stored")
           .expected("a dense one")
           .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-          .remedy("save as a folder, which holds it");
+          .remedy("save as a folder, which supports it");
     }
     const bool is_parameter =
         leaf.grad() == Grad::parameter || leaf.grad() == Grad::frozen_parameter;
@@ -656,7 +656,8 @@ Plan make_object_plan(const TensorDict::Item& item) {
 
 constexpr std::uint32_t kAlignment = 64;  // same as torch
 
-/// The folder of all records, named like the file as torch does, if that is plain ASCII.
+/// Returns the name of the folder of all records: the stem of the file's name, as in torch, if it
+/// is plain ASCII and valid.
 std::string root_of(const Path& path) {
   const std::string stem = path.stem().string();
   const bool is_plain = std::ranges::all_of(stem, [](char c) { return c >= ' ' && c <= '~'; });

@@ -66,7 +66,7 @@ TEST(JsonWriter, BytesThatAreNotUtf8AreRefusedByPosition) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_STREQ(
         error.what(),
-        "json: string \"ab\\xff\": is not text: expected utf-8, found \"\\xff\" at byte 2");
+        "json: string \"ab\\xff\": cannot be encoded: expected utf-8, found \"\\xff\" at byte 2");
   }
 }
 

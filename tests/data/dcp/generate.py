@@ -272,7 +272,7 @@ def bad_metadata(good) -> dict:
         case(
             name, UNSUPPORTED, 'expected plain bytes or "stream.zstd/1", found "' + descriptors[0]
         )(lambda m, descriptors=descriptors: store(m, transform_descriptors=descriptors))
-    case("extension-of-plain-bytes", CORRUPT, "expected bytes of zstd, found others")(
+    case("extension-of-plain-bytes", CORRUPT, "expected zstd data, found damaged or other data")(
         lambda m: store(m, transform_descriptors=["stream.zstd/1"])
     )
 
@@ -291,10 +291,10 @@ def bad_metadata(good) -> dict:
     case("path-through-entry", CORRUPT, "its path leads through another entry")(
         lambda m: m.planner_data.update({"step": ("model", "plain", "x")})
     )
-    case("path-twice", CORRUPT, "its path is another entry's too")(
+    case("path-twice", CORRUPT, "its path is that of another entry")(
         lambda m: m.planner_data.update({"step": ("model", "plain")})
     )
-    case("path-over-node", CORRUPT, "its path is another entry's too")(
+    case("path-over-node", CORRUPT, "its path is that of another entry")(
         lambda m: m.planner_data.update({"step": ("model",)})
     )
     case("path-mixed", CORRUPT, "its path contradicts others")(

@@ -335,7 +335,7 @@ def bad_files() -> dict[str, tuple[bytes, str, str]]:
         "torchscript": (
             rezipped(good, **{"constants.pkl": b"x"}),
             "unsupported",
-            "a TorchScript archive holds code",
+            "a TorchScript archive contains code",
         ),
         "storage-missing": (
             rezipped(good, **{"data/0": None}),

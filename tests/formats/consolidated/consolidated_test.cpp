@@ -167,7 +167,7 @@ TEST(Consolidated, NeverWritesToTheFile) {
   request.mode = Mode::write_through;
   EXPECT_THAT(error_of(ErrorCode::unsupported,
                        [&] { consolidated::kFormat.open(folder / "file", request); }),
-              HasSubstr("cannot be written through"));
+              HasSubstr("cannot be changed in place"));
 }
 
 TEST(Consolidated, NoPrefixOfAFileCrashesTheReader) {
@@ -218,7 +218,7 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
       {leaf(R"(["torch.uint8", [8], 0, 40, 32])"), corrupt,
        R"(node "x": data reaches past the last tensor: expected at most 32 bytes, found 40)"},
       {leaf(R"(["torch.uint8", [8], 8, 0, 0])"), corrupt,
-       R"(node "x": start and stop run backwards: expected a stop of at least 8, found 0)"},
+       R"(node "x": stop is before start: expected a stop of at least 8, found 0)"},
       {leaf(R"(["torch.uint8", [8], 0, 8, 1])"), corrupt,
        R"(node "x": start, stop and padding do not fit the shape: expected 8 bytes and the padding, found 8 with 1 of padding)"},
       {leaf(R"(["torch.uint8", [0], 0, 8, 9])"), corrupt,
@@ -228,19 +228,19 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
       {leaf(R"(["torch.uint8", [1.5], 0, 8, 0])"), corrupt,
        R"(node "x": shape has the wrong type: expected an integer from 0, found float)"},
       {node(R"("<NJT_VALUES>x": ["torch.uint8", [8], 0, 8, 0])"), corrupt,
-       R"(node "": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found what follows it)"},
+       R"(node "": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found another entry)"},
       {node(
            R"("<NJT_VALUES>x": ["torch.uint8", [8], 0, 8, 0], "y": ["torch.uint8", [8], 0, 8, 0])"),
        corrupt,
-       R"(node "y": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found what follows it)"},
+       R"(node "y": a jagged tensor is not complete: expected "<NJT_OFFSETS>x", found another entry)"},
       {node(R"("<NJT_OFFSETS>x": ["torch.int64", [1], 0, 8, 0])"), corrupt,
        R"(node "<NJT_OFFSETS>x": it is not a valid part of a jagged tensor: expected the values, lengths and offsets of one key after each other, found "<NJT_OFFSETS>x")"},
       {node(R"("<NJT>x": ["torch.uint8", [8], 0, 8, 0])"), corrupt,
        R"(node "<NJT>x": it is not a valid part of a jagged tensor: expected the values, lengths and offsets of one key after each other, found "<NJT>x")"},
       {jagged("x", "[8, 1]", "[3]", "", "3"), corrupt,
-       R"(node "x": the dimension whose lengths differ: expected 1 to 2, found 3)"},
+       R"(node "x": ragged dimension: expected 1 to 2, found 3)"},
       {jagged("x", "[8, 1]", "[3]", "", "0"), corrupt,
-       R"(node "x": the dimension whose lengths differ: expected 1 to 2, found 0)"},
+       R"(node "x": ragged dimension: expected 1 to 2, found 0)"},
       {jagged("x", "[8, 1]", "[1, 3]", "", "1"), corrupt,
        R"(node "x": offsets of a jagged tensor: expected one dimension of at least 1, found [1, 3])"},
       {jagged("x", "[8, 1]", "[3]", "3", "1"), corrupt,

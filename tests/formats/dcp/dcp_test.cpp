@@ -260,7 +260,7 @@ TEST(Dcp, IsReadOnly) {
   OpenOptions through;
   through.mode = Mode::write_through;
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { open(checkpoint("plain"), through); }),
-              HasSubstr("cannot be written through"));
+              HasSubstr("cannot be changed in place"));
 }
 
 TEST(DcpMetadata, RoundTrips) {

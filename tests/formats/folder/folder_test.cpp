@@ -253,8 +253,8 @@ TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
   const Tensor first = model.at("embed.weight");  // represents both
   EXPECT_NE(model.at("head.weight").raw_data(), first.raw_data());
   EXPECT_EQ(test::bytes_of(model.at("head.weight"))[0], 'x');
-  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"head.weight\": tied by %notes.json to bytes "
-                                                    "that differ by now")));
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"head.weight\": an alias in %notes.json, but "
+                                                    "its bytes differ by now")));
 }
 
 TEST(MemmapFolder, SharesStorageOnlyIfTensordictDoes) {

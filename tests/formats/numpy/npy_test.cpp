@@ -135,7 +135,7 @@ TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
   OpenRequest request;
   request.mode = Mode::write_through;
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { numpy::kNpy.open(path, request); }),
-              HasSubstr("cannot be written through"));
+              HasSubstr("cannot be changed in place"));
 }
 
 /// The error for `tree` from check and from write, which must leave no file.
@@ -176,7 +176,7 @@ TEST(Npy, RefusesTreesOfOtherThanOneTensor) {
               HasSubstr("root: a nested tensor cannot be stored"));
   Leaf unbatched(tensor);
   unbatched.mark_unbatched();
-  EXPECT_THAT(refusal_of(bare_tree(unbatched)), HasSubstr("root: that a tensor is unbatched"));
+  EXPECT_THAT(refusal_of(bare_tree(unbatched)), HasSubstr("root: an unbatched tensor"));
 }
 
 TEST(Npy, IsAlsoFoundByItsFileStem) {
@@ -220,14 +220,14 @@ struct BadFile {
 
 const std::vector<BadFile> kBadFiles = {
     {"array-of-dates", ErrorCode::unsupported,
-     "dtype: torch has none for it: expected numbers or bool, found \"<M8[s]\""},
+     "dtype: torch has no such dtype: expected numbers or bool, found \"<M8[s]\""},
     {"array-of-objects", ErrorCode::unsupported,
      "dtype: an array of Python objects is a pickle, which is never executed: expected numbers, "
      "found \"|O\""},
     {"array-of-texts", ErrorCode::unsupported,
-     "dtype: torch has none for it: expected numbers or bool, found \"<U2\""},
+     "dtype: torch has no such dtype: expected numbers or bool, found \"<U2\""},
     {"array-of-voids", ErrorCode::unsupported,
-     "dtype: torch has none for it: expected numbers or bool, found \"|V2\""},
+     "dtype: torch has no such dtype: expected numbers or bool, found \"|V2\""},
     {"array-structured", ErrorCode::unsupported,
      "dtype: a structured array is not a tensor: expected one number an element, found fields "
      "\"[('x', '<f4'), ('y', '<i8', (2,))]\"; save each field as a separate file"},
@@ -242,55 +242,55 @@ const std::vector<BadFile> kBadFiles = {
      "data: bytes after the array: expected 8 bytes, found 144; several arrays in one file can "
      "only be read by NumPy"},
     {"descr-empty", ErrorCode::unsupported,
-     "dtype: torch has none for it: expected numbers or bool, found \"\""},
+     "dtype: torch has no such dtype: expected numbers or bool, found \"\""},
     {"descr-missing", ErrorCode::corrupt,
      "header: a key is missing: expected \"descr\", found none"},
     {"descr-number", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected a string or a list of fields, found \"4\" at byte "
+     "header: not a valid literal: expected a string or a list of fields, found \"4\" at byte "
      "20"},
     {"descr-twice", ErrorCode::corrupt,
      "header: \"descr\" is duplicated: expected it once, found two"},
     {"descr-unclosed", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected the end of the string, found the end at byte 24"},
+     "header: not a valid literal: expected the end of the string, found the end at byte 24"},
     {"empty", ErrorCode::corrupt,
      "header: not a NumPy file: expected it to start with \"\\x93NUMPY\", found nothing"},
     {"header-call", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected \"(\", found \"t\" at byte 60"},
+     "header: not a valid literal: expected \"(\", found \"t\" at byte 60"},
     {"header-cut", ErrorCode::corrupt,
      "header: reaches past the end of the file: expected 67 bytes, found 40; the file may be "
      "truncated"},
     {"header-list", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected \"{\", found \"[\" at byte 10"},
+     "header: not a valid literal: expected \"{\", found \"[\" at byte 10"},
     {"header-missing", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected \"{\", found the end at byte 10"},
+     "header: not a valid literal: expected \"{\", found the end at byte 10"},
     {"header-more", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected only spaces after the dict, found \",\" at byte 67"},
+     "header: not a valid literal: expected only spaces after the dict, found \",\" at byte 67"},
     {"header-too-long", ErrorCode::corrupt,
      "header: too long: expected at most 1048576 bytes, found 1048577"},
     {"key-unknown", ErrorCode::corrupt,
-     "header: a key is not known: expected \"descr\", \"fortran_order\" and \"shape\", found "
+     "header: unknown key: expected \"descr\", \"fortran_order\" and \"shape\", found "
      "\"order\""},
     {"length-cut", ErrorCode::corrupt,
      "header: it is truncated: expected its length, found the end"},
     {"magic", ErrorCode::corrupt,
      "header: not a NumPy file: expected it to start with \"\\x93NUMPY\", found \"\\x93NUMPI\""},
     {"order-number", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected True or False, found \"0\" at byte 44"},
+     "header: not a valid literal: expected True or False, found \"0\" at byte 44"},
     {"python-2-in-version-3", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected \",\" or \")\", found \"L\" at byte 64"},
+     "header: not a valid literal: expected \",\" or \")\", found \"L\" at byte 64"},
     {"shape-deep", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected at most 32 levels, found \"[\" at byte 53"},
+     "header: not a valid literal: expected at most 32 levels, found \"[\" at byte 53"},
     {"shape-dimensions", ErrorCode::corrupt,
      "shape: too many dimensions: expected at most 64, found 65"},
     {"shape-huge", ErrorCode::corrupt,
      "header: a length does not fit 63 bits: expected an integer from 0, found "
      "9223372036854775808"},
     {"shape-list", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected \"(\", found \"[\" at byte 60"},
+     "header: not a valid literal: expected \"(\", found \"[\" at byte 60"},
     {"shape-negative", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected a length from 0, found \"-\" at byte 61"},
+     "header: not a valid literal: expected a length from 0, found \"-\" at byte 61"},
     {"shape-number", ErrorCode::corrupt,
-     "header: not a literal of NumPy: expected \",\", which makes it a tuple, found \")\" at byte "
+     "header: not a valid literal: expected \",\", which makes it a tuple, found \")\" at byte "
      "62"},
     {"shape-overflow", ErrorCode::corrupt,
      "shape: too large: expected a size of at most 63 bits, found [4294967296, 4294967296]"},

@@ -136,7 +136,7 @@ TEST(Npz, AnUnsupportedMemberIsAnErrorOnAccess) {
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("bad"); }),
               HasSubstr("x.npz: member \"bad.npy\": dtype: an array of Python objects"));
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("text"); }),
-              HasSubstr("member \"text.npy\": dtype: torch has none for it"));
+              HasSubstr("member \"text.npy\": dtype: torch has no such dtype"));
   EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { tree.get("big"); }),
               HasSubstr("member \"big.npy\": dtype: big-endian elements"));
   LoadOptions some;
@@ -217,8 +217,8 @@ TEST(Npz, RefusesByKeyBeforeAnythingIsWritten) {
   TensorDict tied = with("w", Leaf(tensor));
   tied.set("again", tensor);
   expect(tied,
-         "key \"again\": that tensors are one cannot be stored: expected memory of its own, "
-         "found that of key \"w\"");
+         "key \"again\": shared storage cannot be stored: expected a tensor with its own "
+         "memory, found that of key \"w\"");
   expect(TensorDict(kind(NodeKind::list)), "root: its kind cannot be stored");
   expect(TensorDict(kind(NodeKind::dict, true)), "root: integer keys cannot be stored");
   expect(TensorDict(batch({2})), "root: batch_size cannot be stored");
@@ -231,7 +231,7 @@ TEST(Npz, RefusesModeWriteThrough) {
   request.mode = Mode::write_through;
   EXPECT_THAT(
       error_of(ErrorCode::unsupported, [&] { numpy::kNpz.open(folder / "x.npz", request); }),
-      HasSubstr("cannot be written through"));
+      HasSubstr("cannot be changed in place"));
 }
 
 TEST(Npz, ReportsErrorsWithTheirLocation) {

@@ -93,7 +93,7 @@ const std::vector<BadFile> kBadFiles = {
     {"offsets-alias", ErrorCode::corrupt,
      "tensor \"b\": data_offsets must be contiguous: expected begin 8, found 0"},
     {"offsets-backwards", ErrorCode::corrupt,
-     "tensor \"w\": data_offsets run backwards: expected end at least 8, found 0"},
+     "tensor \"w\": data_offsets end before they begin: expected end at least 8, found 0"},
     {"offsets-first-hole", ErrorCode::corrupt,
      "tensor \"w\": data_offsets must be contiguous: expected begin 0, found 4"},
     {"offsets-hole", ErrorCode::corrupt,
@@ -114,7 +114,7 @@ const std::vector<BadFile> kBadFiles = {
     {"seven-bytes", ErrorCode::corrupt,
      "header length: the file is too short: expected at least 8 bytes, found 7"},
     {"shape-fraction", ErrorCode::corrupt,
-     "tensor \"w\": shape is no integer: expected an integer from 0, found 2.5"},
+     "tensor \"w\": shape is not an integer: expected an integer from 0, found 2.5"},
     {"shape-huge", ErrorCode::corrupt,
      "tensor \"w\": shape does not fit 63 bits: expected an integer from 0, found "
      "18446744073709551616"},

@@ -246,8 +246,8 @@ TEST(SafetensorsSharded, EveryMalformedIndexIsRefusedWithItsMessage) {
   EXPECT_EQ(error("{\"weight_map\":{\"w\":\"t.safetensors\"}}"),
             "shard \"t.safetensors\": missing: expected a file next to the index, found none");
   EXPECT_EQ(error("{\"weight_map\":{\"v\":\"s.safetensors\"}}"),
-            "tensor \"v\": not in its shard: expected it in \"s.safetensors\", found it missing "
-            "there");
+            "tensor \"v\": missing in its shard: expected a tensor in \"s.safetensors\", found "
+            "none");
 }
 
 TEST(SafetensorsSharded, ATensorThatTheIndexDoesNotNameIsRefused) {

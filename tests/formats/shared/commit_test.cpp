@@ -368,9 +368,9 @@ TEST(Replacement, AnOldVersionThatCannotBeRemovedIsAWarning) {
     save_file(folder / "f", "new");
     save_folder(folder / "x", "new");
     ASSERT_EQ(warnings.all().size(), 2U);
-    EXPECT_THAT(warnings.all()[0], HasSubstr("f: saved; the version before it, \".f.tenfold-0\", "
+    EXPECT_THAT(warnings.all()[0], HasSubstr("f: saved; the previous version, \".f.tenfold-0\", "
                                              "cannot be removed: "));
-    EXPECT_THAT(warnings.all()[1], HasSubstr("x: saved; the version before it"));
+    EXPECT_THAT(warnings.all()[1], HasSubstr("x: saved; the previous version"));
   }
   EXPECT_EQ(read_text(folder / "f"), "new");
   EXPECT_EQ(read_text(folder / "x/x"), "new");

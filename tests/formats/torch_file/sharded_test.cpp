@@ -75,7 +75,7 @@ TEST_F(TorchSharded, NamesAShardThatIsMissing) {
 TEST_F(TorchSharded, NamesATensorThatItsShardLacks) {
   write_index(R"({"b.weight": "two.bin"})");
   EXPECT_THAT(thrown_by([&] { open(path_); }).message,
-              HasSubstr("tensor \"b.weight\": not in its shard"));
+              HasSubstr("tensor \"b.weight\": missing in its shard"));
 }
 
 TEST_F(TorchSharded, RefusesShardsOutsideItsFolder) {

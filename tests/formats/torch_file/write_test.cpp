@@ -200,9 +200,9 @@ TEST(TorchFileWrite, EntriesThatTorchCannotLoadAreRefusedByKeyBeforeWriting) {
   EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n\": an integer that torch cannot load: "
                                          "expected at most 255 bytes, found 700 digits"));
   inner.set("n", Value(Value::List{{Value("\xed\xa0\x80")}}));
-  EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n.0\": text that cannot be stored"));
+  EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n.0\": a string cannot be stored"));
   inner.set("n", Value("\xff"));
-  EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n\": text that cannot be stored"));
+  EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n\": a string cannot be stored"));
   inner.set("n", Value(0));
   inner.set("\xff", Value(0));
   EXPECT_THAT(complaint(tree), HasSubstr("a key that is not UTF-8 cannot be stored"));

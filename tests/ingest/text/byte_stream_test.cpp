@@ -139,10 +139,10 @@ TEST(ByteStream, ReportsTruncationAndDamage) {
     const char* expected;
   };
   const std::string text = lines(0, 50'000);
-  const std::vector<Case> cases = {{"a.jsonl.gz", gzipped(text), "bytes of gzip"},
-                                   {"a.jsonl.zst", zstd_of(text), "bytes of zstd"},
-                                   {"a.jsonl.bz2", bzip2_of(text), "bytes of bzip2"},
-                                   {"a.jsonl.xz", xz_of(text), "bytes of xz"}};
+  const std::vector<Case> cases = {{"a.jsonl.gz", gzipped(text), "gzip data"},
+                                   {"a.jsonl.zst", zstd_of(text), "zstd data"},
+                                   {"a.jsonl.bz2", bzip2_of(text), "bzip2 data"},
+                                   {"a.jsonl.xz", xz_of(text), "xz data"}};
   for (const auto& [name, packed, expected] : cases) {
     IngestOf of;
     for (const std::size_t cut : {packed.size() / 2, packed.size() - 1, std::size_t{1}}) {

@@ -77,9 +77,9 @@ def test_array_is_found_by_its_file_name(tmp_path):
         (np.zeros(2, ">f4"), "big-endian elements cannot be mapped"),
         (np.array([{}], dtype=object), "an array of Python objects is a pickle"),
         (np.zeros(2, [("x", "f4"), ("y", "i2")]), "a structured array is not a tensor"),
-        (np.array(["a"]), "torch has none for it"),
-        (np.zeros(2, "M8[s]"), "torch has none for it"),
-        (np.zeros(2, np.longdouble), "torch has none for it"),
+        (np.array(["a"]), "torch has no such dtype"),
+        (np.zeros(2, "M8[s]"), "torch has no such dtype"),
+        (np.zeros(2, np.longdouble), "torch has no such dtype"),
     ],
     ids=lambda value: str(value.dtype) if isinstance(value, np.ndarray) else "",
 )

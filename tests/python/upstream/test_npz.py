@@ -103,7 +103,7 @@ def test_mode_c_is_private_and_mode_r_plus_is_refused(tmp_path):
     tenfold.save({"x": torch.ones(3)}, tmp_path / "x.npz")
     tenfold.load(tmp_path / "x.npz", mode="c")["x"].zero_()
     assert tenfold.load(tmp_path / "x.npz")["x"].sum() == 3
-    with pytest.raises(tenfold.UnsupportedError, match="cannot be written through"):
+    with pytest.raises(tenfold.UnsupportedError, match="cannot be changed in place"):
         tenfold.load(tmp_path / "x.npz", mode="r+")
 
 
@@ -189,5 +189,5 @@ def test_mode_r_plus_writes_npy_files(tmp_path):
     tenfold.open(tmp_path / "x.npy", mode="c")["x"].zero_()
     assert np.load(tmp_path / "x.npy")[1, 2] == 50
     np.save(tmp_path / "f.npy", np.asfortranarray(np.ones((2, 3))))
-    with pytest.raises(tenfold.UnsupportedError, match="fortran_order: cannot be written through"):
+    with pytest.raises(tenfold.UnsupportedError, match="fortran_order: cannot be changed in place"):
         tenfold.open(tmp_path / "f.npy", mode="r+")

@@ -224,7 +224,7 @@ def test_in_memory_writes_do_not_change_the_file(tmp_path):
     opened = tenfold.open(path)
     opened["x"].fill_(7)
     assert path.read_bytes() == before
-    with pytest.raises(tenfold.UnsupportedError, match="cannot be written through"):
+    with pytest.raises(tenfold.UnsupportedError, match="cannot be changed in place"):
         tenfold.open(path, mode="r+")
 
 

@@ -245,7 +245,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "nested views": (
         nested([1.0, 2.0], [[1], [1]], [[1], [1]], [1, 0]),
-        "nested tensor: expected components one after the other, found a view of some",
+        "nested tensor: expected contiguous components, found other offsets or strides",
     ),
     "nested sizes that overflow": (
         nested([1.0], [[HUGE], [HUGE]], [[1], [1]], [0, HUGE]),

@@ -30,7 +30,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Number of files open at once.
+/// Maximum number of files that are open at once.
 constexpr std::size_t kOpenFiles = 64;
 
 Error refuse(const base::Where& where) { return base::invalid_argument(where); }
@@ -42,8 +42,8 @@ struct AppendedLeaf {
   std::uint64_t old_bytes = 0;
 };
 
-/// One of several tensors that share a file.
-struct TiedLeaf {
+/// A tensor whose file has several hard links, so that other tensors may share it.
+struct LinkedLeaf {
   os::FileInfo file;
   Leaf rows;
   base::Where where;
@@ -75,13 +75,13 @@ class Appender {
                   const base::Where& where);
   void write_rows();
   void require_free_space(std::uint64_t new_bytes) const;
-  void give_back() const noexcept;
-  bool is_tied_to_another(const os::FileInfo& file, const Leaf& rows, const base::Where& where);
+  void truncate_uncommitted() const noexcept;
+  bool is_linked_to_another(const os::FileInfo& file, const Leaf& rows, const base::Where& where);
   void check_keys(const NodeMeta& meta, const TensorDict& rows, const base::Where& where) const;
 
   std::int64_t num_rows_;
   std::vector<AppendedLeaf> leaves_;
-  std::vector<TiedLeaf> tied_;
+  std::vector<LinkedLeaf> linked_;
   std::vector<GrowingMeta> metas_;  ///< parents before children
 };
 
@@ -142,24 +142,24 @@ void Appender::visit_leaf(const Path& folder, const MetaEntry& entry, const Leaf
         .found(found_bytes)
         .remedy("it may be truncated");
   }
-  if (found && found->num_links > 1 && is_tied_to_another(*found, rows, where)) return;
+  if (found && found->num_links > 1 && is_linked_to_another(*found, rows, where)) return;
   leaves_.push_back({folder / file, rows, entry.size_bytes});
 }
 
 /// True if these rows are already appended under another key. Aliases share one file, so appending
 /// to one appends to all.
-bool Appender::is_tied_to_another(const os::FileInfo& file, const Leaf& rows,
+bool Appender::is_linked_to_another(const os::FileInfo& file, const Leaf& rows,
                                   const base::Where& where) {
-  for (const TiedLeaf& other : tied_) {
+  for (const LinkedLeaf& other : linked_) {
     if (!file.same_file(other.file)) continue;
     if (same_rows(other.rows, rows)) return true;
     throw refuse(where)
-        .problem("tied to another tensor, ", other.where.text())
+        .problem("shares its file with another tensor, ", other.where.text())
         .expected("the same rows for both")
         .found("others")
         .remedy("save the whole tree again without shared storage");
   }
-  tied_.push_back({file, rows, where});
+  linked_.push_back({file, rows, where});
   return false;
 }
 
@@ -230,7 +230,7 @@ void Appender::require_free_space(std::uint64_t new_bytes) const {
   if (new_bytes <= os::kUncheckedBytes) return;
   for (const AppendedLeaf& leaf : leaves_) {
     if (!os::exists(leaf.file)) continue;
-    // Overwrite leftovers of a crashed append after the committed end.
+    // Leftovers of a crashed append after the committed end are overwritten: subtract their size.
     const std::uint64_t there = os::file_info(leaf.file).size_bytes;
     new_bytes -= std::min(leaf.rows.nbytes(), std::max(there, leaf.old_bytes) - leaf.old_bytes);
   }
@@ -273,14 +273,14 @@ void Appender::run() {
       is_committed = true;
     }
   } catch (const Error&) {
-    if (!is_committed) give_back();
+    if (!is_committed) truncate_uncommitted();
     throw;
   }
 }
 
-/// Truncates the files to the size in their metadata: on a full disk, the next append needs the
-/// space.
-void Appender::give_back() const noexcept {
+/// Truncates the files to the size in their metadata: if the disk is full, the next append needs
+/// the space.
+void Appender::truncate_uncommitted() const noexcept {
   for (const AppendedLeaf& leaf : leaves_) {
     try {
       if (!os::exists(leaf.file)) continue;

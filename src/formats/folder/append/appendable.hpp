@@ -17,14 +17,14 @@ namespace tenfold::detail::formats::folder {
 
 // The part of this format that folders of rows (data sets, dictionaries, sparse matrices) use.
 
-/// The folder of a leaf that is a file of the file system; null for leaves in memory, in archives
-/// and in other formats.
+/// Returns the folder of a leaf that is a file of the file system; null for leaves in memory, in
+/// archives and in other formats.
 std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf);
-/// The name of the leaf's file in that folder: the existing one, else the one that it would get.
+/// Returns the name of the leaf's file in that folder: the existing one, else the one it would get.
 std::string file_of(const Leaf& leaf);
 
-/// A path whose rows are read, and to which rows can be added if it is a folder of this format that
-/// was opened in mode write_through.
+/// A path with rows, opened for reading or appending. Rows can be appended if the path is a folder
+/// of this format that was opened in mode write_through.
 ///
 /// Thread safety: none; one thread at a time.
 class AppendableFolder {
@@ -35,9 +35,9 @@ class AppendableFolder {
   const Path& path() const noexcept { return path_; }  ///< absolute
   Mode mode() const noexcept { return mode_; }
   bool is_closed() const noexcept { return is_closed_; }
-  /// True if close() has something to do.
+  /// True if the path is open for writing.
   bool is_writable() const noexcept { return mode_ == Mode::write_through && !is_closed_; }
-  /// For a folder that is opened to be written: no save replaces it until release().
+  /// Locks a folder that is opened for writing: no save replaces it until release().
   void lock() { lock_ = lock_for_writing_through(path_); }
   /// The folder; invalid before lock() and after release().
   const os::Directory& directory() const noexcept { return lock_.folder; }
@@ -49,9 +49,9 @@ class AppendableFolder {
 
   /// Null before start() and after close().
   GrowingFolder* writer() const noexcept { return writer_.get(); }
-  /// Takes the lock against other writers, then calls `leaves` for the tensors to append to, as
-  /// they are from then on, and makes the writer. `is_exact` is true if its last writer closed the
-  /// folder: then no elements follow the rows.
+  /// Takes the lock against other writers, calls `leaves` to get the tensors to append to, and
+  /// creates the writer. `is_exact` is true if the last writer closed the folder: then no elements
+  /// follow the rows in the files.
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
   void flush();
   /// Closes the writer, and releases the lock against others.

@@ -43,7 +43,7 @@ CommitPage read_page(const os::File& file) {
       .remedy("close() it first");
 }
 
-/// The number of rows in meta.json.
+/// Returns the number of rows in meta.json.
 std::uint64_t rows_in_meta(const os::File& meta) {
   const NodeMeta node = parse_meta(meta.read_all(kMaxMetaBytes), meta.display());
   if (const auto rows = rows_counted(node)) return static_cast<std::uint64_t>(*rows);
@@ -53,7 +53,7 @@ std::uint64_t rows_in_meta(const os::File& meta) {
       .found("[]");
 }
 
-/// Creates the page unless another process did. The creator must hold the lock of meta.json.
+/// Creates the commit page unless another process did. The creator must hold the lock of meta.json.
 void create_page(const Path& path, const os::Directory& root) {
   os::File meta = os::File::open_read_at(root, std::string(kMetaName));
   const auto lock = os::WriterLock::try_acquire_current(root, std::string(kMetaName), meta);
@@ -84,12 +84,12 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
     os::File file = os::File::open_read_write_at(root, kCommitFile);
     auto lock = os::WriterLock::try_acquire(root, kCommitFile, file);
     if (!lock) {
-      // A reader holds the lock for a moment to check for a writer.
+      // A reader that checks for a writer holds the lock for a moment.
       if (attempt >= kBusyAttempts) throw_busy(file, path);
       std::this_thread::sleep_for(kRetryPause);
       continue;
     }
-    // Between our open and our lock, its writer may have closed the data set, which removes the
+    // Between open and lock, the previous writer may have closed the data set, which removes this
     // file.
     const auto now = root.entry_info(kCommitFile);
     if (!now || !now->same_file(file.info())) continue;
@@ -100,8 +100,8 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
     return;
   }
   throw Error::io(EBUSY, path.string())
-      .problem("other writers come and go")
-      .expected("one at a time");
+      .problem("other writers keep opening the folder")
+      .expected("one writer at a time");
 }
 
 void CommitFile::take_over(std::uint64_t num_rows) {

@@ -54,15 +54,15 @@ class CommitFile {
 /// Creates the commit page of an empty circular buffer, in a folder that is not published yet.
 void create_ring_page(os::Directory& folder, std::uint64_t capacity);
 
-/// Tells the process that adds rows and checksums to this folder, if there is one, that rows are
-/// about to be written in place.
+/// Sets the flag of writes in place in the commit page, if the folder has one. The process that
+/// adds rows and checksums then drops the checksums. Call before writing rows in place.
 void announce_writes_in_place(const os::Directory& folder);
 
 /// True while a CommitFile is locked, by this process or another.
 bool has_writer(const os::Directory& folder);
 
 /// Throws Error(unsupported) if the folder has a `%commit`: a change of its metadata would have to
-/// include the rows counted there.
+/// include the rows that `%commit` counts.
 void refuse_growing(const os::Directory& folder);
 
 }  // namespace tenfold::detail::formats::folder

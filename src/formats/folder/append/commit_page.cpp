@@ -42,7 +42,7 @@ void seal(std::span<std::byte> record) {
   put(record, content.size(), base::xxh3_seeded(content, kSlotSeed));
 }
 
-/// Parses a commit record; empty if its writer did not finish it.
+/// Parses a commit record. Returns nullopt if its checksum is wrong: its writer did not finish it.
 std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size_t offset) {
   const auto slot = page.subspan(offset, kSlotBytes);
   if (!is_whole(slot)) return std::nullopt;
@@ -56,7 +56,7 @@ std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size
   return state;
 }
 
-/// The newer one of the two commit records from `offset`.
+/// Returns the newer valid one of the two commit records at `offset`.
 std::optional<CommitState> newest(std::span<const std::byte> page, std::size_t offset) {
   const auto first = parse_slot(page, offset);
   const auto second = parse_slot(page, offset + kSlotBytes);
@@ -144,13 +144,13 @@ CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string
   page.process = number_at(bytes, kProcessOffset);
   page.in_place = number_at(bytes, kInPlaceOffset) != 0;
   const auto live = newest(bytes, 0);
-  if (!live) throw fail(where).part("slots").expected("one whole slot of two").found("none");
+  if (!live) throw fail(where).part("commit records").expected("at least one valid").found("none");
   check_state(*live, page.capacity, where);
   page.live = *live;
   if (page.capacity == 0) return page;
   page.durable = newest(bytes, kDurableOffset);
   if (!page.durable) {
-    throw fail(where).part("durable slots").expected("one whole slot of two").found("none");
+    throw fail(where).part("durable records").expected("at least one valid").found("none");
   }
   check_state(*page.durable, page.capacity, where);
   return page;

@@ -46,7 +46,7 @@ struct CommitState {
   /// capacity`.
   std::uint64_t written = 0;
   /// Circular buffers: slots [busy_begin, busy_begin + busy_rows), modulo capacity, that are being
-  /// overwritten, or were when their writer crashed. Never read.
+  /// overwritten, or that were when their writer crashed. Readers skip them.
   std::uint64_t busy_begin = 0;
   std::uint64_t busy_rows = 0;
   bool operator==(const CommitState&) const = default;
@@ -61,21 +61,22 @@ struct CommitPage {
 };
 
 std::array<std::byte, kSlotBytes> encode_slot(const CommitState& state);
-/// Encodes a whole page; with `durable` for circular buffers.
+/// Encodes a whole page. Circular buffers need `durable`.
 CommitBytes encode_page(const CommitPage& page);
 
-/// Validates everything; on success a circular buffer has num_rows == min(written, capacity) and a
-/// busy range inside it. Throws Error(corrupt), naming `where`, if neither record is valid.
+/// Parses and validates a page. In the result, a circular buffer has num_rows == min(written,
+/// capacity) and a busy range inside it. Throws Error(corrupt), naming `where`, for an invalid
+/// header or state, or if neither commit record is valid.
 CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string& where);
 
-/// Reads the page of a folder; empty if it has none. Throws like parse_commit_page().
+/// Reads the page of a folder. Returns nullopt if it has none. Throws like parse_commit_page().
 std::optional<CommitPage> read_commit_page(Folder& folder);
 
-/// The valid state: the live record if it was written during this boot, else a circular buffer's
-/// durable one, else null: then meta.json has the number of rows.
+/// Returns the valid state: the live record if it was written during this boot, else the durable
+/// record of a circular buffer. Returns null if there is none: meta.json has the number of rows.
 const CommitState* state_now(const CommitPage& page);
 
-/// The number of committed rows; empty if meta.json has it.
+/// Returns the number of committed rows, or nullopt if meta.json has the number.
 std::optional<std::int64_t> committed_rows(Folder& folder);
 
 }  // namespace tenfold::detail::formats::folder

@@ -24,8 +24,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// When a circular buffer overwrites rows, 1/16 of its slots are marked durably at a time, because
-/// each mark costs a sync.
+/// When a circular buffer overwrites rows, 1/16 of its slots are durably marked as busy at a time,
+/// because each mark costs a sync.
 constexpr std::uint64_t kReservedParts = 16;
 
 const std::string kMetaFile(kMetaName);
@@ -34,7 +34,7 @@ std::string path_in(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
 }
 
-/// Sizes of the tensors according to meta.json: key -> bytes.
+/// Returns the sizes in bytes of the tensors according to meta.json, by key.
 std::unordered_map<std::string, std::uint64_t> counted_bytes(const os::Directory& folder) {
   std::unordered_map<std::string, std::uint64_t> sizes;
   const os::File file = os::File::try_open_read_at(folder, kMetaFile);
@@ -66,8 +66,8 @@ void GrowingFolder::check_here() const {
   if (process_ == os::process_id()) return;
   throw base::unsupported(path_.string())
       .problem("opened before the process forked")
-      .expected("to add rows in the process that opened it")
-      .found("its fork")
+      .expected("the process that opened it")
+      .found("a forked child")
       .remedy("open it again there");
 }
 
@@ -133,7 +133,7 @@ void GrowingFolder::require_free_space(std::span<const std::span<const std::byte
   if (new_bytes <= os::kUncheckedBytes) return;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     if (!leaves_[i].file.valid()) continue;
-    // Overwrites leftovers of a crashed append after the committed end.
+    // Leftovers of a crashed append after the committed end are overwritten: subtract their size.
     new_bytes -= std::min<std::uint64_t>(bytes[i].size(),
                                          leaves_[i].file.size_bytes() - leaves_[i].leaf.size_bytes);
   }
@@ -156,7 +156,7 @@ void GrowingFolder::append(std::uint64_t num_rows,
     is_dirty_ = true;
     commit_.publish(next);
   } catch (const Error&) {
-    give_back_uncommitted();
+    truncate_uncommitted();
     throw;
   }
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
@@ -166,7 +166,7 @@ void GrowingFolder::append(std::uint64_t num_rows,
 }
 
 /// Truncates the files to the committed size: on a full disk, the next append needs the space.
-void GrowingFolder::give_back_uncommitted() noexcept {
+void GrowingFolder::truncate_uncommitted() noexcept {
   for (OpenLeaf& open : leaves_) {
     try {
       if (open.file.valid() && open.file.size_bytes() > open.leaf.size_bytes) {
@@ -207,14 +207,14 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
                                std::span<const std::span<const std::byte>> bytes) {
   check_here();
   if (num_rows == 0) return;
-  // Rows that this call would overwrite itself are counted but not written.
+  // Rows that later rows of this call overwrite are counted but not written.
   const std::uint64_t kept = std::min(num_rows, capacity());
   const std::uint64_t num_ignored = num_rows - kept;
   const std::uint64_t first = state().written + num_ignored;
   commit_.rest();
   reserve_durably(num_rows);
   CommitState next = state();
-  // The rows that a crashed writer left half written start at the same slot as ours.
+  // Rows that a crashed writer left incomplete start at the slot where this call writes.
   const std::uint64_t torn = next.busy_rows;
   if (num_ignored > 0) {
     next.busy_begin = 0;
@@ -262,8 +262,8 @@ void GrowingFolder::begin_checksums() {
     const auto covered = covered_bytes(lines[path_of(leaf)]);
     if (size == sizes.end() || !covered || *covered < size->second) continue;
     open.sums = std::make_unique<LeafSums>(*covered, leaf.size_bytes, open.file);
-    // The meta.json of a flush was lost, and its rows with it: remove their checksums before the
-    // bytes are overwritten.
+    // The checksums cover rows that were lost, because the meta.json of their flush was not
+    // written. Remove these checksums before the bytes are overwritten.
     exceeds_file |= *covered > leaf.size_bytes;
   }
   edit.close();

@@ -26,7 +26,7 @@ struct GrowingLeaf {
   bool is_unbatched = false;     ///< elements of ragged rows, whose end offsets are in another
                                  ///< tensor
   bool counts_itself = false;    ///< its length is not the number of rows, as for unbatched tensors
-  std::uint64_t row_bytes = 0;   ///< per index of its first dimension
+  std::uint64_t row_bytes = 0;   ///< for one index of the first dimension
   std::uint64_t size_bytes = 0;  ///< committed size
 };
 
@@ -34,18 +34,18 @@ struct GrowingLeaf {
 ///
 /// append(): writes the bytes after the committed end of every leaf (pwrite), then one commit
 /// record. After a crash in between, the previous rows are valid, and the next append overwrites
-/// the rest. A circular buffer instead marks the slots to overwrite as busy, writes them, and
-/// commits.
+/// the uncommitted bytes. A circular buffer instead marks the slots to overwrite as busy, writes
+/// them, and commits.
 ///
-/// flush(): makes leaves durable, then `%checksums`, meta.json of `%values` and of the nodes, and
-/// last that of the root, each atomically. After a power failure, the rows of the last flush are
-/// valid, or those of the one in progress. Nodes may then count more rows than the root; these are
-/// ignored while there is a `%commit`.
+/// flush(): makes leaves durable, then `%checksums`, then meta.json of `%values` and of the nodes,
+/// and last that of the root, each atomically. After a power failure, the rows of the last flush
+/// are valid, or those of the one in progress. Nodes may then count more rows than the root;
+/// readers ignore these while there is a `%commit`.
 ///
 /// Thread safety: none; one thread at a time.
 class GrowingFolder {
  public:
-  /// Holds the lock of `commit`. `leaves` must have its number of rows.
+  /// Holds the lock of `commit`. `leaves` must have as many rows as `commit`.
   GrowingFolder(const Path& path, os::Directory root, CommitFile commit,
                 std::vector<GrowingLeaf> leaves);
   GrowingFolder(const GrowingFolder&) = delete;
@@ -62,13 +62,13 @@ class GrowingFolder {
   std::uint64_t size_bytes(std::size_t leaf) const { return leaves_[leaf].leaf.size_bytes; }
 
   /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Throws
-  /// Error(io) with nothing appended; before anything is written if it cannot fit on the disk.
+  /// Error(io) and appends nothing on failure; writes nothing if the rows cannot fit on the disk.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
-  /// Writes to the next slots of a circular buffer; if there are more than `capacity` rows, only
-  /// the last ones. After an error, the overwritten slots are lost.
+  /// Writes to the next slots of a circular buffer. Of more than `capacity` rows, writes only the
+  /// last. If an error occurs, the rows in the slots to overwrite are lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   void flush();
-  /// flush(), and then makes the folder look as if it was saved with these rows: removes `%commit`
+  /// Calls flush(), then brings the folder into the state of a saved tree: removes `%commit`
   /// (except for a circular buffer), and restores the checksums of metadata.
   void close();
 
@@ -86,7 +86,7 @@ class GrowingFolder {
   void check_in_place() const;
   void require_free_space(std::span<const std::span<const std::byte>> bytes) const;
   void open_files();
-  void give_back_uncommitted() noexcept;
+  void truncate_uncommitted() noexcept;
   void reserve_durably(std::uint64_t num_rows);
   void write_slots(OpenLeaf& leaf, std::uint64_t first_row, std::uint64_t num_rows,
                    std::span<const std::byte> bytes);

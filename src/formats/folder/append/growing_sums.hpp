@@ -12,8 +12,8 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The checksums of a file that is appended to: those of whole blocks are final, that of the last
-/// block is continued.
+/// The checksums of a file that is appended to. The checksums of whole blocks are final; the hash
+/// of the last block is continued.
 class LeafSums {
  public:
   /// `%checksums` covers `covered_bytes` of the first `size_bytes` of `file`. Blocks that are not
@@ -23,9 +23,9 @@ class LeafSums {
   /// Adds bytes that were appended to the file.
   void add(std::span<const std::byte> bytes);
 
-  /// Appends the file's lines to `lines`: from `before`, the lines in `%checksums`, those of final
-  /// blocks, and the new ones. Returns false, and appends nothing, if the line of a final block is
-  /// missing.
+  /// Appends the lines of this file to `lines`: those of final blocks, copied from `before` (the
+  /// lines in `%checksums`), then the new ones. Returns false, and appends nothing, if `before`
+  /// lacks the line of a final block.
   bool add_lines(const std::string& path, const std::vector<ChecksumLine>& before,
                  std::vector<ChecksumLine>& lines) const;
   /// Marks the lines as written to `%checksums`.
@@ -42,8 +42,8 @@ class LeafSums {
   base::Xxh3Stream last_;
 };
 
-/// Number of bytes that the lines of a file cover from its start, block by block without a gap;
-/// empty if they are not what a save or a flush writes.
+/// Returns the number of bytes that the lines of a file cover from its start, block by block
+/// without a gap. Returns nullopt if neither a save nor a flush writes such lines.
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines);
 
 /// Adds the lines of a file with its current content.

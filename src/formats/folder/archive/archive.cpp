@@ -41,7 +41,7 @@ codecs::ZipLimits limits() noexcept {
     found = "one with a data descriptor";
   }
   throw base::unsupported(file.display() + "/" + entry.name)
-      .problem("mode \"r+\" cannot write through it")
+      .problem("mode \"r+\" cannot change it in place")
       .expected("a stored entry")
       .found(found)
       .remedy(remedy);
@@ -147,7 +147,8 @@ std::optional<Buffer> Archive::kept(std::size_t number) {
   return std::nullopt;
 }
 
-/// For callers that read an entry in pieces: caches the last few inflated entries.
+/// Returns the bytes of a deflated entry. Caches the last few entries for callers that read in
+/// pieces.
 Buffer Archive::inflated(std::size_t number) {
   const std::lock_guard inflate_lock(inflating_[number % kStripes]);
   if (auto bytes = kept(number)) return *bytes;

@@ -49,7 +49,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
   const codecs::ZipDirectory& directory() const noexcept { return directory_; }
   codecs::ZipInput input() const;
 
-  /// Index of the entry with that name.
+  /// Returns the index of the file entry with that name.
   std::optional<std::size_t> find(std::string_view path) const;
   /// True if `path` is a folder entry, or contains an entry.
   bool has_folder(std::string_view path) const;
@@ -57,15 +57,15 @@ class Archive : public std::enable_shared_from_this<Archive> {
   /// True if every tensor can be mapped.
   bool is_one_mapping() const noexcept { return is_one_mapping_; }
 
-  /// The first `size_bytes` bytes of an entry, mapped or in memory. Throws Error(unsupported) in
-  /// mode write_through if the entry cannot be mapped.
+  /// Returns the first `size_bytes` bytes of an entry, mapped or in memory. Throws
+  /// Error(unsupported) in mode write_through if the entry cannot be mapped.
   Buffer map(std::size_t entry, std::uint64_t size_bytes);
   /// Reads from `offset_bytes` until `into` is full or the entry ends. Returns the number of bytes.
   std::size_t read_some(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into);
 
-  /// Updates the CRC-32s of those of the entries that were mapped in mode write_through. With
-  /// `durable`, their bytes are made durable before their headers. If the monitor cancels it, the
-  /// next call does the rest.
+  /// Updates the CRC-32s of those `entries` that were mapped in mode write_through. With `durable`,
+  /// syncs their bytes before their headers. If the monitor cancels the call, the next one updates
+  /// the rest.
   void refresh(std::span<const std::size_t> entries, const RefreshOptions& options);
 
  private:

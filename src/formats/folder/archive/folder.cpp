@@ -129,7 +129,7 @@ class ArchiveFolder final : public Folder {
     archive_->refresh(written, {.durable = true, .monitor = monitor});
   }
 
-  // A replaced archive is another file with the same name.
+  // Always false: replacing the path does not affect the archive, which is one open file.
   bool was_replaced() override { return false; }
   [[noreturn]] void throw_replaced() const override {
     throw Error::io(ESTALE, display_).problem("the archive was replaced").remedy("open it again");

@@ -254,8 +254,8 @@ void unpack_archive(const Path& path, const Path& folder, const WriteRequest& re
   const std::shared_ptr<Archive> archive = Archive::open(path, Mode::read);
   std::uint64_t new_bytes = 0;
   for (const codecs::ZipEntry& entry : archive->entries()) {
-    // Stored sizes are checked against the archive's size; others are checked when they are
-    // inflated.
+    // Only stored entries count. The declared sizes of deflated entries are not trusted before they
+    // are inflated.
     if (entry.method == codecs::ZipMethod::stored) new_bytes += entry.size_bytes;
   }
   FolderReplacement replacement(folder, new_bytes, foreign_in);

@@ -69,7 +69,7 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
   if (entry.method != codecs::ZipMethod::stored || entry.has_descriptor ||
       entry.size_bytes > kMaxChecksumsBytes) {
     throw base::unsupported(where)
-        .problem("mode \"r+\" cannot take back the checksums of what is written through")
+        .problem("mode \"r+\" cannot disable the checksums of tensors")
         .expected("a stored entry")
         .found("another")
         .remedy("pack the folder again");
@@ -81,7 +81,7 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
       return;
     }
   } catch (const Error& error) {
-    // Ignored here, because a damaged list has no valid checksums; verify() reports it.
+    // A damaged list has no valid checksums to disable; verify() reports it.
     if (error.code() != ErrorCode::corrupt) throw;
     return;
   }

@@ -9,14 +9,14 @@
 namespace tenfold::detail::formats::folder {
 
 /// Computes the CRC-32s of stored entries, and writes those that changed to the local and then to
-/// the central header. A crash in between leaves different CRC-32s, which verify() and the next
-/// refresh handle. Holes are not read. Thread-safe: concurrent calls write the same values.
+/// the central header. A crash in between leaves different CRC-32s, which verify() reports and the
+/// next refresh fixes. Holes are not read. Thread-safe: concurrent calls write the same values.
 void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std::size_t> entries,
                     const RefreshOptions& options);
 
 /// Recomputes the checksum in the archive's comment (codecs/zip/structure.hpp), if there is one,
-/// and makes it durable. Call it when the structure was changed on purpose. CRC-32s are not
-/// included, so writing through the archive does not change it.
+/// and makes it durable. Call it when the structure was changed on purpose. The checksum does not
+/// include CRC-32s, so writes to tensors do not change it.
 void refresh_structure_checksum(os::File& file, const Archive& archive);
 
 /// Disables the lines of all tensors in the entry `%checksums`, if there is one, because the

@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kArchiveAlignment = 64;
 /// write_through.
 void save_archive(Plan plan, const Path& path, const WriteRequest& request, int deflate_level = 0);
 
-/// The same, with existing entries.
+/// Like save_archive(), for entries that are already prepared, in the given order.
 void save_entries(const std::vector<ZipArchiveEntry>& entries, const Path& path,
                   const WriteRequest& request);
 

@@ -16,7 +16,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Null if `object` is not an object or has no such member.
+/// Returns the member of that name, or null if `object` is not an object or has no such member.
 Value* member(Value& object, std::string_view key) {
   auto* members = std::get_if<Value::Object>(&object.data());
   if (members == nullptr) return nullptr;
@@ -56,7 +56,7 @@ std::string with_lengths(std::string_view text, const std::string& where,
     const std::string part = "tensor " + base::quote(leaf.key) + ": ";
     Value* entry = member(document, leaf.key);
     if (entry == nullptr) {
-      fail(where, part.substr(0, part.size() - 2), "it there", "it gone");
+      fail(where, part.substr(0, part.size() - 2), "an entry", "none");
     }
     set_length(where, part, *entry, leaf.length);
   }

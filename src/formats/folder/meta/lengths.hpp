@@ -16,14 +16,14 @@ struct LeafLength {
   std::uint64_t length = 0;
 };
 
-/// The text of a meta.json with these lengths of tensors and this batch size. `where` names the
-/// file. Throws Error(corrupt) if the entry of a tensor is not found, because another tool has
-/// written the file since.
+/// Returns the text of a meta.json with these lengths of tensors and this batch size. `where` names
+/// the file. Throws Error(corrupt) if a tensor has no entry, because another tool has written the
+/// file since.
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 
-/// Does this to the meta.json of `folder`, atomically and durably. Writes nothing if they are up to
-/// date.
+/// Applies with_lengths() to the meta.json of `folder`, atomically and durably. Writes nothing if
+/// the lengths are up to date.
 void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
                       std::optional<std::uint64_t> batch);
 

@@ -56,19 +56,19 @@ struct NodeMeta {
   std::vector<std::pair<std::string_view, std::size_t>> reserved;
 };
 
-/// Parses any version, 0 to 1. `where` is the path of the file. Throws Error(corrupt) if it is no
-/// meta.json, Error(unsupported) for a higher version. An entry that cannot be read has a
-/// `problem`, and does not affect the others.
+/// Parses a meta.json of version 0 or 1. `where` is the path of the file. Throws Error(corrupt) if
+/// the text is not a meta.json, Error(unsupported) for a higher version. An entry that cannot be
+/// read gets a `problem`, and does not affect the others.
 NodeMeta parse_meta(std::string_view text, const std::string& where);
 
 /// Sets `size_bytes` of a tensor's entry from its dtype and shape, or `problem` if they are
 /// invalid.
 void check_leaf_size(MetaEntry& entry);
 
-/// The members of a NonTensorData, NonTensorStack or tensorclass, except `_type`.
+/// Returns the members of a NonTensorData, NonTensorStack or tensorclass, except `_type`.
 Value::Object parse_fields(std::string_view text, const std::string& where);
 
-/// Python's __name__ of a class: "MyData" for "<class 'module.MyData'>".
+/// Returns Python's __name__ of a class: "MyData" for "<class 'module.MyData'>".
 std::string_view short_class_name(std::string_view type) noexcept;
 
 /// A member of a TensorDict's meta.json: a key, or the position of a key that the member `shape`,

@@ -216,7 +216,7 @@ void MetaHandler::string(std::string_view value) {
 void MetaHandler::member_of_root(std::string_view found) {
   const bool null = found == "null";
   if (member_ == "_type") {
-    // tensordict accepts null where `_class` tells; so do we.
+    // Null is accepted, as in tensordict: `_class` then determines the kind of the node.
     if (!null) throw base::corrupt(where_).part("_type").expected("a string").found(found);
     return;
   }
@@ -352,7 +352,7 @@ MetaKind kind_of(std::string_view class_id, std::string_view type) {
   return MetaKind::unknown;
 }
 
-/// In other nodes, a member of that name is data.
+/// Checks `stack_dim` of a stack. In other nodes, a member of that name is data.
 void MetaHandler::check_stack_dim() const {
   const bool is_lazy = meta_.kind == MetaKind::lazy_stack;
   if (!is_lazy && meta_.kind != MetaKind::non_tensor_stack) return;

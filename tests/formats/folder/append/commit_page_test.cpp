@@ -101,10 +101,10 @@ TEST(CommitPage, IsRefusedWithoutAValidRecord) {
   expect_refused(bad, "header");
   bad = good;
   bad[kSlotBytes + 24] ^= std::byte{1};
-  expect_refused(bad, "slots: expected one whole slot of two, found none");
+  expect_refused(bad, "commit records: expected at least one valid, found none");
   bad = encode_page(ring(10, 3));
   bad[kDurableOffset + kSlotBytes + 1] ^= std::byte{1};
-  expect_refused(bad, "durable slots");
+  expect_refused(bad, "durable records");
 }
 
 TEST(CommitPage, IsRefusedIfItsContentIsInconsistent) {

@@ -131,7 +131,7 @@ TEST(MemmapArchive, CopiesUnalignedLeaves) {
   const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {});
   EXPECT_EQ(tree.at("a").data<float>()[1], 2.0F);
   EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
-              HasSubstr("m.tdz/a.memmap: mode \"r+\" cannot write through it: expected a stored "
+              HasSubstr("m.tdz/a.memmap: mode \"r+\" cannot change it in place: expected a stored "
                         "entry, found one that is not aligned"));
 }
 
@@ -141,7 +141,7 @@ TEST(MemmapArchive, RefusesToWriteThroughDeflatedLeavesByName) {
   fs::copy_file(golden, folder / "m.tdz");
   fs::permissions(folder / "m.tdz", fs::perms::owner_write, fs::perm_options::add);
   EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
-              HasSubstr(".memmap: mode \"r+\" cannot write through it: expected a stored entry, "
+              HasSubstr(".memmap: mode \"r+\" cannot change it in place: expected a stored entry, "
                         "found a deflated one; save it again without compression"));
   EXPECT_EQ(read_bytes(folder / "m.tdz"), read_bytes(golden));
 }
