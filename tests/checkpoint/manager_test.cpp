@@ -235,7 +235,7 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
   fs::remove(document);
   const Error absent = error_of([&] { manager.restore(); });
   EXPECT_EQ(absent.code(), ErrorCode::file_not_found);
-  EXPECT_THAT(absent.what(), HasSubstr("step_00000001: is no step: it has no checkpoint.json"));
+  EXPECT_THAT(absent.what(), HasSubstr("step_00000001: is not a step: it has no checkpoint.json"));
 }
 
 TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
@@ -459,7 +459,7 @@ TEST(CheckpointManager, OtherEntriesAreNamedAndKept) {
   const Warnings warnings;
   EXPECT_THAT(manager.all_steps(), ElementsAre(1));
   EXPECT_THAT(manager.all_steps(), ElementsAre(1));
-  EXPECT_THAT(warnings.all(), UnorderedElementsAre(HasSubstr("step_00000009: is no step"),
+  EXPECT_THAT(warnings.all(), UnorderedElementsAre(HasSubstr("step_00000009: is not a step"),
                                                    HasSubstr("version: expected 1 at most")));
   save_steps(manager, {2, 3});
   EXPECT_TRUE(fs::exists(folder / "step_7"));
@@ -518,7 +518,7 @@ TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {
   fs::copy(folder / "a/step_00000005", folder / "b/step_00000005", fs::copy_options::recursive);
   const Warnings warnings;
   EXPECT_EQ(copy.path(5), folder / "b/step_5");
-  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("is there twice")));
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("is a duplicate")));
 }
 
 TEST(CheckpointManager, OtherRunsAreRestoredByPath) {

@@ -253,7 +253,7 @@ TEST(RankedSave, AnExportReportsOmittedEntries) {
   manager.export_step(1, folder / "model.safetensors", {.keys = {{"model"}}});
   EXPECT_THAT(warnings.all(), IsEmpty());
   manager.export_step(1, folder / "all.safetensors");
-  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"rng\": that of rank 0 of 2 is converted")));
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"rng\": only the entry of rank 0 of 2")));
 }
 
 TEST(EntryDigests, DistinguishStructureFromValues) {

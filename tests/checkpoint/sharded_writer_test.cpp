@@ -321,7 +321,7 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
     ShardWriter part(old_ticket);
     FAIL() << "opened";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("found those of another one"));
+    EXPECT_THAT(error.what(), HasSubstr("found those of another save"));
   }
   const std::vector<std::string> receipts = {old_receipt, write_part(writer, save, 1)};
   EXPECT_THROW(writer.publish(receipts), Error);
@@ -446,10 +446,10 @@ TEST(ShardedWriterBoxes, GapsAndOverlapsAreRefusedByTensorAndRanks) {
        "tensor \"w\": elements are in no box: expected boxes of 16 elements in all, found 14 in 2 "
        "boxes: [0, 0] + [2, 4] of rank 0, [2, 0] + [2, 3] of rank 1"},
       {{}, "found 0 in 0 boxes"},
-      {{{0, {0, 0}, {4, 5}, 0}}, "a box exceeds it: expected one within [4, 4]"},
-      {{{0, {0}, {4}, 0}}, "a box exceeds it"},
-      {{{0, {-1, 0}, {4, 4}, 0}}, "a box exceeds it"},
-      {{{0, {kFar, 0}, {kFar, 4}, 0}}, "a box exceeds it"},
+      {{{0, {0, 0}, {4, 5}, 0}}, "a box exceeds the tensor: expected one within [4, 4]"},
+      {{{0, {0}, {4}, 0}}, "a box exceeds the tensor"},
+      {{{0, {-1, 0}, {4, 4}, 0}}, "a box exceeds the tensor"},
+      {{{0, {kFar, 0}, {kFar, 4}, 0}}, "a box exceeds the tensor"},
       {{{1, {0, 0}, {4, 4}, 0}}, "expected one of 1 tensors"},
       {{{0, {0, 0}, {4, 4}, -1}}, "a rank from 0"},
   };
@@ -488,7 +488,7 @@ TEST(ShardedWriterBoxes, MismatchedTensorsAreNotWritten) {
   EXPECT_THAT(refusal(0, {right, right}), HasSubstr("expected 1 boxes, found more"));
   EXPECT_THROW(part.finish(), Error);
   EXPECT_EQ(refusal(0, {right}), "");
-  EXPECT_THAT(refusal(0, {right}), HasSubstr("found it written before"));
+  EXPECT_THAT(refusal(0, {right}), HasSubstr("found one that is"));
   EXPECT_THROW(ShardWriter("{}"), Error);
   EXPECT_THROW(ShardWriter("nothing"), Error);
 }

@@ -145,7 +145,7 @@ TEST(Convert, RefusesSparseTensorsWithDecreasingOffsets) {
   EXPECT_EQ(thrown.code, ErrorCode::corrupt);
   EXPECT_EQ(thrown.message, path.string() +
                                 ": key \"s\": sparse tensor: crow_indices: expected "
-                                "numbers that do not fall, up to 2, found 1");
+                                "nondecreasing numbers up to 2, found 1");
 }
 
 class SparseLeaves : public testing::TestWithParam<const char*> {

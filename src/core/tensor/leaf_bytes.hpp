@@ -18,8 +18,8 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
                     std::span<std::byte> scratch,
                     const std::function<void(std::span<const std::byte>)>& use);
 
-/// Identifies the stored bytes of a leaf, to find shared storage. Without a value if they are
-/// unknown, or shared with no other leaf.
+/// Identifies the stored bytes of a leaf, to find shared storage. Has no value if the bytes are
+/// unknown, or if no other leaf shares them.
 using SharedBytes = LeafSource::Identity;
 struct SharedBytesHash {
   std::size_t operator()(const SharedBytes& key) const noexcept;
