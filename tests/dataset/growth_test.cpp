@@ -449,7 +449,7 @@ TEST(Growth, RefusesMismatchedRowsAndAppendsNothing) {
   expect_error(ErrorCode::invalid_argument, "column \"x\": shape of a row: expected [3]",
                [&] { ds.append(bad); });
   const Batch part = Dataset(test::numbers(2)).select({"id"}).rows(0, 2);
-  expect_error(ErrorCode::invalid_argument, "column \"x\": expected it in the rows",
+  expect_error(ErrorCode::invalid_argument, "column \"x\": expected the column in the rows",
                [&] { ds.append(part); });
   bad = test::numbers(2);
   bad.set("y", Tensor::zeros(DType::float32, {2}));
