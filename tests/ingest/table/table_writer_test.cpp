@@ -336,7 +336,7 @@ TEST(TableWriter, RefusesToCommitColumnsOfDifferentLength) {
     writer.commit();
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "column \"x\": rows: expected 2 as other columns have, found 1");
+    EXPECT_STREQ(error.what(), "column \"x\": rows: expected 2, as in other columns, found 1");
   }
   EXPECT_FALSE(fs::exists(folder / "rows"));
 }
