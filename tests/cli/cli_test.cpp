@@ -196,7 +196,7 @@ TEST_F(Cli, HelpFitsIntoEightyColumns) {
   }
 }
 
-TEST_F(Cli, SaysThatADirectoryHasNoSteps) {
+TEST_F(Cli, ReportsThatADirectoryHasNoSteps) {
   EXPECT_EQ(tenfold_run({"checkpoints", ckpt_}).out, "no steps\n");
 }
 

@@ -146,7 +146,7 @@ TEST(CopyCacheLines, EveryKernelCopiesAnyNumberOfBytesFromOneLine) {
   }
 }
 
-TEST(CopyCacheLines, OfEveryCpuCopyTwoRowsPerCall) {
+TEST(CopyCacheLines, EveryKernelCopiesTwoRowsPerCall) {
   constexpr std::size_t kApart = 512;
   const std::vector<std::byte> from = numbered(10'000);
   const TwoSources rows{from.data() + 7, from.data() + 3001};

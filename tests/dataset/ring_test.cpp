@@ -54,7 +54,7 @@ TEST(CircularBuffer, ContainsTheLastRowsInTheOrderOfItsSlots) {
   EXPECT_TRUE(verify(folder / "ring").ok());
 }
 
-TEST(CircularBuffer, OfSmallLeavesShowsOverwritesWithoutARefresh) {
+TEST(CircularBuffer, ShowsOverwritesOfSmallLeavesWithoutARefresh) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "ring", {.capacity = 4});
   ds.append(test::numbers(4));

@@ -117,15 +117,17 @@ class IngestOnAFullDisk : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(IngestOnAFullDisk, OfTextLeavesTheOldDataSetIntact) {
+TEST_F(IngestOnAFullDisk, KeepsTheOldDataSetWhenIngestingText) {
   expect_old_or_new([this](const Path& path, bool durable) {
     ingest_text(folder_ / "new.jsonl", path, durable);
   });
 }
 
-TEST_F(IngestOnAFullDisk, OfRowsLeavesTheOldDataSetIntact) { expect_old_or_new(ingest_table); }
+TEST_F(IngestOnAFullDisk, KeepsTheOldDataSetWhenIngestingRows) { expect_old_or_new(ingest_table); }
 
-TEST_F(IngestOnAFullDisk, OfArrowLeavesTheOldDataSetIntact) { expect_old_or_new(ingest_stream); }
+TEST_F(IngestOnAFullDisk, KeepsTheOldDataSetWhenIngestingArrow) {
+  expect_old_or_new(ingest_stream);
+}
 
 }  // namespace
 }  // namespace tenfold

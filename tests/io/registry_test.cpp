@@ -227,7 +227,7 @@ TEST(Registry, ThrowsFileNotFoundForAMissingPath) {
   EXPECT_THAT(thrown.message, HasSubstr("/nowhere/at/all: "));
 }
 
-TEST(Registry, TellsWhatMayHelpWithAMissingPath) {
+TEST(Registry, SuggestsARemedyForAMissingPath) {
   const test::TemporaryFolder folder;
   write_file(folder / "weights.safetensors", "x");
   const auto message = [](const Path& path) { return thrown_by([&] { probe(path); }).message; };

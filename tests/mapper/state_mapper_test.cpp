@@ -307,7 +307,7 @@ TEST(StateMapper, KeepsIntegersOfAllSizesInJson) {
   }
 }
 
-TEST(StateMapper, RefusesWhatAHierarchyCannotHold) {
+TEST(StateMapper, RefusesValuesThatAHierarchyCannotStore) {
   const auto refused = [](const TensorDict& levels, ErrorCode code) {
     return message_of([&] { StateMapper::hierarchical(levels); }, code);
   };

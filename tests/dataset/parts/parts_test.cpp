@@ -232,7 +232,7 @@ TEST(Parts, AreReplacedOnlyWithoutForeignFiles) {
 }
 
 /// A job that stages several parts, moves them and is killed before, while or after it commits.
-TEST(Parts, OfAKilledJobAreRemovedUnlessTheManifestNamesThem) {
+TEST(Parts, PartsOfACrashedJobAreRemovedUnlessTheManifestNamesThem) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";
   make_parts(ds, {2, 3});
@@ -261,7 +261,7 @@ TEST(Parts, OfAKilledJobAreRemovedUnlessTheManifestNamesThem) {
   EXPECT_FALSE(exists("last-0"));
 }
 
-TEST(Parts, OfAJobThatGoesOnAreTakenByNoOtherCall) {
+TEST(Parts, PartsOfARunningJobAreAddedByNoOtherCall) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";
   make_parts(ds, {2, 3});
@@ -316,7 +316,7 @@ TEST(Parts, AReplacedDataSetIsReadAsOpenedOrRefused) {
                [&] { static_cast<void>(opened.rows(4, 5)); });
 }
 
-TEST(Parts, OfTextFilesAreIngestedInFileOrder) {
+TEST(Parts, TextFilesAreIngestedInFileOrder) {
   const TemporaryFolder folder;
   write_bytes(folder / "a.csv", "x\n1\n2\n");
   write_bytes(folder / "b.csv", "x\n3\n");

@@ -49,14 +49,14 @@ TEST(ByteBox, MergesCompleteDimensions) {
   EXPECT_THAT(run_begins(middle), ElementsAre(32, 56));
 }
 
-TEST(ByteBox, OfOneIndexOfTheOuterDimensionsIsContiguous) {
+TEST(ByteBox, IsContiguousForOneIndexOfTheOuterDimensions) {
   const ByteBox row = box_in({4, 3, 8}, {{2, 1, 3}, {1, 1, 5}});
   EXPECT_TRUE(row.is_contiguous());
   EXPECT_EQ(row.begin(), ((2 * 3 + 1) * 8 + 3) * 4U);
   EXPECT_EQ(row.volume(), 20U);
 }
 
-TEST(ByteBox, OfATensorWithoutDimensionsIsItsElement) {
+TEST(ByteBox, IsTheOnlyElementOfAScalar) {
   EXPECT_EQ(box_in({}, {{}, {}}), (ByteBox{{4}, {0}, {4}}));
 }
 
@@ -99,13 +99,13 @@ TEST(SplitBox, SplitsRowsThatAreLargerThanABlock) {
   EXPECT_EQ(parts.back(), (Box{{1, 2, 1 << 22}, {1, 1, 1 << 22}}));
 }
 
-TEST(SplitBox, OfOneDimensionGivesItsBlocks) {
+TEST(SplitBox, SplitsOneDimensionIntoBlocks) {
   const std::vector<Box> parts = split_box(Shape{10'000'000}, 4, {{0}, {10'000'000}});
   ASSERT_THAT(parts, SizeIs(3));
   EXPECT_EQ(parts[1], (Box{{1 << 22}, {1 << 22}}));
 }
 
-TEST(SplitBox, OfNoElementsIsEmpty) {
+TEST(SplitBox, IsEmptyWithoutElements) {
   EXPECT_THAT(split_box(Shape{4, 0}, 4, {{0, 0}, {4, 0}}), SizeIs(0));
   EXPECT_THAT(split_box(Shape{}, 4, {{}, {}}), SizeIs(1));
 }
@@ -225,7 +225,7 @@ TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
   is_refused({{{{kHuge / 2}, {0}, {bytes_.size()}}, 0}, {{{kHuge / 2}, {kHuge / 4}, {1}}, 0}});
 }
 
-TEST_F(CheckedBoxes, OfATruncatedFileAreAProblem) {
+TEST_F(CheckedBoxes, BoxesOfATruncatedFileAreAProblem) {
   const auto problems = check({sum_of({{0, 0}, {rows_, columns_}})}, 1);
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_THAT(problems[0].what, HasSubstr("the file is too short"));

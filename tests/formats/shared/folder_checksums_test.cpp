@@ -49,7 +49,7 @@ TEST(FolderChecksums, AreReadAsTheyWereWritten) {
   EXPECT_TRUE(parse_checksums(sealed(""), "%checksums").empty());
 }
 
-TEST(FolderChecksums, ALineThatIsNoneIsNamed) {
+TEST(FolderChecksums, AnInvalidLineIsNamed) {
   for (const std::string line :
        {"", "0", "0123456789abcdef 0 1", "0123456789abcde 0 1 w", "0123456789abcdeg 0 1 w",
         "0123456789abcdef -1 1 w", "0123456789abcdef 0 1x w", "0123456789abcdef  1 w",

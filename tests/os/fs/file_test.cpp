@@ -379,7 +379,7 @@ TEST(Path, ASymlinkLoopIsAnIoError) {
   EXPECT_EQ(error_of([&] { resolve_link(folder / "a"); }).system_errno(), ELOOP);
 }
 
-TEST(Path, ResolveLinkThrowsIfItCannotTellWhetherThereIsALink) {
+TEST(Path, ResolveLinkThrowsIfALinkCannotBeDetected) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("loop", folder / "loop");
   EXPECT_EQ(error_of([&] { resolve_link(folder / "loop/x"); }).system_errno(), ELOOP);

@@ -92,7 +92,7 @@ TEST_P(EveryLease, IsHeldByOneProcessAndReleasedWithIt) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST_P(EveryLease, OfACrashedProcessIsTakenOverImmediately) {
+TEST_P(EveryLease, IsTakenOverImmediatelyFromACrashedProcess) {
   leave_dead(directory_);
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
   EXPECT_FALSE(is_leased(directory_, "x"));
@@ -102,7 +102,7 @@ TEST_P(EveryLease, OfACrashedProcessIsTakenOverImmediately) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
-TEST_P(EveryLease, OfAZombieProcessIsDead) {
+TEST_P(EveryLease, IsDeadIfItsProcessIsAZombie) {
   const pid_t child = ::fork();
   if (child == 0) {
     new Lease(*Lease::try_acquire(directory_, "x"));
@@ -126,7 +126,7 @@ TEST_P(EveryLease, AForkedChildNeitherHoldsNorReleasesIt) {
   EXPECT_TRUE(lease->is_held());
 }
 
-TEST_P(EveryLease, OfAnotherHostExpiresAfterTheTimeout) {
+TEST_P(EveryLease, ExpiresAfterTheTimeoutOnAnotherHost) {
   const auto lease = Lease::try_acquire(directory_, "x");
   ASSERT_TRUE(lease);
   // As after a reboot.
@@ -141,7 +141,7 @@ TEST_P(EveryLease, OfAnotherHostExpiresAfterTheTimeout) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
-TEST_P(EveryLease, OfAProcessWhoseIdWasReusedIsDead) {
+TEST_P(EveryLease, IsDeadIfItsProcessIdWasReused) {
   // This process ID, with another start time.
   std::string text;
   {

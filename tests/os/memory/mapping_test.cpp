@@ -158,7 +158,7 @@ TEST_F(MappingTest, AReadOnlyMapIsNotWritable) {
   EXPECT_FALSE(map_file(File::open_read(path), 0, 3, MapKind::read_only).writable());
 }
 
-TEST_F(MappingTest, ABufferKnowsItsFileAndOffset) {
+TEST_F(MappingTest, ABufferHasItsFileAndOffset) {
   std::string text;
   while (text.size() < 50'000) text += std::to_string(text.size()) + " ";
   const Path path = make("a name with  blanks", text);

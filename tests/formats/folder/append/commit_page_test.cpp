@@ -79,7 +79,7 @@ TEST(CommitPage, HasTheOlderStateIfTheNewerRecordIsTorn) {
   }
 }
 
-TEST(CommitPage, OfAnotherBootHasOnlyACircularBuffersDurableState) {
+TEST(CommitPage, KeepsOnlyTheDurableStateOfACircularBufferAfterAReboot) {
   CommitPage rows = page_of_rows(1000);
   EXPECT_EQ(state_now(rows), &rows.live);
   rows.live.boot[0] ^= std::byte{1};
