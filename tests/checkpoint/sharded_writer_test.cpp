@@ -40,7 +40,7 @@ Tensor numbered(DType dtype, Shape shape, int start = 0) {
   return tensor;
 }
 
-/// A box of a tensor, as a view.
+/// Returns a view of a box of the tensor.
 Tensor cut(const Tensor& tensor, const Shape& offsets, const Shape& sizes) {
   std::uint64_t offset = tensor.offset_bytes();
   for (std::size_t d = 0; d < offsets.size(); ++d) {
@@ -239,7 +239,7 @@ TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
     EXPECT_TRUE(open(path()).contains("model"));
     EXPECT_TRUE(verify(path()).ok());
   }
-  EXPECT_TRUE(open(path()).contains("model"));  // abandoned
+  EXPECT_TRUE(open(path()).contains("model"));  // the new save was abandoned
   EXPECT_THAT(names(), ElementsAre(GetParam()));
   run(save, path());
   EXPECT_THAT(open(path()).keys(), ElementsAre("new"));
@@ -391,7 +391,7 @@ TEST(ShardsLayout, ForeignFilesAreNotReplaced) {
   }
 }
 
-/// The manifest is validated: a damaged one is an error.
+/// A damaged manifest causes an Error, never a crash.
 TEST(ShardsLayout, MutatedManifestsAreErrorsWithoutACrash) {
   const TemporaryFolder folder;
   for (const char* layout : {"shards", "torch"}) {
@@ -520,7 +520,7 @@ TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-/// A hostile or damaged list of box checksums is a problem, never a crash.
+/// verify() reports a hostile or damaged list of box checksums as a problem, and does not crash.
 TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0, 0}, {4, 2}, 0}, {0, {0, 2}, {4, 2}, 1}}};
@@ -549,7 +549,7 @@ TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
         "0123456789abcdef box 4,16 0,0 4,0 w.memmap"}) {
     std::string body = text.substr(0, text.rfind("xxh3 "));
     body += std::string(line) + "\n";
-    // The last line covers the others, as in a deliberate change.
+    // The last line is the valid checksum of the other lines, as after a deliberate change.
     write_bytes(sums,
                 body + "xxh3 " + base::hex16(base::xxh3(std::as_bytes(std::span(body)))) + "\n");
     EXPECT_FALSE(verify(folder / "folder").ok()) << line;

@@ -41,7 +41,8 @@ class OpenCounter {
   OpenCounter(const OpenCounter&) = delete;
   OpenCounter& operator=(const OpenCounter&) = delete;
 
-  /// The kernel merges consecutive equal events, so events between two opens are watched too.
+  /// The kernel merges consecutive equal events. Events of reads and closes are therefore watched
+  /// as well, because they separate two opens.
   int count() {
     int opens = 0;
     inotify_event event{};

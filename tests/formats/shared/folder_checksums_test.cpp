@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The lines with the last one, whose checksum is right.
+/// Appends the last line, which is the valid checksum of the other lines.
 std::string sealed(const std::string& lines) {
   return lines + "xxh3 " + base::hex16(base::xxh3(std::as_bytes(std::span(lines)))) + "\n";
 }

@@ -291,7 +291,7 @@ TEST(IngestJson, CollectsBadRowsWithTheirSourceText) {
   EXPECT_THAT(second, HasSubstr("\"column\": null"));
   EXPECT_THAT(second, HasSubstr("oops \\ufffd"));
   EXPECT_TRUE(verify(of.target()).ok());
-  // The file belongs to the data set: the next ingest replaces it.
+  // The file is a part of the data set, so the next ingest() to this path removes it.
   of.rows("a.jsonl", "{\"x\": 1}\n");
   EXPECT_FALSE(std::filesystem::exists(of.target() / "bad_rows.jsonl"));
 }
