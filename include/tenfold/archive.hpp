@@ -22,8 +22,8 @@ struct ArchiveOptions {
 /// True for a file that is a zip archive with a meta.json at its top.
 TENFOLD_API bool is_memmap_archive(const Path& path);
 
-/// Writes the files that tensordict's `memmap` writes into one archive, which replaces `path`.
-/// Like memmap(), it adds notes only for properties that the files cannot express.
+/// Saves one archive with the files that tensordict's `memmap` writes, and replaces `path` by it.
+/// Like memmap(), adds notes only for properties that the files cannot express.
 /// Throws Error(unsupported) if such files cannot hold the tree, Error(io, EBUSY) if another handle
 /// has the existing archive open "r+".
 TENFOLD_API void write_memmap_archive(const TensorDict& tree, const Path& path,

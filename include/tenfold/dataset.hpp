@@ -76,14 +76,14 @@ class TENFOLD_API Dataset {
   /// read those by rows().
   Tensor column(std::string_view name) const;
 
-  /// The rows [begin, end), both clamped as a slice clamps them.
+  /// The rows [begin, end). Both are clamped like the bounds of a Python slice.
   Dataset range(std::int64_t begin, std::int64_t end) const;
   /// Some of the columns, by (dotted) names. The name of a record selects all of its columns, and
   /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found).
   Dataset select(const std::vector<std::string>& names) const;
-  /// The columns under other names, in the same order. Each pair is a name (of a record: all of its
-  /// columns) and the new path. Throws Error(key_not_found), Error(invalid_argument) if two columns
-  /// would have one name.
+  /// The columns under other names, in the same order. Each pair is a name and the new path. The
+  /// name of a record renames all of its columns. Throws Error(key_not_found), and
+  /// Error(invalid_argument) if two columns would have one name.
   Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
   /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
   /// Throws Error(invalid_argument) for a position outside [0, size()).

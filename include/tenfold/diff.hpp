@@ -43,7 +43,7 @@ struct Change {
   std::uint64_t num_different = 0;  ///< values beyond the tolerance
 };
 
-/// The differences between two trees, in the order of the first.
+/// The differences between two trees, in the order of the entries of the first tree.
 struct DiffReport {
   std::vector<std::string> added;    ///< dotted names of tensors and values in `b` only
   std::vector<std::string> removed;  ///< dotted names of tensors and values in `a` only

@@ -105,8 +105,8 @@ struct SaveOptions {
 /// Throws Error: file_not_found, corrupt, unsupported, io.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
-/// Opens, maps and checks every leaf; bytes are paged in on use. A bare root has no keys to select:
-/// LoadOptions::keys is Error(key_not_found).
+/// Opens, maps and checks every leaf; bytes are paged in on use. Throws Error(key_not_found) if
+/// LoadOptions::keys is set for a bare root, because it has no keys to select.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON

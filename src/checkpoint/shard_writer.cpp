@@ -84,7 +84,7 @@ class ShardWriter::State {
         throw base::invalid_argument(ticket_.staging)
             .part("tensor ", place(i).key, ": box ", i, " of rank ", ticket_.rank)
             .expected("a box that was written")
-            .found("one that was not");
+            .found("one that was not written");
       }
       receipt.checksums.insert(receipt.checksums.end(), sums_[i].begin(), sums_[i].end());
     }

@@ -344,7 +344,7 @@ void refuse_other_tensors(const Path& path) {
   throw base::invalid_argument(path)
       .part("the tree to publish")
       .expected("the tensors of the tree that the writer was created with, under the same keys")
-      .found("others");
+      .found("other tensors or keys");
 }
 
 Path beside(const Path& path, const std::string& name) {

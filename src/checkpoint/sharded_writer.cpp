@@ -288,7 +288,7 @@ class ShardedWriter::State {
     throw base::invalid_argument(path_)
         .part("receipt of rank ", rank)
         .expected("the checksums of all its boxes")
-        .found("others");
+        .found("other checksums");
   }
 
   std::string path_;

@@ -299,7 +299,7 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
     throw base::unsupported()
         .part("extra")
         .expected("a value that JSON can represent (no tuples, integer keys or bytes)")
-        .found("another");
+        .found("another value");
   }
   os::Directory& folder = require_writer();
   Listing listing = reader.list();

@@ -214,7 +214,7 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
     throw refuse_growth(folder_.path())
         .problem("rows cannot be added")
         .expected("only the tensors of its schema")
-        .found("others");
+        .found("other tensors");
   }
   return leaves;
 }

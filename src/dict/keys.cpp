@@ -50,7 +50,7 @@ void StoredKeys::fail(std::int64_t row) const {
   throw base::corrupt(where)
       .part("key of row ", row)
       .expected("nondecreasing end offsets from 0 to ", num_bytes)
-      .found("others")
+      .found("other offsets")
       .remedy("it is damaged");
 }
 

@@ -100,7 +100,7 @@ void Hierarchy::read_texts(const TensorDict& tensors) {
       text_ends_.dtype() != DType::int64 || text_ends_.ndim() != 1) {
     throw head_.corrupt("texts")
         .expected("uint8 bytes and int64 ends of one dimension")
-        .found("others");
+        .found("other tensors");
   }
 }
 
@@ -108,7 +108,7 @@ void Hierarchy::read_mappers(const TensorDict& tensors) {
   for (const Value& path : config_list(head_, "mappers")) {
     const auto* text = path.get_if<std::string>();
     if (text == nullptr) {
-      throw head_.corrupt("config").part("mappers").expected("a list of paths").found("another");
+      throw head_.corrupt("config").part("mappers").expected("a list of paths").found("no path");
     }
     mapper_paths_.push_back(*text);
   }

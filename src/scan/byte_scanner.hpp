@@ -35,8 +35,8 @@ class ByteScanner {
   void enter(std::string path, std::string shown);
 
   /// Scans a pickle, an archive of any depth, a .npy file of objects, or other bytes. Throws
-  /// Error(corrupt) and Error(unsupported) for an unreadable archive; unreadable archives inside
-  /// one are findings.
+  /// Error(corrupt) and Error(unsupported) for an unreadable archive, but reports unreadable
+  /// archives inside an archive as findings.
   void any(std::string_view bytes, const std::string& where, ScanHint hint);
 
   /// Scans consecutive archives whose offsets are not known. Bytes between them are scanned as a

@@ -24,8 +24,8 @@ using SharedBytes = LeafSource::Identity;
 struct SharedBytesHash {
   std::size_t operator()(const SharedBytes& key) const noexcept;
 };
-/// Equal for contiguous tensors over the same memory range, and for leaves stored once on disk. A
-/// leaf without elements shares its storage with no other leaf.
+/// Equal for contiguous tensors over the same memory range, and for leaves with the same place on
+/// disk. A leaf without elements shares its storage with no other leaf.
 SharedBytes shared_bytes(const Leaf& leaf);
 
 }  // namespace tenfold

@@ -116,7 +116,7 @@ TensorDict PartsFolder::open_tree(std::size_t number) const {
       throw Error::io(ESTALE, path_.string())
           .problem("it was replaced since it was opened")
           .expected("the same data set")
-          .found("another")
+          .found("another data set")
           .remedy("open it again");
     }
     throw corrupt(number)

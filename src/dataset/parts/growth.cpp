@@ -116,7 +116,7 @@ void PartsGrowth::start() {
     throw Error::io(ESTALE, path_.string())
         .problem("it was replaced since it was opened")
         .expected("the same data set")
-        .found("another")
+        .found("another data set")
         .remedy("open it again");
   }
   manifest_ = formats::read_parts_manifest(folder_);

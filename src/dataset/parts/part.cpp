@@ -70,7 +70,7 @@ os::Lease lease_parts(const os::Directory& folder, const Path& path) {
   throw Error::io(EBUSY, path.string())
       .problem("its parts are being changed by ", os::lease_holder(folder, kLeaseName))
       .expected("one writer at a time")
-      .found("another")
+      .found("another writer")
       .remedy("wait for it or close it");
 }
 

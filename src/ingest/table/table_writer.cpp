@@ -144,13 +144,13 @@ void ColumnWriter::check(const ColumnChunk& chunk) const {
         !ends_fit(chunk.item_ends, num_bytes)) {
       throw fail(column_)
           .expected("nondecreasing ends up to the last item and byte")
-          .found("others");
+          .found("other ends");
     }
     return;
   }
   const std::int64_t elements = chunk.ends.empty() ? 0 : chunk.ends.back();
   if (elements < 0 || !ends_fit(chunk.ends, elements)) {
-    throw fail(column_).expected("nondecreasing ends").found("others");
+    throw fail(column_).expected("nondecreasing ends").found("other ends");
   }
   expect("bytes", static_cast<std::uint64_t>(elements) * element_bytes_, chunk.values.size());
 }
@@ -589,7 +589,7 @@ void TableWriter::change_column(std::size_t index, Column column,
           .part("column ", base::quote(column.name()))
           .problem("a change without a conversion")
           .expected("the same column, made nullable")
-          .found("another");
+          .found("another column");
     }
     old.make_nullable(state.make_part());
   } else {

@@ -192,7 +192,7 @@ bool JsonText::skip_key() {
   return true;
 }
 
-/// Returns false if there are duplicates among the keys from index `first` on. Removes these keys.
+/// Removes the keys from index `first` on. Returns false if there were duplicates among them.
 bool JsonText::check_keys(std::size_t first) {
   const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(first);
   constexpr std::ptrdiff_t kFew = 16;

@@ -204,7 +204,7 @@ void require_csv(const std::vector<SourceFile>& files, std::string_view option) 
   throw base::invalid_argument(files.front().display)
       .part(option)
       .expected("CSV or TSV files")
-      .found("others");
+      .found("other files");
 }
 
 std::uint64_t total_bytes_of(const std::vector<Path>& sources) {

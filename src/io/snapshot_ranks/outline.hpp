@@ -45,7 +45,7 @@ struct Outline {
   std::vector<ShardedCandidate> sharded;
 
   std::string to_text() const;
-  /// Parses to_text(). Throws Error(invalid_argument) for any other string.
+  /// Parses the result of to_text(). Throws Error(invalid_argument) for any other string.
   static Outline parse(std::string_view text);
 };
 
