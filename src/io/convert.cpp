@@ -73,8 +73,8 @@ class CastSource : public LeafSource {
   Identity identity(const Leaf&) override {
     Identity inner = shared_bytes(inner_);
     if (inner == Identity{}) return {};
-    // The identity of the original and the dtype: casting the same bytes to the same dtype gives
-    // the same bytes, which differ from the original bytes.
+    // The dtype is a part of the identity, because the cast bytes differ from the original bytes.
+    // Leaves with the same original bytes and the same dtype share their cast bytes.
     return {.part = static_cast<std::uint64_t>(dtype_), .pieces = {std::move(inner)}};
   }
 

@@ -224,7 +224,7 @@ class JsonLevelWriter {
     const Shape shape(table.values.shape().begin() + 1, table.values.shape().end());
     if (const std::int64_t size = numel_of(shape); size > kMaxNumbers) {
       throw refuse(member)
-          .problem("people could not read such a file")
+          .problem("such a file would be too long to read and edit")
           .expected("tensors of at most 65,536 numbers")
           .found(size)
           .remedy("save to a folder");

@@ -550,13 +550,13 @@ void TableWriter::add_columns(std::vector<Column> columns) {
           .part("column ", base::quote(column.name()))
           .problem("added after ", num_rows, " rows")
           .expected("a nullable column")
-          .found("one that is not");
+          .found("one that is not nullable");
     }
     if (!taken.insert(column.path).second) {
       throw base::invalid_argument()
           .part("column ", base::quote(column.name()))
           .expected("a new name")
-          .found("one taken");
+          .found("a used name");
     }
   }
   for (Column& column : columns) {
