@@ -233,7 +233,7 @@ class ArrowIngest {
     }
   }
 
-  /// Starts the second pass, which knows all rows to omit.
+  /// Starts the second pass, in which all rows to omit are known.
   void start_again() {
     writer_.reset();
     streams_ = std::move(again_);
