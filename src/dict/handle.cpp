@@ -499,9 +499,7 @@ FoundValues DictHandle::get_many(const DictKeys& keys) {
 const Path& DictHandle::require_writable(const char* what) const {
   const auto refuse = [&] { return base::unsupported(state_->keys.where).part(what); };
   if (!path_ || mode_ != Mode::write_through) {
-    throw refuse()
-        .expected("a dictionary opened with mode \"r+\"")
-        .found("one opened read-only");
+    throw refuse().expected("a dictionary opened with mode \"r+\"").found("one opened read-only");
   }
   if (is_closed_) throw refuse().problem("it was closed").remedy("open it again");
   if (state_->place.root == nullptr) {
@@ -545,9 +543,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
   if (kind == Write::assign) {
     const std::string missing = named_keys(keys, [&](std::size_t i) { return rows[i] < 0; });
     if (!missing.empty()) {
-      throw base::key_not_found(where)
-          .problem("no key ", missing)
-          .remedy("extend() adds new keys");
+      throw base::key_not_found(where).problem("no key ", missing).remedy("extend() adds new keys");
     }
   }
   if (kind == Write::extend) {
