@@ -159,8 +159,8 @@ int check_restore(const CheckpointManager& manager, bool json, Output& out) {
   }
 }
 
-/// Verifies each step. The manager remembers damaged steps, and does not count them among the
-/// newest ones to keep.
+/// Verifies each step. The manager records damaged steps, and does not count them among the newest
+/// steps to keep.
 Reports verify_all(const CheckpointManager& manager) {
   Reports reports;
   ProgressBar bar;

@@ -22,8 +22,8 @@ struct Chosen {
   std::function<int(Output&)> command;
 };
 
-/// Each adds one command with its options. Parsing it stores the work in `chosen`, which must
-/// outlive the parser.
+/// Each function adds one command with its options. When the parser finds the command, it stores
+/// the work in `chosen`, which must outlive the parser.
 void add_ls(CLI::App& app, Chosen& chosen);
 void add_tree(CLI::App& app, Chosen& chosen);
 void add_stat(CLI::App& app, Chosen& chosen);
@@ -37,7 +37,7 @@ void add_diff(CLI::App& app, Chosen& chosen);
 void add_checkpoints(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
 
-/// KEY arguments as the library takes them: dotted names or globs.
+/// Converts KEY arguments, dotted names or globs, to Keys.
 Keys key_paths(const std::vector<std::string>& keys);
 
 /// A JSON object with these members, in order.

@@ -14,7 +14,8 @@ namespace tenfold::cli {
 /// string.
 Value json_element(DType dtype, const std::string& text);
 
-/// The elements of `texts` from `at` as nested lists of that shape, from dimension `level`.
+/// The elements of `texts` from index `at` on, as nested lists of the dimensions of `shape` from
+/// `level` on. Advances `at`.
 Value nested_json(DType dtype, const Shape& shape, std::size_t level,
                   const std::vector<std::string>& texts, std::size_t& at);
 

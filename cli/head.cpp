@@ -64,7 +64,7 @@ struct Rows {
   std::uint64_t total = 1;
   std::uint64_t shown = 1;
   std::uint64_t elements = 1;
-  Shape shape;  ///< of one row
+  Shape shape;  ///< shape of one row
 };
 
 Rows rows_of(const Leaf& leaf, std::int64_t wanted) {
@@ -118,7 +118,7 @@ void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
   out.line(out.paint(Style::bold, printable(key)) + "  " +
            out.paint(Style::dtype, leaf_text(leaf)));
   const std::size_t columns = out.columns();  // 0: no limit for the length of a row
-  // An element takes at least one character and a gap of two: more elements would not fit.
+  // An element takes at least one character and a gap of two, so more elements do not fit.
   const std::uint64_t elements =
       columns == 0 ? rows.elements : std::min<std::uint64_t>(rows.elements, columns / 3 + 1);
   std::vector<std::vector<std::string>> cells;

@@ -4,8 +4,8 @@
 
 namespace tenfold::cli {
 
-/// During its lifetime, Ctrl-C cancels the command, and a second one ends the program at once. If
-/// interrupts were ignored before (nohup, a background job), they stay ignored.
+/// During the lifetime of this object, Ctrl-C cancels the command, and a second Ctrl-C ends the
+/// program at once. If interrupts were ignored before (nohup, a background job), they stay ignored.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -17,7 +17,7 @@ class InterruptGuard {
   void (*previous_)(int);
 };
 
-/// Exit status of an interrupted program: what a shell reports for a death by SIGINT.
+/// Exit status of an interrupted program, as shells report it for a program that SIGINT ended.
 inline constexpr int kExitInterrupted = 130;
 
 bool interrupted() noexcept;

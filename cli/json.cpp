@@ -12,8 +12,8 @@
 namespace tenfold::cli {
 namespace {
 
-/// Appends an invalid UTF-8 byte like Python's surrogateescape, so that it can be recovered. The
-/// three bytes of a lone surrogate, which a JSON string may contain, are appended as that
+/// Appends an invalid UTF-8 byte like Python's surrogateescape, so that the byte can be recovered.
+/// The three bytes of a lone surrogate, which a JSON string may contain, are appended as that
 /// surrogate.
 void append_byte(std::string_view text, CodePoint& next, std::string& out) {
   const auto byte = [&](std::size_t i) {

@@ -28,7 +28,7 @@ struct Listed {
 };
 
 constexpr std::string_view kNotRead = "not read";
-/// Maximum number of problems printed below the table; JSON has all.
+/// Maximum number of problems printed below the table; --json prints all.
 constexpr std::uint64_t kMaxProblems = 10;
 
 std::string_view describe(ErrorCode code) {
@@ -133,7 +133,7 @@ void print_ls_table(const std::vector<Listed>& rows, Output& out) {
   }
 }
 
-/// Lists the columns of a data set, however they are stored.
+/// Lists the columns of a data set rather than its leaves.
 void list_columns(const Dataset& data, const LsArguments& options, Output& out) {
   const std::vector<Column> columns = columns_of(data, options.keys);
   if (options.json) {

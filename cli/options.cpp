@@ -11,7 +11,7 @@
 namespace tenfold::cli {
 namespace {
 
-/// More cores than any machine has.
+/// The greatest number of threads, more than any machine has cores.
 constexpr std::int64_t kMaxThreads = 65'536;
 
 }  // namespace

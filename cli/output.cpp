@@ -19,7 +19,7 @@ namespace tenfold::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;             ///< blanks between columns
-constexpr std::size_t kIndent = 2;          ///< of all lines of a row except the first
+constexpr std::size_t kIndent = 2;          ///< blanks before each line of a row except the first
 constexpr std::size_t kLeastKeyWidth = 16;  ///< minimum width of the first column
 
 std::string_view code_of(Style style) {

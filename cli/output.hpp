@@ -40,8 +40,9 @@ class Output {
 };
 
 /// Rows below a header, each column as wide as its widest cell. On a terminal that is too narrow,
-/// the first column is cut in the middle. If that is not enough, it gets its own line, and the
-/// other columns follow in as many lines as needed, so that no number is lost.
+/// the cells of the first column are shortened in the middle. If that is not enough, the first cell
+/// of each row gets its own line, and the other cells follow in as many lines as needed, so that no
+/// number is lost.
 class Table {
  public:
   enum class Align { left, right };

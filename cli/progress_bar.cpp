@@ -75,7 +75,7 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
                          std::string_view what) {
   const Clock::time_point now = Clock::now();
-  if (what != what_) {  // a part of the work with its own count
+  if (what != what_) {  // a new part of the work, with its own count of bytes
     what_ = what;
     part_start_ = now;
   }
@@ -83,10 +83,10 @@ void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
   last_draw_ = now;
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - part_start_).count();
-  // The last column stays empty: a full line would wrap on some terminals.
+  // The last column stays empty, because a full line would wrap on some terminals.
   const auto columns = static_cast<std::size_t>(std::max(columns_of(Stream::errors) - 1, 1));
-  // Leave the cursor at the start of the line, so that a bar that wrapped because the window became
-  // narrower is after the cursor, and is erased with the next one.
+  // Leave the cursor at the start of the line. If the window becomes narrower and the bar wraps,
+  // the whole bar is then after the cursor, and the next bar erases it.
   write_error("\r" + progress_line({what, done_bytes, total_bytes, seconds}, columns) +
               std::string(kErase));
 }

@@ -7,8 +7,8 @@
 
 namespace tenfold::cli {
 
-/// `--rename A=B` renames A, and everything below it, to B. "model=" removes the level, "=model"
-/// adds one above everything. Rules apply sequentially.
+/// `--rename A=B` renames A, and everything below it, to B. "model=" removes the level "model", and
+/// "=model" adds that level above everything. Rules apply sequentially.
 class RenameRules {
  public:
   /// Throws Error(invalid_argument) for a rule without "=".

@@ -27,7 +27,7 @@ namespace tenfold::cli {
 namespace {
 
 constexpr int kExitFailure = 2;
-constexpr int kExitBrokenPipe = 141;  // what a shell reports for a death by SIGPIPE
+constexpr int kExitBrokenPipe = 141;  // as shells report it for a program that SIGPIPE ended
 
 constexpr const char* kDescription =
     "PyTorch's data on disk as memory-mapped trees of tensors, without pickle.\n"
@@ -38,7 +38,7 @@ constexpr const char* kFooter =
     "Exit status: 0 done, 1 a problem was found, 2 usage or failure.\n"
     "`tenfold help COMMAND` describes a command.";
 
-/// Prints a single line, whatever the names in the message contain.
+/// Prints a message as a single line, even if names in it contain line breaks.
 void print_error(std::string_view message) { write_error("tenfold: " + printable(message) + "\n"); }
 
 int fail(const Error& error) {
@@ -91,7 +91,8 @@ void set_widths(CLI::App& app) {
   }
 }
 
-/// Explains why the first argument is not the name of a command; empty if it is one.
+/// The message that the first argument is not the name of a command; empty if it is a command or an
+/// option.
 std::string problem_of_command(CLI::App& app, const std::string& name) {
   if (name.starts_with('-')) return {};
   std::string near;

@@ -27,10 +27,10 @@ struct StatArguments {
 struct Measured {
   std::string key;
   Statistics figures;
-  std::uint64_t nulls = 0;  ///< of a column
+  std::uint64_t nulls = 0;  ///< columns of a data set: number of rows without a value
 };
 
-/// Sums the progress of all tensors for one bar.
+/// Adds up the progress of all tensors for one bar.
 class Sum : public Monitor {
  public:
   Sum(Monitor& bar, std::uint64_t total_bytes) : bar_(bar), total_bytes_(total_bytes) {}

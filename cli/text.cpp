@@ -61,7 +61,7 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const CodePoint next = first_code_point(text);
     const bool control = next.value < 0x20 || (next.value >= 0x7f && next.value < 0xa0);
-    // Characters that reverse or hide text could make a key look like another one.
+    // Characters that reverse or hide text could make a key look like another key.
     const bool invisible = (next.value >= 0x200b && next.value <= 0x200f) ||
                            (next.value >= 0x2028 && next.value <= 0x202e) ||
                            (next.value >= 0x2066 && next.value <= 0x2069);

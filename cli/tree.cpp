@@ -11,7 +11,7 @@
 namespace tenfold::cli {
 namespace {
 
-/// Names of siblings are padded to one width, but names longer than this are not considered.
+/// Names of siblings are padded to the width of the longest, ignoring names longer than this.
 constexpr std::size_t kMaxPadding = 48;
 /// Minimum and maximum width of a JSON value.
 constexpr std::size_t kLeastValueWidth = 20;

@@ -5,7 +5,7 @@
 namespace tenfold::cli {
 
 /// Collects warnings of the library during its lifetime. The destructor prints them to standard
-/// error, when no progress bar is drawn any more.
+/// error, after the progress bar was erased.
 class WarningGuard {
  public:
   WarningGuard();

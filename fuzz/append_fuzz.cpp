@@ -1,10 +1,10 @@
-// A data set whose files are damaged before rows are appended, or between that and close(). Rows
-// are appended, or an Error is thrown, but no crash. The input is a list of changes, each a byte of
-// flags, an offset and a length of two bytes each (little-endian), and that many bytes:
+// A data set whose files are damaged before or after rows are appended, but before close(). Every
+// call must succeed or throw an Error. The input is a list of changes. Each change is a byte of
+// flags, an offset and a length of two bytes each (little-endian), and as many bytes as the length:
 //
 //   flags & 15   the file, by its index in the sorted list of the valid data set's files
 //   flags & 64   the bytes replace everything after the offset; otherwise the same number of bytes
-//   flags & 128  the change comes after rows were appended, as if by another program
+//   flags & 128  the change is made after rows were appended, as if by another program
 
 #include <algorithm>
 #include <cstddef>
@@ -84,10 +84,10 @@ const fs::path& scratch() {
   return folder.path();
 }
 
-/// The files of a valid data set, from which each input starts.
-const Files& sound_files() {
+/// The files of a valid data set, to which the changes of each input are applied.
+const Files& valid_files() {
   static const Files files = [] {
-    const fs::path path = scratch() / "sound";
+    const fs::path path = scratch() / "valid";
     {
       Dataset ds = create(path, Schema::of(two_rows()), {});
       ds.append(two_rows());
@@ -133,8 +133,8 @@ std::vector<Change> changes_of(std::string_view input) {
 void apply(const std::vector<Change>& changes, bool later, const fs::path& root) {
   for (const Change& change : changes) {
     if (change.comes_later != later) continue;
-    auto file = sound_files().begin();
-    std::advance(file, change.file % sound_files().size());
+    auto file = valid_files().begin();
+    std::advance(file, change.file % valid_files().size());
     std::string text = bytes_of(root / file->first);
     const std::size_t offset = std::min(change.offset, text.size());
     text.replace(offset, change.cuts ? std::string::npos : change.bytes.size(), change.bytes);
@@ -155,9 +155,9 @@ void attempt(const Call& call) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   set_warning_handler([](const std::string&) {});
   const fs::path path = scratch() / "rows";
-  const Files& sound = sound_files();
+  const Files& valid = valid_files();
   fs::remove_all(path);
-  for (const auto& [name, bytes] : sound) write(path / name, bytes);
+  for (const auto& [name, bytes] : valid) write(path / name, bytes);
   const auto changes = changes_of({reinterpret_cast<const char*>(data), size});
   apply(changes, false, path);
   attempt([&] {

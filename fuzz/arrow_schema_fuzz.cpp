@@ -1,8 +1,8 @@
 // Arbitrary bytes as the types and buffers of an Arrow stream. They must be refused with an Error,
 // or every value of the single batch must be readable.
 //
-// The input consists of lines: a format, then how many of the following lines are its children. The
-// rest provides the counts of the arrays; their buffers are as long as those of a correct producer.
+// The input is read as a line with a format for each node, and as bytes with the numbers of the
+// array and of its children. The buffers are as long as those of a correct producer.
 
 #include <cstddef>
 #include <cstdint>
@@ -90,13 +90,14 @@ class Tree {
   }
 
  private:
-  /// A consumer does not know the size of a buffer, so values of fixed width are narrow.
+  /// Limits the width of values to 32 bytes. A consumer cannot know the size of a buffer, so it
+  /// would read beyond the buffer if values were wider.
   static std::string honest(std::string format) {
     return format.starts_with("w:") && format.size() > 3 ? "w:32" : format;
   }
 
-  /// 512 bytes each: more than length, offset, and offsets and sizes below 16 need. In buffers of
-  /// 64-bit values, every other half is zero.
+  /// Adds buffers of 512 bytes. The length and the offset of the array, and offsets and sizes below
+  /// 16, never refer to more bytes.
   void add_buffers(Node& made) {
     const bool is_large = made.format.find_first_of("UZL") != std::string::npos;
     const int count = input_.byte() % 5;

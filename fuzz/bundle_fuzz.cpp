@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The next bytes, whose number is in the first one.
+/// Returns the next bytes. The first byte of `rest` is their number.
 std::string take(std::string_view& rest) {
   if (rest.empty()) return {};
   const std::size_t size =

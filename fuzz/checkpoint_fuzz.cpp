@@ -1,5 +1,5 @@
 // Arbitrary bytes as a checkpoint document. They are refused, or the document survives a round
-// trip, and none of its entries leads out of the step's folder.
+// trip, and none of its entries has a path that leads out of the folder of the step.
 
 #include <cstddef>
 #include <cstdint>

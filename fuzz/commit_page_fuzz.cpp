@@ -1,6 +1,6 @@
 // Arbitrary bytes as a `%commit`. They are refused, or the parsed state is consistent and survives
-// a round trip. A second pass fixes the checksums of the records and the header first, so that they
-// do not keep the fuzzer from the code after the checks.
+// a round trip. A second pass first fixes the checksums of the records and the header, because the
+// code after their checks would otherwise hardly be reached.
 
 #include <algorithm>
 #include <array>
@@ -39,7 +39,7 @@ std::uint64_t number_at(const folder::CommitBytes& bytes, std::size_t offset) {
   return value;
 }
 
-/// The same numbers with valid checksums.
+/// Returns the same page with valid checksums.
 folder::CommitBytes sealed(const folder::CommitBytes& bytes) {
   folder::CommitPage header;
   header.capacity = number_at(bytes, folder::kHeaderOffset + 16);

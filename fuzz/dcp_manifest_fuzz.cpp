@@ -1,6 +1,6 @@
-// Any bytes as the `metadata.json` of sound checkpoints of two ranks, in both layouts that have
-// one: a tree or an Error, and no crash; nothing outside the folder is read, and nothing is
-// allocated by a number from the file.
+// Arbitrary bytes as the `metadata.json` of otherwise valid checkpoints of two ranks, in both
+// layouts with this file. They are refused with an Error, or every tensor can be read. Nothing
+// outside the folder is read, and no number in the file makes the reader allocate too much memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace {
 
 using namespace tenfold;
 
-/// A matrix of which two ranks have rows, a vector of one of them, and a value.
+/// Saves a matrix of which each of two ranks has half of the rows, a vector of rank 0, and a value.
 void save_by_two(const Path& path, ShardLayout layout) {
   const auto dict = [] { return TensorDict(NodeInfo{.kind = NodeKind::dict}); };
   TensorDict tree = dict();
@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       const auto manifest = detail::formats::read_manifest(os::Directory::open(path));
       if (!manifest) continue;
-      // The tree without its tensors.
+      // Builds the tree with small tensors in place of those of the manifest.
       static_cast<void>(detail::formats::manifest_tree(*manifest, "manifest", [](std::size_t) {
         return Leaf(Tensor::zeros(DType::uint8, {1}));
       }));

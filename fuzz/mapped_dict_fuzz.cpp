@@ -1,6 +1,7 @@
-// Arbitrary bytes as the parts of a dictionary. A lookup gives a key's own row, none, or an Error.
-// 0xFF, which JSON never contains, ends the schema; the next byte gives the type of the keys and
-// the number of rows, and the rest is index, end offsets and keys.
+// Arbitrary bytes as the parts of a dictionary. A lookup must return the row of the requested key,
+// no row, or an Error. The input begins with the schema, which ends at the first 0xFF, because JSON
+// never contains this byte. The next byte gives the type of the keys and the number of rows. The
+// rest is index, end offsets and keys.
 
 #include <algorithm>
 #include <array>
@@ -25,7 +26,7 @@ using namespace tenfold;
 
 constexpr std::int64_t kBuckets = static_cast<std::int64_t>(kDictTailBuckets) + 3;
 
-/// `count` elements of 8 bytes, from the input, padded with zeros.
+/// Returns the next `count` elements of 8 bytes of the input, padded with zeros.
 Tensor take_words(std::string_view& input, Shape shape) {
   Tensor words = Tensor::zeros(DType::int64, std::move(shape));
   const std::size_t size = std::min(input.size(), static_cast<std::size_t>(words.nbytes()));
@@ -34,7 +35,7 @@ Tensor take_words(std::string_view& input, Shape shape) {
   return words;
 }
 
-/// Writes a valid header, so that inputs get past its checks.
+/// Writes a valid header, because most inputs would otherwise be refused by its checks.
 void seal(const Tensor& index, std::uint64_t num_rows) {
   std::array<std::uint64_t, kDictSlots> header{};
   write_dict_header(header, 7, static_cast<std::uint64_t>(kBuckets - 1) - kDictTailBuckets,

@@ -1,4 +1,5 @@
-// Arbitrary bytes as an archive of a folder: a result or an Error, but no crash.
+// Arbitrary bytes as an archive of a folder. They are refused with an Error, or every tensor can be
+// mapped.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Arbitrary bytes as the files of a folder: a result or an Error, but no crash. 0xFF, which JSON
-// never contains, separates the files; their names are those of kFiles in order.
+// Arbitrary bytes as the files of a folder. They are refused with an Error, or every tensor can be
+// mapped. The byte 0xFF, which JSON never contains, separates the files, whose names are kFiles.
 
 #include <cstddef>
 #include <cstdint>
@@ -67,7 +67,7 @@ void use(tenfold::Mode mode) {
   fuzz::touch_leaves(tree);
 }
 
-/// Calls that plan work and memory by shapes, before a tensor is mapped.
+/// Compares the folder with itself. diff() plans work and memory by shapes before it maps a tensor.
 void compare() {
   using namespace tenfold;
   const TensorDict tree = detail::formats::folder::kFormat.open(scratch(), {Mode::read});

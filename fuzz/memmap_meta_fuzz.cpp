@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const NodeMeta meta = parse_meta(text, "meta.json");
     bool good = meta.kind == MetaKind::tensordict;
     for (const MetaEntry& entry : meta.entries) {
-      // Whatever the key, its file name is one component that decodes to the key.
+      // The file name of every key is one component of a path, and decodes to the key.
       const std::string name = encode_key(entry.key);
       require(!name.empty() && name.find('/') == std::string::npos &&
               name.find('\0') == std::string::npos && name != "." && name != "..");

@@ -1,5 +1,5 @@
-// Any bytes as the manifest of a folder with two sound parts: its rows or an Error, and no crash;
-// nothing outside the folder is read.
+// Arbitrary bytes as the manifest of a folder with two valid parts. They are refused with an Error,
+// or the rows can be read. Nothing outside the folder is read.
 
 #include <algorithm>
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace {
 
 using tenfold::Path;
 
-/// Parts "a", of 4 rows, and "b/c", which "b/link" leads to as well.
+/// The parts "a" and "b/c" of 4 rows each. "b/link" is a link to "b/c".
 const Path& folder() {
   static const tenfold::fuzz::ScratchFolder scratch;
   static const Path path = [] {
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
   attempt([&] {
     const auto manifest = detail::formats::parse_parts_manifest(text, "manifest");
-    // Writes what was read, and reads it again.
+    // A parsed manifest must survive a round trip.
     static_cast<void>(detail::formats::parse_parts_manifest(
         detail::formats::parts_manifest_text(manifest), "manifest"));
   });

@@ -60,7 +60,7 @@ void open_file(std::string_view input) {
   for (std::uint32_t i = 0; i < header->entries.size(); ++i) tensors.rows.push_back({0, i});
   tensors.index = header->index;
   const TensorDict tree = safetensors::build_tree(std::move(tensors), header->metadata, "input");
-  std::size_t budget = 1000;  // number of tensors to read: a lazy stack may have a million
+  std::size_t budget = 1000;  // number of tensors to read, because a lazy stack may have a million
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
     if (leaf == nullptr || budget == 0) return;

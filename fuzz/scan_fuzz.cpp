@@ -24,7 +24,8 @@ using namespace tenfold;
 
 constexpr const char* kNumbers = "x.memmap";
 
-/// Named as a pickle, as numbers, and without a hint, so that the first bytes determine the type.
+/// Returns the path of the input. Depending on `name`, the name indicates a pickle, numbers, or
+/// nothing; then the first bytes determine the type.
 fs::path scratch(const char* name) {
   static const fuzz::ScratchFolder folder;
   return folder.path() / name;
@@ -35,8 +36,8 @@ bool names(const ScanReport& report, const std::string& global) {
                      [&](const ScanFinding& found) { return found.global == global; });
 }
 
-/// Checks that the report contains every global of the pickle at the start, whatever else the file
-/// appears to be.
+/// Checks that the report contains every global of the pickle at the start of the file, even if the
+/// file appears to have another type.
 void require_all_named(std::string_view bytes, const ScanReport& report) {
   std::string problem;
   const codecs::PickleGraph graph = codecs::read_pickle_prefix(bytes, "input", problem);

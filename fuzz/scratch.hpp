@@ -10,8 +10,8 @@
 
 namespace tenfold::fuzz {
 
-/// A folder that exists as long as the process, in memory if the system supports that. Each input
-/// is written to it.
+/// A folder for the files of the inputs, which exists as long as the process. The folder is in
+/// memory if the system has a file system in memory.
 class ScratchFolder {
  public:
   ScratchFolder() {

@@ -1,6 +1,6 @@
-// Arbitrary bytes as the metadata of a snapshot, JSON or YAML, with a few files: a result or an
-// Error, but no crash. Everything that opens can be read completely, and parsed metadata survives a
-// round trip.
+// Arbitrary bytes as the metadata (JSON or YAML) of a snapshot with a few files. They are refused
+// with an Error, or every entry that opens can be read completely, and the parsed metadata survives
+// a round trip.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One folder per process. Its data files stay, its metadata is rewritten.
+/// One folder per process. The data files are written once, the metadata for each input.
 const fs::path& scratch() {
   static const tenfold::fuzz::ScratchFolder folder;
   static const bool filled = [] {

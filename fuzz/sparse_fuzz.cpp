@@ -116,7 +116,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   TensorDict node(info);
   for (const std::string_view part : sparse_parts(info.layout)) {
     const std::uint8_t kind = input.byte();
-    if (kind == 0xFF) continue;  // missing
+    if (kind == 0xFF) continue;  // the component is missing
     if (part == "values") {
       node.set(part, Tensor::zeros(DType::float32, input.shape()));
     } else {

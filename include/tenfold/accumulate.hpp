@@ -12,10 +12,10 @@
 
 namespace tenfold {
 
-/// A batch and the weight of its loss in the gradient of its window.
+/// A batch, and the factor for its loss in the gradient of its window.
 struct WeightedBatch {
-  Batch batch;        ///< its rows
-  double weight = 0;  ///< of its loss
+  Batch batch;        ///< the rows
+  double weight = 0;  ///< the factor for the batch's loss
 };
 
 /// The batches of one optimizer step.
@@ -25,7 +25,7 @@ class Window {
   Window(std::vector<WeightedBatch> batches, std::int64_t rows)
       : batches_(std::move(batches)), rows_(rows) {}
 
-  /// Rows of this rank.
+  /// The number of rows that this rank has in the window.
   std::int64_t rows() const noexcept { return rows_; }
   /// The number of batches.
   std::size_t size() const noexcept { return batches_.size(); }
@@ -50,7 +50,7 @@ class Window {
   std::int64_t rows_;
 };
 
-/// The windows of an epoch, as accumulate() returns them. Each begin() starts the loader.
+/// The windows of an epoch, as accumulate() returns them. Each call of begin() starts the loader.
 class TENFOLD_API Windows {
  public:
   /// An input iterator.
@@ -97,8 +97,8 @@ class TENFOLD_API Windows {
   std::int64_t steps_;
 };
 
-/// Groups the batches of an epoch into windows of `steps`, one for each optimizer step; the last
-/// may have fewer.
+/// Groups the batches of an epoch into windows of `steps` batches, one for each optimizer step.
+/// The last window may have fewer batches.
 ///
 ///     for (auto& window : tenfold::accumulate(loader, 4)) {
 ///       for (auto& [batch, weight] : window) (loss_of(batch) * weight).backward();
@@ -106,14 +106,15 @@ class TENFOLD_API Windows {
 ///       optimizer.zero_grad();
 ///     }
 ///
-/// A batch's weight is its rows divided by those of its window, so that the summed gradients of
-/// mean losses equal the gradient of the window's rows as one batch. If the gradients of several
-/// ranks are averaged, as by DistributedDataParallel, it is the batch's rows times the world size,
-/// divided by the window's rows of all ranks; 0 for a batch in which this rank has no rows.
+/// The weight of a batch is its number of rows divided by that of its window. So the summed
+/// gradients of mean losses equal the gradient of the window's rows as one batch. With several
+/// ranks, whose gradients must be averaged (as by DistributedDataParallel), the weight is the
+/// batch's rows on this rank times the world size, divided by the window's rows on all ranks. It is
+/// 0 for a batch in which this rank has no rows.
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);
-/// The same, of a loader that the windows keep.
+/// The same, for a loader that the returned object keeps.
 TENFOLD_API Windows accumulate(BatchLoader&& loader, std::int64_t steps);
 
 }  // namespace tenfold

@@ -5,10 +5,10 @@
 namespace tenfold {
 
 // Archives (`.tdz`): a memory-mapped folder in one zip file, as tensordict packs it. open(),
-// load(), save(), convert() and verify() support them like any other format; this header has
-// tensordict's other functions.
+// load(), save(), convert() and verify() support them like any other format; this header declares
+// tensordict's other functions for them.
 
-/// Options of the functions of archives.
+/// Options of the functions below.
 struct ArchiveOptions {
   bool durable = false;      ///< fsynced when the call returns
   bool robust_names = true;  ///< false: keys are file names without encoding
@@ -22,16 +22,16 @@ struct ArchiveOptions {
 /// True for a file that is a zip archive with a meta.json at its top.
 TENFOLD_API bool is_memmap_archive(const Path& path);
 
-/// Writes the files that tensordict's `memmap` writes into one archive, which replaces `path`.
-/// Like memmap(), it adds notes only for properties that the files cannot express.
-/// Throws Error(unsupported) if they cannot hold the tree, Error(io, EBUSY) if another handle has
-/// the existing archive open "r+".
+/// Saves one archive with the files that tensordict's `memmap` writes, and replaces `path` by it.
+/// Like memmap(), adds notes only for properties that the files cannot express.
+/// Throws Error(unsupported) if such files cannot hold the tree, Error(io, EBUSY) if another handle
+/// has the existing archive open "r+".
 TENFOLD_API void write_memmap_archive(const TensorDict& tree, const Path& path,
                                       const ArchiveOptions& options = {});
 
 /// Packs a folder into one archive with all of its files unchanged, checksums and notes included.
-/// Throws Error(invalid_argument) if it has no meta.json or if the archive would be inside it,
-/// Error(unsupported) for links.
+/// Throws Error(invalid_argument) if the folder has no meta.json or would contain the archive,
+/// Error(unsupported) if it contains links.
 TENFOLD_API void pack_memmap(const Path& folder, const Path& archive,
                              const ArchiveOptions& options = {});
 
@@ -42,10 +42,10 @@ TENFOLD_API void unpack_memmap(const Path& archive, const Path& folder,
                                const ArchiveOptions& options = {});
 
 /// Recomputes the CRC-32s of all stored entries, which writes through a shared mapping make stale.
-/// Only changed CRC-32s are written. tenfold does this itself on flush() and when the last tensor
-/// of a tree opened write_through is released. Holes are not read. If the archive comment holds the
-/// checksum of the structure, that is recomputed, too. Throws Error(io) with errno ECANCELED if the
-/// monitor stops it: then nothing has changed.
+/// Only changed CRC-32s are written. tenfold itself calls this on flush(), and when the last tensor
+/// of a tree opened with Mode::write_through is released. Holes are not read. If the archive
+/// comment contains a checksum of the structure, that checksum is recomputed, too. Throws Error(io)
+/// with errno ECANCELED if the monitor stops the call: then nothing has changed.
 TENFOLD_API void refresh_archive_checksums(const Path& path, Monitor* monitor = nullptr);
 
 }  // namespace tenfold

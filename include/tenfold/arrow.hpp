@@ -13,7 +13,7 @@ namespace tenfold {
 
 /// Options of export_arrow_stream().
 struct ArrowExportOptions {
-  std::int64_t batch_rows = std::int64_t{64} << 10;  ///< rows of a record batch, at most
+  std::int64_t batch_rows = std::int64_t{64} << 10;  ///< greatest number of rows per record batch
   /// Copies all elements, so that the exported arrays do not depend on the file.
   bool copy = false;
 };
@@ -24,22 +24,23 @@ struct ArrowExportOptions {
 ///     tenfold::export_arrow_stream(ds, &stream);
 ///     auto reader = arrow::ImportRecordBatchReader(&stream);
 ///
-/// If the rows of a column are contiguous in the file, its arrays point into the mapping, which
-/// they keep alive until they are released; otherwise the rows are gathered, batch by batch. Bools,
+/// If the rows of a column are contiguous in the file, its arrays point into the mapping and keep
+/// the mapping alive until they are released. Otherwise the rows are copied, batch by batch. Bools,
 /// validity and offsets are always copied, because Arrow has its own layout for them.
 ///
 /// A string is a large_string, bytes are large_binary, ragged rows a large_list, rows of a fixed
 /// shape nested fixed_size_lists, a nested record a struct. The validity of a nullable column comes
 /// from its valid leaf. The unit of a column is the metadata "unit" of its field.
 ///
-/// `out` is filled as Arrow's interface has it: it is overwritten, and its consumer releases it. If
-/// a batch is damaged, its get_next fails (EIO, with get_last_error). Rows appended later are not
-/// part of the stream.
+/// As Arrow's interface specifies, `*out` is overwritten, and the consumer must release it. If a
+/// batch is damaged, get_next returns EIO, and get_last_error returns the message. Rows appended
+/// later are not part of the stream.
 ///
 /// Throws Error(unsupported), naming the column, for a dtype that Arrow does not have (bfloat16,
 /// float8, float4, complex), Error(invalid_argument) for batch_rows below 1.
 ///
-/// Thread safety: the stream as Arrow requires it, one call at a time; arrays from any thread.
+/// Thread safety: one call of the stream at a time, as Arrow requires. Its arrays may be used from
+/// any thread.
 TENFOLD_API void export_arrow_stream(const Dataset& rows, ArrowArrayStream* out,
                                      const ArrowExportOptions& options = {});
 

@@ -14,16 +14,16 @@ namespace tenfold {
 
 /// The values of one column in a batch of B rows.
 struct BatchColumn {
-  Column column;  ///< which one
+  Column column;  ///< the description of the column
   /// Fixed rows: [B, *shape]. Padded: [B, longest, *shape]. Ragged: the elements of all rows,
-  /// concatenated, [total, *shape]; of strings their bytes.
+  /// concatenated, [total, *shape]; for strings, their bytes.
   Tensor values;
   /// int64 [B + 1], unless rows are fixed or padded: row i is values [offsets[i], offsets[i + 1]).
   /// For lists of strings, offsets count items.
   Tensor offsets;
-  Tensor item_offsets;     ///< of lists of strings: int64 [items + 1], in bytes
-  Tensor lengths;          ///< int64 [B], if padded
-  Tensor valid;            ///< bool [B], if nullable; not for fixed rows of floats, which NaN marks
+  Tensor item_offsets;     ///< lists of strings only: int64 [items + 1], offsets of items in bytes
+  Tensor lengths;          ///< padded rows only: int64 [B], the row lengths in elements
+  Tensor valid;            ///< nullable only: bool [B]; not for fixed floats: NaN marks missing
   bool is_padded = false;  ///< rows are padded to the longest
 };
 
@@ -33,8 +33,7 @@ struct BatchColumn {
 ///     batch.at("price").span<float>();            // [256]
 ///     batch.text("name", 5);                      // the string of row 5
 ///
-/// Its tensors keep their memory until the last of them is released; it
-/// is not reused before.
+/// The memory of a batch is not reused before the last tensor over it is released.
 class TENFOLD_API Batch {
  public:
   /// Columns of `num_rows` rows each.

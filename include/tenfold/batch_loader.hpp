@@ -19,35 +19,35 @@ class BatchStream;
 
 /// Options of BatchLoader.
 struct BatchLoaderOptions {
-  std::int64_t batch_size = 1;  ///< total of all ranks
-  bool shuffle = false;         ///< another order in each epoch
-  std::uint64_t seed = 0;       ///< of the order
+  std::int64_t batch_size = 1;  ///< rows of a batch on all ranks together
+  bool shuffle = false;         ///< shuffle the rows, differently in each epoch
+  std::uint64_t seed = 0;       ///< determines the shuffled order
   bool drop_last = false;       ///< omit the last batch of an epoch if it is not full
   /// Rank r gets rows [b * r / world_size, b * (r + 1) / world_size) of each batch of b rows.
   std::int64_t rank = 0;
   std::int64_t world_size = 1;         ///< the number of ranks
   std::vector<std::string> columns{};  ///< empty: all
-  std::int64_t prefetch = 2;           ///< batches made ahead
-  int num_threads = 0;                 ///< 0: min(8, cores); 1: the caller makes batches, on demand
-  /// Shuffles blocks of this many rows, and the rows within windows of 64 blocks: for data larger
-  /// than memory with small rows. 0: a full shuffle.
+  std::int64_t prefetch = 2;           ///< number of batches that are made in advance
+  int num_threads = 0;                 ///< 0: min(8, cores); 1: next() itself makes the batch
+  /// Shuffles blocks of this many rows, and then the rows within windows of 64 blocks. For data
+  /// sets that have small rows and do not fit in memory. 0: a full shuffle.
   std::int64_t shuffle_block = 0;
   BatchOptions batch{};  ///< how ragged columns are padded
-  /// Fills memory given by supply(), as long as there is some.
+  /// Makes batches in the memory given by supply(), and in other memory when none of that is left.
   bool use_supplied_memory = false;
 };
 
 /// Counters and times of the current epoch.
 struct LoaderStats {
-  std::int64_t batches = 0;    ///< returned
-  std::int64_t rows = 0;       ///< in them
-  std::uint64_t bytes = 0;     ///< of the rows returned
+  std::int64_t batches = 0;    ///< batches returned
+  std::int64_t rows = 0;       ///< rows in these batches
+  std::uint64_t bytes = 0;     ///< bytes of these rows
   double elapsed_seconds = 0;  ///< since the first batch was requested
   double wait_seconds = 0;     ///< time that the caller waited in next()
   /// How pages are prefetched: "resident" (a sample was in the page cache), "willneed"
   /// (madvise for coming batches), "pread" (threads read them), "none".
   std::string residency;
-  std::int64_t shuffle_window_rows = 0;  ///< greatest distance of a shuffled row; 0: unlimited
+  std::int64_t shuffle_window_rows = 0;  ///< rows per shuffle window; 0: not shuffled in windows
 };
 
 /// Batches of a data set, epoch after epoch. The order depends on seed and epoch only, not on
@@ -56,12 +56,12 @@ struct LoaderStats {
 ///     tenfold::BatchLoader loader(ds, {.batch_size = 256, .shuffle = true, .seed = 7});
 ///     for (const tenfold::Batch& batch : loader) train(batch.at("x"));
 ///
-/// Iterating to the end increments the epoch; the last one, 2^62, is followed by 0.
+/// Iterating to the end increments the epoch. The last epoch, 2^62, is followed by epoch 0.
 ///
-/// Thread safety: threads may share the stream of one start(): next() gives each batch to one of
-/// them, and nothing to all of them at the end. state_dict(), epoch() and stats() may be called
-/// concurrently. Other members, and an Iterator, are for one thread at a time. Batches are
-/// thread-safe.
+/// Thread safety: threads may share the stream of one start(). Then next() returns each batch to
+/// one of the threads, and nullopt to each of them at the end. state_dict(), epoch() and stats()
+/// may be called concurrently. Other members, and an Iterator, are for one thread at a time. A
+/// Batch may be used from any thread.
 class TENFOLD_API BatchLoader {
  public:
   /// Throws Error(invalid_argument) naming the option, Error(key_not_found) for a column.
@@ -75,31 +75,32 @@ class TENFOLD_API BatchLoader {
 
   /// The options of the constructor.
   const BatchLoaderOptions& options() const noexcept TENFOLD_LIFETIMEBOUND;
-  /// Batches of a whole epoch.
+  /// The number of batches in a whole epoch.
   std::int64_t size() const noexcept;
-  /// The epoch of the next start, or that in progress.
+  /// The epoch in progress; if there is none, the epoch that the next start() begins.
   std::int64_t epoch() const noexcept;
-  /// Sets the epoch of the next start, which begins at its first row.
+  /// Makes the next start() begin that epoch, at its first row.
   void set_epoch(std::int64_t epoch);
 
-  /// {"seed":7,"epoch":2,"position":51200}: position counts the returned rows of all ranks.
-  /// After the last batch it is 0 of the next epoch.
+  /// Returns the state for a later resumption: {"seed":7,"epoch":2,"position":51200}. `position`
+  /// counts the rows returned on all ranks. After the last batch of an epoch, it is 0, and `epoch`
+  /// is the next one.
   std::string state_dict() const;
-  /// The next start resumes there, with any batch_size and world_size.
-  /// Throws Error(invalid_argument) for an invalid state, or a position beyond the rows.
+  /// Makes the next start() resume at a state from state_dict(); batch_size and world_size may
+  /// differ. Throws Error(invalid_argument) for an invalid state, or a position beyond the rows.
   void load_state_dict(std::string_view json);
 
   /// Returns counters and times of the current epoch.
   LoaderStats stats() const;
 
-  /// Supplies a block of memory for batches, such as pinned memory. It is used for one batch and
-  /// released with the last tensor over it; the caller decides when it may be written again. May
-  /// be called while batches are made.
+  /// Supplies a block of memory for one batch, such as pinned memory. The loader writes to the
+  /// block once; the block's owner is released with the last tensor over it. May be called while
+  /// batches are made.
   void supply(Buffer memory);
   /// Sizes of the blocks requested since the last call. Use them to pre-allocate.
   std::vector<std::size_t> requested_sizes();
 
-  /// Starts an epoch, at the position of load_state_dict() the first time.
+  /// Starts an epoch; the first call after load_state_dict() starts at the position of that state.
   std::shared_ptr<BatchStream> start();
   /// The next batch of the most recently started stream, or nothing at the end of the epoch.
   std::optional<Batch> next(BatchStream& stream);
@@ -132,7 +133,7 @@ class TENFOLD_API BatchLoader {
     std::shared_ptr<BatchStream> stream_;
     std::optional<Batch> batch_;
   };
-  /// start().
+  /// Calls start().
   Iterator begin() { return {*this, start()}; }
   /// The end of the epoch.
   std::default_sentinel_t end() const noexcept { return {}; }

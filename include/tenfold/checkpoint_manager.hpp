@@ -22,35 +22,36 @@ struct CheckpointInternals;
 struct CheckpointEntry {
   std::string name;  ///< key in the saved state: "model"
   std::string path;  ///< within the step's folder: "model.safetensors"
-  /// The process that it belongs to, whose file is below `ranks/<rank>/`; empty: all processes.
+  /// The rank of the process whose entry this is, with files below `ranks/<rank>/`; nullopt: the
+  /// entry belongs to all processes.
   std::optional<std::int64_t> rank{};
   std::string format;           ///< as probe() returns it; "json" for a plain value
   bool is_bare = false;         ///< the file's only key "value" is the entry itself
   std::uint64_t num_bytes = 0;  ///< size of its files
-  std::string checksum;         ///< 16 hexadecimal digits, over its own checksums or its bytes
+  std::string checksum;         ///< 16 hexadecimal digits: hash of the entry's checksums or bytes
 };
 
-/// A run, and its last step that later steps continue.
+/// A run (one start of a training) in the lineage of a step.
 struct CheckpointRun {
-  std::string run_id;          ///< of one start of a training
-  std::int64_t last_step = 0;  ///< the last step of its line
-  /// Compares both.
+  std::string run_id;          ///< identifies the run
+  std::int64_t last_step = 0;  ///< the last step of the run that belongs to the lineage
+  /// Compares both members.
   bool operator==(const CheckpointRun&) const = default;
 };
 
 /// The content of `checkpoint.json`.
 struct CheckpointInfo {
-  std::int64_t step = 0;                  ///< its number
-  std::int64_t seq = 0;                   ///< number of the save in the directory; never a time
-  std::vector<CheckpointRun> lineage;     ///< oldest run first; the last one is that of this step
+  std::int64_t step = 0;                  ///< the step's number
+  std::int64_t seq = 0;                   ///< a counter of the saves in the directory, not a time
+  std::vector<CheckpointRun> lineage;     ///< oldest run first; the last run saved this step
   std::string time;                       ///< UTC, ISO 8601
   std::map<std::string, double> metrics;  ///< by name
-  Value extra;                            ///< what the caller added; null if nothing
+  Value extra;                            ///< the caller's data; null if there is none
   Value versions;                         ///< an object: "tenfold", "python", "torch"
-  std::int64_t world_size = 1;            ///< processes that saved it together
-  std::vector<CheckpointEntry> entries;   ///< of its state
-  /// When the step was saved, in nanoseconds since 1970 by the clock of its file system, if metrics
-  /// were set later; until then it is the modification time of `checkpoint.json`.
+  std::int64_t world_size = 1;            ///< number of processes that saved the step together
+  std::vector<CheckpointEntry> entries;   ///< the entries of the saved state
+  /// The time of the save, in nanoseconds since 1970 by the clock of the file system. Set only if
+  /// metrics were set later; otherwise it is the modification time of `checkpoint.json`.
   std::optional<std::int64_t> saved_ns{};
 };
 
@@ -69,11 +70,11 @@ enum class CheckpointCheck : std::uint8_t {
 
 /// Options of CheckpointManager.
 struct CheckpointManagerOptions {
-  std::optional<std::int64_t> max_to_keep{};  ///< newest steps kept; nothing: all
-  std::optional<std::int64_t> keep_every{};   ///< multiples of it are kept
+  std::optional<std::int64_t> max_to_keep{};  ///< number of newest steps to keep; nullopt: all
+  std::optional<std::int64_t> keep_every{};   ///< steps that are multiples of this are kept
   std::string best{};                         ///< name of a metric; empty: no best steps
-  BestMode best_mode = BestMode::min;         ///< which value is the best
-  std::int64_t best_to_keep = 1;              ///< best steps kept
+  BestMode best_mode = BestMode::min;         ///< which value of that metric is the best
+  std::int64_t best_to_keep = 1;              ///< number of best steps to keep
   std::optional<std::int64_t> every_steps{};  ///< for should_save()
   std::optional<double> every_seconds{};      ///< for should_save()
   /// Name or glob of entries -> "safetensors", "memmap", "tdz", "pt" or "npz". Exact names take
@@ -89,17 +90,18 @@ struct CheckpointManagerOptions {
 /// Options of CheckpointManager::save().
 struct CheckpointSaveOptions {
   std::map<std::string, double> metrics{};  ///< by name
-  Value extra{};                            ///< kept with the step
-  Value versions{};                         ///< an object that is added to that of tenfold
+  Value extra{};                            ///< CheckpointInfo::extra
+  Value versions{};                         ///< an object, merged into CheckpointInfo::versions
   bool force = false;                       ///< no warning if the step exists
-  /// Entries that may be unchanged since the last save. One warning names others that are.
+  /// Entries that may be unchanged since the last save. One warning names the other entries that
+  /// are unchanged.
   std::set<std::string> constant{};
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Options of CheckpointManager::restore() and find().
 struct CheckpointRestoreOptions {
-  std::optional<std::int64_t> step{};  ///< nothing: the newest undamaged step of the line
+  std::optional<std::int64_t> step{};  ///< nullopt: the newest undamaged step of the line
   Path path{};                         ///< the directory, or a step's folder, of another run
   CheckpointCheck check = CheckpointCheck::full;  ///< checks before the step is returned
   bool discard_later = false;                     ///< remove all later steps; not with `path`
@@ -108,38 +110,39 @@ struct CheckpointRestoreOptions {
 
 /// A step that restore() skipped.
 struct SkippedCheckpoint {
-  std::int64_t step = 0;  ///< its number
+  std::int64_t step = 0;  ///< the step's number
   std::string problem;    ///< description of the damage
 };
 
 /// The result of CheckpointManager::restore() and find().
 struct RestoredCheckpoint {
-  CheckpointInfo info;  ///< of the step
-  Path path;            ///< of the step's folder
-  /// A dict of all entries, opened lazily. In a step of several processes: without those of other
-  /// ranks than 0.
+  CheckpointInfo info;  ///< the content of `checkpoint.json`
+  Path path;            ///< the step's folder
+  /// A dict of all entries, opened lazily. In a step that several processes saved, entries of ranks
+  /// other than 0 are omitted.
   TensorDict state;
   std::vector<SkippedCheckpoint> skipped;  ///< newer steps that are damaged
 };
 
-/// A step and what keeps it.
+/// A step, and the rules that keep it.
 struct CheckpointStatus {
-  CheckpointInfo info;               ///< of the step
-  Path path;                         ///< of its folder
-  bool is_on_line = false;           ///< of the current line: see CheckpointManager
-  bool is_held = false;              ///< by hold(), of any process
-  std::vector<std::string> kept_by;  ///< names of rules; empty: pruning removes it
+  CheckpointInfo info;               ///< the content of `checkpoint.json`
+  Path path;                         ///< the step's folder
+  bool is_on_line = false;           ///< it belongs to the current line: see CheckpointManager
+  bool is_held = false;              ///< a process protects it by hold()
+  std::vector<std::string> kept_by;  ///< names of the rules; empty: pruning removes the step
 };
 
 /// The disk space that save() would need.
 struct CheckpointEstimate {
-  std::vector<std::pair<std::string, std::uint64_t>> entries;  ///< bytes of tensors and values
-  std::uint64_t num_bytes = 0;                                 ///< of all entries
-  std::uint64_t free_bytes = 0;                                ///< of the file system; 0 if unknown
-  std::uint64_t prunable_bytes = 0;                            ///< of steps that no rule keeps now
+  std::vector<std::pair<std::string, std::uint64_t>> entries;  ///< name and bytes of each entry
+  std::uint64_t num_bytes = 0;                                 ///< bytes of all entries
+  std::uint64_t free_bytes = 0;      ///< free bytes of the file system; 0 if unknown
+  std::uint64_t prunable_bytes = 0;  ///< bytes of steps that no rule keeps now
 };
 
-/// Protects a step from being pruned, also by other processes and hosts, until it is destroyed.
+/// Protects a step from being pruned, also by other processes and hosts, until the last copy of
+/// this handle is destroyed.
 class TENFOLD_API CheckpointHold {
  public:
   /// Ends the protection.
@@ -160,14 +163,14 @@ class TENFOLD_API CheckpointHold {
 ///     manager.save(500, state, {.metrics = {{"loss", 0.25}}});
 ///     tenfold::RestoredCheckpoint last = manager.restore();
 ///
-/// A step's folder (`step_00000500/`) is created by one rename, so it is complete or absent. It has
-/// a file or folder for each entry of the state, and `checkpoint.json`, which names them; `cp -r`
-/// and `rsync` copy it. A folder without `checkpoint.json`, or of a newer version, is not a step:
-/// it is never pruned, and a warning names it.
+/// A step's folder (`step_00000500/`) is created by one rename, so it is complete or absent. It
+/// contains a file or folder for each entry of the state, and `checkpoint.json`, which lists the
+/// entries. It can be copied with `cp -r` and `rsync`. A folder without `checkpoint.json`, or of a
+/// newer version, is not a step: it is never pruned, and a warning names it.
 ///
 /// A restart continues the *line* of the step that it restores. After a return to an earlier step,
-/// later steps stay in the directory but no longer belong to the current line, which is that of the
-/// newest save.
+/// later steps stay in the directory but no longer belong to the current line. The current line is
+/// the line of the newest save.
 ///
 /// One process writes into a directory; readers need no lock. Steps that the Python package saved
 /// from several processes are read, verified and pruned; restore() returns the entries of rank 0.
@@ -198,20 +201,21 @@ class TENFOLD_API CheckpointManager {
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
-  /// step of the line, and warns of each one that it skips. Throws Error(file_not_found) if there
-  /// is no step, Error(key_not_found) if the requested one does not exist, Error(corrupt) if it, or
-  /// all of them, are damaged, Error(unsupported) if they are of a newer version.
+  /// step of the line, and warns of each newer step that it skips. Throws Error(file_not_found) if
+  /// there is no step, Error(key_not_found) if the requested step does not exist. Throws
+  /// Error(corrupt) if the requested step is damaged, or if all steps are, and Error(unsupported)
+  /// if they are of a newer version.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
-  /// The same without continuing the line, which continue_from() does.
+  /// As restore(), but does not continue the line; continue_from() does.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
   /// Continues the line of a step that find() returned.
   void continue_from(const RestoredCheckpoint& restored, const CheckpointRestoreOptions& options);
 
-  /// The highest step of the current line.
+  /// The highest step of the current line, or nullopt.
   std::optional<std::int64_t> latest_step() const;
   /// Steps of all lines, ascending.
   std::vector<std::int64_t> all_steps() const;
-  /// The best step by options.best, of all lines.
+  /// The best step of all lines by the metric `best` of the options, or nullopt.
   std::optional<std::int64_t> best_step() const;
   /// Every step with the rules that keep it, ascending.
   std::vector<CheckpointStatus> status() const;
@@ -244,7 +248,7 @@ class TENFOLD_API CheckpointManager {
 
   /// Waits until pruned steps have been deleted.
   void wait();
-  /// Waits, and releases the directory for another writer.
+  /// Calls wait(), then releases the directory for another writer.
   void close();
 
  private:

@@ -27,10 +27,10 @@ TENFOLD_API void consolidate(const TensorDict& tree, const Path& path,
 /// The result of open_consolidated().
 struct ConsolidatedTree {
   TensorDict tree;      ///< as open() returns it
-  bool locked = false;  ///< the tree was locked when it was written
+  bool locked = false;  ///< the file records that the tree is locked
 };
 
-/// Opens such a file as open() does.
+/// Opens a consolidated file as open() does.
 TENFOLD_API ConsolidatedTree open_consolidated(const Path& path);
 
 }  // namespace tenfold

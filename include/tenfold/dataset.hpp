@@ -25,14 +25,14 @@ class Growth;
 
 /// How rows are assembled into a batch.
 struct BatchOptions {
-  /// Ragged columns to be padded, by dotted name.
+  /// Ragged columns to be padded, by dotted name, and the value that fills each.
   std::map<std::string, PadValue, std::less<>> pad{};
-  std::optional<PadValue> pad_all{};  ///< every ragged column of numbers
+  std::optional<PadValue> pad_all{};  ///< pads every ragged column of numbers with this value
   int num_threads = 1;                ///< 0: min(8, cores)
 };
 
-/// The rows of a tree whose tensors share their first dimension, on disk, in any format that open()
-/// reads. Nothing is read until rows are accessed.
+/// The rows of a tree on disk whose tensors have the same first dimension, in any format that
+/// open() reads. Nothing is read until rows are accessed.
 ///
 ///     tenfold::Dataset ds("flights");
 ///     tenfold::Batch batch = ds.rows({5, 2, 900'000'000});
@@ -49,10 +49,10 @@ struct BatchOptions {
 /// Thread safety: all const members may be called from any thread, also while one thread appends.
 class TENFOLD_API Dataset {
  public:
-  /// Throws what open() throws, Error(invalid_argument) if it is not a table, Error(corrupt) if its
-  /// columns contradict each other.
+  /// Opens a path. Throws what open() throws, Error(invalid_argument) if the tree is not a table,
+  /// Error(corrupt) if its columns contradict each other.
   explicit Dataset(const Path& path, Mode mode = Mode::read);
-  /// The rows of a tree in memory, or opened. Throws as above.
+  /// The rows of a tree that is in memory or was opened. Throws as above.
   explicit Dataset(TensorDict tree);
 
   /// The number of rows.
@@ -76,21 +76,22 @@ class TENFOLD_API Dataset {
   /// read those by rows().
   Tensor column(std::string_view name) const;
 
-  /// The rows [begin, end), both clamped as a slice clamps them.
+  /// The rows [begin, end). Both are clamped like the bounds of a Python slice.
   Dataset range(std::int64_t begin, std::int64_t end) const;
   /// Some of the columns, by (dotted) names. The name of a record selects all of its columns, and
   /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found).
   Dataset select(const std::vector<std::string>& names) const;
-  /// The columns under other names, in the same order. Each pair is a name (of a record: all of its
-  /// columns) and the new path. Throws Error(key_not_found), Error(invalid_argument) if two columns
-  /// would have one name.
+  /// The columns under other names, in the same order. Each pair is a name and the new path. The
+  /// name of a record renames all of its columns. Throws Error(key_not_found), and
+  /// Error(invalid_argument) if two columns would have one name.
   Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
   /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
   /// Throws Error(invalid_argument) for a position outside [0, size()).
   Dataset take(Tensor positions) const;
   /// The rows where `mask`, bool [size()], is true.
   Dataset filter(const Tensor& mask) const;
-  /// `sizes` rows each, which sum to size(): contiguous, or pieces of permutation(size(), seed).
+  /// Splits into parts of these sizes, which must sum to size(). The parts are contiguous ranges of
+  /// the rows; if a seed is given, of the rows in the order of Permutation(size(), *seed).
   std::vector<Dataset> split(const std::vector<std::int64_t>& sizes,
                              std::optional<std::uint64_t> seed = {}) const;
   /// The contiguous shard of `rank`; the sizes of shards differ by one at most.
@@ -98,8 +99,8 @@ class TENFOLD_API Dataset {
 
   /// Concatenates data sets. Throws Error(invalid_argument) naming a column that differs.
   static Dataset concat(std::span<const Dataset> parts);
-  /// Interleaves data sets: in every prefix, each source's rows are within one of its weight's
-  /// share. Ends with the first source that is exhausted.
+  /// Interleaves data sets. In every prefix, the number of rows of each source differs from its
+  /// weight's share by at most one. Ends when the first source is exhausted.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
   // Only a handle of a folder opened with Mode::write_through can add and change rows; views and
@@ -108,8 +109,8 @@ class TENFOLD_API Dataset {
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set afterwards see all of them or none. They survive a crash of this process, and a
   /// power failure after flush(). Returns the new size(). Throws Error(invalid_argument) naming a
-  /// column that does not fit, Error(io) if another process adds rows (EBUSY) or the disk is full;
-  /// with nothing appended.
+  /// column that does not fit, Error(io) if another process adds rows (EBUSY) or the disk is full.
+  /// If it throws, nothing is appended.
   std::int64_t append(const Batch& rows);
   /// Appends a tree of rows with batch_size [B] and the schema of this data set.
   std::int64_t append(const TensorDict& rows);
@@ -119,16 +120,18 @@ class TENFOLD_API Dataset {
   void update(std::span<const std::int64_t> positions, const Batch& rows);
   /// Makes all rows durable and updates meta.json, so that tensordict sees them.
   void flush();
-  /// flush(); afterwards another process may append. Reading continues, appending throws.
+  /// Calls flush(), and allows another process to append. This handle can still read; append()
+  /// throws.
   void close();
-  /// Includes the rows that other handles have added since it was opened. Not for views.
+  /// Includes the rows that other handles have added since this handle was opened. A view throws
+  /// Error(unsupported).
   void refresh();
   /// Capacity of a circular buffer in rows; 0 for other data sets.
   std::int64_t capacity() const;
   /// The slot of the next row in a circular buffer, else size().
   std::int64_t cursor() const;
 
-  /// The tree that it was opened from; of concat and mix the first.
+  /// The tree whose rows these are; for concat() and mix(), that of the first data set.
   const TensorDict& tree() const noexcept TENFOLD_LIFETIMEBOUND;
 
  private:

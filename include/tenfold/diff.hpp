@@ -13,11 +13,11 @@ namespace tenfold {
 
 /// The kind of difference of an entry that is in both trees.
 enum class ChangeKind : std::uint8_t {
-  values,  ///< tensors of one dtype and shape
-  dtype,   ///< tensors of one shape; the figures compare their values
-  shape,   ///< tensors
+  values,  ///< tensors of the same dtype and shape
+  dtype,   ///< tensors of the same shape; the figures compare their values
+  shape,   ///< tensors of different shapes
   json,    ///< JSON values
-  node,    ///< nodes: kind, batch size, class, or a node on one side only
+  node,    ///< kind, batch size or class of nodes, or a node on one side only
   type,    ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".
@@ -25,7 +25,7 @@ TENFOLD_API std::string to_string(ChangeKind kind);
 
 /// An entry that is in both trees and differs.
 struct Change {
-  /// A figure that there is not: NaN.
+  /// The value of a figure that is not computed: NaN.
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
   std::string key;                       ///< dotted name; empty for the root
@@ -33,24 +33,24 @@ struct Change {
   std::string a;  ///< the entry of the first tree: "float32 [3, 4]", "dict", JSON
   std::string b;  ///< the entry of the second tree
 
-  // Figures of tensors of one shape; NaN if there are none. They exclude pairs in which both are
-  // NaN or the same infinity. One NaN or infinity against another value is an infinite difference,
-  // without a cosine. A float4_e2m1fn_x2 has two values per element, and no figures against
-  // another dtype.
+  // Figures, computed for tensors of the same shape only. They exclude pairs in which both values
+  // are NaN or the same infinity. A NaN or infinity against another value counts as an infinite
+  // difference; then there is no cosine. A float4_e2m1fn_x2 has two values per element, and is not
+  // compared with another dtype.
   double max_abs = kNone;           ///< greatest |a - b|
   double rel_l2 = kNone;            ///< |a - b| / |a|, Euclidean norms of all values
   double cosine = kNone;            ///< of the angle between all values of a and all of b
   std::uint64_t num_different = 0;  ///< values beyond the tolerance
 };
 
-/// The differences between two trees, in the order of the first.
+/// The differences between two trees, in the order of the entries of the first tree.
 struct DiffReport {
   std::vector<std::string> added;    ///< dotted names of tensors and values in `b` only
-  std::vector<std::string> removed;  ///< in `a` only
-  std::vector<Change> changed;       ///< in both
-  std::uint64_t num_leaves = 0;      ///< tensors and JSON values that both have
-  std::uint64_t num_bytes = 0;       ///< of the first tree's tensors among them
-  /// True without differences.
+  std::vector<std::string> removed;  ///< dotted names of tensors and values in `a` only
+  std::vector<Change> changed;       ///< entries in both that differ
+  std::uint64_t num_leaves = 0;      ///< number of tensors and JSON values in both
+  std::uint64_t num_bytes = 0;       ///< bytes of these tensors in the first tree
+  /// True if there are no differences.
   bool same() const noexcept { return added.empty() && removed.empty() && changed.empty(); }
 };
 
@@ -66,8 +66,8 @@ struct DiffOptions {
 /// Compares two trees, in parallel and in bounded memory. Tensors and JSON values are matched by
 /// path, then by dotted name, so that a file of flat names matches a nested tree. The order of
 /// keys, dict against OrderedDict, strides and shared storage are ignored. JSON values are compared
-/// exactly, whatever the tolerance. Opaque nodes are compared by class and arguments; one whose
-/// bytes are not read (of a quantized tensor) differs from every other. Throws
+/// exactly, whatever the tolerance. Opaque nodes are compared by class and arguments; a node whose
+/// bytes are not read (a quantized tensor) differs from every other node. Throws
 /// Error(invalid_argument) for a negative or NaN tolerance, and what open() and Leaf::read throw.
 TENFOLD_API DiffReport diff(const TensorDict& a, const TensorDict& b,
                             const DiffOptions& options = {});

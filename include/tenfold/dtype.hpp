@@ -145,7 +145,7 @@ struct ElementType<T> {
                                                         : sizeof(T) == 4 ? DType::uint32
                                                                          : DType::uint64);
 };
-/// @cond specializations, each its dtype
+/// @cond specializations
 template <>
 struct ElementType<bool> {
   static constexpr DType value = DType::bool_;

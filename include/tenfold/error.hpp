@@ -43,9 +43,10 @@ class TENFOLD_API Error : public std::runtime_error {
   /// expected(), found() or remedy().
   static Error io(int system_errno, std::string path, std::string problem = {});
 
-  /// Shares the fields and throws nothing. There is no move: C++ copies exceptions.
+  /// Shares the fields, and throws nothing. There is no move constructor, because throw and catch
+  /// copy exceptions.
   Error(const Error&) = default;
-  /// As the constructor.
+  /// As the copy constructor.
   Error& operator=(const Error&) = default;
   ~Error() override;
 
@@ -56,8 +57,8 @@ class TENFOLD_API Error : public std::runtime_error {
 
   /// The file or folder. An entry of an archive follows the archive: "run.tdz/meta.json".
   const std::string& path() const noexcept { return field(Field::path); }
-  /// The place in it, from the outside in: `header`, `key "a.b": shape`. Without a path, the
-  /// argument of the call: `schema: column "x"`.
+  /// The place in that file or folder, from the outside in: `header`, `key "a.b": shape`. If the
+  /// path is empty, the argument of the call: `schema: column "x"`.
   const std::string& part() const noexcept { return field(Field::part); }
   /// The fault.
   const std::string& problem() const noexcept { return field(Field::problem); }

@@ -14,16 +14,16 @@ namespace tenfold {
 
 /// Handling of rows that are malformed or do not fit.
 enum class OnError : std::uint8_t {
-  raise,    ///< the first one throws an Error
-  skip,     ///< omitted, with one warning that counts them
-  collect,  ///< omitted, and listed in `bad_rows.jsonl` of the data set
+  raise,    ///< throw an Error for the first such row
+  skip,     ///< omit such rows; one warning states their number
+  collect,  ///< omit such rows, and list them in `bad_rows.jsonl` of the data set
 };
 
 /// The format of source files.
 enum class SourceFormat : std::uint8_t {
   by_name,     ///< by the suffix of each file
-  json_lines,  ///< an object a line
-  json,        ///< an object a line, or one array of objects
+  json_lines,  ///< one object per line
+  json,        ///< one object per line, or one array of objects
   csv,         ///< commas between fields
   tsv,         ///< tabs between fields
 };
@@ -48,10 +48,10 @@ struct Promotion {
 
 /// The result of ingest().
 struct IngestReport {
-  std::uint64_t num_rows = 0;         ///< written
-  std::uint64_t num_bad_rows = 0;     ///< omitted
-  std::uint64_t num_files = 0;        ///< read
-  std::uint64_t num_bytes = 0;        ///< of the sources as stored
+  std::uint64_t num_rows = 0;         ///< number of rows written
+  std::uint64_t num_bad_rows = 0;     ///< number of rows omitted
+  std::uint64_t num_files = 0;        ///< number of files read
+  std::uint64_t num_bytes = 0;        ///< size of the sources as stored, compressed or not
   std::vector<Promotion> promotions;  ///< columns whose type was widened
   std::vector<std::string> ignored;   ///< names in the data that the schema does not have
 };
@@ -65,9 +65,10 @@ struct IngestOptions {
   /// The format of all files, whatever their names; a final .gz, .zst, .bz2, .xz or .zip is still
   /// unpacked.
   SourceFormat format = SourceFormat::by_name;
-  /// CSV and TSV: the character between fields, as of separator_from(). '\0': the one that a first
-  /// line `sep=;` names, otherwise a comma, for TSV a tab; a header with more of another one
-  /// (comma, semicolon, tab or |) outside of quotes is an error.
+  /// CSV and TSV: the character between fields, as returned by separator_from(). '\0': the
+  /// character that a first line such as `sep=;` names, otherwise a comma, in TSV files a tab. Then
+  /// a header that has more of another separator (comma, semicolon, tab or |) outside of quotes is
+  /// an error.
   char separator = '\0';
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
   std::vector<std::string> na_values{};

@@ -12,9 +12,9 @@ namespace tenfold {
 /// Selects the entries of `keys` without those of `exclude`, still lazily: only nodes on the path
 /// to a key are entered. A key is the path of an entry or a node (everything below it), or one
 /// string: a dotted name, or a glob over dotted names. A list, tuple or lazy stack that loses an
-/// item becomes a dict with int keys, so that the others keep their names. Keys that are not given:
-/// everything. Throws Error(key_not_found), with near matches, for a key that selects or excludes
-/// nothing.
+/// item becomes a dict with int keys, so that the other items keep their names. If `keys` is not
+/// given, everything is selected. Throws Error(key_not_found), with near matches, for a key that
+/// selects or excludes nothing.
 ///
 ///     tenfold::TensorDict weights = tenfold::select(td, {"model.*"}, {"*.bias"});
 TENFOLD_API TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude = {});
@@ -22,14 +22,14 @@ TENFOLD_API TensorDict select(const TensorDict& tree, const Keys& keys, const Ke
 /// Statistics of the values of a tensor. NaN and infinities are counted and excluded from the
 /// other figures; a complex value counts by its magnitude, a bool as 0 or 1.
 struct Statistics {
-  std::uint64_t count = 0;  ///< finite values; if 0, min to std are NaN
-  double min = 0;           ///< the least value
-  double max = 0;           ///< the greatest value
-  double mean = 0;          ///< their mean
-  double std = 0;           ///< of the population (divided by count)
-  std::uint64_t zeros = 0;  ///< values that are 0
-  std::uint64_t nan = 0;    ///< values that are NaN
-  std::uint64_t inf = 0;    ///< values that are infinite
+  std::uint64_t count = 0;  ///< number of finite values; if 0, min, max, mean and std are NaN
+  double min = 0;           ///< the least finite value
+  double max = 0;           ///< the greatest finite value
+  double mean = 0;          ///< the mean of the finite values
+  double std = 0;           ///< their standard deviation, of the population (divided by count)
+  std::uint64_t zeros = 0;  ///< number of values that are 0
+  std::uint64_t nan = 0;    ///< number of values that are NaN
+  std::uint64_t inf = 0;    ///< number of values that are infinite
 };
 
 /// Reads the whole leaf in bounded memory. For a nested leaf: all of its values.

@@ -20,7 +20,7 @@ using Path = std::filesystem::path;
 
 /// How mapped tensors behave, as in NumPy.
 enum class Mode : std::uint8_t {
-  read,           ///< "r": the file never changes; pages are private
+  read,           ///< "r": a private mapping; writes never reach the file
   copy_on_write,  ///< "c": the same, for programs that write into their private copy
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
@@ -105,8 +105,8 @@ struct SaveOptions {
 /// Throws Error: file_not_found, corrupt, unsupported, io.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
-/// Opens, maps and checks every leaf; bytes are paged in on use. A bare root has no keys to select:
-/// LoadOptions::keys is Error(key_not_found).
+/// Opens, maps and checks every leaf; bytes are paged in on use. Throws Error(key_not_found) if
+/// LoadOptions::keys is set for a bare root, because it has no keys to select.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value of a bare root: the tensor of "x.npy", or the tensor or JSON
@@ -142,13 +142,13 @@ struct Problem {
 struct VerifyReport {
   std::vector<Problem> problems;  ///< the faults
 
-  std::uint64_t num_leaves = 0;     ///< tensors and JSON values
-  std::uint64_t num_bytes = 0;      ///< of the tensors
-  std::uint64_t num_checksums = 0;  ///< compared
-  /// For a bundle: keys of entries without checksums, whose structure was checked, and of entries
-  /// that were not read.
+  std::uint64_t num_leaves = 0;     ///< number of tensors and JSON values
+  std::uint64_t num_bytes = 0;      ///< bytes of the tensors
+  std::uint64_t num_checksums = 0;  ///< number of checksums compared
+  /// For a bundle: the keys of entries that have no checksums, of which only the structure was
+  /// checked, and of entries that were not read.
   std::vector<std::string> unchecked{};
-  /// True without problems.
+  /// True if there are no problems.
   bool ok() const noexcept { return problems.empty(); }
 };
 
@@ -170,7 +170,7 @@ using RenameFunction = std::function<std::string(const std::string& dotted_path)
 /// Options of convert().
 struct ConvertOptions {
   std::string from{};    ///< format of the source; empty: by content
-  std::string format{};  ///< of the target; empty: by suffix
+  std::string format{};  ///< format of the target; empty: by suffix
   Keys keys{};           ///< entries to convert; default: all
   Keys exclude{};        ///< entries of `keys` to omit
   /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
@@ -187,64 +187,66 @@ struct ConvertOptions {
 
 /// The result of convert().
 struct ConvertReport {
-  std::uint64_t num_leaves = 0;  ///< tensors
-  std::uint64_t num_bytes = 0;   ///< of them
+  std::uint64_t num_leaves = 0;  ///< number of tensors
+  std::uint64_t num_bytes = 0;   ///< bytes of these tensors
 };
 
 /// Streams `source` into `target` in another format, in bounded memory, and replaces `target` as
-/// save() does. A NumPy file holds the only tensor that is left; a bare root whose key "value" is
-/// renamed becomes a dict. Before anything is written it refuses, by key, entries that the target
-/// cannot hold, a target inside the source's folder, and a shard size for a format without shards.
-/// Sparse tensors with invalid indices are Error(corrupt), as in load().
+/// save() does. A .npy target needs a selection of exactly one tensor. A bare root whose key
+/// "value" is renamed becomes a dict. Before anything is written, throws an Error for entries that
+/// the target cannot hold (naming the key), for a target inside the source's folder, and for a
+/// shard size with a format without shards. Throws Error(corrupt) for sparse tensors with invalid
+/// indices, as load() does.
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 
 /// The result of load_into(), by dotted name.
 struct LoadReport {
-  /// A tensor of both that differs in dtype or shape.
+  /// A tensor that is in target and source, but of another dtype or shape.
   struct Mismatch {
-    std::string name;         ///< dotted
+    std::string name;         ///< dotted name
     std::string expected;     ///< the target's dtype and shape: "float32 [3, 4]"
-    std::string found;        ///< the source's
+    std::string found;        ///< the source's dtype and shape
     bool cast_helps = false;  ///< LoadIntoOptions::cast would load it
   };
-  std::vector<std::string> loaded;      ///< in both
+  std::vector<std::string> loaded;      ///< in both, and loaded
   std::vector<std::string> missing;     ///< in the target, not in the source
   std::vector<std::string> unexpected;  ///< in the source, not in the target
   std::vector<Mismatch> mismatched;     ///< in both, but of another dtype or shape
-  /// Entries of the source that have no meaning in the target and no effect on results: options of
-  /// Python's optimizers that LibTorch does not have, and "param_groups.<i>" for a group of an
-  /// optimizer that keeps its options, because no saved group has the same parameters. They do not
-  /// count as differences.
+  /// Entries of the source that have no meaning in the target and no effect on results, such as
+  /// options of Python's optimizers that LibTorch does not have. Also "param_groups.<i>" for a
+  /// group of an optimizer that keeps its options, because no saved group has the same parameters.
+  /// They do not count as differences.
   std::vector<std::string> ignored{};
-  /// True without differences.
+  /// True if there are no differences.
   bool ok() const noexcept { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };
 
 /// Options of load_into().
 struct LoadIntoOptions {
-  bool strict = true;       ///< throw Error(invalid_argument) listing everything, changing nothing
+  bool strict = true;       ///< if anything differs, change nothing and throw an Error with a list
   bool cast = false;        ///< convert dtypes
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
-  RenameFunction rename{};  ///< from the source's names to the target's
+  RenameFunction rename{};  ///< maps the source's names to the target's
   std::vector<std::string> renamed{};  ///< dotted names that `rename` must find in the source
-  Keys keys{};                         ///< of the source; default: everything
+  Keys keys{};                         ///< entries of the source to load; default: all
   int num_threads = 0;                 ///< 0: min(8, cores)
   Monitor* monitor = nullptr;          ///< observes the call
 };
 
 /// Copies tensors from the file directly into the tensors of `target` (in memory, or mapped "r+"),
 /// matched by dotted name, without a second copy in memory. JSON values are not changed. With
-/// `keys`, a tensor of the target counts as missing only if they name it. If tensors of the target
-/// share storage (tied parameters), the last one in order wins, as in Python.
+/// `keys`, a tensor of the target counts as missing only if the keys select it. If tensors of the
+/// target share storage (tied parameters), they get the values of the last of them, as in Python.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
 /// load_into() of open(source).
 TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
-/// Throws the error of a strict load_into(): Error(invalid_argument) that lists all differences of
-/// the report, names a prefix that explains them, and calls the source `source`.
+/// Throws the error of a strict load_into() unless report.ok(): an Error(invalid_argument) that
+/// lists all differences, and a prefix of names that explains them, if there is one. `source`: the
+/// name of the source in the message.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

@@ -31,7 +31,7 @@ enum class DictKeyType : std::uint8_t {
 /// "str", "bytes", "int": the Python type.
 TENFOLD_API std::string to_string(DictKeyType type);
 
-/// The form of the values, in which they are also returned.
+/// The form of the values, both when stored and when returned.
 enum class DictValueForm : std::uint8_t {
   tensor,   ///< one tensor: the column "value"
   scalar,   ///< one JSON scalar: the column "value"
@@ -72,7 +72,7 @@ class DictKeys {
   /// A list of integers.
   DictKeys(std::initializer_list<std::int64_t> keys)
       : numbers_(keys), views_(std::span<const std::int64_t>(numbers_)) {}
-  /// Moves them; the views remain valid.
+  /// Moves the keys; views() remains valid.
   DictKeys(DictKeys&&) noexcept = default;
   DictKeys(const DictKeys&) = delete;
   DictKeys& operator=(const DictKeys&) = delete;
@@ -80,7 +80,7 @@ class DictKeys {
 
   /// The keys.
   const Views& views() const noexcept { return views_; }
-  /// Their number.
+  /// The number of keys.
   std::size_t size() const noexcept {
     return std::visit([](const auto& keys) { return keys.size(); }, views_);
   }
@@ -153,25 +153,26 @@ class TENFOLD_API MappedDict {
   /// True if no row is superseded.
   bool is_dense() const;
 
-  // The following members require Mode::write_through; otherwise Error(unsupported). One process
-  // writes at a time: Error(io) (EBUSY) names the other one.
+  // The following members throw Error(unsupported) unless the mode is Mode::write_through. One
+  // process writes at a time: Error(io) (EBUSY) names the other process.
 
   /// Assigns new values to existing keys: `values` has a row for each key and the columns of
   /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming
   /// missing keys; nothing is changed then.
   void assign(const DictKeys& keys, const Batch& values);
-  /// Adds keys atomically. Throws Error(invalid_argument) naming duplicate or existing keys, with
-  /// nothing added; with `last` those are assigned.
+  /// Adds keys atomically. Throws Error(invalid_argument) naming duplicate or existing keys, and
+  /// adds nothing then. With DuplicateKeys::last, it assigns such keys instead.
   void extend(const DictKeys& keys, const Batch& values,
               DuplicateKeys duplicates = DuplicateKeys::error);
   /// Rewrites the dictionary without superseded rows, and replaces it atomically. No other process
-  /// may write concurrently: keys that it adds and closes in that time are lost.
+  /// may write until compact() returns: keys that it adds would be lost.
   void compact(Monitor* monitor = nullptr);
   /// Makes all changes durable.
   void flush();
-  /// flush(); another process may write afterwards. Reading continues.
+  /// Calls flush(), and allows another process to write. This handle can still read.
   void close();
-  /// Includes keys that others have added. Values that others assign are visible without it.
+  /// Includes keys that other handles have added. Values that they assign are visible without
+  /// refresh().
   void refresh();
 
   /// Checks that every key is found at its row and that no slot names a missing row. Reads all

@@ -41,11 +41,12 @@ struct MemmapOptions {
 TENFOLD_API TensorDict memmap(const TensorDict& tree, const Path& path,
                               const MemmapOptions& options = {});
 
-/// Opens a folder without a lock against replacement: a handle keeps the old files. write_through
-/// removes the checksums of its tensors, as open() does.
+/// Opens a folder without locking it: if the folder is replaced, the handle keeps the old files.
+/// Mode::write_through removes the checksums of the tensors, as in open().
 TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_through);
 
-/// Returns entries of a folder, at any depth, that none of its metadata names: files of others.
+/// Returns the entries of a folder, at any depth, that none of its metadata names. Other programs
+/// have put them there.
 TENFOLD_API std::vector<std::string> foreign_entries(const Path& path);
 
 /// Returns the same tree over one mapping of `file`, which is extended as needed.
@@ -55,17 +56,17 @@ TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
 
 /// A new tensor of a saved node. For a nested tensor, `shape` is that of its sizes.
 struct NewLeaf {
-  std::string key{};              ///< its key
-  DType dtype = DType::float32;   ///< its dtype
-  Shape shape{};                  ///< its shape
+  std::string key{};              ///< the key
+  DType dtype = DType::float32;   ///< the dtype
+  Shape shape{};                  ///< the shape
   const Tensor* sizes = nullptr;  ///< int64 [n, k] of a strided nested tensor
   bool existing_ok = false;       ///< use an existing file, extended if too short
   bool robust_names = true;       ///< false: the key is the file's name without encoding
 };
 
-/// Adds a tensor of zeros to the node in `folder` and returns its file (none without elements).
-/// Throws Error(invalid_argument) if the key exists or needs the notes, Error(io,
-/// EEXIST) if the file exists.
+/// Adds a tensor of zeros to the node in `folder`. Returns the tensor's file, or an empty path if
+/// the tensor has no elements. Throws Error(invalid_argument) if the key exists or needs the notes,
+/// Error(io, EEXIST) if the file exists.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder.
@@ -77,9 +78,8 @@ TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
 /// of the saved tree. Tensors are written first, then each meta.json is replaced, the root's before
-/// its children's: concurrent readers see complete rows. Throws
-/// Error(invalid_argument) before anything is written if the rows do not fit, or if a node is a
-/// stack.
+/// its children's, so concurrent readers see complete rows only. Throws Error(invalid_argument)
+/// before anything is written if the rows do not fit, or if a node is a stack.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold

@@ -35,26 +35,27 @@ TENFOLD_API Dataset create_parts(const Path& path, const Schema& schema);
 
 /// Options of commit_parts().
 struct CommitPartsOptions {
-  /// Folders of the data set, in this order; empty: all that it does not contain yet, sorted by
-  /// name.
+  /// The folders to add, in this order; empty: all that are not yet parts of the data set, sorted
+  /// by name.
   std::vector<std::string> parts{};
   bool durable = true;         ///< fsynced when the call returns
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Adds parts to the data set at `path`, behind those that it has; all of them or none. Each is
-/// checked first: its columns, the number of its rows, the sizes of its files. Without a
-/// `%parts.json` it makes one, with the schema of the first part. It removes what killed writers of
-/// parts have left: hidden folders whose lease (`<folder>.lease`) nobody holds.
+/// Adds parts to the data set at `path`, after its existing parts; all of them or none. Before
+/// that, checks the columns, the number of rows and the file sizes of each part. Creates
+/// `%parts.json`, with the schema of the first part, if it does not exist. Removes the leftovers of
+/// crashed writers: hidden folders whose lease (`<folder>.lease`) no process holds.
 ///
-/// A job that writes several parts may stage them in `<path>/.<job>.tenfold-staging`, under that
-/// lease, and move them to `<path>/<job>-<name>` before it commits them by name: until then no
-/// other call takes them, and if the job is killed they are removed.
+/// A job that writes several parts may stage them in `<path>/.<job>.tenfold-staging`, while it
+/// holds the lease of that folder, and move them to `<path>/<job>-<name>` before it commits them by
+/// name. Until the job releases the lease, no other call adds these folders. If the job crashes
+/// before the commit, the next call removes them.
 ///
-/// Throws Error(file_not_found) if one of the parts that part_name() counts is missing,
-/// Error(corrupt) for a part with other columns or with files that are too short,
-/// Error(invalid_argument) for a folder that is not a data set, Error(io) (EBUSY) while another
-/// process changes the data set or appends to a part.
+/// Throws Error(file_not_found) if a name is of the form of part_name(), and one of the `count`
+/// parts is missing. Throws Error(corrupt) for a part with other columns or with files that are too
+/// short, Error(invalid_argument) for a folder that is not a data set, Error(io) (EBUSY) while
+/// another process changes the data set or appends to a part.
 TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& options = {});
 
 /// Options of compact().
@@ -64,9 +65,9 @@ struct CompactOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Replaces a data set of parts by one in one folder with the same rows, atomically, in bounded
-/// memory. Needs disk space for both until it returns. Open handles of the data set keep the parts
-/// that they have open, and throw Error(io) (ESTALE) for others.
+/// Replaces a data set of parts, atomically, by a data set in one folder with the same rows. Needs
+/// bounded memory, and disk space for both until it returns. Open handles of the data set keep the
+/// parts that they have open, and throw Error(io) (ESTALE) for other parts.
 ///
 /// Throws Error(invalid_argument) for a data set without parts, or if the folder contains other
 /// files; Error(io) (EBUSY) while another process changes it.

@@ -31,10 +31,10 @@ struct PermutationNetwork {
 ///     order.fill(512, batch);    // the rows at the positions 512, 513, ...
 ///
 /// A Feistel network over the smallest power of two that holds `size` (at least 1024), with halves
-/// of unequal width if necessary, and cycle walking for values outside (M. Luby and
+/// of unequal width if necessary, and cycle walking for values outside of [0, size) (M. Luby and
 /// C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P. Rogaway,
-/// "Ciphers with arbitrary finite domains", 2002). Four rounds differ from random orders of 1,000
-/// rows in simple statistics, six do not; it uses eight. It is not a cipher.
+/// "Ciphers with arbitrary finite domains", 2002). Simple statistics distinguish four rounds from
+/// random orders of 1,000 rows, but not six rounds; this network has eight. It is not a cipher.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API Permutation {

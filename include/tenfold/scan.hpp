@@ -29,8 +29,8 @@ struct ScanFinding {
 
 /// The result of scan().
 struct TENFOLD_API ScanReport {
-  std::vector<ScanFinding> findings;  ///< one a global and pickle, in order
-  std::uint64_t num_pickles = 0;      ///< in the file
+  std::vector<ScanFinding> findings;  ///< one per global and pickle, in order
+  std::uint64_t num_pickles = 0;      ///< number of pickles in the file
   /// True if all globals are safe, also for a file without pickles.
   bool safe() const noexcept;
 };
@@ -39,12 +39,12 @@ struct TENFOLD_API ScanReport {
 /// pickle, a zip archive with pickles or nested archives (.npz too), a .npy file of objects, a file
 /// of torch.distributed.checkpoint (`where` has the key if the scanned folder has its .metadata).
 /// Nothing is imported, called or executed. A global that torch.load, pickle.load or numpy.load
-/// with allow_pickle would import is never called safe unless it is known to be, whatever the
-/// file's name. A pickle that cannot be read to its end is a suspicious finding, and so is content
-/// that is not scanned: archives other than zip, compressed files, trailing bytes after a pickle.
-/// In a folder, all files at any depth are scanned, and `where` begins with the file's name. Throws
-/// Error: file_not_found, io, corrupt (an archive that cannot be read). In a folder, a file or
-/// sub-folder that cannot be read is a suspicious finding instead.
+/// with allow_pickle would import is reported as safe only if it is in the list of safe globals,
+/// whatever the file's name. A pickle that cannot be read to its end is a suspicious finding, and
+/// so is content that is not scanned: archives other than zip, compressed files, trailing bytes
+/// after a pickle. In a folder, all files at any depth are scanned, and `where` begins with the
+/// file's name. Throws Error: file_not_found, io, corrupt (an archive that cannot be read). In a
+/// folder, a file or sub-folder that cannot be read is a suspicious finding instead.
 TENFOLD_API ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

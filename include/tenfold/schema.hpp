@@ -26,20 +26,20 @@ enum class ColumnKind : std::uint8_t {
 ///     string       the same over uint8 bytes
 ///     ragged string  `end_leaf`: end offsets of rows in items, the unbatched `item_end_leaf`: end
 ///                  offsets of items in bytes
-///     nullable     and `valid_leaf` bool [N]
+///     nullable     in addition `valid_leaf` bool [N]
 struct TENFOLD_API Column {
-  KeyPath path{};                        ///< {"x"}; of a nested record {"a", "b"}
-  ColumnKind kind = ColumnKind::number;  ///< of its values
+  KeyPath path{};                        ///< {"x"}; in a nested record {"a", "b"}
+  ColumnKind kind = ColumnKind::number;  ///< the kind of its values
   DType dtype = DType::float32;          ///< of the stored elements: uint8 for strings
   Shape shape{};                         ///< of a row's value; of each element of a ragged column
   bool ragged = false;                   ///< strings: a list of strings in every row
   bool nullable = false;                 ///< rows may have no value
   std::string unit{};                    ///< "ns", "days", ...; empty for none
 
-  KeyPath leaf{};           ///< of the elements; empty: named by create()
-  KeyPath end_leaf{};       ///< of the row offsets
-  KeyPath item_end_leaf{};  ///< of the ends of items
-  KeyPath valid_leaf{};     ///< of the validity
+  KeyPath leaf{};           ///< path of the elements; empty: create() chooses it
+  KeyPath end_leaf{};       ///< path of the end offsets of rows
+  KeyPath item_end_leaf{};  ///< path of the end offsets of items
+  KeyPath valid_leaf{};     ///< path of the validity
 
   /// "a.b"
   std::string name() const { return dotted(path); }
@@ -54,7 +54,7 @@ struct TENFOLD_API Column {
   bool operator==(const Column&) const = default;
 };
 
-/// The columns of a data set, in order. Files store it as JSON in the notes document:
+/// The columns of a data set, in order. Files store the schema as JSON in the notes document:
 ///
 ///     {"columns": {"x": {"dtype": "float32", "shape": [3]},
 ///                  "name": {"dtype": "string", "nullable": true},
@@ -89,11 +89,12 @@ class TENFOLD_API Schema {
 
   /// The JSON text that files store.
   std::string to_json() const;
-  /// The same as a value.
+  /// The result of to_json() as a Value.
   Value to_value() const;
-  /// Throws Error(corrupt) for an invalid schema; `where` names the source in the message.
+  /// Parses the JSON of to_json(). Throws Error(corrupt) for an invalid schema; `where` names the
+  /// source in the message.
   static Schema from_json(std::string_view text, std::string_view where);
-  /// The same from a value.
+  /// As from_json(), from a Value.
   static Schema from_value(const Value& value, std::string_view where);
 
   /// Compares the columns.

@@ -16,8 +16,8 @@ namespace tenfold {
 /// A box of one tensor that one process (rank) writes.
 struct ShardBox {
   std::size_t tensor = 0;  ///< the index of the tensor in the order of for_each_leaf
-  Shape offsets{};         ///< of its first element in the tensor
-  Shape sizes{};           ///< zeros: nothing is written
+  Shape offsets{};         ///< index of its first element in the tensor
+  Shape sizes{};           ///< shape of the box; with a 0, nothing is written
   int rank = 0;            ///< the process that writes it
 };
 
@@ -35,10 +35,10 @@ enum class ShardLayout : std::uint8_t {
 
 /// Options of ShardedWriter.
 struct ShardedWriteOptions {
-  ShardLayout layout = ShardLayout::plain;  ///< of the files
-  bool durable = true;                      ///< publish() returns after fsync
-  /// Store checksums with the data, one for each box of at most 16 MiB. ShardLayout::torch always
-  /// has the CRC-32s of its format.
+  ShardLayout layout = ShardLayout::plain;  ///< the layout of the files
+  bool durable = true;                      ///< fsynced when publish() returns
+  /// Store checksums with the data, one per 16 MiB of a box at most. ShardLayout::torch always has
+  /// the CRC-32s of its format.
   bool checksums = true;
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// safetensors: bytes to reserve in the header for JSON values that are not known yet. If they do
@@ -64,11 +64,11 @@ struct ShardedWriteOptions {
 /// Tickets and receipts are strings, which the program transfers between its processes.
 class TENFOLD_API ShardedWriter {
  public:
-  /// Creates the files for `tree`, of whose tensors only dtype and shape are used. Throws
-  /// Error(invalid_argument) naming the tensor and the ranks if boxes overlap, exceed the tensor or
-  /// do not cover it, or if `path` has another format; Error(unsupported) naming the key of what
-  /// the format does not support; Error(io) (ENOSPC) if the disk is too small. If several
-  /// boxes are identical, only the first is written.
+  /// Creates the files for `tree`; of its tensors, only dtype and shape are used. If several boxes
+  /// are identical, only the first is written. Throws Error(invalid_argument) naming the tensor and
+  /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if `path` has another
+  /// format. Throws Error(unsupported) naming the key of an entry that the format does not support,
+  /// Error(io) (ENOSPC) if the disk is too small.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
   /// Moves the writer.
@@ -96,9 +96,9 @@ class TENFOLD_API ShardedWriter {
 /// The part of one rank in a ShardedWriter's save.
 class TENFOLD_API ShardWriter {
  public:
-  /// Opens the coordinator's files. Throws Error(invalid_argument) for a text that is no
-  /// ticket, Error(io) naming host and path if this process does not see the coordinator's files,
-  /// or finds those of another save.
+  /// Opens the coordinator's files. Throws Error(invalid_argument) if `ticket` is not a ticket,
+  /// Error(io) naming host and path if this process does not see the coordinator's files, or finds
+  /// those of another save.
   explicit ShardWriter(std::string_view ticket);
   /// Moves the writer.
   ShardWriter(ShardWriter&&) noexcept;

@@ -43,12 +43,12 @@ TENFOLD_API TensorDict open_snapshot(const Path& path, std::int64_t rank);
 /// A tensor whose parts are distributed over processes (ranks). In the tree of a rank it is a list
 /// of the rank's parts. Parts that several ranks have are written once.
 struct SnapshotShards {
-  KeyPath key;                       ///< of the list
-  DType dtype = DType::float32;      ///< of the parts
-  Shape shape{};                     ///< of the whole tensor
-  std::vector<Shape> offsets{};      ///< of each part's first element in it
-  bool is_dtensor = false;           ///< torch's DTensor; false: a ShardedTensor
-  Shape mesh_shape{};                ///< DTensor: of the device mesh
+  KeyPath key;                       ///< path of the list
+  DType dtype = DType::float32;      ///< dtype of the parts
+  Shape shape{};                     ///< shape of the whole tensor
+  std::vector<Shape> offsets{};      ///< index of each part's first element in the whole tensor
+  bool is_dtensor = false;           ///< true: torch's DTensor; false: a ShardedTensor
+  Shape mesh_shape{};                ///< DTensor: shape of the device mesh
   std::vector<std::int64_t> mesh{};  ///< DTensor: the ranks of the mesh, row-major
   /// DTensor: for each tensor dimension, the mesh dimensions that shard it, or {-1}.
   std::vector<std::vector<std::int64_t>> dim_map{};
@@ -57,9 +57,9 @@ struct SnapshotShards {
 /// Writes the part of one rank in a snapshot of several processes.
 ///
 ///   SnapshotPart part(tree, rank, world_size);        // on each rank
-///   SnapshotWriter writer(path, outlines);            // on one, with the part.outline() of each
-///   receipt = part.write(ticket);                     // on each, with writer.ticket()
-///   writer.publish(receipts);                         // on that one, with all receipts
+///   SnapshotWriter writer(path, outlines);            // on one rank, with all part.outline()
+///   receipt = part.write(ticket);                     // on each rank, with writer.ticket()
+///   writer.publish(receipts);                         // on the rank of the writer
 ///
 /// Outlines, tickets and receipts are strings, which the program transfers between its processes.
 class TENFOLD_API SnapshotPart {

@@ -15,13 +15,13 @@ struct SparseBuilderOptions {
   /// Adds entries with the same coordinate, in insertion order. False: Error(invalid_argument)
   /// naming the coordinate.
   bool sum_duplicates = true;
-  /// Memory for unsorted entries; the rest goes to spill files.
+  /// Memory for unsorted entries; further entries go to spill files.
   std::uint64_t memory_bytes = std::uint64_t{256} << 20U;
-  Path temporary_folder{};  ///< of the spill files; empty: the system's
+  Path temporary_folder{};  ///< the folder of the spill files; empty: that of the system
 };
 
-/// Builds a sparse matrix from coordinates in any order, which may exceed memory: sorted runs are
-/// written to disk and merged.
+/// Builds a sparse matrix from coordinates in any order. They may exceed memory, because sorted
+/// runs are written to disk and merged.
 ///
 ///     SparseBuilder builder(num_users, num_films, DType::float32);
 ///     for (const Chunk& chunk : chunks) builder.add(chunk.users, chunk.films, chunk.ratings);
@@ -47,11 +47,11 @@ class TENFOLD_API SparseBuilder {
   void add(const SparseMatrix& matrix, Monitor* monitor = nullptr);
 
   /// Changes the shape of the matrix. Throws Error(invalid_argument) if an added coordinate is
-  /// outside.
+  /// outside the new shape.
   void resize(std::int64_t num_rows, std::int64_t num_cols);
-  /// The smallest shape that contains all coordinates.
+  /// The smallest number of rows that contains all coordinates.
   std::int64_t rows_needed() const noexcept;
-  /// As rows_needed(), of columns.
+  /// The smallest number of columns that contains all coordinates.
   std::int64_t cols_needed() const noexcept;
 
   /// Returns the matrix, in memory or over spill files that it owns. May be called once. Throws

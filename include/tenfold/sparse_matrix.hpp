@@ -36,22 +36,22 @@ enum class RowsLayout : std::uint8_t {
   dense,   ///< all elements, zeros included
   csr,     ///< row by row
   coo,     ///< by coordinates
-  padded,  ///< the entries of each row or column, as many as the longest has
+  padded,  ///< the entries of each row or column, padded to the longest
 };
 /// The layout of that name, or nothing.
 TENFOLD_API std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept;
 
-/// Rows or columns of a matrix, copied: a num_rows by num_cols matrix.
+/// Rows or columns of a matrix, copied: they form a num_rows by num_cols matrix.
 struct SparseRows {
-  RowsLayout layout = RowsLayout::dense;  ///< how they are laid out
-  std::int64_t num_rows = 0;              ///< of the matrix
-  std::int64_t num_cols = 0;              ///< of the matrix
+  RowsLayout layout = RowsLayout::dense;  ///< the layout of the tensors below
+  std::int64_t num_rows = 0;              ///< rows of the copy
+  std::int64_t num_cols = 0;              ///< columns of the copy
   /// dense: [num_rows, num_cols]. csr, coo: [nnz], sorted by row and column. padded: [count,
   /// longest], each requested row or column followed by zeros.
   Tensor values;
   Tensor indices;       ///< csr: columns [nnz]. coo: int64 [2, nnz]. padded: [count, longest]
   Tensor crow_indices;  ///< csr: [num_rows + 1], of the dtype of `indices`
-  Tensor lengths;       ///< padded: int64 [count], the number of entries of each
+  Tensor lengths;       ///< padded: int64 [count], the number of entries of each row or column
 };
 
 /// A sparse matrix on disk or in memory. It is stored as a torch sparse tensor, a node of kind
@@ -69,11 +69,11 @@ struct SparseRows {
 /// Thread safety: all members may be called from any thread, also while one thread appends.
 class TENFOLD_API SparseMatrix {
  public:
-  /// Throws what open() throws, Error(invalid_argument) if it is not a sparse matrix,
-  /// Error(corrupt) if its tensors contradict each other. Checks shapes, dtypes and the last end
-  /// offset only.
+  /// Opens a path. Throws what open() throws, Error(invalid_argument) if the tree is not a sparse
+  /// matrix, Error(corrupt) if its tensors contradict each other. Checks shapes, dtypes and the
+  /// last end offset only.
   explicit SparseMatrix(const Path& path, Mode mode = Mode::read);
-  /// A node of kind sparse, opened or in memory, whose memory is shared.
+  /// The matrix of a node of kind sparse, opened or in memory; its memory is shared.
   explicit SparseMatrix(TensorDict node);
 
   /// Creates a matrix from torch's component tensors, in torch's order: compressed indices, plain
@@ -105,10 +105,11 @@ class TENFOLD_API SparseMatrix {
                   RowsLayout layout = RowsLayout::dense) const {
     return this->rows(std::span<const std::int64_t>(rows.begin(), rows.size()), layout);
   }
-  /// Prefetches the pages of these rows of a csr matrix without waiting, while the caller uses the
-  /// batch before. A hint; rows() itself prefetches all of its rows.
+  /// Prefetches the pages of these rows of a csr matrix and returns at once, so that the disk works
+  /// while the caller uses the previous batch. A hint: rows() itself prefetches all of its rows.
   void will_need(std::span<const std::int64_t> rows) const;
-  /// Columns by index: [num_rows(), columns.size()]. The rows of `padded` are columns.
+  /// Columns by index: [num_rows(), columns.size()]. With RowsLayout::padded, each row of the
+  /// result is a column.
   SparseRows cols(std::span<const std::int64_t> columns,
                   RowsLayout layout = RowsLayout::dense) const;
   /// cols({5, 7}).
@@ -134,18 +135,20 @@ class TENFOLD_API SparseMatrix {
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   // Only a handle of a folder in layout csr, opened with Mode::write_through, can append rows;
-  // others throw Error(unsupported).
+  // other handles throw Error(unsupported).
 
-  /// Appends the rows of `rows`, with the same number of columns and dtype. Readers that open or
-  /// refresh the matrix afterwards see all of them or none. They survive a crash of this process,
-  /// and a power failure after flush(). Throws Error(invalid_argument) for rows that do not fit,
-  /// Error(io) if another process adds rows (EBUSY) or the disk is full; with nothing appended.
+  /// Appends the rows of `rows`, which has the same number of columns and dtype. Readers that open
+  /// or refresh the matrix afterwards see all of these rows or none. The rows survive a crash of
+  /// this process, and a power failure after flush(). Throws Error(invalid_argument) for rows that
+  /// do not fit, Error(io) if another process adds rows (EBUSY) or the disk is full. If it throws,
+  /// nothing is appended.
   void append_rows(const SparseMatrix& rows);
   /// Makes all rows durable.
   void flush();
-  /// flush(); afterwards another process may append. Reading continues, appending throws.
+  /// Calls flush(), and allows another process to append. This handle can still read;
+  /// append_rows() throws.
   void close();
-  /// Includes the rows that others have added since it was opened.
+  /// Includes the rows that other handles have added since this one was opened.
   void refresh();
 
  private:

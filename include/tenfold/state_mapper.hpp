@@ -29,7 +29,7 @@ enum class MapperKind : std::uint8_t {
   other,         ///< a user-defined class
 };
 
-/// A state mapper: a map from states of an environment to rows of numbers, as Python has it.
+/// A state mapper: a map from states of an environment to rows of numbers, as in Python.
 ///
 ///     auto rooms = tenfold::StateMapper::hierarchical(tenfold::TensorDict::dict(
 ///         {{"default", 0.0}, {"hall", tenfold::TensorDict::dict({{"door", 1.0}})}}));
@@ -49,15 +49,15 @@ enum class MapperKind : std::uint8_t {
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API StateMapper {
  public:
-  /// Throws what tenfold::open() throws, Error(unsupported) if it is not a state mapper,
-  /// Error(corrupt) if its entries contradict each other.
+  /// Opens a path. Throws what tenfold::open() throws, Error(unsupported) if the tree is not a
+  /// state mapper, Error(corrupt) if its entries contradict each other.
   static StateMapper open(const Path& path);
   /// A mapper inside a tree.
   explicit StateMapper(const TensorDict& tree);
-  /// Nested levels: nodes and JSON objects, of tensors, numbers, lists of numbers and other JSON. A
-  /// path without a value has the value `default_key` of the deepest level on it that has one.
-  /// Throws Error(invalid_argument) for a key that is empty or holds "/", and a default that is a
-  /// level; Error(unsupported) for nodes of other kinds.
+  /// Nested levels: nodes and JSON objects, of tensors, numbers, lists of numbers and other JSON.
+  /// If a path has no value, its value is the entry `default_key` of the deepest level on the path
+  /// that has such an entry. Throws Error(invalid_argument) for a key that is empty or contains
+  /// "/", and for a default that is a level; Error(unsupported) for nodes of other kinds.
   static StateMapper hierarchical(const TensorDict& levels,
                                   std::string_view default_key = "default");
   /// The rows of a sparse matrix, in the order of `states`. Unknown states have the row `fallback`
@@ -68,16 +68,17 @@ class TENFOLD_API StateMapper {
 
   /// The tree that save() writes.
   TensorDict tree() const;
-  /// Saves it as tenfold::save() saves a tree; a hierarchy whose path ends in ".json" as one
-  /// readable file. Throws what tenfold::save() throws, Error(unsupported) for a value that such a
-  /// file cannot hold. Returns the path.
+  /// Saves the mapper as tenfold::save() saves a tree. If `path` ends in ".json", saves a hierarchy
+  /// as one JSON file that people can read and edit. Returns the path. Throws what tenfold::save()
+  /// throws, Error(unsupported) for a value that such a file cannot hold.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   /// The kind of the mapper.
   MapperKind kind() const noexcept;
   /// "tenfold.SparseStateMapper", or the name that the class was registered under.
   const std::string& class_name() const noexcept;
-  /// Its constructor arguments: an object. For a module, the arguments of its factory.
+  /// The constructor arguments of the mapper: an object. For a module, the arguments of its
+  /// factory.
   const Value& config() const noexcept;
 
   /// The row of one state: [dim]. Throws Error(key_not_found) naming an unknown state,

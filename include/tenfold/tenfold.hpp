@@ -1,7 +1,7 @@
 #pragma once
 
 /// tenfold: PyTorch's data on disk as memory-mapped trees of tensors, without pickle.
-/// The chapters, in reading order:
+/// The headers, in reading order:
 
 // clang-format off: reading order
 #include <tenfold/error.hpp>       // the exception class
@@ -35,7 +35,7 @@
 #include <tenfold/ingest.hpp>        // data sets from text files
 #include <tenfold/mapped_dict.hpp>   // dictionaries on disk
 #include <tenfold/sparse_matrix.hpp>   // sparse matrices
-#include <tenfold/sparse_builder.hpp>  // ... from coordinates in any order
-#include <tenfold/state_mapper.hpp>    // states to rows of numbers
+#include <tenfold/sparse_builder.hpp>  // sparse matrices from coordinates in any order
+#include <tenfold/state_mapper.hpp>    // maps from states to rows of numbers
 #include <tenfold/version.hpp>     // the version of this library
 // clang-format on

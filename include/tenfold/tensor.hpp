@@ -45,8 +45,8 @@ class TENFOLD_API Tensor {
   /// Zeros, on the heap.
   static Tensor zeros(DType dtype, Shape shape);
 
-  /// A copy of `values` with the given shape. Throws Error(invalid_argument) if their number is
-  /// another one.
+  /// A copy of `values` with the given shape. Throws Error(invalid_argument) if their number does
+  /// not match the shape.
   template <Element T>
   static Tensor from(std::span<const T> values, Shape shape) {
     return copy_of(dtype_of<T>(), std::move(shape), values.data(), values.size_bytes());
@@ -165,7 +165,7 @@ class TENFOLD_API Tensor {
   std::span<const T> span() const&& = delete;
 
   /// The element at an index of each dimension: w.at<float>(1, 2). Throws Error(invalid_argument)
-  /// if T is not the dtype, or for another number of dimensions and an index out of range.
+  /// if T is not the dtype, the number of indices is not ndim(), or an index is out of range.
   template <Element T, std::convertible_to<std::int64_t>... Index>
   T at(Index... index) const {
     check_type(dtype_of<T>());
@@ -173,9 +173,9 @@ class TENFOLD_API Tensor {
     return read<T>(address_of(all));
   }
 
-  /// The only element, converted to T as torch's item<T>() does. Throws Error(invalid_argument) if
-  /// there is another number of elements or the value does not fit T, Error(unsupported) for a
-  /// complex number as a real one and for float4_e2m1fn_x2.
+  /// The only element, converted to T as torch's item<T>() does. Throws Error(invalid_argument)
+  /// unless numel() is 1, or if the value does not fit T. Throws Error(unsupported) for a complex
+  /// number if T is real, and for float4_e2m1fn_x2.
   template <Element T>
   T item() const {
     alignas(T) std::array<std::byte, sizeof(T)> bytes{};
@@ -195,7 +195,7 @@ class TENFOLD_API Tensor {
   Tensor narrow(std::int64_t begin, std::int64_t end) const;
 
  private:
-  /// A tensor without dimensions has an element.
+  /// True for Tensor(), because any other tensor with an empty shape_ has one element.
   bool is_default() const noexcept { return shape_.empty() && numel_ == 0; }
   static const Shape& default_shape() noexcept;
   static const Shape& default_strides() noexcept;
@@ -220,14 +220,14 @@ class TENFOLD_API Tensor {
   static Tensor copy_of(DType dtype, Shape shape, const void* bytes, std::size_t size_bytes);
 
   DType dtype_ = DType::float32;
-  Shape shape_;  ///< of a default tensor, which has one of [0], empty; so are its strides
+  Shape shape_;  ///< empty in a default tensor, although shape() is [0]; strides_ likewise
   Shape strides_;
   Buffer buffer_;
   std::uint64_t offset_bytes_ = 0;
   std::int64_t numel_ = 0;
 };
 
-/// Writes the elements, of a large tensor the first and the last ones, with dtype and shape:
+/// Writes the elements (of a large tensor: the first and the last ones), dtype and shape:
 /// "tensor([[0, 1], [2, 3]], float32 [2, 2])".
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 

@@ -35,15 +35,15 @@ using KeyPath = std::vector<std::string>;
 /// The type of a node in the program that saved it.
 enum class NodeKind : std::uint8_t {
   tensordict,    ///< keys, batch_size, dim names
-  dict,          ///< a Python dict; its keys need not have been str (int_keys, typed_keys)
+  dict,          ///< a Python dict; int_keys and typed_keys record keys that were not str
   ordered_dict,  ///< collections.OrderedDict
   list,          ///< keys "0", "1", ...
   tuple,         ///< keys "0", "1", ...
   tensorclass,   ///< as tensordict, with the name of its class
   lazy_stack,    ///< keys "0", "1", ...: nodes to be stacked along stack_dim
   sparse,        ///< a sparse tensor of torch: its component tensors, by torch's names
-  opaque,        ///< an object that a pickle would create by calling class_name: "args", "state",
-                 ///< ...; or an unreadable object of a known class (problem)
+  opaque,        ///< an object that a pickle would create by calling class_name, with the entries
+                 ///< "args", "state", ...; or an unreadable object of a known class (see problem)
 };
 
 /// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
@@ -67,7 +67,7 @@ struct NonTensor {
 /// A name, or none, for each batch dimension.
 using DimNames = std::vector<std::optional<std::string>>;
 
-/// The class_name of an entry of a bundle in no known format (a README, a script).
+/// The class_name of an entry of a bundle that has no known format (a README, a script).
 inline constexpr std::string_view kRefusedEntry = "refused entry";
 
 /// The properties of a node other than its entries.
@@ -84,7 +84,7 @@ struct NodeInfo {
   std::string layout{};                         ///< sparse: "sparse_coo", "sparse_csr", ...
   Shape dense_shape{};                          ///< sparse
   bool is_coalesced = false;                    ///< sparse, of layout "sparse_coo"
-  std::string problem{};  ///< opaque: why it cannot be read; empty if because of its class
+  std::string problem{};  ///< opaque: why it cannot be read; empty if its class is unsupported
   /// ordered_dict: `_metadata` of a module's state_dict(), the versions of its layers.
   std::optional<Value> module_versions{};
   /// Root of a data set: the schema of its columns, stored in the notes.
@@ -137,12 +137,12 @@ class TENFOLD_API TensorDict {
     Iterator() = default;
     /// The entry, read if it is on disk.
     Entry operator*() const;
-    /// To the next entry.
+    /// Moves to the next entry.
     Iterator& operator++() {
       ++position_;
       return *this;
     }
-    /// To the next entry. Returns the previous position.
+    /// Moves to the next entry. Returns the previous position.
     Iterator operator++(int) {
       Iterator before = *this;
       ++position_;
@@ -175,12 +175,12 @@ class TENFOLD_API TensorDict {
   NodeInfo& info();
   /// The type of the node.
   NodeKind kind() const { return info().kind; }
-  /// The leading dimensions that all tensors share; of kinds tensordict and tensorclass.
+  /// The leading dimensions that all tensors share, for the kinds tensordict and tensorclass.
   const Shape& batch_size() const { return info().batch_size; }
 
   /// Number of entries.
   std::size_t size() const;
-  /// True without entries.
+  /// True if there are no entries.
   bool empty() const { return size() == 0; }
   /// Keys in order.
   std::vector<std::string> keys() const;
@@ -190,15 +190,15 @@ class TENFOLD_API TensorDict {
   /// The end of the current entries.
   Iterator end() const { return {node_, size()}; }
 
-  /// True if there is an entry of that name. As get(), this takes the stem of its file's name ("x"
-  /// of "x.npy") for the one key of a bare root that was opened.
+  /// True if there is an entry of that name. For a bare root that was opened, the stem of the
+  /// file's name ("x" for "x.npy") also names the only entry, as in get().
   bool contains(std::string_view name) const;
   /// True if there is an entry at that path.
   bool contains(const KeyPath& path) const;
   /// contains({"model", "encoder.weight"}).
   bool contains(std::initializer_list<std::string> path) const { return contains(KeyPath(path)); }
 
-  /// The entry of that name, or nothing. Throws Error(unsupported) for one that is not read
+  /// The entry of that name, or nothing. Throws Error(unsupported) for an entry that is not read
   /// (NodeInfo::is_refused).
   std::optional<Item> find(std::string_view name) const;
   /// The entry at that path, or nothing.
@@ -209,7 +209,7 @@ class TENFOLD_API TensorDict {
   }
 
   /// The entry of that name. Throws Error(key_not_found) naming the source and near matches,
-  /// Error(unsupported) for one that is not read (NodeInfo::is_refused).
+  /// Error(unsupported) for an entry that is not read (NodeInfo::is_refused).
   Item get(std::string_view name) const;
   /// The entry at that path.
   Item get(const KeyPath& path) const;
@@ -217,7 +217,7 @@ class TENFOLD_API TensorDict {
   Item get(std::initializer_list<std::string> path) const { return get(KeyPath(path)); }
 
   /// The tensor of that name, mapped if it is on disk: at("model.encoder.weight").
-  /// Throws Error(key_not_found) if there is none or it is not a tensor.
+  /// Throws Error(key_not_found) if there is no such entry, or if it is not a tensor.
   Tensor at(std::string_view name) const;
   /// The tensor at a path of keys: at("model", "encoder.weight").
   template <class... Keys>
@@ -240,7 +240,8 @@ class TENFOLD_API TensorDict {
     return (*this)[KeyPath(path)];
   }
 
-  /// The JSON value of that name. Throws Error(key_not_found) if there is none or it is not JSON.
+  /// The JSON value of that name. Throws Error(key_not_found) if there is no such entry, or if it
+  /// is not JSON.
   Value value(std::string_view name) const;
   /// The JSON value at that path.
   Value value(const KeyPath& path) const;
@@ -288,8 +289,8 @@ class TENFOLD_API TensorDict {
   /// True if both are handles of one node.
   bool same_node(const TensorDict& other) const noexcept { return node_ == other.node_; }
 
-  /// Syncs every mapped tensor of a tree opened "r+" to disk (fdatasync). An archive then reads the
-  /// written tensors for their CRC-32s, which `monitor` observes.
+  /// Syncs every mapped tensor of a tree opened "r+" to disk (fdatasync). For an archive, then
+  /// reads the written tensors to update their CRC-32s; `monitor` observes that.
   void flush(Monitor* monitor = nullptr) const;
 
  private:
@@ -317,16 +318,16 @@ struct TensorDict::Entry {
   Item item;        ///< a tensor, a JSON value or a node
 };
 
-/// Writes the tree as lines of keys, with dtypes, shapes and values; of large nodes the first
-/// entries. Reads metadata only.
+/// Writes one line per key, with dtype, shape and value; for large nodes, the first entries only.
+/// Reads metadata only.
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const TensorDict& tree);
 
 /// The tree of a single value: a bare root; for a node, the node. A list, tuple or dict of JSON
 /// values becomes a node of its members.
 TENFOLD_API TensorDict bare_tree(TensorDict::Item value);
 
-/// True if the root is marked as bare and has one entry: a tree that was changed is an ordinary
-/// one.
+/// True if the root is marked as bare and has exactly one entry. If entries were added to a bare
+/// root, it is an ordinary dict.
 TENFOLD_API bool is_bare(const TensorDict& root);
 
 /// The argument of bare_tree(): the value of a bare root, or the tree itself.

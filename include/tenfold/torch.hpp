@@ -10,9 +10,9 @@
 ///     at::Tensor w = tenfold::to_torch(model.at("weight"));  // the mapped bytes
 ///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
-/// Header-only: a program that includes it links LibTorch, the library tenfold does not. Only
-/// ATen's tensor is included here; the module is a template parameter, so that programs without a
-/// module do not compile torch/torch.h.
+/// Header-only: a program that includes it must link LibTorch; the library tenfold itself does not.
+/// This header includes only ATen's tensor. Modules are template parameters, so that programs
+/// without a module do not compile torch/torch.h.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
@@ -84,7 +84,7 @@ inline at::Tensor to_torch(const Tensor& tensor);
 inline Tensor from_torch(const at::Tensor& tensor);
 
 namespace torch_detail {
-/// A module, not what holds one.
+/// A module itself, not an object that holds one.
 template <class Module>
 concept NamesTensors = requires(Module& module) {
   module.named_parameters();
@@ -98,16 +98,17 @@ concept HoldsModule = !NamesTensors<Holder> && requires(Holder& holder) {
 };
 }  // namespace torch_detail
 
-/// torch::nn::Module, torch::jit::Module, or anything with lists of named tensors like theirs:
-/// items have key() and value(), or name and value, or first and second. Or what holds one: a
-/// module holder of torch (torch::nn::Linear), a smart pointer.
+/// torch::nn::Module, torch::jit::Module, or any class with similar lists of named tensors, whose
+/// items have key() and value(), or name and value, or first and second. Also an object that holds
+/// a module: a module holder of torch (torch::nn::Linear), a smart pointer.
 template <class Module>
 concept TorchModule = torch_detail::NamesTensors<Module> || torch_detail::HoldsModule<Module>;
 
 /// Parameters and buffers by dotted name, in the order of Python's state_dict: an ordered_dict over
 /// the module's own memory. Tied tensors share storage. Undefined tensors (the bias of a layer
 /// without one) are omitted, as in Python. Tensors on other devices are copied to main memory, tied
-/// ones once. C++ modules do not know which buffers are not persistent in Python: all are included.
+/// ones once. All buffers are included, because C++ modules do not record which buffers are not
+/// persistent in Python.
 /// Throws Error(unsupported) naming a tensor that is sparse, nested, quantized or meta.
 template <TorchModule Module>
 TensorDict state_dict(Module& module);
@@ -117,11 +118,11 @@ TensorDict state_dict(Module& module);
 /// Names, dtypes and shapes are compared first. Unless `options.strict` is false, one
 /// Error(invalid_argument) lists all differences, and nothing has changed.
 ///
-/// Memory: no second copy, except at most 64 MiB (or one tensor) at a time for tensors on other
-/// devices. For tied names the last one in the module's order is read, as in Python. A backward
-/// pass over the old values is an error, as after copy_(). `options.monitor` observes the CPU
-/// tensors. Throws Error(unsupported) naming a tensor of the module that cannot be written in
-/// place.
+/// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for tensors on
+/// other devices. Of several names of a tied tensor, the last one in the module's order is read, as
+/// in Python. A backward pass over the old values is an error, as after copy_(). `options.monitor`
+/// observes the CPU tensors. Throws Error(unsupported) naming a tensor of the module that cannot be
+/// written in place.
 template <TorchModule Module>
 LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOptions& options = {});
 /// load_into() of open(source).
@@ -147,12 +148,12 @@ TensorDict state_dict(Optimizer& optimizer);
 /// by their order in the groups. Existing state tensors are filled in place, others are created
 /// like their parameters; group options are loaded. Everything is compared first: unless
 /// `options.strict` is false, one Error(invalid_argument) lists all differences, and nothing has
-/// changed. If it is false, the state of a parameter is loaded completely or not at all.
+/// changed. If `strict` is false, the state of each parameter is loaded completely or not at all.
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
 /// change results (foreach, fused, capturable, differentiable); an option that LibTorch cannot
-/// implement (maximize) is a difference. `options.keys` does not apply, `options.rename` to names
-/// only.
+/// implement (maximize) is a difference. `options.keys` does not apply here; `options.rename`
+/// applies only if parameters are matched by name.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
@@ -182,7 +183,8 @@ struct NamedTensor {
 };
 using NamedTensors = std::vector<NamedTensor>;
 
-/// c10's names in the order of DType. By name and not by enumerator, which an older LibTorch lacks.
+/// c10's names of dtypes, in the order of DType. The code compares names, because an older LibTorch
+/// lacks some enumerators.
 inline constexpr std::array<std::string_view, kNumDTypes> kScalarNames = {
     "Bool",           "Byte",
     "UInt16",         "UInt32",
@@ -223,8 +225,8 @@ inline std::optional<DType> dtype_of_scalar(c10::ScalarType wanted) noexcept {
   return std::nullopt;
 }
 
-/// Why a tensor is not described by shape, strides and bytes on a device; empty if it is.
-/// The order matters: later queries are invalid for tensors that earlier ones refuse.
+/// Returns why shape, strides and bytes on a device do not describe a tensor; empty if they do. The
+/// order of the checks matters: later queries are invalid for tensors that earlier checks refuse.
 inline std::string to_tensor_problem(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined one";
   if (tensor.is_nested()) return "a nested one";
@@ -242,8 +244,8 @@ inline std::string to_tensor_problem(const at::Tensor& tensor) {
   return {};
 }
 
-/// Why the memory of a tensor without to_tensor_problem() differs from its elements; empty if it
-/// does not.
+/// Returns why CPU memory does not contain the elements of a tensor without a to_tensor_problem();
+/// empty if it does.
 inline std::string indirection(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu()) {
     return "one on the device " + tensor.device().str() + "; copy it with cpu()";
@@ -284,7 +286,8 @@ inline Tensor share(const at::Tensor& tensor, const std::string& subject) {
           std::move(buffer), offset_bytes};
 }
 
-/// Shares CPU tensors and copies others to the CPU; tied ones share storage afterwards.
+/// Shares the memory of CPU tensors, and copies other tensors to the CPU; copies of tied tensors
+/// share storage.
 class MainMemory {
  public:
   Tensor tensor(const NamedTensor& named, std::string_view whose) {
@@ -395,10 +398,10 @@ NamedTensors tensors_of(Module& module) {
 
 // --- loading ---
 
-/// Size of the staging memory for tensors on other devices.
+/// Bytes of the staging memory for tensors on other devices.
 inline constexpr std::uint64_t kGroupBytes = std::uint64_t{64} << 20;
 
-/// dtype and shape without memory, for comparison only.
+/// A tensor of that dtype and shape over memory of one element, for comparison only.
 inline Tensor outline_of(const NamedTensor& target) {
   const std::string found = to_tensor_problem(target.tensor);
   if (!found.empty()) {
@@ -416,7 +419,7 @@ inline NamedTensors named_by(const std::vector<std::string>& names, NamedTensors
   return tensors;
 }
 
-/// Keeps one tensor for each storage: the last of tied ones, as in Python. So two threads never
+/// Keeps one tensor for each storage: the last of tied tensors, as in Python. So two threads never
 /// write the same bytes.
 inline NamedTensors without_aliases(NamedTensors tensors) {
   std::set<std::pair<const void*, std::size_t>> seen;
@@ -429,7 +432,8 @@ inline NamedTensors without_aliases(NamedTensors tensors) {
   return last;
 }
 
-/// Before the write, because one that fails half-way has changed the tensors, too.
+/// Bumps the version counter of a tensor. Called before the write, because a write that fails
+/// half-way has changed the tensor, too.
 inline void note_write(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }

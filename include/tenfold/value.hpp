@@ -76,7 +76,7 @@ class TENFOLD_API Value {
       layout,     ///< text: "torch.strided"
       qscheme,    ///< text: "torch.per_tensor_affine"
     };
-    Type type = Type::bytes;     ///< which of them
+    Type type = Type::bytes;     ///< the type
     std::string text{};          ///< see Type
     std::vector<Value> items{};  ///< see Type
     /// Compares types, texts and items.
@@ -143,8 +143,8 @@ class TENFOLD_API Value {
   /// True for null.
   bool is_null() const noexcept { return is<Null>(); }
 
-  /// The value as T: bool, an integer, a floating-point type (of an integer, too), std::string, a
-  /// std::vector of these (of a list or a tuple), or one of Variant. Nothing else is converted.
+  /// The value as T: bool, an integer, a floating-point type (also from an integer), std::string, a
+  /// std::vector of these (from a list or a tuple), or one of Variant. Nothing else is converted.
   /// Throws Error(invalid_argument), with `what` as its subject, if the value is of another type or
   /// the integer does not fit T.
   template <class T>

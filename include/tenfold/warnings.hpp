@@ -6,7 +6,8 @@
 
 namespace tenfold {
 
-/// Receives the library's warnings: input that was ignored, or a request that was done differently.
+/// Receives the library's warnings about ignored input, and about requests that were carried out
+/// differently.
 /// Called on the thread that warns, which may be any.
 using WarningHandler = void (*)(const std::string& message);
 

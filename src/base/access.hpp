@@ -4,8 +4,8 @@
 
 namespace tenfold::detail {
 
-/// Gives the library access to private members of its public classes. Each layer has a function for
-/// it, declared next to the class: node_of(), source_of(), state_of().
+/// Gives the library access to private members of its public classes. The library calls it through
+/// functions that are declared next to each class: node_of(), source_of(), state_of().
 struct Access {
   template <class T, class... Args>
   static T make(Args&&... args) {

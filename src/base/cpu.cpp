@@ -16,7 +16,7 @@ constexpr unsigned kOsxsave = 1U << 27U;        // leaf 1, ECX
 constexpr unsigned kAvx2 = 1U << 5U;            // leaf 7, EBX
 constexpr unsigned kAvx512vbmi2 = 1U << 6U;     // leaf 7, ECX
 constexpr unsigned long long kYmmState = 0x06;  // XCR0: SSE and AVX registers
-constexpr unsigned long long kZmmState = 0xE6;  // and the mask and ZMM registers
+constexpr unsigned long long kZmmState = 0xE6;  // XCR0: in addition mask and ZMM registers
 
 [[gnu::target("xsave")]] unsigned long long saved_registers() noexcept {
   return static_cast<unsigned long long>(_xgetbv(0));

@@ -2,11 +2,12 @@
 
 namespace tenfold::base {
 
-/// Which vector instructions this process may execute: what the CPU has and the operating system
-/// saves on a context switch. All false on other architectures than x86-64.
+/// Which vector instructions this process may execute: those that the CPU has and whose registers
+/// the operating system saves on a context switch. All false on other architectures than x86-64.
 ///
-/// Not `__builtin_cpu_supports`: it reads a table that the compiler's runtime library fills, and
-/// zig's leaves it empty, so that the wheels for old glibcs ran without any of these.
+/// `__builtin_cpu_supports` is not used: it reads a table that the compiler's runtime library
+/// fills. The library of zig leaves the table empty, so that the wheels for old glibcs, which zig
+/// compiles, ran without vector instructions.
 struct VectorInstructions {
   bool avx2 = false;
   bool avx512vbmi2 = false;

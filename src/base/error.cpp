@@ -18,7 +18,7 @@ bool contains_ignoring_case(std::string_view text, std::string_view part) {
   return std::ranges::search(text, part, same).begin() != text.end();
 }
 
-/// The system's words, in lower case as all messages are.
+/// The system's description of the errno, with a lower-case first letter like all messages.
 std::string reason_of(int system_errno) {
   std::string reason = std::generic_category().message(system_errno);
   const bool is_word =

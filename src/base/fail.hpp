@@ -9,8 +9,8 @@
 
 namespace tenfold::base {
 
-/// The subject of an error: a file or folder, or a part of one. Readers of formats have it as a
-/// parameter, for messages; a string or a path is a file.
+/// The subject of an error: a file or folder, or a part of one. Readers of formats take a Where as
+/// a parameter, for messages. A string or a path converts to the Where of a file.
 struct Where {
   Where() = default;
   Where(std::string file) : path(std::move(file)) {}
@@ -19,9 +19,9 @@ struct Where {
   Where(const std::filesystem::path& file) : path(file.string()) {}
   Where(std::string file, std::string place) : path(std::move(file)), part(std::move(place)) {}
 
-  /// As what() begins: "<path>: <part>".
+  /// The beginning of what(): "<path>: <part>".
   std::string text() const { return path + (path.empty() || part.empty() ? "" : ": ") + part; }
-  /// A part of this one.
+  /// The place `place` within this part.
   Where at(std::string_view place) const {
     return {path, part + (part.empty() ? "" : ": ") + std::string(place)};
   }
@@ -30,12 +30,12 @@ struct Where {
   std::string part;
 };
 
-// An error of the engine is one expression, a place and the fields of the error:
+// The library throws an error by one expression, of a Where and the fields of the error:
 //
 //   throw corrupt(where).part("header").expected("at most ", limit, " bytes").found(size);
 //
-// Without a place, it concerns an argument of the call, which part() names. Failed system calls are
-// Error::io(errno, path).
+// Without a Where, the error concerns an argument of the call, which part() names. Failed system
+// calls are Error::io(errno, path).
 Error fail(ErrorCode code, const Where& where);
 
 inline Error corrupt(const Where& where = {}) { return fail(ErrorCode::corrupt, where); }

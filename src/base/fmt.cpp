@@ -1,6 +1,6 @@
-// The non-template part of {fmt}, compiled once here. Used header-only, it would be compiled into
-// each file that formats a string, and most files took three times as long to compile. Debian's
-// libfmt-dev has no static library to link instead.
+// The non-template part of {fmt}, compiled once here. With the header-only {fmt}, it was compiled
+// into each file that formats a string, and most files took three times as long to compile.
+// Debian's libfmt-dev has no static library to link instead.
 
 #include <fmt/format-inl.h>
 

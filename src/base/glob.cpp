@@ -70,8 +70,8 @@ bool glob_match(std::string_view pattern, std::string_view text) noexcept {
   constexpr std::size_t kNone = std::string_view::npos;
   std::size_t p = 0;
   std::size_t t = 0;
-  // Backtracking to the last star is enough: the part before it already matched as early as
-  // possible.
+  // Backtracking to the last star is enough, because the pattern before that star has matched the
+  // shortest possible part of the string.
   std::size_t star = kNone;
   std::size_t star_end = 0;
   while (t < text.size()) {

@@ -9,8 +9,7 @@ namespace tenfold::base {
 /// lengths.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
 
-/// True if a string that starts with `prefix` may match. False is exact; true may be a false
-/// positive.
+/// False if no string that starts with `prefix` can match. True does not guarantee that one can.
 bool glob_may_match_below(std::string_view pattern, std::string_view prefix) noexcept;
 
 /// True if `pattern` contains `*`, `?` or `[`.

@@ -7,9 +7,8 @@
 
 namespace tenfold::base {
 
-/// A once-per-item latch: work items that several threads may start, and that the first one to
-/// arrive executes. A thread that needs the result of an item that another thread has started waits
-/// for it.
+/// A once-per-item latch: several threads may try to execute an item, and the first one does. A
+/// thread that needs the result of an item that another thread has started waits for that thread.
 class OnceFlags {
  public:
   explicit OnceFlags(std::size_t count) : states_(std::make_unique<std::atomic<State>[]>(count)) {}

@@ -39,7 +39,7 @@ void append_escaped(std::string& out, char byte) {
 }
 
 /// True for characters that must be escaped before they reach a terminal or a log. The C1 controls
-/// (U+0080 to U+009F) are two bytes in UTF-8, and some terminals obey them.
+/// (U+0080 to U+009F) are two bytes in UTF-8, and some terminals execute them.
 bool needs_escape(std::string_view text, std::size_t at, std::size_t size) noexcept {
   const auto lead = static_cast<unsigned char>(text[at]);
   if (size == 0) return true;
@@ -135,7 +135,7 @@ bool is_utf8(std::string_view text) noexcept {
 
 std::vector<std::string> near_matches(std::string_view wanted,
                                       std::span<const std::string> candidates, std::size_t count) {
-  // Longer keys are not typed by hand, and a hostile one must not cost quadratic time.
+  // Nobody types longer keys by hand, and a long hostile key must not cost quadratic time.
   constexpr std::size_t kMaxBytes = 256;
   if (wanted.empty() || wanted.size() > kMaxBytes) return {};
   const std::size_t limit = 2 * std::clamp<std::size_t>(wanted.size() / 3, 1, 8);

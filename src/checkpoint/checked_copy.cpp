@@ -37,7 +37,7 @@ using namespace detail;
 
 namespace {
 
-/// Smaller tensors are allocated together on the heap.
+/// Tensors of fewer bytes are allocated together on the heap.
 constexpr std::uint64_t kSmallCopyBytes = std::uint64_t{1} << 20;
 /// Bytes per read. Larger pieces are evicted from the cache before they are hashed.
 constexpr std::uint64_t kCopyPieceBytes = std::uint64_t{1} << 20;
@@ -48,7 +48,8 @@ struct StoredChecksums {
   bool has_boxes = false;  ///< some checksums are of the boxes of several processes
 };
 
-/// Supports the formats whose tensors fingerprint() does not read.
+/// Reads the checksums of safetensors and memmap, the formats whose tensors fingerprint() does not
+/// read.
 StoredChecksums checksums_of(const Path& path, const std::string& format) {
   StoredChecksums stored;
   if (format == "safetensors") {

@@ -29,8 +29,8 @@ bool is_same(const os::FileInfo& a, const os::FileInfo& b) {
   return a.same_file(b) && a.modified_ns == b.modified_ns && a.size_bytes == b.size_bytes;
 }
 
-/// Renames steps back that a crashed save left under a hidden name. Without RENAME_EXCHANGE a save
-/// needs two renames, and may crash between them.
+/// Restores the names of steps that a crashed save left under a hidden name. Without
+/// RENAME_EXCHANGE, a save needs two renames, and may crash between them.
 void recover_steps(const Path& path, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto hidden = parse_hidden_name(name);
@@ -38,7 +38,7 @@ void recover_steps(const Path& path, const std::vector<std::string>& names) {
     try {
       formats::recover_folder(path / hidden->folder_name);
     } catch (const Error&) {
-      continue;  // Read-only for this process: the writer will do it.
+      continue;  // Read-only for this process: the next writer renames the step.
     }
   }
 }
@@ -130,8 +130,8 @@ Listing DirectoryReader::list() {
     const std::string& kept = is_newer ? name : place->second.folder_name;
     const std::string& ignored = is_newer ? place->second.folder_name : name;
     warn_once(ignored, directory.display_of(ignored) + ": step " + std::to_string(number) +
-                           " is there twice: " + base::quote(kept) +
-                           " was saved later and counts; remove the other one");
+                           " is a duplicate: " + base::quote(kept) +
+                           " was saved later and is used; remove this one");
     if (is_newer) place->second = std::move(*step);
   }
   known_ = std::move(known);
@@ -154,15 +154,16 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     if (!folder.valid()) {
       const auto found = directory.entry_info(name);
       if (!found) return std::nullopt;  // pruned since it was listed
-      warn_once(name, display + ": is no step: expected a folder, found another kind of file");
+      warn_once(name, display + ": is not a step: expected a folder, found another kind of file");
       return std::nullopt;
     }
     const auto document = folder.entry_info(std::string(kDocumentName));
     if (!document) {
-      // A step that is being removed has no document any more.
+      // A step that is being removed no longer has a document.
       if (!directory.entry_info(name)) return std::nullopt;
-      return is_none(base::file_not_found(display).problem("is no step: it has no ", kDocumentName),
-                     "it is left alone");
+      return is_none(
+          base::file_not_found(display).problem("is not a step: it has no ", kDocumentName),
+          "it is left alone");
     }
     const auto known = known_.find(name);
     if (known != known_.end() && is_same(known->second.document, *document)) return known->second;
@@ -171,15 +172,15 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     const std::string text = read_document(folder, &step.document);
     step.info = parse_document(text, folder.display_of(std::string(kDocumentName)));
     if (step.info.step != *step_of_folder_name(name)) {
-      return is_none(base::corrupt(display).problem("is no step: its ", kDocumentName,
+      return is_none(base::corrupt(display).problem("is not a step: its ", kDocumentName,
                                                     " is that of step ", step.info.step),
                      "it is left alone");
     }
     return step;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
-    // A lack of descriptors or memory does not mean that the step is absent, and a restart must not
-    // skip it. A lack of permissions is a problem of the step.
+    // A process without descriptors or memory must not conclude that the step is absent, because a
+    // restart would skip the step. A lack of permissions is a problem of the step.
     const bool is_of_step = error.system_errno() == EACCES || error.system_errno() == EPERM ||
                             error.system_errno() == ELOOP || error.system_errno() == ESTALE;
     if (error.code() == ErrorCode::io && !is_of_step) throw;

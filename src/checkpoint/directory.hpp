@@ -24,10 +24,10 @@ struct Step {
   os::FileInfo document;  ///< identifies checkpoint.json: saving the step again changes it
 };
 
-/// A folder with the name of a step that is none, because its document is missing, damaged, not
-/// permitted to be read, of another step, or of a newer version.
+/// A folder with the name of a step that is not a step, because its document is missing, damaged,
+/// not readable, of another step, or of a newer version.
 struct UnreadableStep {
-  std::int64_t step = 0;  ///< by the name of the folder
+  std::int64_t step = 0;  ///< the number in the name of the folder
   Error problem;          ///< file_not_found if the document is missing
 };
 
@@ -75,7 +75,7 @@ class DirectoryReader {
   Listing list();
 
  private:
-  /// Returns nothing if the folder is no step, or is gone.
+  /// Returns nullopt if the folder is not a step, or no longer exists.
   std::optional<Step> read(const os::Directory& directory, const std::string& name,
                            std::vector<UnreadableStep>& unreadable);
   void warn_once(const std::string& key, const std::string& message);

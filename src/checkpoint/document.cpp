@@ -30,7 +30,7 @@ Value number(std::uint64_t value) {
   return {static_cast<std::int64_t>(std::min(value, kMost))};
 }
 
-/// Strict JSON has no infinities: they are written as strings.
+/// Strict JSON has neither infinities nor NaN, so they are written as strings.
 Value metric_value(double value) {
   if (std::isnan(value)) return {"nan"};
   if (std::isinf(value)) return {value > 0 ? "inf" : "-inf"};
@@ -165,8 +165,8 @@ std::vector<CheckpointRun> lineage_from(const Reader& reader, std::int64_t step)
   if (lineage.empty() || lineage.back().last_step != step) {
     throw base::corrupt(reader.where())
         .part("lineage")
-        .expected("its last item to name step ", step)
-        .found("that it does not");
+        .expected("step ", step, " in its last item")
+        .found("no such item");
   }
   return lineage;
 }
@@ -234,7 +234,7 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   const Value document = from_json(text, where);
   const Reader reader(document, where, "");
   if (!is_json(document)) {
-    throw base::corrupt(where).expected("Unicode text").found("half a character");
+    throw base::corrupt(where).expected("Unicode text").found("an unpaired surrogate");
   }
   if (reader.text("format") != kFormatName) {
     reader.fail("format", base::quote(kFormatName), reader.member("format"));
@@ -245,7 +245,7 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
         .part("version")
         .expected(kDocumentVersion, " at most")
         .found(version)
-        .remedy("a newer tenfold wrote it, which reads it");
+        .remedy("read it with the newer version of tenfold that wrote it");
   }
   CheckpointInfo info;
   info.step = reader.integer("step");
@@ -261,7 +261,7 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   if (reader.find("saved_ns") != nullptr) {
     info.saved_ns = reader.integer("saved_ns", std::numeric_limits<std::int64_t>::min());
   }
-  std::set<std::pair<std::int64_t, std::string>> names;  // with the rank; -1: of all ranks
+  std::set<std::pair<std::int64_t, std::string>> names;  // rank (-1: all ranks) and name
   std::set<std::string> paths;
   for (const Value& item : reader.list("entries")) {
     CheckpointEntry entry = entry_from(item, where, info.entries.size());
@@ -294,7 +294,7 @@ void require_checksum(std::string_view text, const std::string& where) {
       .part("checksum")
       .expected(expected)
       .found(base::quote(found))
-      .remedy("it is damaged, or was edited by hand");
+      .remedy("the file is damaged, or was edited by hand");
 }
 
 }  // namespace tenfold::checkpoint

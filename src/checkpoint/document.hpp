@@ -12,7 +12,7 @@ namespace tenfold::checkpoint {
 /// The name of a step's document. A folder without it is not a step.
 inline constexpr std::string_view kDocumentName = "checkpoint.json";
 inline constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{64} << 20;
-/// The value of its first member, "format".
+/// The value of the document's first member, "format".
 inline constexpr std::string_view kFormatName = "tenfold.checkpoint";
 /// The version that is written. Older versions can be read.
 inline constexpr std::int64_t kDocumentVersion = 1;

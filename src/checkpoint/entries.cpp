@@ -180,7 +180,8 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
     const Fingerprint found = fingerprint(step.folder, *old);
     if (found.checksum != old->checksum || found.num_bytes != old->num_bytes) return std::nullopt;
     EntryPlace place = place_of(step.folder, old->path);
-    // The files were written before the document.
+    // The modification time of a file that the save wrote after the tensors: for memmap the file of
+    // checksums, for other formats the document.
     earlier.version.saved_ns =
         entry.format == "memmap"
             ? os::File::open_read_at(os::Directory::open_at(place.folder, place.name),
@@ -232,7 +233,7 @@ VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
               {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
 }
 
-/// Returns true for formats that compare files before they write them.
+/// Returns true for formats whose writers compare files before they write, and link equal ones.
 bool links_itself(const std::string& format) {
   return format == "safetensors" || format == "memmap";
 }
@@ -383,7 +384,7 @@ void verify_entry(const os::Directory& folder, const Path& path, const Checkpoin
       return add(base::corrupt()
                      .part("checksum")
                      .expected(entry.checksum)
-                     .found(found.checksum, ": it is not what the step was saved with"));
+                     .found(found.checksum, ": the entry was changed after the save"));
     }
     if (entry.format == kJson) {
       report.num_bytes += found.num_bytes;
@@ -417,9 +418,9 @@ TensorDict::Item open_entry(const Path& step_path, const CheckpointEntry& entry)
   if (entry_format(entry.format) == nullptr) {
     throw base::unsupported(path.string())
         .part("format")
-        .expected("one that this version reads")
+        .expected("a format that this version reads")
         .found(base::quote(entry.format))
-        .remedy("a newer tenfold reads it");
+        .remedy("use a newer version of tenfold");
   }
   TensorDict tree = open(path, {.format = entry.format});
   return entry.is_bare ? tree.get(kBareKey) : TensorDict::Item(std::move(tree));

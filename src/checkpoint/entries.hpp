@@ -21,15 +21,15 @@ void check_rules(const FormatRules& rules);
 /// An entry that will be written.
 struct PlannedEntry {
   CheckpointEntry entry;
-  TensorDict tree;              ///< content of its file; empty for JSON
-  std::string json;             ///< content of its file, if its format is "json"
-  std::uint64_t num_bytes = 0;  ///< of tensors and values
+  TensorDict tree;              ///< content of the file; empty if the format is "json"
+  std::string json;             ///< content of the file, if the format is "json"
+  std::uint64_t num_bytes = 0;  ///< bytes of tensors and values
   bool has_tensors = false;
 };
 
 /// Chooses format and path of each entry of `state`. `where`: the step's folder, for messages.
-/// Throws Error(unsupported), naming the key, if an entry has something that its format does not
-/// support.
+/// Throws Error(unsupported), naming the key, if the format of an entry does not support its
+/// content.
 std::vector<PlannedEntry> plan_entries(const TensorDict& state, const FormatRules& rules,
                                        const std::string& where);
 
@@ -40,7 +40,7 @@ std::uint64_t bytes_of(const std::vector<PlannedEntry>& plan) noexcept;
 const CheckpointEntry* entry_of(const CheckpointInfo& info, const std::string& name,
                                 std::optional<std::int64_t> rank);
 
-/// The previous step. A new step gets hard links to its files if they are equal.
+/// The previous step. A new step gets hard links to those of its files that are unchanged.
 struct EarlierStep {
   os::Directory folder;
   CheckpointInfo info;
@@ -48,10 +48,10 @@ struct EarlierStep {
   bool is_synced = false;     ///< its files are durable
 };
 
-/// Writes the entry into `folder`, which is still hidden. Returns it with size and checksum.
-/// `earlier` may be null: files of it that have equal checksums, and were not modified since they
-/// were saved, are linked. Files of safetensors and memmap are compared before anything is written,
-/// other files after they are written.
+/// Writes the entry into `folder`, which is still hidden. Returns the entry with its size and
+/// checksum. Files of `earlier` (which may be null) are linked if they have equal checksums and
+/// were not modified since they were saved. Files of safetensors and memmap are compared before
+/// anything is written, other files after they are written.
 CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
                             const EarlierStep* earlier, bool durable, int num_threads,
                             Monitor* monitor);

@@ -1,5 +1,5 @@
-// A step's folder as a format: the tree of its entries, read-only. Folders of other libraries'
-// trainers are in formats/bundle/.
+// The format of a step's folder: the tree of its entries, read-only. formats/bundle/ reads the
+// folders of other libraries' trainers.
 
 #include <array>
 #include <cstddef>

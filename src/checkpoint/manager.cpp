@@ -68,8 +68,8 @@ void check_options(const CheckpointManagerOptions& options) {
 void warn_of_other_ranks(const Path& path, const CheckpointInfo& info, const TensorDict& taken) {
   for (const CheckpointEntry& entry : info.entries) {
     if (entry.rank != 0 || info.world_size == 1 || !taken.contains(entry.name)) continue;
-    warn(path.string() + ": entry " + base::quote(entry.name) + ": that of rank 0 of " +
-         std::to_string(info.world_size) + " is converted, those of the other ranks are not");
+    warn(path.string() + ": entry " + base::quote(entry.name) + ": only the entry of rank 0 of " +
+         std::to_string(info.world_size) + " is converted, not those of the other ranks");
   }
 }
 
@@ -97,9 +97,10 @@ const Path& CheckpointManager::directory() const noexcept { return state_->direc
 bool CheckpointManager::should_save(std::int64_t step) const {
   const CheckpointManagerOptions& options = state_->options;
   if (!options.every_steps && !options.every_seconds) return true;
-  // A save that is under way holds the other mutex.
+  // The other mutex is locked during a save.
   const std::lock_guard lock(state_->last_mutex);
-  // True if a multiple was passed since the last save: loops need not call this for every step.
+  // Checks whether a multiple was passed since the last save, so that loops need not call this for
+  // every step.
   if (options.every_steps &&
       step / *options.every_steps > state_->last_step / *options.every_steps) {
     return true;
@@ -218,9 +219,9 @@ void CheckpointManager::remove(std::int64_t step) {
     const std::string display = directory.display_of(found.folder_name);
     throw Error::io(EBUSY, display)
         .part("step ", step)
-        .expected("nobody to hold it")
+        .expected("no hold")
         .found("a hold")
-        .remedy("release it first");
+        .remedy("release the hold first");
   }
   state_->trash.empty(directory);
 }
@@ -267,7 +268,7 @@ Path CheckpointManager::import_step(const Path& source, std::int64_t step,
     tree = std::move(state);
   }
   CheckpointSaveOptions quiet = options;
-  // Not the result of a training: it may be unchanged.
+  // Imported entries are not the result of a training, so they may be unchanged.
   for (const std::string& name : tree.keys()) quiet.constant.insert(name);
   return save(step, tree, quiet);
 }

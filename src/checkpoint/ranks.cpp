@@ -36,7 +36,8 @@ struct Digests {
   base::Xxh3Stream values;
 };
 
-/// Adds the length first, so that different sequences of strings have different bytes.
+/// Adds a string to a digest: first its length, so that different sequences of strings give
+/// different bytes.
 void add(base::Xxh3Stream& stream, std::string_view text) {
   const std::string length = std::to_string(text.size()) + ":";
   stream.update(std::as_bytes(std::span(length)));
@@ -145,9 +146,9 @@ std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager
     } catch (const Error& error) {
       if (error.code() != ErrorCode::file_not_found) throw;
       throw Error::io(ENOENT, (own.directory / ranks_path).string())
-          .expected("the folder that rank 0 made")
+          .expected("the folder that rank 0 created")
           .found("none")
-          .remedy("all ranks need one shared directory");
+          .remedy("all ranks must use the same shared directory");
     }
   }();
   const std::string name = std::to_string(rank);

@@ -55,11 +55,11 @@ std::vector<std::string> write_shards(const CheckpointManager& manager,
 /// stored.
 std::uint64_t planned_bytes(const CheckpointManager& manager, const TensorDict& state);
 
-/// Digests of an entry, by which processes compare theirs.
+/// Digests of an entry, which the processes compare with each other.
 struct EntryDigest {
   std::string name;
-  std::string structure;  ///< of keys, dtypes and shapes
-  std::string values;     ///< of everything but tensors
+  std::string structure;  ///< digest of keys, dtypes and shapes
+  std::string values;     ///< digest of everything but tensors
 };
 std::vector<EntryDigest> entry_digests(const TensorDict& state);
 /// Returns a digest of the bytes of all tensors, for each entry.

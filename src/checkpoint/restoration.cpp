@@ -32,7 +32,7 @@ Step step_in(const Path& path) {
   return step;
 }
 
-/// "2 that are damaged: step 7: <problem>; step 5: <problem>", the newest first.
+/// Returns "2 that are damaged: step 7: <problem>; step 5: <problem>", newest step first.
 std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
   constexpr std::size_t kMaxProblems = 3;
   std::string text = std::to_string(damaged.size()) +

@@ -21,23 +21,23 @@ namespace tenfold::checkpoint {
 class Restoration {
  public:
   /// Throws Error(file_not_found) if there is no step, Error(key_not_found) if the requested step
-  /// is missing, the error of its document if that cannot be read, which without a requested step
-  /// holds for the newest one if there is no other.
+  /// is missing. If the document of the requested step cannot be read, throws that error. Without a
+  /// requested step, throws the error of the newest step if no document can be read.
   Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options);
 
   const std::vector<Step>& candidates() const noexcept { return candidates_; }
   const Path& directory() const noexcept { return directory_; }
 
-  /// Checks a candidate and opens it with the entries of `rank`; a rank that the step does not have
-  /// gets those of rank 0. Throws Error(corrupt) or Error(file_not_found) if it is damaged, other
-  /// errors if it could not be checked. `copied`: entries whose tensors are not checked here,
-  /// because the caller copies them with copy_entry(), which compares checksums.
+  /// Checks a candidate and opens it with the entries of `rank`, or with those of rank 0 if the
+  /// step does not have that rank. Throws Error(corrupt) or Error(file_not_found) if the step is
+  /// damaged, other errors if it could not be checked. `copied`: entries whose tensors are not
+  /// checked here, because the caller copies them with copy_entry(), which compares checksums.
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
                           const std::set<std::string>& copied = {}) const;
   /// Records a damaged candidate. Throws Error(corrupt) if it is the requested step.
   void skip(const Step& step, const Error& error, bool warns);
   const std::vector<SkippedCheckpoint>& skipped() const noexcept { return skipped_; }
-  /// Throws Error(corrupt), for when all candidates were skipped.
+  /// Throws the Error(corrupt) of a restore that has skipped all candidates.
   [[noreturn]] void fail() const;
 
  private:

@@ -11,15 +11,15 @@
 
 namespace tenfold::checkpoint {
 
-/// Steps that are held, or whose condition is known.
+/// Steps that are held, and steps that are known to be complete or damaged.
 struct KnownSteps {
   std::set<std::int64_t> held;
   std::set<std::int64_t> verified;  ///< saved or checked by this manager
   std::set<std::int64_t> damaged;   ///< found to be damaged by this manager
 };
 
-/// Returns the rules that keep each step, in the order of the listing. Pruning removes steps
-/// without any.
+/// Returns the rules that keep each step, in the order of the listing. Pruning removes the steps
+/// that no rule keeps.
 std::vector<std::vector<std::string>> kept_by(const Listing& listing,
                                               const CheckpointManagerOptions& options,
                                               const KnownSteps& known_steps);

@@ -29,7 +29,7 @@ constexpr std::size_t kSumDigits = 16;
   throw base::invalid_argument()
       .part("ticket")
       .expected("the result of ShardedWriter::ticket()")
-      .found("something else");
+      .found("another string");
 }
 
 void write_numbers(codecs::JsonWriter& json, const Shape& numbers) {

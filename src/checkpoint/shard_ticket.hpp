@@ -19,14 +19,14 @@ struct TensorPlace {
   std::string key;  ///< dotted and quoted, for messages
   DType dtype = DType::float32;
   Shape shape;
-  std::size_t file = 0;
-  std::uint64_t offset_bytes = 0;  ///< in the file
+  std::size_t file = 0;            ///< index in `files` of the ticket
+  std::uint64_t offset_bytes = 0;  ///< offset in that file
 };
 
 /// A file that the coordinator has created.
 struct StagedFile {
-  std::string path;         ///< within the staged folder; empty: it is the staged file itself
-  bool is_reserved = true;  ///< its blocks are allocated, so it may be written through a mapping
+  std::string path;         ///< path within the staged folder; empty: the staged file itself
+  bool is_reserved = true;  ///< disk blocks are allocated, so a mapping may be written safely
 };
 
 /// The message from the coordinator to a rank.
@@ -36,7 +36,7 @@ struct ShardTicket {
     bool is_written = true;  ///< false: another rank writes the same box
     detail::formats::Box box;
   };
-  std::string id;  ///< of the save, stored in the marker of the staged files
+  std::string id;  ///< identifies the save; stored in the marker of the staged files
   std::string boot;
   std::string host;
   std::string staging;  ///< absolute path
@@ -44,7 +44,7 @@ struct ShardTicket {
   bool durable = true;
   bool checksums = true;
   bool are_crc32 = false;    ///< checksums are CRC-32 instead of XXH3
-  bool shares_files = true;  ///< with other ranks, which write other parts of them
+  bool shares_files = true;  ///< other ranks write other parts of the same files
   int rank = 0;
   std::vector<StagedFile> files;
   std::vector<TensorPlace> tensors;
@@ -60,7 +60,7 @@ struct ShardReceipt {
   std::string id;
   int rank = 0;
   std::size_t num_boxes = 0;
-  std::vector<std::uint64_t> checksums;  ///< of the parts of its boxes, in order
+  std::vector<std::uint64_t> checksums;  ///< checksums of the parts of the rank's boxes, in order
 
   std::string to_text() const;
   static std::optional<ShardReceipt> parse(std::string_view text);

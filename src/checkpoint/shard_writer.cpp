@@ -32,7 +32,8 @@ using detail::formats::Box;
 using detail::formats::BoxRuns;
 using detail::formats::ByteBox;
 
-/// Shorter runs are copied into a mapping of the file: a system call for each would be slower.
+/// Runs of fewer bytes are copied into a mapping of the file, because a system call for each would
+/// be slower.
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
 /// Bytes that are hashed and then written, while they are in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
@@ -82,8 +83,8 @@ class ShardWriter::State {
       if (!is_written_[i] && ticket_.boxes[i].is_written) {
         throw base::invalid_argument(ticket_.staging)
             .part("tensor ", place(i).key, ": box ", i, " of rank ", ticket_.rank)
-            .expected("it to be written")
-            .found("it missing");
+            .expected("a box that was written")
+            .found("one that was not written");
       }
       receipt.checksums.insert(receipt.checksums.end(), sums_[i].begin(), sums_[i].end());
     }
@@ -102,7 +103,7 @@ class ShardWriter::State {
         .expected("the files of the save that the coordinator on host ", base::quote(ticket_.host),
                   " has begun")
         .found(found)
-        .remedy("all ranks must see one folder, and a save is written once");
+        .remedy("all ranks must use the same shared folder, and a ticket is valid for one save");
   }
 
   /// Opens the staged file or folder and checks its marker.
@@ -127,7 +128,7 @@ class ShardWriter::State {
       if (error.code() != ErrorCode::file_not_found) throw;
       refuse_staging("none");
     }
-    if (found.substr(0, size) != expected) refuse_staging("those of another one");
+    if (found.substr(0, size) != expected) refuse_staging("those of another save");
   }
 
   void require_coherent(const os::File& file) const {
@@ -137,9 +138,9 @@ class ShardWriter::State {
     }
     throw base::unsupported(ticket_.staging)
         .part("file system")
-        .expected("one that several hosts can write one file on (Lustre, GPFS, Weka, or one host)")
-        .found("NFS, 9p, SMB or FUSE, where they can lose each other's bytes")
-        .remedy("the layout \"shards\" needs none");
+        .expected("one on which several hosts can write to the same file (Lustre, GPFS, Weka)")
+        .found("NFS, 9p, SMB or FUSE, where hosts can lose each other's bytes")
+        .remedy("use the layout \"shards\", which writes separate files, or ranks on one host");
   }
 
   void require_fitting(std::size_t first, std::size_t i, const Tensor& tensor) const {
@@ -161,7 +162,7 @@ class ShardWriter::State {
           .found(to_string(tensor.dtype()), " of ", base::list_text(tensor.shape()));
     }
     if (is_written_[first + i]) {
-      throw refuse().expected("it to be written once").found("it written before");
+      throw refuse().expected("a box that is not written yet").found("one that is");
     }
   }
 

@@ -259,7 +259,7 @@ class FolderLayout final : public ShardedLayout {
     return open_;
   }
 
-  /// Creates the missing folders. Some exist already, because a value may be stored as a folder.
+  /// Creates the missing folders. A folder that stores a JSON value already exists.
   void make_folders(const folder::Plan& plan) {
     open_.close();
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {
@@ -343,8 +343,8 @@ std::size_t OutlineNumbers::of(const Leaf& leaf) const {
 void refuse_other_tensors(const Path& path) {
   throw base::invalid_argument(path)
       .part("the tree to publish")
-      .expected("the tensors that were laid out, under the same keys")
-      .found("others");
+      .expected("the tensors of the tree that the writer was created with, under the same keys")
+      .found("other tensors or keys");
 }
 
 Path beside(const Path& path, const std::string& name) {

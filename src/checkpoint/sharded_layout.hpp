@@ -13,17 +13,17 @@
 
 namespace tenfold::checkpoint {
 
-/// A box with a checksum.
+/// A box and the checksum of its bytes.
 struct SummedBox {
   detail::formats::Box box;
   std::uint64_t checksum = 0;
 };
 
-/// A box of one process. If several processes have the same box, only one writes it.
+/// A box of one process. If several processes have the same box, only one of them writes it.
 struct PlannedShard {
   ShardBox shard;
-  bool is_written = true;
-  std::vector<SummedBox> parts;  ///< each with a checksum
+  bool is_written = true;        ///< this process writes it
+  std::vector<SummedBox> parts;  ///< parts of the box, each with a checksum
 };
 
 /// The files of a save by several processes, created next to the target. The destructor removes
@@ -70,8 +70,8 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
                                               const ShardedWriteOptions& options,
                                               const std::string& id);
 
-/// The numbers of an outline's tensors in order. Finds a tensor by its source, which no two of them
-/// share.
+/// The numbers of an outline's tensors in order. Finds a tensor by its source, because each tensor
+/// of an outline has its own.
 class OutlineNumbers {
  public:
   explicit OutlineNumbers(const TensorDict& outline, std::vector<TensorPlace>* places = nullptr);

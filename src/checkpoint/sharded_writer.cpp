@@ -49,7 +49,7 @@ class Cover {
     }
     if (!fits) {
       throw fail()
-          .problem("a box exceeds it")
+          .problem("a box exceeds the tensor")
           .expected("one within ", base::list_text(shape_))
           .found(text_of(shard));
     }
@@ -81,7 +81,7 @@ class Cover {
       const ShardBox& first = shards_[i]->shard;
       for (std::size_t j = i + 1; j < shards_.size(); ++j) {
         const ShardBox& second = shards_[j]->shard;
-        // They are sorted by their first rows.
+        // Boxes are sorted by their first rows.
         if (second.offsets[0] >= first.offsets[0] + first.sizes[0]) break;
         bool overlap = true;
         for (std::size_t d = 0; overlap && d < shape_.size(); ++d) {
@@ -170,7 +170,7 @@ class ShardedWriter::State {
     ticket.are_crc32 = options_.layout == ShardLayout::torch;
     ticket.shares_files = !is_by_shard();
     ticket.rank = rank;
-    // A ticket contains only the rank's tensors and files, and numbers these itself.
+    // A ticket contains only the rank's tensors and files, numbered from 0 in the ticket.
     std::map<std::size_t, std::size_t> tensors;
     std::map<std::size_t, std::size_t> files;
     for (std::size_t i = 0; i < shards_.size(); ++i) {
@@ -184,7 +184,7 @@ class ShardedWriter::State {
           if (is_new_file) ticket.files.push_back(layout().files()[place.file]);
           place.file = file->second;
         } else {
-          place.file = 0;  // it has no file
+          place.file = 0;  // not used: the tensor has no file
         }
         ticket.tensors.push_back(std::move(place));
       }
@@ -208,8 +208,8 @@ class ShardedWriter::State {
   const checkpoint::ShardedLayout& layout() const {
     if (!layout_) {
       throw base::invalid_argument(path_)
-          .expected("a save that is not finished")
-          .found("one that is published");
+          .expected("a save that is not published yet")
+          .found("a published one");
     }
     return *layout_;
   }
@@ -253,7 +253,7 @@ class ShardedWriter::State {
         throw base::invalid_argument(path_)
             .part("receipt")
             .expected("one of save ", id_)
-            .found((receipt ? "one of save " + receipt->id : std::string("another text")));
+            .found((receipt ? "one of save " + receipt->id : std::string("no receipt")));
       }
       by_rank.insert_or_assign(receipt->rank, std::move(*receipt));
     }
@@ -288,7 +288,7 @@ class ShardedWriter::State {
     throw base::invalid_argument(path_)
         .part("receipt of rank ", rank)
         .expected("the checksums of all its boxes")
-        .found("others");
+        .found("other checksums");
   }
 
   std::string path_;

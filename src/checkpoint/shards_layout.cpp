@@ -53,7 +53,7 @@ std::string shard_name(int rank, std::size_t number, std::size_t count) {
          "-of-" + numbered(count) + ".safetensors";
 }
 
-/// Returns true if `name` is one that a save of either layout writes, by tenfold or by torch.
+/// Returns true if a save with either layout, by tenfold or by torch, writes a file of that name.
 bool is_own_name(const os::Directory& folder, const std::string& name) {
   if (name == formats::kManifestName) {
     try {
@@ -69,7 +69,7 @@ bool is_own_name(const os::Directory& folder, const std::string& name) {
           name.ends_with(".safetensors"));
 }
 
-/// Lists the entries of a folder that no such save wrote.
+/// Lists the entries of a folder that neither tenfold nor torch wrote in such a save.
 std::vector<std::string> foreign_files(const os::Directory& folder) {
   std::vector<std::string> foreign = folder.list();
   std::erase_if(foreign, [&](const std::string& name) {
@@ -173,7 +173,7 @@ class ShardsLayout : public ShardedLayout {
   ShardedWriteOptions options_;
   std::vector<PlannedShard> shards_;
   std::vector<TensorPlace> tensors_;  ///< keys, dtypes and shapes
-  std::vector<std::string> names_;    ///< of tensors, as torch.distributed.checkpoint names them
+  std::vector<std::string> names_;    ///< torch.distributed.checkpoint's names of the tensors
   std::optional<formats::FolderReplacement> replacement_;
 
  private:
@@ -201,7 +201,7 @@ class ShardsLayout : public ShardedLayout {
   }
 };
 
-/// One safetensors file per rank; more if a rank has several boxes of a tensor.
+/// One safetensors file per rank; several if a rank has several boxes of one tensor.
 class SafetensorsShards final : public ShardsLayout {
  public:
   SafetensorsShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,

@@ -73,7 +73,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (first[i] == i) needed += leaves[i].leaf.nbytes();
   }
-  // Linux overcommits memory, and kills the process when it uses more than there is.
+  // Linux overcommits memory, and kills the process when memory runs out.
   const std::uint64_t kept = kept_bytes();
   if (needed > kept && needed - kept > os::available_memory_bytes()) throw std::bad_alloc();
   std::vector<std::optional<Tensor>> copies(leaves.size());
@@ -83,7 +83,7 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
     copies[i] = Tensor(tensor.dtype(), tensor.shape(),
                        take(static_cast<std::size_t>(leaves[i].leaf.nbytes())));
   }
-  free_->drop_all();  // of sizes that this state does not need
+  free_->drop_all();  // the remaining blocks have sizes that this state does not need
   os::parallel_for(leaves.size(), os::num_threads_for(num_threads), [&](std::size_t i) {
     if (first[i] != i) return;
     const Tensor& into = *copies[i];

@@ -143,9 +143,9 @@ os::Directory& CheckpointManager::State::require_writer() {
     throw Error::io(EBUSY, directory.string())
         .expected("this manager to be the writer")
         .found(
-            "that it is not any more: the process forked, or was stopped for so long that another "
-            "one took over")
-        .remedy("make a new manager");
+            "that it no longer is: the process forked, or was stopped for so long that another "
+            "process took over")
+        .remedy("create a new manager");
   }
   os::Parent parent = os::open_parent(directory, true);
   if (!parent.directory.entry_info(parent.name)) {
@@ -163,7 +163,7 @@ os::Directory& CheckpointManager::State::require_writer() {
     const std::string holder = os::lease_holder(folder, name);
     throw Error::io(EBUSY, directory.string())
         .expected("no other writer")
-        .found((holder.empty() ? "one" : holder))
+        .found((holder.empty() ? "another writer" : holder))
         .remedy("close() its manager, or use another directory");
   }
   writer_directory_ = std::move(folder);
@@ -188,7 +188,7 @@ void CheckpointManager::State::clean_leftovers(os::Directory& folder) {
   for (const std::string& name : folder.list()) {
     try {
       if (held_folder(name)) {
-        // Removes the lease if its process is dead.
+        // Acquiring and releasing a lease removes it if the process that held it is dead.
         static_cast<void>(os::Lease::try_acquire(folder, name));
         continue;
       }
@@ -201,7 +201,7 @@ void CheckpointManager::State::clean_leftovers(os::Directory& folder) {
           formats::try_lease_slot(folder, hidden->folder_name, std::stoi(std::string(number)));
       if (lease) folder.remove_tree(formats::hidden_name(hidden->folder_name, std::string(number)));
     } catch (const Error&) {
-      continue;  // The next save does not depend on it.
+      continue;  // Saves work with leftovers, too.
     }
   }
   trash.empty(folder);
@@ -224,13 +224,13 @@ std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t ste
                                                                 const Listing& listing) {
   if (!has_continued_ && !listing.steps().empty()) {
     warn(directory.string() +
-         ": it holds steps of a run that this one does not continue: expected restore() before "
+         ": it contains steps of a run that this run does not continue: expected restore() before "
          "the first save, or an empty directory; the steps of the other run stay" +
-         (options.max_to_keep ? " only as far as a rule keeps them" : ""));
+         (options.max_to_keep ? " only if a rule keeps them" : ""));
   }
   has_continued_ = true;
   if (last_saved_ && step < *last_saved_) {
-    // Steps that this run saved after that one are not continued.
+    // Steps that this run saved after `step` do not belong to the new line.
     ancestors_.push_back({run_id_, *last_saved_});
     run_id_.clear();
   }
@@ -298,8 +298,8 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   if (!checkpoint::is_json(save_options.extra)) {
     throw base::unsupported()
         .part("extra")
-        .expected("a value that JSON has (no tuples, integer keys or bytes)")
-        .found("another");
+        .expected("a value that JSON can represent (no tuples, integer keys or bytes)")
+        .found("another value");
   }
   os::Directory& folder = require_writer();
   Listing listing = reader.list();
@@ -417,7 +417,7 @@ void CheckpointManager::State::discard_after(std::int64_t step) {
   for (const Step& later : listing.steps()) {
     if (later.info.step <= step || remove(folder, later)) continue;
     warn((directory / later.folder_name).string() + ": step " + std::to_string(later.info.step) +
-         " is not discarded, as it is held");
+         " is not discarded, because it is held");
   }
   trash.empty(folder);
 }
@@ -426,7 +426,8 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
                                            const std::map<std::string, double>& metrics) {
   const Listing listing = reader.list();
   const std::string& name = require_step(listing, number).folder_name;
-  // Uses a descriptor: if the step is pruned concurrently, nothing is created at its old path.
+  // Uses a descriptor, so that nothing is created at the old path if the step is pruned
+  // concurrently.
   os::Directory folder = os::Directory::open_at(os::Directory::open(directory), name);
   const std::string document(checkpoint::kDocumentName);
   const auto give_up = std::chrono::steady_clock::now() + kMetricsPatience;
@@ -434,8 +435,8 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
   while (!(lease = formats::try_lease_slot(folder, document, 0))) {
     if (std::chrono::steady_clock::now() > give_up) {
       throw Error::io(EBUSY, folder.display_of(document))
-          .expected("no other process to set metrics for so long")
-          .found("one");
+          .expected("no other process that sets metrics")
+          .found("one that has not finished in time");
     }
     std::this_thread::sleep_for(kMetricsPoll);
   }

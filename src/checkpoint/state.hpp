@@ -42,7 +42,7 @@ namespace checkpoint {
 struct RanksPlan {
   std::int64_t world_size = 1;
   bool have_entries = false;    ///< each rank writes its own entries
-  std::uint64_t num_bytes = 0;  ///< of these
+  std::uint64_t num_bytes = 0;  ///< bytes of these entries
   /// Entries that the processes write together. Only dtype and shape of their tensors are used.
   TensorDict sharded{};
   std::vector<std::vector<ShardBox>> boxes{};  ///< for each entry of `sharded`
@@ -63,7 +63,7 @@ struct PendingSave {
   CheckpointInfo info;  ///< entries are added as they are written
   std::string folder_name;
   std::vector<PlannedEntry> plan;
-  std::optional<Step> previous;  ///< of the line; unchanged entries are linked to its files
+  std::optional<Step> previous;  ///< previous step of the line; unchanged entries link to its files
   bool is_previous_synced = false;
   /// The folder "ranks-<random>" in the hidden folder. The random name prevents a surviving process
   /// of an earlier job from writing into this save. Empty if no rank has entries.
@@ -76,8 +76,8 @@ using Internals = detail::CheckpointInternals;
 
 }  // namespace checkpoint
 
-/// The state of a manager. Nothing in it is needed to read the directory. The caller holds `mutex`
-/// for all members but `reader`, require_step(), remember(), set_metrics(), status(),
+/// The state of a manager. Reading the directory does not depend on it. The caller must lock
+/// `mutex` for all members except `reader`, require_step(), remember(), set_metrics(), status(),
 /// prunable_bytes(), write_entries(), earlier_step() and count_from(), which may be used during a
 /// save.
 struct CheckpointManager::State {
@@ -140,9 +140,9 @@ struct CheckpointManager::State {
   std::optional<os::Directory> writer_directory_;
   std::optional<os::Lease> lease_;
   std::string run_id_;                    ///< empty before the first save after a restore
-  std::vector<CheckpointRun> ancestors_;  ///< of this run, oldest first
+  std::vector<CheckpointRun> ancestors_;  ///< the runs that this run continues, oldest first
   bool has_continued_ = false;
-  std::optional<std::int64_t> last_saved_;  ///< by run_id_
+  std::optional<std::int64_t> last_saved_;  ///< the last step that the run `run_id_` saved
   std::mutex checked_mutex_;
   std::map<std::int64_t, bool> checked_;  ///< seq of a step -> is complete
   std::set<std::string> warned_entries_;

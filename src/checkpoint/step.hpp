@@ -14,9 +14,10 @@ struct Rank {
   std::int64_t world_size = 1;
 };
 
-/// Checks the document and entries of the step at `path`. Entries of all ranks, and of ranks that
-/// this world lacks, are distributed over the ranks of this world; together they check everything.
-/// `copied`: entries whose tensors are not checked here, because copy_entry() compares them.
+/// Checks the document and entries of the step at `path`. Each rank checks its own entries. Entries
+/// of all ranks, and of ranks that this world lacks, are distributed over the ranks of this world,
+/// so that together they check everything. `copied`: entries whose tensors are not checked here,
+/// because copy_entry() compares them.
 VerifyReport verify_step(const Path& path, const CheckpointInfo& info, CheckpointCheck check,
                          const VerifyOptions& options, Rank rank = {},
                          const std::set<std::string>& copied = {});

@@ -9,7 +9,7 @@
 namespace tenfold::checkpoint {
 
 /// Removes folders in two steps: renames them to `.trash-<n>`, which hides them from readers, and
-/// deletes their files on a separate thread. The next removal retries one that failed or was
+/// deletes their files on a separate thread. The next removal retries deletions that failed or were
 /// interrupted.
 class Trash {
  public:
@@ -18,7 +18,7 @@ class Trash {
   Trash& operator=(const Trash&) = delete;
   ~Trash() { wait(); }
 
-  /// Renames an entry to a trash name, and returns that.
+  /// Renames an entry to a trash name, and returns that name.
   static std::string put(os::Directory& directory, const std::string& name);
   /// Starts to delete everything in the trash of `directory`.
   void empty(const os::Directory& directory);

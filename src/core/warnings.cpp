@@ -9,7 +9,7 @@
 namespace tenfold {
 namespace {
 
-/// A line in one call, so that those of several threads do not mix.
+/// Writes the whole line in one call, so that the lines of several threads do not mix.
 void write_to_stderr(const std::string& message) {
   std::fputs(("tenfold: warning: " + message + '\n').c_str(), stderr);
 }

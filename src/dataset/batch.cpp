@@ -23,7 +23,7 @@ std::string_view Batch::text(std::string_view name, std::int64_t row) const& {
   if (!found.column.is_text() || found.column.ragged || row < 0 || row >= num_rows_) {
     throw base::invalid_argument()
         .part("batch: column ", base::quote(name))
-        .expected("a text column and a row in [0, ", num_rows_, ")")
+        .expected("a column of strings or bytes, and a row in [0, ", num_rows_, ")")
         .found(found.column.dtype_name(), " and row ", row);
   }
   const auto* offsets = found.offsets.data<std::int64_t>() + row;

@@ -6,7 +6,7 @@
 
 namespace tenfold {
 
-/// True if rows of both columns can be joined; where they are stored may differ.
+/// True if rows of both columns can be concatenated. The columns may have different leaf paths.
 bool are_compatible(const Column& a, const Column& b);
 
 /// "float32 [3], nullable"; for messages.

@@ -86,7 +86,7 @@ void stream_two_sse2(TwoSources coming, TwoSources from, std::size_t size_bytes,
   }
 }
 
-/// Copies a cache line with one load and one store: a tenth to a fifth faster.
+/// Copies each cache line with one load and one store, which is 10 to 20 percent faster than AVX2.
 template <int kInto>
 [[gnu::target("avx512f")]] void copy_avx512(const std::byte* coming, const std::byte* from,
                                             std::size_t size_bytes, std::byte* out) noexcept {
@@ -102,7 +102,7 @@ template <int kInto>
 
 CacheLineCopiers choose_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
-  // Processors before those that have this slow down for vectors of 512 bits.
+  // Older processors, without VBMI2, reduce their clock for vectors of 512 bits.
   if (base::vector_instructions().avx512vbmi2) {
     return {copy_avx512<base::kL2>, copy_avx512<base::kL1>, copy_two_avx512, stream_two_avx512};
   }

@@ -7,7 +7,7 @@ namespace tenfold {
 inline constexpr std::size_t kCacheLineBytes = 64;
 
 /// Copies `size_bytes`, at least one cache line, from `from` to `out`, and prefetches, line by
-/// line, as many bytes at `coming`. That may be any address, because it is not read.
+/// line, as many bytes at `coming`. `coming` may be any address, because it is not read.
 using CopyCacheLines = void (*)(const std::byte* coming, const std::byte* from,
                                 std::size_t size_bytes, std::byte* out) noexcept;
 

@@ -40,7 +40,7 @@ Leaf rows_of_zeros(DType dtype, const Shape& inner, std::int64_t num_rows,
                    const std::shared_ptr<Zeros>& zeros) {
   Shape shape = inner;
   shape.insert(shape.begin(), num_rows);
-  static_cast<void>(nbytes_of(dtype, shape));  // throws if they are too many
+  static_cast<void>(nbytes_of(dtype, shape));  // throws if there are too many elements
   return stored_leaf(dtype, std::move(shape), zeros, 0);
 }
 
@@ -125,8 +125,8 @@ Dataset create(const Path& path, const Schema& schema, const CreateOptions& opti
   const formats::folder::Plan plan =
       detail::formats::folder::plan_tree(tree_of(stored, options.num_rows));
   {
-    // Rows that are written in place have no checksums. They are written through mappings, too,
-    // which cannot report a full disk.
+    // Rows that are written in place have no checksums. They may be written through mappings, which
+    // cannot report a full disk, so space is reserved.
     const formats::WriteRequest request{.durable = true,
                                         .checksums = options.num_rows == 0 && options.capacity == 0,
                                         .zeros = true,

@@ -39,16 +39,16 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
     if (schema.find(column.path) == nullptr) {
       throw fail_dataset()
           .part("concat: column ", base::quote(column.name()))
-          .expected("it in every part")
-          .found("it in some")
-          .remedy("select() the columns they share");
+          .expected("the column in every part")
+          .found("it in some parts only")
+          .remedy("select() the columns that all parts have");
     }
   }
   return indices;
 }
 
-/// The tables of several data sets with consecutive row numbers, and their orders shifted
-/// accordingly.
+/// The tables of several data sets, numbered consecutively, and the orders of the data sets,
+/// shifted to these row numbers.
 struct Joined {
   std::shared_ptr<DatasetState> state = std::make_shared<DatasetState>();
   std::vector<RowOrderPtr> orders;
@@ -77,10 +77,10 @@ class MovedOrder final : public RowOrder {
 
 bool is_same_part(const DatasetPart& a, const DatasetPart& b) { return a.is_same(b); }
 
-/// Shows other columns of each part: `choose` makes the new ones of the old ones.
+/// Replaces the columns of each part by choose(columns).
 template <class Choose>
 void choose_columns(std::vector<DatasetPart>& parts, const Choose& choose) {
-  // Parts that are many share one list.
+  // Many parts share one list.
   DatasetPart::Columns before;
   DatasetPart::Columns chosen;
   for (DatasetPart& part : parts) {
@@ -135,7 +135,7 @@ Joined join(std::span<const Dataset> sources) {
   return joined;
 }
 
-/// The nullable column whose validity "<column>.valid" names, or null.
+/// The nullable column `x` if `name` is "x.valid"; otherwise null.
 const Column* column_of_validity(const Schema& schema, std::string_view name) {
   constexpr std::string_view kSuffix = ".valid";
   if (!name.ends_with(kSuffix)) return nullptr;
@@ -292,7 +292,7 @@ Tensor Dataset::column(std::string_view name) const {
   // A column of a circular buffer is copied, because its mapped rows may be overwritten at any
   // time.
   if (first && state.parts.size() == 1 && state.all_open && !state.parts[0].table->ring()) {
-    // The caller may write through it.
+    // The caller may write through this view.
     if (growth_) growth_->will_write_in_place();
     return state.parts[0].columns[0]->values.narrow(*first, *first + selected.size());
   }
@@ -313,7 +313,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
   const auto state = this->state();
   auto made = std::make_shared<DatasetState>(*state);
   std::vector<Column> columns;
-  std::vector<PartColumn> wanted;  // of the columns of this state
+  std::vector<PartColumn> wanted;  // for each of `columns`, the column of this state
   for (const std::string& name : names) {
     const std::size_t before = columns.size();
     const Column* exact = schema().find(name);
@@ -450,7 +450,7 @@ Growth& Dataset::growth(const char* what) const {
       .part("data set: ", what)
       .expected("a data set that was opened from a path")
       .found("a view or one in memory")
-      .remedy("use the data set it was made of");
+      .remedy("use the data set that the view was made from");
 }
 
 std::int64_t Dataset::append(const Batch& rows) { return growth("append").append(rows); }

@@ -18,8 +18,8 @@ namespace tenfold {
 
 /// Identifies a column of a table.
 struct PartColumn {
-  std::size_t index = 0;     ///< of the table's schema
-  bool is_validity = false;  ///< its validity, as a column of its own
+  std::size_t index = 0;     ///< index in the table's schema
+  bool is_validity = false;  ///< true: the validity of that column, as a bool column
 
   bool operator==(const PartColumn&) const = default;
 };
@@ -27,7 +27,7 @@ struct PartColumn {
 /// Tables on disk that are opened when rows of them are needed. Thread-safe.
 class ClosedTables {
  public:
-  /// Tables that a data set keeps open, and that a batch opens, at a time.
+  /// The greatest number of tables that a data set keeps open, and that a batch has open at a time.
   static constexpr std::size_t kMaxOpen = 1024;
 
   virtual ~ClosedTables() = default;
@@ -49,16 +49,16 @@ class DatasetPart {
   bool is_open() const noexcept { return table != nullptr; }
   std::int64_t num_rows() const noexcept { return num_rows_; }
   const Columns& chosen() const noexcept { return chosen_; }
-  /// Shows these columns of the table.
+  /// Selects columns of the table.
   void choose(Columns chosen);
   /// The same part with its table open.
   DatasetPart opened() const;
-  /// True if both show the same columns of the same table.
+  /// True if both select the same columns of the same table.
   bool is_same(const DatasetPart& other) const noexcept;
 
-  std::shared_ptr<const Table> table;  ///< null: it is not open
+  std::shared_ptr<const Table> table;  ///< null if the table is not open
   std::int64_t first_row = 0;
-  std::vector<const StoredColumn*> columns;  ///< of an open one: those of the state's schema
+  std::vector<const StoredColumn*> columns;  ///< the selected columns; empty if it is not open
 
  private:
   std::shared_ptr<ClosedTables> closed_;
@@ -72,8 +72,8 @@ namespace detail {
 /// The state behind a Dataset, which is a handle.
 struct DatasetState {
   std::vector<DatasetPart> parts;
-  bool all_open = true;  ///< the parts
-  TensorDict tree;       ///< that was opened; of joined data sets the first
+  bool all_open = true;  ///< all parts are open
+  TensorDict tree;       ///< the tree that was opened; for joined data sets, the first one
   Schema schema;
   RowOrderPtr order;  ///< position -> row number in all parts
   BufferPool pool;
@@ -92,11 +92,11 @@ inline Dataset dataset_of(std::shared_ptr<const DatasetState> state) {
   return detail::Access::make<Dataset>(std::move(state));
 }
 
-/// A state of the rows of one tree, all of them in their order.
+/// The state for all rows of a tree in their order.
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
                                              const std::optional<os::FileIdentity>& origin = {});
 
-/// The same with all parts open, unless they are more than ClosedTables::kMaxOpen.
+/// The same state with all parts open, unless there are more than ClosedTables::kMaxOpen.
 std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state);
 
 /// Copies rows, numbered over all parts, into a batch. Throws Error(corrupt) if the row offsets of

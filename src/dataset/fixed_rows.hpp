@@ -23,8 +23,8 @@ class FixedRows {
   FixedRows(const DatasetState& state, std::size_t num_rows, std::vector<BatchColumn>& columns);
 
   std::uint64_t num_bytes() const noexcept { return num_bytes_; }
-  /// Copies rows to the rows of the block from `first`. `parts` has the part of each row; empty:
-  /// there is only one part.
+  /// Copies `rows` to the rows of the block that start at `first`. `parts`: the part of each row;
+  /// empty if there is only one part.
   void copy(std::span<const std::uint32_t> parts, std::span<const std::int64_t> rows,
             std::size_t first) const;
   /// Zeroes `count` rows of the block.
@@ -46,7 +46,7 @@ std::vector<BatchColumn> batch_columns_of(const DatasetState& state);
 /// Returns the size of a row of the column, or of an element if the column is ragged.
 std::uint64_t row_bytes_of(const Column& column);
 
-/// Rows of a column's shape.
+/// The shape of `num_rows` rows of a column.
 Shape batch_shape_of(std::int64_t num_rows, const Column& column);
 
 /// A tensor inside a block of a pool.

@@ -22,7 +22,7 @@
 namespace tenfold {
 namespace {
 
-/// Waking another thread takes as long as copying some hundred KiB.
+/// The least work for another thread: waking it takes as long as copying some hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = 256 << 10U;
 
 /// The rows of a batch, each as a part and a row index in the part.
@@ -99,7 +99,7 @@ class Gatherer {
     const std::string& where = state_.parts[table].table->where();
     throw base::corrupt(where.empty() ? base::Where("", "data set") : where)
         .part("column ", base::quote(column.name()), ": ", part)
-        .expected("ends that rise from 0 to ", limit)
+        .expected("nondecreasing end offsets from 0 to ", limit)
         .found(begin, " before ", end)
         .remedy("the data set is damaged");
   }
@@ -254,7 +254,7 @@ class Gatherer {
     if (held) return filler;
     throw base::invalid_argument()
         .part("pad: column ", base::quote(column.name()))
-        .expected("a value that ", column.dtype_name(), " holds")
+        .expected("a value that ", column.dtype_name(), " can represent")
         .found(std::visit([](auto value) { return std::to_string(value); }, pad));
   }
 
@@ -285,8 +285,8 @@ void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::siz
               row_bytes);
 }
 
-/// Copies rows again that were overwritten while they were copied, until none is left. Circular
-/// buffers have only columns of fixed size.
+/// Repeats the copy of rows that were overwritten while they were copied, until no row was.
+/// Circular buffers have only columns of fixed size.
 void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> rows,
                      const RingWatch& first, const BatchOptions& options, Batch& batch) {
   RingWait writing(first.where());

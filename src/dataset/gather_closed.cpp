@@ -12,13 +12,13 @@
 namespace tenfold {
 namespace {
 
-/// The part that a row lies in: the last one that begins at or before it.
+/// The index of the part that contains a row: the last part that begins at or before the row.
 std::size_t part_of(const std::vector<DatasetPart>& parts, std::int64_t row) {
   const auto after = std::ranges::upper_bound(parts, row, {}, &DatasetPart::first_row);
   return static_cast<std::size_t>(after - parts.begin()) - 1;
 }
 
-/// Some of the rows, and the parts that they lie in.
+/// Rows that need at most kMaxOpen parts, and these parts, opened.
 class PartLocations {
  public:
   explicit PartLocations(const DatasetState& state)
@@ -27,7 +27,7 @@ class PartLocations {
     few_.pool = state.pool;
   }
 
-  /// False, and the row is not added, if too many parts would be open.
+  /// Adds a row. Returns false, and does not add it, if too many parts would be open.
   bool add(std::int64_t row) {
     const std::size_t number = part_of(state_.parts, row);
     if (places_[number] == kNone) {
@@ -51,12 +51,12 @@ class PartLocations {
 
   const DatasetState& state_;
   DatasetState few_;
-  std::vector<std::int64_t> places_;  ///< of each part of the state among the few
-  std::vector<std::int64_t> rows_;    ///< as the few count them
+  std::vector<std::int64_t> places_;  ///< for each part of the state, its index in few_.parts
+  std::vector<std::int64_t> rows_;    ///< row numbers in few_
   std::int64_t next_row_ = 0;
 };
 
-/// Concatenates tensors of rows.
+/// Concatenates one tensor of a column over all batches.
 Tensor join_rows(const std::vector<Batch>& batches, std::size_t column,
                  const Tensor BatchColumn::* member) {
   const Tensor& first = batches.front().columns()[column].*member;
@@ -74,7 +74,7 @@ Tensor join_rows(const std::vector<Batch>& batches, std::size_t column,
   return joined;
 }
 
-/// Offsets of rows, which begin at 0 in each batch.
+/// Concatenates offsets, which begin at 0 in each batch.
 Tensor join_offsets(const std::vector<Batch>& batches, std::size_t column,
                     const Tensor BatchColumn::* member) {
   std::vector<std::int64_t> joined = {0};
@@ -104,7 +104,7 @@ std::vector<BatchColumn> join(const std::vector<Batch>& batches) {
   return columns;
 }
 
-/// Pads the columns that `options` names: they are gathered once more, from the batch itself.
+/// Pads the columns that `options` names, by gathering them again from the unpadded batch.
 void pad(const BufferPool& pool, std::int64_t num_rows, const BatchOptions& options,
          std::vector<BatchColumn>& columns) {
   const auto is_padded = [&](const Column& column) {

@@ -7,8 +7,8 @@
 
 namespace tenfold {
 
-/// gather() from a data set of which not all parts are open: opens the parts that the rows need,
-/// ClosedTables::kMaxOpen at a time.
+/// As gather(), for a data set whose parts are not all open. Opens the parts that the rows need, at
+/// most ClosedTables::kMaxOpen at a time.
 Batch gather_closed(const DatasetState& state, std::span<const std::int64_t> rows,
                     const BatchOptions& options);
 

@@ -13,12 +13,15 @@
 namespace tenfold {
 namespace {
 
-/// Memory latency is about 100 ns, in which a core copies a few KiB.
+/// Distance of prefetches from memory: the memory latency is about 100 ns, in which a core copies a
+/// few KiB.
 constexpr std::size_t kAheadBytes = 4096;
+/// The same distance if two rows are copied at once.
 constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
-/// A result of this size has left L2 before it is read, and would evict from L3 what is read next.
+/// Results from this size on bypass the caches: such a result leaves L2 before the caller reads it,
+/// and would evict from L3 the rows that are read next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
-/// For the widest column: two blocks and the copied rows fit L2 of any CPU.
+/// Size of a block of the widest column. Two blocks and the copied rows fit in L2 of any CPU.
 constexpr std::size_t kBlockBytes = 32 << 10U;
 constexpr std::size_t kMaxBlockRows = 128;
 constexpr std::size_t kMinBlockRows = 8;
@@ -69,12 +72,13 @@ class RowBlock {
   void clear() noexcept { count_ = 0; }
   bool is_empty() const noexcept { return count_ == 0; }
 
-  /// Prefetches to L2, which allows many more outstanding requests than L1: a third faster.
+  /// Prefetches all rows to L2, which allows many more outstanding requests than L1 and is a third
+  /// faster.
   void prefetch_all() const noexcept {
     for (std::size_t i = 0; i < count_; ++i) prefetch_row(i);
   }
 
-  /// Copies the rows, and prefetches as many of the next block, which is not longer.
+  /// Copies the rows, and prefetches one row of `next` for each. `next` must not have more rows.
   void copy_with_prefetch(const RowBlock& next) const {
     switch (row_bytes_) {
       case 1:
@@ -139,15 +143,16 @@ class RowBlock {
 
   std::array<const std::byte*, kMaxBlockRows> addresses_;
   std::size_t row_bytes_ = 0;
-  /// Offset of the last byte to prefetch: a word is nearly always within one cache line.
+  /// Offset in the row of the last byte to prefetch. 0 for rows of one word, which nearly always
+  /// are within one cache line.
   std::size_t last_byte_ = 0;
   std::size_t count_ = 0;
   std::byte* out_ = nullptr;
 };
 
 /// Copies rows of more than kAheadBytes, two at a time, so that their memory requests overlap. For
-/// each cache line that is copied, one is prefetched at a fixed distance ahead: so a few requests
-/// are always outstanding, and never more than the CPU supports. Prefetching whole rows at a time
+/// each cache line that is copied, one is prefetched at a fixed distance ahead. So a few requests
+/// are always outstanding, but never more than the CPU supports. Prefetching whole rows at a time
 /// was three times slower.
 void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   const auto row_bytes = static_cast<std::size_t>(column.row_bytes);

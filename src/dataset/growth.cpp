@@ -42,16 +42,16 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
     throw refuse_growth(path)
         .part(where)
         .problem("rows cannot be added")
-        .expected("its tensors to lie as those of a data set")
-        .found("others")
-        .remedy("make one by create() or ingest()");
+        .expected("tensors in the folders of a data set")
+        .found("tensors in other folders")
+        .remedy("make a data set by create() or ingest()");
   }
   const std::string& key = role.key.back();
   if (key == "shape" || key == "device" || key == "_type") {
     throw refuse_growth(path)
         .part(where)
-        .problem("its tensor has a name that tensordict's metadata hides")
-        .expected("another one")
+        .problem("its tensor has the name of a member of tensordict's metadata")
+        .expected("another name")
         .remedy("make a data set by create() or ingest()");
   }
   if (role.is_unbatched && role.row_bytes == 0) {
@@ -76,7 +76,7 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
       const Shape& batch = child->batch_size();
       if (child->kind() != NodeKind::tensordict || batch.empty() || batch[0] != num_rows) {
         throw refuse()
-            .expected("a TensorDict of as many rows as the data set has")
+            .expected("a TensorDict with as many rows as the data set")
             .found("a ", to_string(child->kind()), " of batch size ", base::list_text(batch));
       }
       const std::size_t inside = count_batched(path, *child, num_rows);
@@ -89,8 +89,8 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
   return count;
 }
 
-/// The last of `count` end offsets, for which there are `limit` elements. Throws Error(corrupt) if
-/// it is out of range, because elements are appended after it.
+/// The last of `count` end offsets; the column has `limit` elements. Throws Error(corrupt) if the
+/// offset is out of range, because new elements are written at that offset.
 std::uint64_t last_end(const Path& path, const Column& column, const Tensor& ends,
                        std::uint64_t count, std::int64_t limit, bool is_exact) {
   const auto* values = count == 0 ? nullptr : ends.data<std::int64_t>();
@@ -99,21 +99,21 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
   const base::Where where(path.string(), "column " + base::quote(column.name()) + ": ends");
   if (before < 0 || last < before || last > limit) {
     throw base::corrupt(where)
-        .expected("ends that rise from 0 to ", limit)
+        .expected("nondecreasing end offsets from 0 to ", limit)
         .found(before, " before ", last)
         .remedy("the data set is damaged");
   }
   if (is_exact && last != limit) {
     throw base::corrupt(where)
         .problem("rows cannot be added")
-        .expected(limit, ", as many elements as there are")
+        .expected(limit, ", the number of elements")
         .found(last)
-        .remedy("the data set is damaged or was truncated: ingest() copies its rows");
+        .remedy("the data set is damaged or was truncated: copy its rows with ingest()");
   }
   return static_cast<std::uint64_t>(last);
 }
 
-/// Null if it is not a circular buffer.
+/// The guard of a circular buffer; null for other data sets.
 std::shared_ptr<const RingGuard> ring_of(const DatasetState& state) {
   const bool has_table = state.parts.size() == 1 && state.parts[0].is_open();
   return has_table ? state.parts[0].table->ring() : nullptr;
@@ -168,7 +168,7 @@ std::int64_t FolderGrowth::size() {
   return known_size();
 }
 
-/// To count rows that were appended, nothing is mapped.
+/// The number of rows. Maps nothing after an append, which sets size_.
 std::int64_t FolderGrowth::known_size() {
   if (size_ < 0) current();
   return size_;
@@ -213,13 +213,13 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
   if (found != batched) {
     throw refuse_growth(folder_.path())
         .problem("rows cannot be added")
-        .expected("the tensors of its schema alone")
-        .found("others");
+        .expected("only the tensors of its schema")
+        .found("other tensors");
   }
   return leaves;
 }
 
-/// Takes the lock and everything that appending needs; once.
+/// Prepares for appending, at the first append: acquires the writer's lock and opens the files.
 void FolderGrowth::start() {
   if (folder_.writer() != nullptr) return;
   folder_.start([this](bool is_exact) {
@@ -259,7 +259,7 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
     throw;
   }
   const folder::CommitState& now = writer.state();
-  // A full circular buffer without busy rows shows the same slots as before.
+  // In a full circular buffer without busy rows, readers see the same slots as before.
   if (now.num_rows != shown || now.busy_rows > 0) {
     forget();
     if (now.busy_rows == 0) size_ = static_cast<std::int64_t>(now.num_rows);
@@ -304,7 +304,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
     throw refuse_growth(folder_.path())
         .part("column ", base::quote(found.column.name()))
         .problem("ragged rows cannot be changed in place")
-        .expected("columns of rows of one size")
+        .expected("columns with rows of fixed size")
         .remedy("append() a new row");
   }
   mark_in_place();

@@ -19,7 +19,7 @@ namespace tenfold {
 namespace detail {
 
 /// The rows of a data set that was opened from a path. Their number grows when this process appends
-/// or, after refresh(), when another one has appended.
+/// and, after refresh(), when another process has appended.
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic.
 class Growth {
@@ -36,8 +36,8 @@ class Growth {
   virtual void refresh() = 0;
   virtual std::int64_t capacity() = 0;
   virtual std::int64_t cursor() = 0;
-  /// Must be called before a caller gets writable memory mapped from the file: from then on the
-  /// stored checksums do not count.
+  /// Must be called before a caller gets writable memory mapped from the file, because it removes
+  /// the stored checksums.
   virtual void will_write_in_place() = 0;
 };
 
@@ -66,14 +66,14 @@ class FolderGrowth final : public Growth {
   void forget() noexcept;
   void start();
   void mark_in_place();
-  /// The leaves to append to. `is_exact`: there are no elements after the rows.
+  /// The leaves to append to. `is_exact`: the files end with the last row.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
                                                               bool is_exact);
 
   std::mutex mutex_;  ///< guards the members below
   detail::formats::folder::AppendableFolder folder_;
   std::shared_ptr<const DatasetState> state_;  ///< null if rows were appended since the last read
-  std::int64_t size_ = -1;                     ///< negative: size of the next state_
+  std::int64_t size_ = -1;                     ///< number of rows; negative: not known yet
   Schema schema_;                              ///< never changes
   std::vector<LeafRole> roles_;
   bool in_place_ = false;

@@ -14,8 +14,8 @@ class LeafNames {
     for (const Column& column : columns) columns_.insert(column.name());
   }
 
-  /// `is_column`: the leaf has the values of a column, which readers without the schema should find
-  /// under the column's name.
+  /// Makes the name of a leaf unique. `is_column`: the leaf has the values of a column, and keeps
+  /// the column's name if possible, for readers that do not know the schema.
   void claim(KeyPath& leaf, bool is_column) {
     if (leaf.empty()) return;
     const std::string wanted = leaf.back();

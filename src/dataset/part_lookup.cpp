@@ -6,7 +6,8 @@
 namespace tenfold {
 namespace {
 
-/// Up to this number of parts, comparing with all of them is faster than unpredictable branches.
+/// Up to this number of parts, a comparison with every part is faster than a binary search, whose
+/// branches are unpredictable.
 constexpr std::size_t kFewParts = 8;
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace tenfold {
 
 /// For each number, the index of the part that contains it: the last part that begins at or before
-/// it. `begins` is ascending, and its first element is not greater than any number.
+/// the number. `begins` must be ascending, and no number may be less than its first element.
 std::vector<std::uint32_t> part_of_each(std::span<const std::int64_t> begins,
                                         std::span<const std::int64_t> numbers);
 

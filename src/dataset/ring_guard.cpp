@@ -24,14 +24,15 @@ namespace folder = formats::folder;
 
 namespace {
 
-/// Writing some rows takes microseconds. If a write takes longer, poll less often.
+/// The numbers of yields and short pauses before long pauses. Writing some rows takes microseconds;
+/// if a write takes longer, poll less often.
 constexpr int kYields = 64;
 constexpr int kShortPauses = 1000;
 constexpr std::chrono::microseconds kShortPause{20};
 constexpr std::chrono::milliseconds kLongPause{1};
 constexpr int kPollsPerLockCheck = 64;
 
-/// 10 s of long pauses.
+/// The number of waits before giving up: after about 10 s of long pauses.
 std::atomic<int> ring_patience{kYields + kShortPauses + 10'000};
 
 /// True if a write is in progress, or if its writer crashed.
@@ -69,11 +70,11 @@ void RingWait::wait() {
   if (++num_waits_ > ring_patience.load(std::memory_order_relaxed)) {
     throw Error::io(EAGAIN, where_)
         .problem("rows are being overwritten all the time")
-        .expected("a writer that leaves them alone while they are copied")
-        .found("one that is stopped, or faster")
+        .expected("a writer that does not change the rows while they are copied")
+        .found("a writer that is stopped, or faster than the copy")
         .remedy("read again, or create the buffer with a larger capacity");
   }
-  // The writer needs the core more than this thread.
+  // First yield the core, which the writer may need.
   if (num_waits_ <= kYields) return std::this_thread::yield();
   if (num_waits_ <= kYields + kShortPauses) return std::this_thread::sleep_for(kShortPause);
   std::this_thread::sleep_for(kLongPause);
@@ -123,8 +124,8 @@ RowOrderPtr RingGuard::order(std::int64_t num_rows) const {
   for (const RowOrderPtr& part : parts) left += part->size();
   if (left < num_rows) {
     warn(where() + ": " + std::to_string(num_rows - left) +
-         " rows were being overwritten when their writer crashed or the power failed: left "
-         "out until they are written again");
+         " rows were being overwritten when their writer crashed or the power failed; they are "
+         "omitted until they are written again");
   }
   if (parts.empty()) return row_range(0, 0);
   return parts.size() == 1 ? parts[0] : joined_order(std::move(parts));
@@ -164,8 +165,8 @@ std::vector<std::size_t> RingWatch::torn() const {
         .part("slot ", *gone)
         .problem("its row is lost, because its writer crashed")
         .expected("a row")
-        .found("a part of one")
-        .remedy("refresh() leaves it out");
+        .found("a part of a row")
+        .remedy("refresh() omits it");
   }
   return places;
 }

@@ -22,8 +22,8 @@ struct DatasetState;
 using detail::DatasetState;
 
 /// Waits while rows of a circular buffer are overwritten, with very short pauses at first. Throws
-/// Error(io) (EAGAIN) after about 10 seconds: the writer is stopped, or faster than rows can be
-/// copied.
+/// Error(io) (EAGAIN) after about 10 seconds, because then the writer is stopped, or faster than
+/// rows can be copied.
 class RingWait {
  public:
   explicit RingWait(const std::string& where) : where_(where) {}
@@ -33,7 +33,7 @@ class RingWait {
   const std::string& where_;
   int num_waits_ = 0;
 };
-/// Sets how often a RingWait waits, and returns the previous value. For tests.
+/// Sets the number of times that a RingWait waits, and returns the previous value. For tests.
 int set_ring_patience(int num_waits) noexcept;
 
 /// The commit page of a circular buffer whose rows are read while they may be overwritten.
@@ -49,9 +49,10 @@ class RingGuard {
   detail::formats::folder::CommitState settled() const;
   std::uint64_t capacity() const noexcept { return capacity_; }
   const std::string& where() const noexcept { return file_.display(); }
-  /// True while a process has it open for writing.
+  /// True while a process has the buffer open for writing.
   bool has_writer() const;
-  /// The first `num_rows` slots without the busy ones. Warns if these are lost because of a crash.
+  /// The first `num_rows` slots without the busy ones. Warns if a crash left the busy slots half
+  /// written.
   RowOrderPtr order(std::int64_t num_rows) const;
 
  private:
@@ -67,14 +68,14 @@ class RingGuard {
 /// they were copied. Ignores rows of other tables.
 class RingWatch {
  public:
-  /// Create it before the rows are copied.
+  /// Must be constructed before the rows are copied.
   RingWatch(const DatasetState& state, std::span<const std::int64_t> rows);
 
   bool is_needed() const noexcept { return !parts_.empty(); }
   /// Path of the commit page of the first watched circular buffer.
   const std::string& where() const noexcept { return parts_.front().guard->where(); }
-  /// Indices in `rows` of those that may be torn, and must be copied again. Throws
-  /// Error(key_not_found) if one remains torn, because its writer crashed.
+  /// The indices in `rows` of rows that may be torn and must be copied again. Throws
+  /// Error(key_not_found) if a row remains torn because its writer crashed.
   std::vector<std::size_t> torn() const;
 
  private:

@@ -37,7 +37,7 @@ class Checker {
 
   void run() const {
     const Tensor& values = found_.values;
-    if (found_.is_padded) fail("rows", "as they are", "padded ones");
+    if (found_.is_padded) fail("rows", "rows without padding", "padded ones");
     if (values.dtype() != column_.dtype) {
       fail("dtype", to_string(column_.dtype), to_string(values.dtype()));
     }
@@ -93,13 +93,13 @@ class Checker {
         std::is_sorted(values.begin(), values.end())) {
       return;
     }
-    fail(part, "numbers that rise from 0 to " + std::to_string(limit), "others");
+    fail(part, "nondecreasing numbers from 0 to " + std::to_string(limit), "others");
   }
 
   void check_valid() const {
     const bool given = found_.valid.dtype() == DType::bool_;
     if (!given) return;
-    if (!column_.nullable) fail("values that are missing", "none", "a bool tensor that marks them");
+    if (!column_.nullable) fail("valid", "none, as the column is not nullable", "a bool tensor");
     if (found_.valid.ndim() != 1) {
       fail("valid", "bool [" + std::to_string(num_rows_) + "]",
            "shape " + base::list_text(found_.valid.shape()));
@@ -123,7 +123,7 @@ Tensor ends_of(const Tensor& offsets, std::int64_t before) {
   return Tensor::from(std::span<const std::int64_t>(ends));
 }
 
-/// The elements [offsets[0], offsets[last]) of `values`.
+/// The elements of `values` that `offsets` cover: [first offset, last offset).
 Tensor named_by(const Tensor& offsets, const Tensor& values) {
   const auto numbers = offsets.span<std::int64_t>();
   return values.narrow(numbers.front(), numbers.back()).contiguous();
@@ -191,7 +191,7 @@ void check_rows(const Schema& schema, const Batch& rows, const base::Where& wher
     throw base::invalid_argument(where)
         .part("column ", base::quote(found.column.name()))
         .expected("a column of the data set")
-        .found("one that it has not");
+        .found("one that the data set does not have");
   }
   for (const Column& column : schema.columns()) {
     const BatchColumn* found = find_column(rows, column);
@@ -199,7 +199,7 @@ void check_rows(const Schema& schema, const Batch& rows, const base::Where& wher
     if (found == nullptr) {
       throw base::invalid_argument(where)
           .part("column ", base::quote(column.name()))
-          .expected("it in the rows")
+          .expected("the column in the rows")
           .found("none");
     }
     Checker(column, *found, rows.num_rows(), where).run();
@@ -210,8 +210,8 @@ std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schem
                                  const Batch& rows, const std::vector<std::int64_t>& lengths) {
   std::vector<Tensor> made;
   made.reserve(roles.size());
-  // End offsets refer to the leaf before them (values). For ragged strings, row ends refer to the
-  // leaf after them (item ends), and these to the values before the row ends.
+  // End offsets refer to the previous leaf (values). For ragged strings, the ends of rows refer to
+  // the next leaf (item ends), and the item ends to the values, which precede the ends of rows.
   for (std::size_t i = 0; i < roles.size(); ++i) {
     const Column& column = schema.columns()[roles[i].column];
     const BatchColumn& found = *find_column(rows, column);

@@ -27,16 +27,16 @@ struct LeafRole {
 std::vector<LeafRole> leaf_roles(const Schema& schema);
 
 /// Throws Error(invalid_argument), naming column and `where`, unless `rows` has the columns of
-/// `schema`, all of them or (`some`) a part, and values that can be stored as they are: dtypes,
-/// shapes of rows, offsets that rise within their values.
+/// `schema` (if `some`, at least one of them) with values that can be stored unchanged. Checks
+/// dtypes, shapes of rows, and that offsets are nondecreasing and within their values.
 void check_rows(const Schema& schema, const Batch& rows, const base::Where& where,
                 bool some = false);
 
 /// The column of `rows` with the name of `column`, or null.
 const BatchColumn* find_column(const Batch& rows, const Column& column);
 
-/// Validity of the rows of a nullable column, bool [num_rows]: a batch marks missing floats by NaN,
-/// others by `valid`.
+/// Validity of the rows of a nullable column, bool [num_rows]. A batch marks missing floats by NaN,
+/// and other missing values by `valid`.
 Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num_rows);
 
 /// The contiguous bytes of `rows` for each leaf. `lengths`: the number of elements that each leaf

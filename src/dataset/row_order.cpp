@@ -13,7 +13,8 @@ namespace tenfold {
 namespace {
 
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
-/// Number of positions whose cache lines fit L2 next to other data.
+/// The number of positions that are prefetched at a time. Their cache lines fit in L2 together with
+/// other data.
 constexpr std::size_t kPrefetchedRows = 512;
 
 class Range final : public RowOrder {
@@ -56,7 +57,7 @@ class Taken final : public RowOrder {
       : base_(std::move(base)), size_(static_cast<std::int64_t>(positions.size())) {
     if (positions.empty()) return;
     const std::size_t bytes = positions.size() * sizeof(Index);
-    // Small views use the heap, because each map counts towards the system's limit.
+    // Small views use the heap, because the system limits the number of mappings of a process.
     memory_ = bytes < kLargeBytes ? std::shared_ptr<std::byte>(new std::byte[bytes],
                                                                std::default_delete<std::byte[]>())
                                   : os::allocate_pages(bytes);
@@ -66,7 +67,7 @@ class Taken final : public RowOrder {
   std::int64_t size() const noexcept override { return size_; }
   void map(std::span<std::int64_t> positions) const override {
     const auto* taken = reinterpret_cast<const Index*>(memory_.get());
-    // Prefetch all of them first, to L2, which allows more outstanding requests.
+    // Prefetch all positions first, to L2, which allows more outstanding requests than L1.
     for (std::size_t first = 0; first < positions.size(); first += kPrefetchedRows) {
       const auto some =
           positions.subspan(first, std::min(kPrefetchedRows, positions.size() - first));
@@ -100,7 +101,7 @@ class Permuted final : public RowOrder {
   std::int64_t size_;
 };
 
-/// Several orders, each of which has a range of positions.
+/// Several orders, joined or mixed into one.
 class Parts {
  public:
   explicit Parts(std::vector<RowOrderPtr> orders) : orders_(std::move(orders)) {
@@ -120,7 +121,8 @@ class Parts {
       for (std::size_t i = 0; i < positions.size(); ++i) positions[i] += first_rows_[parts[i]];
       return;
     }
-    // Group positions by part: mapping several costs as much as mapping one.
+    // Group positions by part, because one call that maps many takes little more time than a call
+    // that maps one.
     std::vector<std::vector<std::size_t>> places(orders_.size());
     for (std::size_t i = 0; i < positions.size(); ++i) places[parts[i]].push_back(i);
     std::vector<std::int64_t> inside;
@@ -148,7 +150,8 @@ class Joined final : public RowOrder {
   }
   std::int64_t size() const noexcept override { return size_; }
   void map(std::span<std::int64_t> positions) const override {
-    // The last part that begins at or before it: an empty part has the same begin as the next one.
+    // The last part that begins at or before the position, so that an empty part, which begins
+    // where the next part begins, is never chosen.
     const std::vector<std::uint32_t> parts = part_of_each(begins_, positions);
     for (std::size_t i = 0; i < positions.size(); ++i) positions[i] -= begins_[parts[i]];
     parts_.map(parts, positions);
@@ -199,8 +202,8 @@ class Mixed final : public RowOrder {
 
   Parts parts_;
   std::vector<std::uint32_t> pattern_;
-  std::vector<std::int64_t> counts_;  ///< of each part, in one period
-  std::vector<std::int64_t> before_;  ///< rows of the same part earlier in the period
+  std::vector<std::int64_t> counts_;  ///< for each part, its number of rows in one period
+  std::vector<std::int64_t> before_;  ///< for each row of the period, earlier rows of its part
   std::int64_t size_ = 0;
 };
 

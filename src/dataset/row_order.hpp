@@ -12,7 +12,7 @@ namespace tenfold {
 
 /// The rows of a view and their order: a map from position to row.
 ///
-/// Thread safety: const objects, used from many threads.
+/// Thread safety: objects are const, and may be used from any thread.
 class RowOrder {
  public:
   virtual ~RowOrder() = default;

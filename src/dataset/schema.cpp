@@ -43,7 +43,7 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
       throw base::invalid_argument()
           .part("schema: column ", base::quote(dotted(record)))
           .expected("a column or a record of this name")
-          .found("both: ", base::quote(column.name()), " lies in the record");
+          .found("both: ", base::quote(column.name()), " is in the record");
     }
   }
 }
@@ -119,7 +119,7 @@ namespace {
 /// Maximum nesting of records. No program nests them deeper.
 constexpr std::size_t kMaxRecords = 64;
 
-/// Name in messages for a schema that is not from a file.
+/// The name, in messages, of a schema that is not part of a file.
 constexpr const char* kAlone = "schema";
 
 Value value_of(const KeyPath& path) {
@@ -227,7 +227,9 @@ class SchemaReader {
     made.ragged = read_flag(object, path, "ragged");
     made.nullable = read_flag(object, path, "nullable");
     if (made.is_text() && !made.shape.empty()) {
-      throw fail(path, "shape").expected("none of text").found(base::list_text(made.shape));
+      throw fail(path, "shape")
+          .expected("no shape for strings and bytes")
+          .found(base::list_text(made.shape));
     }
     if (const Value* unit = object.find("unit")) {
       const auto* text = unit->get_if<std::string>();

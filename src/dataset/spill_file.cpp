@@ -28,7 +28,7 @@ Path folder_of(const Path& path) {
   return path.empty() ? std::filesystem::temp_directory_path() : path;
 }
 
-/// Creates a file and removes its name at once: the file exists as long as it is open.
+/// Creates a file and removes its name at once, so that the file exists only while it is open.
 os::File create_unnamed(const Path& path) {
   static std::atomic<std::uint64_t> count{0};
   os::Directory folder = os::Directory::open(folder_of(path));
@@ -41,7 +41,7 @@ os::File create_unnamed(const Path& path) {
       folder.remove_file(name);
       return file;
     } catch (const Error& error) {
-      // Left by a process with the same ID that crashed between the two calls.
+      // A process with the same ID crashed between the two calls and left a file of that name.
       if (error.system_errno() != EEXIST) throw;
     }
   }
@@ -124,7 +124,7 @@ Leaf leaf_of(std::shared_ptr<SpillFile> spill, DType dtype, Shape shape) {
     return stored_leaf(dtype, std::move(shape), std::make_shared<SpillSource>(std::move(spill)), 0);
   }
   const std::span<const std::byte> bytes = spill->gathered();
-  // Nothing is appended any more, so the tensor can use the bytes without a copy.
+  // Nothing is appended from here on, so the tensor can use the bytes without a copy.
   const std::span<std::byte> own(const_cast<std::byte*>(bytes.data()), bytes.size());
   return Tensor(dtype, std::move(shape), Buffer(own, std::move(spill)));
 }

@@ -16,15 +16,15 @@ namespace tenfold {
 /// A buffer that is appended to and read afterwards: in memory while it is small, then in an
 /// unnamed spill file, which disappears even after a crash.
 ///
-/// Thread safety: read() from any thread once nothing is appended any more.
+/// Thread safety: after the last append, read() may be called from any thread.
 class SpillFile {
  public:
-  /// `folder`: where the spill file is created; empty: the system's folder for temporary files.
-  /// Bytes beyond `memory_bytes` go there.
+  /// `folder`: where the spill file is created; empty: the system's folder for temporary files. The
+  /// file is created when more than `memory_bytes` are appended.
   SpillFile(Path folder, std::size_t memory_bytes);
 
-  /// Throws Error(io) (ENOSPC) if `count` items of `item_bytes` do not fit where the spill file
-  /// would be, because filling a disk can take hours.
+  /// Throws Error(io) (ENOSPC) if `count` items of `item_bytes` do not fit on the disk of the spill
+  /// file. Call it first, because filling a disk before an error can take hours.
   void require_space(std::uint64_t count, std::uint64_t item_bytes) const;
   void append(std::span<const std::byte> bytes);
   /// Appends all bytes of `other`.
@@ -46,7 +46,7 @@ class SpillFile {
   std::vector<std::byte> gathered_;  ///< bytes after the written ones
 };
 
-/// A tensor over the bytes of a spill file. Nothing may be appended any more.
+/// A tensor over the bytes of a spill file, to which nothing may be appended afterwards.
 Leaf leaf_of(std::shared_ptr<SpillFile> spill, DType dtype, Shape shape);
 
 }  // namespace tenfold

@@ -6,8 +6,8 @@
 namespace tenfold {
 namespace {
 
-/// More than concurrent batches ever need. Beyond this the oldest blocks are dropped, whose sizes
-/// are no longer requested.
+/// The greatest number of unused blocks, more than concurrent batches need. Beyond this, the oldest
+/// blocks are dropped, because batches no longer request their sizes.
 constexpr std::size_t kMaxBlocks = 64;
 
 }  // namespace

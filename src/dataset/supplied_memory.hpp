@@ -10,8 +10,8 @@
 namespace tenfold {
 
 /// Memory for batches that the caller provides, such as pinned blocks. Each block is used once, and
-/// released with the last tensor over it: only the caller knows when a copy from it has finished
-/// and it can be reused.
+/// released with the last tensor over it. The pool does not reuse it, because only the caller can
+/// determine when a copy from the block to a device has finished.
 ///
 /// Thread safety: all members may be called from any thread.
 class SuppliedMemory {
@@ -19,8 +19,8 @@ class SuppliedMemory {
   void supply(Buffer block);
   /// The smallest block of at least `size_bytes`, truncated to that size; empty if there is none.
   std::optional<Buffer> take(std::size_t size_bytes);
-  /// Sizes requested since the last call, whether or not there was a block. Supplying blocks of
-  /// these sizes is sufficient after some batches.
+  /// Sizes requested since the last call, whether or not there was a block. A caller that supplies
+  /// blocks of these sizes has enough for all requests after some batches.
   std::vector<std::size_t> requested();
 
  private:

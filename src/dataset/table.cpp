@@ -97,7 +97,7 @@ class ColumnParts {
     } catch (const Error& error) {
       if (error.code() != ErrorCode::key_not_found) throw;
       throw fail(column, path)
-          .problem("the schema names it and it is not there")
+          .problem("the schema names it, but it does not exist")
           .expected("a tensor")
           .found("none");
     }

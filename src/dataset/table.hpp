@@ -28,8 +28,8 @@ struct StoredColumn {
   Tensor valid;      ///< bool [N] or empty
   /// The validity as a column of its own, if there is one.
   std::shared_ptr<const StoredColumn> validity;
-  std::uint64_t row_bytes = 0;     ///< of one row (or element) of `values`
-  std::uint64_t stride_bytes = 0;  ///< from one row to the next
+  std::uint64_t row_bytes = 0;     ///< size of a row of `values` (of an element, if ragged)
+  std::uint64_t stride_bytes = 0;  ///< distance from one row to the next
 };
 
 /// A tree as rows, with mapped and checked columns.
@@ -38,11 +38,11 @@ struct StoredColumn {
 class Table {
  public:
   explicit Table(TensorDict tree);
-  /// A table that keeps no descriptor open: its tree() is empty.
+  /// A table that keeps no descriptor open, and whose tree() is empty for that reason.
   static std::shared_ptr<const Table> without_tree(TensorDict tree);
 
   const TensorDict& tree() const noexcept { return tree_; }
-  /// For messages; empty in memory.
+  /// The path, for messages; empty for a tree in memory.
   const std::string& where() const noexcept { return where_; }
   std::int64_t num_rows() const noexcept { return num_rows_; }
   const Schema& schema() const noexcept { return schema_; }

@@ -24,13 +24,14 @@ struct Entry {
   }
 };
 
-/// Partitions by the first bits of the hash. Their order is that of the buckets.
+/// Entries are partitioned by the first bits of their hash, so that partitions are in the order of
+/// the buckets.
 constexpr unsigned kPartBits = 8;
 constexpr std::size_t kParts = std::size_t{1} << kPartBits;
 constexpr std::size_t kSinkBytes = std::size_t{1} << 20;
 constexpr std::int64_t kPollRows = 1 << 14;
-/// Seeds tried before the table is enlarged, and how often it is enlarged. Keys that collide under
-/// every seed are no accident.
+/// The number of seeds that are tried for each size of the table, and the number of sizes. Keys
+/// that collide under every seed were chosen to collide.
 constexpr int kSeeds = 3;
 constexpr int kSizes = 3;
 constexpr const char* kSpillName = "%index-spill";
@@ -78,7 +79,7 @@ class Parts {
     if (!file_.valid()) {
       folder_->remove_tree(kSpillName);
       file_ = os::File::create_at(*folder_, kSpillName);
-      // The file exists as long as it is open, and is freed even after a crash.
+      // Removed at once, so that the file exists only while it is open, and no crash leaves it.
       folder_->remove_file(kSpillName);
     }
     for (Part& part : parts_) {
@@ -170,7 +171,7 @@ class Build {
   /// Equal keys have equal hashes, so they are adjacent, with the last row at the end.
   void drop_duplicates(std::vector<Entry>& entries) {
     std::size_t kept = 0;
-    std::size_t first = 0;  // of the kept entries with this hash
+    std::size_t first = 0;  // index of the first kept entry with this hash
     for (std::size_t i = 0; i < entries.size(); ++i) {
       if (i == 0 || entries[i].hash != entries[i - 1].hash) first = kept;
       bool is_new = true;
@@ -196,7 +197,7 @@ class Build {
         .part("key ", keys_.shown(static_cast<std::int64_t>(a)))
         .expected("every key once")
         .found("it in rows ", a, " and ", b)
-        .remedy("the option duplicates \"last\" keeps the last");
+        .remedy("the option duplicates=\"last\" keeps the last row");
   }
 
   const StoredKeys& keys_;
@@ -223,7 +224,7 @@ std::uint64_t build_dict_index(const StoredKeys& keys, const DictBuildOptions& o
   throw base::unsupported(keys.where)
       .part("index of the keys")
       .expected("keys whose hashes differ under one of ", kSeeds * kSizes, " seeds")
-      .found("too many that are the same");
+      .found("too many equal hashes");
 }
 
 Buffer build_dict_index_in_memory(const StoredKeys& keys) {

@@ -10,14 +10,14 @@
 
 namespace tenfold {
 
-/// Receives the bytes of a new index, consecutive run by run. Offset 0 starts over.
+/// Receives the bytes of a new index in consecutive runs. Offset 0 starts a new attempt.
 using DictSink = std::function<void(std::uint64_t offset_bytes, std::span<const std::byte>)>;
 
 struct DictBuildOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;
   double load = kDictBuiltLoad;
   std::uint64_t room = 0;  ///< reserve slots for this many more keys
-  /// Folder for the unnamed spill file with what does not fit into memory; null: keep it in memory.
+  /// Folder for the unnamed spill file of entries that do not fit in memory; null: no spill file.
   os::Directory* spill = nullptr;
   std::size_t most_in_memory = std::size_t{4} << 20;  ///< keys sorted in memory, 16 bytes each
   Monitor* monitor = nullptr;

@@ -13,12 +13,13 @@
 namespace tenfold {
 namespace {
 
-/// Rows per lookup.
+/// The number of rows that are looked up at a time.
 constexpr std::int64_t kCheckedRows = 1024;
 /// Maximum number of reported problems of one kind.
 constexpr std::size_t kMaxProblems = 10;
 
-/// Used instead of a row: the key's slot points to a row that was added after the state was read.
+/// A result in place of a row: the key's slot points to a row that was added after the state was
+/// read.
 constexpr std::int64_t kFoundInNewerRow = -2;
 
 /// Calls use(row, found) for the rows [begin, end). `found` is the row at which a lookup finds the
@@ -61,8 +62,8 @@ std::int64_t count_slots(const DictState& state) {
   return count;
 }
 
-/// Values that a writer changes before and after it changes slots of committed rows. If they are
-/// equal before and after a check, no writer interfered.
+/// Values that a writer changes both before and after it changes slots of committed rows. If they
+/// are the same before and after a check, no writer changed slots during the check.
 struct Moment {
   std::int64_t num_rows;
   std::array<std::uint64_t, 3> words;
@@ -100,7 +101,7 @@ std::vector<Problem> check_dict(const DictState& state) {
       // The writer crashed, or is about to change the slot, or has added a row for the key.
       if ((found >= 0 || found == kFoundInNewerRow) && is_open()) return;
       add(corrupt("key " + state.keys.shown(row))
-              .expected("it in the index at row ", row)
+              .expected("row ", row, " in the index")
               .found(found < 0 ? "none" : "row " + std::to_string(found)));
     });
     const std::int64_t num_slots = count_slots(state);

@@ -63,7 +63,7 @@ std::optional<DictNote> DictNote::of(const TensorDict& tree) {
         .part("schema: version of the dictionary")
         .expected("1")
         .found(*number)
-        .remedy("it was written by a newer tenfold");
+        .remedy("a newer tenfold wrote it");
   }
   DictNote note;
   note.index = text("index", "the name of a tensor");

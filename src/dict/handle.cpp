@@ -24,14 +24,14 @@ namespace tenfold {
 
 using namespace detail;
 
-/// The changes of the index when rows are added. Hashes are recomputed whenever they are needed, to
-/// save memory when there are many keys.
+/// The changes of the index when rows are added. Hashes are computed again whenever they are
+/// needed, because storing them would take much memory for many keys.
 struct DictWriter::Change {
   const DictKeys& keys;
   std::span<const std::int64_t> old_rows;  ///< -1 for a new key
   std::uint64_t first_row;
-  std::vector<bool> again;     ///< keys that occur again later in the batch: their rows are
-                               ///< superseded at once
+  std::vector<bool> again;     ///< true for keys that occur again later in the batch, so that this
+                               ///< change supersedes their rows
   std::uint64_t num_new = 0;   ///< keys that are not in the dictionary yet
   std::uint64_t num_dead = 0;  ///< rows that this change makes superseded
 
@@ -55,13 +55,13 @@ struct DictWriter::Change {
 
 DictWriter::DictWriter(Path path, Dataset dataset)
     : path_(std::move(path)), dataset_(std::move(dataset)), root_(os::Directory::open(path_)) {
-  // Appending no rows takes the lock and prepares appending.
+  // Appending zero rows acquires the writer's lock and prepares later appends.
   dataset_.append(dataset_.rows(0, 0));
   num_rows_ = static_cast<std::uint64_t>(dataset_.size());
   open_index();
   num_dead_ = index_->num_dead(num_rows_);
   if (index_->word(DictWord::writer) == 0 && index_->knows(num_rows_)) return;
-  // The previous writer crashed: the index may contain half of its changes.
+  // The previous writer crashed, so the index may contain only some of its changes.
   drop_checksums();
   is_begun_ = true;
   rebuild(kDictBuiltLoad, 0);
@@ -76,7 +76,7 @@ const DictState& DictWriter::state() {
 
 std::vector<std::int64_t> DictWriter::find(const DictKeys& keys) {
   std::vector<std::int64_t> rows(num_keys_of(keys));
-  // Creating a state has a cost, so keep the old one as long as it knows the rows.
+  // Keep the old state as long as it contains the found rows, because a new state takes time.
   if (!find_rows(*state_, keys, rows).newer.empty() && is_behind_) find_rows(state(), keys, rows);
   return rows;
 }
@@ -94,8 +94,8 @@ void DictWriter::open_index() {
 
 void DictWriter::sync_index() const { os::sync_mapping(index_->buffer(), index_file_); }
 
-/// Before the first slot changes, a durable flag with the boot ID is set in the header. A reader
-/// that finds it set by another boot ignores the index and rebuilds it from the rows.
+/// Sets a durable flag with the boot ID in the header, before the first slot changes. A reader that
+/// finds the boot ID of another boot ignores the index, and rebuilds it from the rows in memory.
 void DictWriter::begin() {
   if (is_begun_) return;
   drop_checksums();
@@ -131,8 +131,8 @@ void DictWriter::add_checksums() {
   edit.publish(lines);
 }
 
-/// Builds an index of the committed rows and atomically replaces the current one. A flag in the
-/// header of the old index tells the processes that have mapped it.
+/// Builds an index of the committed rows and atomically replaces the current index. A flag in the
+/// header of the old index notifies the processes that have mapped it.
 void DictWriter::rebuild(double load, std::uint64_t room) {
   const DictState& now = state();
   const Path file = values_folder() / now.place.file;
@@ -153,7 +153,7 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   const auto set_length = [&] {
     formats::folder::set_meta_lengths(values_folder(), std::span(&length, 1), std::nullopt);
   };
-  // A file may be longer than its metadata states, never shorter.
+  // A file may be longer than in its metadata, but never shorter.
   const bool is_smaller = size_bytes < index_->bytes().size();
   if (is_smaller) set_length();
   replacement.publish(true);
@@ -163,7 +163,7 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   open_index();
 }
 
-/// Inserts the slots of new keys. Returns false, with none of them inserted, if there is no room.
+/// Inserts the slots of new keys. Returns false, and inserts none, if there is no room for all.
 bool DictWriter::insert(const Change& change) {
   const std::uint64_t taken = num_rows_ - num_dead_ + change.num_new;
   if (static_cast<double>(taken) > kDictMaxLoad * static_cast<double>(index_->num_slots())) {
@@ -192,8 +192,8 @@ void DictWriter::rollback(const Change& change, std::size_t count) {
   }
 }
 
-/// Stores the number of superseded rows for `num_rows` rows. It becomes valid together with the
-/// rows, by the commit.
+/// Stores the number of superseded rows for `num_rows` rows. The commit of these rows makes the
+/// number valid, too.
 void DictWriter::set_dead(std::uint64_t num_dead, std::uint64_t num_rows) {
   const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;  // use the pair that is not
                                                                       // valid now
@@ -246,7 +246,7 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
       throw base::unsupported(path_.string())
           .part("index of the keys")
           .expected("keys whose hashes differ")
-          .found("too many that are the same");
+          .found("too many equal hashes");
     }
   }
   set_dead(num_dead_ + change.num_dead, num_rows_ + count);
@@ -276,7 +276,7 @@ void DictWriter::flush() {
 
 void DictWriter::close() {
   if (!is_begun_) return dataset_.close();
-  // Flush the rows first: slots must only point to rows that exist.
+  // Flush the rows first, because slots must only point to durable rows.
   flush();
   index_->set_word(DictWord::writer, 0);
   sync_index();
@@ -290,7 +290,7 @@ namespace {
 /// Maximum number of keys named in a message.
 constexpr std::size_t kMaxNamed = 5;
 
-/// Formats the first keys for whose index `is_wrong` is true; empty if there are none.
+/// Formats the first keys for which is_wrong(index) is true; empty if there are none.
 template <class IsWrong>
 std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   std::string text;
@@ -322,12 +322,12 @@ void DictHandle::open_first() {
   value_form_ = state_->form;
 }
 
-/// Without close(), everything that was written is visible, but not durable yet.
+/// Does not flush: without close(), written rows are visible to readers but may not be durable.
 DictHandle::~DictHandle() = default;
 
-/// Rows are opened before the index, so if the dictionary was replaced in between, both are opened
-/// again. The replacement may also precede the check of the path here, so a first failure is not
-/// reported.
+/// Rows are opened before the index. If the dictionary was replaced in between, both are opened
+/// again. The replacement may also happen before the path is checked here, so the first error is
+/// ignored.
 std::shared_ptr<const DictState> DictHandle::open_state() {
   if (!path_) return open_state_once();
   bool is_first = true;
@@ -343,8 +343,8 @@ std::shared_ptr<const DictState> DictHandle::open_state() {
   });
 }
 
-/// Opens matching rows and index. A writer may add rows in less time than it takes to open them. In
-/// that case the counts that were read before are those of the rows that are opened next.
+/// Opens matching rows and index. A writer may add rows in less time than it takes to open them, so
+/// the counts are read before the rows are opened, and rows that were added later are hidden.
 std::shared_ptr<const DictState> DictHandle::open_state_once() {
   constexpr int kMaxTries = 100;
   auto state = dict_state_of(state_of(dataset_));
@@ -358,7 +358,7 @@ std::shared_ptr<const DictState> DictHandle::open_state_once() {
     if (is_trusted(*state)) return state;
     const bool is_same_index = state->index->seed() == before->index->seed();
     if (counts && is_same_index && counts->num_rows <= state->keys.num_rows) {
-      // Hide the rows that were added since.
+      // Hide the rows that were added after the counts were read.
       state->keys.num_rows = counts->num_rows;
       state->num_dead = counts->num_dead;
       return state;
@@ -420,8 +420,8 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
   return state_;
 }
 
-/// Returns the first state that contains the rows which slots pointed to, or that has another
-/// index; `state` if those rows are not committed.
+/// Returns the first state that contains the rows to which slots pointed in `lookup`, or that has
+/// another index. Returns `state` if those rows are not committed.
 std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const DictState> state,
                                                         const DictLookup& lookup) {
   const std::uint64_t seed = state->index->seed();
@@ -436,9 +436,9 @@ std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const Di
 
 // --- paging ---
 
-/// The object that prefetches pages; null if everything is cached, or the last prefetches were
-/// futile. Checking whether everything is cached takes longer than a batch, so it is done for a new
-/// state, and from time to time while lookups are slow or a page was missing.
+/// The object that prefetches pages; null if everything is cached, or if the last prefetches were
+/// futile. Checking whether everything is cached takes longer than the lookup of a batch, so it is
+/// done only for a new state, and from time to time while lookups are slow or a page was missing.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
   if (!paging_ || paging_->state() != state_) {
@@ -499,7 +499,7 @@ FoundValues DictHandle::get_many(const DictKeys& keys) {
 const Path& DictHandle::require_writable(const char* what) const {
   const auto refuse = [&] { return base::unsupported(state_->keys.where).part(what); };
   if (!path_ || mode_ != Mode::write_through) {
-    throw refuse().expected("a dictionary opened with mode \"r+\"").found("one opened to read");
+    throw refuse().expected("a dictionary opened with mode \"r+\"").found("one opened read-only");
   }
   if (is_closed_) throw refuse().problem("it was closed").remedy("open it again");
   if (state_->place.root == nullptr) {
@@ -516,7 +516,7 @@ DictWriter& DictHandle::writer(const char* what) {
   const Path& path = require_writable(what);
   if (!writer_) {
     writer_ = std::make_unique<DictWriter>(path, dataset_);
-    // Another process may have written since, and the index may have been rebuilt.
+    // Before this handle got the lock, another process may have written, or rebuilt the index.
     is_behind_ = true;
   }
   return *writer_;
@@ -543,9 +543,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
   if (kind == Write::assign) {
     const std::string missing = named_keys(keys, [&](std::size_t i) { return rows[i] < 0; });
     if (!missing.empty()) {
-      throw base::key_not_found(where)
-          .problem("no key ", missing)
-          .remedy("extend() adds keys that are not there yet");
+      throw base::key_not_found(where).problem("no key ", missing).remedy("extend() adds new keys");
     }
   }
   if (kind == Write::extend) {
@@ -553,9 +551,9 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
     if (!there.empty()) {
       throw base::invalid_argument(where)
           .part("key ", there)
-          .expected("keys that are not there yet")
-          .found("them")
-          .remedy("the option duplicates \"last\" assigns them");
+          .expected("new keys")
+          .found("existing ones")
+          .remedy("the option duplicates=\"last\" assigns them");
     }
     const std::vector<bool> repeated = std::visit(
         [](const auto& some) { return is_repeated(some, random_dict_seed()); }, keys.views());
@@ -565,7 +563,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", twice)
           .expected("every key once")
           .found("it twice")
-          .remedy("the option duplicates \"last\" keeps the last");
+          .remedy("the option duplicates=\"last\" keeps the last value");
     }
   }
   to.write(keys, rows, values);
@@ -598,7 +596,7 @@ void DictHandle::replace(
   const Path path = require_writable("compact");
   writer("compact").close();
   writer_ = nullptr;
-  // A data set that is open for writing cannot be replaced, so reopen it read-only until then.
+  // A data set that is open for writing cannot be replaced, so reopen it read-only first.
   paging_ = nullptr;
   dataset_ = Dataset(path);
   state_ = open_state();

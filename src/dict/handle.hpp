@@ -22,12 +22,12 @@ namespace tenfold {
 
 /// Writes a dictionary while others read it.
 ///
-/// The rows are authoritative: among rows with the same key the last one is the key's row, and
-/// uncommitted rows do not exist. The index is only used to find rows. The slot of a new key is
-/// inserted before its row is committed, and readers ignore uncommitted rows. The slot of an
-/// assigned key is changed after the new row is committed. So after a crash of the writer, each key
-/// has its old or its new value. The next writer finds the dirty flag in the header of the index,
-/// and rebuilds the index from the rows.
+/// The rows are authoritative, and the index is only used to find them: among committed rows with
+/// the same key, the last one has the key's value. The slot of a new key is inserted before its row
+/// is committed, and readers ignore uncommitted rows. The slot of an assigned key is changed after
+/// the new row is committed. So after a crash of the writer, each key has its old or its new value.
+/// The next writer finds the dirty flag in the header of the index, and rebuilds the index from the
+/// rows.
 ///
 /// Thread safety: one thread at a time.
 class DictWriter {
@@ -82,10 +82,10 @@ struct FoundRows {
 
 struct FoundValues {
   FoundRows found;
-  Batch values;  ///< zeros or nothing where a row is -1
+  Batch values;  ///< zeros or empty values where a row is -1
 };
 
-/// The row of a key, -1 if there is none.
+/// The row of a key (-1 if it is missing), and the state to which the row belongs.
 struct FoundRow {
   std::shared_ptr<const DictState> state;
   std::int64_t row = -1;
@@ -104,9 +104,9 @@ class DictHandle {
   DictHandle& operator=(const DictHandle&) = delete;
   ~DictHandle();
 
-  /// Includes everything that this handle has written.
+  /// A state that includes everything that this handle has written.
   std::shared_ptr<const DictState> state();
-  /// Also includes rows that other processes have written.
+  /// A state that also includes the rows that other processes have written.
   std::shared_ptr<const DictState> newest();
   Dataset dataset() const;
   const Schema& value_schema() const noexcept { return value_schema_; }
@@ -128,7 +128,7 @@ class DictHandle {
     put,     ///< both
   };
   void write(const DictKeys& keys, const Batch& values, Write kind);
-  /// Takes the writer lock, as write() does, before there is anything to write.
+  /// Acquires the writer lock, as write() does, before there is anything to write.
   void begin_writing();
   void flush();
   void close();
@@ -145,7 +145,8 @@ class DictHandle {
                                                   std::span<std::int64_t> rows, const Find& find);
   std::shared_ptr<const DictState> newer_with(std::shared_ptr<const DictState> state,
                                               const DictLookup& lookup);
-  /// May be old: slots that point to newer rows reveal that.
+  /// The state that was opened last. It may be old, which a lookup detects by slots that point to
+  /// newer rows.
   std::shared_ptr<const DictState> known_state() const;
   void open_first();
   std::shared_ptr<const DictState> open_state();
@@ -202,8 +203,9 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
     if (!was_replaced && lookup.newer.empty()) return state;
     auto newer = newer_with(state, lookup);
     if (newer == state) return state;
-    // A row that a slot pointed to is the result as of that moment. Do not search again: a writer
-    // may assign the key faster than this process can open its rows.
+    // The row to which the slot pointed was the key's row at that moment, so it is the result. Do
+    // not search again, because a writer may assign the key faster than this process opens the
+    // rows.
     if (!was_replaced && newer->index->seed() == state->index->seed()) {
       take_newer(*newer, lookup, keys, rows);
       return newer;
@@ -213,7 +215,7 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
 }
 
 /// Looking up a single key takes less time than reading a clock. So only every 64th lookup is
-/// timed, or each while some page is not cached.
+/// timed, except while some page is not cached, when every lookup is.
 inline bool DictHandle::is_check_due() noexcept {
   constexpr unsigned kTimedKeys = 64;
   const unsigned num_before = num_single_.load(std::memory_order_relaxed);

@@ -15,7 +15,7 @@
 namespace tenfold {
 namespace {
 
-/// Seed of the header's checksum, which separates it from other checksums.
+/// Seed of the header's checksum, so that no other checksum of the same bytes equals it.
 constexpr std::uint64_t kHeaderSeed = 0x64696374'696e6478;
 
 std::uint64_t header_checksum(std::uint64_t seed, std::uint64_t num_home) {
@@ -72,7 +72,7 @@ DictIndex::DictIndex(Buffer bytes, const base::Where& where) : bytes_(std::move(
         .expected("a multiple of ", kDictBucketBytes, " bytes from ", kLeast, " on")
         .found(size);
   }
-  // Only writers change slots, and theirs are not mapped read-only.
+  // The const_cast is safe: only writers change slots, and they map the index read-write.
   slots_ = const_cast<std::uint64_t*>(reinterpret_cast<const std::uint64_t*>(bytes_.data()));
   num_home_ = size / kDictBucketBytes - 1 - kDictTailBuckets;
   seed_ = word(DictWord::seed);
@@ -86,7 +86,7 @@ DictIndex::DictIndex(Buffer bytes, const base::Where& where) : bytes_(std::move(
     throw corrupt()
         .part("header")
         .expected("the checksum of its words")
-        .found("another")
+        .found("another checksum")
         .remedy("it is damaged");
   }
 }
@@ -104,7 +104,7 @@ std::uint64_t DictIndex::num_settled(std::uint64_t num_rows) const noexcept {
   if (word(DictWord::writer) == 0) return num_rows;
   const std::uint64_t a = word(DictWord::num_rows_a);
   const std::uint64_t b = word(DictWord::num_rows_b);
-  if (a != num_rows && b != num_rows) return num_rows;  // more rows have been committed since
+  if (a != num_rows && b != num_rows) return num_rows;  // later commits have replaced both pairs
   return std::min({a, b, num_rows});
 }
 

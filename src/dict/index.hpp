@@ -39,7 +39,8 @@ inline constexpr std::uint64_t kDictTailBuckets = 64;
 inline constexpr unsigned kDictRowBits = 40;
 inline constexpr unsigned kDictFingerprintBits = 64 - kDictRowBits;
 inline constexpr std::uint64_t kDictMaxRows = (std::uint64_t{1} << kDictRowBits) - 2;
-/// Load factors of a new index. One that is built once is small; one that grows leaves room.
+/// Load factors: of an index that is built once (small), of an index that was enlarged because keys
+/// were added (with room for more), and the greatest one before it is enlarged.
 inline constexpr double kDictBuiltLoad = 0.85;
 inline constexpr double kDictGrownLoad = 0.6;
 inline constexpr double kDictMaxLoad = 0.92;
@@ -47,22 +48,22 @@ inline constexpr double kDictMaxLoad = 0.92;
 /// Words of the header.
 enum class DictWord : std::uint8_t {
   seed,  ///< of the hash function
-  /// 0: complete and durable. Otherwise the hash of the boot ID at the time when slots were changed
-  /// last, without close(); or kDictReplaced.
+  /// 0: complete and durable. Otherwise slots were changed without a later close(), and this is the
+  /// hash of the boot ID at that time; or kDictReplaced.
   writer,
   /// If the number of rows equals num_rows_a, the index covers all of them, and `dead_a` of them
   /// are superseded.
   num_rows_a,
   dead_a,
-  /// A second pair with the same meaning. One pair describes the current rows. The other describes
-  /// the next commit, or the previous one while slots of rows that it committed are still to be
-  /// changed, or nothing.
+  /// A second pair with the same meaning. One pair describes the current rows. The other pair
+  /// describes the rows of the next commit; or the rows before the last commit, as long as slots do
+  /// not point to the rows of that commit yet; or nothing.
   num_rows_b,
   dead_b,
   num_home,
   checksum,  ///< XXH3 of seed and num_home, which never change
 };
-/// Value of `writer` in an index that was replaced by another: open the file again.
+/// Value of `writer` in an index that another one has replaced. Readers must open the file again.
 inline constexpr std::uint64_t kDictReplaced = ~std::uint64_t{0};
 /// Value of num_rows_a or num_rows_b in a pair that is not set.
 inline constexpr std::uint64_t kDictNever = ~std::uint64_t{0};
@@ -107,8 +108,8 @@ inline std::uint32_t dict_matches_scalar(const std::uint64_t* slots,
 }
 
 #if defined(__SSE2__)
-/// Same result with SSE2. Here, too, each slot is read in one piece, and matching slots are read
-/// again. Not used under TSan, which would not see that these reads are atomic.
+/// Same result with SSE2. Each slot is read by one load, as in the scalar version, and matching
+/// slots are read again. Not used under TSan, which cannot detect that these reads are atomic.
 inline std::uint32_t dict_matches_sse2(const std::uint64_t* slots,
                                        std::uint64_t fingerprint) noexcept {
   static_assert(kDictFingerprintBits == 24 && kDictSlots == 8);
@@ -151,9 +152,9 @@ class DictIndex {
   bool knows(std::uint64_t num_rows) const noexcept;
   /// The number of superseded rows among the first `num_rows`, which the index covers.
   std::uint64_t num_dead(std::uint64_t num_rows) const noexcept;
-  /// The number of committed rows whose slots are certainly up to date. The other rows were
-  /// committed last, together. Until the writer changes their slots, these may point to the
-  /// previous rows, and it may have crashed before it did.
+  /// The number of committed rows whose slots are certainly up to date. The other rows are those of
+  /// the last commit. Slots of their keys may still point to the previous rows, because the writer
+  /// changes these slots after the commit, or has crashed before.
   std::uint64_t num_settled(std::uint64_t num_rows) const noexcept;
 
   /// The position of a search for a key; it starts in the home bucket.
@@ -163,9 +164,9 @@ class DictIndex {
     std::uint64_t last;     ///< the last bucket to search
     std::uint32_t matches;  ///< bit k: slot k of the bucket is still to be tried
   };
-  /// Prefetches the home bucket and the next one, which holds a fifth of the keys of a full index.
-  /// Without this, a lookup that finds its key there would wait for memory, and so would all
-  /// lookups after it.
+  /// Prefetches the home bucket of a key and the next bucket, which contains the key in a fifth of
+  /// all cases if the index is full. Without the second prefetch, a lookup of such a key would wait
+  /// for memory, and so would all lookups after it.
   void prefetch(std::uint64_t hash) const noexcept {
     const std::uint64_t* home = slots_ + dict_home(hash, num_home_) * kDictSlots;
     base::prefetch(home);
@@ -189,8 +190,8 @@ class DictIndex {
       }
       const auto k = static_cast<std::uint64_t>(std::countr_zero(cursor.matches));
       cursor.matches &= cursor.matches - 1;
-      // The slot may have changed since. It then points to the newer row, or to another key's. A
-      // free slot looks like one with fingerprint 0.
+      // The slot may have changed since it matched, and then points to a newer row, or to the row
+      // of another key. A free slot matches fingerprint 0.
       const std::uint64_t row =
           load(position(cursor, k)) & ((std::uint64_t{1} << kDictRowBits) - 1);
       if (row != 0) return row - 1;

@@ -49,8 +49,8 @@ StoredKeys StoredKeys::of(const Column& column, const StoredColumn& stored, std:
 void StoredKeys::fail(std::int64_t row) const {
   throw base::corrupt(where)
       .part("key of row ", row)
-      .expected("ends that rise from 0 to ", num_bytes)
-      .found("others")
+      .expected("nondecreasing end offsets from 0 to ", num_bytes)
+      .found("other offsets")
       .remedy("it is damaged");
 }
 

@@ -23,8 +23,8 @@ inline std::uint64_t dict_hash(std::int64_t key, std::uint64_t seed) noexcept {
   return base::xxh3_seeded(std::as_bytes(std::span(&key, 1)), seed);
 }
 
-/// Equivalent to ==. Most keys are short, and calling memcmp takes longer than comparing them
-/// inline.
+/// Equivalent to ==, but faster for short keys, because a call of memcmp takes longer than an
+/// inline comparison.
 inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
   const std::size_t size = a.size();
   if (size != b.size()) return false;
@@ -75,7 +75,7 @@ struct StoredKeys {
   }
   /// Prefetches the first and last cache line of a string key. Reads its end offsets.
   void prefetch_text(std::int64_t row) const noexcept {
-    // In a damaged file the offsets may be any number. That is harmless, because the address is
+    // In a damaged file the offsets may have any value. That is harmless, because the address is
     // only prefetched.
     const auto at = reinterpret_cast<std::uintptr_t>(values);
     const std::uintptr_t begin = row == 0 ? 0 : static_cast<std::uintptr_t>(ends[row - 1]);

@@ -33,12 +33,12 @@ void prefetch_values(const DictState& state, std::int64_t row) {
   }
 }
 
-/// Keys in a group: each step is done for all of them before the next step.
+/// The number of keys in a group. Each step is done for the whole group before the next step.
 constexpr std::size_t kAtOnce = 128;
 
-/// Copies the values of some rows to the block from `first` on, and zeros for missing rows. All
-/// rows are copied by one call, with an existing row in place of each missing one, so that every
-/// row is prefetched.
+/// Copies the values of `rows` to the rows of the block that start at `first`, and zeros for
+/// missing rows. One call copies all rows, with an existing row in place of each missing one, so
+/// that every row is prefetched.
 void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::size_t first) {
   const auto is_there = [](std::int64_t row) { return row >= 0; };
   const auto some = std::ranges::find_if(rows, is_there);
@@ -54,7 +54,7 @@ void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::
 
 /// Looks up keys of one type. Each step runs for a group of keys before the next step, so that the
 /// memory that a step prefetches has arrived when the next step reads it. Prefetches go to L2,
-/// which allows as many outstanding lines; for key-by-key lookups, L1 was faster.
+/// which allows the necessary number of outstanding lines; for key-by-key lookups, L1 was faster.
 template <class Key>
 class Search {
  public:
@@ -74,8 +74,8 @@ class Search {
  private:
   static constexpr bool kIsText = std::is_same_v<Key, std::string_view>;
 
-  /// A single key has a chain of dependent loads. The value is prefetched as soon as its row is
-  /// guessed, so that it arrives while the keys are compared.
+  /// The lookup of a single key is a chain of dependent loads. The value is prefetched as soon as
+  /// there is a candidate row, so that it arrives while the keys are compared.
   void run_single(std::size_t i) {
     hash(i);
     probe_index(i);
@@ -138,7 +138,8 @@ class Search {
   std::vector<NewerRow> newer_;
 };
 
-/// As many threads as are worth waking: a part takes half a millisecond, or more on slow memory.
+/// The number of threads for `count` keys. With 8192 keys per thread, a thread works for at least
+/// half a millisecond, much longer than it takes to wake the thread.
 int num_threads_for_keys(std::size_t count) {
   constexpr std::size_t kMinKeysAThread = 8192;
   const auto worth = static_cast<int>(std::min<std::size_t>(count / kMinKeysAThread, 1024));
@@ -165,7 +166,8 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
       if (rows[newer.key] < 0) lookup.newer.push_back(newer);
     }
   };
-  // A batch of 256 keys has four such ranges: if one thread is late, the other one takes more.
+  // The number of keys that a thread takes at a time. A batch of 256 keys has four such ranges, so
+  // that a thread that starts late gets fewer of them.
   constexpr std::size_t kSharedKeys = 64;
   const int num_threads = num_threads_for_keys(keys.size());
   const auto parts = static_cast<std::size_t>(num_threads);
@@ -179,7 +181,7 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
   return lookup;
 }
 
-/// True if all values have the same length, and are short enough that those of a group fit L2.
+/// True if all values have the same length, and the values of a group of keys fit in L2.
 bool are_short(const DatasetState& values) {
   constexpr std::uint64_t kMaxBytes = 2048;
   std::uint64_t row_bytes = 0;

@@ -10,14 +10,15 @@
 namespace tenfold {
 namespace {
 
-/// Pages sampled in each part: if one in a hundred is missing, half of all samples find it.
+/// The number of pages sampled in each part. If one page in a hundred is missing, half of all runs
+/// sample such a page.
 constexpr std::int64_t kSampledPages = 64;
 constexpr std::int64_t kPageBytes = 4096;
-/// Smaller parts are not prefetched, because the first lookups read them faster.
+/// Parts of fewer bytes are not prefetched, because the first lookups read them in less time.
 constexpr std::size_t kMinBytes = std::size_t{1} << 20;
 
-/// Sample of the ranges that a batch needs. Prefetching a cached page takes as long as some lookups
-/// in cached memory.
+/// The number of ranges of a batch that are sampled to check whether prefetching is necessary.
+/// Prefetching a cached page takes as long as some lookups in cached memory.
 constexpr std::size_t kSampledRanges = 16;
 
 /// A sample of `all`, evenly spaced.
@@ -29,7 +30,7 @@ std::vector<T> sample_of(std::span<const T> all) {
   return sample;
 }
 
-/// Prefetches the ranges. Returns false if a sample of them is cached.
+/// Prefetches the ranges. Returns false, and prefetches nothing, if all sampled ranges are cached.
 bool prefetch_missing(std::span<const std::span<const std::byte>> ranges) {
   if (std::ranges::all_of(sample_of(ranges), os::is_resident)) return false;
   os::will_need(ranges);
@@ -75,7 +76,7 @@ bool DictPaging::prefetch_index(std::span<const std::uint64_t> hashes) const {
   return prefetch_missing(ranges);
 }
 
-/// The first candidate row of each key that has one, by the index alone.
+/// The first candidate row of each key according to the index, for keys that have one.
 std::vector<std::int64_t> DictPaging::candidates(std::span<const std::uint64_t> hashes) const {
   const DictIndex& index = *state_->index;
   std::vector<std::int64_t> rows;

@@ -10,9 +10,9 @@
 
 namespace tenfold {
 
-/// Marks the keys that occur again later: all but the last occurrence of each. Sorts hashes,
-/// because a hash set of many keys takes several times their memory. `seed` must be unpredictable,
-/// so that nobody can choose colliding keys.
+/// Marks the keys that occur again later: all but the last occurrence of each key. Sorts hashes,
+/// because a hash set of many keys takes several times as much memory. `seed` must be
+/// unpredictable, so that nobody can choose colliding keys.
 template <class Key>
 std::vector<bool> is_repeated(std::span<const Key> keys, std::uint64_t seed) {
   struct Place {

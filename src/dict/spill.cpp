@@ -13,14 +13,14 @@
 namespace tenfold {
 namespace {
 
-/// Memory for each part of a column.
+/// Bytes of each part of a column that stay in memory.
 constexpr std::size_t kSpillMemoryBytes = std::size_t{1} << 20U;
 
 std::span<const std::byte> spilled_bytes(const Tensor& tensor) {
   return {tensor.raw_data(), static_cast<std::size_t>(tensor.nbytes())};
 }
 
-/// Appends end offsets, continued from `total`; returns the total after them.
+/// Appends end offsets, which continue from `total`. Returns the last one, the new total.
 std::int64_t add_ends(const Tensor& offsets, std::int64_t total, SpillFile& into) {
   const auto numbers = offsets.span<std::int64_t>();
   for (std::size_t i = 1; i < numbers.size(); ++i) {

@@ -13,9 +13,9 @@
 
 namespace tenfold {
 
-/// Buffers keys and values for a dictionary, which needs all of them in one step. They are added in
-/// batches, and may be larger than memory: small ones stay in memory, others are written to unnamed
-/// spill files.
+/// Buffers keys and values for a dictionary, because its builder needs all of them in one step.
+/// They are added in batches. Small buffers stay in memory, large ones are written to unnamed spill
+/// files.
 ///
 /// Thread safety: none; one thread at a time.
 class DictSpill {

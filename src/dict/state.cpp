@@ -39,8 +39,8 @@ Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
   return *leaf;
 }
 
-/// Maps the whole file, whatever size the metadata states: another process may have replaced the
-/// index by a larger one, and changes slots while we read.
+/// Maps the whole file, whatever its size in the metadata, because another process may have
+/// replaced the index by a larger one. Slots may change while this process reads.
 Buffer map_index(const Leaf& leaf) {
   const auto folder = folder_of(leaf);
   if (folder == nullptr) {
@@ -55,8 +55,8 @@ Buffer map_index(const Leaf& leaf) {
   }
   const os::File file = os::File::open_read_at(*folder->directory(), file_of(leaf));
   const Buffer index = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
-  // The header is read next. Prefetch it alone, because a fault would read as much around it as the
-  // device's readahead, which can be megabytes.
+  // The header is read next. Prefetch its page, because a page fault would read as much around it
+  // as the device's readahead, which can be megabytes.
   if (index.size_bytes() > kDictBucketBytes) os::will_need(index.bytes().last(kDictBucketBytes));
   return index;
 }
@@ -136,7 +136,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
 
 bool is_trusted(const DictState& state) {
   const std::uint64_t writer = state.index->word(DictWord::writer);
-  // Set by another boot: some slots may have been durable and others not.
+  // A writer of another boot did not close the index, so some slots may be durable and others not.
   if (writer != 0 && writer != dict_boot()) return false;
   return state.index->knows(static_cast<std::uint64_t>(state.keys.num_rows));
 }
@@ -144,8 +144,8 @@ bool is_trusted(const DictState& state) {
 void make_index_in_memory(DictState& state) {
   warn(state.keys.where.text() +
        ": the index of the keys does not fit the rows (the system went down while it was open for "
-       "writing, or rows were added as to a data set): it is rebuilt in memory; open it with mode "
-       "\"r+\" and close it to mend it");
+       "writing, or rows were added as to a data set): it is rebuilt in memory; to repair it, open "
+       "the dictionary with mode \"r+\" and close it");
   state.index =
       std::make_shared<DictIndex>(build_dict_index_in_memory(state.keys), state.keys.where);
   state.num_dead = dead_rows(state);
@@ -175,7 +175,7 @@ std::optional<DictCounts> counts_now(const DictState& state) {
     const std::int64_t num_rows = num_rows_now(state);
     const auto count = static_cast<std::uint64_t>(num_rows);
     const auto num_dead = static_cast<std::int64_t>(index.num_dead(count));
-    // num_dead belongs to these rows if the index still covers them.
+    // num_dead is that of `count` rows if the index still covers exactly these rows.
     if (index.knows(count)) return DictCounts{num_rows, num_dead};
   }
   return std::nullopt;

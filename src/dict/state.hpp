@@ -16,7 +16,7 @@
 
 namespace tenfold {
 
-/// Names of the column of keys, and of the column of values that were not dicts.
+/// The name of the column of keys, and the name of the value column if values are not dicts.
 inline constexpr std::string_view kDictKeyColumn = "key";
 inline constexpr std::string_view kDictValueColumn = "value";
 /// The member of the schema document that marks a data set as a dictionary:
@@ -42,7 +42,7 @@ struct DictIndexPlace {
   std::string file;  ///< file name in `%values`
 };
 
-/// A dictionary at one moment: its rows, and the index, whose slots may be newer.
+/// A snapshot of a dictionary: its rows at one moment, and the index, whose slots may be newer.
 ///
 /// Thread safety: like a const object.
 struct DictState {
@@ -61,8 +61,8 @@ struct DictState {
 /// not match.
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
-/// False if the index does not cover exactly these rows: it has been replaced, it was open for
-/// writing when the machine stopped, or rows were added as to a plain data set.
+/// False if the index does not cover exactly the rows of `state`: it was replaced, it was open for
+/// writing when the system crashed, or rows were added as to a plain data set.
 bool is_trusted(const DictState& state);
 /// Rebuilds the index in memory, with a warning.
 void make_index_in_memory(DictState& state);
@@ -78,8 +78,8 @@ struct DictCounts {
 /// The current counts from the index of `state`, while a writer is active; empty if unknown.
 std::optional<DictCounts> counts_now(const DictState& state);
 
-/// A row to which a key's slot points, but which is newer than the state. It may have been
-/// committed since, or be about to be.
+/// A row to which a key's slot points, but which is newer than the state. The row may have been
+/// committed after the state was read, or may not be committed yet.
 struct NewerRow {
   std::size_t key;  ///< position among the keys of the lookup
   std::int64_t row;
@@ -87,7 +87,7 @@ struct NewerRow {
 
 /// The result of a lookup besides the rows.
 struct DictLookup {
-  std::vector<NewerRow> newer;  ///< rows of keys that were not found
+  std::vector<NewerRow> newer;  ///< candidates for keys that were not found in the state
 };
 
 /// Writes the row of each key to `rows`, -1 if missing. Each step runs for a group of keys, so that
@@ -98,12 +98,12 @@ DictLookup find_rows(const DictState& state, std::span<const std::string_view> k
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows);
 
-/// Like find_rows(), and also returns the values of the keys, zeros or nothing for missing ones.
-/// Short values are copied as soon as their rows are found.
+/// Like find_rows(), and also returns the values of the keys; missing keys get zeros or empty
+/// values. Short values are copied as soon as their rows are found.
 DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows,
                        std::optional<Batch>& values);
 
-/// Takes rows that a lookup in an older state could not check, where their keys match.
+/// Sets `rows` to the candidates of a lookup in an older state, where their keys match in `state`.
 void take_newer(const DictState& state, const DictLookup& lookup, const DictKeys& keys,
                 std::span<std::int64_t> rows);
 
@@ -111,7 +111,7 @@ void take_newer(const DictState& state, const DictLookup& lookup, const DictKeys
 /// row. Reads all keys.
 std::vector<Problem> check_dict(const DictState& state);
 
-/// Values of rows, zeros or nothing where a row is -1.
+/// The values of rows; zeros or empty values where a row is -1.
 Batch gather_found(const DatasetState& values, std::span<const std::int64_t> rows);
 
 }  // namespace tenfold

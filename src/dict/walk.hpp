@@ -14,10 +14,10 @@ namespace tenfold {
 /// Iterates over the keys of a dictionary in insertion order, in blocks. A key that was assigned
 /// keeps the position of its first row, whichever row has its value now.
 ///
-/// It iterates over the rows that existed at the start, and returns each of their keys once with
-/// its current value, even while others assign keys. It remembers assigned keys until it reaches
-/// their last row. The index may be behind for rows that were committed just before the start, so
-/// it remembers all keys of those.
+/// The iteration covers the rows that existed at the start, and returns each of their keys once
+/// with its current value, even while other handles assign keys. It stores the first rows of
+/// assigned keys until it reaches their last rows. The index may be out of date for rows of the
+/// last commit before the start, so all keys of that commit are stored.
 ///
 /// Thread safety: one thread at a time.
 class DictWalk {
@@ -57,7 +57,7 @@ class DictWalk {
   Find find_;
   std::int64_t next_ = 0;
   using KeysOfRows = std::unordered_set<std::int64_t, Hash, Same>;
-  /// Keys that were returned and of which later rows may come, by their first row.
+  /// The first rows of keys that were returned but may occur again in later rows.
   KeysOfRows done_;
   std::int64_t num_settled_;  ///< rows whose slots are certainly up to date
   KeysOfRows unsettled_;      ///< keys of the other rows

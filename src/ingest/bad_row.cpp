@@ -11,7 +11,7 @@
 namespace tenfold {
 namespace {
 
-/// Limit for the text of a row.
+/// The greatest size of BadRow::text.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
 }  // namespace

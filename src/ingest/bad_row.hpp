@@ -31,7 +31,7 @@ std::string shown_text(std::string_view text);
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
                    const RowFault& fault);
 
-/// The row of a file that `fault` is about.
+/// Describes the rejected row of a file.
 BadRow bad_row_of(std::string_view file, std::uint64_t line, std::int64_t row,
                   const RowFault& fault, std::string_view text);
 

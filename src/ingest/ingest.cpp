@@ -25,7 +25,7 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// Block size of a thread, chosen so that its rows fit the CPU caches.
+/// Bytes of text in a block, chosen so that the rows of a block fit in the CPU caches.
 constexpr std::size_t kFileBlockBytes = std::size_t{1} << 20;
 
 /// True if `path` is the column with that (dotted) name, or is inside the record with that name.
@@ -60,7 +60,7 @@ class Ingestion {
     }
     plan_ = selected(plan_of(first_types(), report_.promotions));
     if (!has_all_columns()) infer();
-    // The types of the first rows are usually those of all rows. If not, infer the types from the
+    // Usually the types of the first rows fit all rows. If they do not, infer the types from the
     // whole source and write again.
     if (!write()) {
       infer();
@@ -155,7 +155,7 @@ class Ingestion {
       throw base::key_not_found(subject())
           .part("column ", base::quote(name))
           .expected("a column of the data")
-          .found("none of this name")
+          .found("no column of this name")
           .remedy(remedy);
     }
     throw base::key_not_found(subject()).expected("columns").found("none");
@@ -212,7 +212,7 @@ class Ingestion {
       throw base::invalid_argument(subject())
           .part("column ", base::quote(name), " of the schema")
           .expected("it in some row")
-          .found("it in none")
+          .found("no row with it")
           .remedy(hint);
     }
   }

@@ -18,7 +18,7 @@ struct NumberText {
   const char* begin = nullptr;
   const char* end = nullptr;      ///< one past its last character
   std::uint64_t digits = 0;       ///< its digits as one integer, if there are at most 19
-  std::int32_t num_digits = 0;    ///< without leading zeros
+  std::int32_t num_digits = 0;    ///< number of digits without leading zeros
   std::int32_t num_fraction = 0;  ///< number of digits after the decimal point
   std::int32_t exponent = 0;      ///< as written, clamped to +-99999
   bool negative = false;
@@ -42,7 +42,7 @@ inline constexpr std::int32_t kMaxDigits = 19;
 inline constexpr std::int32_t kMaxExponent = 99'999;
 using base::is_digit;
 
-/// Combines eight digits, one in each byte with the first in the lowest, to a number.
+/// Combines eight digits to a number. Each byte of `values` is a digit, the lowest byte the first.
 inline std::uint64_t joined_digits(std::uint64_t values) noexcept {
   // Combines pairs, then groups of four, then all eight, with one multiplication per step.
   values = values * 10 + (values >> 8);

@@ -9,8 +9,8 @@
 
 namespace tenfold {
 
-/// The kinds of scalars in a column, as a set of bits. The kinds of two parts of a column are their
-/// union, in any order.
+/// The kinds of scalars in a column, as a set of bits. The kinds of a column are the union of the
+/// kinds of its parts, in any order.
 using ScalarKinds = std::uint16_t;
 namespace scalar_kind {
 inline constexpr ScalarKinds kNull = 1;
@@ -57,9 +57,10 @@ struct ScalarType {
 /// Empty for nulls only.
 std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
-/// The type to store values in while more may come: adding kinds never requires a narrower type.
-/// Differs from type_of() for integers that no integer type holds, but float64 does: they are
-/// strings unless a float follows, because strings cannot be converted back to float64.
+/// The type in which values are stored while more may follow: adding kinds never requires a
+/// narrower type. Differs from type_of() for integers that no integer dtype can represent but
+/// float64 can. type_of() makes them strings unless there is a float; strings cannot be converted
+/// back to float64.
 std::optional<ScalarType> growing_type_of(ScalarKinds kinds) noexcept;
 
 }  // namespace tenfold

@@ -25,7 +25,7 @@ namespace {
 constexpr std::uint64_t kBytesReadPerTask = std::uint64_t{4} << 20;
 constexpr std::uint64_t kBytesPerRead = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMaxRows = 4096;  ///< number of gathered rows
-constexpr int kColdRounds = 3;            ///< number of rounds, of which the best counts
+constexpr int kColdRounds = 3;            ///< number of rounds, of which the best is reported
 constexpr int kWarmRounds = 3;
 
 /// A byte range of a source.
@@ -192,7 +192,7 @@ class Bench {
     return rows;
   }
 
-  /// The same number of ranges with the same sizes, in the largest file.
+  /// As many ranges as `rows`, with the same sizes, in the largest file.
   static std::vector<BenchRange> places_in_files(const std::vector<std::uint64_t>& sizes,
                                                  const std::vector<BenchRange>& rows) {
     const auto largest = static_cast<std::size_t>(std::ranges::max_element(sizes) - sizes.begin());
@@ -233,8 +233,8 @@ class Bench {
     return static_cast<double>(total_of(ranges)) / std::max(seconds.count(), 1e-9);
   }
 
-  /// Alternates between file and leaves and takes the best of each: caches below the page cache (of
-  /// a host, of a controller) favour the one that runs later.
+  /// Measures files and leaves alternately, and takes the best of each, because caches below the
+  /// page cache (of a host or a controller) favour the measurement that runs later.
   void measure(BenchPart& part, const std::vector<BenchRange>& ranges,
                const std::vector<BenchRange>& places) {
     if (ranges.empty()) return;
@@ -253,7 +253,8 @@ class Bench {
     }
   }
 
-  /// Drops pages after metadata was read, which every program does before it reads tensors.
+  /// One round with cold pages. Drops pages after metadata was read, because every program reads
+  /// metadata before it reads tensors.
   void cold_round(double& best, const std::vector<BenchRange>& ranges, const ReadPiece& read) {
     if (files_.drop_from_page_cache()) best = std::fmax(best, round(ranges, read));
   }

@@ -25,7 +25,8 @@ Error refuse_node(const std::string& where, const std::string& path) {
       path.empty() ? "root" : "key " + base::quote(dotted(*keys_of_note_path(path))));
 }
 
-/// Throws for entries that no file can hold and, if a format is given, that it cannot hold.
+/// Throws for entries that no file can store and, if a format is given, for entries that the format
+/// cannot store.
 class SupportCheck final : public TreeVisitor {
  public:
   SupportCheck(const std::string& where, const std::string& remedy, MetaTensors meta,
@@ -53,7 +54,7 @@ class SupportCheck final : public TreeVisitor {
     if (!info.problem.empty()) throw refuse_node(where_, path).problem(info.problem, remedy_);
     throw refuse_node(where_, path)
         .problem("it is not a tensor, JSON value or container of them")
-        .expected("one of the classes that are read")
+        .expected("an object of a class that tenfold reads")
         .found(base::quote(info.class_name))
         .remedy("nothing was imported", remedy_);
   }

@@ -11,20 +11,20 @@
 
 namespace tenfold {
 
-/// Whether tensors on the meta device are allowed: programs can have them, files cannot.
+/// Whether tensors on the meta device are allowed. No file format can store them.
 enum class MetaTensors : std::uint8_t { refused, allowed };
 
-/// Throws Error(unsupported) that starts with `where`, for the first opaque node, with its key and
-/// the reason. `remedy` ends the message.
+/// If the tree has an opaque node, throws Error(unsupported) with the key of the first one and the
+/// reason. The message starts with `where` and ends with `remedy`.
 void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
                    MetaTensors meta = MetaTensors::refused);
 
-/// Throws like reading if the last element of a large leaf cannot be read. Call before planning
-/// work by a leaf's size, because a file can declare any size.
+/// Throws what Leaf::read() throws if the last element of a large leaf cannot be read. Call it
+/// before planning work by the size of a leaf, because a file can declare any size.
 void require_whole(const Leaf& leaf);
 
-/// Throws Error(unsupported), naming the key, for nodes that no file (opaque) or not this format
-/// (sparse) can store; also throws like require_whole().
+/// Throws Error(unsupported), naming the key, for nodes that no file can store (opaque) or that
+/// this format cannot store (sparse); also throws like require_whole().
 void check_supported(const TensorDict& tree, const detail::formats::Format& format,
                      const std::string& where);
 

@@ -57,7 +57,7 @@ class CastSource : public LeafSource {
       cast.resize(count * item);
       inner_.read(at * inner_item, source);
       cast_elements(inner_.dtype(), source.data(), dtype_, cast.data(), count);
-      // A caller may start or end within an element.
+      // The requested range may start or end within an element.
       const std::uint64_t from = std::max(offset_bytes, at * item);
       const std::uint64_t to = std::min(end_bytes, (at + count) * item);
       std::memcpy(into.data() + (from - offset_bytes), cast.data() + (from - at * item), to - from);
@@ -73,8 +73,8 @@ class CastSource : public LeafSource {
   Identity identity(const Leaf&) override {
     Identity inner = shared_bytes(inner_);
     if (inner == Identity{}) return {};
-    // Casting the same bytes to the same dtype gives the same bytes, which differ from the original
-    // ones.
+    // The dtype is a part of the identity, because the cast bytes differ from the original bytes.
+    // Leaves with the same original bytes and the same dtype share their cast bytes.
     return {.part = static_cast<std::uint64_t>(dtype_), .pieces = {std::move(inner)}};
   }
 
@@ -125,12 +125,12 @@ void refuse_shard_size(const formats::Format& format, const Path& target,
                        std::uint64_t shard_size_bytes) {
   if (shard_size_bytes == 0 || &format == &formats::safetensors::kShardedFormat) return;
   throw base::invalid_argument(target.string())
-      .problem("a shard size is for an index of shards")
+      .problem("only an index of shards has a shard size")
       .expected("a name that ends in \".safetensors.index.json\"")
       .found(base::quote(target.filename().string()));
 }
 
-/// The path without links, as far as it exists.
+/// The path with links resolved in the part of it that exists.
 Path without_links(const Path& path) {
   std::error_code failure;
   Path found = std::filesystem::weakly_canonical(path, failure);
@@ -153,7 +153,7 @@ void refuse_inside(const Path& source, const Path& target) {
 
 ConvertReport convert(const Path& source, const Path& target, const ConvertOptions& options) {
   refuse_inside(source, target);
-  // Check the target before opening the source, so that a wrong target costs nothing.
+  // Check the target before opening the source, so that a wrong target fails at once.
   const formats::Format& format = format_for_converting(target, options);
   TensorDict tree = with_bare_key(open(source, {.format = options.from}));
   require_renamed(tree, options.renamed);
@@ -169,8 +169,8 @@ const formats::Format& format_for_converting(const Path& target, const ConvertOp
 
 namespace {
 
-/// The only tensor of a tree as a bare root, for a format that stores nothing else. Other trees are
-/// returned unchanged, and the format refuses them.
+/// If a tree has one tensor and nothing else, returns that tensor as a bare root, for a format that
+/// can only store a single tensor. Other trees are returned unchanged, and the format refuses them.
 TensorDict only_tensor(const TensorDict& tree) {
   std::vector<TensorDict::Item> items;
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) { items.push_back(item); });
@@ -194,7 +194,8 @@ ConvertReport convert_tree(TensorDict tree, const std::string& source,
   refuse_opaque(tree, source, "; exclude= leaves it out");
   check_supported(tree, format, target.string());
   with_path(target, [&] { format.check(tree); });
-  // Counted first: `target` may be the source, whose leaves cannot be read once it is replaced.
+  // Count before writing: `target` may be the source, whose leaves cannot be read after it was
+  // replaced.
   ConvertReport report;
   for (const NamedLeaf& named : tensors_of(tree)) {
     ++report.num_leaves;

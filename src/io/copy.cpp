@@ -49,7 +49,7 @@ std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {
   return extents;
 }
 
-/// The copies of a group in order, without those that a later one overwrites completely.
+/// The copies of a group in order, without copies that a later copy overwrites completely.
 Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   std::ranges::sort(group, std::greater<>());
   std::set<std::tuple<const std::byte*, std::size_t, Shape, Shape>> seen;
@@ -83,8 +83,8 @@ std::vector<Wave> write_order(const std::vector<LeafCopy>& copies) {
   return waves;
 }
 
-/// Bytes of the target that one task writes: large enough for the storage, small enough to split a
-/// large tensor among threads.
+/// Bytes of the target that one task writes: large enough for efficient reads from the storage, and
+/// small enough to split a large tensor among threads.
 constexpr std::uint64_t kBytesPerTask = std::uint64_t{16} << 20;
 /// Read size if data cannot be read directly to its destination.
 constexpr std::uint64_t kScratchBytes = std::uint64_t{1} << 20;
@@ -109,7 +109,7 @@ std::vector<Range> ranges_of(const std::vector<LeafCopy>& copies, const Wave& wa
   return ranges;
 }
 
-/// Address of the element, if the target is contiguous.
+/// The address of an element of a contiguous target.
 std::byte* address(const Tensor& to, std::uint64_t element) {
   return to.mutable_raw_data() + element * to.itemsize();
 }

@@ -69,14 +69,14 @@ std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tre
     }
     if (leaf->is_nested() || !formats::safetensors::name_of_dtype(leaf->dtype())) {
       throw refuse(where, entry.key)
-          .problem("safetensors has no to_string for it")
+          .problem("safetensors has no name for this dtype")
           .expected("a dense tensor of another dtype")
           .found(leaf->is_nested() ? "a nested tensor" : to_string(leaf->dtype()));
     }
     if (entry.key == "__metadata__") {
       throw refuse(where, entry.key)
           .problem("the name is reserved by the format")
-          .expected("another one");
+          .expected("another name");
     }
     tensors.push_back({entry.key, *leaf});
   }

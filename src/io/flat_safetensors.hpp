@@ -13,8 +13,8 @@ namespace tenfold {
 
 using FlatMetadata = std::map<std::string, std::string, std::less<>>;
 
-/// A safetensors file as listed in its header: without nesting, aliases or another order than that
-/// of the bytes.
+/// The tensors of a safetensors file as its header lists them: without nesting or aliases, in the
+/// order of their bytes.
 struct FlatSafetensors {
   struct Entry {
     std::string name;
@@ -30,12 +30,12 @@ struct FlatSafetensors {
 FlatSafetensors open_flat_safetensors(const Path& path);
 
 /// The same for a whole file in memory; each tensor gets its own memory. Throws Error(corrupt) if
-/// the bytes are not safetensors file.
+/// the bytes are not a safetensors file.
 FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::string_view where);
 
 /// Saves the tensors of `tree`, which has no nodes and no values, under their keys, with this
-/// metadata and, with options.checksums, tenfold's; checksums in `metadata` are omitted. Aliases
-/// are stored as separate copies. Atomic, like save(). options.format is ignored. Throws
+/// metadata. Checksums in `metadata` are omitted; if options.checksums is set, new ones are added.
+/// Aliases are stored as separate copies. Atomic, like save(). options.format is ignored. Throws
 /// Error(unsupported), naming the key, for entries that the format cannot store, and
 /// Error(invalid_argument) if `metadata` describes a tree of other tensors ("tensordict",
 /// "tenfold"), before anything is written.

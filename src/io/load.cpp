@@ -30,7 +30,7 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// Leaves that one task maps: with fewer, scheduling a task would not pay off.
+/// The number of leaves that one task maps. With fewer, scheduling the task would not pay off.
 constexpr std::size_t kLeavesPerTask = 128;
 
 /// Verifies a tree or, if only a part is loaded, the metadata and that part.
@@ -76,7 +76,7 @@ Tensor copy_on_heap(const Leaf& leaf) {
   return {tensor.dtype(), tensor.shape(), std::move(buffer)};
 }
 
-/// True if one mapping contains all tensors, so that mapping them on several threads is no faster.
+/// True if one mapping contains all tensors. Then mapping them on several threads is not faster.
 /// Adds the size of the tensors to `total_bytes`.
 bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   for (const Node::Entry& entry : node_of(tree)->entries) {
@@ -92,7 +92,7 @@ bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   return true;
 }
 
-/// Gives each alias, except for the first leaf over the same bytes, its own copy.
+/// Copies the bytes of each alias, except those of the first leaf over the same bytes.
 void untie(const std::vector<Leaf*>& leaves) {
   const auto first = alias_targets(leaves, [](const Leaf* l) -> const Leaf& { return *l; });
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -161,12 +161,12 @@ TensorDict load_once(const Path& path, const LoadOptions& options) {
   if (!options.allow_opaque) {
     refuse_opaque(
         tree, path.string(),
-        "; the option keys loads the rest, exclude leaves it out, allow_opaque shows what it "
-        "was made of",
+        "; the option keys loads the rest, exclude omits this entry, allow_opaque loads it as a "
+        "node of its arguments",
         MetaTensors::allowed);
   }
-  // In mode write_through, the result must keep leaves of the file, so that flush() finds them. So
-  // a copy of the tree is mapped.
+  // In mode write_through, the result must keep the leaves of the file, so that flush() finds their
+  // sources. Holding the tree makes mapped() work on a copy.
   const TensorDict kept = options.mode == Mode::write_through ? tree : TensorDict();
   const TensorDict loaded = mapped(std::move(tree), options);
   check_all_sparse_indices(loaded, path.string());

@@ -26,8 +26,7 @@ namespace {
 
 /// Maximum number of names in one list of a message.
 constexpr std::size_t kNamesShown = 20;
-/// Maximum number of components of a prefix, so that a name that consists of dots does not take
-/// long.
+/// Maximum number of components of a prefix. Without a limit, a name of many dots would take long.
 constexpr std::size_t kMaxPrefixParts = 16;
 
 using Names = std::vector<std::string>;
@@ -80,8 +79,8 @@ struct Prefix {
   std::size_t num_matches = 0;
 };
 
-/// The prefix without which most names in `with` are also in `plain`: "module." for "module.w" and
-/// "w".
+/// The prefix whose removal makes most names in `with` match a name in `plain`: "module." for
+/// "module.w" and "w".
 Prefix common_prefix(const Names& with, const Names& plain) {
   const std::unordered_set<std::string_view> known(plain.begin(), plain.end());
   std::map<std::string_view, std::size_t> counts;
@@ -177,13 +176,14 @@ Tensor destination(const std::string& name, const Leaf& leaf) {
   return tensor;
 }
 
-/// The source of the target's leaf at that position.
+/// The source's leaf for the target's leaf at that position.
 struct Match {
   std::size_t position;
   const Leaf* from;
 };
 
-/// In the target's order, which determines the result if two of its tensors share memory.
+/// The copies in the target's order, which determines the result if two of its tensors share
+/// memory.
 std::vector<LeafCopy> copies_of(std::vector<Match> matches, const NamedTensors& into) {
   std::ranges::sort(matches, {}, &Match::position);
   std::vector<LeafCopy> copies;
@@ -204,7 +204,7 @@ void require_ok(const LoadReport& report, const std::string& source) {
                              std::to_string(report.mismatched.size()) + " mismatched";
   throw base::invalid_argument(source.empty() ? base::Where("", "source") : source)
       .problem("does not fit the target, which is unchanged")
-      .expected("all to match")
+      .expected("the same names, dtypes and shapes")
       .found(counts, list_of("missing from the source", report.missing),
              list_of("not in the target", report.unexpected), mismatches_of(report),
              rename_remedy(report));

@@ -55,8 +55,8 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
     if (!existing.empty()) {
       throw Error::io(EEXIST, existing)
           .problem("the file already exists")
-          .expected("none")
-          .remedy("the option existsok takes it");
+          .expected("no file")
+          .remedy("the option existsok uses it");
     }
   }
   if (options.in_place || !options.already_mapped.empty()) {
@@ -120,7 +120,7 @@ std::vector<std::string> foreign_entries(const Path& path) {
 
 namespace {
 
-/// Sufficient for every dtype, and two leaves rarely share a cache line.
+/// Alignment of leaves in bytes: sufficient for every dtype, and no two leaves share a cache line.
 constexpr std::uint64_t kLeafAlignment = 64;
 
 }  // namespace

@@ -12,10 +12,10 @@ namespace tenfold {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
-/// Threads for cached pages: mapping them is work for the CPU.
+/// The number of threads that map cached pages, which is work for the CPU.
 constexpr int kNumPopulating = 2;
-/// Threads for missing pages: the requests of one thread keep the device busy, and are in file
-/// order.
+/// The number of threads that prefetch missing pages: the requests of one thread keep the device
+/// busy, and are in file order.
 constexpr int kNumPrefetching = 1;
 constexpr std::uint64_t kMinReadAheadBytes = std::uint64_t{16} << 20;
 
@@ -52,8 +52,8 @@ void ReadAhead::start() && {
                           // Keeps the pages mapped during this iteration.
                           const auto owner = ahead->owners_[piece.owner].lock();
                           if (!owner) return;
-                          // Only populate cached pages: for others, it would wait for them with its
-                          // own requests, which interleave with those for later pages.
+                          // Only populate cached pages. For missing pages, populate() would wait
+                          // with its own requests, which interleave with those for later pages.
                           if (os::is_resident(piece.bytes)) {
                             os::populate(piece.bytes);
                           } else {

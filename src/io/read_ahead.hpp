@@ -14,18 +14,20 @@ namespace tenfold {
 /// Prefetches mapped leaves into memory before they are accessed, in the order in which they were
 /// added.
 ///
-/// An access to a page that is not cached waits for one request to the device, so a reader without
-/// prefetching has one outstanding request: half of the device's throughput, or less. Here a thread
-/// requests the pages in large pieces ahead of their use. Two threads map pages that are already
-/// cached, so that later accesses do not even fault. Nothing is copied: `pread` to a buffer would
-/// also bring pages into the page cache, but take several times as much CPU time.
+/// An access to a page that is not cached waits for one request to the device. So a reader without
+/// prefetching has one outstanding request, and gets at most half of the device's throughput. With
+/// ReadAhead, a thread requests the pages in large pieces before they are used. Pages that are
+/// already cached are mapped by two threads, so that later accesses do not even fault. Nothing is
+/// copied: `pread` to a buffer would also bring pages into the page cache, but take several times
+/// as much CPU time.
 ///
-/// A hint: errors are left to the later access. Leaves whose last tensor was destroyed are skipped.
+/// A hint: errors are reported by the later access. Leaves whose last tensor was destroyed are
+/// skipped.
 class ReadAhead {
  public:
-  /// False for little data, which causes few faults, for more than half of the available memory,
-  /// where pages would be evicted before they are used, and in mode write_through, where programs
-  /// access only a few rows.
+  /// False for little data, which causes few faults; for more than half of the available memory,
+  /// because pages would be evicted before they are used; and in mode write_through, because
+  /// programs then access only a few rows.
   static bool is_worthwhile(std::uint64_t total_bytes, Mode mode);
 
   /// `tensor` maps a file.

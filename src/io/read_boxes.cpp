@@ -20,7 +20,7 @@ namespace {
 
 namespace formats = detail::formats;
 
-/// Shorter runs are copied from a mapping of the file.
+/// Runs of fewer bytes are copied from a mapping of the file.
 constexpr std::uint64_t kReadRunBytes = std::uint64_t{64} << 10;
 /// Total size of the small boxes in one task.
 constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;
@@ -51,7 +51,7 @@ void require_fitting(const BoxRead& read) {
         .found(base::list_text(read.offsets), " + ", base::list_text(sizes));
   }
   if (!read.destination.buffer().writable()) {
-    throw refuse().expected("a tensor that can be written").found("another");
+    throw refuse().expected("a tensor that can be written").found("a read-only one");
   }
 }
 

@@ -24,8 +24,9 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// In the order in which they are probed. A consolidated file is recognised by its end, and may
-/// begin like any other. A bundle may contain files of all other formats, so it is last.
+/// All formats, in the order in which they are probed. A consolidated file is recognised by its
+/// end, and may begin like a file of any other format, so it is first. A bundle may contain files
+/// of all other formats, so it is last.
 constexpr std::array<const formats::Format*, 15> kFormats = {&formats::consolidated::kFormat,
                                                              &formats::torch_file::kShardedFormat,
                                                              &formats::safetensors::kShardedFormat,
@@ -83,7 +84,7 @@ const formats::Format* format_by_suffix(const Path& path) {
   return nullptr;
 }
 
-/// The known suffix that the suffix of `file_name` is a misspelling of; empty if it resembles none.
+/// The known suffix that `file_name` probably has misspelled; empty if its suffix resembles none.
 std::optional<std::string> intended_suffix(const std::string& file_name) {
   std::string suffix = Path(file_name).extension().string();
   std::ranges::transform(suffix, suffix.begin(), [](char c) {
@@ -103,10 +104,10 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
   return near.empty() ? std::nullopt : std::optional(near.front());
 }
 
-/// Suffixes of files that other programs write and no format here has.
+/// Suffixes of other programs' files, which no format of tenfold has.
 constexpr auto kOfOthers = std::to_array<std::string_view>(
     {".csv", ".gguf", ".h5", ".hdf5", ".json", ".jsonl", ".onnx", ".parquet"});
-/// Those of them that ingest() reads.
+/// Suffixes of files that ingest() reads.
 constexpr auto kOfRows =
     std::to_array<std::string_view>({".csv", ".jsonl", ".ndjson", ".parquet", ".tsv"});
 
@@ -152,9 +153,9 @@ std::string describe_file(const formats::FileHead& head) {
   return found;
 }
 
-/// In a folder of a model, the file that represents the whole model: an index rather than one of
-/// its shards. The order of names depends on the file system, so the alphabetically first candidate
-/// is chosen.
+/// The file in a model's folder that stores the whole model: an index rather than one of its
+/// shards. Of several candidates, the alphabetically first is chosen, because the order of the
+/// names depends on the file system.
 std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   constexpr auto kModelNames =
       std::to_array<std::string_view>({"model.safetensors.index.json", "model.safetensors",
@@ -195,8 +196,8 @@ bool is_damaged_folder(const os::Directory& folder) {
 }
 
 /// True if the file may be a damaged file of the format of its suffix. A pickle is a file of
-/// torch.save only if it starts like those before torch 1.6. Many programs use ".bin" for other
-/// files, so their first bytes must match.
+/// torch.save only if it starts like the files of torch before 1.6. A ".bin" file must begin like a
+/// file of torch.save, because many programs use that suffix for other files.
 bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   if (&format != &formats::torch_file::kFormat) return true;
   const std::string_view text = head.head().substr(0, 3);
@@ -204,8 +205,8 @@ bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   return text.starts_with("PK") || !head.path().filename().string().ends_with(".bin");
 }
 
-/// Describes a download that left something else than the data, and how to get the data; empty for
-/// other files.
+/// If the file is the result of a wrong download, describes it and how to get the data; otherwise
+/// empty.
 std::optional<std::string> mistaken_download(const formats::FileHead& head) {
   std::string text(head.head().substr(0, 64));
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {
@@ -221,7 +222,7 @@ std::optional<std::string> mistaken_download(const formats::FileHead& head) {
   return std::nullopt;
 }
 
-/// Each name once, at its last row.
+/// The names of all formats, each once: at its last row in kFormats.
 std::string known_names() {
   std::string text;
   for (auto row = kFormats.begin(); row != kFormats.end(); ++row) {
@@ -259,7 +260,7 @@ std::span<const formats::Format* const> formats() noexcept { return kFormats; }
 
 const formats::Format& format_by_name(std::string_view name) {
   require_known(name);
-  // The last row with a name is its single-file form rather than an index.
+  // The last row with a name is the form in a single file rather than that of an index.
   const auto row =
       std::find_if(kFormats.rbegin(), kFormats.rend(),
                    [&](const formats::Format* format) { return format->name == name; });

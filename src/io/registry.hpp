@@ -13,7 +13,8 @@ std::span<const detail::formats::Format* const> formats() noexcept;
 /// The format with that name. Throws Error(invalid_argument) listing the names.
 const detail::formats::Format& format_by_name(std::string_view name);
 
-/// By the suffix of `path`; without a known suffix, the memory-mapped folder.
+/// The format in which to save: `name` or, if that is empty, the format of the suffix of `path`.
+/// Without a known suffix, the memory-mapped folder.
 const detail::formats::Format& format_for_saving(const Path& path, std::string_view name);
 
 /// The content of a path, and its format.
@@ -27,8 +28,8 @@ struct FoundFormat {
 /// problem() of the error for files of an unknown format.
 inline constexpr std::string_view kUnknownFormat = "not a known format";
 
-/// By content. Throws Error(file_not_found), or Error(unsupported) with the formats that were
-/// tried.
+/// The format of a path: `name` or, if that is empty, the format that its content has. Throws
+/// Error(file_not_found), or Error(unsupported) with the formats that were tried.
 FoundFormat format_of_content(const Path& path, std::string_view name);
 
 }  // namespace tenfold

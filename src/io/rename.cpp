@@ -37,7 +37,7 @@ bool is_flat(const TensorDict& tree) {
 struct Renamer {
   const RenameFunction& rename;
   bool flat;
-  std::map<KeyPath, NodeInfo> infos;         ///< of the source's nodes
+  std::map<KeyPath, NodeInfo> infos;         ///< the NodeInfo of each node of the source
   std::map<KeyPath, std::string> taken;      ///< new path of an entry -> name of its source
   std::map<std::string, std::string> names;  ///< the same, keyed by dotted name
   std::map<KeyPath, std::string> entered;    ///< new path of a node -> a source below it
@@ -59,7 +59,7 @@ struct Renamer {
         .part("rename")
         .problem(base::quote(name), " becomes ", base::quote(dotted(target)), how,
                  base::quote(other))
-        .expected("a name that is free");
+        .expected("an unused name");
   }
 
   /// The node at `path` (without its last key), created if it is missing.
@@ -79,7 +79,8 @@ struct Renamer {
     return node;
   }
 
-  /// The kind of a node at `path`: that of the source's node there, else that of its root.
+  /// The NodeInfo of a new node: that of the source's node at `path`; if there is none, of the kind
+  /// of the root.
   NodeInfo info_for(const KeyPath& path) const {
     if (const auto known = infos.find(path); known != infos.end()) return known->second;
     const NodeInfo& top = root.info();
@@ -188,8 +189,8 @@ void require_renamed(const TensorDict& tree, const std::vector<std::string>& nam
     if (is_prefix) {
       throw Error(error)
           .problem(error.problem(), ": whole names are renamed")
-          .expected("that of a tensor or value")
-          .found("the start of others")
+          .expected("the name of a tensor or value")
+          .found("the start of other names")
           .remedy("a pattern renames them, (\"^", name, "[.]\", ...)");
     }
     const auto near = base::near_matches(name, known, 1);

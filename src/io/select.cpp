@@ -19,7 +19,7 @@ class Pruner {
  public:
   Pruner(Selector& keys, Selector& exclude) : keys_(keys), exclude_(exclude) {}
 
-  /// The selected part of `node`; `inside`: a key names it or an ancestor.
+  /// The selected part of `node`. `inside`: a key names the node or an ancestor.
   TensorDict prune(const TensorDict& node, bool inside) {
     TensorDict kept = inside || node.info().kind != NodeKind::opaque ? empty_like(node) : dict();
     for (const std::string& key : node.keys()) {
@@ -52,7 +52,7 @@ class Pruner {
       return;
     }
     TensorDict pruned = prune(*child, wanted);
-    // Keep a node that was empty before, if it was requested, but not one that became empty.
+    // Keep a node that was already empty, if it was requested, but drop a node that became empty.
     if (!pruned.empty() || (wanted && child->empty())) kept.set(key, std::move(pruned));
   }
 
@@ -61,7 +61,7 @@ class Pruner {
   KeyPath path_;
 };
 
-/// Throws, because a bare root has no key.
+/// Throws if the tree is a bare root, because its value has no key to select.
 void refuse_bare(const TensorDict& tree, const std::string& found) {
   if (!is_bare(tree)) return;
   throw base::key_not_found(tree.where())

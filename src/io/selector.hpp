@@ -10,7 +10,8 @@
 namespace tenfold {
 
 /// Determines which paths a list of keys (as in select()) names, and records which keys matched.
-/// Thousands of keys cost no more than one, except for globs. Refers to `keys`.
+/// The time per path does not depend on the number of keys that are no globs. `keys` must outlive
+/// this object.
 class Selector {
  public:
   explicit Selector(const std::vector<KeyPath>& keys);

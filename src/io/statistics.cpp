@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kStatElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kStatElementsPerRead = std::uint64_t{1} << 16;
-/// Elements converted to double at a time: they stay in L1.
+/// The number of elements converted to double at a time, so that they stay in L1.
 constexpr std::uint64_t kElementsPerDescription = 2048;
 
 /// Welford's statistics of a run of values, which can be merged accurately (Chan et al. 1979).

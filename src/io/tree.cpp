@@ -49,7 +49,7 @@ void fix_kind(TensorDict& node) {
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change) {
   TensorDict mapped = empty_like(tree);
   Node& from = *node_of(tree);
-  // Straight into the list: the keys are known to differ from each other.
+  // Append to the list directly, without the lookup of set(), because the keys are unique.
   std::vector<Node::Entry>& entries = node_of(mapped)->entries;
   entries.reserve(from.entries.size());
   for (std::size_t i = 0; i < from.entries.size(); ++i) {
@@ -61,7 +61,7 @@ TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Lea
     TensorDict::Item item = from.item(i);
     if (auto* node = std::get_if<TensorDict>(&item)) {
       entries.push_back({key, map_leaves(*node, change)});
-    } else if (const auto* leaf = std::get_if<Leaf>(&item)) {  // it was a LazyItem
+    } else if (const auto* leaf = std::get_if<Leaf>(&item)) {  // loaded from a LazyItem
       entries.push_back({key, change(*leaf)});
     } else {
       entries.push_back({key, std::get<NonTensor>(std::move(item))});

@@ -17,7 +17,7 @@ void fix_kind(TensorDict& node);
 
 /// The same tree with each tensor replaced by `change(tensor)`.
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change);
-/// Like above, in place for nodes without other owners.
+/// The same, but changes nodes without other owners in place.
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
 /// True for the same shape; for nested tensors, the same sizes of each component.

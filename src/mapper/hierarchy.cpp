@@ -35,7 +35,7 @@ const std::vector<Value>& config_list(const MapperHead& head, std::string_view k
   throw head.corrupt("config").part(key).expected("a list").found("none");
 }
 
-/// A number, or nested lists of them.
+/// Converts a tensor to a number or nested lists of numbers.
 Value value_of_tensor(const Tensor& tensor) {
   if (tensor.ndim() > 0) {
     Value::List list;
@@ -100,7 +100,7 @@ void Hierarchy::read_texts(const TensorDict& tensors) {
       text_ends_.dtype() != DType::int64 || text_ends_.ndim() != 1) {
     throw head_.corrupt("texts")
         .expected("uint8 bytes and int64 ends of one dimension")
-        .found("others");
+        .found("other tensors");
   }
 }
 
@@ -108,7 +108,7 @@ void Hierarchy::read_mappers(const TensorDict& tensors) {
   for (const Value& path : config_list(head_, "mappers")) {
     const auto* text = path.get_if<std::string>();
     if (text == nullptr) {
-      throw head_.corrupt("config").part("mappers").expected("a list of paths").found("another");
+      throw head_.corrupt("config").part("mappers").expected("a list of paths").found("no path");
     }
     mapper_paths_.push_back(*text);
   }
@@ -174,7 +174,7 @@ Value Hierarchy::text(std::int64_t row) const {
   if (begin < 0 || end < begin || end > text_bytes_.numel()) {
     throw head_.corrupt("texts")
         .part("ends")
-        .expected("ends that rise to ", text_bytes_.numel())
+        .expected("nondecreasing ends up to ", text_bytes_.numel())
         .found(begin, " before ", end);
   }
   const auto* bytes = reinterpret_cast<const char*>(text_bytes_.raw_data());
@@ -186,7 +186,7 @@ void Hierarchy::for_each(const std::function<void(const StatePaths::Node&)>& use
   paths_.for_each([&](const StatePaths::Node& node) {
     if (!levels.contains(std::string(node.parent()))) {
       throw head_.corrupt("paths")
-          .expected("the level of ", base::quote(node.path), " before it")
+          .expected("the level of ", base::quote(node.path), " before the entry")
           .found("none");
     }
     if (node.is_level) {

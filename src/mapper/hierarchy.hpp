@@ -17,12 +17,12 @@
 
 namespace tenfold {
 
-/// What the values of a table were in the program that made the hierarchy.
+/// The type that the values of a table had in the program that made the hierarchy.
 enum class ValueOrigin : std::uint8_t { number, list, tensor };
 std::string_view to_string(ValueOrigin origin) noexcept;
 
-/// A state of a hierarchy: its leading components that can be keys, joined by "/", and whether
-/// others follow, which only a mapper among the values understands.
+/// A state of a hierarchy: its leading components that can be keys, joined by "/". If further
+/// components follow (goes_on), only a mapper among the values can interpret them.
 struct StatePath {
   std::string text;
   bool goes_on = false;
@@ -44,7 +44,8 @@ struct HierarchyTable {
 /// Thread safety: all members may be called from any thread.
 class Hierarchy {
  public:
-  /// Opens such a tree; `head` has its config. Throws Error(corrupt) if they contradict each other.
+  /// Opens such a tree; `head` contains its config. Throws Error(corrupt) if tree and config
+  /// contradict each other.
   Hierarchy(const MapperHead& head, const TensorDict& tensors);
 
   const std::string& default_key() const noexcept { return default_key_; }
@@ -54,8 +55,8 @@ class Hierarchy {
   std::int64_t size() const { return paths_.size() - 1; }
   std::int64_t num_texts() const noexcept { return text_ends_.numel(); }
 
-  /// The place of each state's value, which exists unless its table is kNoTable. Throws
-  /// Error(invalid_argument) for a component that is empty.
+  /// The place of each state's value; its table is kNoTable if there is no value. Throws
+  /// Error(invalid_argument) for an empty component.
   std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
   std::vector<StatePlace> find(std::span<const StatePath> states) const;
   /// The deepest existing level on `path`; "" for the root.
@@ -64,7 +65,7 @@ class Hierarchy {
   /// The value at a place of find() as JSON: a number, nested lists or other JSON; not a mapper.
   Value value(const StatePlace& place) const;
   /// Calls `use` for all nodes but the root, and for levels before their entries. Throws
-  /// Error(corrupt) for a node whose level is missing, and a place that is.
+  /// Error(corrupt) if the level or the value of a node is missing.
   void for_each(const std::function<void(const StatePaths::Node&)>& use) const;
 
  private:

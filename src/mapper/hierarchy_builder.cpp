@@ -12,8 +12,8 @@
 namespace tenfold {
 namespace {
 
-/// Appends one number. Returns false if `value` is not a number, or of another kind than the
-/// others.
+/// Appends one number. Returns false if `value` is not a number, or is of another kind than the
+/// earlier numbers.
 bool add_number(const Value& value, JsonNumbers& numbers, bool is_first) {
   if (const auto* truth = value.get_if<bool>()) {
     if (!is_first && numbers.dtype != DType::bool_) return false;
@@ -46,16 +46,17 @@ bool add_number(const Value& value, JsonNumbers& numbers, bool is_first) {
   }
 }
 
-/// The type that all the integers have.
+/// The 64-bit dtype that can represent all of the integers.
 DType wide_type(const JsonNumbers& numbers) {
   return numbers.has_large ? DType::uint64 : DType::int64;
 }
 
-/// True if integers that were stored as `dtype` are the same as before.
+/// True if the integers were stored as `dtype` without loss.
 bool same_integers(const JsonNumbers& numbers, DType dtype, const std::byte* stored) {
   const bool is_unsigned = dtype == DType::uint64;
   if (numbers.has_large && !is_unsigned) return false;
-  // The bits of a negative number, or of one beyond int64, are those of another number.
+  // With the other signedness, the bits of a negative number, or of a number beyond int64, are
+  // another number.
   if (is_unsigned && !numbers.has_large &&
       std::any_of(numbers.integers.begin(), numbers.integers.end(),
                   [](std::int64_t number) { return number < 0; })) {
@@ -218,7 +219,7 @@ void HierarchyBuilder::add_mapper(std::string_view key) {
   add_node(key, {kMapperTable, static_cast<std::int64_t>(mapper_paths_.size()) - 1}, false);
 }
 
-/// Levels without a default inherit that of the level above, which precedes them.
+/// Sets the defaults of levels without a default to that of the level above, which precedes them.
 void HierarchyBuilder::inherit() {
   for (std::size_t node = 0; node < paths_.size(); ++node) {
     if (levels_[node] == 0) continue;

@@ -24,9 +24,9 @@ namespace tenfold {
 /// Numbers of a JSON value in row-major order.
 struct JsonNumbers {
   DType dtype = DType::bool_;  ///< bool_, int64 or float64
-  bool has_large = false;      ///< integers that only uint64 holds
+  bool has_large = false;      ///< there are integers that only uint64 can represent
   Shape shape;
-  std::vector<std::int64_t> integers;  ///< large ones as their bits
+  std::vector<std::int64_t> integers;  ///< integers beyond int64 as their bits
   std::vector<double> floats;
 };
 
@@ -36,34 +36,34 @@ std::optional<JsonNumbers> json_numbers(const Value& value);
 /// The name of the class of hierarchies in files.
 inline constexpr std::string_view kHierarchyClass = "tenfold.HierarchicalStateMapper";
 
-/// Flattens nested levels as they are visited: begin_level(), the entries of the level,
-/// end_level(). The root has begun.
+/// Flattens nested levels. For each level, call begin_level(), add its entries, and call
+/// end_level(). The constructor begins the root.
 class HierarchyBuilder {
  public:
-  /// `where` and `code` are those of errors about what is added.
+  /// `where` and `code`: place and code of errors about invalid entries.
   HierarchyBuilder(std::string default_key, base::Where where, ErrorCode code);
 
   void begin_level(std::string_view key);
   void end_level();
-  /// A number, or nested lists of numbers of equal lengths, becomes a row of a table; other JSON is
-  /// kept as text.
+  /// Adds a value. A number, or nested lists of numbers of equal lengths, becomes a row of a table;
+  /// other JSON is stored as a string.
   void add(std::string_view key, const Value& value);
   void add(std::string_view key, Tensor tensor);
   void add_json(std::string_view key, std::string_view text);
-  /// Another mapper, which the caller keeps.
+  /// Adds another mapper, whose tree the caller stores.
   void add_mapper(std::string_view key);
-  /// A tensor of numbers of JSON. Throws if they do not fit.
+  /// Adds a tensor of numbers from JSON. Throws if the numbers do not fit dtype and shape.
   void add(std::string_view key, const JsonNumbers& numbers, DType dtype, const Shape& shape);
 
-  /// The path of an entry of the level that is open.
+  /// The path of an entry of the current level.
   std::string path_of(std::string_view key) const { return prefix_ + std::string(key); }
-  /// The level that is open, for messages: `root`, `level "a/b"`.
+  /// The current level, for messages: `root`, `level "a/b"`.
   std::string level_text() const;
   Error fail(ErrorCode code) const { return base::fail(code, where_); }
-  /// An error about an entry of the level that is open.
+  /// An error about an entry of the current level.
   Error fail_at(std::string_view key) const;
 
-  /// The config and the tree of all that was added.
+  /// Returns the config and the tree of everything that was added.
   std::pair<Value, TensorDict> build();
 
  private:
@@ -86,8 +86,8 @@ class HierarchyBuilder {
   std::string default_key_;
   base::Where where_;
   ErrorCode code_;
-  std::string prefix_;             ///< of paths: empty, or with a "/" at its end
-  std::vector<std::size_t> open_;  ///< the nodes of the levels that are open
+  std::string prefix_;             ///< path of the current level with a "/" at its end; root: empty
+  std::vector<std::size_t> open_;  ///< the nodes of the current level and of those above it
   std::vector<std::string> paths_;
   std::vector<std::int64_t> tables_;
   std::vector<std::int64_t> rows_;

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kJsonHead = "%state_mapper";
 constexpr std::string_view kTensor = "%tensor";
 constexpr std::string_view kUsualDefault = "default";
-/// A file with larger tensors is no longer readable by people.
+/// The greatest number of numbers in a tensor. People could not read a file with larger tensors.
 constexpr std::int64_t kMaxNumbers = 65'536;
 
 bool has_json_form(DType dtype) { return !is_complex(dtype) && dtype != DType::float4_e2m1fn_x2; }
@@ -34,7 +34,7 @@ class JsonLevels {
   JsonLevels(HierarchyBuilder& builder, bool is_escaped)
       : builder_(builder), is_escaped_(is_escaped) {}
 
-  /// The JSON reader limits the depth.
+  /// Adds a level and those below it. The recursion ends, because the JSON reader limits the depth.
   void add(const Value::Object& level, bool is_root) {
     for (const auto& [stored_key, value] : level.members) {
       if (is_escaped_ && is_root && stored_key == kJsonHead) continue;
@@ -71,7 +71,7 @@ class JsonLevels {
     const Value* values = object.find("values");
     const Shape shape = shape_of(key, object.find("shape"));
     const auto numbers = values == nullptr ? std::nullopt : json_numbers(*values);
-    // The nested lists do not show the dimensions after one of length 0.
+    // Nested lists do not have the dimensions after a dimension of length 0.
     const bool is_empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
     const bool fits = numbers && (is_empty ? numbers->floats.empty() : numbers->shape == shape);
     if (!fits) {
@@ -139,7 +139,7 @@ std::optional<std::string> default_key_of(const Value::Object& root, const std::
 
 // --- writing ---
 
-/// A level takes a line for each member, a value is in one line.
+/// Writes levels with one line per member; a value is on one line.
 class JsonLevelWriter {
  public:
   explicit JsonLevelWriter(const Hierarchy& hierarchy, const Path& where)
@@ -173,7 +173,7 @@ class JsonLevelWriter {
     std::string path;
     std::size_t key_begin;  ///< in `path`
     StatePlace place;
-    std::size_t level;  ///< its number; 0: a value
+    std::size_t level;  ///< number of the level; 0: a value
 
     std::string_view key() const { return std::string_view(path).substr(key_begin); }
   };
@@ -206,9 +206,9 @@ class JsonLevelWriter {
   std::string value_text(const Member& member) const {
     if (member.place.table == kMapperTable) {
       throw refuse(member)
-          .problem("one JSON file holds numbers, tensors and JSON")
+          .problem("one JSON file can only store numbers, tensors and JSON")
           .expected("no mapper among the values")
-          .found("one")
+          .found("a mapper")
           .remedy("save to a folder");
     }
     if (member.place.table < 0) return to_json(hierarchy_.value(member.place));
@@ -224,7 +224,7 @@ class JsonLevelWriter {
     const Shape shape(table.values.shape().begin() + 1, table.values.shape().end());
     if (const std::int64_t size = numel_of(shape); size > kMaxNumbers) {
       throw refuse(member)
-          .problem("a file to be read by people")
+          .problem("such a file would be too long to read and edit")
           .expected("tensors of at most 65,536 numbers")
           .found(size)
           .remedy("save to a folder");

@@ -34,8 +34,7 @@ MapperHead head_of(const TensorDict& tree) {
   const TensorDict::Item item = tree.get(kHead);
   const auto* json = std::get_if<NonTensor>(&item);
   const auto* object = json == nullptr ? nullptr : json->value.get_if<Value::Object>();
-  if (object == nullptr)
-    throw head.corrupt(kHead).expected("a JSON object").found("something else");
+  if (object == nullptr) throw head.corrupt(kHead).expected("a JSON object").found("another entry");
   const Value* version = object->find("version");
   const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
   if (number == nullptr) throw head.corrupt(kHead).part("version").expected("an int").found("none");

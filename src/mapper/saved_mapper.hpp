@@ -38,7 +38,7 @@ struct SavedMapper {
   virtual Tensor rows(std::span<const Value> states) const;
   virtual Value value(const Value& state) const;
   virtual void save(const Path& path, const SaveOptions& options) const;
-  /// The tree of it.
+  /// The tree that save() writes.
   TensorDict tree() const;
 
   MapperHead head;

@@ -16,7 +16,8 @@
 namespace tenfold {
 namespace {
 
-/// A state as a path, and its components, of which a mapper among the values gets the rest.
+/// A state as a path and as components. If a mapper is among the values on the path, it gets the
+/// remaining components.
 struct PathParts {
   StatePath path;
   std::vector<Value> parts;
@@ -83,7 +84,7 @@ struct Group {
   std::vector<Value> states;  ///< the states to pass to a mapper
 };
 
-/// Values by path.
+/// A saved HierarchicalStateMapper: values by path.
 struct SavedHierarchy final : SavedMapper {
   SavedHierarchy(MapperHead saved_head, TensorDict parts)
       : SavedMapper(std::move(saved_head), MapperKind::hierarchical, std::move(parts)),
@@ -113,7 +114,7 @@ struct SavedHierarchy final : SavedMapper {
                 (level.empty() ? "the root" : base::quote(level)));
   }
 
-  /// The part of a path below a mapper, or below the level whose default is the mapper.
+  /// The part of a state below the mapper `number`, or below the level whose default is the mapper.
   Value rest_of(const Value& state, const PathParts& path, std::int64_t number) const {
     const std::vector<Value> above = split(mapper_paths[static_cast<std::size_t>(number)]);
     const auto is_above = [&] {
@@ -127,7 +128,7 @@ struct SavedHierarchy final : SavedMapper {
     if (begin >= path.parts.size()) {
       throw base::key_not_found(head.where)
           .part("state ", shown_state(state))
-          .problem("it ends at a mapper and has no state for it")
+          .problem("it ends at a mapper, without a state for that mapper")
           .expected("a longer path");
     }
     std::vector<Value> rest(path.parts.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -253,7 +254,7 @@ class TreeLevels {
   }
 
  private:
-  /// A subtree without tensors may be one JSON value.
+  /// Adds a JSON value, which may be a whole subtree without tensors.
   void add(const std::string& key, const Value& value) {
     const auto* object = value.get_if<Value::Object>();
     if (object == nullptr) return builder_.add(key, value);

@@ -33,7 +33,7 @@ SparseMatrix matrix_of(const MapperHead& head, TensorDict node) {
   }
 }
 
-/// Rows of a sparse matrix by key.
+/// A saved SparseStateMapper: rows of a sparse matrix by key.
 struct SavedSparse final : SavedMapper {
   SavedSparse(MapperHead saved_head, TensorDict parts)
       : SavedMapper(std::move(saved_head), MapperKind::sparse, std::move(parts)),

@@ -76,8 +76,8 @@ void require_unique(std::span<const Key> keys) {
     if (!seen.insert(key).second) {
       throw base::invalid_argument()
           .part("keys: ", shown_key(key))
-          .expected("it once")
-          .found("it twice");
+          .expected("each key once")
+          .found("the key twice");
     }
   }
 }
@@ -121,8 +121,8 @@ TensorDict state_index_of(const MappedDict& dict) {
   if (!dict.is_dense()) {
     throw base::unsupported()
         .part("keys")
-        .expected("a dictionary whose every row is a key's")
-        .found("rows of values that were assigned anew")
+        .expected("a dictionary without superseded rows")
+        .found("rows of values that were replaced")
         .remedy("compact() removes them");
   }
   const TensorDict tree = dict.dataset().tree();

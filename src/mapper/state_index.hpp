@@ -24,7 +24,8 @@ TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
 /// there are superseded rows: compact() first.
 TensorDict state_index_of(const MappedDict& dict);
 
-/// Opens the dictionary in such a node. Throws Error(corrupt) if it is none, or has other columns.
+/// Opens the dictionary in such a node. Throws Error(corrupt) if the node is not a dictionary, or
+/// has other columns.
 MappedDict open_state_index(TensorDict node, DictKeyType type,
                             const std::vector<std::pair<std::string, DType>>& columns);
 

@@ -13,7 +13,7 @@
 
 namespace tenfold {
 
-/// How states are represented as keys of a dictionary.
+/// The form of states as keys of a dictionary.
 enum class StateKeyKind : std::uint8_t {
   int64,  ///< "int": integers
   text,   ///< "str": strings
@@ -27,8 +27,8 @@ DictKeyType key_type_of(StateKeyKind kind) noexcept;
 /// Throws Error(invalid_argument) for an invalid state, such as a list, an object or NaN.
 std::string state_text(const Value& state);
 
-/// How these states are keys, and the node of the dictionary from each to its position. Throws
-/// Error(invalid_argument) for an invalid or duplicate state.
+/// Returns the name of the StateKeyKind for these states, and the node of a dictionary from each
+/// state to its position. Throws Error(invalid_argument) for an invalid or duplicate state.
 std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states);
 
 /// The rows of states in `dict`, -1 for missing states.

@@ -34,8 +34,8 @@ void require_path(std::string_view path) {
       .expected("a path of components that are not empty, without \"/\"");
 }
 
-/// Truncates `path` to the maximum depth of a hierarchy. Looking up each prefix takes time
-/// proportional to the length of the path.
+/// Truncates `path` to the maximum depth of a hierarchy. Without a limit, looking up each prefix of
+/// a long path would take time proportional to the square of its length.
 std::string_view known_depth(std::string_view path) {
   std::size_t end = 0;
   for (std::size_t depth = 0; depth < kMaxDepth; ++depth) {
@@ -113,7 +113,7 @@ StatePlace StatePaths::find_below(std::string_view path) const {
   return place;
 }
 
-/// Searches upwards level by level, for all paths at once.
+/// Looks up shorter and shorter prefixes of all paths, one lookup of many keys per level.
 void StatePaths::climb(std::vector<Search> searches, std::span<StatePlace> places) const {
   std::vector<std::string_view> parts;
   while (!searches.empty()) {
@@ -131,7 +131,7 @@ void StatePaths::climb(std::vector<Search> searches, std::span<StatePlace> place
           continue;
         }
       }
-      // make() guarantees a root, but a file that another process truncates may lose it.
+      // The constructor checked that there is a root, but another process may truncate the file.
       if (search.part.empty()) {
         places[search.position] = {kNoTable, 0};
         continue;

@@ -18,19 +18,19 @@ struct StatePlace {
   std::int64_t row = 0;
 };
 inline constexpr std::int64_t kNoTable = -1;      ///< a level without a default
-inline constexpr std::int64_t kTextTable = -2;    ///< JSON that is not a number: a row of the JSON
-                                                  ///< strings
-inline constexpr std::int64_t kMapperTable = -3;  ///< another mapper: the row is its number
+inline constexpr std::int64_t kTextTable = -2;    ///< other JSON than numbers: `row` is its index
+                                                  ///< among the JSON strings
+inline constexpr std::int64_t kMapperTable = -3;  ///< another mapper: `row` is its number
 
 /// The nodes of a hierarchy, levels and values, by path ("level/value"; the root is ""): a
 /// dictionary from path to table, row, and whether it is a level. A level has the location of its
-/// default, including an inherited one, so finding the deepest existing prefix of a path is enough.
-/// That takes at most one lookup more than the path has components.
+/// default, which may be inherited, so the deepest existing prefix of a path has the result.
+/// Finding that prefix takes at most one lookup more than the path has components.
 ///
 /// Thread safety: all members may be called from any thread.
 class StatePaths {
  public:
-  /// Throws Error(corrupt) if the node is no such dictionary, or lacks the root.
+  /// Throws Error(corrupt) if the node is not such a dictionary, or lacks the root.
   explicit StatePaths(TensorDict node);
 
   /// Builds the node. The first path is the root, "". Throws Error(invalid_argument) for duplicate
@@ -41,10 +41,10 @@ class StatePaths {
 
   std::int64_t size() const { return dict_.size(); }
 
-  /// The location of each path's value. Throws Error(invalid_argument) if a path is missing and has
-  /// an empty component.
+  /// The location of each path's value. Throws Error(invalid_argument) if a path does not exist and
+  /// has an empty component.
   std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
-  /// The location of a path, of which `path` is the prefix that can be looked up.
+  /// The location of a longer path; `path` is the prefix of it that can be looked up.
   StatePlace find_below(std::string_view path) const;
   /// The deepest existing level on `path`; "" for the root.
   std::string nearest_level(std::string_view path) const;
@@ -59,7 +59,7 @@ class StatePaths {
       return path.substr(0, key_begin() == 0 ? 0 : key_begin() - 1);
     }
     std::string_view key() const { return path.substr(key_begin()); }
-    /// Where the key begins in `path`.
+    /// The offset of the key in `path`.
     std::size_t key_begin() const { return path.rfind('/') + 1; }  // npos + 1 is 0
   };
   /// Calls `use` for all nodes but the root, and for levels before their entries.

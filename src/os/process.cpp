@@ -41,7 +41,7 @@ struct OwnBootId {
   const BootId id = read_boot_id();
 };
 
-/// Null: use the real boot ID.
+/// The boot ID that tests have set; null: the real boot ID is used.
 std::atomic<const BootId*> id_for_tests{nullptr};
 
 }  // namespace

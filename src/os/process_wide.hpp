@@ -13,7 +13,7 @@ namespace tenfold::os {
 template <class T>
 class ProcessWide {
  public:
-  /// Takes no lock, because a fork could leave it locked in the child.
+  /// Uses no lock, because a fork could leave the lock locked in the child.
   static T& get() {
     static_cast<void>(&fork_handler_);  // naming it here makes the compiler initialise it at load
                                         // time

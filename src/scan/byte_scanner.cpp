@@ -27,7 +27,8 @@ constexpr int kMaxArchiveDepth = 8;
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
 /// Deflated records that are larger than this are not inflated.
 constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30U;
-/// Limit of attempts by archives() to parse bytes as an archive: hostile bytes can resemble many.
+/// Greatest number of attempts by archives() to parse bytes as an archive, because hostile bytes
+/// can look like the start of many archives.
 constexpr std::uint64_t kMaxArchiveTries = 10'000;
 
 /// Archive formats that are recognised but not unpacked.
@@ -98,8 +99,8 @@ bool may_hold_objects(std::string_view header) {
     const char c = i < header.size() ? header[i] : ' ';
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   };
-  bool ended = false;  // a string literal has ended; another one right after it would be
-                       // concatenated
+  bool ended = false;  // a string literal has ended; Python concatenates it with a literal that
+                       // follows directly
   char quote = '\0';   // the quote of the current string literal
   for (std::size_t i = 0; i < header.size(); ++i) {
     const char c = header[i];
@@ -209,8 +210,8 @@ void ByteScanner::globals(const codecs::PickleGraph& graph, const std::string& w
   }
 }
 
-/// Scans the consecutive pickles at the start of `bytes`. `is_pickle`: the first is known to be
-/// one.
+/// Scans the consecutive pickles at the start of `bytes`. `is_pickle`: the bytes certainly begin
+/// with a pickle.
 void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool is_pickle) {
   bool is_old_torch = false;
   std::uint64_t at = 0;
@@ -221,7 +222,7 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
     const bool counts = problem.empty() || (i == 0 && is_pickle) || has_global(graph);
     if (!counts) {
       if (i > 0 && is_pickle) {
-        add(std::to_string(rest.size()) + " bytes after a pickle that are none",
+        add(std::to_string(rest.size()) + " bytes after a pickle that are not a pickle",
             ScanRisk::suspicious, where, at);
       }
       return;
@@ -237,9 +238,9 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
   }
 }
 
-/// Scans bytes that neither start like a pickle nor are named as one, because pickles of protocols
-/// 0 and 1 have no magic number. They count if unpickling could import something, even if it would
-/// fail later.
+/// Scans bytes that neither start like a pickle nor have the name of a pickle, because pickles of
+/// protocols 0 and 1 have no magic number. The bytes count as a pickle if unpickling could import
+/// something, even if it would fail later.
 void ByteScanner::guess(std::string_view bytes, const std::string& where) {
   if (codecs::may_import(bytes)) pickles(bytes, where, true);
 }
@@ -365,7 +366,7 @@ void ByteScanner::no_archive(std::string_view bytes, const std::string& where, s
 
 bool ByteScanner::archives(std::string_view bytes, const std::string& where) {
   bool found = false;
-  std::size_t other = 0;  // start of the bytes that are in no archive
+  std::size_t other = 0;  // start of the current bytes that are not in an archive
   std::size_t at = 0;
   while (at < bytes.size()) {
     const std::string place = inside(where, "archive at byte " + std::to_string(at));

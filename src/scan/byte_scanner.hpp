@@ -17,25 +17,26 @@ namespace tenfold {
 enum class ScanHint : std::uint8_t {
   none,
   pickle,   ///< named as a pickle
-  tensor,   ///< a file of numbers, which may start with any magic number by chance: a pickle counts
-            ///< only if it imports something
-  storage,  ///< a record of numbers, which is never opened as a file: archives do not count either
+  tensor,   ///< a file of numbers, which may start with any magic number by chance: a pickle is
+            ///< reported only if it imports something
+  storage,  ///< a record of numbers, which is never opened as a file: as `tensor`, and archives are
+            ///< not reported
 };
 
 /// The hint for a file or record of that name.
 ScanHint hint_of_name(std::string_view name);
 
-/// Finds the pickles in bytes and in archives inside them, and reports what it does not scan.
+/// Finds the pickles in bytes and in archives inside them, and reports content that is not scanned.
 /// `where` is the prefix of each finding's location.
 class ByteScanner {
  public:
-  /// Starts the file at `path`. Locations begin with `shown`, which is "" if there is only one
-  /// file.
+  /// Starts the scan of the file at `path`. Locations of findings begin with `shown`, which is ""
+  /// if there is only one file.
   void enter(std::string path, std::string shown);
 
   /// Scans a pickle, an archive of any depth, a .npy file of objects, or other bytes. Throws
-  /// Error(corrupt) and Error(unsupported) for an unreadable archive; unreadable archives inside
-  /// one are findings.
+  /// Error(corrupt) and Error(unsupported) for an unreadable archive, but reports unreadable
+  /// archives inside an archive as findings.
   void any(std::string_view bytes, const std::string& where, ScanHint hint);
 
   /// Scans consecutive archives whose offsets are not known. Bytes between them are scanned as a

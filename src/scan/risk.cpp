@@ -206,8 +206,8 @@ constexpr auto kDangerousParts = std::to_array<std::string_view>({
     "torch.from_file",
 });
 
-/// Python built-ins that only make plain values. `type` and `object` are not among them, because
-/// every class can be reached from them.
+/// Python built-ins that only make plain values. `type` and `object` are not in the list, because
+/// they give access to every class.
 constexpr auto kPlainBuiltins = std::to_array<std::string_view>(
     {"bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range",
      "set", "slice", "str", "tuple", "unicode", "long", "NoneType"});
@@ -300,9 +300,9 @@ ScanRisk risk_of_global(std::string_view module, std::string_view name) {
   if (has_prefix_in(kDangerousModules, global) || has_prefix_in(kDangerousParts, global)) {
     return ScanRisk::dangerous;
   }
-  // numpy's array constructors are safe; much of the rest opens files or compiles.
+  // numpy's array constructors were accepted above; many other functions open files or compile.
   if (module == "numpy" || module.starts_with("numpy.")) return ScanRisk::dangerous;
-  // A dotted name reaches through a module to its imports: `collections._sys.modules`.
+  // A dotted name can access the imports of a module: `collections._sys.modules`.
   if (name.find('.') != std::string_view::npos || name.starts_with("__")) {
     return ScanRisk::dangerous;
   }

@@ -6,9 +6,9 @@
 
 namespace tenfold {
 
-/// The risk of unpickling the global `module`.`name`: safe if it is known to make plain values
-/// only, dangerous if it runs code, opens files or leads to something that does, else suspicious.
-/// The name of a module stands for everything in and below it.
+/// The risk of unpickling the global `module`.`name`. Safe if the global is in the list of those
+/// that make plain values only; dangerous if it runs code, opens files or gives access to functions
+/// that do; otherwise suspicious. An entry for a module covers everything in and below the module.
 ScanRisk risk_of_global(std::string_view module, std::string_view name);
 
 }  // namespace tenfold

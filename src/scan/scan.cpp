@@ -36,7 +36,7 @@ constexpr std::uint64_t kArchiveBytes = 22;
 using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
 
 /// Adds the locations of items from the metadata of a checkpoint. If the metadata cannot be read,
-/// its files are searched for archives instead.
+/// adds none, and the files of the checkpoint are searched for archives instead.
 void add_items(ScanItems& items, const os::Path& metadata) {
   try {
     const os::File file = os::File::open_read(metadata);
@@ -59,8 +59,7 @@ void add_items(ScanItems& items, const os::Path& metadata) {
   }
 }
 
-/// Scans bytes that no item covers: metadata may hide them from tenfold, but not from other
-/// programs.
+/// Scans bytes that no item covers. tenfold does not read them, but other programs may.
 void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t begin) {
   const std::string where = "bytes from " + std::to_string(begin) + " on, which no key names";
   if (bytes.empty() || scanner.archives(bytes, where)) return;
@@ -70,8 +69,8 @@ void scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t be
 
 void scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
   std::ranges::sort(items, {}, &ScanItem::begin);
-  // Other programs may open the file without its metadata, whose items may split a pickle at its
-  // start.
+  // Scan the start of the file as a whole, too: other programs may open the file without its
+  // metadata, and items of the metadata may split a pickle.
   scanner.guess(bytes, "");
   if (bytes.starts_with("PK") && !items.empty() && items.front().size_bytes < kArchiveBytes) {
     scanner.add("archive that the metadata cuts in pieces", ScanRisk::suspicious, "", 0);
@@ -125,8 +124,8 @@ struct ScanFolder {
 };
 
 /// The regular files below a folder. Links to files are included, links to folders are not, because
-/// they may form a cycle. If a sub-folder cannot be listed, the others still are. Throws Error(io)
-/// if `root` cannot be listed.
+/// they may form a cycle. A sub-folder that cannot be listed is recorded. Throws Error(io) if
+/// `root` cannot be listed.
 ScanFolder files_in(const os::Path& root) {
   ScanFolder found;
   std::vector<os::Path> folders = {root};

@@ -40,7 +40,7 @@ void add(const std::byte* from, std::byte* into) {
   std::memcpy(into, &a, sizeof(T));
 }
 
-/// Adds as unsigned numbers, which wrap and give the same bits as signed addition.
+/// Adds integers as unsigned numbers, which wrap and give the same bits as signed addition.
 template <class T>
 void add_wrapping(const std::byte* from, std::byte* into) {
   add<std::make_unsigned_t<T>>(from, into);
@@ -111,7 +111,8 @@ namespace {
 
 constexpr std::size_t kMaxValueBytes = 16;
 constexpr std::uint64_t kMinMemoryBytes = 4096;
-/// Read buffer of each run during the merge; smaller if there are many runs.
+/// Greatest and least size of the read buffer of each run during the merge. Buffers are smaller if
+/// there are many runs.
 constexpr std::uint64_t kMaxRunBytes = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinRunBytes = std::uint64_t{16} << 10U;
 /// Write buffer of each component of the result, before it is written to a file.
@@ -300,7 +301,7 @@ class Parts {
         minor_indices_(std::make_shared<SpillFile>(folder, kPartBytes)),
         values_(std::make_shared<SpillFile>(folder, kPartBytes)) {
     if (layout_ == SparseLayout::coo) return;
-    // One offset for each row (csc: column), whatever the number of entries.
+    // There is one offset for each row (csc: column), independent of the number of entries.
     major_indices_->require_space(static_cast<std::uint64_t>(major_size) + 1,
                                   itemsize(index_dtype));
     put(*major_indices_, 0);
@@ -466,7 +467,7 @@ void SparseBuilder::resize(std::int64_t num_rows, std::int64_t num_cols) {
   if (num_rows < rows_needed() || num_cols < cols_needed()) {
     throw refuse()
         .part("shape")
-        .expected("at least [", rows_needed(), ", ", cols_needed(), "], which the coordinates need")
+        .expected("at least [", rows_needed(), ", ", cols_needed(), "], to contain all coordinates")
         .found("[", num_rows, ", ", num_cols, "]");
   }
   state_->num_rows = num_rows;
@@ -476,7 +477,7 @@ void SparseBuilder::resize(std::int64_t num_rows, std::int64_t num_cols) {
 SparseMatrix SparseBuilder::finish(Monitor* monitor) {
   State& state = *state_;
   if (state.finished) {
-    throw refuse().part("builder").expected("one finish()").found("another after it");
+    throw refuse().part("builder").expected("one call of finish()").found("a second one");
   }
   state.finished = true;
   DType index_dtype = state.options.index_dtype;
@@ -502,7 +503,7 @@ SparseMatrix SparseBuilder::finish(Monitor* monitor) {
             .part("coordinate (", row, ", ", column, ")")
             .expected("one entry")
             .found("two")
-            .remedy("summing duplicates adds them up");
+            .remedy("the option sum_duplicates adds them");
       }
       if (!can_add(state.dtype)) {
         throw base::unsupported()

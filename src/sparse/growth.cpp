@@ -27,8 +27,8 @@ namespace {
 
 Error refuse(const Path& path) { return base::unsupported(path); }
 
-/// The files of the components, with the offsets last, so that the entries that they count are
-/// written first.
+/// The files of the components. The offsets are last, so that entries are written before the
+/// offsets that count them.
 std::vector<folder::GrowingLeaf> leaves_of(const Path& path, const SparseState& state) {
   const auto names = sparse_parts(state.tree.info().layout);
   std::vector<folder::GrowingLeaf> leaves;
@@ -115,7 +115,7 @@ SparseGrowth::SparseGrowth(const Path& path, Mode mode) : folder_(path, mode, "a
   current();
 }
 
-/// Rows are appended, never written in place, so reading uses private mappings.
+/// The current rows. Rows are appended but never written in place, so the mappings are private.
 const std::shared_ptr<const SparseState>& SparseGrowth::current() {
   if (state_) return state_;
   const Path& path = folder_.path();
@@ -139,7 +139,7 @@ void SparseGrowth::refresh() {
   current();
 }
 
-/// Takes the lock and prepares appending; once.
+/// Prepares for appending, at the first append: acquires the writer's lock and opens the files.
 void SparseGrowth::start() {
   if (folder_.writer() != nullptr) return;
   folder_.require_folder();
@@ -169,7 +169,7 @@ void SparseGrowth::append(const SparseMatrix& added) {
     folder_.require_writable("append_rows");
     start();
   }
-  // Not under the lock, because `added` may be this very matrix.
+  // The mutex is not locked here, because `added` may be this matrix.
   const SparseMatrix sorted = by_row(added);
   sorted.check();
   const auto rows = state_of(sorted);

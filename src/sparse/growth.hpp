@@ -13,8 +13,8 @@ namespace tenfold {
 
 namespace detail {
 
-/// A matrix that was opened from a path: it gets more rows when this process or, after refresh(),
-/// another one appends.
+/// A matrix that was opened from a path. It gets more rows when this process appends and, after
+/// refresh(), when another process has appended.
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic.
 class SparseGrowth {

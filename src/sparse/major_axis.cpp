@@ -22,15 +22,16 @@ namespace tenfold {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
-/// Waking another thread takes as long as copying some hundred KiB.
+/// The least work for another thread: waking it takes as long as copying some hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinDenseBytesAThread = std::uint64_t{4} << 20U;
-/// Larger buffers are zeroed with non-temporal stores: the zeros would be evicted before use.
+/// Buffers from this size on are zeroed with non-temporal stores, because the caches would evict
+/// the zeros before they are used.
 constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
-/// How many rows (csc: columns) ahead entries are prefetched, and how many ahead their offsets.
+/// Distances of prefetches in rows (csc: columns): of entries, and of their offsets.
 constexpr std::size_t kPrefetchDistance = 8;
 constexpr std::size_t kOffsetPrefetchDistance = 32;
-/// Smaller matrices are not prefetched: page faults read them faster.
+/// Matrices of fewer bytes are not prefetched, because page faults read them in less time.
 constexpr std::uint64_t kMinPrefetchBytes = std::uint64_t{1} << 20U;
 
 /// Calls use(T{}) with the index type.
@@ -78,7 +79,7 @@ std::vector<EntryRange> ranges_in_coordinates(const SparseState& state,
     const Index* first = std::lower_bound(rows, end, major_indices[i], below);
     const Index* last = std::upper_bound(first, end, major_indices[i], above);
     ranges[i] = {first - rows, last - rows};
-    // Binary search assumes sorted rows; in an unsorted file, entries of other rows may be between.
+    // Binary search assumes sorted rows. In an unsorted file, the range may contain other rows.
     const auto is_other = [&](Index row) { return row != major_indices[i]; };
     if (const Index* other = std::find_if(first, last, is_other); other != last) {
       throw fail(state, major_indices[i])
@@ -121,11 +122,11 @@ class Block {
   Buffer buffer_;
 };
 
-/// Position of the first minor index that is out of range, or `count`.
+/// The position of the first minor index that is out of range; `count` if there is none.
 template <class Index>
 std::size_t first_outside(const Index* minor_indices, std::size_t count, std::int64_t length) {
   using Unsigned = std::make_unsigned_t<Index>;
-  // As unsigned numbers, negative ones are large: a single comparison, which vectorises.
+  // As unsigned numbers, negative indices are large. So one comparison is enough, which vectorises.
   Unsigned greatest = 0;
   for (std::size_t i = 0; i < count; ++i) {
     greatest = std::max(greatest, static_cast<Unsigned>(minor_indices[i]));

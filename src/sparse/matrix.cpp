@@ -135,7 +135,7 @@ SparseMatrix SparseMatrix::of_parts(SparseLayout layout, std::int64_t num_rows,
     made.check();
     return made;
   } catch (const Error& error) {
-    // Components passed by the caller are not corrupt but invalid arguments.
+    // The components are arguments of the caller, so they are invalid rather than corrupt.
     if (error.code() != ErrorCode::corrupt) throw;
     throw Error(error).code(ErrorCode::invalid_argument);
   }

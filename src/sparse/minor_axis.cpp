@@ -1,5 +1,5 @@
-// Selects columns of a matrix stored by row, and rows of one stored by column. Reads all indices,
-// and needs memory for the selected entries.
+// Selects columns of a matrix that is stored by row, and rows of a matrix that is stored by column.
+// Reads all indices, and needs memory for the selected entries.
 
 #include <algorithm>
 #include <array>
@@ -145,7 +145,7 @@ void copy_values(const SparseState& state, const std::vector<BatchEntry>& entrie
   }
 }
 
-/// Writes indices as int32 or int64, like the matrix's own.
+/// Writes indices as int32 or int64, of the dtype of the matrix's indices.
 class IndexWriter {
  public:
   IndexWriter(DType dtype, Shape shape) : tensor_(Tensor::zeros(dtype, std::move(shape))) {}

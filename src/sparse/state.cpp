@@ -114,7 +114,7 @@ void read_compressed(const SparseReader& reader, SparseState& state) {
   const Leaf minor_indices = reader.indices(parts[1]);
   const Leaf values = reader.leaf(parts[2], 1);
   state.nnz = minor_indices.shape()[0];
-  // Not `major_size + 1`, which could overflow.
+  // Not compared with `major_size + 1`, which could overflow.
   if (ends.shape()[0] - 1 != state.major_size()) {
     reader.fail(parts[0],
                 "one entry more than " + std::to_string(state.major_size()) + " " +
@@ -195,7 +195,7 @@ void require_sorted(const SparseState& state) {
   if (state.is_sorted) return;
   throw base::unsupported(state.where)
       .expected("coordinates in order")
-      .found("ones that were not coalesced")
+      .found("coordinates that were not coalesced")
       .remedy("to_layout(\"csr\") first");
 }
 

@@ -18,9 +18,10 @@ namespace tenfold {
 
 namespace detail {
 
-/// The state behind a SparseMatrix, which is a handle: parts whose shapes and dtypes fit each
-/// other. The values of the indices may be invalid. The major axis is that along which entries are
-/// contiguous: columns of csc, rows of csr and coo. The minor axis is the other one.
+/// The state behind a SparseMatrix, which is a handle: component tensors whose shapes and dtypes
+/// fit each other. The values of the indices may be invalid. The entries of one index of the major
+/// axis are contiguous: the columns of csc, the rows of csr and coo. The minor axis is the other
+/// axis.
 struct SparseState {
   TensorDict tree;
   base::Where where;
@@ -42,7 +43,7 @@ struct SparseState {
   std::int64_t minor_size() const noexcept {
     return layout == SparseLayout::csc ? num_rows : num_cols;
   }
-  /// What an index of the major axis names: "row" or "column".
+  /// The name of an index of the major axis: "row" or "column".
   const char* major_name() const noexcept { return layout == SparseLayout::csc ? "column" : "row"; }
 };
 
@@ -54,7 +55,7 @@ inline std::shared_ptr<const SparseState> state_of(const SparseMatrix& matrix) {
   return detail::Access::state(matrix);
 }
 
-/// Checks shapes, dtypes and the last end. Throws as SparseMatrix's constructor.
+/// Checks shapes, dtypes and the last end offset. Throws as SparseMatrix's constructor.
 std::shared_ptr<const SparseState> sparse_state_of(TensorDict node);
 
 /// The entries [begin, end) of one index of the major axis.
@@ -68,7 +69,7 @@ struct EntryRange {
 std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
-/// Prefetches all pages of these entries that are not cached. A reader without this has one
+/// Prefetches all pages of these entries that are not cached. Without prefetching, a reader has one
 /// outstanding request to the device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 

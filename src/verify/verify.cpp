@@ -18,7 +18,8 @@
 namespace tenfold {
 namespace {
 
-/// `ends` are those of rows among `limit` elements.
+/// Checks that end offsets are nondecreasing and at most `limit`, the number of elements. Adds a
+/// problem otherwise.
 void check_ends(const base::Where& where, const Column& column, std::string_view part,
                 const Tensor& ends, std::int64_t limit, std::vector<Problem>& problems) {
   if (ends.numel() == 0) return;
@@ -29,7 +30,7 @@ void check_ends(const base::Where& where, const Column& column, std::string_view
           detail::formats::problem_of(base::corrupt(where)
                                           .part("column ", base::quote(column.name()))
                                           .part(part)
-                                          .expected("ends that rise from 0 to ", limit)
+                                          .expected("nondecreasing ends from 0 to ", limit)
                                           .found(before, " before ", end)));
       return;
     }
@@ -60,9 +61,9 @@ std::vector<Problem> check_columns(const DatasetState& state) {
   return problems;
 }
 
-/// Checks the rows of a tree whose bytes may still be as they were written: end offsets of ragged
-/// rows must be nondecreasing, and an index of keys must find its keys. Does nothing for a tree
-/// without a schema. verify() calls this too, so that one call checks everything.
+/// Checks the rows of a tree, which may be invalid although their checksums match: end offsets of
+/// ragged rows must be nondecreasing, and an index of keys must find its keys. Does nothing for a
+/// tree without a schema.
 std::vector<Problem> check_rows_of(const TensorDict& tree) {
   if (!tree.info().schema) return {};
   try {
@@ -83,8 +84,8 @@ std::vector<Problem> check_rows_of(const TensorDict& tree) {
 using namespace detail;
 namespace {
 
-/// Bytes can match their checksums and still be no valid sparse tensor (indices out of range) or
-/// dictionary.
+/// Checks sparse tensors and rows of a tree, which may be invalid (an index out of range) although
+/// their checksums match.
 void check_tree(const formats::Format& format, const Path& path, VerifyReport& report) {
   try {
     const TensorDict tree = format.open(path, {});

@@ -13,8 +13,8 @@ namespace {
 TEST(OnceFlags, EachItemIsDoneOnceAndIsDoneWhenEnsureReturns) {
   constexpr std::size_t kItems = 1000;
   OnceFlags flags(kItems);
-  std::vector<int> times(kItems, 0);  // not atomic: a reader after ensure() must see the write
-  const auto come_by = [&](bool waits) {
+  std::vector<int> times(kItems, 0);  // not atomic, because ensure() must make the write visible
+  const auto request_all = [&](bool waits) {
     for (std::size_t i = 0; i < kItems; ++i) {
       const auto work = [&] { ++times[i]; };
       if (!waits) {
@@ -26,7 +26,7 @@ TEST(OnceFlags, EachItemIsDoneOnceAndIsDoneWhenEnsureReturns) {
     }
   };
   std::vector<std::thread> threads;
-  for (const bool waits : {true, false, true, false}) threads.emplace_back(come_by, waits);
+  for (const bool waits : {true, false, true, false}) threads.emplace_back(request_all, waits);
   for (std::thread& thread : threads) thread.join();
   for (const int count : times) EXPECT_EQ(count, 1);
 }

@@ -103,7 +103,7 @@ TEST(CheckpointDocument, IgnoresUnknownMembers) {
     ADD_FAILURE() << "the checksum fits";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("c: checksum: expected "));
-    EXPECT_EQ(error.remedy(), "it is damaged, or was edited by hand");
+    EXPECT_EQ(error.remedy(), "the file is damaged, or was edited by hand");
   }
 }
 

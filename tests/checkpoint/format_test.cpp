@@ -36,12 +36,12 @@ class StepFolder : public testing::Test {
 
 TEST_F(StepFolder, OpensAsTheTreeOfItsEntries) {
   EXPECT_EQ(probe(path_), "bundle");
-  test::write_bytes(path_ / "stray.json", "1");  // only the document determines what belongs to the
-                                                 // step
+  // The step consists of the entries in its document only, so this file is ignored.
+  test::write_bytes(path_ / "stray.json", "1");
   const TensorDict tree = open(path_);
   EXPECT_EQ(difference(tree, manager_.restore().state), "");
   EXPECT_THAT(tree.keys(), ElementsAre("model", "optimizer", "epoch", "scale"));
-  EXPECT_EQ(tree.at("scale").shape(), Shape{2});  // not {"value": ...}
+  EXPECT_EQ(tree.at("scale").shape(), Shape{2});  // a tensor, not a node {"value": tensor}
   EXPECT_EQ(tree.value("epoch"), Value(3));
 }
 

@@ -224,18 +224,18 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
                       HasSubstr("copy the folder of a step from a backup")));
     EXPECT_EQ(error_of([&] { manager.verify(1); }).code(), ErrorCode::corrupt);
   }
-  // A newer version of a step is not damaged, and yet not absent.
+  // A step in a newer version of the format is neither damaged nor absent.
   std::string newer = text;
   newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 2");
   write_bytes(document, newer);
   const Error error = error_of([&] { manager.restore(); });
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
   EXPECT_THAT(error.what(), HasSubstr("version: expected 1 at most, found 2"));
-  // Any folder may have the name of a step.
+  // A folder with the name of a step is no step without a document.
   fs::remove(document);
   const Error absent = error_of([&] { manager.restore(); });
   EXPECT_EQ(absent.code(), ErrorCode::file_not_found);
-  EXPECT_THAT(absent.what(), HasSubstr("step_00000001: is no step: it has no checkpoint.json"));
+  EXPECT_THAT(absent.what(), HasSubstr("step_00000001: is not a step: it has no checkpoint.json"));
 }
 
 TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
@@ -311,7 +311,7 @@ TEST(CheckpointManager, AReturnToAnEarlierStepRemovesLaterOnesFromTheLineage) {
     if (step.is_on_line) line.push_back(step.info.step);
   }
   EXPECT_THAT(line, ElementsAre(100, 150, 250));
-  // Another process sees the same.
+  // A new manager, as in another process, reads the same lineage from disk.
   EXPECT_EQ(CheckpointManager(folder.path()).latest_step(), 250);
 }
 
@@ -375,7 +375,7 @@ TEST(CheckpointManager, AStepWithoutAFiniteMetricIsNeverTheBest) {
   EXPECT_EQ(manager.best_step(), 1);
   EXPECT_TRUE(std::isnan(manager.metadata(2).metrics.at("acc")));
   manager.set_metrics(4, {{"acc", 0.5}});
-  EXPECT_EQ(manager.best_step(), 4);  // among equal metrics the newer step
+  EXPECT_EQ(manager.best_step(), 4);  // the newer one of two steps with equal metrics
   EXPECT_TRUE(manager.verify(4).ok());
 }
 
@@ -459,7 +459,7 @@ TEST(CheckpointManager, OtherEntriesAreNamedAndKept) {
   const Warnings warnings;
   EXPECT_THAT(manager.all_steps(), ElementsAre(1));
   EXPECT_THAT(manager.all_steps(), ElementsAre(1));
-  EXPECT_THAT(warnings.all(), UnorderedElementsAre(HasSubstr("step_00000009: is no step"),
+  EXPECT_THAT(warnings.all(), UnorderedElementsAre(HasSubstr("step_00000009: is not a step"),
                                                    HasSubstr("version: expected 1 at most")));
   save_steps(manager, {2, 3});
   EXPECT_TRUE(fs::exists(folder / "step_7"));
@@ -514,11 +514,11 @@ TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {
   EXPECT_TRUE(is_state_of(copy.restore().state, 5));
   copy.save(5, state_at(6));
   EXPECT_EQ(copy.path(5), folder / "b/step_5");
-  // Two folders with the same number: the later save is used.
+  // If two folders have the same number, the later save is used.
   fs::copy(folder / "a/step_00000005", folder / "b/step_00000005", fs::copy_options::recursive);
   const Warnings warnings;
   EXPECT_EQ(copy.path(5), folder / "b/step_5");
-  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("is there twice")));
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("is a duplicate")));
 }
 
 TEST(CheckpointManager, OtherRunsAreRestoredByPath) {
@@ -608,7 +608,7 @@ TEST(CheckpointManager, UnchangedFilesAreLinked) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
-/// The state of a large model and optimizer, of which a step changes one tensor each.
+/// The state of a large model and its optimizer. Each step changes one tensor of either.
 TensorDict mostly_frozen_state(float changing) {
   constexpr std::size_t kNumbers = std::size_t{1} << 14;
   const auto numbers = [](float value, std::size_t count) {

@@ -87,7 +87,7 @@ TEST(RankedSave, EntriesOfRanksAreInSeparateFolders) {
   EXPECT_THAT(names_in(step / "ranks/1"), UnorderedElementsAre("rng.safetensors"));
   EXPECT_EQ(manager.metadata(5).world_size, 2);
   EXPECT_TRUE(manager.verify(5).ok());
-  // One process restores the entries of rank 0.
+  // A job with one process restores the entries of rank 0.
   const RestoredCheckpoint restored = manager.restore();
   EXPECT_THAT(restored.state.keys(), ElementsAre("model", "optimizer", "epoch", "rng"));
   EXPECT_EQ(values<float>(restored.state.at("rng", "words"))[0], 0);
@@ -253,7 +253,7 @@ TEST(RankedSave, AnExportReportsOmittedEntries) {
   manager.export_step(1, folder / "model.safetensors", {.keys = {{"model"}}});
   EXPECT_THAT(warnings.all(), IsEmpty());
   manager.export_step(1, folder / "all.safetensors");
-  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"rng\": that of rank 0 of 2 is converted")));
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"rng\": only the entry of rank 0 of 2")));
 }
 
 TEST(EntryDigests, DistinguishStructureFromValues) {
@@ -263,7 +263,7 @@ TEST(EntryDigests, DistinguishStructureFromValues) {
   ASSERT_EQ(a.size(), 3U);
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].structure, b[i].structure);
   EXPECT_EQ(a[1].values, b[1].values);
-  EXPECT_NE(a[2].values, b[2].values);  // the epoch
+  EXPECT_NE(a[2].values, b[2].values);  // entry 2 is the epoch
   TensorDict other = state_at(1);
   TensorDict model = other["model"];
   const std::vector<float> four(4);

@@ -40,7 +40,7 @@ Tensor numbered(DType dtype, Shape shape, int start = 0) {
   return tensor;
 }
 
-/// A box of a tensor, as a view.
+/// Returns a view of a box of the tensor.
 Tensor cut(const Tensor& tensor, const Shape& offsets, const Shape& sizes) {
   std::uint64_t offset = tensor.offset_bytes();
   for (std::size_t d = 0; d < offsets.size(); ++d) {
@@ -239,7 +239,7 @@ TEST_P(EveryLayout, ReplacesTheOldVersionOnlyWhenItIsPublished) {
     EXPECT_TRUE(open(path()).contains("model"));
     EXPECT_TRUE(verify(path()).ok());
   }
-  EXPECT_TRUE(open(path()).contains("model"));  // abandoned
+  EXPECT_TRUE(open(path()).contains("model"));  // the new save was abandoned
   EXPECT_THAT(names(), ElementsAre(GetParam()));
   run(save, path());
   EXPECT_THAT(open(path()).keys(), ElementsAre("new"));
@@ -321,7 +321,7 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
     ShardWriter part(old_ticket);
     FAIL() << "opened";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("found those of another one"));
+    EXPECT_THAT(error.what(), HasSubstr("found those of another save"));
   }
   const std::vector<std::string> receipts = {old_receipt, write_part(writer, save, 1)};
   EXPECT_THROW(writer.publish(receipts), Error);
@@ -391,7 +391,7 @@ TEST(ShardsLayout, ForeignFilesAreNotReplaced) {
   }
 }
 
-/// The manifest is validated: a damaged one is an error.
+/// A damaged manifest causes an Error, never a crash.
 TEST(ShardsLayout, MutatedManifestsAreErrorsWithoutACrash) {
   const TemporaryFolder folder;
   for (const char* layout : {"shards", "torch"}) {
@@ -446,10 +446,10 @@ TEST(ShardedWriterBoxes, GapsAndOverlapsAreRefusedByTensorAndRanks) {
        "tensor \"w\": elements are in no box: expected boxes of 16 elements in all, found 14 in 2 "
        "boxes: [0, 0] + [2, 4] of rank 0, [2, 0] + [2, 3] of rank 1"},
       {{}, "found 0 in 0 boxes"},
-      {{{0, {0, 0}, {4, 5}, 0}}, "a box exceeds it: expected one within [4, 4]"},
-      {{{0, {0}, {4}, 0}}, "a box exceeds it"},
-      {{{0, {-1, 0}, {4, 4}, 0}}, "a box exceeds it"},
-      {{{0, {kFar, 0}, {kFar, 4}, 0}}, "a box exceeds it"},
+      {{{0, {0, 0}, {4, 5}, 0}}, "a box exceeds the tensor: expected one within [4, 4]"},
+      {{{0, {0}, {4}, 0}}, "a box exceeds the tensor"},
+      {{{0, {-1, 0}, {4, 4}, 0}}, "a box exceeds the tensor"},
+      {{{0, {kFar, 0}, {kFar, 4}, 0}}, "a box exceeds the tensor"},
       {{{1, {0, 0}, {4, 4}, 0}}, "expected one of 1 tensors"},
       {{{0, {0, 0}, {4, 4}, -1}}, "a rank from 0"},
   };
@@ -488,7 +488,7 @@ TEST(ShardedWriterBoxes, MismatchedTensorsAreNotWritten) {
   EXPECT_THAT(refusal(0, {right, right}), HasSubstr("expected 1 boxes, found more"));
   EXPECT_THROW(part.finish(), Error);
   EXPECT_EQ(refusal(0, {right}), "");
-  EXPECT_THAT(refusal(0, {right}), HasSubstr("found it written before"));
+  EXPECT_THAT(refusal(0, {right}), HasSubstr("found one that is"));
   EXPECT_THROW(ShardWriter("{}"), Error);
   EXPECT_THROW(ShardWriter("nothing"), Error);
 }
@@ -520,7 +520,7 @@ TEST(ShardedWriterLayouts, UnsupportedEntriesAreRefusedByKey) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-/// A hostile or damaged list of box checksums is a problem, never a crash.
+/// verify() reports a hostile or damaged list of box checksums as a problem, and does not crash.
 TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0, 0}, {4, 2}, 0}, {0, {0, 2}, {4, 2}, 1}}};
@@ -549,7 +549,7 @@ TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
         "0123456789abcdef box 4,16 0,0 4,0 w.memmap"}) {
     std::string body = text.substr(0, text.rfind("xxh3 "));
     body += std::string(line) + "\n";
-    // The last line covers the others, as in a deliberate change.
+    // The last line is the valid checksum of the other lines, as after a deliberate change.
     write_bytes(sums,
                 body + "xxh3 " + base::hex16(base::xxh3(std::as_bytes(std::span(body)))) + "\n");
     EXPECT_FALSE(verify(folder / "folder").ok()) << line;

@@ -57,8 +57,8 @@ Result tenfold_run(std::vector<std::string> arguments) {
   return result;
 }
 
-/// Runs the program in a child whose standard output is a terminal of that width; returns what it
-/// shows in the end, without the progress line, which appears only if the command takes long.
+/// Runs the program in a child whose standard output is a terminal of that width. Returns the final
+/// content of the terminal without the progress line, which only long commands print.
 std::string shown_on_terminal(int columns, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "tenfold");
   std::vector<char*> argv;
@@ -68,7 +68,7 @@ std::string shown_on_terminal(int columns, std::vector<std::string> arguments) {
   winsize size{};
   size.ws_col = static_cast<unsigned short>(columns);
   size.ws_row = 24;
-  std::fflush(nullptr);  // or the child would print what this process has not
+  std::fflush(nullptr);  // otherwise the child would also print the buffered output of its parent
   const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
     ::setenv("NO_COLOR", "1", 1);
@@ -196,7 +196,7 @@ TEST_F(Cli, HelpFitsIntoEightyColumns) {
   }
 }
 
-TEST_F(Cli, SaysThatADirectoryHasNoSteps) {
+TEST_F(Cli, ReportsThatADirectoryHasNoSteps) {
   EXPECT_EQ(tenfold_run({"checkpoints", ckpt_}).out, "no steps\n");
 }
 
@@ -708,7 +708,7 @@ TEST_F(Cli, DoesNotWriteMessagesIntoAFileThatReusesAClosedStream) {
 
 TEST_F(Cli, Exits130AfterAnInterruptAndLeavesNothing) {
   TensorDict tree;
-  tree.set("x", Tensor::zeros(DType::float32, {1 << 29}));  // 2 GiB of holes
+  tree.set("x", Tensor::zeros(DType::float32, {1 << 29}));  // 2 GiB, saved as a file of holes
   const std::string path = memmap(tree, folder_ / "large", {.zeros = true}).where();
   const std::string target = folder_ / "out.safetensors";
   EXPECT_EQ(shell("timeout --preserve-status -s INT 0.3 \"$tenfold\" convert " + path + " " +

@@ -75,7 +75,7 @@ class Stop final : public tenfold::Monitor {
   bool stop() override { return true; }
 };
 
-// Exceptions cross the boundary of a shared library in both directions.
+// Checks that exceptions can be thrown across the boundary of a shared library in both directions.
 void check_errors(const std::filesystem::path& path) {
   const tenfold::TensorDict tree = tenfold::open(path);
   try {

@@ -49,7 +49,7 @@ TEST(Accumulate, WeighsAShorterBatchLess) {
 }
 
 TEST(Accumulate, GivesRanksWeightsWhoseMeanIsOne) {
-  // 21 rows in batches of 10 for 2 ranks: 5 and 5, 5 and 5, 0 and 1.
+  // The 2 ranks get 5 and 5, 5 and 5, then 0 and 1 of 21 rows in batches of 10.
   std::vector<std::vector<double>> weights;
   for (const std::int64_t rank : {0, 1}) {
     BatchLoader loader(Dataset(test::numbers(21)),

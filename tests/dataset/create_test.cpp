@@ -37,7 +37,7 @@ TEST(Create, CreatesZerosThatAreWrittenInPlace) {
   EXPECT_EQ(ds.append(test::numbers(1, 50)), 9);
 }
 
-/// Writing through a mapping to a hole on a full disk raises SIGBUS.
+/// The space is reserved because a write to a hole through a mapping raises SIGBUS on a full disk.
 TEST(Create, ReservesTheSpaceOfItsRows) {
   const test::TemporaryFolder folder;
   numbers_at(folder / "rows", {.num_rows = 100'000});
@@ -58,7 +58,8 @@ TEST(Create, StoresColumnsOfAnyName) {
     column.dtype = DType::int64;
     columns.push_back(column);
   }
-  columns[5].kind = ColumnKind::string;  // its end offsets would have the name of another column
+  // The end offsets of the string column "x" would be named "x.end", like another column.
+  columns[5].kind = ColumnKind::string;
   columns[5].dtype = DType::uint8;
   columns[5].nullable = true;
   Dataset ds = create(folder / "rows", Schema(columns));

@@ -270,7 +270,7 @@ TEST(Dataset, JoinsConsecutiveRangesToARange) {
   const Dataset around[] = {ds.range(2, 5), ds.range(7, 7), ds.range(5, 9), ds.range(0, 0)};
   const Dataset joined = Dataset::concat(around);
   EXPECT_THAT(ids_of(joined), ElementsAre(2, 3, 4, 5, 6, 7, 8));
-  // It is a view of the column, like that of a range.
+  // The column of the joined data set is a view, like the column of a range.
   EXPECT_EQ(joined.column("id").raw_data(), ds.range(2, 9).column("id").raw_data());
   const Dataset turned[] = {ds.range(5, 9), ds.range(2, 5)};
   EXPECT_THAT(ids_of(Dataset::concat(turned)), ElementsAre(5, 6, 7, 8, 2, 3, 4));
@@ -340,7 +340,7 @@ TEST(Dataset, NamesAMissingRowOrColumn) {
   EXPECT_THROW(Dataset(test::ragged()).column("tokens"), Error);
 }
 
-/// Joins the same data set twice, others, and joined ones, in any order.
+/// Joins ranges, selections and splits of two data sets with a data set that was itself joined.
 TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
   const Dataset a(test::numbers(50));
   const Dataset b(test::numbers(30, 1000));
@@ -360,7 +360,7 @@ TEST(Dataset, JoinsViewsOfTheSameAndOfOtherDataSets) {
   }
   const Dataset joined = Dataset::concat(parts);
   EXPECT_EQ(ids_of(joined), expected);
-  // The same one by one, shuffled.
+  // The same rows in shuffled order.
   const Permutation order(joined.size(), 4);
   std::vector<std::int64_t> positions(static_cast<std::size_t>(joined.size()));
   order.fill(0, positions);

@@ -39,7 +39,7 @@ void expect_equal_to_one_by_one(std::size_t row_bytes, std::size_t stride_bytes,
                                 const std::vector<std::int64_t>& rows) {
   constexpr std::size_t kNumRows = 50;
   constexpr auto kUntouched = std::byte{0xA5};
-  // Unaligned, as in a safetensors file.
+  // The rows begin at an unaligned address, as in a safetensors file.
   const std::vector<std::byte> from = numbered(1 + kNumRows * stride_bytes);
   std::vector<std::byte> out(rows.size() * row_bytes + 1, kUntouched);
   gather_rows({from.data() + 1, stride_bytes}, row_bytes, rows, out.data());
@@ -146,7 +146,7 @@ TEST(CopyCacheLines, EveryKernelCopiesAnyNumberOfBytesFromOneLine) {
   }
 }
 
-TEST(CopyCacheLines, OfEveryCpuCopyTwoRowsPerCall) {
+TEST(CopyCacheLines, EveryKernelCopiesTwoRowsPerCall) {
   constexpr std::size_t kApart = 512;
   const std::vector<std::byte> from = numbered(10'000);
   const TwoSources rows{from.data() + 7, from.data() + 3001};

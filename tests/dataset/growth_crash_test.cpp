@@ -23,7 +23,8 @@
 namespace tenfold::test {
 namespace {
 
-/// Row i: id i, x [i, i + 1/2], a string of i letters.
+/// Returns rows whose values depend on the row number i: id is i, x is [i, i + 1/2], and name is a
+/// string of i equal letters.
 Batch rows_of(std::int64_t begin, std::int64_t end, bool with_text) {
   NodeInfo info;
   info.batch_size = {end - begin};
@@ -90,7 +91,7 @@ CrashCase append_case(bool attached_before) {
     for (const BatchColumn& column : rows.columns()) columns.push_back(column.column);
     Dataset ds = create(path, Schema(columns));
     ds.append(rows);
-    // Only flushed: leaves the commit page, as after a crash of the writer.
+    // flush() keeps the commit page, as after a crash of the writer; close() removes it.
     attached_before ? ds.flush() : ds.close();
   };
   crash.make_new = [](const Path& path, bool durable) {
@@ -103,7 +104,8 @@ CrashCase append_case(bool attached_before) {
   return crash;
 }
 
-/// Row i: id i, camera.gain i / 2, camera.lens.n i * i; saved with a folder for each node.
+/// Returns rows of three nodes, each of which is saved as a folder. In row i, id is i, camera.gain
+/// is i / 2, and camera.lens.n is i * i.
 TensorDict nested_rows(std::int64_t begin, std::int64_t end) {
   NodeInfo info;
   info.batch_size = {end - begin};
@@ -199,7 +201,7 @@ CrashCase ring_case() {
   return crash;
 }
 
-/// Rows [begin, end), in any order.
+/// Returns true if the ids are those of rows [begin, end), in any order.
 bool are_rows(Ids ids, std::int64_t begin, std::int64_t end) {
   std::sort(ids.begin(), ids.end());
   Ids expected(static_cast<std::size_t>(end - begin));
@@ -209,17 +211,17 @@ bool are_rows(Ids ids, std::int64_t begin, std::int64_t end) {
 
 constexpr std::int64_t kManySlots = 32;
 
-/// Classifies a ring of kManySlots slots, which durably marks two slots (a 16th of them) as busy,
-/// more than the next write overwrites.
+/// Classifies a circular buffer of kManySlots slots. Before a write overwrites three slots, it
+/// durably marks them and the next two (1/16 of all slots) as busy.
 Found which_in_large_ring(const Path& path) {
   set_warning_handler([](const std::string&) {});
   const Ids ids = whole_ids(path, false);
   set_warning_handler(nullptr);
-  // Rows 4 to 35, but for those that are written over, or marked.
+  // Old rows: 4 to 35, without the rows that are overwritten (4 to 6) or marked (up to 8).
   if (are_rows(ids, 4, 36) || are_rows(ids, 7, 36) || are_rows(ids, 9, 36)) {
     return Found::old_version;
   }
-  // With the next three, or marks for three more.
+  // New rows: the same with rows 36 to 38, possibly without the marked rows 7 and 8.
   return are_rows(ids, 7, 39) || are_rows(ids, 9, 39) ? Found::new_version : Found::neither;
 }
 
@@ -243,7 +245,7 @@ CrashCase large_ring_case() {
   return crash;
 }
 
-/// The same, looked at when the system runs again.
+/// The same case, but the path is read after a simulated reboot.
 CrashCase after_a_boot(CrashCase crash) {
   const auto which = crash.which;
   crash.which = [which](const Path& path) {

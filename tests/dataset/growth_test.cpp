@@ -54,7 +54,7 @@ void flip_a_bit(const Path& file, std::streamoff offset) {
   stream.put(static_cast<char>(byte ^ 4));
 }
 
-/// Every write after the first `num_writes` fails, as on a full disk.
+/// Lets every write after the first `num_writes` fail, as on a full disk.
 test::WatchChanges::Before full_after(std::size_t num_writes) {
   return [num_writes](const os::Change& change) mutable {
     if (change.kind != os::Change::Kind::write) return;
@@ -86,7 +86,7 @@ TEST(Growth, ClosingWithoutANewRowKeepsTheRowsOfACrashedWriter) {
   EXPECT_TRUE(verify(folder / "crashed").ok());
 }
 
-/// Calls `act` before the lookup number `when` of the entry called `name`.
+/// Calls `act` before lookup number `when` of the entry called `name`.
 class BeforeLookup final : public os::ChangeObserver {
  public:
   BeforeLookup(std::string name, int when, std::function<void()> act)
@@ -250,7 +250,7 @@ class FolderWithPause final : public detail::formats::folder::Folder {
   bool was_replaced() override { return folder_->was_replaced(); }
   [[noreturn]] void throw_replaced() const override {
     folder_->throw_replaced();
-    std::abort();  // the compiler does not know that these virtual functions never return
+    std::abort();  // otherwise the compiler warns that this function may return
   }
 
  private:
@@ -338,7 +338,7 @@ TEST(Growth, ReportsMembersOfMetaJsonThatAnotherToolRemoved) {
   }
 }
 
-/// Sets one end offset of ragged rows.
+/// Overwrites the end offset of one row in the file of a column's end offsets.
 void set_end(const Path& file, std::int64_t row, std::int64_t end) {
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
   stream.seekp(row * 8);
@@ -352,7 +352,7 @@ TEST(Growth, RefusesADamagedLastEndOffsetAndVerifyDetectsIt) {
     const char* file;
     std::int64_t row;
     std::int64_t end;
-    bool is_order;  ///< can be detected from the end offsets alone
+    bool is_order;  ///< verify() detects it, because the end offsets do not rise
   };
   for (const Damage& damage :
        {Damage{"tags.end.memmap", 3, std::int64_t{1} << 36, true},
@@ -388,7 +388,7 @@ TEST(Growth, WritesChecksumsThatDetectAFlippedBit) {
   NodeInfo info;
   info.batch_size = {5};
   TensorDict rows(info);
-  // 5 MiB per commit: blocks of 16 MiB end inside commits.
+  // A commit adds 5 MiB, so the blocks of 16 MiB that have checksums end inside commits.
   rows.set("x", Tensor::zeros(DType::uint8, {5, 1 << 20}));
   Dataset ds = create(path, schema_of(rows));
   const std::uint64_t at_first = verify(path).num_checksums;
@@ -400,8 +400,8 @@ TEST(Growth, WritesChecksumsThatDetectAFlippedBit) {
   ds.close();
   const VerifyReport report = verify(path);
   EXPECT_TRUE(report.ok());
-  EXPECT_EQ(report.num_checksums, at_first + 3);  // for 45 MiB
-  // Opened again, and rows appended: the previous checksums stay.
+  EXPECT_EQ(report.num_checksums, at_first + 3);  // one for each block of 45 MiB
+  // If rows are appended after the data set is reopened, the previous checksums stay.
   Dataset again(path, Mode::write_through);
   again.append(rows);
   again.close();
@@ -449,7 +449,7 @@ TEST(Growth, RefusesMismatchedRowsAndAppendsNothing) {
   expect_error(ErrorCode::invalid_argument, "column \"x\": shape of a row: expected [3]",
                [&] { ds.append(bad); });
   const Batch part = Dataset(test::numbers(2)).select({"id"}).rows(0, 2);
-  expect_error(ErrorCode::invalid_argument, "column \"x\": expected it in the rows",
+  expect_error(ErrorCode::invalid_argument, "column \"x\": expected the column in the rows",
                [&] { ds.append(part); });
   bad = test::numbers(2);
   bad.set("y", Tensor::zeros(DType::float32, {2}));
@@ -520,7 +520,7 @@ TEST(Growth, IsRefusedForViewsAndReadOnlyHandles) {
   EXPECT_THAT(ids_of(Dataset(folder / "rows.tdz")), ElementsAre(0, 9, 2));
 }
 
-/// test::numbers(n, first), and the same in the nodes camera and camera.lens.
+/// Returns test::numbers(n, first) with the same columns in the nodes camera and camera.lens.
 TensorDict nested_numbers(std::int64_t n, std::int64_t first = 0) {
   TensorDict camera = test::numbers(n, first);
   camera.set("lens", test::numbers(n, first));
@@ -552,7 +552,7 @@ TEST(Growth, AppendsToTheNodesOfANestedDataSet) {
   EXPECT_TRUE(verify(folder / "rows").ok());
   ds.flush();
   ds.append(nested_numbers(1, 5));
-  // The state that tensordict sees, which is also the one after a power failure.
+  // After a power failure, the rows are those of the last flush, which tensordict reads as well.
   {
     const NextBoot boot;
     EXPECT_THAT(nested_ids_of(Dataset(folder / "rows")), ElementsAre(0, 1, 2, 3, 4));

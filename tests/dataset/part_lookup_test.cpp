@@ -14,7 +14,7 @@ using testing::ElementsAre;
 TEST(PartOfEach, IsTheLastPartThatBeginsAtOrBefore) {
   const std::vector<std::int64_t> begins = {0, 10, 10, 30};
   const std::vector<std::int64_t> numbers = {0, 9, 10, 29, 30, 1000, 3};
-  // An empty part contains no number: the next one has the same begin.
+  // Part 1 is empty, because part 2 begins at the same number.
   EXPECT_THAT(part_of_each(begins, numbers), ElementsAre(0, 0, 2, 2, 3, 3, 0));
   EXPECT_THAT(part_of_each(std::vector<std::int64_t>{0}, numbers),
               ElementsAre(0, 0, 0, 0, 0, 0, 0));

@@ -189,7 +189,7 @@ std::vector<Kept> all_kept() {
   };
 }
 
-/// In memory if possible: these tests save some thousand times.
+/// A file system in memory if there is one, because these tests save some thousand times.
 Path fast_root() {
   const Path memory = "/dev/shm";
   return std::filesystem::is_directory(memory) ? memory : Path();
@@ -228,7 +228,7 @@ class AtRead : public os::ChangeObserver {
   void after(const os::Change&, std::uint64_t) override {}
 
   std::size_t num_reads() const { return num_reads_; }
-  /// True if the save removed everything that it wanted to remove.
+  /// True if the save removed every entry of the old version.
   bool removed_all() const { return num_left_ > 0; }
 
  private:
@@ -238,7 +238,7 @@ class AtRead : public os::ChangeObserver {
   os::ChangeObserver* previous_;
   std::thread::id thread_ = std::this_thread::get_id();
   std::size_t num_reads_ = 0;
-  std::atomic<bool> is_acting_{false};  // the members below are also read by the threads of a save
+  std::atomic<bool> is_acting_{false};  // atomic, because the threads of a save also read these two
   std::atomic<bool> is_published_{false};
 };
 

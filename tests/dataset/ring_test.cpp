@@ -43,7 +43,7 @@ TEST(CircularBuffer, ContainsTheLastRowsInTheOrderOfItsSlots) {
   EXPECT_EQ(ds.cursor(), 2);
   EXPECT_THAT(ids_of(ds), ElementsAre(5, 6, 2, 3, 4));
   EXPECT_THAT(ids_of(Dataset(folder / "ring")), ElementsAre(5, 6, 2, 3, 4));
-  EXPECT_EQ(ds.append(test::numbers(12, 7)), 5);  // 14 to 18 remain
+  EXPECT_EQ(ds.append(test::numbers(12, 7)), 5);  // of rows 7 to 18, 14 to 18 remain
   EXPECT_THAT(ids_of(ds), ElementsAre(15, 16, 17, 18, 14));
   EXPECT_EQ(ds.cursor(), 4);
   EXPECT_EQ(open_memmap(folder / "ring", Mode::read).batch_size(), Shape{5});
@@ -54,7 +54,7 @@ TEST(CircularBuffer, ContainsTheLastRowsInTheOrderOfItsSlots) {
   EXPECT_TRUE(verify(folder / "ring").ok());
 }
 
-TEST(CircularBuffer, OfSmallLeavesShowsOverwritesWithoutARefresh) {
+TEST(CircularBuffer, ShowsOverwritesOfSmallLeavesWithoutARefresh) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "ring", {.capacity = 4});
   ds.append(test::numbers(4));
@@ -69,8 +69,9 @@ TEST(CircularBuffer, HidesTornRowsUntilTheyAreOverwritten) {
   {
     Dataset ds = numbers_at(path, {.capacity = 6});
     ds.append(test::numbers(6));
-    ds.append(test::numbers(1, 6));                         // the durable mark is made
-    const test::AtChange refuse(2, [](const os::Change&) {  // busy, one column, and then no more
+    ds.append(test::numbers(1, 6));  // writes the durable mark
+    // The next append marks rows as busy and writes one column. Its third change fails.
+    const test::AtChange refuse(2, [](const os::Change&) {
       throw Error::io(ENOSPC, "injected", "no space");
     });
     EXPECT_THROW(ds.append(test::numbers(2, 7)), Error);
@@ -97,8 +98,8 @@ TEST(CircularBuffer, ReadersGiveUpOnRowsWhoseLiveWriterDoesNotFinish) {
   ds.append(test::numbers(6));
   ds.append(test::numbers(1, 6));  // writes the durable mark
   const Dataset reader(path);
-  const test::AtChange stopped(2, [&](const os::Change&) {  // marks rows as busy, and writes one
-                                                            // column
+  // The next append marks rows as busy and writes one column, and stops before its third change.
+  const test::AtChange stopped(2, [&](const os::Change&) {
     const int before = set_ring_patience(100);
     for (const auto& read :
          std::vector<std::function<void()>>{[&] { reader.rows(0, 6); }, [&] { Dataset{path}; }}) {
@@ -143,7 +144,7 @@ TEST(CircularBuffer, AfterAPowerFailureHasTheFlushedRowsThatWereNotOverwritten) 
     const NextBoot boot;
     test::Warnings warnings;
     const Dataset reader(path);
-    // Four were overwritten, and two more were marked for it.
+    // Four rows were overwritten, and two more were marked as busy in advance.
     EXPECT_EQ(reader.size(), 26);
     EXPECT_EQ(ids_of(reader).front(), 6);
     EXPECT_EQ(ids_of(reader).back(), 31);

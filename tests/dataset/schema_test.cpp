@@ -113,7 +113,8 @@ TEST(Schema, RefusesLeavesThatContradictTheDocument) {
   TensorDict missing = test::ragged();
   missing.info().schema = from_json(R"({"columns": {"gone": {"dtype": "int8"}}})", "test");
   EXPECT_THAT(message_of([&] { Schema::of(missing); }, ErrorCode::corrupt),
-              HasSubstr(R"(column "gone": entry "gone": the schema names it and it is not there)"));
+              HasSubstr(
+                  R"(column "gone": entry "gone": the schema names it, but it does not exist)"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace tenfold::test {
 
-/// x float32 [n, 3] of row * 10 + column, id int64 [n], flag bool [n].
+/// A table of n rows: x float32 [n, 3] is row * 10 + column; id int64 [n]; flag bool [n].
 inline TensorDict numbers(std::int64_t n, std::int64_t first = 0) {
   NodeInfo info;
   info.batch_size = {n};

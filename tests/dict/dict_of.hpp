@@ -12,7 +12,7 @@
 
 namespace tenfold::test {
 
-/// "key0", "key1", ...
+/// The keys "key<first>", "key<first + 1>", ..., n in all.
 struct Words {
   explicit Words(std::int64_t n, std::int64_t first = 0) {
     for (std::int64_t i = first; i < first + n; ++i) texts.push_back("key" + std::to_string(i));
@@ -31,7 +31,7 @@ inline Schema pair_schema() {
   return Schema::from_json(R"({"columns": {"value": {"dtype": "float32", "shape": [2]}}})", "test");
 }
 
-/// Values [i, -i] for i in [first, first + n).
+/// Returns a batch of the values [i, -i] for every i in [first, first + n).
 inline Batch pairs(std::int64_t first, std::int64_t n) {
   std::vector<float> x;
   for (std::int64_t i = first; i < first + n; ++i) {
@@ -43,7 +43,7 @@ inline Batch pairs(std::int64_t first, std::int64_t n) {
   return {n, std::move(columns)};
 }
 
-/// key<i>: [i, -i]
+/// Builds a dictionary in which the value of key<i> is [i, -i] for every i in [0, n).
 inline void build_pairs(const Path& path, std::int64_t n, bool durable = true) {
   MappedDictBuilder builder(path, DictKeyType::string, pair_schema(), {.durable = durable},
                             DictValueForm::tensor);
@@ -51,7 +51,7 @@ inline void build_pairs(const Path& path, std::int64_t n, bool durable = true) {
   builder.commit();
 }
 
-/// The number stored as the value of a key; -1 if its two parts contradict each other.
+/// Returns i if the value of the key is [i, -i], otherwise -1.
 inline std::int64_t pair_at(const MappedDict& dict, std::string_view key) {
   const Batch value = dict.at(key);
   const auto x = test::values<float>(value.at("value"));

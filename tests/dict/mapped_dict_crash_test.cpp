@@ -23,8 +23,9 @@ namespace {
 
 constexpr std::int64_t kOld = 8;
 
-/// Old: key<i> is i for i < 8. New: key3 is 33, and there are keys up to `num_new`. The model of
-/// power failures does not see writes through mappings, so their checksums are not compared.
+/// In the old version, key<i> is i for i < 8. The new version has `num_new` keys, and key3 is 33.
+/// After a simulated power failure, checksums are not compared, because the model of the disk does
+/// not see writes through mappings.
 Found which(const Path& path, std::int64_t num_new, bool with_checksums) {
   set_warning_handler([](const std::string&) {});
   const MappedDict dict(path);
@@ -40,7 +41,7 @@ Found which(const Path& path, std::int64_t num_new, bool with_checksums) {
   }
   const std::int64_t changed = pair_at(dict, "key3");
   if (changed != 3 && changed != 33) return Found::neither;
-  // One key is changed before the others are added.
+  // The writer changes key3 before it adds keys, so both values are valid in the old version.
   if (size == kOld) return Found::old_version;
   return changed == 33 ? Found::new_version : Found::neither;
 }
@@ -97,8 +98,8 @@ TEST_P(MappedDictCrash, SurvivesAPowerFailureAtEveryMoment) {
   expect_survives_power_loss(after_a_boot(writing(GetParam(), false)), true, 24, 7);
 }
 
-/// A writer that enlarged the index crashes, and so does the one that repairs it, whose index is
-/// smaller again.
+/// A writer crashes after it enlarged the index. The next writer, which repairs the dictionary and
+/// first has the smaller index, crashes as well.
 TEST(MappedDictRepair, SurvivesACrashAtEveryChange) {
   constexpr std::int64_t kNew = kOld + 40;
   CrashCase crash = writing(kNew);
@@ -108,7 +109,7 @@ TEST(MappedDictRepair, SurvivesACrashAtEveryChange) {
     if (child == 0) {
       MappedDict dict(path, Mode::write_through);
       dict.extend(Words(kNew - kOld, kOld).keys(), pairs(kOld, kNew - kOld));
-      ::_exit(0);  // not closed
+      ::_exit(0);  // without close(), as in a crash
     }
     int status = -1;
     ::waitpid(child, &status, 0);
@@ -124,7 +125,7 @@ TEST(MappedDictRepair, SurvivesACrashAtEveryChange) {
   expect_survives_kill_at_every_change(crash, true, true);
 }
 
-// A few keys fit the index; for many it is rebuilt.
+// One more key fits into the index. For 40 more keys, the index is rebuilt.
 INSTANTIATE_TEST_SUITE_P(Keys, MappedDictCrash, ::testing::Values(kOld + 1, kOld + 40));
 
 }  // namespace

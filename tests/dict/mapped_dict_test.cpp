@@ -26,7 +26,7 @@ namespace {
 using test::TemporaryFolder;
 using test::Words;
 
-/// "x" float32 [3] of row * 10 + column, "name" a string, "tokens" int32, ragged.
+/// The columns x float32 [3], name string, tokens ragged int32.
 Schema value_schema() {
   return Schema::from_json(
       R"({"columns": {"x": {"dtype": "float32", "shape": [3]}, "name": {"dtype": "string"},
@@ -34,7 +34,8 @@ Schema value_schema() {
       "test");
 }
 
-/// Values [first, first + n) of value_schema(); of row i: name "n<i>", tokens i % 3 times i.
+/// Returns rows [first, first + n) of the columns of value_schema(). In row i, x[k] is i * 10 + k,
+/// name is "n<i>", and tokens contains i % 3 times the number i.
 Batch values_of(std::int64_t first, std::int64_t n) {
   const Schema schema = value_schema();
   std::vector<float> x;
@@ -152,7 +153,8 @@ TEST(MappedDict, FindsTheSameRowsOnSeveralThreads) {
   }
 }
 
-/// get_many() of a dictionary of pairs: existing keys alone, and in runs among missing ones.
+/// Checks get_many() of a dictionary of pairs with isolated and consecutive existing keys among
+/// missing keys.
 void expect_pairs(const MappedDict& dict, std::int64_t size, std::size_t num_asked) {
   const Words words(size + 5);
   std::vector<std::string_view> keys;
@@ -359,7 +361,7 @@ TEST(MappedDict, NeverReturnsAnotherKeysRowWithADamagedIndex) {
     auto bad = good;
     for (std::size_t i = 0; i + 8 < bad.size(); ++i) {
       if (round % 4 == 0) {
-        bad[i] = random();  // any fingerprint, any row
+        bad[i] = random();  // a random fingerprint and a random row
       } else if (round % 4 == 1) {
         bad[i] = (bad[i] & ~std::uint64_t{0xFFFF}) | (random() % 1000);
       } else if (round % 4 == 2) {

@@ -113,7 +113,7 @@ TEST(MappedDictWrite, ReportsKeyTypeAndFormWithoutOpeningAFile) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   MappedDict dict(folder / "d", Mode::write_through);
-  dict.extend(Words(1, 10).keys(), pairs(10, 1));  // the next state is not open yet
+  dict.extend(Words(1, 10).keys(), pairs(10, 1));  // the files of the new state are not open yet
   const CountedReads reads;
   EXPECT_EQ(dict.key_type(), DictKeyType::string);
   EXPECT_EQ(dict.value_form(), DictValueForm::tensor);

@@ -136,7 +136,7 @@ Found which_tree(const Format& format, const fs::path& path) {
 }
 
 Found which_memmap_folder(const fs::path& path) {
-  recover_folder(path);  // as open and load do
+  recover_folder(path);  // open() and load() do this as well
   return which_tree(folder::kFormat, path);
 }
 
@@ -244,7 +244,7 @@ Found which_matrix(const fs::path& path) {
                                : Found::neither;
 }
 
-/// Simulates a file system without exchange.
+/// Simulates a file system that cannot exchange two names atomically.
 class WithoutExchange {
  public:
   WithoutExchange() : before_(os::set_exchange_supported(false)) {}
@@ -477,7 +477,7 @@ TEST_P(WritersOfNamedFiles, KeepAForeignFileThatArrivesAtAnyChange) {
   expect_keeps_foreign_files(GetParam());
 }
 
-/// Both writers of a small save stop once, at each of their changes.
+/// Writers of small saves. Each of two writers is stopped once, at every change that it makes.
 class SmallWriters : public EveryWriter {};
 
 TEST_P(SmallWriters, SurviveEveryInterleavingOfTwo) {

@@ -20,7 +20,8 @@
 #include "support/crash_harness.hpp"
 #include "support/temporary_folder.hpp"
 
-// The size that an ingest writes is not known in advance: the disk may become full at any moment.
+// Ingestion on a disk that becomes full at any moment. The space cannot be reserved, because the
+// number of bytes is not known in advance.
 
 namespace tenfold {
 namespace {
@@ -32,7 +33,7 @@ using test::Found;
 
 constexpr std::int64_t kRows = 5;
 
-/// The old version only has column x, the new one x and s.
+/// Classifies a data set: the old version has column x only, the new one has x and s.
 Found found_at(const Path& path) {
   if (!std::filesystem::exists(path)) return Found::absent;
   const Dataset ds(path);
@@ -117,15 +118,17 @@ class IngestOnAFullDisk : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(IngestOnAFullDisk, OfTextLeavesTheOldDataSetIntact) {
+TEST_F(IngestOnAFullDisk, KeepsTheOldDataSetWhenIngestingText) {
   expect_old_or_new([this](const Path& path, bool durable) {
     ingest_text(folder_ / "new.jsonl", path, durable);
   });
 }
 
-TEST_F(IngestOnAFullDisk, OfRowsLeavesTheOldDataSetIntact) { expect_old_or_new(ingest_table); }
+TEST_F(IngestOnAFullDisk, KeepsTheOldDataSetWhenIngestingRows) { expect_old_or_new(ingest_table); }
 
-TEST_F(IngestOnAFullDisk, OfArrowLeavesTheOldDataSetIntact) { expect_old_or_new(ingest_stream); }
+TEST_F(IngestOnAFullDisk, KeepsTheOldDataSetWhenIngestingArrow) {
+  expect_old_or_new(ingest_stream);
+}
 
 }  // namespace
 }  // namespace tenfold

@@ -12,7 +12,7 @@
 namespace tenfold {
 namespace {
 
-/// With the bytes that may be read after the end.
+/// Appends the bytes after the end of a number that the scanner may read.
 std::string padded(const std::string& text) { return text + std::string(kNumberSlackBytes, '\0'); }
 
 std::uint64_t bits_of(const std::string& text) {
@@ -23,7 +23,7 @@ std::uint64_t bits_of(const std::string& text) {
   return std::bit_cast<std::uint64_t>(to_double(number));
 }
 
-/// The C library rounds like Python's float().
+/// Returns the bits according to the C library, which rounds like Python's float().
 std::uint64_t expected_bits(const std::string& text) {
   return std::bit_cast<std::uint64_t>(std::strtod(text.c_str(), nullptr));
 }

@@ -79,7 +79,7 @@ TEST(Bare, ADictWithTheKeyOfABareRootStaysADict) {
     save(tree, folder / name);
     EXPECT_FALSE(is_bare(load(folder / name))) << name;
   }
-  // So is a bare root to which an entry was added, and a node that was one.
+  // A bare root is not saved as bare if it is a node of another tree, or has another entry.
   TensorDict changed = bare_tree(Leaf(counting({2})));
   TensorDict above = node_of(NodeKind::dict);
   above.set("a", bare_tree(Leaf(counting({2}))));
@@ -171,7 +171,7 @@ TEST(Bare, IsNamedByItsFile) {
   EXPECT_THAT(named_by_file(in_memory).keys(), ElementsAre("value"));
   EXPECT_FALSE(in_memory.contains(""));
   TensorDict tree = open(folder / "m.npz");
-  tree.set("m", counting({3}));  // a new entry: the name of the file works for reading only
+  tree.set("m", counting({3}));  // adds an entry, because only reads accept the name of the file
   EXPECT_THAT(tree.keys(), ElementsAre("arr_0", "m"));
 }
 

@@ -37,7 +37,7 @@ TEST(Bench, MeasuresEveryFormatAgainstItsFiles) {
     EXPECT_EQ(report.gather.num_bytes, 4096U * 80) << name;
     for (const BenchPart& part : {report.read, report.gather}) {
       EXPECT_TRUE(is_speed(part.speed.warm) && is_speed(part.limit.warm)) << name;
-      // Not every file system can drop its pages.
+      // The cold speed is NaN on a file system that cannot drop pages.
       EXPECT_TRUE(std::isnan(part.speed.cold) || is_speed(part.speed.cold)) << name;
     }
   }

@@ -171,7 +171,7 @@ TEST(RenameLeaves, RefusesATensorAtThePathOfANode) {
                         "\"model."));
 }
 
-/// The error of renaming the tensor "a" or "n.x" of a tree to `to`.
+/// Returns the error of a conversion that renames the tensor "a" or "n.x" of a tree to `to`.
 auto thrown_by_renaming(const std::string& from, const std::string& to) {
   TensorDict node;
   node.set("x", counting({2}));

@@ -1,6 +1,6 @@
-// Golden files must open, verify and load unchanged for ever: tests/data/golden/<version>.
-// expected.json describes their content in the notation of tests/data/golden/golden.py. This test
-// includes only public headers, so that changes of the engine's layout do not affect it.
+// Every later version must open, verify and load the golden files in tests/data/golden/<version>
+// unchanged. expected.json describes their content in the notation of tests/data/golden/golden.py.
+// This test includes only public headers, so that internal changes of the engine do not affect it.
 
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ Value described(const Items& items) {
   return list(std::move(made));
 }
 
-/// A key: a string, unless the program had another type.
+/// Describes a key with its type in the program, which is a string if it is not recorded.
 Value describe_key(const std::string& key, bool int_keys, const TypedKeys& typed) {
   if (int_keys) return tagged("int", key);
   for (const auto& [text, value] : typed) {
@@ -232,7 +232,7 @@ const std::string& text(const Value& value) { return *value.get_if<std::string>(
 std::int64_t integer(const Value& value) { return *value.get_if<std::int64_t>(); }
 std::uint64_t seed_of(const Value& value) { return std::stoull(text(value)); }
 
-/// A scalar of a description: of a key or a state.
+/// Returns the scalar that a description of a key or of a state stands for.
 Value plain(const Value& described) {
   const auto* parts = described.get_if<Value::List>();
   if (parts == nullptr) return described;
@@ -277,7 +277,7 @@ class Golden : public testing::TestWithParam<fs::path> {
   Value expected_ = from_json(text_of(kData / GetParam() / "expected.json"), "expected.json");
 };
 
-/// Reads a write-protected copy, which must be unchanged afterwards.
+/// Reads a write-protected copy of the golden files, which must be unchanged afterwards.
 class GoldenFiles : public Golden {
  protected:
   GoldenFiles() {
@@ -304,7 +304,7 @@ class GoldenFiles : public Golden {
   std::map<std::string, std::pair<std::string, fs::file_time_type>> before_;
 };
 
-/// A hierarchy in a JSON file, which only StateMapper reads.
+/// Returns true for a hierarchical state mapper in a JSON file, which only StateMapper can read.
 bool is_hierarchy_text(const fs::path& path) {
   return path.extension() == ".json" && !path.string().ends_with(".index.json");
 }
@@ -344,7 +344,7 @@ TEST_P(GoldenFiles, TreesLoadUnchanged) {
   }
 }
 
-/// Columns in the notation of golden.py: as one tensor, or row by row.
+/// Describes a column in the notation of golden.py, as one tensor or row by row.
 Value describe_column(const Batch& batch, const std::string& name, const Value& expected) {
   const std::string suffix = ".valid";
   const bool is_valid = name.ends_with(suffix);
@@ -396,7 +396,7 @@ TEST_P(GoldenFiles, DataSetsReturnTheirRows) {
   }
 }
 
-/// The value of one key in Python's notation: a tensor, a scalar, a dict of columns.
+/// Describes the value of one key as Python returns it: a tensor, a scalar or a dict of columns.
 Value describe_value(const Batch& batch, DictValueForm form) {
   const auto described = [&](const BatchColumn& column) -> Value {
     const Tensor& values = column.values;
@@ -479,7 +479,7 @@ TEST_P(GoldenFiles, StateMappersReturnTheSameValues) {
       const Value& row = items_of(answer)[1];
       SCOPED_TRACE(path_of(entry).string() + ": " + to_json(state));
       if (!is_stored || to_json(state).find("net") != std::string::npos) {
-        EXPECT_THROW(mapper.at(state), Error);  // rows of modules are computed by a program
+        EXPECT_THROW(mapper.at(state), Error);  // a module computes the row, and is not stored
       } else if (row.is_null()) {
         EXPECT_THROW(mapper.at(state), Error);
       } else if (row.is<Value::List>() && text(items_of(row)[0]) == "tensor") {

@@ -145,7 +145,7 @@ TEST(Convert, RefusesSparseTensorsWithDecreasingOffsets) {
   EXPECT_EQ(thrown.code, ErrorCode::corrupt);
   EXPECT_EQ(thrown.message, path.string() +
                                 ": key \"s\": sparse tensor: crow_indices: expected "
-                                "numbers that do not fall, up to 2, found 1");
+                                "nondecreasing numbers up to 2, found 1");
 }
 
 class SparseLeaves : public testing::TestWithParam<const char*> {
@@ -181,7 +181,7 @@ TEST_P(SparseLeaves, AreRefusedByKeyIfAnIndexIsOutOfRange) {
   EXPECT_EQ(report.problems[0].what, "expected 0 to 2, found 3");
   EXPECT_EQ(report.problems[0].expected, "0 to 2");
   EXPECT_EQ(report.problems[0].found, "3");
-  // The parts alone, and everything else, can be had.
+  // The components of the invalid tensor and all other entries can be loaded separately.
   EXPECT_EQ(load(path, {.keys = {{"a.s.indices"}}})["a"]["s"].at("indices").shape()[1], 2);
   EXPECT_TRUE(load(path, {.keys = {{"x"}}}).contains("x"));
 }

@@ -105,7 +105,7 @@ TEST_P(ReadBoxes, RefusesInvalidBoxesBeforeReading) {
   EXPECT_EQ(good.span<float>()[5], 0.0F);
 }
 
-TEST_P(ReadBoxes, OfATruncatedFileIsAnError) {
+TEST_P(ReadBoxes, ATruncatedFileIsAnError) {
   const Leaf leaf = saved(counting(500, 1000));
   if (std::string(GetParam()) != "m.safetensors") return;
   std::filesystem::resize_file(folder_ / GetParam(), 1000);

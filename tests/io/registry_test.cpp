@@ -41,7 +41,8 @@ class OpenCounter {
   OpenCounter(const OpenCounter&) = delete;
   OpenCounter& operator=(const OpenCounter&) = delete;
 
-  /// The kernel merges consecutive equal events, so events between two opens are watched too.
+  /// The kernel merges consecutive equal events. Events of reads and closes are therefore watched
+  /// as well, because they separate two opens.
   int count() {
     int opens = 0;
     inotify_event event{};
@@ -227,7 +228,7 @@ TEST(Registry, ThrowsFileNotFoundForAMissingPath) {
   EXPECT_THAT(thrown.message, HasSubstr("/nowhere/at/all: "));
 }
 
-TEST(Registry, TellsWhatMayHelpWithAMissingPath) {
+TEST(Registry, SuggestsARemedyForAMissingPath) {
   const test::TemporaryFolder folder;
   write_file(folder / "weights.safetensors", "x");
   const auto message = [](const Path& path) { return thrown_by([&] { probe(path); }).message; };

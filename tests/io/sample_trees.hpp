@@ -61,7 +61,8 @@ inline std::string bytes_of(const Tensor& tensor) {
           static_cast<std::size_t>(whole.nbytes())};
 }
 
-/// The first difference of two trees, or "": order, kinds, batch sizes, values, bytes.
+/// Returns the first difference of two trees, or "" if they are equal. Compares the order of keys,
+/// kinds, batch sizes, values and bytes.
 inline std::string difference(const TensorDict& a, const TensorDict& b,
                               const std::string& at = "") {
   if (a.kind() != b.kind())

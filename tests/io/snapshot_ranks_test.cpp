@@ -1,4 +1,4 @@
-// Snapshots that several ranks write together, each played by a SnapshotPart of this process.
+// Snapshots that several ranks write together. This process simulates each rank by a SnapshotPart.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ struct OfRank {
   }
 };
 
-/// A part of a tensor that this rank has in state[key].
+/// Adds the parts of a sharded tensor that this rank has to state[key].
 void add_shards(OfRank& rank, const std::string& key, Shape shape,
                 const std::vector<std::pair<Shape, Tensor>>& parts, Shape mesh = {}) {
   TensorDict list = node_of(NodeKind::list);
@@ -121,8 +121,8 @@ std::vector<float> floats(const Tensor& tensor) {
   return {whole.span<float>().begin(), whole.span<float>().end()};
 }
 
-/// Two ranks with rows of "table" each, a tensor and a value that are the same, and some of their
-/// own.
+/// Returns the states of two ranks. Each has half of the rows of "table", an "own" tensor, and
+/// entries that are equal in both ranks.
 std::vector<OfRank> two_ranks() {
   std::vector<OfRank> ranks(2);
   for (int i = 0; i < 2; ++i) {
@@ -377,7 +377,7 @@ TEST(SnapshotRanks, ReceiptsMustBeThoseOfAllRanksOfThisSave) {
   EXPECT_THAT(publish({receipts[0], others[1]}), HasSubstr("of another"));
   EXPECT_THAT(publish({receipts[0], "no receipt"}), HasSubstr("receipt"));
   EXPECT_THAT(publish({receipts[0], writer.ticket()}), HasSubstr("receipt"));
-  // A rank that wrote nothing of what it was to write.
+  // The receipts of ranks that wrote none of the required parts are refused.
   Ranks empty({OfRank{}, OfRank{}});
   EXPECT_THAT(publish(empty.write(writer.ticket())), HasSubstr("missing"));
   EXPECT_FALSE(fs::exists(folder / "s"));
@@ -446,7 +446,7 @@ TEST(SnapshotRanks, NodesOfAllRanksKeepTheirKinds) {
 TEST(SnapshotRanks, ShardedTensorsOfOtherRanksFollowOwnOnes) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
-  // Each rank has a table of its own, whole.
+  // Each sharded tensor is completely in one rank.
   add_shards(ranks[0], "a", {2, 2}, {{{0, 0}, counting({2, 2})}});
   add_shards(ranks[1], "b", {3}, {{{0}, counting({3}, 7)}});
   Ranks(ranks).save(folder / "s");
@@ -467,7 +467,7 @@ TEST(SnapshotRanks, ABoxIsReadFromThePiecesThatIntersectIt) {
   Tensor into = Tensor::zeros(DType::float32, {4, 2});
   read_boxes(std::vector<BoxRead>{{std::get<Leaf>(state.get("w")), {1, 1}, into}});
   EXPECT_THAT(floats(into), ElementsAre(5, 6, 9, 10, 13, 14, 17, 18));
-  // The other rank's file is not even opened for rows of the first.
+  // Rows of the first rank can be read although the file of the other rank is missing.
   fs::remove(folder / "s" / "sharded" / "1" / "state" / "w_3_0");
   const TensorDict again = open_snapshot(folder / "s", 0)["state"];
   Tensor rows = Tensor::zeros(DType::float32, {2, 4});

@@ -37,7 +37,7 @@ std::string text_of(const Path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// JSON has no tuples: lists represent states that are tuples.
+/// Converts lists to tuples, because states are tuples and JSON has none.
 Value state_from(const Value& json) {
   const auto* list = json.get_if<Value::List>();
   if (list == nullptr) return json;
@@ -307,7 +307,7 @@ TEST(StateMapper, KeepsIntegersOfAllSizesInJson) {
   }
 }
 
-TEST(StateMapper, RefusesWhatAHierarchyCannotHold) {
+TEST(StateMapper, RefusesValuesThatAHierarchyCannotStore) {
   const auto refused = [](const TensorDict& levels, ErrorCode code) {
     return message_of([&] { StateMapper::hierarchical(levels); }, code);
   };

@@ -428,7 +428,7 @@ OTHERS: dict[str, Case] = {
     "a new key by assignment": (
         lambda: MappedDict("words", "r+").update({"c": torch.zeros(2)}),
         KeyError,
-        r"words: no key 'c'; extend\(\) adds keys that are not there yet",
+        r"words: no key 'c'; extend\(\) adds new keys",
     ),
     "one str for several keys": (
         lambda: MappedDict("words").get_many("ab"),

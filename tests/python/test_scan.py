@@ -308,7 +308,8 @@ def test_compressed_files_are_suspicious(tmp_path, module):
 def test_bytes_after_a_pickle_are_reported(tmp_path):
     (tmp_path / "m.pkl").write_bytes(pickle.dumps([1]) + b"\xff" * 9)
     (found,) = tenfold.scan(tmp_path / "m.pkl").findings
-    assert (found.risk, found.name) == ("suspicious", "9 bytes after a pickle that are none")
+    assert found.risk == "suspicious"
+    assert found.name == "9 bytes after a pickle that are not a pickle"
     (tmp_path / "m.pkl").write_bytes(pickle.dumps([1]) + call("os.system", 0))
     assert [found.name for found in tenfold.scan(tmp_path / "m.pkl").findings] == ["os.system"]
 

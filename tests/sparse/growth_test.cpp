@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kColumns = 9;
 
-/// Row i has i % 4 entries: column k contains 100 * i + k.
+/// Row i has i % 4 elements, in the columns 0, 2 and 4. The element in column c is 100 * i + c.
 SparseMatrix rows_of(std::int64_t begin, std::int64_t end, DType index_dtype = DType::int64,
                      SparseLayout layout = SparseLayout::csr) {
   SparseBuilder builder(end - begin, kColumns, DType::float32,
@@ -44,7 +44,7 @@ SparseMatrix rows_of(std::int64_t begin, std::int64_t end, DType index_dtype = D
   return builder.finish();
 }
 
-/// The number of these rows in `m`, or -1 if it contains anything else.
+/// Returns the number of rows of `m`, or -1 if they are not those of rows_of(0, ...).
 std::int64_t whole_rows(const SparseMatrix& m) {
   m.check();
   if (m.num_cols() != kColumns) return -1;
@@ -165,7 +165,7 @@ CrashCase append_case(bool attached_before) {
     rows_of(0, 2).save(path);
     SparseMatrix m(path, Mode::write_through);
     m.append_rows(rows_of(2, 5));
-    // Only flushed: leaves the commit page, as after a crash of the writer.
+    // flush() keeps the commit page, as after a crash of the writer; close() removes it.
     attached_before ? m.flush() : m.close();
   };
   crash.make_new = [](const Path& path, bool durable) {

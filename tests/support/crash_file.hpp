@@ -11,7 +11,8 @@ namespace tenfold::test {
 /// Number of simulated losses at each moment.
 inline constexpr int kCrashTrials = 48;
 
-/// The content of a file in the given version: three and a half sectors, all different.
+/// Returns the content of a file in the given version: by default about 3.3 sectors of 512 bytes,
+/// all of which differ.
 std::string content(char version, std::size_t size = 1700);
 /// Writes in two parts, the later part first.
 void write_all(os::File& file, const std::string& bytes);

@@ -34,8 +34,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file system in memory, if there is one: the kernel gives the same guarantees to processes
-/// there, and power failures are simulated by the model. TENFOLD_TEST_FOLDER overrides it.
+/// A file system in memory, if there is one. It suffices for these tests, because the kernel gives
+/// the same guarantees to processes there, and because the model simulates power failures.
+/// TENFOLD_TEST_FOLDER overrides it.
 fs::path fast_root() {
   if (const char* folder = std::getenv("TENFOLD_TEST_FOLDER")) return folder;
   const fs::path memory = "/dev/shm";
@@ -156,7 +157,7 @@ class AfterABoot {
 };
 
 ModelDisk::Survival survival_of_trial(int trial, std::mt19937_64& random) {
-  // First the corner cases, which reveal assumptions about the order, then random ones.
+  // The first trials are corner cases, which detect wrong assumptions about the order of writes.
   static constexpr std::array<ModelDisk::Survival, 4> kCorners = {
       {{0, 0}, {0, 1}, {1, 0}, {0.5, 1}}};
   if (trial < static_cast<int>(kCorners.size())) return kCorners[static_cast<std::size_t>(trial)];
@@ -231,7 +232,7 @@ void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_ol
       EXPECT_EQ(text_of(found), text_of(Found::new_version));
     }
     std::set<std::string> entries = entries_of(scene.parent());
-    // An error need not remove the lease: it is dead.
+    // A save that fails may leave its lease, because the lease is dead.
     std::erase_if(entries, [](const std::string& name) { return name.ends_with(".lease"); });
     EXPECT_TRUE(found == Found::new_version || entries.empty() ||
                 entries == std::set<std::string>{crash.file_name});
@@ -290,7 +291,7 @@ void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_t
 
 namespace {
 
-/// How a process that saves ended.
+/// The result of a process that saves.
 enum class Ended : std::uint8_t { saved, refused, crashed };
 
 Ended ended(int status) {
@@ -329,7 +330,7 @@ class StoppingWriter {
     ::close(stopped[1]);
     ::close(go_on[0]);
     char byte = 0;
-    has_stopped_ = ::read(stopped[0], &byte, 1) == 1;  // 0: it has ended
+    has_stopped_ = ::read(stopped[0], &byte, 1) == 1;  // read() returns 0 if the child has ended
     ::close(stopped[0]);
     go_on_ = go_on[1];
   }
@@ -435,7 +436,7 @@ void expect_never_replaces_what_is_written_through(const CrashCase& crash) {
         handle = crash.write_through(path);
         written_through = os::file_info(path);
       } catch (const Error& error) {
-        // Missing for a moment if names cannot be exchanged.
+        // If the file system cannot exchange names, the path is missing for a moment.
         EXPECT_TRUE(error.system_errno() == EBUSY || error.code() == ErrorCode::file_not_found)
             << error.what();
         ++num_refused;
@@ -472,7 +473,7 @@ void expect_keeps_foreign_files(const CrashCase& crash) {
     bool written = false;
     const AtChange interrupter(at, [&](const os::Change&) {
       std::ofstream file(path / "foreign.txt");
-      written = file.is_open();  // not where the folder is missing for a moment
+      written = file.is_open();  // false while the folder is missing for a moment
       file << foreign;
     });
     EXPECT_NO_THROW(crash.make_new(path, false));
@@ -483,7 +484,7 @@ void expect_keeps_foreign_files(const CrashCase& crash) {
       if (entry.path().filename() != "foreign.txt") continue;
       std::ifstream file(entry.path());
       EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), foreign);
-      // Not if the next save cleans up.
+      // A folder whose name starts with "." would be removed by the next save.
       EXPECT_FALSE(entry.path().lexically_relative(scene.parent()).string().starts_with("."));
       ++num_found;
     }
@@ -507,7 +508,7 @@ std::string readable_by_others(const fs::path& folder) {
   return names;
 }
 
-/// For a folder that is replaced as a whole, its own mode; otherwise the modes of its files.
+/// Changes the mode of a folder that is replaced as a whole, and the modes of the files of others.
 void make_private(const CrashCase& crash, const fs::path& path) {
   if (!fs::is_directory(path) || !crash.litter_in) {
     return fs::permissions(path, fs::perms::group_all | fs::perms::others_all,
@@ -543,7 +544,7 @@ void expect_stays_private(const CrashCase& crash) {
 void expect_syncs_by_the_descriptor_that_wrote(const CrashCase& crash) {
   const Scene scene(crash, true);
   std::mutex mutex;
-  std::map<std::uint64_t, int> written_by;  // descriptors, by inode
+  std::map<std::uint64_t, int> written_by;  // the descriptor that wrote to each inode
   std::size_t num_syncs = 0;
   const WatchChanges watch([&](const os::Change& change) {
     const std::lock_guard lock(mutex);

@@ -21,23 +21,24 @@ enum class Found : std::uint8_t {
   neither,      ///< anything else, which is an error
 };
 
-/// A writer with this guarantee: whatever happens during a save, its path contains the complete old
-/// version or the complete new one. A row of the table in tests/formats/crash_test.cpp.
+/// A writer that guarantees that its path contains the complete old version or the complete new one
+/// after a crash or an error at any moment of a save. A row of the table in
+/// tests/formats/crash_test.cpp.
 struct CrashCase {
-  std::string name;       ///< of the test: letters and digits
-  std::string file_name;  ///< to which the writer saves
-  /// Saves the first version; need not be durable.
+  std::string name;       ///< in the name of the test: letters and digits
+  std::string file_name;  ///< of the path to which the writer saves
+  /// Saves the old version. The save need not be durable.
   std::function<void(const std::filesystem::path&)> make_old;
-  /// Saves the second version, over the first one or to a new path. Keep it small: it runs some
-  /// thousand times.
+  /// Saves the new version, over the old one or to a new path. It should be small, because it is
+  /// saved some thousand times.
   std::function<void(const std::filesystem::path&, bool durable)> make_new;
-  /// Opens the path as a user would, and compares every byte.
+  /// Opens the path by the public call, compares every byte, and returns which version it is.
   std::function<Found(const std::filesystem::path&)> which;
-  /// Opens the path "r+", if the format supports it; the lock is held as long as the result.
+  /// Opens the path "r+"; empty if the format does not support that. The result holds the lock.
   std::function<std::shared_ptr<void>(const std::filesystem::path&)> write_through = {};
-  /// Leftovers inside the path, if they cannot be recognised by their names.
+  /// Returns the leftovers inside the path; empty if their names identify them.
   std::function<std::string(const std::filesystem::path&)> litter_in = {};
-  /// A folder that is replaced only if its metadata names all of its files.
+  /// The path is a folder that is replaced only if its metadata names all of its files.
   bool keeps_foreign_files = false;
 };
 
@@ -47,9 +48,9 @@ struct CrashCase {
 void expect_survives_kill_at_every_change(const CrashCase& crash, bool durable, bool with_old);
 
 /// Lets every change fail once with `system_errno`. After each failure, the path contains the old
-/// version or the new one, and no descriptor is left open. A save that returns has saved: a failure
-/// after its commit point is not an error. A save that throws leaves no leftovers, unless the new
-/// version is in place.
+/// version or the new one, and no descriptor is left open. If the save returns, the path contains
+/// the new version, because a failure after the commit point is not an error. If the save throws,
+/// there are no leftovers unless the path contains the new version.
 void expect_survives_failure_of_every_change(const CrashCase& crash, bool durable, bool with_old,
                                              int system_errno);
 
@@ -64,23 +65,23 @@ void expect_survives_power_loss(const CrashCase& crash, bool with_old, int num_t
                                 std::uint64_t seed);
 
 /// A second process saves while the first is stopped before a change. With `all_interleavings`, the
-/// second one is also stopped before each of its changes while the first continues. Afterwards the
-/// path contains the version of one that succeeded, at least one succeeded, and errors are errors
-/// of the library.
+/// second one is also stopped before each of its changes while the first continues. At least one of
+/// the saves must succeed, the path must contain the version of a save that succeeded, and a save
+/// may fail only with an Error.
 void expect_survives_second_writer(const CrashCase& crash, bool with_old, bool all_interleavings);
 
 /// Forks a child before every change, which stays alive. The save succeeds, and so does the next.
 void expect_survives_fork_at_every_change(const CrashCase& crash, bool with_old);
 
-/// Opens the path "r+" before every change. The handle is refused, or the path still names the file
-/// that it maps.
+/// Opens the path "r+" before every change. The open is refused, or the path still names the opened
+/// file after the save.
 void expect_never_replaces_what_is_written_through(const CrashCase& crash);
 
 /// Adds a foreign file to the folder before every change. It must exist afterwards.
 void expect_keeps_foreign_files(const CrashCase& crash);
 
-/// The path is private to its owner. At no moment of the save, nor after it, can others read the
-/// new version: files, or the folders that contain them, are private too.
+/// The path is private to its owner. Other users cannot read the new version at any moment of the
+/// save or after it, because its files, or the folders that contain them, are private as well.
 void expect_stays_private(const CrashCase& crash);
 
 /// A durable save syncs each file through the descriptor that wrote it, because the kernel reports

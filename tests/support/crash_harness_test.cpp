@@ -13,7 +13,8 @@
 namespace tenfold::test {
 namespace {
 
-/// Writers that omit one step each: the harness must find each of them.
+// Each of the following writers omits one necessary step, which the harness must detect.
+
 os::File create_new(os::Directory& parent) {
   parent.remove_tree("new");
   os::File file = os::File::create_at(parent, "new");
@@ -68,8 +69,8 @@ void use_a_new_name_each_time(const Path& path) {
 struct BrokenWriter {
   const char* name;
   void (*save)(const Path& path);
-  bool by_kill;       ///< found by SIGKILL, otherwise by a power failure
-  const char* found;  ///< part of the report
+  bool by_kill;       ///< a SIGKILL detects the error, otherwise a power failure does
+  const char* found;  ///< a part of the expected report
 };
 
 class CrashHarness : public ::testing::TestWithParam<BrokenWriter> {};

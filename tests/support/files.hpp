@@ -8,8 +8,8 @@
 
 namespace tenfold::test {
 
-/// All bytes of a file, in one call: some files have tens of megabytes, and tests are compiled
-/// without optimisation, where an iterator takes 30 ns per byte.
+/// Returns all bytes of a file. Reads them by one call, because an iterator takes 30 ns per byte in
+/// tests, which are compiled without optimisation, and some files have tens of megabytes.
 inline std::string read_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error("cannot open " + path.string());
@@ -20,9 +20,8 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return bytes;
 }
 
-/// Creates a new file of that name instead of truncating an existing one: ext4 writes a truncated
-/// file to the device when it is closed, and the next open waits for that, some milliseconds each
-/// time.
+/// Writes a file. An existing file is removed and not truncated, because ext4 writes a truncated
+/// file to the device when it is closed, and the next open waits some milliseconds for that.
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary)

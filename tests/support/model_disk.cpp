@@ -23,7 +23,7 @@ ModelDisk::ModelDisk(const std::filesystem::path& root) { root_ = snapshot(root)
 ModelDisk::Id ModelDisk::add_object(std::uint64_t inode, bool is_directory) {
   const Id id = objects_.size();
   objects_.emplace_back().is_directory = is_directory;
-  by_inode_[inode] = id;  // an inode number is reused after a removal
+  by_inode_[inode] = id;  // replaces a removed object, whose inode number was reused
   return id;
 }
 
@@ -154,7 +154,7 @@ std::string ModelDisk::torn_content(const Object& file, double survival, std::mt
     if (chance(survival, random)) {
       write_into(content, *write);
     } else if (!write->truncate && chance(0.5, random)) {
-      // Torn: only some sectors; the size may have grown even if no sector was written.
+      // A torn write stores only some sectors. The size may grow even if no sector is stored.
       if (content.size() < end) content.resize(end, '\0');
       for (std::size_t at = 0; at < write->bytes.size(); at += kSectorBytes) {
         const std::size_t count = std::min(kSectorBytes, write->bytes.size() - at);

@@ -17,10 +17,11 @@ namespace tenfold::test {
 /// the file, entries of a folder after a sync of the folder. Other writes and entries may survive a
 /// power failure or not, each independently and in any order.
 ///
-/// Stricter than any journal: nothing becomes durable as a side effect.
+/// The model is stricter than a journaling file system, in which a sync of one file may make other
+/// changes durable as well.
 class ModelDisk {
  public:
-  /// The content of `root` is durable.
+  /// Starts with the content of `root`, which is durable.
   explicit ModelDisk(const std::filesystem::path& root);
 
   /// Applies a change; `index` is its position in the log.
@@ -31,7 +32,7 @@ class ModelDisk {
     double writes = 0;
     double entries = 0;
   };
-  /// Creates `target`, which must not exist, with the state after a power failure now.
+  /// Creates `target`, which must not exist, with the content of the disk if power failed now.
   void lose_power(const Survival& survival, std::mt19937_64& random,
                   const std::filesystem::path& target) const;
 
@@ -43,7 +44,7 @@ class ModelDisk {
     std::uint64_t offset_bytes = 0;
     std::string bytes;
   };
-  /// Entries that are added or, without an id, removed: all together or not at all.
+  /// Entries that are added or, if they have no id, removed. They become durable together.
   struct PendingEntries {
     std::size_t index = 0;
     std::vector<std::pair<std::string, std::optional<Id>>> entries;

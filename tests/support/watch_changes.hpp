@@ -10,8 +10,8 @@
 
 namespace tenfold::test {
 
-/// During its lifetime, calls `before` before every change of the file system; it may throw, or end
-/// the process. An observer that was installed before gets only calls of flock and close.
+/// Calls `before` before every change of the file system during its lifetime. `before` may throw or
+/// end the process. The previous observer gets only the calls for flock and close meanwhile.
 class WatchChanges : public os::ChangeObserver {
  public:
   using Before = std::function<void(const os::Change&)>;
@@ -34,8 +34,8 @@ class WatchChanges : public os::ChangeObserver {
   os::ChangeObserver* previous_;
 };
 
-/// Calls `action` once, before the change with that number, on the thread that makes it. Changes by
-/// the action itself are not counted.
+/// Calls `action` once, before change number `at` (from 0), on the thread that makes the change.
+/// Changes by `action` itself are not counted.
 class AtChange : public WatchChanges {
  public:
   AtChange(std::size_t at, Before action)
@@ -54,8 +54,8 @@ class AtChange : public WatchChanges {
   std::atomic<bool> was_reached_{false};
 };
 
-/// During its lifetime, flock fails with `system_errno`: EBADF, ENOSYS, ENOLCK as on a file system
-/// without locks, EWOULDBLOCK as if another process held all locks; 0: it does not fail.
+/// Lets flock() fail with `system_errno` during its lifetime, unless that is 0. EBADF, ENOSYS and
+/// ENOLCK simulate a file system without locks, EWOULDBLOCK another process that holds all locks.
 class FailLocks : public WatchChanges {
  public:
   explicit FailLocks(int system_errno) : WatchChanges(nullptr), system_errno_(system_errno) {}
@@ -65,8 +65,8 @@ class FailLocks : public WatchChanges {
   int system_errno_;
 };
 
-/// During its lifetime, closing a written file fails with the errno that `next` returns; 0: it does
-/// not fail.
+/// During its lifetime, each close of a written file calls `next`, and fails with the errno that it
+/// returns unless that is 0.
 class FailCloses : public WatchChanges {
  public:
   explicit FailCloses(std::function<int()> next) : WatchChanges(nullptr), next_(std::move(next)) {}

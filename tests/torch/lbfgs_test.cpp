@@ -13,7 +13,7 @@
 #include "io/sample_trees.hpp"
 #include "torch/optimizers.hpp"
 
-// The state of LBFGS, which is stored with the first parameter and concerns all of them.
+// The state of LBFGS belongs to all parameters, and is stored as the state of the first one.
 
 namespace tenfold {
 namespace {
@@ -29,11 +29,11 @@ using testing::HasSubstr;
 using torch::optim::LBFGS;
 using torch::optim::LBFGSOptions;
 
-constexpr std::int64_t kNumNumbers = 10;  // of parameters()
+constexpr std::int64_t kNumNumbers = 10;  // in all tensors of parameters()
 
 LBFGSOptions options() { return LBFGSOptions(0.1).max_iter(3).max_eval(9).history_size(3); }
 
-/// As Python saves it after two iterations, with a learning rate that was a tensor.
+/// Returns the state as Python saves it after two iterations if the learning rate is a tensor.
 TensorDict lbfgs_state() {
   const auto list = [](Tensor tensor, std::size_t num_nulls = 0) {
     TensorDict made = test::node_of(NodeKind::list);
@@ -71,7 +71,7 @@ TensorDict lbfgs_state() {
   return tree;
 }
 
-/// lbfgs_state() with another member of the state, or another option.
+/// Returns lbfgs_state() with one member of the state replaced.
 TensorDict with(const std::string& key, const TensorDict::Item& item) {
   TensorDict tree = lbfgs_state();
   tree["state"]["0"].set(key, item);
@@ -88,7 +88,7 @@ TensorDict with_option(const std::string& key, const Value& value) {
   return tree;
 }
 
-/// The message with which a file is refused, without changing anything.
+/// Returns the error message of loading `source`, which must leave the optimizer unchanged.
 std::string refusal(const TensorDict& source) {
   LBFGS target(parameters(), options());
   step(target);
@@ -133,7 +133,7 @@ TEST(Lbfgs, AfterOneIterationThereIsAScaleAndNoHistory) {
   EXPECT_EQ(to_json(state.value("H_diag")), "1");
   EXPECT_EQ(to_json(state.value("old_dirs")), "[]");
   LBFGS loaded(parameters(), options());
-  step(loaded);  // whose history must be cleared
+  step(loaded);  // creates a history, which the next load must clear
   EXPECT_TRUE(load_into(loaded, tree).ok());
   EXPECT_EQ(test::difference(state_dict(loaded), tree), "");
 }

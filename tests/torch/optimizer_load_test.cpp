@@ -82,7 +82,7 @@ struct Untouched {
     before = state_dict(adam)["state"].at("0", "exp_avg").contiguous();
     values = to_torch(before).clone();
   }
-  /// The message with which `source` is refused, without changing anything.
+  /// Returns the error message of loading `source`, which must leave the optimizer unchanged.
   std::string refusal(const TensorDict& source) {
     const auto error = thrown_by([&] { load_into(adam, source); });
     EXPECT_EQ(error.code, ErrorCode::invalid_argument);

@@ -27,7 +27,7 @@ using testing::IsSupersetOf;
 using torch::optim::Adam;
 using torch::optim::OptimizerParamGroup;
 
-/// Two layers, whose parameters an optimizer gets in another order.
+/// Two layers, whose parameters can be passed to an optimizer in reversed order.
 struct Layers : torch::nn::Module {
   Layers()
       : first(register_module("first", torch::nn::Linear(3, 2))),
@@ -57,7 +57,7 @@ TEST(OptimizerNames, StateIsMatchedByNameInAnyOrder) {
     EXPECT_EQ(test::bytes_of(state.at(to, "exp_avg")),
               test::bytes_of(saved["state"].at(from, "exp_avg")));
   }
-  // Matched by order, the shapes would not fit.
+  // Without the module, parameters are matched by position, so the shapes differ.
   EXPECT_THAT(thrown_by([&] { load_into(reversed, saved); }).message, HasSubstr("mismatched"));
 }
 

@@ -129,7 +129,7 @@ TEST(FromTorch, ReleasesTheTensorsGraph) {
   {
     const at::Tensor leaf =
         at::from_blob(memory.data(), {4}, [&](void*) { graph_freed = true; }).requires_grad_();
-    const at::Tensor square = leaf * leaf;  // its backward needs leaf
+    const at::Tensor square = leaf * leaf;  // the graph of its gradient owns `leaf`
     shared = from_torch(square);
   }
   EXPECT_TRUE(graph_freed);
@@ -201,7 +201,7 @@ const std::vector<std::string> kNetNames = {"gain",
                                             "head.weight",
                                             "head.bias"};
 
-/// Every number differs from those of a new Net.
+/// Returns a Net in which every number differs from that of a new Net.
 Net trained_net() {
   Net net;
   torch::NoGradGuard no_grad;

@@ -1,11 +1,12 @@
 #pragma once
 
-/// The objects of a training in LibTorch as the state of a checkpoint. To be included by itself.
+/// The objects of a training in LibTorch as the state of a checkpoint. <tenfold/torch.hpp> does not
+/// include this header.
 ///
 ///     tenfold::TrainingState training;
 ///     training.add("model", net).add("optimizer", optimizer).add("loader", loader).add_rng();
 ///     tenfold::CheckpointManager manager("run", {.max_to_keep = 3});
-///     training.load(manager.restore().state);         // what Python saved, too
+///     training.load(manager.restore().state);         // also of a step that Python saved
 ///     manager.save(500, training.state());
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -32,10 +33,10 @@
 
 namespace tenfold {
 
-/// Names and references to objects, which must outlive it. Not thread-safe.
+/// A list of named references to objects, which must outlive it. Not thread-safe.
 class TrainingState {
  public:
-  /// Parameters and buffers, by Python's names.
+  /// Adds a module: its parameters and buffers, by Python's names.
   template <TorchModule Module>
   TrainingState& add(const std::string& name, Module& module) {
     return add_entry({name, [&module] { return TensorDict::Item(state_dict(module)); },
@@ -43,7 +44,7 @@ class TrainingState {
                         return load_into(module, node_in(saved), options);
                       }});
   }
-  /// The state and the options of the groups, as Python's.
+  /// Adds an optimizer: its state and the options of its groups, as in Python's state_dict().
   template <TorchOptimizer Optimizer>
   TrainingState& add(const std::string& name, Optimizer& optimizer) {
     return add_entry({name, [&optimizer] { return TensorDict::Item(state_dict(optimizer)); },
@@ -51,7 +52,7 @@ class TrainingState {
                         return load_into(optimizer, node_in(saved), options);
                       }});
   }
-  /// Seed, epoch and position.
+  /// Adds a loader: its seed, epoch and position.
   TrainingState& add(const std::string& name, BatchLoader& loader) {
     return add_entry({name,
                       [&loader] {
@@ -64,7 +65,7 @@ class TrainingState {
                         return LoadReport();
                       }});
   }
-  /// A plain value, which load() replaces.
+  /// Adds a plain value, which load() replaces.
   TrainingState& add(const std::string& name, Value& value) {
     return add_entry({name, [&value] { return TensorDict::Item(NonTensor{value}); },
                       [&value](const TensorDict::Item& saved, const LoadIntoOptions& options) {
@@ -73,9 +74,9 @@ class TrainingState {
                         return LoadReport();
                       }});
   }
-  /// The random numbers of torch on the CPU, restored after everything else. The states of
-  /// Python, NumPy and CUDA that Python's RngState saved are kept, saved again unchanged, and
-  /// listed in LoadReport::ignored.
+  /// Adds torch's random number generator of the CPU, which load() restores after everything else.
+  /// The states of Python, NumPy and CUDA that Python's RngState saved are kept, saved again
+  /// unchanged, and listed in LoadReport::ignored.
   TrainingState& add_rng(const std::string& name = "rng") {
     auto others = std::make_shared<TensorDict>(TensorDict::dict());
     Entry entry{name, [others] { return TensorDict::Item(random_state(*others)); },
@@ -87,7 +88,7 @@ class TrainingState {
   }
 
   /// Returns the argument for CheckpointManager::save(). Tensors share the objects' memory. The
-  /// state of random number generators is captured now.
+  /// state of the random number generator is captured by this call.
   TensorDict state() const {
     TensorDict tree = TensorDict::dict();
     for (const Entry& entry : entries_) tree.set(entry.name, entry.state());
@@ -95,8 +96,8 @@ class TrainingState {
   }
 
   /// Loads every entry of a restored state. All names, dtypes and shapes are compared first.
-  /// Throws Error(key_not_found) if entries are missing or unexpected, Error(invalid_argument) if
-  /// tensors are, unless `strict` is false.
+  /// Unless `strict` is false, throws Error(key_not_found) if entries are missing or unexpected,
+  /// and Error(invalid_argument) if the tensors of an entry differ.
   LoadReport load(const TensorDict& saved, bool strict = true) {
     LoadReport report;
     std::vector<const Entry*> found;
@@ -182,7 +183,7 @@ class TrainingState {
     LoadReport report;
     const Tensor words = saved.at(kTorchPart);
     if (dry_run) return report;
-    // In memory: the step's files may be pruned before the next save.
+    // Copied into memory, because the step's files may be pruned before the next save.
     TensorDict kept = copied(saved);
     others = TensorDict::dict();
     kept.for_each([&](const std::string& key, const TensorDict::Item& item) {

@@ -10,8 +10,8 @@
 ///
 ///     auto data = tenfold::torch_dataset(tenfold::BatchLoader(ds, {.batch_size = 256}));
 ///
-/// They have the members that torch::data requires of a data set and derive from none of its
-/// classes, whose headers take ten seconds to compile.
+/// Both classes have the members that torch::data requires of a data set, but derive from none of
+/// its classes, because their headers take ten seconds to compile.
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
@@ -87,7 +87,7 @@ class TorchBatch {
   std::vector<Item> items_;
 };
 
-/// The same memory.
+/// Returns the tensors of a batch as torch tensors over the same memory.
 inline TorchBatch to_torch(const Batch& batch) {
   TorchBatch made;
   const auto add = [&](std::string name, const Tensor& tensor) {
@@ -106,8 +106,8 @@ inline TorchBatch to_torch(const Batch& batch) {
   return made;
 }
 
-/// A data set for torch's samplers; each batch is gathered in one call. A handle: copies, one for
-/// each worker thread, share the mapped data.
+/// A data set for torch's samplers; each batch is gathered in one call. A handle: torch copies it
+/// for each worker thread, and the copies share the mapped data.
 class TorchDataset {
  public:
   using BatchType = TorchBatch;                         ///< what get_batch() returns
@@ -157,7 +157,7 @@ class TorchBatches {
     if (!batch) return std::nullopt;
     return to_torch(*batch);
   }
-  /// Batches of an epoch.
+  /// The number of batches in an epoch.
   std::optional<std::size_t> size() const {
     return static_cast<std::size_t>(shared_->loader.size());
   }
@@ -194,11 +194,11 @@ class TorchBatches {
   std::shared_ptr<Shared> shared_;
 };
 
-/// For torch::data::make_data_loader() with one of torch's samplers.
+/// Returns a data set for torch::data::make_data_loader() with one of torch's samplers.
 inline TorchDataset torch_dataset(Dataset dataset, BatchOptions options = {}) {
   return TorchDataset(std::move(dataset), std::move(options));
 }
-/// For torch::data::make_data_loader(): the loader's own order.
+/// Returns a data set for torch::data::make_data_loader() in the order of `loader`.
 inline TorchBatches torch_dataset(BatchLoader loader) { return TorchBatches(std::move(loader)); }
 
 }  // namespace tenfold

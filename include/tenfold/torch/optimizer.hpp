@@ -31,7 +31,7 @@
 namespace tenfold {
 namespace torch_detail {
 
-/// Plans a load without changing the optimizer; apply() changes it.
+/// A load into an optimizer: the constructor only compares; apply() changes the optimizer.
 template <class Options, class Optimizer>
 class OptimizerPlan {
  public:
@@ -81,7 +81,7 @@ class OptimizerPlan {
     const OptimizerPairing pairing = pairing_of(names, groups, numbers);
     for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
       if (!pairing.groups[g]) {
-        // In pairing by order, a group of another size is reported and gets no states.
+        // If groups are paired by order, a group of another size was reported and gets no states.
         if (pairing.numbers[g].size() == numbers[g].size()) {
           auto& kept = optimizer_.param_groups()[g];
           plan_states(pairing.numbers[g], kept, static_cast<const Options&>(kept.options()),
@@ -109,7 +109,7 @@ class OptimizerPlan {
     }
   }
 
-  /// The number of parameters of a group that may have a state.
+  /// The number of parameters of a group that may have a state: LBFGS stores one for all of them.
   static std::size_t with_state(std::size_t num_params) {
     return kHasOneState<Options> ? std::min<std::size_t>(num_params, 1) : num_params;
   }
@@ -135,7 +135,7 @@ class OptimizerPlan {
     return pair_by_order(counts, groups, report_);
   }
 
-  /// `found`: the names of the parameters' states in the source; "" if there is none.
+  /// `found`: for each parameter, the name of its state in the source; "" if it has none.
   template <class Group>
   void plan_group(const TensorDict& source, const std::vector<std::string>& found, Group& group,
                   const std::vector<std::int64_t>& numbers, const std::string& name) {
@@ -168,7 +168,7 @@ class OptimizerPlan {
                    const std::string& name) {
     if (!group.contains(key)) {
       if constexpr (std::is_same_v<Option, bool>) {
-        option = false;  // files older than the option
+        option = false;  // the file was saved before the option existed
       } else {
         report_.missing.push_back(name);
       }
@@ -179,7 +179,7 @@ class OptimizerPlan {
     }
   }
 
-  /// An option that LibTorch does not have.
+  /// Plans an option of the source that LibTorch does not have.
   void plan_foreign_option(const TensorDict& group, const std::string& key,
                            const std::string& name) {
     using Kind = OptimizerKind<Options>;
@@ -229,13 +229,13 @@ class OptimizerPlan {
     planned.state = exists ? std::make_unique<State>(static_cast<State&>(*found->second))
                            : std::make_unique<State>();
     StateFilling<Options>(planned, param, params, options, saved, report_).fill();
-    // LibTorch's SGD treats a state without momentum as one that has started.
+    // LibTorch's SGD assumes that an existing state has a momentum buffer.
     if constexpr (std::is_same_v<Options, torch::optim::SGDOptions>) {
       if (planned.targets.empty()) planned.state = nullptr;
     }
   }
 
-  /// Compares dtypes and shapes by the rules of modules.
+  /// Compares dtypes and shapes by the same rules as for modules.
   void compare_tensors() {
     NamedTensors targets;
     std::unordered_map<std::string, std::pair<std::size_t, std::string>> names;

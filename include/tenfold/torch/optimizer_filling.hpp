@@ -32,7 +32,8 @@ inline at::Tensor empty_like_param(const at::Tensor& param) {
              : values.new_empty(values.sizes());
 }
 
-/// The layout of LBFGS's vectors: one element for each element of `params`, their dtype and device.
+/// A tensor for LBFGS, of the parameters' dtype and device. If `is_vector`, it has one element for
+/// each element of `params`; otherwise it is 0-d.
 inline at::Tensor empty_like_all(const std::vector<at::Tensor>& params, bool is_vector) {
   std::int64_t numel = 0;
   c10::ScalarType dtype = params.front().scalar_type();
@@ -60,12 +61,13 @@ struct PlannedState {
   NamedTensors targets;             // its tensors, by name in the source
   std::vector<std::string> values;  // the names of its non-tensor members
   std::string name;                 // "state.0", in the target
-  std::string source_name;
-  bool fits = true;
+  std::string source_name;          // "state.0", in the source
+  bool fits = true;                 // the saved state fits the parameter
 };
 
-/// Fills a state from the saved one. Reports every mismatch and then sets `planned.fits` to false.
-/// The targets are tensors of the new state, not yet filled.
+/// Fills a state from the saved one. If there are mismatches, reports them all and sets
+/// `planned.fits` to false. Afterwards `planned.targets` are the tensors of the new state, whose
+/// values are loaded later.
 template <class Options>
 class StateFilling {
  public:

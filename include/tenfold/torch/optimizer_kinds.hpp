@@ -1,8 +1,8 @@
 #pragma once
 
-/// The options and states of torch::optim's optimizers, by Python's names. Their classes are only
-/// declared here and used in templates. A program without optimizers includes none of LibTorch's
-/// optimizer headers.
+/// The options and states of torch::optim's optimizers, by Python's names. The optimizer classes
+/// are only declared here and used in templates, so that a program without optimizers includes none
+/// of LibTorch's optimizer headers.
 
 #include <ATen/core/Tensor.h>
 
@@ -94,7 +94,7 @@ struct OptimizerKind<torch::optim::LBFGSOptions> {
 template <class Options>
 inline constexpr bool kHasOneState = std::is_same_v<Options, torch::optim::LBFGSOptions>;
 
-/// The value of a Python option that describes LibTorch's behavior, for an option LibTorch lacks.
+/// For a Python option that LibTorch lacks, returns the value that describes LibTorch's behaviour.
 inline Value value_of_libtorch(std::string_view option, bool decoupled) {
   if (option == "foreach" || option == "fused") return {};
   return option == "decoupled_weight_decay" && decoupled;
@@ -134,7 +134,7 @@ void for_each_option(Options& options, const Visitor& visit) {
 }
 
 /// Calls visit(name, member) for each member of the state of a parameter: the number of steps, an
-/// std::int64_t, and tensors, which may be undefined; of LBFGS also numbers and lists of tensors.
+/// std::int64_t, and tensors, which may be undefined; for LBFGS also numbers and lists of tensors.
 template <class State, class Visitor>
 void for_each_state(State& state, const Visitor& visit) {
   if constexpr (requires { state.step(); }) visit("step", state.step());
@@ -193,7 +193,8 @@ struct Late {
       .found("another one");
 }
 
-/// True, after visit.template operator()<Options>(), if the optimizer's options are of that class.
+/// If the optimizer's options are of class `Options`, calls visit.template operator()<Options>()
+/// and returns true.
 template <class Options, class Optimizer, class Visitor>
 bool visit_if(Optimizer& optimizer, const Visitor& visit) {
   static_assert(requires { sizeof(Options); }, "#include <torch/optim.h>");

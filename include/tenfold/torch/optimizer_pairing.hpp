@@ -19,9 +19,9 @@ namespace tenfold::torch_detail {
 /// The names of the parameters of each group.
 using GroupNames = std::vector<std::vector<std::string>>;
 
-/// The pairing, by group of the target.
+/// The pairing: an element for each group of the target.
 struct OptimizerPairing {
-  std::vector<std::optional<std::size_t>> groups;  // groups of the source
+  std::vector<std::optional<std::size_t>> groups;  // the paired group of the source
   GroupNames numbers;                              // name of each parameter's state; "" if none
 };
 
@@ -74,7 +74,8 @@ inline bool are_unique(const GroupNames& names) {
 }
 
 /// Pairs by name, as Python does. A parameter gets the state of the same name from any group. A
-/// group gets the options of the group with the same parameters, or keeps its own.
+/// group gets the options of the saved group with the same parameters; without one, it keeps its
+/// own options.
 inline OptimizerPairing pair_by_name(const GroupNames& targets,
                                      const std::vector<SourceGroup>& sources,
                                      const GroupNames& source_names, LoadReport& report) {
@@ -111,7 +112,7 @@ inline OptimizerPairing pair_by_name(const GroupNames& targets,
     }
     if (targets[g].empty() && g < sources.size()) pairing.groups[g] = g;
     if (expected.empty()) continue;
-    // Prefer the group at the same position if another has as many.
+    // Of several groups with the most matches, prefer the one at the same position.
     auto best = static_cast<std::size_t>(std::max_element(num_matches.begin(), num_matches.end()) -
                                          num_matches.begin());
     if (g < num_matches.size() && num_matches[g] == num_matches[best]) best = g;
@@ -129,8 +130,8 @@ inline OptimizerPairing pair_by_name(const GroupNames& targets,
   return pairing;
 }
 
-/// The "param_names" of each group of a saved state, renamed; nothing if a group has none. Throws
-/// Error(invalid_argument) if they do not fit the parameters.
+/// The "param_names" of each group of a saved state, renamed; nullopt if a group has none. Throws
+/// Error(invalid_argument) if their number is not that of the parameters.
 inline std::optional<GroupNames> names_in(const TensorDict& source,
                                           const std::vector<SourceGroup>& groups,
                                           const RenameFunction& rename) {
@@ -156,7 +157,7 @@ inline std::optional<GroupNames> names_in(const TensorDict& source,
 }
 
 /// The names that an optimizer's parameters have in a module, whose tensors are `named`. Throws
-/// Error(invalid_argument) for one that is not of the module.
+/// Error(invalid_argument) for a parameter that is not in the module.
 template <class Optimizer, class NamedTensors>
 GroupNames names_of(Optimizer& optimizer, const NamedTensors& named) {
   std::unordered_map<const void*, std::string> known;

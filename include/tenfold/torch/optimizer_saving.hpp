@@ -34,7 +34,8 @@ Value value_of(const std::optional<Option>& option) {
   return option ? Value(*option) : Value();
 }
 
-/// A step count as Python stores it: a float32 tensor, or float64 if float32 is not exact.
+/// A step count as Python stores it: a float32 tensor, or float64 above 2^24, where float32 is not
+/// exact.
 inline Tensor step_tensor(std::int64_t step) {
   if (step <= std::int64_t{1} << 24) {
     const auto number = static_cast<float>(step);
@@ -67,7 +68,7 @@ std::vector<std::vector<std::int64_t>> numbers_of(Optimizer& optimizer) {
   return numbers;
 }
 
-/// `names`: names of the parameters; null if they have none.
+/// An element of "param_groups". `names`: names of the parameters; null if they have none.
 template <class Options>
 Value group_value(Options& options, const std::vector<std::int64_t>& numbers,
                   const std::vector<std::string>* names) {
@@ -90,7 +91,7 @@ Value group_value(Options& options, const std::vector<std::int64_t>& numbers,
   return group;
 }
 
-/// One member of a state; nullopt if Python's state does not have it.
+/// Converts members of a state. item() returns nullopt if Python's state does not have the member.
 class StateItems {
  public:
   StateItems(std::int64_t number, MainMemory& memory)
@@ -143,7 +144,7 @@ TensorDict state_node(State& state, std::int64_t number, MainMemory& memory) {
   const StateItems items(number, memory);
   TensorDict node = dict_node();
   for_each_state(state, [&](std::string_view name, const auto& member) {
-    // Before its first iteration Python's LBFGS has only its counters.
+    // Before the first iteration, the state of Python's LBFGS has only two counters.
     if constexpr (requires { state.old_dirs(); }) {
       if (!state.d().defined() && name != "func_evals" && name != "n_iter") return;
     }

@@ -18,7 +18,7 @@
 
 namespace tenfold::torch_detail {
 
-/// One number: a JSON number or a zero-dimensional tensor.
+/// The number in an item: a JSON number or a 0-d tensor; nullopt for anything else.
 inline std::optional<double> number_in(const TensorDict::Item& item) {
   if (std::holds_alternative<Leaf>(item)) {
     TensorDict from, to;
@@ -42,7 +42,7 @@ inline bool is_null(const TensorDict::Item& item) {
   return json != nullptr && json->value.is_null();
 }
 
-/// For reports: "0.5", "true", "float32 [3, 4]".
+/// Describes an item for reports: "0.5", "true", "float32 [3, 4]".
 inline std::string text_of(const TensorDict::Item& item) {
   if (const auto* json = std::get_if<NonTensor>(&item)) return to_json(json->value);
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
@@ -91,13 +91,13 @@ inline bool read_option(const TensorDict& group, std::string_view key, std::int6
   const TensorDict::Item item = group.get(key);
   const auto* json = std::get_if<NonTensor>(&item);
   const auto* number = json == nullptr ? nullptr : json->value.get_if<std::int64_t>();
-  // Without a history, LibTorch's LBFGS would take elements from an empty container.
+  // With history_size 0, LibTorch's LBFGS would take elements from an empty container.
   if (number == nullptr || *number < (key == "history_size" ? 1 : 0)) return false;
   option = *number;
   return true;
 }
 
-/// For max_eval of LBFGS, whose constructor replaces an empty option by a number.
+/// For max_eval of LBFGS. It never reads nullopt: LBFGS's constructor replaces that by a number.
 inline bool read_option(const TensorDict& group, std::string_view key,
                         std::optional<std::int64_t>& option) {
   std::int64_t number = 0;

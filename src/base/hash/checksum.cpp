@@ -55,7 +55,7 @@ std::uint64_t hash_seed() noexcept {
     std::random_device device;
     made = std::uint64_t{device()} << 32U | device();
   } catch (const std::exception&) {
-    // No random numbers available: use a stack address, which is randomised as well.
+    // No random numbers are available: use a stack address, which the system randomises.
   }
   std::uint64_t first = 0;
   made |= 1U;

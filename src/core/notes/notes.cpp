@@ -37,7 +37,7 @@ bool is_native(NodeKind kind) noexcept {
          kind == NodeKind::lazy_stack;
 }
 
-/// The note of a node. A node at a path other than "" is part of a tree.
+/// The note of the node at `path`, which is "" for the root.
 Notes::NodeNote note_of(const TensorDict& node, std::string_view path) {
   const NodeInfo& info = node.info();
   Notes::NodeNote note;
@@ -165,8 +165,8 @@ void apply_marks(const Marks& marks, Value& value) {
   if (marks.type) value = *special_from_json(*marks.type, value);
 }
 
-/// Applies the marks bottom-up: an extended scalar is a copy of the value it is made from. Returns
-/// false if the result has no counterpart in Python.
+/// Applies the marks bottom-up, because an extended scalar copies the value that it is made from.
+/// Returns false if the result has no counterpart in Python.
 bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     apply_marks(*place->first, *place->second);
@@ -199,7 +199,7 @@ bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
 
 std::string_view wanted_keys(const Notes::NodeNote& note) {
   return note.int_keys                   ? "keys that are integers"
-         : !note.typed_keys.empty()      ? "the keys that it names"
+         : !note.typed_keys.empty()      ? "the keys that the note names"
          : note.kind == NodeKind::sparse ? "the parts of a sparse tensor"
          : note.is_bare                  ? "the key \"value\" alone"
                                          : "keys \"0\", \"1\", ...";
@@ -320,8 +320,8 @@ bool apply_value_note(const Notes& notes, std::string_view path, Value& value) {
   });
   if (!fits || places.size() != marks.size() || !apply_all(places)) {
     warn("notes: value " + base::quote(path) +
-         ": marks of tuples, keys, ordered dicts and types are ignored: expected them to fit the "
-         "value, found another value; another tool may have changed the tree");
+         ": marks of tuples, keys, ordered dicts and types are ignored: expected the value that "
+         "they describe, found another value; another tool may have changed the tree");
     return false;
   }
   value = std::move(changed);

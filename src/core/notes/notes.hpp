@@ -14,8 +14,8 @@
 
 namespace tenfold {
 
-/// The notes document: what a format cannot express, as a small JSON document in a sidecar or
-/// inside the file:
+/// The notes document: a small JSON document, in a sidecar or inside the file, that records what
+/// the format cannot express:
 ///
 ///   {"version": 1,
 ///    "nodes":   {"": {"kind": "dict"}, "optimizer/state": {"kind": "dict", "int_keys": true},
@@ -85,10 +85,11 @@ struct Notes {
   bool empty() const;
   /// The document as one line of JSON.
   std::string to_json() const;
-  /// Afterwards every path is well formed, every file name is one plain path component (it leads
-  /// out of no folder), every shape has a size that fits 63 bits, and no alias has an alias as its
-  /// target. Members of unknown name are ignored with a warning. Throws Error(corrupt) if it is no
-  /// notes document, Error(unsupported) if its version is higher.
+  /// Parses and checks a document. In the result, every path is well formed, every file name is one
+  /// path component (which cannot lead out of the folder), every shape has a size that fits 63
+  /// bits, and no target of an alias is an alias. Members of unknown name are ignored with a
+  /// warning. Throws Error(corrupt) if the text is not a notes document, Error(unsupported) if its
+  /// version is higher than this library supports.
   static Notes from_json(std::string_view text, const base::Where& where);
 };
 
@@ -100,17 +101,18 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
 /// Collects kinds, value notes, aliases and unbatched leaves of a whole tree, but not leaves, files
 /// and schema. Among leaves over the same bytes, the first in for_each_leaf order is the alias
-/// target. Reads no tensor. With `of_leaves` false, for formats that store them natively, aliases
-/// and unbatched leaves are omitted.
+/// target. Reads no tensor. If `of_leaves` is false, aliases and unbatched leaves are omitted, for
+/// formats that store them natively.
 Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 
 /// Adds the note of a JSON value at `path`: the locations of its tuples, int-keyed and ordered
 /// objects, and extended scalars.
 void collect_value_note(std::string_view path, const Value& value, Notes& notes);
 
-/// Applies the note of the node at `path` (kind, keys) to `info`; warns and does nothing if it does
-/// not fit. If `keys`, the keys of the node, is given, checks that a list or tuple has the keys
-/// "0", "1", ..., that int_keys are integers in Python's notation, and that typed_keys exist.
+/// Applies the note of the node at `path` (kind, keys) to `info`; if the note does not fit the
+/// node, warns and does nothing. If `keys`, the keys of the node, is given, checks that a list or
+/// tuple has the keys "0", "1", ..., that int_keys are integers in Python's notation, and that
+/// typed_keys exist.
 void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
                      NodeInfo& info);

@@ -206,7 +206,7 @@ class NotesReader {
       throw fail(part)
           .part("keys")
           .expected(
-              "different ones, each under its text, that are null, bool, int, float or an array of "
+              "distinct keys, each under its str(), that are null, bool, int, float or an array of "
               "these")
           .found(tenfold::to_json(value));
     }
@@ -292,7 +292,7 @@ class NotesReader {
 
   void warn_unknown_type(const std::string& part, const std::string& type) const {
     warn(where_.text() + ": " + part + ": type " + base::quote(type) +
-         ": is ignored: expected one that is known, found another; a newer tenfold may have "
+         ": is ignored: expected a known type, found an unknown one; a newer tenfold may have "
          "written it");
   }
 

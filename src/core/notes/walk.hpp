@@ -15,17 +15,17 @@ class TreeVisitor {
   TreeVisitor& operator=(const TreeVisitor&) = delete;
   virtual ~TreeVisitor() = default;
 
-  /// Before the entries of the node.
+  /// Called before the entries of the node.
   virtual void node(const std::string& /*path*/, const TensorDict& /*node*/) {}
   virtual void leaf(const std::string& /*path*/, const Leaf& /*leaf*/) {}
   virtual void value(const std::string& /*path*/, const NonTensor& /*value*/) {}
 };
 
 /// Visits a node and everything below it, depth first, in the order of the keys. Reads no tensor.
-/// Throws Error(invalid_argument) beyond kMaxDepth levels: a node may contain itself.
+/// Throws Error(invalid_argument) beyond kMaxDepth levels, because a node may contain itself.
 void walk(const TensorDict& tree, TreeVisitor& visitor);
 
-/// Makes of the path of a node that of its entry `key`, as note_path_child() does.
+/// Appends the entry `key` to the path of its node, as note_path_child() does.
 void append_note_key(std::string& path, std::string_view key);
 
 }  // namespace tenfold

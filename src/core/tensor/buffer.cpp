@@ -25,7 +25,7 @@ Buffer::Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner)
     : bytes_(bytes), owner_(std::move(owner)) {}
 
 Buffer Buffer::read_only(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
-  // Never written: mutable_bytes() throws.
+  // The const_cast is safe: the bytes are never written, because mutable_bytes() throws.
   Buffer made({const_cast<std::byte*>(bytes.data()), bytes.size()}, std::move(owner));
   made.writable_ = false;
   return made;
@@ -33,8 +33,8 @@ Buffer Buffer::read_only(std::span<const std::byte> bytes, std::shared_ptr<const
 
 Buffer Buffer::allocate(std::size_t size_bytes) {
   if (size_bytes == 0) return {};
-  // calloc returns pages that the kernel has zeroed already; aligned_alloc needs a memset of all
-  // bytes.
+  // calloc returns pages that the kernel has already zeroed. With aligned_alloc, all bytes would
+  // need a memset.
   const auto padded = base::checked_add(size_bytes, kAlignmentBytes);
   if (!padded) throw std::bad_alloc();
   void* block = std::calloc(1, *padded);

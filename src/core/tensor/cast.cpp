@@ -16,8 +16,8 @@
 namespace tenfold {
 namespace {
 
-// Narrow floats are converted through float, as in torch, so that only the eleven types with
-// hardware conversions are converted pairwise. A chunk of this many elements stays in L1.
+// Narrow floats are converted through float, as in torch, so that only pairs of the eleven types
+// with hardware conversions need code of their own. A chunk of this many elements stays in L1.
 constexpr std::size_t kPieceElements = 1024;
 
 template <class T>

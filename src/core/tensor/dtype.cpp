@@ -71,7 +71,7 @@ std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_stri
 namespace detail {
 namespace {
 
-/// Calls `use` with the type of small_float that `dtype` has.
+/// Calls `use` with an object of the class in small_float that converts `dtype`.
 template <class Use>
 auto with_small_float(DType dtype, const Use& use) noexcept {
   switch (dtype) {

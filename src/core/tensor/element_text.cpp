@@ -25,7 +25,7 @@ T value_at(std::span<const std::byte> bytes, std::size_t position) noexcept {
 
 template <class T>
 std::string float_text(T value) {
-  if (std::isnan(value)) return "nan";  // whatever its sign
+  if (std::isnan(value)) return "nan";  // not "-nan"
   return fmt::format("{}", value);
 }
 
@@ -45,7 +45,7 @@ std::vector<std::string> integer_texts(std::span<const std::byte> bytes) {
   return texts;
 }
 
-/// The elements as T, cast first.
+/// Casts the elements to T and formats each with `text`.
 template <class T, class Text>
 std::vector<std::string> cast_texts(DType dtype, std::span<const std::byte> bytes,
                                     const Text& text) {
@@ -57,10 +57,11 @@ std::vector<std::string> cast_texts(DType dtype, std::span<const std::byte> byte
   return texts;
 }
 
-/// Elements of a tensor that is written whole.
+/// A tensor of at most this many elements is written completely.
 constexpr std::int64_t kWholeNumel = 100;
-/// Elements that are written at most, and of each end of a dimension.
+/// The greatest number of elements that are written of a larger tensor.
 constexpr std::int64_t kMaxWritten = 1000;
+/// The number of indices that are written at each end of a dimension of a larger tensor.
 constexpr std::int64_t kEdge = 3;
 
 class TensorWriter {

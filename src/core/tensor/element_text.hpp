@@ -13,10 +13,10 @@ namespace tenfold {
 double float4_value(unsigned nibble) noexcept;
 
 /// Contiguous elements as strings that parse to the same value, as element_texts() of inspect.hpp
-/// describes them. Any alignment.
+/// describes them. The bytes need no alignment.
 std::vector<std::string> element_texts(DType dtype, std::span<const std::byte> bytes);
 
-/// One element.
+/// One element as such a string.
 std::string element_text(DType dtype, const std::byte* bytes);
 
 }  // namespace tenfold

@@ -14,10 +14,10 @@ inline constexpr std::string_view kMetaTensor = "torch._utils._rebuild_meta_tens
 /// The extended scalar of that type that JSON stores as `plain`; empty if there is none.
 std::optional<Value::Special> special_from_json(Value::Special::Type type, const Value& plain);
 
-/// True if a Python set can hold it: it contains no list and no dict.
+/// True if a Python set can contain the value: there is no list and no dict in it.
 bool is_hashable(const Value& value) noexcept;
 
-/// True if it contains an extended scalar, which plain JSON cannot represent.
+/// True if the value contains an extended scalar, which plain JSON cannot represent.
 bool has_special(const Value& value);
 
 /// False for a value that Python cannot have: a set of unhashable items, a torch.Size of strings.

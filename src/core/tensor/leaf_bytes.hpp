@@ -18,14 +18,14 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
                     std::span<std::byte> scratch,
                     const std::function<void(std::span<const std::byte>)>& use);
 
-/// Identifies the stored bytes of a leaf, to find shared storage. Without a value if they are
-/// unknown, or shared with no other leaf.
+/// Identifies the stored bytes of a leaf, to find shared storage. Has no value if the bytes are
+/// unknown, or if no other leaf shares them.
 using SharedBytes = LeafSource::Identity;
 struct SharedBytesHash {
   std::size_t operator()(const SharedBytes& key) const noexcept;
 };
-/// Equal for contiguous tensors over the same memory range, and for leaves stored once on disk. A
-/// leaf without elements shares its storage with no other leaf.
+/// Equal for contiguous tensors over the same memory range, and for leaves with the same place on
+/// disk. A leaf without elements shares its storage with no other leaf.
 SharedBytes shared_bytes(const Leaf& leaf);
 
 }  // namespace tenfold

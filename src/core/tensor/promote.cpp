@@ -10,7 +10,7 @@
 namespace tenfold {
 namespace {
 
-/// torch promotes these with floats only.
+/// True for the dtypes that torch promotes with floats only, not with other integers.
 bool is_wide_unsigned(DType dtype) { return dtype >= DType::uint16 && dtype <= DType::uint64; }
 bool is_signed(DType dtype) { return dtype >= DType::int8 && dtype <= DType::int64; }
 bool is_float(DType dtype) { return dtype >= DType::float16 && dtype <= DType::float64; }
@@ -18,7 +18,7 @@ bool is_float(DType dtype) { return dtype >= DType::float16 && dtype <= DType::f
 [[noreturn]] void refuse(DType left, DType right) {
   throw base::unsupported()
       .part("dtypes")
-      .expected("two that one can hold")
+      .expected("two with a common dtype")
       .found(to_string(left), " and ", to_string(right));
 }
 

@@ -9,7 +9,7 @@ namespace tenfold {
 /// vectorise. Each has Bits, to_float(Bits) and from_float(float).
 namespace small_float {
 
-/// A sign, kExponentBits and kMantissaBits, in the IEEE 754 layout, with subnormals.
+/// A format of a sign bit, kExponentBits and kMantissaBits in the IEEE 754 layout, with subnormals.
 template <class BitsType, int kExponentBits, int kMantissaBits, int kBias>
 struct Layout {
   using Bits = BitsType;
@@ -17,8 +17,8 @@ struct Layout {
   static constexpr std::uint32_t kSign = 1U << (kExponentBits + kMantissaBits);
   static constexpr std::uint32_t kLeastNormal = static_cast<std::uint32_t>(128 - kBias) << 23;
 
-  /// Rounds the magnitude `value` (the bits of a positive float) to nearest, ties to even. Exact
-  /// for everything in range; a carry increments the exponent, as it should.
+  /// Rounds the magnitude `value` (the bits of a positive float) to nearest, ties to even. Correct
+  /// for every value in range: a carry out of the mantissa increments the exponent.
   static constexpr std::uint32_t round(std::uint32_t value) noexcept {
     // Adding this power of two shifts a subnormal's bits into place and lets the CPU round.
     constexpr auto kMagic = static_cast<std::uint32_t>(127 - kBias + kShift + 1) << 23;

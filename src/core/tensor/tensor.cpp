@@ -22,8 +22,8 @@ constexpr auto kMaxInt64 = static_cast<std::uint64_t>(std::numeric_limits<std::i
 
 Error fail() { return base::invalid_argument().part("tensor"); }
 
-/// The product of the lengths with 0 counted as 1. Strides are computed from it, so a shape with 0
-/// elements must not hide an overflow.
+/// The product of the lengths, with 0 counted as 1. Strides are computed from the lengths, so a
+/// length of 0 must not hide an overflow of the others.
 std::uint64_t checked_extent(const Shape& shape) {
   std::uint64_t extent = 1;
   for (const std::int64_t length : shape) {
@@ -49,7 +49,7 @@ bool is_finite(DType dtype, const std::byte* bytes) {
   return std::isfinite(number);
 }
 
-/// True if the real number, cut toward zero, is one of the integers of `wanted`.
+/// True if the real number, rounded toward zero, is in the range of the integer dtype `wanted`.
 bool integer_fits(DType dtype, const std::byte* bytes, DType wanted) {
   const int bits = static_cast<int>(8 * itemsize(wanted));
   const bool is_signed = wanted >= DType::int8;
@@ -67,7 +67,7 @@ bool integer_fits(DType dtype, const std::byte* bytes, DType wanted) {
     const std::int64_t largest = std::numeric_limits<std::int64_t>::max() >> (64 - bits);
     return number >= -largest - 1 && number <= largest;
   }
-  if (!is_floating_point(dtype)) return true;  // cast_elements() refuses it
+  if (!is_floating_point(dtype)) return true;  // cast_elements() throws for these dtypes
   double number = 0;
   cast_elements(dtype, bytes, DType::float64, reinterpret_cast<std::byte*>(&number), 1);
   const double limit = std::ldexp(1.0, bits - (is_signed ? 1 : 0));
@@ -87,7 +87,7 @@ std::uint64_t spanned_bytes(DType dtype, const Shape& shape, const Shape& stride
   if (strides.size() != shape.size()) {
     throw fail()
         .problem("strides ", base::list_text(strides), " do not fit shape ", base::list_text(shape))
-        .expected("one stride a dimension");
+        .expected("one stride per dimension");
   }
   std::uint64_t last_element = 0;
   for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -260,7 +260,7 @@ Tensor Tensor::narrow(std::int64_t begin, std::int64_t end) const {
   if (is_default()) return rows;
   rows.shape_[0] = end - begin;
   rows.numel_ = numel_of(rows.shape_);
-  // Without elements the offset has no meaning, and must not point outside the buffer.
+  // The offset of a tensor without elements has no meaning, but must not be outside the buffer.
   if (rows.numel_ > 0) {
     rows.offset_bytes_ +=
         static_cast<std::uint64_t>(begin) * static_cast<std::uint64_t>(strides_[0]) * itemsize();

@@ -4,8 +4,9 @@
 
 namespace tenfold {
 
-/// Constants of torch that a pickle names without a call, without the prefix "torch.". They are
-/// kept as values, including dtypes that tensors here cannot have.
+// Checks of the names of torch's constants, such as "torch.float32" in a pickle. They become
+// extended scalars of a tree, including dtypes that a Tensor cannot have. The first two functions
+// take the name without the prefix "torch.".
 
 /// "float32", and torch dtypes without a DType: "bits8", "int4", "quint8", ...
 bool is_torch_dtype(std::string_view name) noexcept;

@@ -17,15 +17,16 @@
 namespace tenfold {
 namespace {
 
-/// Shorter runs are read together with their neighbours, and then copied to their destinations.
+/// Runs of fewer bytes are read together with their neighbours, and then copied to their
+/// destinations.
 constexpr std::uint64_t kDirectBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kScratchBytes = std::uint64_t{1} << 20;
 /// Bytes that one task copies when the whole tensor is read into memory.
 constexpr std::uint64_t kBytesPerTask = std::uint64_t{16} << 20;
-/// Tensors may be sharded along this many dimensions: a piece has 2^n corners for n of them.
+/// The greatest number of sharded dimensions: with n of them, a piece has 2^n corners.
 constexpr std::size_t kMaxCutDims = 8;
-/// No cluster has that many pieces. Without a limit, a hostile file could make the comparison take
-/// arbitrarily long.
+/// The greatest number of corners of all pieces, more than any cluster needs. Without a limit, a
+/// hostile file could make check_cover() take arbitrarily long.
 constexpr std::size_t kMaxCorners = std::size_t{1} << 22;
 
 std::string box_text(const TensorPiece& piece) {
@@ -174,7 +175,7 @@ std::uint64_t AssembledSource::first_run_after(const Placed& placed, std::uint64
   return low;
 }
 
-/// Copies the piece's part of the bytes from `begin` of the whole tensor.
+/// Copies the bytes of a piece that are in the range of the whole tensor that starts at `begin`.
 void AssembledSource::read_piece(const Placed& placed, std::uint64_t begin,
                                  std::span<std::byte> into) const {
   const std::uint64_t end = begin + into.size();
@@ -256,8 +257,8 @@ std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
   return leaves;
 }
 
-/// Two assembled tensors are the same if their pieces are. If a piece shares its storage with no
-/// other leaf, neither does the whole.
+/// Two assembled tensors share storage if all of their pieces do. If no other leaf shares the
+/// storage of one piece, none shares that of the whole.
 LeafSource::Identity AssembledSource::identity(const Leaf&) {
   Identity whole;
   whole.pieces.reserve(2 * pieces_.size());

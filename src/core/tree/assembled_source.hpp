@@ -15,20 +15,20 @@ namespace tenfold {
 
 /// A box of a tensor, and the leaf of the same shape that stores it.
 struct TensorPiece {
-  Shape offsets;  ///< of the box's first element, for each dimension
+  Shape offsets;  ///< index of the box's first element in the tensor
   Leaf leaf;
 };
 
 /// The source of leaves that are stored in pieces: chunks of a large tensor, shards written by
-/// several processes. Reading a range reads only the pieces that overlap it. The first call of
-/// map() copies all of them into memory.
+/// several processes. Reading a range reads only the pieces that overlap the range. The first call
+/// of map() copies all pieces into memory.
 class AssembledSource final : public LeafSource {
  public:
   /// Builds the leaf from `pieces`, which must cover each element of `shape` exactly once; pieces
-  /// without elements are dropped. `where` names it in messages. A single piece that covers
-  /// everything is returned unchanged. Throws Error(corrupt) if a piece has another dtype or rank
-  /// or does not fit, or if pieces leave a gap or overlap; Error(unsupported) if more than 8
-  /// dimensions are cut.
+  /// without elements are dropped. `where` names the tensor in messages. A single piece that covers
+  /// the whole tensor is returned unchanged. Throws Error(corrupt) if a piece has another dtype or
+  /// number of dimensions or does not fit, or if pieces leave a gap or overlap; Error(unsupported)
+  /// if more than 8 dimensions are sharded.
   static Leaf assemble(DType dtype, Shape shape, std::vector<TensorPiece> pieces,
                        base::Where where);
 

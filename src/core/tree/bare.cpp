@@ -16,7 +16,7 @@ bool is_container(const TensorDict::Item& item) {
           json->value.is<Value::Tuple>());
 }
 
-/// The same entry under another key. Keeps the origin of the root.
+/// A copy of a bare root with another key. Keeps the path that the root was read from.
 TensorDict with_key(const TensorDict& root, std::string_view key, bool is_bare) {
   TensorDict made(root.info());
   made.info().is_bare = is_bare;

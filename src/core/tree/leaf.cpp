@@ -16,7 +16,7 @@
 namespace tenfold {
 namespace {
 
-/// The elements of all components. `where` starts the message.
+/// The total number of elements of all components. `where` starts the message.
 std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const base::Where& where) {
   if (sizes.dtype() != DType::int64 || sizes.ndim() != 2) {
     throw base::fail(code, where)

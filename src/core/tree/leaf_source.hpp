@@ -27,14 +27,14 @@ class LeafSource {
   virtual ~LeafSource() = default;
 
   /// The bytes of the contiguous tensor of `leaf`, mapped (or read, if small) in the mode of the
-  /// open call. The source caches them: two calls return the same bytes, and leaves over the same
-  /// (device, inode, range) share one Buffer. Checks the file's size first.
+  /// open call. The source caches the bytes: two calls return the same bytes, and leaves over the
+  /// same range of one file share one Buffer. Checks the file's size first.
   virtual Buffer map(const Leaf& leaf) = 0;
 
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor with pread.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
-  /// int64 [n, k] of a nested leaf; only folders have them.
+  /// The sizes of a nested leaf, int64 [n, k]; only folders store nested leaves.
   virtual Tensor nested_sizes(const Leaf& leaf);
 
   /// Prefetches the bytes. A hint.
@@ -48,11 +48,11 @@ class LeafSource {
   };
   virtual Part map_storage(const Leaf& leaf) { return {map(leaf), 0}; }
 
-  /// True if all leaves are in one mapping: mapping them from several threads is no faster.
+  /// True if all leaves are in one mapping. Then mapping them from several threads is not faster.
   virtual bool is_one_mapping() const noexcept { return false; }
 
-  /// Identity of stored bytes: equal for leaves over the same bytes (aliases on disk). Compared as
-  /// a whole. Without a value, the leaf shares its storage with no other leaf.
+  /// Identity of stored bytes: all members are equal for leaves over the same bytes (aliases on
+  /// disk). If it has no value, the leaf shares its storage with no other leaf.
   struct Identity {
     std::uint64_t device = 0;  ///< device of the file, or kThisProcess
     std::uint64_t inode = 0;   ///< inode of the file, or the address of an object in this process
@@ -69,7 +69,7 @@ class LeafSource {
   /// The file that stores the leaf's bytes, and in a file of several tensors the part `tensor "w"`.
   virtual base::Where where(const Leaf& leaf) const = 0;
 
-  /// The leaves that this one is assembled from; empty if its bytes are stored.
+  /// The leaves that `leaf` is assembled from; empty if its bytes are stored as one range.
   virtual std::vector<Leaf> parts(const Leaf& leaf) const;
 
   /// Makes writes through shared mappings durable (fdatasync); does nothing in other modes. The
@@ -81,7 +81,7 @@ class LeafSource {
 
 using detail::LeafSource;
 
-/// Null for a leaf in memory.
+/// The source of a leaf; null for a leaf in memory.
 inline const std::shared_ptr<LeafSource>& source_of(const Leaf& leaf) noexcept {
   return detail::Access::source(leaf);
 }

@@ -56,7 +56,7 @@ const Leaf* Node::leaf_at(std::size_t position) const {
 }
 
 TensorDict::Item Node::item(std::size_t position) {
-  // Held while a LazyItem loads: a second thread waits for the first one's result.
+  // Locked while a LazyItem loads, so that a second thread waits for the result of the first.
   const std::lock_guard lock(mutex);
   Slot& slot = entries[position].slot;
   if (auto* lazy = std::get_if<std::shared_ptr<LazyItem>>(&slot)) {

@@ -25,8 +25,8 @@ class LazyItem {
   virtual TensorDict::Item load() = 0;
 };
 
-/// Maximum depth of a tree. No program nests that deep, but a file may, and a node that contains
-/// itself has no end.
+/// Maximum depth of a tree. No program nests that deep, but a hostile file may, and the depth of a
+/// node that contains itself is infinite.
 inline constexpr std::size_t kMaxDepth = 512;
 
 /// The largest stack_dim of a lazy stack: tensors of torch have at most 64 dimensions.
@@ -71,7 +71,7 @@ inline const std::shared_ptr<Node>& node_of(const TensorDict& tree) noexcept {
   return detail::Access::node(tree);
 }
 
-/// As TensorDict::contains() and get() of a path of one key: dots in it mean nothing.
+/// As TensorDict::contains() and get() with a path of one key, whose dots have no meaning.
 bool has_key(const TensorDict& tree, std::string_view key);
 TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key);
 

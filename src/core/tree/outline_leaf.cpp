@@ -22,12 +22,12 @@ class NoBytes final : public LeafSource {
     refuse(leaf);
   }
   base::Where where(const Leaf& /*leaf*/) const override {
-    return {"", "a tensor of which only dtype and shape are known"};
+    return {"", "a tensor with dtype and shape only"};
   }
 
  private:
   [[noreturn]] void refuse(const Leaf& leaf) const {
-    throw base::invalid_argument(where(leaf)).expected("its bytes").found("none");
+    throw base::invalid_argument(where(leaf)).expected("a tensor with bytes").found("none");
   }
 };
 

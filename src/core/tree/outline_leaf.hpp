@@ -6,12 +6,13 @@
 
 namespace tenfold {
 
-/// A leaf of which only dtype and shape count: its bytes are with another process, or not there
-/// yet. Mapping or reading them throws Error(invalid_argument). It shares its storage, and its
-/// source, with copies of itself only. Throws Error(invalid_argument) for a size beyond 63 bits.
+/// A leaf with dtype and shape but without bytes, because another process has them or they do not
+/// exist yet. Mapping or reading the leaf throws Error(invalid_argument). It shares its storage,
+/// and its source, only with its own copies. Throws Error(invalid_argument) for a size beyond 63
+/// bits.
 Leaf outline_leaf(DType dtype, Shape shape);
 
-/// The source of such leaves; each call creates one.
+/// Creates a new source for such leaves.
 std::shared_ptr<detail::LeafSource> outline_source();
 
 /// True for a leaf that outline_leaf() has made.

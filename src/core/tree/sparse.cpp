@@ -109,13 +109,13 @@ class Checker {
     if (info_.is_coalesced) require_rising(at, depth, count);
   }
 
-  /// Coalesced: coordinates are unique and in lexicographic order.
+  /// Checks that a coalesced tensor has unique coordinates in lexicographic order.
   void require_rising(const Indices& at, std::int64_t depth, std::int64_t count) const {
     for (std::int64_t i = 1; i < count; ++i) {
       std::int64_t d = 0;
       while (d < depth && at.at(d * count + i) == at.at(d * count + i - 1)) ++d;
       if (d < depth && at.at(d * count + i) > at.at(d * count + i - 1)) continue;
-      fail("indices", "coordinates that rise, as it is coalesced", "others at entry " + number(i));
+      fail("indices", "increasing coordinates, as it is coalesced", "others at entry " + number(i));
     }
   }
 
@@ -145,7 +145,7 @@ class Checker {
     const bool rises = !node_.contains("lengths");
     for (std::int64_t i = 0; i <= rows; ++i) {
       if (at.at(i) < 0 || at.at(i) > most || (rises && i > 0 && at.at(i) < at.at(i - 1))) {
-        fail("offsets", "numbers from 0 to " + number(most) + (rises ? " that do not fall" : ""),
+        fail("offsets", "numbers from 0 to " + number(most) + (rises ? ", nondecreasing" : ""),
              number(at.at(i)));
       }
     }
@@ -207,7 +207,7 @@ class Checker {
       batches *= length;
     }
     const std::int64_t lines = by_row ? rows : columns;
-    // Not `lines + 1`, which could overflow.
+    // Not compared with `lines + 1`, which could overflow.
     if (compressed.shape().back() - 1 != lines) {
       fail(parts[0], "one entry more than " + number(lines) + " lines",
            number(compressed.shape().back()));
@@ -234,13 +234,13 @@ class Checker {
       const std::int64_t begin = ends.at(first_end + line);
       const std::int64_t end = ends.at(first_end + line + 1);
       if (end < begin || end > count) {
-        fail(parts[0], "numbers that do not fall, up to " + number(count), number(end));
+        fail(parts[0], "nondecreasing numbers up to " + number(count), number(end));
       }
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t index = places.at(first_place + i);
         require_index(parts[1], index, length);
         if (i > begin && index <= places.at(first_place + i - 1)) {
-          fail(parts[1], "numbers that rise within a line", number(index));
+          fail(parts[1], "increasing numbers within a row or column", number(index));
         }
       }
     }

@@ -24,11 +24,11 @@ inline constexpr std::string_view kJagged = "jagged";
 /// True if the keys of a node are the components of that layout, in any order.
 bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout);
 
-/// Puts the parts of a sparse tensor in torch's order. A file may name them in another one.
+/// Sorts the parts of a sparse tensor in torch's order. A file may list them in another order.
 void sort_sparse_parts(detail::Node& node);
 
-/// Checks torch's invariants of a sparse tensor. Indices must be within the shape, because programs
-/// use them without checks. Reads the indices. Throws Error(corrupt) that starts with `where`.
+/// Checks torch's invariants of a sparse tensor, because programs use its indices without checks.
+/// Reads the indices. Throws Error(corrupt) with a message that starts with `where`.
 void check_sparse_indices(const TensorDict& node, const base::Where& where);
 
 }  // namespace tenfold

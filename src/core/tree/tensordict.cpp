@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, 9> kKindNames = {"tensordict", "dict",   
                                                         "list",       "tuple",  "tensorclass",
                                                         "lazy_stack", "sparse", "opaque"};
 
-/// "ckpt" or, below the node that has a name, "ckpt: node \"model.encoder\""; may be empty.
+/// The node at the path `below` from the node `where`, for messages: "ckpt", or
+/// "ckpt: node \"model.encoder\"".
 base::Where place(const std::string& where, std::span<const std::string> below) {
   if (below.empty()) return where;
   return {where, "node " + base::quote(dotted(KeyPath(below.begin(), below.end())))};
@@ -93,7 +94,8 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
 }
 
 /// Resolves a dotted name to a path of keys below `node`; keys may contain dots themselves. Returns
-/// an empty path if there is none, and, if several match, the one with the longest first key.
+/// an empty path if nothing matches. If several paths match, returns the one with the longest first
+/// key.
 KeyPath path_of_name(const TensorDict& node, std::string_view name) {
   if (node_of(node)->find_or_stem(name) != Node::npos) return {std::string(name)};
   for (std::size_t dot = name.rfind('.'); dot != std::string_view::npos && dot > 0;
@@ -111,14 +113,16 @@ KeyPath path_of_name(const TensorDict& node, std::string_view name) {
   return {};
 }
 
-/// The path of a name, or the name as the only key of one, for the message that it is not there.
+/// The path of a name; if nothing matches, the name as a single key, for the message that the key
+/// does not exist.
 KeyPath path_or_name(const TensorDict& node, std::string_view name) {
   KeyPath path = path_of_name(node, name);
   if (path.empty()) path.emplace_back(name);
   return path;
 }
 
-/// The entry at `path`, or nothing if a part of it is not there or no node.
+/// The entry at `path`, or nullopt if a key of the path is missing or names something other than a
+/// node.
 std::optional<TensorDict::Item> found_at(const TensorDict& root,
                                          std::span<const std::string> path) {
   TensorDict node = root;
@@ -280,7 +284,7 @@ std::optional<TensorDict::Item> TensorDict::find(const KeyPath& path) const {
 }
 
 TensorDict::Item TensorDict::get(std::string_view name) const {
-  // Most names are keys; the path is made for others only.
+  // Fast path: most names are keys.
   const std::size_t position = node_->find_or_stem(name);
   if (position != Node::npos) return requested_item(*node_, position);
   return follow(*this, path_or_name(*this, name)).item;

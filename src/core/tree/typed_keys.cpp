@@ -33,8 +33,8 @@ std::string part_text(const Value& part) {
   return key_text(part);
 }
 
-/// The same string for all keys that are equal in Python. NaN equals nothing, and is the string of
-/// one key only.
+/// A string that is the same for all keys that are equal in Python. NaN equals no key, so a dict
+/// has at most one key with the string of NaN.
 std::string equality_text(const Value& key) {
   if (const auto* flag = key.get_if<bool>()) return *flag ? "1" : "0";
   if (const auto* text = key.get_if<std::string>()) return quoted_text(*text);

@@ -12,13 +12,13 @@
 
 namespace tenfold {
 
-// Keys of a Python dict that are not strings. A tree identifies each by str(key). The original key
-// is stored in TypedKeys or, if all keys of a dict are ints, by one flag.
+// Keys of a Python dict that are not strings. A tree identifies each of them by str(key). The
+// original keys are stored in TypedKeys; if all keys of a dict are ints, one flag replaces them.
 
 /// True for None, bool, int, float, and tuples of these and of strings.
 bool is_typed_key(const Value& key) noexcept;
 
-/// True for NaN and tuples that contain it: in Python no two of them are equal.
+/// True for NaN and tuples that contain NaN. In Python, no two such keys are equal.
 bool has_nan(const Value& key) noexcept;
 
 /// Python's str(): "None", "True", "1", "0.5", "(1, 'a')".

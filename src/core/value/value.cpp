@@ -90,7 +90,7 @@ void write_special(const Value::Special& special, codecs::JsonWriter& writer) {
   }
 }
 
-/// In the order of the enumeration.
+/// The names of the types, in the order of Value::Special::Type.
 constexpr std::array<std::string_view, 11> kSpecialNames = {
     "bytes",      "bytearray",   "complex",      "set",          "frozenset",    "Counter",
     "torch.Size", "torch.dtype", "torch.device", "torch.layout", "torch.qscheme"};
@@ -105,8 +105,8 @@ bool Value::Object::operator==(const Object& other) const {
   if (int_keys != other.int_keys || ordered != other.ordered) return false;
   if (typed_keys != other.typed_keys) return false;
   if (members.size() != other.members.size()) return false;
-  // Compare each member once: comparing again after a mismatch would double the work at every level
-  // of nesting.
+  // If the keys are in the same order, compare only in that order. A second comparison after a
+  // mismatch would double the work at every level of nesting.
   const bool same_order =
       std::equal(members.begin(), members.end(), other.members.begin(),
                  [](const Member& a, const Member& b) { return a.first == b.first; });
@@ -129,7 +129,7 @@ const Value* Value::Object::find(std::string_view key) const noexcept {
 std::string_view Value::type_name() const noexcept {
   if (const auto* special = get_if<Special>())
     return kSpecialNames[static_cast<std::size_t>(special->type)];
-  // In the order of the alternatives. Not by std::visit, which may throw.
+  // In the order of the alternatives. std::visit is not used, because it may throw.
   constexpr auto kNames = std::to_array<std::string_view>(
       {"null", "bool", "int", "int", "float", "str", "list", "tuple", "dict"});
   static_assert(kNames.size() + 1 == std::variant_size_v<Variant>);
@@ -212,8 +212,8 @@ void ValueBuilder::end_object() {
     throw base::corrupt(where_)
         .part("key ", base::quote(*key))
         .problem("duplicate key in a json object")
-        .expected("it once")
-        .found("it again");
+        .expected("each key once")
+        .found("the key again");
   }
   close();
 }

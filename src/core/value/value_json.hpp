@@ -17,7 +17,7 @@ namespace tenfold {
 /// UTF-8.
 std::string to_json(const Value& value, codecs::JsonStyle style);
 
-/// As from_json(), of a document that is a part of a file.
+/// As from_json(), for a document that is a part of a file.
 Value parse_value(std::string_view text, const base::Where& where);
 
 /// Writes a value as the next item of a document.
@@ -31,7 +31,7 @@ class ValueBuilder final : public codecs::JsonHandler {
 
   /// True once the value is complete.
   bool done() const noexcept { return done_; }
-  /// Returns the value. The builder can then be used for another one.
+  /// Returns the value. The builder can then be used for another value.
   Value take();
 
   void null() override { add(Value()); }
@@ -52,7 +52,7 @@ class ValueBuilder final : public codecs::JsonHandler {
 
   base::Where where_;
   std::vector<Value> open_;        ///< containers that have not ended, outermost first
-  std::vector<std::string> keys_;  ///< of members whose value has not ended, outermost first
+  std::vector<std::string> keys_;  ///< keys of members whose value has not ended, outermost first
   Value root_;
   bool done_ = false;
 };

@@ -19,10 +19,10 @@ namespace {
 
 Error fail_loader() { return base::invalid_argument().part("batch loader"); }
 
-/// Each pass increments the epoch. It wraps to 0 after this value, so that every state can be
-/// loaded.
+/// The last epoch. Each pass increments the epoch, which wraps to 0 after this value, so that every
+/// saved state can be loaded.
 constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 62U;
-/// Limit, so that rows times ranks cannot overflow.
+/// The greatest world size, so that the product of rows and ranks cannot overflow.
 constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
 
 void check(const BatchLoaderOptions& options) {
@@ -59,7 +59,7 @@ std::int64_t member(const Value::Object& object, const char* key) {
   return *number;
 }
 
-/// Up to 2^64 - 1, which exceeds JSON's int64.
+/// The seed in a state. A seed above 2^63 - 1 does not fit the int64 of a Value and is a BigInt.
 std::uint64_t seed_of(const Value::Object& object) {
   const Value* value = object.find("seed");
   const auto* large = value == nullptr ? nullptr : value->get_if<Value::BigInt>();
@@ -91,7 +91,7 @@ struct BatchLoader::State {
   BatchLoaderOptions options;
   std::atomic<std::int64_t> epoch{0};
   os::ForkSafeLock lock;      ///< guards the members below
-  std::int64_t position = 0;  ///< of the newest stream
+  std::int64_t position = 0;  ///< position of the newest stream
   bool resume = false;        ///< the next iteration resumes at `position`
   std::weak_ptr<BatchStream> newest;
   LoaderStats stats;
@@ -108,17 +108,17 @@ struct BatchLoader::State {
   }
 };
 
-/// The position of the loader, which threads that share an iterator change.
+/// Locks the state of the loader, because threads that share an iterator change its position.
 class BatchLoader::StateLock {
  public:
   explicit StateLock(State& state) : state_(state) {
     if (state_.lock.lock()) return;
     throw base::unsupported()
         .part("batch loader")
-        .problem("another thread was changing it when the process forked")
+        .problem("another thread was changing the loader when the process forked")
         .expected("a loader of this process")
-        .found("one of another")
-        .remedy("make a new one");
+        .found("one of the parent")
+        .remedy("create a new loader");
   }
   StateLock(const StateLock&) = delete;
   StateLock& operator=(const StateLock&) = delete;
@@ -130,7 +130,7 @@ class BatchLoader::StateLock {
 
 BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
   check(options);
-  // The current rows: this loader does not include rows that are appended later.
+  // Takes a snapshot of the rows: this loader does not include rows that are appended later.
   dataset = dataset_of(with_open_parts(state_of(dataset)));
   if (!options.columns.empty()) dataset = dataset.select(options.columns);
   state_ = std::make_unique<State>(std::move(dataset), std::move(options));

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Rows that are prefetched at a time: enough to keep any device busy.
+/// The number of rows that are prefetched in advance, enough to keep any disk busy.
 constexpr std::int64_t kPrefetchedRows = 1024;
 /// Every 16th batch is checked for major page faults.
 constexpr std::int64_t kWatchedBatches = 16;
@@ -119,7 +119,7 @@ void BatchStream::prefetch_ahead(std::int64_t batch, Lock& lock) {
     if (!residency_.is_needed()) return;
   }
   const std::int64_t ahead = std::max<std::int64_t>(kPrefetchedRows / options_.batch_size, 2);
-  // The first stage is the furthest ahead, because later stages read what it prefetched.
+  // The first stage is the furthest ahead, because later stages read the pages that it prefetched.
   for (int stage = 0; stage < residency_.num_stages(); ++stage) {
     std::int64_t& prefetched_to = prefetched_[static_cast<std::size_t>(stage)];
     const std::int64_t end =
@@ -147,7 +147,7 @@ void BatchStream::work() {
     if (stop_) return;
     const std::int64_t batch = claimed_++;
     lock.unlock();
-    // A forked child must not find a batch half delivered.
+    // A fork must not happen while a batch is being delivered.
     const os::NoFork no_fork;
     lock.lock();
     Slot made;
@@ -189,11 +189,11 @@ BatchStream::Turn::Turn(BatchStream& stream) : stream_(stream) {
   throw base::unsupported()
       .part("batch loader")
       .problem(
-          "this iterator was started before the process forked, and its threads stayed in the "
+          "this iterator was started before the process forked, and its threads exist only in the "
           "parent")
       .expected("an iterator of this process")
-      .found("one of another")
-      .remedy("start a new one");
+      .found("one of the parent")
+      .remedy("start a new iterator");
 }
 
 BatchStream::Turn::~Turn() { stream_.turn_.unlock(); }

@@ -19,8 +19,8 @@
 
 namespace tenfold {
 
-/// One pass through an epoch. Threads of the stream make some batches ahead; a caller that is
-/// faster makes its batch itself instead of waiting.
+/// One pass through an epoch. Threads of the stream make some batches in advance. A caller that is
+/// faster than these threads makes its batch itself instead of waiting.
 class BatchStream {
  public:
   BatchStream(Dataset dataset, const BatchLoaderOptions& options, EpochOrder order,
@@ -45,10 +45,10 @@ class BatchStream {
 
   // Only for the thread that holds the turn.
 
-  /// The next batch, or nothing at the end. Rethrows an error of making it.
+  /// The next batch, or nullopt at the end. Rethrows the exception of the thread that made it.
   std::optional<Batch> next();
   bool is_at_end() const noexcept { return next_ == num_batches_; }
-  /// Rows of all ranks that were returned, or skipped at the start.
+  /// The number of rows of all ranks that were returned, or skipped at the start.
   std::int64_t position() const noexcept { return position_; }
   const LoaderStats& stats() const noexcept { return stats_; }
 
@@ -83,8 +83,8 @@ class BatchStream {
   std::optional<std::chrono::steady_clock::time_point> began_;
   int threads_a_batch_ = 1;
 
-  /// Not destroyed in a forked child: destruction would wait for threads that wait on them in the
-  /// parent.
+  /// Not destroyed in a forked child, because the destructor of a condition variable would wait
+  /// for threads that exist only in the parent.
   struct Signals {
     std::condition_variable ready;
     std::condition_variable wanted;

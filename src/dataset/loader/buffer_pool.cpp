@@ -13,10 +13,11 @@
 namespace tenfold {
 namespace {
 
-/// Blocks up to this size come from the heap: if a program keeps its batches, so that no block is
-/// returned, pages of their own would cost more than their content.
+/// Blocks up to this size come from the heap, because separate pages for each would cost more than
+/// their content if a program keeps its batches and no block returns to the pool.
 constexpr std::size_t kMaxHeapBytes = std::size_t{64} << 10U;
-/// More blocks than a loader uses at a time; beyond this the oldest are freed.
+/// The greatest numbers of free blocks, more than a loader uses at a time. Beyond these, the oldest
+/// free blocks are released.
 constexpr std::size_t kMaxFreeLarge = 16;
 constexpr std::size_t kMaxFreeSmall = 64;
 constexpr std::size_t kPageBytes = 4096;
@@ -36,14 +37,15 @@ std::shared_ptr<std::byte> allocate_on_heap(std::size_t size_bytes) {
 
 struct BufferPool::Blocks {
   std::mutex mutex;
-  /// Separate lists, so that many small blocks do not evict a large one, whose page faults are
+  /// Separate lists, so that many small blocks do not evict a large block, whose page faults are
   /// expensive.
   std::vector<Block> free_small, free_large;
 
   static bool is_small(std::size_t size_bytes) { return size_bytes <= kMaxHeapBytes; }
 
-  /// Locks the mutex, or gives up after a short time: in a child that was forked while another
-  /// thread held it, it is locked for ever. The caller then does without the pool.
+  /// Locks the mutex, or gives up after a short time, because the mutex stays locked forever in a
+  /// child that was forked while another thread held it. The caller then allocates without the
+  /// pool.
   std::unique_lock<std::mutex> lock_or_spin() {
     std::unique_lock lock(mutex, std::try_to_lock);
     for (int i = 0; i < 1000 && !lock.owns_lock(); ++i) {
@@ -56,8 +58,8 @@ struct BufferPool::Blocks {
   Block take(std::size_t size_bytes) {
     if (const auto lock = lock_or_spin()) {
       std::vector<Block>& free = is_small(size_bytes) ? free_small : free_large;
-      // The block that was returned last is the warmest. A block that is much too large is kept for
-      // large requests.
+      // The block that was returned last is most likely in the CPU cache. A block of more than
+      // twice the size is kept for larger requests.
       const auto found = std::find_if(free.rbegin(), free.rend(), [&](const Block& block) {
         return block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
       });

@@ -10,7 +10,8 @@
 namespace tenfold {
 
 /// Memory for batches. A block returns to the pool when the last tensor over it is destroyed, so
-/// that an epoch's batches use a few warm blocks. A block is never in use twice.
+/// that the batches of an epoch use a few blocks, whose pages exist already. A block is never used
+/// by two batches at a time.
 ///
 /// Thread safety: all members may be called from any thread; buffers may outlive the pool.
 class BufferPool {

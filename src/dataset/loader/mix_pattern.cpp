@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kMaxPeriod = 65'536;
 
-/// The denominator of the simplest fraction that equals `value` up to rounding, or 0 if it exceeds
-/// kMaxPeriod: by continued fractions.
+/// The denominator of the simplest fraction that equals `value` up to rounding, or 0 if the
+/// denominator exceeds kMaxPeriod. Computed by continued fractions.
 std::int64_t denominator_of(double value) {
   std::int64_t before = 0;
   std::int64_t denominator = 1;
@@ -88,7 +88,7 @@ std::vector<std::uint32_t> mix_pattern(std::span<const double> weights) {
     std::size_t best = counts.size();
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (given[i] * period >= counts[i] * (k + 1)) continue;
-      // The deadline of the next row is (given + 1) / count of the period.
+      // The deadline of the source's next row is the fraction (given + 1) / count of the period.
       if (best == counts.size() || (given[i] + 1) * counts[best] < (given[best] + 1) * counts[i]) {
         best = i;
       }

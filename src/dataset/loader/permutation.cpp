@@ -20,8 +20,8 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 62U;
 constexpr unsigned kMinBits = 10;
 /// SplitMix64's increment.
 constexpr std::uint64_t kKeyStep = 0x9E3779B97F4A7C15;
-/// Positions processed at a time: values out of range are collected and encrypted again together,
-/// so that there are no unpredictable branches.
+/// The number of positions processed at a time. Their values that are out of range are collected
+/// and encrypted again together, so that there are no unpredictable branches.
 constexpr std::size_t kBlock = 512;
 
 /// SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators",

@@ -9,7 +9,8 @@
 namespace tenfold {
 namespace {
 
-/// Halves have at most 31 bits, so eight values are two vectors: their low and their high halves.
+/// The number of values per step. Halves have at most 31 bits, so the low halves of eight values
+/// are one vector, and their high halves another.
 constexpr std::size_t kLanes = 8;
 
 /// The network, with each constant in all lanes.
@@ -69,7 +70,7 @@ class Lanes {
   __m256i low_mask_;
   __m256i swap_;
   __m128i low_bits_;
-  __m128i above_low_;  ///< bits of a product above the ones that are used
+  __m128i above_low_;  ///< shift that keeps the upper bits of a product, as does above_high_
   __m128i above_high_;
   __m256i keys1_[PermutationNetwork::kRounds];
   __m256i keys2_[PermutationNetwork::kRounds];
@@ -83,7 +84,7 @@ void encrypt_avx2(const PermutationNetwork& network, std::uint64_t* values,
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) lanes.encrypt(values + i);
   if (i == count) return;
-  // Few values must be encrypted again; one by one is faster than whole vectors.
+  // The last values, fewer than a vector, are padded to one.
   std::array<std::uint64_t, kLanes> rest{};
   std::copy(values + i, values + count, rest.begin());
   lanes.encrypt(rest.data());

@@ -17,16 +17,17 @@
 namespace tenfold {
 namespace {
 
-/// Rows sampled in each column: before the first batch, which waits for it, then before each batch,
-/// and in total. If one page in a hundred is missing, half of all samples find it.
+/// Rows that are sampled in each column at a time: before the first batch, which waits for this,
+/// and again before later batches, until kRowsInAll rows are sampled. If one page in a hundred is
+/// missing, half of all runs sample such a page.
 constexpr std::int64_t kSampledRows = 4;
 constexpr std::int64_t kRowsInAll = 64;
-/// Smaller data is not prefetched: its first epoch reads it faster.
+/// Data of fewer bytes is not prefetched, because reading it on demand takes less time.
 constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
 constexpr std::size_t kMaxRanges = 1024;
 /// Prefetching pays off if at least one page in 256 is missing.
 constexpr std::int64_t kPagesPerMissing = 256;
-/// Samples taken from each prefetched batch, and in total before prefetching stops.
+/// Samples taken from each prefetched batch, and in total before each decision to stop.
 constexpr std::size_t kSamplesPerBatch = 8;
 constexpr std::int64_t kSamples = 512;
 constexpr const char* kVariable = "TENFOLD_RESIDENCY";
@@ -93,14 +94,13 @@ void Residency::stop_prefetching() {
   if (!is_needed()) return;
   needed_.store(false, std::memory_order_release);
   if (!random_ || strategy_ == Strategy::none) return;
-  // Few pages are missing: let readahead fetch their neighbours, which may be missing too.
+  // Few pages are missing now. Enable readahead, which also fetches neighbours that are missing.
   for (const Source& source : sources_) os::expect_random_access(source.bytes, false);
 }
 
 void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
   if (sources_.empty())
-    return;  // nothing was large enough to be sampled, so the faults have
-             // another cause
+    return;  // no column is large enough to be sampled, so the faults have another cause
   const auto num_places = num_rows * static_cast<std::int64_t>(sources_.size());
   if (static_cast<std::int64_t>(num_pages) * kPagesPerMissing > num_places) start_prefetching();
 }
@@ -108,9 +108,9 @@ void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
 void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
   if (strategy_ == Strategy::none || sources_.empty()) return;
   const std::size_t step = std::max<std::size_t>(rows.size() / kSamplesPerBatch, 1);
-  // Sample each row in one source, and the next batch's rows in others.
+  // Sample each row in one source only, and start with another source in each call.
   auto turn = static_cast<std::size_t>(num_calls_++);
-  std::int64_t looks = 0;
+  std::int64_t num_checked = 0;
   std::int64_t missing = 0;
   for (std::size_t i = 0; i < rows.size(); i += step, ++turn) {
     const Source& source = sources_[turn % sources_.size()];
@@ -119,11 +119,11 @@ void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
     const Piece piece = piece_of(source, local);
     const auto bytes = source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),
                                             static_cast<std::size_t>(piece.size_bytes));
-    ++looks;
+    ++num_checked;
     missing += os::is_resident(bytes) ? 0 : 1;
   }
   num_missing_ += missing;
-  if ((num_samples_ += looks) < kSamples) return;
+  if ((num_samples_ += num_checked) < kSamples) return;
   if (num_missing_ * kPagesPerMissing <= num_samples_) return stop_prefetching();
   num_samples_ = num_missing_ = 0;
 }
@@ -233,7 +233,7 @@ void Residency::for_each_piece(std::span<const std::int64_t> rows, int stage,
 
 bool Residency::holds(std::span<const std::int64_t> rows) const {
   bool holds = true;
-  // A later stage reads end offsets that an earlier stage must have in memory.
+  // A later stage reads the end offsets of the earlier stage, which must be cached.
   for (int stage = 0; holds && stage < num_stages_; ++stage) {
     for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
       const auto bytes = source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),

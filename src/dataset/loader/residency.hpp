@@ -16,20 +16,20 @@
 
 namespace tenfold {
 
-/// Prefetches the pages of coming batches before they are gathered, all pages of a batch at once: a
-/// reader with one outstanding request gets a fifth as many pages per second. Prefetching a page
-/// takes a hundredth of the time of waiting for one, so rows are prefetched only while more than
-/// that share of their pages is missing. That is determined by samples. If the first samples find
-/// no missing page, it is determined by the major page faults of some batches. So data that is
-/// cached costs only the samples at each start.
+/// Prefetches the pages of coming batches before they are gathered, all pages of a batch at once,
+/// because a reader with one outstanding request gets a fifth as many pages per second. Prefetching
+/// a cached page takes a hundredth of the time of waiting for a missing one, so rows are prefetched
+/// only while enough of their pages are missing. Samples decide that. If the first samples find no
+/// missing page, the major page faults of some batches decide. So for cached data only the samples
+/// at each start take time.
 ///
 /// Uses madvise; on network file systems, threads of the library read the pages. The environment
 /// variable TENFOLD_RESIDENCY=willneed, pread or none overrides the choice.
 ///
-/// The location of ragged rows is only known from their end offsets. So prefetching has stages:
-/// data at known locations in the first, ranges of end offsets in the second, the bytes of lists of
-/// strings in the third. Each stage reads what the previous one prefetched, some batches
-/// earlier.
+/// The location of ragged rows is only known from their end offsets, so prefetching has stages. The
+/// first prefetches data at known locations, the second the ranges of end offsets, the third the
+/// bytes of lists of strings. Each stage reads the offsets that the previous stage prefetched some
+/// batches earlier.
 ///
 /// Thread safety: prefetch() may be called from many threads, sample_more() from one at a time.
 class Residency {
@@ -43,7 +43,7 @@ class Residency {
   Residency& operator=(const Residency&) = delete;
   ~Residency();
 
-  /// True if the samples so far found enough missing pages for prefetching to pay off.
+  /// True if enough pages are missing for prefetching to pay off, according to the samples so far.
   bool is_needed() const noexcept { return needed_.load(std::memory_order_acquire); }
   /// Takes some more samples; returns false if there are no more to take.
   bool sample_more();
@@ -74,8 +74,8 @@ class Residency {
     const StoredColumn* column;
     std::int64_t first_row;
     std::int64_t num_rows;
-    const os::Mapping* mapping;            ///< that it lies in; null if it is in memory
-    std::shared_ptr<const os::File> file;  ///< if pages are read by pread
+    const os::Mapping* mapping;            ///< the mapping of the tensor; null if in memory
+    std::shared_ptr<const os::File> file;  ///< the file to read; null unless pread is used
   };
   struct Piece {
     std::uint64_t offset_bytes;
@@ -107,9 +107,9 @@ class Residency {
   std::optional<os::PageReader> reader_;
   std::atomic<bool> was_needed_{false};  ///< the members above do not change after this is true
   std::atomic<bool> needed_{false};
-  std::mutex mutex_;                          ///< held while they are changed
+  std::mutex mutex_;                          ///< locked while these members are changed
   std::atomic<std::int64_t> num_calls_{0};    ///< calls of reconsider()
-  std::atomic<std::int64_t> num_samples_{0};  ///< number of samples since its last decision
+  std::atomic<std::int64_t> num_samples_{0};  ///< samples of reconsider() since its last decision
   std::atomic<std::int64_t> num_missing_{0};  ///< missing pages among these
 };
 

@@ -53,7 +53,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view
   return std::pair(*index, *count);
 }
 
-/// Checks that the parts of one part_name() count are complete.
+/// For each `count` in the names of the added parts, checks that all parts of that count exist.
 void require_complete(const Path& path, const std::vector<std::string>& added,
                       const std::set<std::string>& known) {
   std::set<std::int64_t> counts;
@@ -66,17 +66,17 @@ void require_complete(const Path& path, const std::vector<std::string>& added,
       if (known.contains(name) || std::ranges::find(added, name) != added.end()) continue;
       throw base::file_not_found(path)
           .problem("part ", base::quote(name), " is missing")
-          .expected("all parts of ", count)
-          .found("others of them")
-          .remedy("ingest() it before commit_parts()");
+          .expected("all ", count, " parts of the job")
+          .found("some of them")
+          .remedy("ingest() the part before commit_parts()");
     }
   }
 }
 
 constexpr std::string_view kStagingSuffix = ".tenfold-staging";
 
-/// True for the folder of a part that is being written: ".part-00000-of-00002.tenfold-0", or for
-/// one of several parts: ".job.tenfold-staging".
+/// True for the name of a hidden folder in which a part is being written
+/// (".part-00000-of-00002.tenfold-0") or several parts are (".job.tenfold-staging").
 bool is_unfinished(std::string_view name) {
   const std::size_t dash = name.rfind('-');
   return formats::folder::is_leftover(name) && dash + 1 < name.size() &&
@@ -85,8 +85,8 @@ bool is_unfinished(std::string_view name) {
                       base::is_digit));
 }
 
-/// The prefix of the folders that a writer moves out of a staging folder before it commits them:
-/// "job-" for ".job.tenfold-staging". Empty for the staging folder of a single part.
+/// The prefix of the names to which a writer moves the folders of a staging folder before it
+/// commits them: "job-" for ".job.tenfold-staging". nullopt for the hidden folder of a single part.
 std::optional<std::string> prefix_of_staging(std::string_view name) {
   if (!name.ends_with(kStagingSuffix) || name.size() < kStagingSuffix.size() + 2) return {};
   name.remove_suffix(kStagingSuffix.size());
@@ -100,10 +100,9 @@ std::set<std::string> folders_of(const std::set<std::string>& parts) {
   return names;
 }
 
-/// Removes the leftovers of dead writers, also folders that they had moved and
-/// not committed. `known`: the parts that the manifest names.
-///
-/// Returns the beginnings of the names of parts that other writers are about to commit.
+/// Removes the leftovers of crashed writers, including folders that they had moved but not
+/// committed. `known`: the parts that the manifest names. Returns the prefixes of the names of
+/// parts that other writers are about to commit.
 std::vector<std::string> remove_leftovers(os::Directory& folder,
                                           const std::set<std::string>& known) {
   const std::set<std::string> named = folders_of(known);
@@ -121,13 +120,13 @@ std::vector<std::string> remove_leftovers(os::Directory& folder,
     for (const std::string& moved : names) {
       if (prefix && moved.starts_with(*prefix) && !named.contains(moved)) folder.remove_tree(moved);
     }
-    folder.remove_tree(name);  // the last one, because its name identifies the moved folders
+    folder.remove_tree(name);  // removed last, because its name identifies the moved folders
   }
   return others;
 }
 
-/// Folders that the manifest does not name yet, in the order of their names. `others`: how names
-/// begin that are not meant.
+/// Folders that the manifest does not name yet, sorted by name. `others`: prefixes of names to
+/// omit.
 std::vector<std::string> unnamed_folders(const os::Directory& folder,
                                          const std::set<std::string>& known,
                                          const std::vector<std::string>& others) {
@@ -255,7 +254,7 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
       name_leaves(columns);
       manifest.schema = Schema(std::move(columns)).to_value();
     }
-    // A part that a crashed writer left open must not grow when other parts follow it.
+    // A crashed writer may have left the last part open. It must not grow when other parts follow.
     if (!added.empty() && !manifest.parts.empty() && manifest.parts.back().is_open) {
       formats::PartEntry& last = manifest.parts.back();
       last = entry_of_part(folder, path, last.path, schema);
@@ -265,7 +264,7 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
       progress.poll();
       manifest.parts.push_back(entry_of_part(folder, path, name, schema));
     }
-    // Opens the data set as readers will.
+    // Checks that readers can parse the new manifest.
     static_cast<void>(
         formats::parse_parts_manifest(formats::parts_manifest_text(manifest), path.string()));
     if (!added.empty()) publish_parts(manifest, lease, path, options.durable);

@@ -67,7 +67,7 @@ PartsFolder::PartsFolder(os::Directory folder, const Path& path)
   }
   first_rows_.push_back(0);
   for (std::size_t i = 0; i < num_parts(); ++i) {
-    // Rows that were added since are counted by the part.
+    // The manifest does not count rows that were appended to an open part after it was written.
     if (manifest_.parts[i].is_open) {
       const std::int64_t rows = num_rows_of(open_tree(i));
       if (rows < manifest_.parts[i].num_rows) {
@@ -97,7 +97,7 @@ std::shared_ptr<PartsFolder> PartsFolder::of(const TensorDict& tree) {
     is_whole = source != nullptr && leaf != nullptr && source->is_leaf(num_entries, key, *leaf);
     ++num_entries;
   });
-  // A modified tree may have other rows than the folder.
+  // If the tree was modified, the folder may have other rows.
   return is_whole && source != nullptr && source->is_all(num_entries, tree) ? source->folder()
                                                                             : nullptr;
 }
@@ -116,7 +116,7 @@ TensorDict PartsFolder::open_tree(std::size_t number) const {
       throw Error::io(ESTALE, path_.string())
           .problem("it was replaced since it was opened")
           .expected("the same data set")
-          .found("another")
+          .found("another data set")
           .remedy("open it again");
     }
     throw corrupt(number)
@@ -149,7 +149,7 @@ std::shared_ptr<const PartTree> PartsFolder::tree_of(std::size_t number) const {
   if (part.is_open ? rows < part.num_rows : rows != part.num_rows) {
     throw corrupt(number)
         .part("rows")
-        .expected(part.num_rows, ", as ", formats::kPartsName, " says")
+        .expected(part.num_rows, ", the number in ", formats::kPartsName)
         .found(rows);
   }
   const std::lock_guard lock(mutex_);

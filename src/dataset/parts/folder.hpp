@@ -23,7 +23,7 @@
 
 namespace tenfold {
 
-/// The values that were used last, by number.
+/// A cache of the most recently used values, by number.
 template <class T>
 class RecentlyUsed {
  public:
@@ -54,22 +54,23 @@ class RecentlyUsed {
 /// The tree of one part.
 struct PartTree {
   TensorDict tree;
-  std::vector<LeafRole> roles;  ///< as those of the data set, except for the names of leaves
+  std::vector<LeafRole> roles;  ///< the roles of the data set, with this part's names of leaves
 };
 
-/// A folder with a `%parts.json`: a data set whose parts are data sets. They are opened when they
-/// are needed, each name below the folder by itself, so that no link is followed, and closed again.
+/// A folder with a `%parts.json`: a data set whose parts are data sets. Parts are opened when they
+/// are needed, and closed again. Each component of their paths is opened separately, so that no
+/// link is followed.
 ///
 /// Thread safety: all const members may be called from any thread.
 class PartsFolder final : public ClosedTables, public std::enable_shared_from_this<PartsFolder> {
  public:
   /// Reads the manifest. Throws what read_parts_manifest() and Schema::from_value() do.
   static std::shared_ptr<PartsFolder> open(os::Directory folder, const Path& path);
-  /// The folder that open_parts() opened a tree of; null for other trees.
+  /// The folder of a tree that open_parts() returned; null for other trees.
   static std::shared_ptr<PartsFolder> of(const TensorDict& tree);
 
   const detail::formats::PartsManifest& manifest() const noexcept { return manifest_; }
-  /// With the names of leaves that a new data set has.
+  /// The schema, with the leaf names of a new data set.
   const Schema& schema() const noexcept { return schema_; }
   std::size_t num_parts() const noexcept { return manifest_.parts.size(); }
   std::int64_t num_rows() const noexcept { return first_rows_.back(); }
@@ -79,18 +80,19 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   /// "ds/part-0"
   std::string display_of(std::size_t number) const;
 
-  /// The table of a part. Throws Error(corrupt) if it is not there, is a link, or has other columns
-  /// or rows than the manifest says; Error(io) (ESTALE) if the data set was replaced.
+  /// The table of a part. Throws Error(corrupt) if the part is missing, is a link, or has other
+  /// columns or another number of rows than the manifest; Error(io) (ESTALE) if the data set was
+  /// replaced.
   std::shared_ptr<const Table> open(std::size_t number) override;
-  /// The tree of a part; its rows are those that the manifest counts.
+  /// The tree of a part, which has as many rows as in the manifest (more if the part is open).
   std::shared_ptr<const PartTree> tree_of(std::size_t number) const;
-  /// Adds the parts to a state that has none.
+  /// Adds the parts to a state without parts.
   void add_to(DatasetState& state);
 
  private:
   static constexpr std::size_t kMaxTrees = 16;
-  /// Checks parts first that should have more rows, so that no memory is allocated by a false
-  /// number.
+  /// Parts with more rows according to the manifest are checked when the data set is opened, so
+  /// that a wrong number cannot cause a large allocation.
   static constexpr std::int64_t kMaxUnseenRows = 65'536;
 
   PartsFolder(os::Directory folder, const Path& path);
@@ -107,8 +109,8 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   RecentlyUsed<std::shared_ptr<const Table>> tables_{kMaxOpen};
 };
 
-/// Opens the folder `name/name/...` below `folder`; an invalid Directory if a name is missing.
-/// Throws Error(corrupt) if one is a link or a file.
+/// Opens the folder at the path `part_path` below `folder`. Returns an invalid Directory if a
+/// component is missing. Throws Error(corrupt) if a component is a link or a file.
 os::Directory open_part_folder(const os::Directory& folder, std::string_view part_path);
 
 /// Throws Error(corrupt) unless the tree at `display` has the columns of `schema`, in their order.

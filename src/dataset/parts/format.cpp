@@ -1,5 +1,5 @@
-// A data set of parts: a folder with `%parts.json`. As a tree it is the data set that compact()
-// would write.
+// The format of a data set of parts: a folder with `%parts.json`. Its tree equals that of the data
+// set that compact() would write.
 
 #include <string>
 #include <utility>
@@ -26,7 +26,7 @@ TensorDict open(const FileHead& head, const OpenRequest&) {
   return open_parts(head.take_folder(), head.path());
 }
 
-/// Adds the problems of one part. Opens it as readers do before its bytes are read.
+/// Adds the problems of one part. Opens the part as readers do, then checks its bytes.
 void verify_part(PartsFolder& folder, std::size_t number, const Path& path,
                  const VerifyRequest& request, VerifyReport& report) {
   const PartEntry& part = folder.manifest().parts[number];
@@ -47,14 +47,14 @@ void verify_part(PartsFolder& folder, std::size_t number, const Path& path,
       report.problems.push_back(
           problem_of(base::corrupt(display)
                          .part(kChecksumsName, ": checksum")
-                         .expected(text(part.checksum), ", as ", kPartsName, " says")
+                         .expected(text(part.checksum), ", the value in ", kPartsName)
                          .found(text(checksum))
                          .remedy("the part was written again since it was committed")));
     } else if (found.num_bytes != part.num_bytes) {
       report.problems.push_back(
           problem_of(base::corrupt(display)
                          .part("num_bytes")
-                         .expected(part.num_bytes, ", as ", kPartsName, " says")
+                         .expected(part.num_bytes, ", the number in ", kPartsName)
                          .found(found.num_bytes)));
     }
   } catch (const Error& error) {

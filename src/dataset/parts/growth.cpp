@@ -56,7 +56,7 @@ std::uint64_t set_part_bytes(std::uint64_t bytes) noexcept { return part_bytes.e
 
 PartsGrowth::PartsGrowth(const Path& path)
     : path_(std::filesystem::absolute(path)), folder_(os::Directory::open(path_)) {
-  // As long as it is open, no save replaces the folder.
+  // As long as the folder is open and locked, no save replaces it.
   if (folder_.try_lock_shared() == os::LockResult::held) {
     throw Error::io(EBUSY, path_.string())
         .problem("it is being replaced")
@@ -86,7 +86,8 @@ std::int64_t PartsGrowth::size() {
   return num_rows();
 }
 
-/// The writer of the last part knows its number of rows without opening files.
+/// The number of rows. While this process appends, the writer of the last part counts its rows, so
+/// that no file is opened.
 std::int64_t PartsGrowth::num_rows() {
   if (!writer_) return current()->order->size();
   std::int64_t rows = writer_->size();
@@ -115,7 +116,7 @@ void PartsGrowth::start() {
     throw Error::io(ESTALE, path_.string())
         .problem("it was replaced since it was opened")
         .expected("the same data set")
-        .found("another")
+        .found("another data set")
         .remedy("open it again");
   }
   manifest_ = formats::read_parts_manifest(folder_);
@@ -123,7 +124,7 @@ void PartsGrowth::start() {
   state_ = nullptr;
 }
 
-/// False if the last part has enough, or is of no kind that grows.
+/// Opens the last part for appending. Returns false if it is large enough, or cannot grow.
 bool PartsGrowth::continue_last() {
   if (manifest_.parts.empty()) return false;
   const formats::PartEntry& last = manifest_.parts.back();
@@ -152,7 +153,8 @@ bool PartsGrowth::continue_last() {
 
 void PartsGrowth::begin_part() {
   const std::string name = next_name(manifest_);
-  // A writer that was killed before it named the part; we hold the lease, so it is no more.
+  // A writer may have crashed before the manifest named its part. This process holds the lease, so
+  // no other writer is alive.
   folder_.remove_tree(name);
   Dataset writer = create(path_ / name, schema_);
   writer.append(writer.rows(0, 0));
@@ -166,7 +168,7 @@ void PartsGrowth::begin_part() {
   writer_bytes_ = 0;
 }
 
-/// The part does not grow any more: the manifest counts its rows when it is published next.
+/// Closes the last part, which no longer grows. The next published manifest counts its rows.
 void PartsGrowth::seal_writer() {
   Dataset writer = *std::exchange(writer_, std::nullopt);
   writer.close();

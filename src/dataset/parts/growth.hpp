@@ -13,9 +13,9 @@
 
 namespace tenfold {
 
-/// Rows of a data set of parts that is opened for writing. The last part grows while it is smaller
-/// than the bound; then a new one is begun. The part that grows is marked open in the manifest
-/// before it does, and closed there when it is.
+/// Rows of a data set of parts that is opened for writing. Appends go to the last part until it
+/// reaches a size, then to a new part. Before rows are appended to a part, the manifest marks it
+/// open; when the part is closed, the manifest marks it closed.
 class PartsGrowth final : public Growth {
  public:
   explicit PartsGrowth(const Path& path);
@@ -49,15 +49,15 @@ class PartsGrowth final : public Growth {
   std::mutex mutex_;  ///< guards the members below
   std::shared_ptr<const DatasetState> state_;
   Schema schema_;
-  std::optional<os::Lease> lease_;           ///< since the first append
-  detail::formats::PartsManifest manifest_;  ///< while the lease is held
-  std::optional<Dataset> writer_;            ///< of the last part
-  std::uint64_t writer_bytes_ = 0;           ///< that it has
+  std::optional<os::Lease> lease_;           ///< held since the first append
+  detail::formats::PartsManifest manifest_;  ///< valid while the lease is held
+  std::optional<Dataset> writer_;            ///< appends to the last part
+  std::uint64_t writer_bytes_ = 0;           ///< size of the last part
   bool closed_ = false;
 };
 
-/// Sets the size in bytes from which on no rows are added to a part; returns the previous value.
-/// For tests.
+/// Sets the size in bytes at which a part is closed and a new one begins. Returns the previous
+/// value. For tests.
 std::uint64_t set_part_bytes(std::uint64_t bytes) noexcept;
 
 }  // namespace tenfold

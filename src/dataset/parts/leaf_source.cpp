@@ -45,8 +45,8 @@ PartsSource::PartsSource(std::shared_ptr<PartsFolder> folder)
   count_elements();
 }
 
-/// The last end offset is the number of elements of a part; after them may be what a failed append
-/// has left.
+/// Counts the elements of each part by its last end offset, because a failed append may have left
+/// more elements in the file.
 void PartsSource::count_elements() {
   const bool any = std::ranges::any_of(roles_, &LeafRole::is_unbatched);
   if (!any) return;
@@ -69,7 +69,7 @@ void PartsSource::count_elements() {
         if (last < 0 || last > limit) {
           throw base::corrupt(folder_->display_of(part))
               .part("column ", base::quote(schema_.columns()[roles_[i].column].name()), ": ends")
-              .expected("a last one of 0 to ", limit)
+              .expected("a last end offset from 0 to ", limit)
               .found(last)
               .remedy("the data set is damaged");
         }
@@ -143,7 +143,7 @@ void PartsSource::read_part(std::size_t role, std::size_t part, std::uint64_t of
   const Leaf leaf = leaf_of(part, role);
   if (!counts(roles_[role].part)) return leaf.read(offset_bytes, into);
   const std::int64_t before = elements_[counted_in_[role]][part];
-  // A caller may begin or end within a number.
+  // The requested range may begin or end within an end offset.
   std::vector<std::int64_t> ends;
   const std::uint64_t end_bytes = offset_bytes + into.size();
   const std::uint64_t last = (end_bytes + kEndBytes - 1) / kEndBytes;

@@ -16,18 +16,19 @@
 
 namespace tenfold {
 
-/// The leaves of a data set of parts as those of one data set that holds all rows: what rows have
-/// is joined, and ends of rows count on from those of the parts before. Reading touches only the
-/// parts that it overlaps. Mapping copies a whole leaf into memory, once. Thread-safe.
+/// The leaves of a data set of parts as those of one data set with all rows. Leaves of parts are
+/// concatenated, and end offsets continue those of the previous parts. Reading a range opens only
+/// the parts that it overlaps. The first call of map() copies the whole leaf into memory.
+/// Thread-safe.
 class PartsSource final : public LeafSource, public std::enable_shared_from_this<PartsSource> {
  public:
-  /// Opens every part if there are columns whose rows have ends, for their number of elements.
+  /// If there are columns with end offsets, opens every part to count its elements.
   explicit PartsSource(std::shared_ptr<PartsFolder> folder);
 
   const std::shared_ptr<PartsFolder>& folder() const noexcept { return folder_; }
-  /// True if the entry at that position of a tree is the one that tree() puts there.
+  /// True if the entry at that position of a tree is the unmodified entry of tree().
   bool is_leaf(std::size_t position, const std::string& key, const Leaf& leaf) const;
-  /// True if the tree has this number of entries, and the rows and columns of tree().
+  /// True if `num_entries` and the metadata of the tree are those of tree().
   bool is_all(std::size_t num_entries, const TensorDict& tree) const;
   /// The tree of all leaves, which keep this object.
   TensorDict tree();
@@ -50,8 +51,8 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   std::shared_ptr<PartsFolder> folder_;
   Schema schema_;
   std::vector<LeafRole> roles_;
-  std::vector<Starts> elements_;         ///< of each unbatched role; empty for others
-  std::vector<std::size_t> counted_in_;  ///< of a role of ends: the role that they count
+  std::vector<Starts> elements_;         ///< for each unbatched role; empty for other roles
+  std::vector<std::size_t> counted_in_;  ///< for a role of end offsets: the role of its elements
   std::mutex mutex_;
   std::map<std::uint64_t, Buffer> copies_;
 };

@@ -24,7 +24,7 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// Named as a leftover, so that the next replacement of the folder removes it.
+/// The name of a leftover, so that the next replacement of the folder removes the file.
 constexpr const char* kLeaseName = ".parts.tenfold-lease";
 
 os::Directory require_part_folder(const os::Directory& folder, const std::string& part_path) {
@@ -70,7 +70,7 @@ os::Lease lease_parts(const os::Directory& folder, const Path& path) {
   throw Error::io(EBUSY, path.string())
       .problem("its parts are being changed by ", os::lease_holder(folder, kLeaseName))
       .expected("one writer at a time")
-      .found("another")
+      .found("another writer")
       .remedy("wait for it or close it");
 }
 
@@ -97,7 +97,7 @@ formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
   }
   const TensorDict tree = open_part(folder, path, part_path);
   require_columns(schema, Schema::of(tree), folder.display_of(part_path));
-  // Maps each file, which must be as long as its tensor.
+  // Maps each file, which throws if the file is shorter than its tensor.
   const auto table = Table::without_tree(tree);
   formats::PartEntry entry;
   entry.path = part_path;
@@ -114,8 +114,8 @@ void publish_parts(const formats::PartsManifest& manifest, const os::Lease& leas
   if (!lease.is_held()) {
     throw Error::io(EBUSY, path.string())
         .problem("the lease of its parts was lost")
-        .expected("to be its one writer")
-        .found("that another took over")
+        .expected("this process to be the only writer")
+        .found("another writer")
         .remedy("open it again");
   }
   formats::replace_file(path / formats::kPartsName, formats::parts_manifest_text(manifest),

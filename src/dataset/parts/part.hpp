@@ -19,7 +19,7 @@ std::optional<std::uint64_t> checksum_of_part(const os::Directory& part);
 /// The lease of the process that changes `%parts.json`. Throws Error(io) (EBUSY) naming its holder.
 os::Lease lease_parts(const os::Directory& folder, const Path& path);
 
-/// Ends the appending of a part whose writer did not, so that meta.json counts its rows. Throws
+/// Completes a part whose writer did not close it, so that meta.json counts all of its rows. Throws
 /// Error(io) (EBUSY) if another process is appending.
 void seal_part(const Path& path);
 

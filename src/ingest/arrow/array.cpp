@@ -31,7 +31,7 @@ class TypeParser {
       throw corrupt().expected("a schema").found("one that was released");
     }
     if (schema.format == nullptr) {
-      throw corrupt().part("format").expected("a text").found("a null pointer");
+      throw corrupt().part("format").expected("a string").found("a null pointer");
     }
     if (path_.size() > kMaxDepth) {
       throw corrupt().problem("nested too deeply").expected("at most 64 levels");
@@ -120,8 +120,8 @@ class TypeParser {
     }
   }
 
-  /// Parses dates, times, timestamps, durations and intervals of months, which are counts of a
-  /// unit.
+  /// Parses dates, times, timestamps, durations and intervals of months, which are stored as counts
+  /// of a unit.
   bool read_time(ArrowType& type) const {
     const std::string_view format = type.format;
     if (format.size() < 3 || format[0] != 't') return false;
@@ -190,7 +190,7 @@ class TypeParser {
       type.kind = ArrowKind::map;
     } else {
       throw base::unsupported(place())
-          .problem("a type that no column holds")
+          .problem("no column can store this type")
           .expected(
               "numbers, dates and times, text, bytes, decimals, lists, structs, maps or "
               "dictionaries")
@@ -298,7 +298,7 @@ std::int64_t integer_at(const void* buffer, DType dtype, std::int64_t at) {
       return read(std::int32_t{});
     case DType::uint32:
       return read(std::uint32_t{});
-    default:  // 2^63 and more becomes negative, and so out of range
+    default:  // uint64: values from 2^63 on become negative, which is out of range
       return read(std::int64_t{});
   }
 }
@@ -307,7 +307,7 @@ class Checker {
  public:
   explicit Checker(const std::string& where) : where_(where) {}
 
-  /// Checks `array`, of which `needed` values, including Arrow's offset, must exist.
+  /// Checks `array`, which must have at least `needed` values after its offset.
   void check(const ArrowArray& array, const ArrowType& type, std::int64_t needed) {
     path_.push_back(type.name);
     if (array.length < 0 || array.offset < 0 || array.length > kMaxLength ||

@@ -34,7 +34,7 @@ enum class ArrowKind : std::uint8_t {
 /// The type of an Arrow array, parsed and checked.
 struct ArrowType {
   ArrowKind kind = ArrowKind::null;
-  std::string name;  ///< of the field
+  std::string name;  ///< name of the field
   std::string format;
   DType stored = DType::float64;  ///< kind number: dtype in Arrow's buffer
   DType dtype = DType::float64;   ///< kind number: dtype of our column; int64 for dates and times
@@ -55,8 +55,8 @@ struct ArrowType {
   }
 };
 
-/// Parses a schema. Throws Error(corrupt) if it is invalid, Error(unsupported) naming the column if
-/// no column can hold its type (unions, intervals of several units, run-end encoding).
+/// Parses a schema. Throws Error(corrupt) if it is invalid. Throws Error(unsupported), naming the
+/// field, for types that no column can store: unions, intervals of several units, run-end encoding.
 ArrowType parse_arrow_type(const ArrowSchema& schema, const std::string& where);
 
 /// Values [begin, begin + size) of an array, counted from the start of its buffers: `begin`
@@ -95,7 +95,7 @@ struct ArrowSlice {
     std::memcpy(&value, bytes + static_cast<std::size_t>(begin + i) * sizeof(T), sizeof(T));
     return value;
   }
-  /// A bit of a buffer: 0 is validity, 1 the values of booleans.
+  /// Bit `i` of a buffer: of buffer 0, the validity; of buffer 1, the values of booleans.
   bool bit_at(std::size_t buffer, std::int64_t i) const {
     const auto* bits = static_cast<const std::uint8_t*>(array->buffers[buffer]);
     const std::int64_t at = begin + i;

@@ -9,8 +9,8 @@
 
 namespace tenfold {
 
-/// The rows of one column of a batch. Does not copy what Arrow's buffers already hold in our
-/// layout.
+/// The rows of one column of a batch. Buffers that Arrow stores in the layout of a column are not
+/// copied.
 struct ArrowRows {
   ColumnChunk chunk;  ///< points into `owned` and into Arrow's buffers
   ColumnBuilder owned;

@@ -102,7 +102,8 @@ std::string metadata_of(std::string_view key, std::string_view value) {
   return encoded;
 }
 
-/// The type of a row's elements from dimension `dim` of its shape.
+/// Initialises `out` with the type of an element at dimension `dim` of a row's shape: a fixed-size
+/// list, or a number at the last dimension.
 void element_schema(const Column& column, std::size_t dim, std::string name, std::int64_t flags,
                     std::string metadata, ArrowSchema* out) {
   if (dim < column.shape.size()) {
@@ -153,8 +154,8 @@ std::vector<std::uint8_t> bits_of(const std::byte* bools, std::size_t count) {
   return bits;
 }
 
-/// An array of `length` elements from dimension `dim` of a row's shape; `valid` applies to the
-/// outermost level.
+/// Initialises `out` with an array of `length` elements at dimension `dim` of a row's shape.
+/// `valid` applies to the outermost level.
 void element_array(const Column& column, const Tensor& values, std::int64_t length, std::size_t dim,
                    const Tensor& valid, ArrowArray* out) {
   const bool is_list = dim < column.shape.size();

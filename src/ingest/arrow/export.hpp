@@ -19,7 +19,7 @@ namespace tenfold {
 /// The rows of one column that become one Arrow array.
 struct ExportedRows {
   std::int64_t size = 0;
-  Tensor values;  ///< contiguous: [size, *shape]; or the elements of all rows; or bytes
+  Tensor values;  ///< contiguous: [size, *shape]; if ragged, the elements (or bytes) of all rows
   /// Ragged rows: offsets [size + 1], starting at 0, in elements (for ragged strings, in items).
   std::vector<std::int64_t> offsets;
   std::vector<std::int64_t> item_offsets;  ///< ragged strings: offsets [items + 1], starting at 0,
@@ -65,7 +65,7 @@ class ArrowArrayMaker {
 /// records. Throws Error(unsupported) naming a column whose dtype Arrow does not have.
 void export_arrow_schema(const Schema& schema, ArrowSchema* out);
 
-/// Initialises `out` with those rows of `column`.
+/// Initialises `out` with an array of these rows of `column`.
 void export_arrow_column(const Column& column, const ExportedRows& rows, ArrowArray* out);
 
 /// A field of a struct: a column, or a record with fields.

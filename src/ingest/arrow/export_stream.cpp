@@ -38,7 +38,7 @@ Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int6
     if (found.first < 0 || next < found.last || next > limit) {
       throw base::corrupt()
           .part("data set: column ", base::quote(column.name()), ": row ", row, ": offsets")
-          .expected("them to rise within [0, ", limit, "]")
+          .expected("nondecreasing offsets within [0, ", limit, "]")
           .found(next, " after ", found.last);
     }
     found.offsets.push_back(next - found.first);
@@ -83,7 +83,7 @@ class Exporter {
 
   void schema(ArrowSchema* out) const { export_arrow_schema(state_->schema, out); }
 
-  /// Returns the next array in `out`, or a released one at the end.
+  /// Stores the next array in `out`; at the end, a released array.
   void next(ArrowArray* out) {
     *out = ArrowArray{};
     if (position_ >= size_) return;
@@ -178,7 +178,7 @@ class Exporter {
   }
 
   std::shared_ptr<const DatasetState> state_;
-  std::shared_ptr<const DatasetState> gathered_state_;  ///< unless rows are consecutive
+  std::shared_ptr<const DatasetState> gathered_state_;  ///< null if rows are consecutive
   std::vector<std::size_t> validity_of_;
   ArrowExportOptions options_;
   std::vector<ArrowField> fields_;
@@ -196,7 +196,8 @@ StreamHolder& holder_of(ArrowArrayStream* stream) {
   return *static_cast<StreamHolder*>(stream->private_data);
 }
 
-/// Calls `work` and converts exceptions to an errno: they must not cross the C interface.
+/// Calls `work` and converts exceptions to an errno, because exceptions must not cross the C
+/// interface.
 template <class Work>
 int guarded(ArrowArrayStream* stream, const Work& work) noexcept {
   StreamHolder& holder = holder_of(stream);

@@ -19,7 +19,7 @@ namespace tenfold {
 ///   binary of any width                      bytes
 ///   dictionary                               as its values
 ///   null                                     float64, nullable
-///   fixed_size_list of numbers               rows of that shape, nested ones too
+///   fixed_size_list of numbers (nested, too) rows of that shape
 ///   list of numbers or of such lists         ragged
 ///   list of text, binary, decimals           ragged strings
 ///   list of lists of numbers                 ragged, as long as the inner lists are of one shape
@@ -39,8 +39,9 @@ struct ArrowColumn {
 /// Throws Error(unsupported) if the batch is not a struct.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
-/// Determines the inner shape of a nested column from its lists. If they have no common shape, or
-/// another one than before, the column becomes JSON. Returns true if the column changed.
+/// Determines the inner shape of a nested column from its lists. If the lists have no common shape,
+/// or another shape than in earlier batches, the column becomes JSON. Returns true if the column
+/// changed.
 bool settle_shape(ArrowColumn& column, const ArrowSlice& batch);
 
 }  // namespace tenfold

@@ -33,14 +33,14 @@
 namespace tenfold {
 namespace {
 
-/// Descriptions of bad rows when columns are read from several streams. Each stream has a piece of
-/// every bad row. They are written to a spill file if there are many.
+/// Descriptions of bad rows when columns are read from several streams. For every bad row, each
+/// stream adds a piece. If there are many pieces, they are written to a spill file.
 class BadRowPieces {
  public:
   struct Piece {
-    std::string column{};  ///< empty: this stream's columns are fine
+    std::string column{};  ///< the bad column; empty if this stream has none in the row
     std::string error{};
-    std::string text{};  ///< a JSON object
+    std::string text{};  ///< the values of the stream's columns: a JSON object
   };
 
   /// `folder`: where unnamed spill files are created.
@@ -59,7 +59,7 @@ class BadRowPieces {
   std::vector<SpillFile> streams_;
 };
 
-/// Memory for each stream; more goes to a spill file.
+/// Bytes of pieces per stream that stay in memory; further pieces go to a spill file.
 constexpr std::size_t kPiecesInMemoryBytes = std::size_t{64} << 10;
 
 void append_member(SpillFile& spill, std::string_view text) {
@@ -132,11 +132,11 @@ class BatchStream {
     if (stream_->get_schema == nullptr || stream_->get_next == nullptr) {
       throw base::corrupt(where_)
           .part("stream")
-          .expected("functions that give schema and batches")
+          .expected("functions that return schema and batches")
           .found("null pointers");
     }
     ArrowOwned<ArrowSchema> schema;
-    check(stream_->get_schema(stream_.get(), schema.get()), "no schema could be had");
+    check(stream_->get_schema(stream_.get(), schema.get()), "the schema cannot be read");
     type_ = parse_arrow_type(*schema, where_);
   }
   const ArrowType& type() const noexcept { return type_; }
@@ -144,7 +144,7 @@ class BatchStream {
   /// Returns false at the end.
   bool next(ArrowOwned<ArrowArray>& batch) {
     batch.reset();
-    check(stream_->get_next(stream_.get(), batch.get()), "no batch could be had");
+    check(stream_->get_next(stream_.get(), batch.get()), "the next batch cannot be read");
     if (batch.is_released()) return false;
     check_arrow_array(*batch, type_, where_);
     return true;
@@ -217,8 +217,8 @@ class ArrowIngest {
     defers_bad_rows_ = wanted > 1 && options_.on_error != OnError::raise;
     if (defers_bad_rows_ && !is_again_ && again_.size() != streams_.size()) {
       throw base::invalid_argument(options_.where)
-          .problem("rows are left out of all columns at once")
-          .expected("the streams twice, or one")
+          .problem("bad rows can be omitted only if all columns are read again")
+          .expected("the streams twice, or a single stream")
           .found(streams_.size());
     }
     std::optional<std::size_t> first;
@@ -233,7 +233,7 @@ class ArrowIngest {
     }
   }
 
-  /// Starts the second pass, when all rows to omit are known.
+  /// Starts the second pass, in which all rows to omit are known.
   void start_again() {
     writer_.reset();
     streams_ = std::move(again_);
@@ -260,7 +260,7 @@ class ArrowIngest {
   [[noreturn]] void fail_unequal(std::size_t first, std::uint64_t num_rows) const {
     throw base::corrupt(options_.where)
         .part("column ", base::quote(targets_[columns_[0]].name()), ": rows")
-        .expected(num_rows, " as column ", base::quote(targets_[first].name()), " has")
+        .expected(num_rows, ", as in column ", base::quote(targets_[first].name()))
         .found(report_.num_rows);
   }
 
@@ -299,9 +299,8 @@ class ArrowIngest {
       if (source == found.end()) {
         throw base::invalid_argument(options_.where)
             .part("column ", base::quote(wanted.name()))
-            .problem("the schema names it")
-            .expected("it in the source")
-            .found("no such column");
+            .problem("the schema names it, but the source does not have it")
+            .expected("a column of the source");
       }
       Column target = wanted;
       if (target.unit.empty()) target.unit = source->column.unit;
@@ -326,7 +325,7 @@ class ArrowIngest {
     std::vector<ColumnBuilder> fitted;
     std::vector<ColumnChunk> chunks;
     std::vector<Bad> bad;
-    // `chunks` has spans into these.
+    // Reserved, because `chunks` has spans into the elements.
     rows.reserve(columns_.size());
     fitted.reserve(columns_.size());
     bad_batch_rows(batch, bad);
@@ -417,8 +416,8 @@ class ArrowIngest {
     drop_rows(dropped, chunks, fitted);
   }
 
-  /// With several streams: the first pass only collects the bad rows, and stops writing at the
-  /// first one. The second pass drops the rows that were bad in any stream.
+  /// Handles bad rows of several streams. The first pass only collects the bad rows, and writes
+  /// nothing after the first of them. The second pass drops the rows that are bad in any stream.
   void defer_bad_rows(const ArrowSlice& batch, const std::vector<Bad>& bad,
                       std::vector<ColumnChunk>& chunks, std::vector<ColumnBuilder>& fitted) {
     if (!is_again_) {
@@ -474,7 +473,7 @@ class ArrowIngest {
     for (std::size_t k = 0; k < chunks.size(); ++k) {
       const std::size_t i = columns_[k];
       const auto& valid = chunks[k].valid;
-      // Bad rows had no value; after dropping them there may be no nulls left.
+      // Bad rows have no value. After they are dropped, there may be no nulls left.
       if (!targets_[i].nullable &&
           std::all_of(valid.begin(), valid.end(), [](auto v) { return v; })) {
         chunks[k].valid = {};
@@ -499,8 +498,8 @@ class ArrowIngest {
   std::vector<Column> targets_;
   std::optional<TableWriter> writer_;
   SourceReport report_;
-  std::vector<std::size_t> columns_;  ///< of the current stream: indices in sources_ and targets_
-  std::int64_t position_ = 0;         ///< number of its rows that were read
+  std::vector<std::size_t> columns_;  ///< columns of the current stream, as indices in sources_
+  std::int64_t position_ = 0;         ///< number of rows that were read from the current stream
   bool defers_bad_rows_ = false;      ///< a row that is bad in one stream must be dropped from all
   bool is_again_ = false;
   std::vector<std::int64_t> bad_rows_seen_;  ///< if defers_bad_rows_: row indices in the source,

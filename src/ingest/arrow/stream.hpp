@@ -28,17 +28,17 @@ struct ArrowIngestOptions {
 /// Writes the record batches of an Arrow stream as a data set at `path`; without a path, only
 /// reports the resulting schema. A column becomes nullable with its first null. Releases the
 /// stream. Throws Error(corrupt) if the stream violates the interface, as far as that can be
-/// checked, Error(io) with the producer's message if it fails, Error(unsupported) for types that no
-/// column holds, Error(invalid_argument) for a row that does not fit the schema.
+/// checked, Error(io) with the producer's message if the producer fails, Error(unsupported) for
+/// types that no column can store, Error(invalid_argument) for a row that does not fit the schema.
 SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);
 
 /// The same for a source that provides columns in several streams, so that only a few of many
 /// columns have to be in memory: row i of the data set is row i of each stream. Streams are read
-/// sequentially, and only those with a requested column. `again`: the same streams once more, or
-/// nothing. They are needed if rows are omitted, because bad rows are only known after the last
-/// stream. Also throws Error(corrupt) if the streams differ in length, Error(invalid_argument) if
-/// rows must be omitted from several streams without `again`.
+/// sequentially, and only those with a requested column. `again`: the same streams for a second
+/// pass, or none. A second pass is necessary to omit bad rows, because they are known only after
+/// the last stream. Also throws Error(corrupt) if the streams differ in length,
+/// Error(invalid_argument) if rows must be omitted from several streams without `again`.
 SourceReport ingest_arrow(std::span<ArrowArrayStream* const> streams,
                           std::span<ArrowArrayStream* const> again, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);

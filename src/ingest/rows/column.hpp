@@ -25,8 +25,8 @@ namespace tenfold {
 class RowColumn {
  public:
   /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
-  /// with nulls whatever their type is so far, because later rows may promote it to float; in the
-  /// end first_null_not_fitting() tells whether they fit.
+  /// with nulls even if their current type cannot represent nulls, because later rows may promote
+  /// it to float. At the end, first_null_not_fitting() returns whether the nulls fit.
   RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true);
   /// A column of a schema given by the user: its type never changes.
   explicit RowColumn(Column wanted);
@@ -64,9 +64,9 @@ class RowColumn {
   bool add_time(std::int64_t count, std::string_view unit, Clock clock) {
     return is_scalar() && put_time(count, unit, clock) && end_scalar();
   }
-  /// An integer beyond 64 bits.
+  /// Adds an integer beyond 64 bits.
   bool add_huge(std::string_view digits) { return is_scalar() && put_huge(digits) && end_scalar(); }
-  /// An array, as bytes in row-major order.
+  /// Adds an array, given as bytes in row-major order.
   bool add_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
   /// Adds a row for each index of the first dimension of an array.
   bool add_arrays(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
@@ -109,9 +109,9 @@ class RowColumn {
   bool put_text(ColumnKind kind, std::string_view text);
   bool put_time(std::int64_t count, std::string_view unit, Clock clock);
   bool put_null();
-  /// A 0-d array.
+  /// Adds a 0-d array.
   bool put_number(DType dtype, const std::byte* element);
-  /// An array whose shape is that of every element.
+  /// Adds an array as an element; all elements must have the same shape.
   bool put_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
 
   // --- blocks ---
@@ -156,7 +156,7 @@ class RowColumn {
   bool put_cast(DType dtype, const std::byte* elements, std::int64_t count);
   void put_numbers(const std::byte* elements, std::int64_t count);
   std::int64_t elements_in_block() const;
-  /// In the units of origins_.
+  /// The number of elements in earlier blocks, counted as origins_ counts them.
   std::int64_t elements_before() const noexcept {
     return is_list() ? list_elements_before_ : rows_before_;
   }
@@ -176,8 +176,8 @@ class RowColumn {
   bool is_locked_ = false;
   bool is_nullable_ = false;
 
-  ColumnBuilder rows_;    ///< of the block, lists as ragged rows
-  ColumnBuilder padded_;  ///< memory of block() if lists of one length include nulls
+  ColumnBuilder rows_;    ///< the rows of the block, with lists as ragged rows
+  ColumnBuilder padded_;  ///< the result of block() if lists of one length include nulls
 
   std::int64_t length_ = -1;               ///< common length of all lists so far; -1: none yet
   bool has_lengths_ = false;               ///< lists have different lengths
@@ -185,8 +185,8 @@ class RowColumn {
   std::int64_t list_elements_before_ = 0;  ///< numbers or strings in lists of earlier blocks
   bool defers_nulls_ = true;
   std::int64_t first_null_row_ = -1;  ///< first row whose list contains a null
-  Origins origins_;                   ///< of numbers
-  Origins text_origins_;              ///< of lists of strings: which items were not strings
+  Origins origins_;                   ///< origins of numbers
+  Origins text_origins_;              ///< lists of strings: which items were not strings
 };
 
 }  // namespace tenfold

@@ -217,10 +217,10 @@ SourceReport RowTable::finish() {
   std::vector<Column> all;
   if (path_) {
     if (!writer_) make_writer(true);
-    // Also columns with only nulls, and columns whose type was determined after their last row was
-    // written.
+    // This includes columns with only nulls, and columns whose type was determined after their last
+    // row was written.
     store_all(true);
-    // Columns that had no type for long were added later: restore the order.
+    // A column is added to the writer when its type is known, so restore the order of the columns.
     sort_columns();
     std::vector<std::size_t> order;
     for (const Stored& stored : columns_) order.push_back(*stored.index);

@@ -20,23 +20,23 @@ namespace tenfold {
 /// Writes row-by-row input as a data set. Infers the columns on the way, and rewrites a column if
 /// its type changes.
 ///
-/// A row costs time for the columns in which it has a value. Nulls of other columns are added when
-/// the column gets its next value, or when the block is written.
+/// The time for a row depends only on the number of columns in which it has a value. Nulls of other
+/// columns are added when the column gets its next value, or when the block is written.
 ///
 /// Thread safety: one thread at a time.
 class RowTable {
  public:
-  /// Without a path, nothing is written, and finish() reports the resulting schema. `order`:
-  /// names of columns or enclosing records, which determines the order of columns; others follow in
-  /// order of appearance. `defers_nulls`: as for RowColumn.
+  /// Without a path, nothing is written, and finish() reports the resulting schema. `order`: names
+  /// of columns or enclosing records in the order of the result; other columns follow in the order
+  /// in which they appear. `defers_nulls`: as for RowColumn.
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
            std::vector<std::string> order, const TableWriterOptions& options,
            bool defers_nulls = true);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
-  /// Prepares `column` for the value of this row, or of several rows, which the caller adds to the
-  /// result. Call once per row.
+  /// Prepares `column` for the value of the current row (or of several rows), and returns it. The
+  /// caller then adds the value. Call once per row.
   RowColumn& begin_value(RowColumn& column) {
     const std::int64_t absent = block_rows_ - column.num_rows();
     if (absent != 0) [[unlikely]]
@@ -45,18 +45,17 @@ class RowTable {
     touched_.push_back(&column);
     return column;
   }
-  /// The first column that requires a value in every row and has none in this one; null: there is
-  /// none.
+  /// The first column that requires a value in every row and has none in the current row, or null.
   RowColumn* missing_column() const;
-  /// Expected total number of rows. Checks that they fit on the disk before the first ones are
-  /// written.
+  /// Sets the expected total number of rows. Before the first rows are written, checks that all fit
+  /// on the disk.
   void expect_rows(std::int64_t count) noexcept { options_.expected_rows = count; }
   /// Adds a column, with nulls in the rows so far.
   RowColumn& add_column(KeyPath path);
-  /// Removes a column that only had nulls.
+  /// Removes a column that has only nulls.
   void remove_column(const RowColumn& column);
-  /// The type of `column`, or of a new one if it is null, after a value of type `value` is added.
-  /// Empty if there is no such type.
+  /// The type that `column` (null: a new column) has after a value of type `value` is added. Empty
+  /// if there is no such type.
   std::optional<RowType> joined(const RowColumn* column, const RowType& value) const;
   void promote(RowColumn& column, const RowType& type);
   /// Finalises the types of all columns. Only finish() may follow.
@@ -74,7 +73,7 @@ class RowTable {
   std::size_t block_bytes() const noexcept;
   std::uint64_t written_bytes() const noexcept { return written_bytes_; }
 
-  /// Records a row that is omitted. `line` is the result of to_json_line(), or empty.
+  /// Counts an omitted row. `line`: the result of to_json_line() for bad_rows.jsonl, or empty.
   void skip_row(std::string_view line);
   SourceReport& report() noexcept { return report_; }
 
@@ -111,7 +110,7 @@ class RowTable {
   std::int64_t value_bytes_ = 0;      ///< size of the block's values
   std::int64_t num_values_ = 0;       ///< number of values in the block
   std::uint64_t written_bytes_ = 0;
-  std::string bad_rows_;  ///< bad rows until there is a writer
+  std::string bad_rows_;  ///< lines of bad rows that occurred before there is a writer
   SourceReport report_;
 };
 

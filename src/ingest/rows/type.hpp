@@ -27,14 +27,14 @@ enum class Clock : std::uint8_t {
 };
 
 /// The type of one value, or of all values of a column so far. Values with `kinds` are promoted by
-/// growing_type_of(). Tensors and arrays of other dtypes, bytes and times keep their type.
+/// growing_type_of(). Bytes, times, and tensors and arrays of other dtypes keep their type.
 struct RowType {
   RowForm form = RowForm::none;
   bool has_elements = false;  ///< false: null, or lists that are empty or contain only nulls
-  ScalarKinds kinds = 0;      ///< of the elements, if they can be promoted
+  ScalarKinds kinds = 0;      ///< kinds of the elements, if they can be promoted
   ColumnKind kind = ColumnKind::number;
   DType dtype = DType::bool_;
-  std::string unit{};  ///< of time stamps and durations, which are int64: "us", "days", ...
+  std::string unit{};  ///< time stamps and durations, which are int64: "us", "days", ...
   Clock clock = Clock::unknown;
   Shape inner{};          ///< lists: shape of each element
   bool has_null = false;  ///< lists: contain null
@@ -62,8 +62,9 @@ struct RowType {
 /// The type of `count` numbers.
 RowType type_of_numbers(DType dtype, const std::byte* elements, std::int64_t count);
 
-/// The narrowest type that holds values of both, while more may come. Empty if there is none: a
-/// number and a list, a string and bytes, counts of two units, arrays of two dtypes.
+/// The narrowest type for the values of both types, to which later values may be added. Empty if
+/// there is none: a number and a list, a string and bytes, counts of two units, arrays of two
+/// dtypes.
 std::optional<RowType> join(const RowType& a, const RowType& b);
 
 /// The final type once all values are known, by type_of().

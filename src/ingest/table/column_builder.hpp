@@ -19,7 +19,7 @@ namespace tenfold {
 /// ragged column. The spans need to be valid only during the call that takes them.
 struct ColumnChunk {
   std::int64_t num_rows = 0;
-  std::span<const std::byte> values{};  ///< of all rows, contiguous in C order
+  std::span<const std::byte> values{};  ///< values of all rows, contiguous in row-major order
   /// End offset of each row, relative to the chunk: in elements, for strings in bytes, for ragged
   /// strings in items.
   std::span<const std::int64_t> ends{};
@@ -45,7 +45,7 @@ class GrowingBytes {
   std::byte* data() const noexcept { return memory_.get(); }
   std::byte* begin() const noexcept { return data(); }
   std::byte* end() const noexcept { return data() + size_; }
-  /// Added bytes are uninitialised.
+  /// Changes the size; new bytes are uninitialised.
   void resize(std::size_t size) {
     if (size > capacity_) grow(size - size_);
     size_ = size;
@@ -76,9 +76,9 @@ class GrowingBytes {
   std::size_t capacity_ = 0;
 };
 
-/// Rows of a column that grow in memory, in the stored layout; the members are those of
-/// ColumnChunk. A value is appended to `values` (or written to row()) and ended. Who knows all rows
-/// may set the members instead.
+/// Builds rows of a column in memory, in the stored layout; the members are those of ColumnChunk.
+/// The caller appends a value to `values` (or writes it to row()) and ends the row. A caller that
+/// has all rows may set the members instead.
 struct ColumnBuilder {
   std::int64_t num_rows = 0;
   GrowingBytes values;
@@ -88,7 +88,7 @@ struct ColumnBuilder {
 
   ColumnBuilder() = default;
   explicit ColumnBuilder(const Column& column) { set_layout(column); }
-  /// Sets the layout of rows, but does not convert those that there are.
+  /// Sets the layout of later rows; existing rows are not converted.
   void set_layout(const Column& column);
 
   bool has_ends() const noexcept { return has_ends_; }
@@ -110,7 +110,7 @@ struct ColumnBuilder {
   }
   /// Ends an item of a ragged string column.
   void end_item() { item_ends.push_back(static_cast<std::int64_t>(values.size())); }
-  /// Where a row that contains all values so far ends; ragged and string columns only.
+  /// The end offset of a row that ends with the last value so far; ragged and string columns only.
   std::int64_t end_of_values() const noexcept {
     const std::size_t size = has_items_ ? item_ends.size() : values.size();
     return static_cast<std::int64_t>(unit_bytes_ == 1 ? size : size / unit_bytes_);
@@ -131,14 +131,15 @@ struct ColumnBuilder {
   bool has_ends_ = false;
   bool has_items_ = false;
   DType dtype_ = DType::uint8;
-  std::size_t row_bytes_ = 0;   ///< of fixed-size rows
-  std::size_t unit_bytes_ = 1;  ///< of the unit of end offsets; 1 for items
+  std::size_t row_bytes_ = 0;   ///< bytes of a fixed-size row
+  std::size_t unit_bytes_ = 1;  ///< bytes of the unit that end offsets count; 1 for items
 };
 
-/// Copies rows into tensors, as a Batch has them, but without `valid`.
+/// Copies rows into the tensors of a BatchColumn, except `valid`.
 BatchColumn batch_column(const Column& column, const ColumnChunk& rows);
 
-/// Fills with the missing value of fixed-size rows: NaN in float columns, else zeros.
+/// Fills `elements` with the missing value of fixed-size rows: NaN in float columns, otherwise
+/// zeros.
 void fill_null(DType dtype, std::byte* elements, std::int64_t count);
 
 /// Type of a column for messages: "float32[3]", "string", "int64[*]".

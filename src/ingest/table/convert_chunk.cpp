@@ -86,7 +86,8 @@ Value value_of_number(DType dtype, const std::byte* element, Origins::Kind origi
   cast_elements(dtype, element, DType::float64, reinterpret_cast<std::byte*>(&number), 1);
   if (origin == Origins::Kind::boolean) return number != 0;
   if (origin == Origins::Kind::integer) {
-    // The float is exact, or it would not have been promoted; 2^63 and more were unsigned.
+    // The float is exact, because only integers that a double can represent are promoted to float.
+    // Numbers from 2^63 on were uint64.
     if (number >= 0x1p63) return Value::BigInt{std::to_string(static_cast<std::uint64_t>(number))};
     return static_cast<std::int64_t>(number);
   }
@@ -130,7 +131,7 @@ class Converter {
   [[noreturn]] void refuse() const {
     throw base::invalid_argument()
         .part("column ", base::quote(from_.name()))
-        .problem("it cannot become another kind: from ", from_.dtype_name(),
+        .problem("it cannot be converted from ", from_.dtype_name(),
                  base::list_text(from_.shape), " to ", to_.dtype_name(),
                  base::list_text(to_.shape));
   }
@@ -178,8 +179,8 @@ class Converter {
             static_cast<std::size_t>(chunk_.item_ends[at] - begin)};
   }
 
-  /// Calls `use(row, begin, end)` with a range of elements: of `shape` if the column is ragged,
-  /// else the numbers of the whole row.
+  /// Calls `use(row, begin, end)` with the range of a row's elements (each of `shape`) if the
+  /// column is ragged, otherwise with the range of the row's numbers.
   template <class Use>
   void for_each_row(const Use& use) const {
     const std::int64_t per_row = numel_of(from_.shape);
@@ -195,7 +196,7 @@ class Converter {
   const std::byte* number(std::int64_t i) const {
     return chunk_.values.data() + static_cast<std::size_t>(i) * itemsize(from_.dtype);
   }
-  /// Origin of the next element.
+  /// The origin of the next element, which it counts.
   Origins::Kind origin() const {
     return origins_ == nullptr ? Origins::Kind::same : origins_->at((*position_)++);
   }
@@ -233,7 +234,7 @@ class Converter {
       cast_elements(from_.dtype, chunk_.values.data(), to_.dtype, cast.data(), count);
       return cast;
     }
-    // In floats NaN stands for null; integers have no such value.
+    // NaN represents null in floats; integers have no such value.
     GrowingBytes values;
     values.append(chunk_.values);
     const std::size_t size = itemsize(from_.dtype);

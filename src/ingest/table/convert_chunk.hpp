@@ -23,7 +23,8 @@ class Origins {
     null,  ///< in a list
   };
 
-  /// Elements [0, count) had kind `kind`. Call before the first element of another kind is added.
+  /// Starts recording: elements [0, count) have kind `kind`. Call before the first element of
+  /// another kind is added.
   void begin(std::int64_t count, Kind kind);
   bool is_kept() const noexcept { return kept_; }
   void push(Kind kind);
@@ -52,9 +53,9 @@ std::string number_text(DType dtype, const std::byte* element,
 ///   lists        to JSON strings, one per row
 ///   rows that are all null to anything
 ///
-/// `origins`: those of the elements of `from`. `position`: index of the chunk's first element in
-/// `origins`, advanced past its last one; elements of a null list are not counted. Throws
-/// Error(invalid_argument) for any other pair.
+/// `origins`: the origins of the elements of `from`. `position`: the index in `origins` of the
+/// chunk's first element, which is advanced past the last one; elements of a null list are not
+/// counted. Throws Error(invalid_argument) for any other promotion.
 ColumnBuilder convert_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
                             const Origins* origins = nullptr, std::int64_t* position = nullptr);
 

@@ -96,7 +96,7 @@ std::int64_t float_not_fitting(DType from, const std::byte* elements, std::int64
   return count;
 }
 
-/// The dtype of the parts of a complex number; a real dtype itself.
+/// The dtype of the parts of a complex number; a real dtype is returned unchanged.
 DType part_of(DType dtype) {
   if (dtype == DType::complex32) return DType::float16;
   if (dtype == DType::complex64) return DType::float32;
@@ -209,7 +209,7 @@ class ChunkConverter {
     if (to_.nullable) {
       made_.add_nulls(1);
     } else {
-      mismatch(row, "null; a column that may miss values is nullable");
+      mismatch(row, "null; make the column nullable in the schema");
     }
     return true;
   }
@@ -265,7 +265,7 @@ class ChunkConverter {
     for (std::int64_t row = 0; row < chunk_.num_rows; ++row) {
       if (is_valid(row)) continue;
       bad_.push_back({row, "expected " + described(to_) +
-                               ", found null; a column that may miss values is nullable"});
+                               ", found null; make the column nullable in the schema"});
     }
   }
 

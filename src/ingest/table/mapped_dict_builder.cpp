@@ -324,8 +324,8 @@ void MappedDict::compact(Monitor* monitor) {
       throw Error::io(EBUSY, path.string())
           .part("compact")
           .expected("no concurrent writer")
-          .found("one")
-          .remedy("nothing was changed");
+          .found("a writer that added rows; nothing was changed")
+          .remedy("call compact() again");
     }
     builder.commit();
   });

@@ -9,7 +9,7 @@ namespace tenfold {
 
 namespace {
 
-/// Starts writeback after each such amount, while the next rows are produced.
+/// Bytes after which writeback is started, so that the disk writes while the next rows are made.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{2} << 20;
 
 }  // namespace

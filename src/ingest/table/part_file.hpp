@@ -14,9 +14,9 @@
 
 namespace tenfold {
 
-/// A file that is appended to in large writes, and checksummed block by block on the way. Writes of
-/// 2 MiB, aligned to their size, become huge pages in the page cache. Random access through a
-/// mapping is several times as fast with those as with small pages.
+/// A file to which large writes append, with a checksum for each block. Writes of 2 MiB, aligned to
+/// their size, become huge pages in the page cache, with which random access through a mapping is
+/// several times as fast as with small pages.
 ///
 /// Thread safety: one thread at a time.
 class PartFile {
@@ -25,7 +25,7 @@ class PartFile {
     /// Size of the write buffer, and alignment of writes in the file; 0, or a power of two.
     std::size_t buffer_bytes = 0;
     bool stays_open = true;  ///< false: reopen it for each write, because there are very many files
-    /// sync() will follow finish(): start writeback early.
+    /// True if sync() will follow finish(): starts writeback early.
     bool will_sync = false;
   };
 
@@ -49,7 +49,7 @@ class PartFile {
   os::Directory& folder() const noexcept { return *folder_; }
   /// After flush(): reads from the file. Throws Error(corrupt) beyond the end.
   void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const;
-  /// Maps what was appended so far for reading.
+  /// Maps the bytes appended so far, read-only.
   Buffer map();
   /// Renames the finished file in its folder.
   void rename(const std::string& name);

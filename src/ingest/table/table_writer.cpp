@@ -76,18 +76,18 @@ class ColumnWriter {
   std::vector<std::int64_t> read_ends(const PartFile& file, std::int64_t begin, std::int64_t end);
 
   Column column_;
-  std::uint64_t element_bytes_;  ///< of a row's value, or of one of its elements
+  std::uint64_t element_bytes_;  ///< bytes of a fixed-size row, or of an element of a ragged row
   std::unique_ptr<PartFile> values_;
   std::unique_ptr<PartFile> ends_;
   std::unique_ptr<PartFile> item_ends_;
   std::unique_ptr<PartFile> valid_;
   std::int64_t num_rows_ = 0;
-  std::int64_t num_elements_ = 0;  ///< of all ragged rows; bytes for strings
+  std::int64_t num_elements_ = 0;  ///< elements of all ragged rows; bytes for strings
   std::int64_t num_items_ = 0;     ///< ragged strings only
   std::vector<std::int64_t> scratch_;
 };
 
-/// Size of blocks of rows that are read back or filled.
+/// Greatest size of a block of rows that is read back or filled.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::int64_t kBlockRows = 1 << 16;
 
@@ -142,13 +142,15 @@ void ColumnWriter::check(const ColumnChunk& chunk) const {
   if (column_.ragged && column_.is_text()) {
     if (!ends_fit(chunk.ends, static_cast<std::int64_t>(chunk.item_ends.size())) ||
         !ends_fit(chunk.item_ends, num_bytes)) {
-      throw fail(column_).expected("ends that grow up to the last item and byte").found("others");
+      throw fail(column_)
+          .expected("nondecreasing ends up to the last item and byte")
+          .found("other ends");
     }
     return;
   }
   const std::int64_t elements = chunk.ends.empty() ? 0 : chunk.ends.back();
   if (elements < 0 || !ends_fit(chunk.ends, elements)) {
-    throw fail(column_).expected("ends that grow").found("others");
+    throw fail(column_).expected("nondecreasing ends").found("other ends");
   }
   expect("bytes", static_cast<std::uint64_t>(elements) * element_bytes_, chunk.values.size());
 }
@@ -292,8 +294,8 @@ constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
 /// Maximum number of files that stay open. With more columns, the others are opened for each write.
 constexpr std::size_t kOpenFiles = 256;
 
-/// The source of the tree's leaves while metadata is planned. A leaf's position is the index of its
-/// part.
+/// The source of the tree's leaves while metadata is planned. The position of a leaf is the index
+/// of its stored part.
 class Parts final : public LeafSource {
  public:
   explicit Parts(std::vector<ColumnWriter::Stored> stored) : stored_(std::move(stored)) {}
@@ -393,7 +395,7 @@ struct TableWriter::State {
       replacement.folder().create_directory(name);
       values = os::Directory::open_at(replacement.folder(), name);
     }
-    // Neither an encoded key nor a name made for a clash looks like this.
+    // No encoded key and no name of a clash has this form.
     return create(unbatched ? values : replacement.folder(),
                   "%part-" + std::to_string(num_created));
   }
@@ -405,9 +407,9 @@ struct TableWriter::State {
     return std::make_unique<PartFile>(folder, std::move(name), part);
   }
 
-  /// Checks that the names of these columns can be file names. Making the names of all leaves
-  /// unique is postponed until they are needed, because doing it for each added or changed column
-  /// would take time proportional to all columns.
+  /// Checks that the names of these columns can be file names. Unique names of all leaves are made
+  /// later, when they are needed, because making them takes time proportional to the number of all
+  /// columns for each added or changed column.
   void check_names(std::size_t first, std::size_t count) {
     has_names = false;
     std::vector<Column> columns;
@@ -548,13 +550,13 @@ void TableWriter::add_columns(std::vector<Column> columns) {
           .part("column ", base::quote(column.name()))
           .problem("added after ", num_rows, " rows")
           .expected("a nullable column")
-          .found("one that is not");
+          .found("one that is not nullable");
     }
     if (!taken.insert(column.path).second) {
       throw base::invalid_argument()
           .part("column ", base::quote(column.name()))
           .expected("a new name")
-          .found("one taken");
+          .found("a used name");
     }
   }
   for (Column& column : columns) {
@@ -585,9 +587,9 @@ void TableWriter::change_column(std::size_t index, Column column,
     if (old.column().nullable || !(column == same)) {
       throw base::invalid_argument()
           .part("column ", base::quote(column.name()))
-          .problem("change without a conversion")
-          .expected("the same column as nullable")
-          .found("another");
+          .problem("a change without a conversion")
+          .expected("the same column, made nullable")
+          .found("another column");
     }
     old.make_nullable(state.make_part());
   } else {
@@ -679,7 +681,7 @@ void TableWriter::State::require_equal_rows() const {
     if (writer.num_rows() == most) continue;
     throw base::invalid_argument()
         .part("column ", base::quote(writer.column().name()), ": rows")
-        .expected(most, " as other columns have")
+        .expected(most, ", as in other columns")
         .found(writer.num_rows());
   }
 }
@@ -727,8 +729,8 @@ void TableWriter::State::write_texts(const Plan& plan, std::vector<formats::Chec
   write(replacement.folder(), name, name, formats::checksums_text(lines));
 }
 
-/// Syncs all files. Most bytes were written back before, so several threads mostly wait for the
-/// device.
+/// Syncs all files, with several threads. Writeback has started long before, so the threads mostly
+/// wait for the disk.
 void TableWriter::State::sync_files(const Plan& plan) {
   std::vector<PartFile*> files;
   for (const Plan::File& file : plan.files) {
@@ -748,14 +750,14 @@ void TableWriter::commit() {
   if (state.committed) {
     throw base::invalid_argument()
         .part("data set")
-        .expected("one commit")
-        .found("another after it");
+        .expected("one call of commit()")
+        .found("a second one");
   }
   state.require_equal_rows();
   if (state.options.before_commit) state.options.before_commit(*this);
   state.finish_files();
   const Plan plan = state.plan();
-  // The only ragged column may have been changed to another type, so check for content.
+  // A ragged column may have been changed to another type, so check whether the folder has content.
   const bool has_values = std::ranges::any_of(plan.folders, [](const Plan::Folder& folder) {
     return folder.name == detail::formats::folder::kValuesName;
   });

@@ -32,9 +32,9 @@ struct TableWriterOptions {
 };
 
 /// Writes a data set next to `path` with bounded memory, and publishes it atomically in commit().
-/// If it is destroyed before, nothing remains. Removes what an earlier crashed process left. The
-/// layout of columns is described in docs/datasets.md; includes the schema in the notes and
-/// `%checksums`.
+/// If the writer is destroyed before, nothing remains. Removes the leftovers of a crashed process.
+/// The data set has the schema in its notes, and `%checksums`; docs/datasets.md describes the
+/// layout of columns.
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
@@ -59,11 +59,11 @@ class TableWriter {
   /// The number of rows of the longest column.
   std::int64_t num_rows() const noexcept;
   std::size_t num_columns() const noexcept;
-  /// With unique names of leaves. After columns were changed, this takes time proportional to all
-  /// of them.
+  /// The schema, with unique names of leaves. After a change of columns, the next call takes time
+  /// proportional to the number of all columns.
   const Schema& schema() const;
 
-  /// Adds columns. If there are rows already, the columns are nullable and have nulls there.
+  /// Adds columns. If there are rows already, the columns must be nullable, and are null in them.
   void add_columns(std::vector<Column> columns);
 
   /// Reorders the columns: `order[i]` is the index of the i-th one.
@@ -78,7 +78,7 @@ class TableWriter {
   /// Appends text to a file of that name in the folder.
   void append_text(std::string_view file_name, std::string_view text);
 
-  /// Maps the rows of a column so far.
+  /// Maps the rows of a column that were appended so far.
   StoredColumn map_column(std::size_t index);
 
   /// Starts an unbatched tensor [0, *inner] that is not a column. It is called `name`, or similar

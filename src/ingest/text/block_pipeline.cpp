@@ -14,7 +14,7 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// How long the calling thread waits for its turn before it polls.
+/// Time that the calling thread waits for its turn before it polls the progress.
 constexpr std::chrono::milliseconds kPollInterval{50};
 
 class Pipeline {
@@ -67,7 +67,8 @@ class Pipeline {
       progress_.add(reader_.num_read() - before);
       num_read_ = read_all_ ? num_read_ : num_read_ + 1;
     } catch (...) {
-      // Errors in earlier blocks take precedence.
+      // Report the error only when all earlier blocks are delivered, because their errors take
+    // precedence.
       read_all_ = true;
       if (await_turn(num_read_)) fail(std::current_exception());
       return false;

@@ -22,8 +22,8 @@ class BlockWork {
 };
 
 /// Reads blocks in order, processes them on several threads, and delivers the results in order. An
-/// exception ends it and is rethrown, unless an earlier block ends it without one. The calling
-/// thread polls `progress`.
+/// exception ends the pipeline and is rethrown, unless deliver() of an earlier block has ended the
+/// pipeline. The calling thread polls `progress`.
 void run_pipeline(BlockReader& reader, int num_threads, detail::formats::Progress& progress,
                   const std::function<std::unique_ptr<BlockWork>()>& make_work);
 

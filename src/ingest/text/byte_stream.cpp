@@ -108,7 +108,7 @@ class ZipEntryStream final : public ByteStream {
         (at_end && (done_ != entry_.size_bytes || crc32_ != entry_.crc32))) {
       throw base::corrupt(where())
           .expected(entry_.size_bytes, " bytes of its CRC-32")
-          .found("others")
+          .found("other bytes")
           .remedy("the archive is damaged");
     }
     return count;

@@ -17,7 +17,7 @@ namespace tenfold {
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  /// Fills `into` from its start. Reads fewer bytes only at the end.
+  /// Reads the next into.size() bytes, fewer only at the end. Returns the number of bytes read.
   virtual std::size_t read(std::span<std::byte> into) = 0;
   /// Number of bytes of the underlying file read so far.
   virtual std::uint64_t num_read() const = 0;

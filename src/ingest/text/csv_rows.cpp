@@ -138,8 +138,8 @@ bool CsvRows::fields(const char* begin, const char* end) {
       column.end_value();
       continue;
     }
-    // A record with a wrong number of fields also has values in wrong columns, so report that error
-    // first.
+    // If the number of fields is wrong, values are in the wrong columns, so report the number of
+    // fields rather than the value.
     const RowFault of_value = fault_;
     if (is_well_formed(begin, end)) fault_ = of_value;
     return false;

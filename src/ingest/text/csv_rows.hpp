@@ -17,7 +17,7 @@ namespace tenfold {
 /// The value of a CSV field: null (unquoted and empty), a number, a bool or a string.
 struct CsvValue {
   ScalarKinds kinds = 0;
-  NumberText number;   ///< of integers, and of floats except nan and inf
+  NumberText number;   ///< integers, and floats except nan and inf
   double special = 0;  ///< nan or inf
   bool is_special = false;
   bool is_true = false;
@@ -31,8 +31,8 @@ class CsvRows {
   /// Both arguments must outlive this object.
   CsvRows(const RowPlan& plan, RowBuilder& rows) : plan_(plan), rows_(rows) {}
 
-  /// Continues with the records of `file`. Columns that are missing in its header are null in its
-  /// rows.
+  /// Continues with the records of `file`. Columns that are missing in the header of the file are
+  /// null in its rows.
   void begin_file(const TextFile& file);
   /// Like JsonRows::add().
   Outcome add(const char* begin, const char* end);

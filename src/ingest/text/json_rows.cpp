@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Length of a value in a message.
+/// Greatest number of bytes of a value that a message shows.
 constexpr std::size_t kShownJsonBytes = 40;
 /// Maximum number of unknown names that are remembered, to report them and to find duplicate keys.
 constexpr std::size_t kMaxOthers = 10'000;
@@ -158,7 +158,7 @@ std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key
   TextMap<std::uint64_t>& names = others_[parent.number];
   const auto found = names.find(key);
   if (found != names.end()) return found->second;
-  // Names that are really data would fill the memory.
+  // The number of names is limited, because in some sources every record has new names.
   if (names.size() >= kMaxOthers) names.clear();
   has_new_columns_ = true;
   return names.emplace(std::string(key), 0).first->second;
@@ -166,7 +166,8 @@ std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key
 
 /// Handles a member that is not in the plan.
 bool JsonRows::other_member(const Field& parent, std::string_view key) {
-  // A final plan only lacks names from records that are invalid JSON, which is reported anyway.
+  // A final plan has all names except those of records that are invalid JSON, and such records are
+  // reported anyway.
   if (!plan_.ignores_new_columns && !plan_.is_final) {
     return mismatch(std::string(key), "a new column", Outcome::promote);
   }
@@ -195,7 +196,7 @@ bool JsonRows::member(const Field& field, std::size_t depth) {
   return mismatch(field.name, "expected an object, found " + found);
 }
 
-/// Sets nulls for columns whose names are missing in the object.
+/// Handles columns whose names are missing in the object. Returns false if one requires a value.
 bool JsonRows::miss(const Field& field) {
   for (const std::size_t number : field.required_fields) {
     const Field& child = field.fields[number];
@@ -220,7 +221,7 @@ bool JsonRows::value(TextColumn& column) {
     return true;
   }
   if (!column.target().is_typed && column.target().form != Form::list) {
-    return too_narrow(column, "a type that later rows have", text_.at());
+    return too_narrow(column, "a value of a known type", text_.at());
   }
   switch (column.target().form) {
     case Form::scalar:
@@ -308,7 +309,7 @@ bool JsonRows::items(TextColumn& column, std::size_t level, std::byte*& into) {
   std::int64_t count = 0;
   if (!text_.take(']')) {
     if (!column.target().is_typed) {
-      return too_narrow(column, "a type that later rows have", begin);
+      return too_narrow(column, "a value of a known type", begin);
     }
     do {
       text_.skip_blanks();
@@ -375,7 +376,8 @@ bool JsonRows::raw(TextColumn& column) {
   return true;
 }
 
-/// A scalar where other rows have lists or objects, or the reverse: no type accepts both.
+/// Rejects a scalar where other rows have lists or objects, or the reverse, because no type accepts
+/// both.
 bool JsonRows::wrong_kind(const TextColumn& column) {
   const Target& target = column.target();
   const std::string found = shown(text_.at());
@@ -385,7 +387,7 @@ bool JsonRows::wrong_kind(const TextColumn& column) {
   return mismatch(target.column.name(), "expected " + expected + ", found " + found);
 }
 
-/// Another type would accept the value. `begin`: start of the value that does not fit.
+/// Rejects a value that another type would accept. `begin`: start of the value.
 bool JsonRows::too_narrow(const TextColumn& column, const std::string& expected,
                           const char* begin) {
   const Outcome outcome = plan_.is_final ? Outcome::mismatch : Outcome::promote;

@@ -20,8 +20,8 @@ class JsonRows {
   /// Both arguments must outlive this object.
   JsonRows(const RowPlan& plan, RowBuilder& rows);
 
-  /// Adds one record as a row. If it is rejected, no row is added and fault() has the reason. The
-  /// bytes after the text must be as JsonText requires.
+  /// Adds one record as a row. If the record is rejected, adds no row, and fault() returns the
+  /// reason. The bytes after the text must be as JsonText requires.
   Outcome add(const char* begin, const char* end, bool lines);
   const RowFault& fault() const noexcept { return fault_; }
 
@@ -61,11 +61,11 @@ class JsonRows {
   RowBuilder& rows_;
   JsonText text_{nullptr, nullptr, true};
   std::uint64_t row_ = 0;            ///< starts at 1; unknown names have the mark of an earlier row
-  std::vector<std::uint64_t> seen_;  ///< by Field::number: the row that had it last
-  /// By Field::number: names in its records that are not in the plan, and the row that had them
-  /// last.
+  std::vector<std::uint64_t> seen_;  ///< by Field::number: the last row that had the field
+  /// By Field::number of a record: its names that are not in the plan, and the last row that had
+  /// each name.
   std::vector<TextMap<std::uint64_t>> others_;
-  bool has_new_columns_ = false;  ///< since the last note_names()
+  bool has_new_columns_ = false;  ///< there were new names after the last note_names()
   std::string scratch_;
   RowFault fault_;
 };

@@ -16,8 +16,8 @@
 namespace tenfold {
 namespace {
 
-/// Finds the first '"', '\\' or control character at or after `at`; `beyond_ascii` tells whether
-/// non-ASCII bytes precede it.
+/// Finds the first '"', '\\' or control character at or after `at`. Sets `beyond_ascii` if there
+/// are non-ASCII bytes before it.
 const char* end_of_plain(const char* at, bool& beyond_ascii) noexcept {
 #if defined(__SSE2__)
   const __m128i quote = _mm_set1_epi8('"');
@@ -132,7 +132,7 @@ bool JsonText::decode(const char* from, const char* to, std::string& into) {
           const std::int32_t low = from[0] == '\\' && from[1] == 'u' ? hex4(from + 2) : -1;
           if (code >= kLowSurrogates || low < kLowSurrogates || low >= kAfterSurrogates) {
             at_ = escape;
-            return fail("two surrogates that make a character");
+            return fail("a pair of surrogates");
           }
           from += 6;
           code = 0x10000 + ((code - kHighSurrogates) << 10) + (low - kLowSurrogates);
@@ -192,7 +192,7 @@ bool JsonText::skip_key() {
   return true;
 }
 
-/// Returns false if the keys from index `first` have a duplicate. Removes them.
+/// Removes the keys from index `first` on. Returns false if there were duplicates among them.
 bool JsonText::check_keys(std::size_t first) {
   const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(first);
   constexpr std::ptrdiff_t kFew = 16;
@@ -208,7 +208,7 @@ bool JsonText::check_keys(std::size_t first) {
   const bool are_unique = twin == keys_.end();
   keys_.resize(first);
   if (first == 0) decoded_.clear();
-  return are_unique || fail("keys that differ in an object");
+  return are_unique || fail("distinct keys in an object");
 }
 
 bool JsonText::skip_object(std::size_t depth) {

@@ -39,7 +39,7 @@ class JsonText {
       ++at_;
     }
   }
-  /// Skips blanks and consumes `c`, if that follows.
+  /// Skips blanks, and consumes `c` if it follows.
   bool take(char c) noexcept {
     if (*at_ != c) {
       skip_blanks();
@@ -48,7 +48,7 @@ class JsonText {
     ++at_;
     return true;
   }
-  /// Consumes a word, if that follows: null, true, NaN, ...
+  /// Consumes `word` if it follows: null, true, NaN, ...
   bool take_word(std::string_view word) noexcept {
     if (static_cast<std::size_t>(end_ - at_) < word.size()) return false;
     if (std::memcmp(at_, word.data(), word.size()) != 0) return false;
@@ -61,7 +61,7 @@ class JsonText {
   /// Skips a value of any kind. An object with duplicate keys is an error.
   bool skip_value(std::size_t depth = 0);
 
-  /// Records what was expected at the current position; returns false.
+  /// Records an error at the current position, where `expected` should be. Returns false.
   bool fail(const char* expected) noexcept {
     if (fault_ == nullptr) {
       fault_ = expected;

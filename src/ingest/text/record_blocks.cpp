@@ -61,7 +61,7 @@ const char* end_of_item(const char* at, const char* end) {
   return nullptr;
 }
 
-/// A separator as an argument in Python.
+/// A separator as a string literal of Python, for messages.
 std::string shown(char separator) {
   return separator == '\t' ? "\"\\t\"" : "\"" + std::string(1, separator) + "\"";
 }
@@ -71,8 +71,8 @@ bool names_separator(std::string_view line) {
   return line.size() == 5 && line.starts_with("sep=") && is_csv_separator(line[4]);
 }
 
-/// Throws if the header contains more of another separator than of the assumed one. Otherwise the
-/// records would be read as one column of strings, or split at their decimal commas.
+/// Throws if the header contains more of another separator than of the assumed one, because then
+/// the records would be read as one column of strings, or split at their decimal commas.
 void check_separator(const base::Where& where, std::string_view header, char assumed) {
   constexpr std::string_view kSeparators = ",;\t|";
   std::array<std::size_t, kSeparators.size()> counts{};
@@ -264,7 +264,7 @@ const char* BlockReader::last_end(const char* begin, const char* end) {
   return last;
 }
 
-/// For a .json file: if it starts with `[`, it is one array.
+/// Skips the `[` of a .json file that is one array.
 void BlockReader::begin_array(const char*& begin, const char* end) {
   const char* first = begin;
   while (first < end && is_blank(*first)) ++first;
@@ -279,7 +279,7 @@ bool BlockReader::skip_blank_lines(const char*& begin, const char* end) {
   const char* at = begin;
   while (at < end && is_blank(*at) && *at != file_->delimiter) ++at;
   if (at == end && !at_end_) return false;
-  // The line of the first other character starts after the last line end.
+  // Go back to the start of the line that contains the first character that is not blank.
   while (at < end && at > begin && at[-1] != '\n' && at[-1] != '\r') --at;
   line_ += count_lines(begin, at);
   begin = at;
@@ -352,7 +352,7 @@ bool BlockReader::take_header(const char*& begin, const char* end) {
     }
     if (!seen.insert(name).second) {
       throw base::invalid_argument(where)
-          .expected("names that differ")
+          .expected("distinct names")
           .found(base::quote(name), " twice")
           .remedy("rename one of the columns");
     }
@@ -398,7 +398,7 @@ bool BlockReader::begin_file(const char*& begin, const char* end) {
   return true;
 }
 
-/// Reads until at least one record, or the file, ends. [begin, end) are whole records then.
+/// Reads until at least one record, or the file, ends. Sets [begin, end) to whole records.
 void BlockReader::read_records(TextMemory& memory, const char*& begin, const char*& end) {
   for (std::size_t size = std::max(block_bytes_, memory.size() + 1);; size *= 2) {
     if (!at_end_) fill(memory, size);

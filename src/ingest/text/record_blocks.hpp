@@ -39,8 +39,8 @@ struct TextFile {
   std::string display;  ///< for messages
   TextKind kind = TextKind::json_lines;
   char delimiter = ',';              ///< CSV
-  bool has_known_delimiter = false;  ///< CSV: named by the caller or the file
-  char line_end = '\n';              ///< CSV: '\r' in files whose lines end with it alone
+  bool has_known_delimiter = false;  ///< CSV: the caller or the file names the delimiter
+  char line_end = '\n';              ///< CSV: '\r' in files without line feeds
   std::vector<std::string> header;   ///< CSV: column names
   NaValues na_values;                ///< CSV
 };
@@ -49,7 +49,7 @@ struct TextFile {
 struct Block {
   std::shared_ptr<const TextFile> file;
   std::uint64_t number = 0;      ///< index of the block in all files
-  std::uint64_t first_line = 1;  ///< of the first block of a file: its first line
+  std::uint64_t first_line = 1;  ///< in the first block of a file: the line of its first record
   bool begins_file = false;
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -57,8 +57,7 @@ struct Block {
   TextMemory memory;
 };
 
-/// One record: [begin, end), where `end` is a character that cannot belong to a record, and its
-/// line.
+/// One record, [begin, end), and its line. `*end` is a character that cannot be part of a record.
 struct Record {
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -83,11 +82,11 @@ class RecordCursor {
   const Block* block_;
   const char* at_;
   std::uint64_t line_ = 0;
-  bool ended_ = false;  ///< of an array
+  bool ended_ = false;  ///< the array has ended
 };
 
-/// Splits files into blocks of whole records, in order, through a buffer. A record that is larger
-/// than a block enlarges it.
+/// Splits files into blocks of whole records, in order. A record that is larger than a block
+/// enlarges the block.
 class BlockReader {
  public:
   /// Maximum size of a record. A larger one means that the file has another format.
@@ -96,8 +95,8 @@ class BlockReader {
   BlockReader(std::vector<SourceFile> files, std::size_t block_bytes);
 
   /// Reads the next block into reused memory; returns false after the last one. Throws
-  /// Error(corrupt) for a file that is truncated or no text, Error(invalid_argument) for duplicate
-  /// names in a header.
+  /// Error(corrupt) for a file that is truncated or is not text, Error(invalid_argument) for
+  /// duplicate names in a header.
   bool next(Block& block);
 
   /// Number of bytes read from files.
@@ -129,7 +128,7 @@ class BlockReader {
   std::vector<char> rest_;  ///< start of the next record, already read
   std::uint64_t line_ = 1;  ///< line at which the records of the file start
   std::uint64_t num_blocks_ = 0;
-  std::uint64_t num_read_ = 0;  ///< of finished files
+  std::uint64_t num_read_ = 0;  ///< number of bytes read from finished files
 };
 
 /// True for an ASCII character that may separate the fields of a CSV record.

@@ -12,7 +12,7 @@ namespace {
 template <class T>
 Fit put_whole(double value, std::byte* into) {
   if (value != std::trunc(value)) return Fit::wrong_type;
-  // One above the maximum is a power of two, and so exact.
+  // The number after the maximum is a power of two, which a double represents exactly.
   constexpr double kEnd = 2.0 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
   const bool fits = value >= static_cast<double>(std::numeric_limits<T>::min()) && value < kEnd;
   if (!fits) return Fit::too_large;

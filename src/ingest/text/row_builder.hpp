@@ -77,9 +77,9 @@ class TextColumn {
   ColumnBuilder rows_;
 };
 
-/// The rows of a chunk. A row is filled in any order, and ended or undone. A row costs time for the
-/// columns in which it has a value. Other columns have a null, which is added when the column gets
-/// its next value, or by finish().
+/// The rows of a chunk. The values of a row are added in any order of the columns, and then the row
+/// is ended or undone. The time for a row depends only on the number of columns in which it has a
+/// value. Nulls of other columns are added when the column gets its next value, or by finish().
 class RowBuilder {
  public:
   explicit RowBuilder(const RowPlan& plan);
@@ -93,7 +93,7 @@ class RowBuilder {
   void undo_row();
   void clear();
   std::int64_t num_rows() const noexcept { return num_rows_; }
-  /// Size of the rows; checked from time to time.
+  /// Size of the rows in bytes. Takes time proportional to the number of columns.
   std::size_t size_bytes() const noexcept;
   /// Returns the rows, valid until clear().
   std::vector<ColumnChunk> finish();

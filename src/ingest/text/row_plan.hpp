@@ -25,9 +25,9 @@ enum class Form : std::uint8_t {
 struct Target {
   Column column;
   Form form = Form::scalar;
-  /// If false, only nulls and empty lists were seen so far, so the type is a guess.
+  /// False if there were only nulls and empty lists so far, so that the type may be wrong.
   bool is_typed = true;
-  /// A string column that also accepts lists and objects, as source text.
+  /// True for a string column that also accepts lists and objects, as their source text.
   bool takes_json = false;
 };
 
@@ -51,9 +51,9 @@ struct Field {
   std::uint64_t head_mask = 0;        ///< mask of the bytes of `head` that exist
   std::size_t target = kRecord;       ///< index in RowPlan::targets
   std::size_t number = 0;             ///< index among all fields of the plan
-  std::vector<Field> fields;          ///< of a record
+  std::vector<Field> fields;          ///< the fields of a record
   TextMap<std::size_t> by_name;       ///< index in `fields`
-  std::vector<std::size_t> required;  ///< targets below this field, or itself, that require a value
+  std::vector<std::size_t> required;  ///< targets of this field, or below it, that require a value
                                       ///< in every row
   std::vector<std::size_t> required_fields;  ///< indices in `fields` of those that contain such
                                              ///< targets
@@ -66,9 +66,9 @@ struct RowPlan {
   std::size_t num_fields = 0;
   /// Skip names that are not in the plan; otherwise they require another plan.
   bool ignores_new_columns = false;
-  /// Another plan would not help: a value that does not fit is an error of the row.
+  /// True if no other plan will be tried: a value that does not fit is an error of the row.
   bool is_final = false;
-  /// The user gave the schema: integers are rounded to what the column holds.
+  /// True if the user gave the schema. Then integers are rounded to the dtype of the column.
   bool is_given = false;
 
   Schema schema() const;

@@ -108,7 +108,8 @@ void RowWork::write_rows() {
   const std::vector<Column>& columns = sink_.writer.schema().columns();
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (chunks[i].valid.empty() || columns[i].nullable) continue;
-    // Columns become nullable only with their first null, which costs no more than from the start.
+    // A column becomes nullable only with its first null, which takes no more time than if it had
+    // been nullable from the start.
     changed.emplace_back(i, columns[i]);
     changed.back().second.nullable = true;
   }

@@ -19,14 +19,14 @@ namespace tenfold {
 struct RowSink {
   TableWriter& writer;
   OnError on_error = OnError::raise;
-  std::int64_t most_rows = 0;  ///< of a chunk
+  std::int64_t most_rows = 0;  ///< greatest number of rows in a chunk; 0: no limit
 
   std::uint64_t num_bad_rows = 0;
   std::uint64_t num_kept = 0;     ///< number of records that became rows
   bool needs_promotion = false;   ///< the plan is too narrow: everything written is discarded
   std::uint64_t num_records = 0;  ///< records of the file before the block to deliver
   std::uint64_t first_line = 1;   ///< line of the file at which that block starts
-  std::vector<bool> seen{};       ///< by target: the name occurred in some row
+  std::vector<bool> seen{};       ///< for each target: its name occurred in some row
   std::set<std::string> ignored{};
 };
 
@@ -42,10 +42,10 @@ class RowWork final : public BlockWork {
  private:
   /// A rejected record.
   struct Rejected {
-    std::uint64_t line = 0;    ///< in the block
-    std::uint64_t record = 0;  ///< in the block
+    std::uint64_t line = 0;    ///< line, relative to the block
+    std::uint64_t record = 0;  ///< index of the record in the block
     RowFault fault;
-    std::string_view text;  ///< in the block's memory
+    std::string_view text;  ///< points into the block's memory
   };
   void refuse(const Rejected& rejected);
   void write_rows();
@@ -59,10 +59,10 @@ class RowWork final : public BlockWork {
   const Block* block_ = nullptr;
   RecordCursor cursor_;
   std::shared_ptr<const TextFile> csv_file_;
-  std::uint64_t num_records_ = 0;  ///< of the block, so far
-  std::uint64_t delivered_ = 0;    ///< of these, already delivered
+  std::uint64_t num_records_ = 0;  ///< records of the block that were processed so far
+  std::uint64_t delivered_ = 0;    ///< number of these that were delivered
   std::vector<Rejected> rejected_;
-  bool at_end_ = false;  ///< of the block
+  bool at_end_ = false;  ///< all records of the block were processed
   bool promote_ = false;
 };
 

@@ -93,7 +93,8 @@ std::vector<Path> paths_of(const Path& source) {
   const bool is_glob = base::is_glob(source.string());
   std::vector<Path> found;
   if (is_glob) expand(Path(), source.begin(), source.end(), found);
-  // Two "**" may find a file several times, and results of different folders are interleaved.
+  // A pattern with two "**" may match a file several times, and matches of different folders are
+  // not in order, so sort them and remove duplicates.
   std::ranges::sort(found);
   const auto twice = std::ranges::unique(found);
   found.erase(twice.begin(), twice.end());
@@ -136,7 +137,7 @@ void add_archive(const Path& path, SourceFormat format, std::vector<SourceFile>&
   for (std::size_t i = 0; i < zip->directory.entries.size(); ++i) {
     const std::string& name = zip->directory.entries[i].name;
     const std::string file_name = name.substr(name.rfind('/') + 1);
-    // macOS adds a hidden file for each file.
+    // Ignore hidden files, because macOS adds one for each file of an archive.
     const bool is_text = kind_of(file_name, format) != SourceKind::unknown && !is_packed(file_name);
     const bool is_file = !file_name.empty() && !file_name.starts_with('.');
     if (is_text && is_file) entries.emplace_back(name, i);
@@ -203,7 +204,7 @@ void require_csv(const std::vector<SourceFile>& files, std::string_view option) 
   throw base::invalid_argument(files.front().display)
       .part(option)
       .expected("CSV or TSV files")
-      .found("others");
+      .found("other files");
 }
 
 std::uint64_t total_bytes_of(const std::vector<Path>& sources) {

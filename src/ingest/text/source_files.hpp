@@ -36,8 +36,7 @@ struct SourceFile {
   NaValues na_values{};   ///< CSV
 };
 
-/// The kind by the suffix; the suffix of compression (.gz, .zst, .bz2, .xz) follows the one that
-/// matters.
+/// The kind by the suffix of the name, without a last suffix of compression (.gz, .zst, .bz2, .xz).
 SourceKind kind_of_name(const std::string& name);
 
 /// The files that `sources` expand to, in order, without entering archives; the matches of a glob

@@ -11,7 +11,7 @@
 namespace tenfold {
 namespace {
 
-/// Some hundred small records, so that the overhead per batch is small.
+/// Bytes of a block: some hundred small records, so that the overhead per batch is small.
 constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
 
 const Block& no_block() {
@@ -71,7 +71,7 @@ std::int64_t TextStream::hold(std::optional<std::int64_t> count) {
       held_.push_back({block_, file_, record, first_line_ + record.line, num_records_++});
       continue;
     }
-    // A block may be blank.
+    // Repeat, because a block may have no records.
     if ((!count && !held_.empty()) || !next_block()) break;
   }
   return static_cast<std::int64_t>(held_.size());
@@ -96,7 +96,7 @@ TextRows TextStream::rows(std::span<const std::int64_t> records, bool stops_at_b
     if (number < 0 || static_cast<std::size_t>(number) >= held_.size()) {
       throw base::invalid_argument()
           .part("text stream: record")
-          .expected("one of the ", held_.size(), " that are held")
+          .expected("the index of one of the ", held_.size(), " held records")
           .found(number);
     }
     const Held& held = held_[static_cast<std::size_t>(number)];

@@ -52,7 +52,7 @@ class TextStream {
   std::int64_t hold(std::optional<std::int64_t> count = {});
 
   /// Parses `records`, indices of the held records, in that order. `stops_at_bad`: stop at the
-  /// first rejected one. Throws Error(invalid_argument) for an index out of range.
+  /// first rejected record. Throws Error(invalid_argument) for an index out of range.
   TextRows rows(std::span<const std::int64_t> records, bool stops_at_bad);
 
  private:
@@ -65,8 +65,8 @@ class TextStream {
     std::shared_ptr<const Block> block;
     std::shared_ptr<OpenFile> file;
     Record record;
-    std::uint64_t line = 1;  ///< of the file
-    std::int64_t row = 0;    ///< of the file
+    std::uint64_t line = 1;  ///< line in the file
+    std::int64_t row = 0;    ///< index of the record in the file
   };
   bool next_block();
   Outcome parse(const Held& held);
@@ -82,7 +82,7 @@ class TextStream {
   std::shared_ptr<OpenFile> file_;
   RecordCursor cursor_;
   std::uint64_t first_line_ = 1;  ///< line of the file at which the block starts
-  std::int64_t num_records_ = 0;  ///< of the file, so far
+  std::int64_t num_records_ = 0;  ///< number of records of the file so far
   std::vector<Held> held_;
 };
 

@@ -11,7 +11,7 @@ void JsonTypes::add(const char* begin, const char* end, bool lines) {
   if (*start != '{' || !text_.skip_value()) return;
   text_.skip_blanks();
   if (!text_.at_end()) return;
-  // It is valid JSON, which the code below relies on.
+  // The record is valid JSON, so the code below needs no checks.
   text_.move_to(start);
   object(types_);
 }
@@ -42,8 +42,8 @@ void JsonTypes::value(ValueTypes& types) {
   if (first == '{') {
     ++types.num_present;
     if (types.kind == Kind::none) types.kind = Kind::object;
-    object(types);  // count the object even if the first value was of another kind: earlier rows
-                    // may have had objects
+    object(types);  // add the members even if the first value was of another kind, because earlier
+                    // blocks may have had objects
   } else if (first == '[') {
     ++types.num_present;
     if (types.kind == Kind::none) types.kind = Kind::list;

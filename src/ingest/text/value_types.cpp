@@ -11,7 +11,7 @@ namespace {
 
 using namespace scalar_kind;
 
-/// The column that holds all values of one kind. Not typed if only nulls were seen.
+/// The column for scalars of these kinds. Not typed if there are only nulls.
 Target scalar_target(ScalarKinds kinds) {
   Target target;
   const auto type = type_of(kinds);

@@ -22,23 +22,23 @@ struct ListTypes {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     std::int64_t most = -1;
   };
-  std::vector<Lengths> levels;  ///< of lists, of lists in lists, ...
+  std::vector<Lengths> levels;  ///< lengths of lists, of lists in lists, ...
   ScalarKinds items = 0;
   std::size_t depth_of_items = 0;  ///< nesting depth of items, from 1; 0: no item was seen
-  bool is_uneven = false;          ///< objects, or a mix of lists and scalars
+  bool is_uneven = false;          ///< there are objects, or both lists and scalars
 
   void add_length(std::size_t level, std::int64_t length);
   void add_item(std::size_t depth, ScalarKinds kinds);
   void merge(const ListTypes& later);
 };
 
-/// The values seen under one name (for the root, in the rows). Enough to choose the type, with a
-/// size that does not depend on the number of rows.
+/// The types of the values under one name (for the root: of the rows). Enough to choose the type of
+/// the column; the size does not depend on the number of rows.
 struct ValueTypes {
   enum class Kind : std::uint8_t { none, scalar, list, object };
 
-  Kind kind = Kind::none;         ///< of the first value that is not null; rows with another kind
-                                  ///< are bad
+  Kind kind = Kind::none;         ///< kind of the first value that is not null; rows with another
+                                  ///< kind are bad
   std::uint64_t num_present = 0;  ///< number of occurrences of the name
   bool has_null = false;
   ScalarKinds scalars = 0;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = 200;
 
-/// Truncates ASCII, which may be cut anywhere.
+/// Truncates an ASCII string, which can be cut at any byte.
 std::string shortened(std::string text) {
   if (text.size() > kMaxTextBytes) text.replace(kMaxTextBytes - 3, std::string::npos, "...");
   return text;
@@ -169,9 +169,10 @@ class Descent {
   std::string place_;
 };
 
-/// For unequal values without OrderedDicts, whose short_json() may be equal: the first difference,
-/// with its dotted name, and its type if JSON does not distinguish it: "layers.900: 7" and
-/// "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
+/// Describes the first difference of two unequal values without OrderedDicts, whose short_json()
+/// may be equal. Returns its dotted name and value in both, and its type if JSON does not
+/// distinguish it: "layers.900: 7" and "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and
+/// "b: nothing".
 JsonDifference json_difference(const Value& a, const Value& b) { return Descent().compare(a, b); }
 
 constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
@@ -180,7 +181,7 @@ constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
 struct Entry {
   KeyPath path;
   std::variant<Leaf, NonTensor> item;
-  std::size_t match = kUnmatched;  ///< its index in the other tree
+  std::size_t match = kUnmatched;  ///< index of the matching entry in the other tree
 };
 
 /// A node of one tree, and the range of the entries below it.
@@ -192,8 +193,8 @@ struct Place {
   bool is_unread = false;
 };
 
-/// True for content that is not loaded: a storage of a pickle that no tensor uses, of which the
-/// tree has only the name; also a folder of a bundle in an unknown format.
+/// True for a node whose content is not loaded: a storage of a pickle that no tensor uses, of which
+/// the tree has only the name, or a folder of unknown format in a bundle.
 bool is_unread(const TensorDict& node) {
   const NodeInfo& info = node.info();
   return (info.kind == NodeKind::opaque && info.class_name == "persistent id") ||
@@ -202,7 +203,7 @@ bool is_unread(const TensorDict& node) {
 
 std::string text_of(const NodeInfo& info) {
   if (info.is_refused()) return "an entry that is not read";
-  // An OrderedDict of the same items is the same to Python, too.
+  // An OrderedDict equals a dict with the same items, as in Python.
   std::string text(to_string(info.kind == NodeKind::ordered_dict ? NodeKind::dict : info.kind));
   if (info.kind == NodeKind::tensorclass || info.kind == NodeKind::opaque) {
     text += " " + info.class_name;
@@ -314,7 +315,8 @@ class Side {
   KeyPath path_;
 };
 
-/// Matches by path first, so that a key with dots does not replace a nested one.
+/// Matches entries by path first, so that a key with dots is not matched with a nested key of the
+/// same dotted name if there is an exact match.
 void match(Side& a, Side& b) {
   std::map<KeyPath, std::size_t> by_path;
   for (std::size_t j = 0; j < b.entries.size(); ++j) by_path.emplace(b.entries[j].path, j);
@@ -342,9 +344,9 @@ bool starts_with(const KeyPath& path, const KeyPath& start) {
   return path.size() >= start.size() && std::equal(start.begin(), start.end(), path.begin());
 }
 
-/// Compares nodes: reports those that differ in both trees, and the topmost nodes that exist in
-/// only one tree although the other has their entries (for example under a flat name). A node
-/// without entries is treated as an entry.
+/// Compares nodes. Reports nodes that are in both trees and differ. Also reports the topmost nodes
+/// that exist in only one tree although the other tree has their entries (for example under a flat
+/// name). A node without entries is treated as an entry.
 class NodeComparison {
  public:
   explicit NodeComparison(DiffReport& report) : report_(report) {}
@@ -396,14 +398,15 @@ class NodeComparison {
   std::optional<KeyPath> last_missing_;
 };
 
-/// Compares like Python: an OrderedDict equals a dict with the same items.
+/// Compares JSON values like Python: an OrderedDict equals a dict with the same items.
 bool is_same_json(NonTensor a, NonTensor b) {
   a.value = unordered(std::move(a.value));
   b.value = unordered(std::move(b.value));
   return a == b;
 }
 
-/// A change of anything but the values of tensors; empty if only those are left to compare.
+/// The change if two entries differ in anything but the values of tensors. Empty if only these
+/// values are left to compare.
 std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   Change change;
   change.key = dotted(a.path);

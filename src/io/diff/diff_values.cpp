@@ -27,13 +27,15 @@ namespace {
 
 constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 15;
-constexpr std::size_t kBlockElements = 1024;  ///< as double: they stay in L1
+constexpr std::size_t kBlockElements = 1024;  ///< elements compared at a time: doubles stay in L1
 
-/// Squares of larger doubles may overflow, and sums of squares need long double.
+/// Squares of larger (or smaller) doubles may overflow (or underflow), so their sums need long
+/// double.
 constexpr double kLargeForSquares = 1e140;
 constexpr double kSmallForSquares = 1e-140;
 
-/// Statistics of a run of values; long double has the range that squares need.
+/// Statistics of a run of values. The sums of squares are long double, because double lacks the
+/// range.
 struct Sums {
   std::uint64_t num_different = 0;
   double max_abs = 0;
@@ -41,7 +43,7 @@ struct Sums {
   long double squares_b = 0;
   long double squares_difference = 0;
   long double product = 0;
-  bool infinite = false;  ///< NaN or infinity in one of the two only
+  bool infinite = false;  ///< NaN or infinity in only one of the tensors
 
   void merge(const Sums& other) {
     num_different += other.num_different;
@@ -112,7 +114,7 @@ struct Piece {
   }
 };
 
-/// Handles a pair in which a number is not finite: excludes both from the statistics.
+/// Handles a pair in which a number is not finite: excludes both numbers from the statistics.
 void compare_non_finite(double& a, double& b, double& difference, bool& same, Sums& sums) {
   same = (std::isnan(a) && std::isnan(b)) || a == b;
   if (!same) sums.infinite = true;
@@ -120,11 +122,11 @@ void compare_non_finite(double& a, double& b, double& difference, bool& same, Su
 }
 
 /// The magnitude of a complex number, without avoidable overflow. std::hypot gives the same result,
-/// but is a symbol of glibc 2.35, so that the library would not load with an older one.
+/// but would link a symbol of glibc 2.35, so that the library would not load with an older glibc.
 double magnitude_of(double real, double imag) { return std::abs(std::complex<double>(real, imag)); }
 
-/// Compares the numbers of a chunk. A complex number is two consecutive ones, compared by
-/// magnitude.
+/// Compares the numbers of a chunk. A complex number is stored as two consecutive numbers, and
+/// compared by the magnitude of the difference.
 void compare_numbers(Piece& piece, bool are_complex, const Tolerance& tolerance, Sums& sums) {
   const std::size_t step = are_complex ? 2 : 1;
   for (std::size_t i = 0; i < piece.a.size(); i += step) {
@@ -248,7 +250,7 @@ std::uint64_t bytes_of(const std::vector<LeafPair>& pairs, std::span<const Task>
   return total;
 }
 
-/// Calls `use` with the same elements of both until it returns false.
+/// Calls `use` with pieces of the same elements of both tensors, until `use` returns false.
 template <class Use>
 void for_each_piece_of_both(const LeafPair& pair, const Task& task, const Use& use) {
   const std::size_t item_a = itemsize(pair.a.dtype());
@@ -276,7 +278,7 @@ bool bytes_agree(const LeafPair& pair, const Task& task) {
   return agree;
 }
 
-/// Among the `chosen` pairs, whose tensors have the same dtype, those whose bytes differ.
+/// The pairs among `chosen` whose bytes differ. The tensors of each chosen pair have one dtype.
 std::vector<std::size_t> differing_pairs(const std::vector<LeafPair>& pairs,
                                          const std::vector<std::size_t>& chosen,
                                          const DiffOptions& options) {

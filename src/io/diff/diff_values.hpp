@@ -14,14 +14,15 @@ struct LeafPair {
 
 /// The result for a pair. All statistics are omitted if there is no difference.
 struct PairDifference {
-  bool differs = false;  ///< in a value, beyond the tolerance
+  bool differs = false;  ///< a value differs by more than the tolerance
   double max_abs = Change::kNone;
   double rel_l2 = Change::kNone;
   double cosine = Change::kNone;
   std::uint64_t num_different = 0;
 };
 
-/// Compares all pairs in parallel. A pair of one dtype with equal bytes is only read once.
+/// Compares all pairs in parallel. Pairs of the same dtype are first compared bytewise, and pairs
+/// with equal bytes are not read again.
 std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
                                            const DiffOptions& options);
 

@@ -103,7 +103,8 @@ class Assigner {
     }
   }
 
-  /// A chunk, or an entry without chunks, with all entries over the same bytes.
+  /// A unit of work: a chunk, or an entry without chunks, together with all entries over the same
+  /// bytes.
   struct Unit {
     std::uint64_t size = 0;
     std::size_t piece = 0;

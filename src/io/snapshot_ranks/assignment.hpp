@@ -14,11 +14,12 @@ namespace tenfold::detail::snapshot_ranks {
 
 struct Shared {
   formats::snapshot::Assignment assignment;
-  std::uint64_t num_bytes = 0;  ///< of all files, about
+  std::uint64_t num_bytes = 0;  ///< approximate size of all files
 };
 
-/// Shares the work to the rank that has least so far. Throws Error(invalid_argument) if entries
-/// differ between ranks, or the boxes of a tensor overlap or leave elements out.
+/// Assigns each shared entry or box to the rank with the fewest bytes so far. Throws
+/// Error(invalid_argument) if entries differ between ranks, or if the boxes of a tensor overlap or
+/// do not cover it.
 Shared share_work(const std::string& where, const std::vector<Outline>& outlines);
 
 }  // namespace tenfold::detail::snapshot_ranks

@@ -60,7 +60,7 @@ class Merger {
     }
   }
 
-  /// Boxes that one rank wrote for several are entries of each of these.
+  /// Adds boxes that one rank wrote for several ranks to the entries of each of these ranks.
   void share(const Assignment& assignment, const std::vector<Outline>& outlines) {
     for (const auto& [path, boxes] : assignment.boxes) {
       for (const Assignment::SharedBox& box : boxes) {
@@ -87,8 +87,8 @@ class Merger {
   [[noreturn]] void fail(const std::string& path, const std::string& whose) const {
     throw base::invalid_argument(where_)
         .part("entry ", base::quote(path))
-        .expected("it in the receipt ", whose)
-        .found("it missing there, or in parts");
+        .expected("the complete entry in the receipt ", whose)
+        .found("none, or a part of it");
   }
 
   const Entry* find(const std::string& path) const {
@@ -133,7 +133,7 @@ class Merger {
     }
   }
 
-  /// Paths in the notes begin with the rank, so that no two ranks have the same.
+  /// Adds the notes of one rank. Paths in the notes begin with the rank, so they are unique.
   void add_notes(Value notes) {
     auto* document = std::get_if<Value::Object>(&notes.data());
     if (document == nullptr) return;

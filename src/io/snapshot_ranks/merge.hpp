@@ -10,7 +10,8 @@
 #include "formats/snapshot/plan.hpp"
 #include "io/snapshot_ranks/outline.hpp"
 
-// The receipts of ranks that have written their part, and the documents merged from them.
+// The receipts of ranks that have written their part, and the documents that are merged from the
+// receipts.
 
 namespace tenfold::detail::snapshot_ranks {
 
@@ -23,7 +24,7 @@ struct Receipt {
   std::string notes;      ///< as in `%notes.json`; may be empty
 
   std::string to_text() const;
-  /// Throws Error(invalid_argument) for another text.
+  /// Parses to_text(). Throws Error(invalid_argument) for any other string.
   static Receipt parse(std::string_view text);
 };
 

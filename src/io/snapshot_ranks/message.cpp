@@ -8,7 +8,7 @@ namespace tenfold::detail::snapshot_ranks {
 
 void refuse_message(const std::string& kind) {
   throw Error(ErrorCode::invalid_argument,
-              kind + ": expected the text that the snapshot's other side gave, found another");
+              kind + ": expected an unmodified message of this snapshot, found another string");
 }
 
 MessageReader::MessageReader(std::string_view kind, std::string_view text) : kind_(kind) {

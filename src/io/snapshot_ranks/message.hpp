@@ -16,7 +16,7 @@
 
 namespace tenfold::detail::snapshot_ranks {
 
-/// Throws Error(invalid_argument): a text that is not of that kind.
+/// Throws the Error(invalid_argument) for a string that is not a message of that kind.
 [[noreturn]] void refuse_message(const std::string& kind);
 
 /// Reads and validates a message of one kind.
@@ -34,7 +34,7 @@ class MessageReader {
   const std::string& text(std::string_view name) const { return as<std::string>(at(name)); }
   std::int64_t number(std::string_view name) const { return as<std::int64_t>(at(name)); }
   const std::vector<Value>& items(const Value& value, std::optional<std::size_t> count = {}) const;
-  /// Numbers from 0.
+  /// A list of integers from 0 on.
   Shape numbers(const Value& value) const;
   DType dtype(const Value& value) const;
 

@@ -27,7 +27,7 @@ std::string range_text(const TensorEntry& entry) {
   return entry.location + " " + std::to_string(entry.byte_range->first);
 }
 
-/// Makes the outline of a plan in which everything is planned.
+/// Makes the outline of a rank from a plan that includes the entries of other ranks.
 class Outliner {
  public:
   Outliner(const Plan& plan, const TensorDict& tree, const PlannedRank& rank) {

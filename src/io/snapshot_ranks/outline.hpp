@@ -17,8 +17,8 @@ namespace tenfold::detail::snapshot_ranks {
 struct Candidate {
   std::string path;
   std::string description;           ///< must be the same on all ranks
-  std::string group;                 ///< of entries whose bytes are the same
-  std::vector<std::uint64_t> sizes;  ///< bytes of each chunk; of others one number
+  std::string group;                 ///< the same for entries with the same bytes
+  std::vector<std::uint64_t> sizes;  ///< bytes of each chunk; one number if there are no chunks
 };
 
 struct Box {
@@ -32,7 +32,7 @@ struct ShardedCandidate {
   std::string description;
   DType dtype = DType::float32;
   Shape shape;
-  std::vector<Box> boxes;  ///< those with elements
+  std::vector<Box> boxes;  ///< the rank's boxes that have elements
 
   std::uint64_t bytes_of(const Box& box) const { return nbytes_of(dtype, box.sizes); }
 };
@@ -40,12 +40,12 @@ struct ShardedCandidate {
 struct Outline {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
-  std::uint64_t own_bytes = 0;  ///< of what only this rank has
+  std::uint64_t own_bytes = 0;  ///< bytes of the entries that only this rank has
   std::vector<Candidate> replicated;
   std::vector<ShardedCandidate> sharded;
 
   std::string to_text() const;
-  /// Throws Error(invalid_argument) for another text.
+  /// Parses the result of to_text(). Throws Error(invalid_argument) for any other string.
   static Outline parse(std::string_view text);
 };
 

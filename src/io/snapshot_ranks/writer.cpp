@@ -1,6 +1,6 @@
-// Snapshots that several processes write together. Each rank plans its own tree; what ranks share
-// is assigned by the coordinator, which has the outlines of all ranks. Each rank writes below
-// folders of its own; the coordinator merges the receipts of the ranks and publishes the folder.
+// Snapshots that several processes write together. Each rank plans its own tree. The coordinator,
+// which has the outlines of all ranks, assigns the entries that ranks share. Each rank writes below
+// folders of its own. The coordinator merges the receipts of the ranks and publishes the folder.
 
 #include <cerrno>
 #include <filesystem>
@@ -39,9 +39,9 @@ using namespace detail::snapshot_ranks;
 
 namespace {
 
-/// In the folder that is being written: the number of the save.
+/// The file in a folder that is being written that contains the ID of the save.
 constexpr std::string_view kStagingName = "%staging";
-constexpr std::uint64_t kMarkerBytes = 1024;  ///< more is no number
+constexpr std::uint64_t kMarkerBytes = 1024;  ///< greatest size of that file
 constexpr std::string_view kTicket = "ticket of a snapshot";
 
 /// The message of the coordinator to all ranks.
@@ -160,7 +160,8 @@ class SnapshotPart::State {
                     ticket.staging + ": rank " + std::to_string(rank_.rank) + " on host " +
                         base::quote(os::host_name()) +
                         ": expected the folder that rank 0 on host " + base::quote(ticket.host) +
-                        " has made, found " + found + "; all ranks need one shared folder");
+                        " has created, found " + found +
+                        "; all ranks must use the same shared folder");
   }
 
   TensorDict tree_;
@@ -231,8 +232,8 @@ class SnapshotWriter::State {
       if (parsed.back().id != ticket_.id) {
         throw base::invalid_argument(path_)
             .part("receipt of rank ", i)
-            .expected("one of this save")
-            .found("one of another");
+            .expected("a receipt of this save")
+            .found("a receipt of another save");
       }
     }
     Merged merged = merge(path_.string(), parsed, ticket_.assignment, outlines_);
@@ -248,7 +249,7 @@ class SnapshotWriter::State {
     if (rank == static_cast<std::int64_t>(position)) return;
     throw base::invalid_argument(path_)
         .part("ranks")
-        .expected("each once and in order")
+        .expected("each rank once, in order")
         .found("rank ", rank, " at position ", position);
   }
 

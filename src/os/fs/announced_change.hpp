@@ -7,7 +7,7 @@
 
 namespace tenfold::os {
 
-/// The installed observer, or null; one relaxed load.
+/// The installed observer, or null. Takes one relaxed load.
 ChangeObserver* change_observer() noexcept;
 
 bool exchange_supported() noexcept;
@@ -20,8 +20,8 @@ inline void announce_read(const std::string& name) {
 /// A Change of the open file or folder `fd`. `name` and `other` are entries of a folder.
 Change change_of(Change::Kind kind, int fd, std::string name = {}, std::string other = {});
 
-/// One system call that changes a file system, reported to the observer if one is installed.
-/// `describe` costs an fstat, and is called only in that case.
+/// One system call that changes a file system, reported to the observer if one is installed. Only
+/// then is `describe` called, because it takes an fstat.
 class AnnouncedChange {
  public:
   template <class Describe>

@@ -34,7 +34,7 @@ struct Change {
   std::uint64_t other_directory = 0;  ///< link: inode of the directory of `other`
   std::uint64_t offset_bytes = 0;     ///< write; truncate: the new size
   std::span<const std::byte> bytes;   ///< write
-  int descriptor = -1;                ///< of the open file or directory
+  int descriptor = -1;                ///< descriptor of the open file or directory
 };
 
 /// Observes each Change before and after it happens. For tests: it may record, throw, or end the
@@ -47,8 +47,8 @@ class ChangeObserver {
   virtual void after(const Change& change, std::uint64_t inode) = 0;
   /// Called before an entry called `name` (or a path) is examined or opened.
   virtual void before_read(const std::string& /*name*/) {}
-  /// errno to fail with instead of calling flock, or close() of a written file; 0 calls it
-  /// normally.
+  /// The errno with which flock, or close() of a written file, shall fail instead of being called;
+  /// 0: it is called.
   virtual int lock_errno() { return 0; }
   virtual int close_errno() { return 0; }
 };
@@ -56,8 +56,8 @@ class ChangeObserver {
 /// Installs `observer` (null for none) and returns the previous one.
 ChangeObserver* set_change_observer(ChangeObserver* observer) noexcept;
 
-/// If false, Directory::exchange() behaves as on a file system without it. For tests; returns the
-/// previous setting.
+/// If false, Directory::exchange() behaves as on a file system without RENAME_EXCHANGE. For tests;
+/// returns the previous setting.
 bool set_exchange_supported(bool supported) noexcept;
 
 }  // namespace tenfold::os

@@ -7,9 +7,9 @@
 
 namespace tenfold::os {
 
-/// An owned file descriptor, closed once; move-only. A lock that it owns is released before the
-/// close, because a forked child may have the descriptor too and would keep the lock while it
-/// lives.
+/// An owned file descriptor, closed once; move-only. A lock that this process owns is released
+/// before the close, because a forked child may have the descriptor, too, and would keep the lock
+/// until the child ends.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -37,7 +37,7 @@ class Descriptor {
 
   /// Records that this process owns the flock on the descriptor.
   void set_lock_owned(bool owned) noexcept { locked_by_ = owned ? ::getpid() : 0; }
-  /// Releases ownership of the descriptor, unlocked.
+  /// Unlocks the descriptor, and transfers its ownership to the caller.
   int release() noexcept {
     unlock_if_owned();
     return std::exchange(fd_, -1);
@@ -45,7 +45,7 @@ class Descriptor {
 
  private:
   void unlock_if_owned() noexcept {
-    // Not in a forked child: the lock belongs to its parent.
+    // Does not unlock in a forked child, because the lock belongs to its parent.
     if (fd_ >= 0 && locked_by_ != 0 && locked_by_ == ::getpid()) ::flock(fd_, LOCK_UN);
     locked_by_ = 0;
   }

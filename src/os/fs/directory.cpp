@@ -101,7 +101,7 @@ std::optional<std::string> Directory::read_link(const std::string& name) const {
 }
 
 std::vector<std::string> Directory::list(std::size_t most) const {
-  // Open a new description: the read position of a folder belongs to the open file description.
+  // Open a new file description, because the read position of a folder belongs to the description.
   const int other = retry_interrupted([&] { return ::openat(fd(), ".", kOpenFlags); });
   if (other < 0) {
     if (errno == ENOENT) return {};  // the folder was removed
@@ -206,7 +206,8 @@ bool Directory::rename_if_absent(const std::string& from, const std::string& to)
     if (!is_missing_feature(errno)) {
       throw_system_error(errno, display_of(to), "cannot be created", fd());
     }
-    // Two steps where the atomic call is missing. The caller's lock excludes other writers.
+    // Without the atomic call, check and rename in two steps. The caller's lock excludes other
+    // writers.
     if (entry_info(to)) return false;
     if (::renameat(fd(), from.c_str(), fd(), to.c_str()) != 0) {
       throw_system_error(errno, display_of(to), "cannot be created", fd());

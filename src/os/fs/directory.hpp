@@ -10,12 +10,13 @@
 
 namespace tenfold::os {
 
-/// An open folder; move-only. It refers to the same folder even if that is renamed or replaced.
+/// An open folder; move-only. It refers to the same folder even if the folder is renamed or
+/// replaced.
 class Directory {
  public:
   Directory() = default;
 
-  /// Opens a path given by the user: symlinks are followed. Error(file_not_found), Error(io)
+  /// Opens a path given by the user: symlinks are followed. Throws Error(file_not_found), Error(io)
   /// (ENOTDIR).
   static Directory open(const Path& path);
   /// Opens an entry of a folder: one component, never a symlink.
@@ -66,11 +67,11 @@ class Directory {
   bool rename_if_absent(const std::string& from, const std::string& to);
   /// RENAME_EXCHANGE: returns false if the file system does not support it.
   bool exchange(const std::string& a, const std::string& b);
-  /// Creates the symbolic link `name` with target `text`. False if `name` exists; throws Error(io)
-  /// otherwise (EPERM, EOPNOTSUPP or ENOSYS where the file system has no symbolic links).
+  /// Creates the symbolic link `name` with target `text`. Returns false if `name` exists. Throws
+  /// Error(io): EPERM, EOPNOTSUPP or ENOSYS if the file system has no symbolic links.
   bool create_symlink(const std::string& text, const std::string& name);
-  /// Hard-links `name` to the entry `existing` of `from`; false if the file system does not support
-  /// it.
+  /// Hard-links `name` to the entry `existing` of `from`. Returns false if the file system does not
+  /// support the link.
   bool link_from(const Directory& from, const std::string& existing, const std::string& name);
   void sync();
   void copy_permissions(const FileInfo& like);

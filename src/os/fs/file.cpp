@@ -95,7 +95,7 @@ Path resolve_link(const Path& path) {
       const int system_errno = failure.value();
       const bool is_no_link = system_errno == EINVAL;
       if (is_no_link || system_errno == ENOENT || system_errno == ENOTDIR) return resolved;
-      // Without an answer, a save would replace a link instead of its target.
+      // Do not ignore the error: a save would replace a link instead of its target.
       throw_system_error(system_errno, path.string(), "cannot be examined");
     }
     resolved = target.is_absolute() ? target : resolved.parent_path() / target;
@@ -241,7 +241,7 @@ void File::write_at(std::uint64_t offset_bytes, std::span<const std::span<const 
     if (count > 0) done = static_cast<std::size_t>(count);
   }
   if (done == size_bytes) return;
-  // A short or failed pwritev: write the rest part by part, which also reports the error.
+  // After a short or failed pwritev, write the rest part by part, which also reports the error.
   std::uint64_t begin = offset_bytes;
   for (const auto& part : parts) {
     const std::size_t skipped = std::min(done, part.size());

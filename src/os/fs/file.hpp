@@ -58,7 +58,7 @@ class File {
   /// Opens a path given by the user: symlinks are followed.
   static File open_read(const Path& path);
   static File open_read_write(const Path& path);
-  /// Opens an entry of a folder: one component, never a symlink (Error(corrupt) if it is).
+  /// Opens an entry of a folder: one component. Throws Error(corrupt) if it is a symlink.
   static File open_read_at(const Directory& directory, const std::string& name);
   static File open_read_write_at(const Directory& directory, const std::string& name);
   /// Like open_read_at, but returns an invalid File if there is no such entry.
@@ -106,7 +106,8 @@ class File {
   /// Prefetches the range into the page cache and returns at once. A hint.
   void will_need(std::uint64_t offset_bytes, std::uint64_t size_bytes) const noexcept;
 
-  /// Reads the whole file, at most `limit_bytes` (Error(corrupt) beyond, before allocating).
+  /// Reads the whole file. If it is larger than `limit_bytes`, throws Error(corrupt) before memory
+  /// is allocated.
   std::string read_all(std::uint64_t limit_bytes) const;
 
   /// flock without waiting. Closing this object releases an exclusive lock, even while a forked
@@ -114,12 +115,12 @@ class File {
   /// is kept until every process has closed the descriptor.
   LockResult try_lock_exclusive() noexcept;
   LockResult try_lock_shared() noexcept;
-  /// Unlocks, also for forked children that share this open file description.
+  /// Releases the lock, also for forked children that share this open file description.
   void unlock() noexcept;
 
   void close() noexcept { fd_.close(); }
-  /// Closes a file that was written. Throws Error(io) if the system reports a failed write: network
-  /// file systems write back at the latest on close.
+  /// Closes a file that was written. Throws Error(io) if the system reports a failed write, because
+  /// network file systems may write back only on close.
   void close_written();
 
  private:

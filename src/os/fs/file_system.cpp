@@ -11,7 +11,7 @@ namespace {
 
 /// A network or FUSE file system.
 struct Remote {
-  std::uint32_t magic = 0;  ///< of statfs(2); 0: none of them
+  std::uint32_t magic = 0;  ///< f_type of statfs(2); 0: no remote file system
   bool loses_shared_pages = false;
 };
 

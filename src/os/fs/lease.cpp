@@ -41,7 +41,7 @@ namespace tenfold::os {
 namespace {
 
 constexpr std::chrono::seconds kHeartbeat{30};
-/// Host names have at most 64 characters, numbers 20.
+/// Greatest size of a lease's text: host names have at most 64 characters, numbers at most 20.
 constexpr std::uint64_t kMaxTextBytes = 512;
 constexpr std::string_view kMagic = "tenfold-lease-1";
 
@@ -69,7 +69,7 @@ std::optional<ProcessState> process_state(std::uint64_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text;
   if (!std::getline(file, text)) return std::nullopt;
-  // The second field, the program's name, may contain any character.
+  // The second field, the name of the program in parentheses, may contain any character.
   const std::size_t after_name = text.rfind(')');
   if (after_name == std::string::npos) return std::nullopt;
   std::istringstream rest(text.substr(after_name + 1));
@@ -81,7 +81,7 @@ std::optional<ProcessState> process_state(std::uint64_t process) {
   if (fields.size() <= kStartTime) return std::nullopt;
   ProcessState state;
   state.start_ticks = std::strtoull(fields[kStartTime].c_str(), nullptr, 10);
-  // The main thread may end before the others, and is a zombie then.
+  // A main thread that ends before the other threads is a zombie, too.
   const bool is_zombie = fields[kState] == "Z" && fields[kNumThreads] <= "1";
   state.has_ended = fields[kState] == "X" || is_zombie;
   return state;
@@ -91,7 +91,7 @@ bool is_process_alive(std::uint64_t process, std::uint64_t start_ticks) {
   if (process == 0 || process > INT_MAX) return false;
   if (::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) return false;
   const auto state = process_state(process);
-  // 0: the holder could not read its own start time.
+  // 0 means that the holder could not read its own start time.
   const bool is_same = !state || start_ticks == 0 || state->start_ticks == start_ticks;
   return is_same && !(state && state->has_ended);
 }
@@ -146,7 +146,7 @@ class Holder {
     std::string name;
   };
 
-  /// Requires the mutex.
+  /// Starts the thread that refreshes leases. The caller must have locked the mutex.
   void start_thread() {
     const NoSignals no_signals;
     try {
@@ -161,7 +161,7 @@ class Holder {
     }
   }
 
-  /// Returns when no lease is held any more.
+  /// The loop of that thread. Returns when this process holds no lease.
   void keep_alive() {
     for (;;) {
       std::this_thread::sleep_for(kHeartbeat);
@@ -176,7 +176,8 @@ class Holder {
           touched.emplace_back(Descriptor(::fcntl(of.folder, F_DUPFD_CLOEXEC, 0)), of.name);
         }
       }
-      // Without the mutex: a file server that does not respond must not block saves elsewhere.
+      // The mutex is not locked here, because a file server that does not respond must not block
+      // saves on other file systems.
       for (const auto& [folder, name] : touched) {
         ::utimensat(folder.get(), name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
       }
@@ -236,7 +237,8 @@ std::int64_t local_now_ns() {
       .count();
 }
 
-/// The time that the file system gives to a new entry: a server's clock may differ from ours.
+/// The time that the file system gives to a new entry. A server's clock may differ from that of
+/// this host.
 std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   const std::string probe = name + "~clock";
   try {
@@ -245,7 +247,7 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
     folder.remove_tree(probe);
     if (info) return info->modified_ns;
   } catch (const Error&) {
-    // A reader may not create an entry here.
+    // A reader may lack the permission to create an entry.
   }
   return local_now_ns();
 }
@@ -271,8 +273,8 @@ void remove_abandoned(Directory& folder, const std::string& name) {
   if (found && is_dead(folder, aside, *found)) folder.remove_tree(aside);
 }
 
-/// Removes a dead lease. Only the process that created `name~` may do so: after the lease was found
-/// dead, another process may have created a new lease under the same name.
+/// Removes a dead lease. Only the process that created `name~` may do so, because another process
+/// may have created a new lease under the same name since this lease was found dead.
 void remove_dead(Directory& folder, const std::string& name, const std::string& text) {
   const std::string aside = aside_name(name);
   const std::string own = holder().new_text();
@@ -300,7 +302,8 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
   // Retries after a dead lease, a concurrent release, or a concurrent take-over.
   constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    // Register it before the link exists, so that this process knows it before others see it.
+    // Register the lease before the link exists, so that this process never considers its own lease
+    // dead.
     holder().add(text, same.fd(), name);
     try {
       if (create_lease(same, name, text)) {
@@ -319,7 +322,7 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     try {
       remove_dead(same, name, *found);
     } catch (const Error& error) {
-      // The lease of another user, in a folder with the sticky bit.
+      // The lease belongs to another user, and the folder has the sticky bit.
       if (error.system_errno() != EACCES && error.system_errno() != EPERM) throw;
       return std::nullopt;
     }
@@ -365,12 +368,12 @@ void Lease::release() noexcept {
     const auto found = read_lease(folder_, name_);
     if (found && *found == text_) folder_.remove_file(name_);
   } catch (...) {
-    // Considered dead as soon as this process no longer holds it.
+    // The link remains, but is dead as soon as this process no longer holds the lease.
   }
   try {
     holder().remove(text_);
   } catch (...) {
-    // The mutex cannot be locked: the lease ends with the process.
+    // The mutex cannot be locked, so the lease is held until the process ends.
   }
   folder_.close();
 }

@@ -31,8 +31,8 @@ class Lease {
   Lease& operator=(Lease&& other) noexcept;
   ~Lease() { release(); }
 
-  /// True in the process that acquired it, while the link still identifies it. Another host may
-  /// have taken it over if this process was stopped for longer than the time-out.
+  /// True in the process that acquired the lease, as long as the link identifies this lease.
+  /// Another host may have taken it over if this process was stopped for longer than the time-out.
   bool is_held() const;
   /// Removes the link if this process holds it. If that fails, the lease expires by its time-out.
   void release() noexcept;
@@ -43,24 +43,25 @@ class Lease {
   Directory folder_;
   std::string name_;
   std::string text_;
-  std::uint64_t process_ = 0;  ///< the process that holds it; 0: none
+  std::uint64_t process_ = 0;  ///< the process that holds the lease; 0: none
 };
 
 /// True while a living process holds the lease.
 bool is_leased(const Directory& folder, const std::string& name);
 
-/// "process 123 on host", for messages; empty if the entry is missing or no lease.
+/// "process 123 on host", for messages; empty if the entry is missing or is not a lease.
 std::string lease_holder(const Directory& folder, const std::string& name);
 
 /// Exclusive ownership of one open file: flock, or a Lease where the file system has no locks.
 /// Released by the destructor.
 class WriterLock {
  public:
-  /// Empty if another process, or another open file description of this one, holds the lock. `name`
-  /// is that of `file` in `folder`; `file` must outlive the lock.
+  /// Empty if another process, or another open file description of this process, holds the lock.
+  /// `name`: the name of `file` in `folder`. `file` must outlive the lock.
   static std::optional<WriterLock> try_acquire(const Directory& folder, const std::string& name,
                                                File& file);
-  /// The same, and empty if `name` is not `file` any more: the previous holder replaced it.
+  /// The same, but also empty if the previous holder replaced the file, so that `name` is no longer
+  /// `file`.
   static std::optional<WriterLock> try_acquire_current(const Directory& folder,
                                                        const std::string& name, File& file);
   /// True if any process holds the lock.

@@ -12,7 +12,8 @@
 
 namespace tenfold::os {
 
-/// Identifies a file or folder, and distinguishes it from a later one that reuses its inode number.
+/// Identifies a file or folder, and distinguishes it from a later file that reuses its inode
+/// number.
 struct FileIdentity {
   BootId boot{};  ///< device numbers are valid within one boot of one host
   std::uint64_t device = 0;
@@ -21,8 +22,8 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Identity of the entry at `path`; links are followed. Empty if there is none, or the system does
-/// not report it.
+/// Identity of the entry at `path`; links are followed. Empty if there is no entry, or if the
+/// system does not report its identity.
 std::optional<FileIdentity> identity_of(const Path& path);
 
 /// The entry at a path, held open: no other file or folder gets its inode number during the
@@ -32,7 +33,7 @@ class NamedEntry {
   /// `path` need not exist. Links are followed.
   explicit NamedEntry(const Path& path);
 
-  /// False if the path now names another entry. True if the system does not report it.
+  /// False if the path now names another entry. True if the system cannot report that.
   bool is_current() const;
 
  private:
@@ -42,7 +43,7 @@ class NamedEntry {
   bool is_known_ = true;
 };
 
-/// How often a path is read again because a save replaced its entry.
+/// The number of times that a path is read because saves replace its entry.
 inline constexpr int kMaxReads = 100;
 
 [[noreturn]] void throw_replaced_always(const Path& path);

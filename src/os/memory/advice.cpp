@@ -38,8 +38,9 @@ constexpr std::size_t kRangesACall = 1024;
 /// For up to this many ranges, one madvise call for each is as fast.
 constexpr std::size_t kFewRanges = 8;
 
-/// True if one process_madvise call handled all ranges, which takes half the time of one call for
-/// each. Kernels before 6.13 allow it for privileged processes only, kernels before 5.10 lack it.
+/// Prefetches ranges by process_madvise, which takes half the time of one madvise call for each
+/// range. Returns false if the kernel refuses: before 6.13 it allows the call for privileged
+/// processes only, before 5.10 it does not have the call.
 bool will_need_batched(std::span<const std::span<const std::byte>> ranges) noexcept {
   static std::atomic<bool> is_refused = false;
   if (is_refused.load(std::memory_order_relaxed)) return false;
@@ -103,8 +104,8 @@ bool drop_from_page_cache(const File& file) {
   if (size_bytes == 0) return true;
   if (::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED) != 0) return false;
   const Buffer mapped = map_file(file, 0, size_bytes, MapKind::read_only);
-  // One cached page is enough to tell that the advice had no effect. The end of the file is sampled
-  // too, because the pages that were written last stay longest.
+  // One cached page shows that the advice had no effect. The end of the file is sampled, too,
+  // because the pages that were written last stay in the cache longest.
   for (const std::uint64_t at : {std::uint64_t{0}, size_bytes / 2, size_bytes - 1}) {
     if (is_resident(mapped.bytes().subspan(static_cast<std::size_t>(at), 1))) return false;
   }

@@ -11,28 +11,28 @@ namespace tenfold::os {
 // Wrappers of madvise and mincore for the pages of mapped files. All ranges are in mapped memory,
 // and need not be aligned.
 
-/// True if every page of `bytes` is in the page cache, so that touching them costs no I/O. For
-/// files that the user may not write, the kernel always reports true.
+/// True if every page of `bytes` is in the page cache, so that an access takes no I/O. For files
+/// that the user may not write, the kernel always reports true.
 bool is_resident(std::span<const std::byte> bytes);
 
-/// Prefetches the pages without waiting, those of all ranges at a time, so that the device gets
-/// many requests. A hint.
+/// Prefetches the pages of all ranges at once, without waiting, so that the device gets many
+/// requests. A hint.
 void will_need(std::span<const std::byte> bytes) noexcept;
 void will_need(std::span<const std::span<const std::byte>> ranges) noexcept;
 
-/// Maps the pages of `bytes` so that later accesses do not fault, and reads missing ones. A hint:
-/// pages that cannot be read are left for the later access.
+/// Maps the pages of `bytes`, so that later accesses do not fault, and reads missing pages. A hint:
+/// errors are reported by the later access.
 void populate(std::span<const std::byte> bytes) noexcept;
 
-/// Sets random access for the mapped pages of `bytes` (no readahead), or restores the default. A
-/// hint.
+/// Disables readahead for the mapped pages of `bytes` (MADV_RANDOM) or, if not `random`, restores
+/// the default. A hint.
 void expect_random_access(std::span<const std::byte> bytes, bool random) noexcept;
 
 /// Number of major page faults of this thread so far.
 std::uint64_t num_pages_waited_for() noexcept;
 
-/// Drops the file from the page cache, so that the next reader has to wait for the device. False if
-/// some pages stay: they are mapped, dirty, or the file system is in memory.
+/// Drops the file from the page cache, so that the next reader has to wait for the device. Returns
+/// false if some pages stay, because they are mapped or dirty, or the file system is in memory.
 bool drop_from_page_cache(const File& file);
 
 }  // namespace tenfold::os

@@ -12,11 +12,11 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 
 /// Makes malloc keep the memory that was freed after one file for the next one.
 ///
-/// glibc returns large blocks to the system when they are freed, and the next ones fault in page by
-/// page: a file of 10,000 tensors takes 2,600 page faults, a third of the time of opening it. glibc
-/// raises its mmap threshold to the size of a block that the program allocated and freed, so this
-/// allocates and frees one of 31 MiB. Up to twice as much may stay with the process. Has no effect
-/// on other C libraries.
+/// glibc returns large blocks to the system when they are freed, so the pages of the next blocks
+/// fault again: opening a file of 10,000 tensors takes 2,600 page faults, a third of the time.
+/// glibc raises its mmap threshold to the size of a block that was allocated and freed, so this
+/// function allocates and frees one of 31 MiB. Up to twice that size may stay with the process. Has
+/// no effect on other C libraries.
 void keep_freed_memory() noexcept;
 
 /// Memory available without swapping; the largest number if the system does not report it.

@@ -32,8 +32,8 @@ std::uint64_t count_maps() {
       std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n'));
 }
 
-/// Deletes a mapping. A Buffer's owner has no type; its deleter of this class identifies a mapping
-/// by, without a list of all mappings.
+/// Deletes a mapping. The owner of a Buffer has no type, so mapping_of() recognises mappings by a
+/// deleter of this class, without a list of all mappings.
 struct Unmap {
   Mapping mapping;
   void operator()(const void*) const noexcept { ::munmap(mapping.begin, mapping.size_bytes); }

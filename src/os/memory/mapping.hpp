@@ -18,7 +18,7 @@ enum class MapKind : std::uint8_t {
   /// false.
   private_copy,
   shared_write,  ///< MAP_SHARED: writes reach the file
-  read_only,     ///< for the engine's own readers
+  read_only,     ///< for the library's own readers
 };
 
 /// Maps [offset_bytes, offset_bytes + size_bytes) of a file; the offset need not be aligned. The
@@ -31,22 +31,22 @@ Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size
 
 /// A mapping of a file, and the identity of the file when it was mapped.
 struct Mapping {
-  std::byte* begin = nullptr;      ///< of the mapped pages
-  std::size_t size_bytes = 0;      ///< of them
-  std::uint64_t offset_bytes = 0;  ///< of `begin` in the file
-  std::string path;                ///< as the user gave it
-  std::uint64_t inode = 0;         ///< 0 if it is unknown: the file was new
+  std::byte* begin = nullptr;      ///< start of the mapped pages
+  std::size_t size_bytes = 0;      ///< size of the mapped pages
+  std::uint64_t offset_bytes = 0;  ///< offset of `begin` in the file
+  std::string path;                ///< path of the file as the user gave it
+  std::uint64_t inode = 0;         ///< 0 if unknown, because the file was new
 
   /// Offset in the file of a mapped byte.
   std::uint64_t offset_of(const std::byte* byte) const noexcept {
     return offset_bytes + static_cast<std::uint64_t>(byte - begin);
   }
-  /// Opens the file again. Null if the path does not name it any more.
+  /// Opens the file again. Null if the path no longer names the file.
   std::shared_ptr<const File> open_file() const;
 };
 
-/// The mapping of a buffer that map_file() returned, or of a slice of one; null for
-/// other buffers. Valid as long as the mapped bytes are.
+/// The mapping of a buffer that map_file() returned, or of a slice of such a buffer; null for other
+/// buffers. Valid as long as the mapped bytes are.
 const Mapping* mapping_of(const Buffer& buffer) noexcept;
 
 /// Waits until the mapped pages of `buffer` (shared_write) are durable (msync). `display` names the

@@ -13,7 +13,8 @@
 namespace tenfold::os {
 namespace {
 
-/// As many requests as a server processes concurrently. A waiting thread costs next to nothing.
+/// The number of threads: as many as a file server processes requests concurrently. A waiting
+/// thread takes almost no resources.
 constexpr int kThreads = 32;
 constexpr std::size_t kMaxWaiting = std::size_t{1} << 16U;
 constexpr std::size_t kScratchBytes = std::size_t{64} << 10U;
@@ -69,7 +70,7 @@ PageReader::PageReader() : state_(std::make_unique<State>()) {
 
 PageReader::~PageReader() {
   if (!state_->workers->is_here()) {
-    // In a forked child: its mutex may be held by a thread that exists only in the parent.
+    // In a forked child, a thread that exists only in the parent may have locked the mutex.
     static_cast<void>(state_.release());
     return;
   }

@@ -11,8 +11,8 @@
 namespace tenfold::os {
 
 /// Prefetches pages of files by reading them on its own threads. This keeps many requests in flight
-/// on file systems where madvise does not. The data is discarded, because it stays in the page
-/// cache. A hint: read errors are left to the later access.
+/// on file systems where madvise does not. The bytes that were read are discarded, because the
+/// pages stay in the page cache. A hint: errors are reported by the later access.
 ///
 /// A forked child has no such threads: requests there are ignored.
 ///

@@ -62,7 +62,7 @@ class ExitGate {
   bool ended_ = false;
 };
 
-/// No mutex and no guarded static, because a fork could leave them locked for ever in the child.
+/// Uses no mutex and no guarded static, because a fork could leave them locked in the child.
 ExitGate& exit_gate() { return ProcessWide<ExitGate>::get(); }
 
 /// Registered at load time, because atexit() takes a lock of the C library.
@@ -101,7 +101,7 @@ bool start_threads(const std::shared_ptr<BackgroundJob>& job, std::size_t num_th
       }).detach();
     }
   } catch (const std::system_error&) {
-    // The threads that were started do all the work.
+    // Continue with the threads that were started.
   }
   return num_started > 0;
 }

@@ -6,8 +6,8 @@
 
 namespace tenfold::os {
 
-/// A mutex on which a forked child never hangs, although a thread that exists only in the parent
-/// may have held it at the fork. One CAS if uncontended; not recursive.
+/// A mutex on which a forked child never hangs, even if a thread that exists only in the parent
+/// held it at the fork. Takes one compare-and-swap if uncontended; not recursive.
 class ForkSafeLock {
  public:
   ForkSafeLock() = default;
@@ -15,12 +15,12 @@ class ForkSafeLock {
   ForkSafeLock& operator=(const ForkSafeLock&) = delete;
 
   /// Waits for other threads of this process and locks. Returns false without locking if a thread
-  /// of the parent held it at the fork: the guarded data may be inconsistent.
+  /// of the parent held the lock at the fork, because the guarded data may be inconsistent.
   [[nodiscard]] bool lock() noexcept;
   void unlock() noexcept;
 
  private:
-  std::atomic<pid_t> holder_{0};  ///< PID of the process whose thread holds it; 0: unlocked
+  std::atomic<pid_t> holder_{0};  ///< PID of the process whose thread holds the lock; 0: unlocked
 };
 
 }  // namespace tenfold::os

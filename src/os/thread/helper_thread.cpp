@@ -20,8 +20,8 @@ namespace {
 using HelperWork = std::function<void(std::size_t, std::size_t)>;
 using Clock = std::chrono::steady_clock;
 
-/// How long the helper thread spins. Waking a thread takes some tens of microseconds, so work that
-/// arrives later gains nothing from spinning, which would occupy a core for longer.
+/// Time that the helper thread spins after a job. Waking a thread takes some tens of microseconds,
+/// so spinning for much longer would gain little and occupy a core.
 constexpr Clock::duration kAwake = std::chrono::microseconds(100);
 
 /// Spin-wait hint: yields execution resources to the core's other hardware thread, or to the
@@ -107,7 +107,7 @@ class HelperThread {
       }).detach();
       has_thread_ = true;
     } catch (const std::exception&) {
-      // The thread could not be started (no thread or memory available): callers do the work alone.
+      // The thread could not be started (no thread or memory available), so callers work alone.
     }
     return has_thread_;
   }
@@ -131,7 +131,8 @@ class HelperThread {
     return state_.compare_exchange_strong(expected, State::offered);
   }
 
-  /// Null, and the helper thread parks, if no job arrived while it was spinning.
+  /// Spins until a job arrives. Returns null, and the helper thread parks, if none has arrived in
+  /// time.
   ShortJob* await_job() {
     constexpr int kPolls = 64;
     const auto end = Clock::now() + kAwake;
@@ -151,8 +152,8 @@ class HelperThread {
     }
   }
 
-  /// Waits until the helper thread has finished its ranges. It is awake, but may have been
-  /// descheduled.
+  /// Waits until the helper thread has finished its ranges. The helper thread is awake, but the
+  /// kernel may have descheduled it.
   void await_helper() noexcept {
     constexpr int kPolls = 4096;
     for (int i = 0; state_.load(std::memory_order_acquire) == State::taken; ++i) {

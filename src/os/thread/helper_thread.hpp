@@ -5,18 +5,18 @@
 
 namespace tenfold::os {
 
-/// A helper thread for work of some microseconds, which would be finished before a parked thread
-/// wakes up. After each job the helper thread spins for a tenth of a millisecond, and so can start
-/// the next job at once. If calls are further apart, or the process may use only one core or
-/// thread, it parks and callers work alone. One caller at a time can use it. A forked child gets a
-/// new one.
+// A helper thread for work of some microseconds, which would be finished before a parked thread
+// wakes up. After each job the helper thread spins for a tenth of a millisecond, so that it can
+// start the next job at once. If calls are further apart, or the process may use only one core or
+// thread, the helper thread parks and callers work alone. One caller at a time can use it. A forked
+// child gets a new helper thread.
 
-/// Announces a call with short work: wakes the helper thread if it worked recently. It may still be
-/// parked for the rest of this call.
+/// Announces short work: wakes the helper thread if it worked recently. The helper thread may still
+/// be parked when run_with_helper() is called.
 void start_helper() noexcept;
 
 /// Calls work(begin, end) for ranges of at most `step` that cover [0, count), on this thread and on
-/// the helper thread if that is awake and free. Otherwise calls it once for the whole range. An
+/// the helper thread, if that is awake and free. Otherwise calls work(0, count) on this thread. An
 /// exception ends the work of both threads and is rethrown here.
 void run_with_helper(std::size_t count, std::size_t step,
                      const std::function<void(std::size_t, std::size_t)>& work);

@@ -2,12 +2,12 @@
 
 namespace tenfold::os {
 
-/// Prevents the process from forking while an instance is alive on any thread. fork() waits for it;
-/// a thread that constructs one while another thread forks waits too. A child must not inherit a
-/// lock, or a half-changed object, of a thread that it does not have.
+/// Prevents the process from forking while an instance exists on any thread: fork() waits for its
+/// destruction, and the constructor waits while another thread forks. The reason is that a child
+/// must not inherit a lock, or a half-changed object, of a thread that does not exist in the child.
 ///
-/// For short sections on our own threads: fork() of the program is delayed for as long. A thread
-/// that has one must not fork.
+/// For short sections on the library's own threads, because they delay fork() of the program. A
+/// thread that has an instance must not fork.
 class NoFork {
  public:
   NoFork();

@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kMaxThreads = 256;
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
-/// True on a thread that is inside parallel_for: nested calls run serially.
+/// True on a thread that is inside parallel_for, in which nested calls run serially.
 thread_local bool inside_parallel_for = false;
 
 class InsideParallelFor {
@@ -69,7 +69,7 @@ class Job {
     if (error_) std::rethrow_exception(error_);
   }
 
-  std::size_t num_running = 0;  // helpers; guarded by the pool's mutex
+  std::size_t num_running = 0;  // number of pool threads on this job; guarded by the pool's mutex
   std::condition_variable finished;
 
  private:
@@ -126,7 +126,7 @@ class Pool {
         }).detach();
       }
     } catch (const std::system_error&) {
-      // No more threads available: the existing ones and the caller do the work.
+      // No more threads are available, so the existing threads and the caller do the work.
     }
   }
 
@@ -140,7 +140,8 @@ class Pool {
       lock.unlock();
       job.run_items({});
       lock.lock();
-      // Under the lock: the job is on the caller's stack, and is destroyed once the count is 0.
+      // Notify while the mutex is locked: the job is on the caller's stack, and the caller destroys
+      // it as soon as the count is 0.
       if (--job.num_running == 0) job.finished.notify_one();
     }
   }

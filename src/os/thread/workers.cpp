@@ -24,7 +24,7 @@ Workers::Workers(int count, const std::function<void()>& work)
       ::pthread_setname_np(threads_->threads.back().native_handle(), "tenfold-batch");
     }
   } catch (...) {
-    // With fewer threads there is less concurrency, which is no reason to fail.
+    // Continue with the threads that were started: less concurrency is no reason to fail.
   }
 }
 

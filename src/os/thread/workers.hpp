@@ -17,7 +17,7 @@ class Workers {
   /// Waits until every `work` has returned. The owner must signal them to stop first.
   ~Workers();
 
-  /// True in the process that created it.
+  /// True in the process that created this object, false in a forked child.
   bool is_here() const noexcept;
 
  private:

@@ -315,12 +315,12 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": 1, "nodes": {"a": {"kind": "dict", "keys": []}}})",
        "node \"a\": wrong type: expected dict, found list"},
       {R"({"version": 1, "nodes": {"a": {"kind": "dict", "keys": {"1": 1, "True": true}}}})",
-       "node \"a\": keys: expected different ones, each under its text, that are null, bool, int, "
+       "node \"a\": keys: expected distinct keys, each under its str(), that are null, bool, int, "
        "float or an array of these, found {\"1\": 1, \"True\": true}"},
       {R"({"version": 1, "nodes": {"a": {"kind": "dict", "int_keys": true, "keys": {"1": 1}}}})",
        "node \"a\": int_keys does not go with keys: expected one of them, found both"},
       {R"({"version": 1, "values": {"a": {"keys": {"/b": {"x": 1}}}}})",
-       "value \"a\": keys: expected different ones, each under its text, that are null, bool, int, "
+       "value \"a\": keys: expected distinct keys, each under its str(), that are null, bool, int, "
        "float or an array of these, found {\"x\": 1}"},
       {R"({"version": 1, "nodes": {"a": {"kind": "sparse", "shape": [2]}}})",
        "node \"a\": layout is missing: expected layout and shape, found no member"},

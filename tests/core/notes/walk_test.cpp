@@ -72,7 +72,7 @@ TEST(Walk, RefusesATreeThatContainsItself) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_EQ(error.found(), "more");
   }
-  node_of(tree)->entries.clear();  // it owns itself
+  node_of(tree)->entries.clear();  // the node owns itself, and would never be freed
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ TEST_P(EveryNarrowFloat, EveryBitPatternRoundTripsThroughFloat) {
     if (std::isnan(value)) continue;
     cast_elements(DType::float32, reinterpret_cast<const std::byte*>(&value), dtype,
                   reinterpret_cast<std::byte*>(&back), 1);
-    // float8_e8m0fnu 0 is 2^-127, a subnormal float, whose halves go down again.
+    // The bits 0 of float8_e8m0fnu are 2^-127, a subnormal float, which must become 0 again.
     ASSERT_EQ(back, bits) << to_string(dtype) << " " << value;
   }
 }
@@ -112,12 +112,13 @@ TEST(Cast, EveryNonzeroByteIsTrue) {
   EXPECT_EQ((cast_one<std::uint8_t>(DType::float32, kNaN, DType::bool_)), 1);
   EXPECT_EQ((cast_one<std::uint8_t>(DType::float64, 0x1p-1074, DType::bool_)), 1);
   EXPECT_EQ((cast_one<std::uint8_t>(DType::int64, std::int64_t{256}, DType::bool_)), 1);
-  // A byte in a file may be neither 0 nor 1.
+  // A bool in a file may be a byte other than 0 and 1.
   EXPECT_EQ((cast_one<float>(DType::bool_, std::uint8_t{7}, DType::float32)), 1.0F);
 }
 
 TEST(Cast, Float64GoesToNarrowFloatsThroughFloat32AsInTorch) {
-  // Just above halfway: rounding twice would lose the difference.
+  // The number is slightly above the middle of two float16 values. As in torch, the conversion to
+  // float32 gives the middle, which is then rounded to the even neighbour.
   EXPECT_EQ((cast_one<std::uint16_t>(DType::float64, 2049.0 + 0x1p-30, DType::float16)), 0x6800);
 }
 

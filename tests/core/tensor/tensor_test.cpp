@@ -326,7 +326,8 @@ TEST(Tensor, PrintsItsElementsOrTheFirstAndLast) {
   EXPECT_EQ(text_of(Tensor::from<Half>({Half(0.5F)})), "tensor([0.5], float16 [1])");
   EXPECT_EQ(text_of(Tensor::zeros(DType::uint8, {1000})),
             "tensor([0, 0, 0, ..., 0, 0, 0], uint8 [1000])");
-  // A long dimension without elements needs no work, and many short dimensions are abbreviated.
+  // A tensor without elements prints immediately even if one dimension is long, and the text of
+  // many short dimensions is abbreviated.
   EXPECT_EQ(text_of(Tensor::zeros(DType::uint8, {std::int64_t{1} << 60, 0})),
             "tensor([], uint8 [1152921504606846976, 0])");
   EXPECT_LT(text_of(Tensor::zeros(DType::uint8, Shape(20, 2))).size(), 100'000U);

@@ -53,7 +53,7 @@ std::string bytes_of(const Tensor& tensor) {
   return {reinterpret_cast<const char*>(tensor.raw_data()), tensor.nbytes()};
 }
 
-/// Compares mapped, read completely, and read in parts of every length.
+/// Compares the leaf with the tensor: mapped, read in one call, and read in parts of three lengths.
 void expect_same(const Leaf& leaf, const Tensor& whole) {
   EXPECT_TRUE(bytes_of(leaf.tensor()) == bytes_of(whole));
   const std::string expected = bytes_of(whole);
@@ -149,7 +149,7 @@ TEST(AssembledSource, RefusesGapsAndOverlaps) {
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {3, 4})}), text);
   EXPECT_EQ(refusal({4, 4}, {}), text);
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {3, 4}), box_of(whole, {2, 0}, {2, 4})}), text);
-  // As many elements as the whole, but some twice and some missing.
+  // The boxes have as many elements as the whole tensor, but some twice, and others are missing.
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {2, 4}), box_of(whole, {1, 0}, {2, 4})}), text);
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {4, 2}), box_of(whole, {0, 0}, {2, 4})}), text);
 }

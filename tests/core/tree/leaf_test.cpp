@@ -39,7 +39,7 @@ std::vector<int> pieces_of(const Leaf& leaf, std::uint64_t begin, std::uint64_t 
   return out;
 }
 
-TEST(Leaf, OnDiskKnowsItsShapeWithoutBeingMapped) {
+TEST(Leaf, HasItsShapeOnDiskWithoutBeingMapped) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
   const Leaf leaf = stored_leaf(DType::int16, {2, 3}, source, 8);
   EXPECT_FALSE(leaf.in_memory());
@@ -122,7 +122,7 @@ TEST(NestedLeaf, OnDiskIsCorruptIfItsSizesAreInvalid) {
   EXPECT_THROW(static_cast<void>(leaf.nbytes()), Error);
 }
 
-TEST(Pieces, OfAContiguousTensorAreNotCopied) {
+TEST(Pieces, ContiguousTensorsAreNotCopied) {
   const Tensor tensor(DType::uint8, {10}, counting_bytes(10));
   std::vector<std::byte> scratch(4);
   std::vector<const std::byte*> addresses;
@@ -132,7 +132,7 @@ TEST(Pieces, OfAContiguousTensorAreNotCopied) {
               ElementsAre(tensor.raw_data() + 1, tensor.raw_data() + 5, tensor.raw_data() + 9));
 }
 
-TEST(Pieces, OfAStridedTensorAreInRowMajorOrder) {
+TEST(Pieces, StridedTensorsAreInRowMajorOrder) {
   const Leaf leaf(Tensor(DType::int16, {2, 2}, {1, 2}, counting_bytes(8), 0));
   std::vector<std::size_t> sizes;
   EXPECT_THAT(pieces_of(leaf, 0, 8, 5, &sizes), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7));
@@ -140,7 +140,7 @@ TEST(Pieces, OfAStridedTensorAreInRowMajorOrder) {
   EXPECT_THAT(pieces_of(leaf, 2, 6, 64), ElementsAre(4, 5, 2, 3));
 }
 
-TEST(Pieces, OfALeafOnDiskAreRead) {
+TEST(Pieces, LeavesOnDiskAreRead) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
   EXPECT_THAT(pieces_of(stored_leaf(DType::int16, {4}, source, 8), 2, 8, 4),
               ElementsAre(10, 11, 12, 13, 14, 15));
@@ -148,7 +148,7 @@ TEST(Pieces, OfALeafOnDiskAreRead) {
   EXPECT_EQ(source->num_maps, 0);
 }
 
-TEST(Pieces, OfPartsOfElementsOrPastTheEndAreRefused) {
+TEST(Pieces, RangesOfPartialElementsOrPastTheEndAreRefused) {
   const Leaf leaf(Tensor::zeros(DType::int16, {4}));
   EXPECT_THROW(pieces_of(leaf, 1, 4, 8), Error);
   EXPECT_THROW(pieces_of(leaf, 0, 3, 8), Error);
@@ -165,12 +165,12 @@ TEST(SharedBytes, AreEqualForTheSameMemoryRange) {
   EXPECT_NE(shared_bytes(tensor), shared_bytes(Tensor(DType::uint8, {8}, counting_bytes(8))));
 }
 
-TEST(SharedBytes, AreNoneForEmptyAndStridedTensors) {
+TEST(SharedBytes, EmptyAndStridedTensorsHaveNone) {
   EXPECT_EQ(shared_bytes(Tensor::zeros(DType::uint8, {0})), SharedBytes{});
   EXPECT_EQ(shared_bytes(Tensor(DType::uint8, {2}, {2}, counting_bytes(8), 0)), SharedBytes{});
 }
 
-TEST(SharedBytes, OnDiskAreTheIdentityOfTheSource) {
+TEST(SharedBytes, LeavesOnDiskHaveTheIdentityOfTheirSource) {
   const auto source = std::make_shared<FakeSource>(counting_bytes(32));
   const Leaf a = stored_leaf(DType::int16, {4}, source, 8);
   EXPECT_EQ(shared_bytes(a), shared_bytes(stored_leaf(DType::int16, {2, 2}, source, 8)));
@@ -189,7 +189,7 @@ TEST(OutlineLeaf, HasADtypeAndAShapeAndNoBytes) {
   std::vector<std::byte> some(4);
   EXPECT_THROW(leaf.read(0, some), Error);
   EXPECT_THROW(static_cast<void>(leaf.tensor()), Error);
-  // As a file may declare it: nothing is allocated.
+  // A file may declare any shape, so nothing is allocated for an outline.
   EXPECT_EQ(outline_leaf(DType::uint8, {std::int64_t{1} << 60}).nbytes(), std::uint64_t{1} << 60U);
   EXPECT_THROW(outline_leaf(DType::float32, {std::int64_t{1} << 62}), Error);
 }

@@ -73,7 +73,7 @@ TEST(Rows, AreViewsOfEveryTensorNestedNodesIncluded) {
   EXPECT_TRUE(td.narrow_rows(2, 2).at("x").shape() == Shape({0, 4}));
 }
 
-TEST(Rows, OutOfRangeOrWithoutABatchAreRefused) {
+TEST(Rows, IndicesOutOfRangeAndNodesWithoutABatchAreRefused) {
   TensorDict td = batch({3});
   td.set("x", counting({3}));
   EXPECT_THAT(refused([&] { td.select_row(3); }), HasSubstr("row 3 is out of range"));
@@ -121,7 +121,7 @@ TEST(Rows, NodesOfAnotherBatchAreRefused) {
             "entry \"inner\": cannot take rows: expected 3 rows, found 2");
 }
 
-TEST(Rows, OfALazyStackAlongTheFirstDimensionAreItsElements) {
+TEST(Rows, ALazyStackAlongTheFirstDimensionGivesItsElements) {
   TensorDict stack = node_of(NodeKind::lazy_stack);
   for (int i = 0; i < 3; ++i) {
     TensorDict element;
@@ -139,7 +139,7 @@ TEST(Rows, OfALazyStackAlongTheFirstDimensionAreItsElements) {
   EXPECT_TRUE(td.select_row(1)["stack"].same_node(stack["1"]));
 }
 
-TEST(Rows, OfALazyStackAlongALaterDimensionAreStacksOfRows) {
+TEST(Rows, ALazyStackAlongALaterDimensionGivesStacksOfRows) {
   TensorDict stack = node_of(NodeKind::lazy_stack);
   stack.info().stack_dim = 1;
   for (int i = 0; i < 2; ++i) {
@@ -155,7 +155,7 @@ TEST(Rows, OfALazyStackAlongALaterDimensionAreStacksOfRows) {
   EXPECT_THROW(stack.select_row(3), Error);
 }
 
-TEST(Rows, OfAStackOfValuesAreItsItems) {
+TEST(Rows, AStackOfValuesGivesItsItems) {
   TensorDict td = batch({3});
   td.set("s", TensorDict::Item(NonTensor{list({"a", "b", "c"}), true, 0}));
   EXPECT_EQ(std::get<NonTensor>(td.select_row(1).get("s")), (NonTensor{Value("b"), false, 0}));
@@ -165,7 +165,7 @@ TEST(Rows, OfAStackOfValuesAreItsItems) {
   EXPECT_THAT(refused([&] { td.select_row(0); }), HasSubstr("expected 3 items, found 1"));
 }
 
-TEST(Rows, OfAStackOfStacksAreStacks) {
+TEST(Rows, AStackOfStacksGivesStacks) {
   TensorDict td = batch({2, 2});
   td.set("s", TensorDict::Item(NonTensor{list({list({1, 2}), list({3, 4})}), true, 0}));
   const TensorDict row = td.select_row(1);
@@ -173,7 +173,7 @@ TEST(Rows, OfAStackOfStacksAreStacks) {
   EXPECT_EQ(std::get<NonTensor>(row.select_row(0).get("s")), (NonTensor{Value(3), false, 0}));
 }
 
-TEST(Rows, OfANestedTensorAreItsComponents) {
+TEST(Rows, ANestedTensorGivesItsComponents) {
   const std::vector<std::int64_t> sizes = {2, 3, 0, 1, 1, 4};
   TensorDict td = batch({3});
   td.set("n", TensorDict::Item(Leaf::nested(
@@ -187,7 +187,7 @@ TEST(Rows, OfANestedTensorAreItsComponents) {
   EXPECT_THAT(test::values<std::int64_t>(part.sizes()), ElementsAre(0, 1, 1, 4));
 }
 
-TEST(Rows, OfANodeThatContainsItselfAreAnError) {
+TEST(Rows, ANodeThatContainsItselfIsAnError) {
   TensorDict td = batch({2});
   td.set("self", td);
   EXPECT_THROW(td.select_row(0), Error);

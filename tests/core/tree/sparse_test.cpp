@@ -80,10 +80,11 @@ TEST(Sparse, IndicesOutOfRangeAreReported) {
   EXPECT_EQ(complaint(csr({0, 2, 2, 3}, {1, 4, 0})),
             "m.pt: key \"s\": sparse tensor: col_indices: expected 0 to 3, found 4");
   EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {-1, 3, 0})), HasSubstr("expected 0 to 3, found -1"));
-  EXPECT_THAT(complaint(csr({0, 2, 1, 3}, {1, 3, 0})), HasSubstr("do not fall"));
+  EXPECT_THAT(complaint(csr({0, 2, 1, 3}, {1, 3, 0})), HasSubstr("nondecreasing"));
   EXPECT_THAT(complaint(csr({0, 9, 9, 3}, {1, 3, 0})), HasSubstr("up to 3, found 9"));
   EXPECT_THAT(complaint(csr({0, 2, 2, 2}, {1, 3, 0})), HasSubstr("expected 3 last, found 2"));
-  EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {3, 1, 0})), HasSubstr("rise within a line"));
+  EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {3, 1, 0})),
+              HasSubstr("increasing numbers within a row"));
 }
 
 TEST(Sparse, AHugeShapeDoesNotOverflow) {
@@ -109,7 +110,7 @@ TEST(Sparse, OffsetsOfJaggedTensorsMustBeWithinTheirValues) {
   EXPECT_EQ(complaint(jagged({0, 2, 3, 7})),
             "m.pt: key \"s\": jagged tensor: offsets: expected numbers from 0 to 6 that do not "
             "fall, found 7");
-  EXPECT_THAT(complaint(jagged({0, 3, 2, 6})), HasSubstr("do not fall, found 2"));
+  EXPECT_THAT(complaint(jagged({0, 3, 2, 6})), HasSubstr("nondecreasing, found 2"));
   EXPECT_THAT(complaint(jagged({-1, 2, 3, 6})), HasSubstr("found -1"));
   EXPECT_THAT(complaint(jagged({0, 2, 6})), HasSubstr("expected one more than 3 rows, found [3]"));
   for (const Shape& shape : {Shape{3, -1, 3}, Shape{3, -1}, Shape{3, -1, 2, 1}}) {

@@ -247,7 +247,7 @@ TEST(TensorDict, ANameIsAKeyOrKeysJoinedWithDots) {
   EXPECT_FALSE(td.contains("step.x"));
   EXPECT_FALSE(td.contains("."));
   EXPECT_FALSE(td.contains(""));
-  // A state dict has keys with dots, and they come first.
+  // A key that contains dots, as in a state dict, is found before a path of keys.
   td.set("model.encoder.weight", scalar(7));
   EXPECT_EQ(td.at("model.encoder.weight").item<float>(), 7);
   TensorDict flat;
@@ -285,7 +285,7 @@ TEST(TensorDict, SupportsRangeForOverItsEntries) {
   std::vector<std::string> keys;
   for (auto&& [key, item] : td) {
     keys.push_back(key);
-    if (key == "model") td.set("later", 1);  // not seen: the end was taken before
+    if (key == "model") td.set("later", 1);  // not visited, because the end was taken before
   }
   EXPECT_THAT(keys, ElementsAre("model", "step"));
   const auto found = std::find_if(td.begin(), td.end(), [](const TensorDict::Entry& entry) {

@@ -95,7 +95,7 @@ NodeInfo info_of(const std::vector<std::pair<std::string, Value>>& keys, bool is
   return info;
 }
 
-TEST(DictKeys, OfOneTypeNeedNoList) {
+TEST(DictKeys, KeysOfOneTypeNeedNoList) {
   EXPECT_FALSE(info_of({}).int_keys);
   EXPECT_TRUE(info_of({{"1", 1}, {"-2", -2}}).int_keys);
   EXPECT_TRUE(info_of({{"1", 1}, {"-2", -2}}).typed_keys.empty());
@@ -103,7 +103,7 @@ TEST(DictKeys, OfOneTypeNeedNoList) {
   EXPECT_TRUE(info_of({{"a", "a"}}).typed_keys.empty());
 }
 
-TEST(DictKeys, OfSeveralTypesAreListedByTheirStrings) {
+TEST(DictKeys, KeysOfSeveralTypesAreListedByTheirStrings) {
   const NodeInfo info = info_of({{"2", 2}, {"a", "a"}, {"None", Value()}, {"1", 1}});
   EXPECT_FALSE(info.int_keys);
   EXPECT_EQ(info.typed_keys, (TypedKeys{{"1", 1}, {"2", 2}, {"None", Value()}}));

@@ -46,7 +46,7 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
-/// The second column of golden.tsv; the caller compares the sign and bits of floats.
+/// Formats a value as the second column of golden.tsv has it. The caller compares floats itself.
 std::string column_of(const Value& value) {
   if (const auto* number = value.get_if<std::int64_t>()) return "int " + std::to_string(*number);
   if (const auto* number = value.get_if<Value::BigInt>()) return "int " + number->digits;
@@ -66,7 +66,7 @@ TEST(Value, EveryGoldenDocumentReadsAndWritesAsPythonDoes) {
     ASSERT_EQ(columns.size(), 5u) << line;
     const Value value = from_json(columns[0], "golden");
     if (columns[1].starts_with("float ")) {
-      const double expected = std::strtod(columns[1].c_str() + 6, nullptr);  // hexadecimal: exact
+      const double expected = std::strtod(columns[1].c_str() + 6, nullptr);  // exact: hexadecimal
       ASSERT_TRUE(value.is<double>()) << line;
       EXPECT_EQ(value, Value(expected)) << line;
       EXPECT_EQ(std::signbit(*value.get_if<double>()), std::signbit(expected)) << line;

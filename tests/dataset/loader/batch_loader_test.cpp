@@ -216,7 +216,8 @@ TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChild) {
   for (int i = 0; i < 20; ++i) {
     auto stream = loader.start();
     loader.next(*stream);
-    // From threads that are just starting to threads that wait for work.
+    // The fork happens while the threads are starting in the first rounds, and while they wait for
+    // work in later ones.
     std::this_thread::sleep_for(std::chrono::microseconds(i * i * 20));
     const pid_t child = ::fork();
     if (child == 0) {
@@ -226,7 +227,7 @@ TEST(BatchLoader, RefusesAnIteratorOfTheParentInAForkedChild) {
       } catch (const Error& error) {
         if (error.code() == ErrorCode::unsupported) code = 2;
       }
-      stream.reset();  // does not wait for threads that do not exist
+      stream.reset();  // must not wait for threads, which exist only in the parent
       auto fresh = loader.start();
       if (code == 2 && ids_of(*loader.next(*fresh))[0] == 0) code = 0;
       ::_exit(code);

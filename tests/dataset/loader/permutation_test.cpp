@@ -88,7 +88,7 @@ TEST(Permutation, EveryRowIsEquallyFrequentAtEveryPosition) {
   EXPECT_LT(chi_squared, 121 + 6 * 15.6);
 }
 
-/// Distance and order of neighbours look random.
+/// Tests that distance, correlation and order of consecutive rows are those of random rows.
 TEST(Permutation, LooksRandom) {
   constexpr std::int64_t kSize = 1'000'003;
   const std::vector<std::int64_t> rows = all_of(Permutation(kSize, 11));

@@ -34,7 +34,7 @@ class ResidencyTest : public ::testing::Test {
  protected:
   void TearDown() override { ::unsetenv("TENFOLD_RESIDENCY"); }
 
-  /// A data set that is not cached; empty if the file system cannot drop its pages.
+  /// Returns a data set that is not in the page cache; empty if the file system cannot drop pages.
   std::optional<Dataset> cold() {
     const Path path = folder_ / "rows";
     if (!std::filesystem::exists(path)) save(test::numbers(kRows), path);
@@ -92,7 +92,8 @@ TEST_F(ResidencyTest, AForkedChildHasNoReaderThreads) {
     ASSERT_EQ(expected, Permutation(kRows, 0, 0)[i * 100]);
     const pid_t child = ::fork();
     if (child == 0) {
-      // Pages that are not prefetched are read on access; nothing waits for the prefetch.
+      // The child has no thread that prefetches, and must not wait for one: the kernel reads the
+      // pages on access.
       const bool same = loader.next(*stream)->at("id").span<std::int64_t>()[0] == next;
       stream.reset();
       ::_exit(same ? 0 : 1);
@@ -118,7 +119,7 @@ TEST_F(ResidencyTest, RefusesAnUnknownStrategy) {
   }
 }
 
-/// A quarter is not cached.
+/// A quarter of the data set is not in the page cache.
 TEST_F(ResidencyTest, FindsMissingPagesWithFurtherSamples) {
   auto dataset = cold();
   if (!dataset) GTEST_SKIP() << "the file system is in memory";
@@ -211,7 +212,7 @@ TensorDict unequal(std::int64_t rows) {
   return tree;
 }
 
-/// Prefetched pages arrive after a while.
+/// Waits up to 5 s for pages that are being prefetched.
 bool becomes_resident(std::span<const std::byte> bytes) {
   for (int i = 0; i < 500 && !os::is_resident(bytes); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

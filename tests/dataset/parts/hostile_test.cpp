@@ -1,5 +1,5 @@
-// Damaged and hostile data sets of parts: each is a clear Error; nothing outside the folder is
-// read.
+// Damaged and hostile data sets of parts. Each causes a clear Error, and nothing outside the folder
+// is read.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ class HostileFolders : public ::testing::Test {
     changed.replace(at, from.size(), to);
     write(changed);
   }
-  /// The error of reading all rows. Checks that verify() finds a problem as well.
+  /// Returns the error message of reading all rows. Checks that verify() finds a problem as well.
   std::string fault() const {
     EXPECT_FALSE(is_valid());
     try {
@@ -128,7 +128,7 @@ TEST_F(HostileFolders, SymlinksAreNotFollowed) {
   fs::create_directory_symlink(folder_ / "outside", first);
   EXPECT_THAT(fault(), HasSubstr("expected a folder, found a symbolic link"));
   fs::remove(first);
-  // A link in the middle of a path.
+  // The path of the part contains a link before its last name.
   fs::create_directories(folder_ / "elsewhere");
   fs::rename(folder_ / "outside", folder_ / "elsewhere" / "a");
   fs::create_directory_symlink(folder_ / "elsewhere", path_ / "above");
@@ -149,7 +149,7 @@ TEST_F(HostileFolders, TheManifestMustBeARegularFile) {
 }
 
 TEST_F(HostileFolders, PartsMustNotHavePartsThemselves) {
-  // A cycle cannot be made of folders; a data set in its own part can.
+  // Folders cannot contain themselves, but a part whose manifest names itself would be a cycle.
   const Path first = path_ / part_name(0, 2);
   write_bytes(first / "%parts.json", text());
   EXPECT_THAT(fault(), HasSubstr("found one of parts"));

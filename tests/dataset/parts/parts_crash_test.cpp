@@ -1,5 +1,5 @@
-// Data sets of parts whose writers are killed at every change, fail at every change, or lose power
-// at every moment: a reader finds the rows of one manifest or of the next.
+// Crash tests of data sets of parts: a SIGKILL at every change, an error of every change, and power
+// failures at every moment. The rows must be those of the old manifest or of the new one.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 namespace tenfold::test {
 namespace {
 
-/// The number of rows, which are those that belong there, or -1.
+/// Returns the number of rows, or -1 if a row has a wrong value.
 std::int64_t num_whole_rows(const Path& path) {
   if (!verify(path).ok()) return -1;
   const Dataset ds(path);
@@ -58,7 +58,8 @@ CrashCase commit_case() {
   return crash;
 }
 
-/// `part_bytes`: 1: the rows go to a new part; more: the last one grows.
+/// A part of `part_bytes` or more is full: with kNewPart the rows are appended to a new part, with
+/// kSamePart to the last one.
 CrashCase append_case(std::uint64_t part_bytes, bool attached_before) {
   CrashCase crash;
   crash.name = "AppendToParts";
@@ -66,7 +67,7 @@ CrashCase append_case(std::uint64_t part_bytes, bool attached_before) {
   crash.make_old = [attached_before](const Path& path) {
     Dataset ds = create_parts(path, Schema::of(rows_of_all_kinds(0, 1)));
     ds.append(Dataset(rows_of_all_kinds(0, 3)).rows(0, 3));
-    // Flushed only: the part of a writer that was killed afterwards is open.
+    // Without close(), the last part stays open, as after a crash of the writer.
     attached_before ? ds.flush() : ds.close();
   };
   crash.make_new = [part_bytes](const Path& path, bool durable) {
@@ -82,7 +83,7 @@ CrashCase append_case(std::uint64_t part_bytes, bool attached_before) {
   return crash;
 }
 
-/// The same, looked at when the system runs again.
+/// The same case, but the path is read after a simulated reboot.
 CrashCase after_a_boot(CrashCase crash) {
   const auto which = crash.which;
   crash.which = [which](const Path& path) {

@@ -136,7 +136,7 @@ TEST_F(PartsGrowthTest, CommittedPartsFollowAppendedParts) {
     Dataset ds = make();
     ds.append(rows(0, 2));
     ds.flush();
-    // As if it were killed: the part stays open.
+    // Without close(), the part stays open, as after a crash of the writer.
   }
   EXPECT_TRUE(parts().back().is_open);
   save(rows_of_all_kinds(2, 5), path_ / "more");
@@ -150,7 +150,7 @@ TEST_F(PartsGrowthTest, CommittedPartsFollowAppendedParts) {
 
 TEST_F(PartsGrowthTest, APartMissingFromTheManifestIsIgnored) {
   Dataset ds = make();
-  // A killed writer made it and did not come to name it.
+  // A writer that crashes after it created a part leaves a part that the manifest does not contain.
   create(path_ / "append-00000001", Schema::of(rows_of_all_kinds(0, 1))).append(rows(7, 9));
   EXPECT_EQ(Dataset(path_).size(), 0);
   EXPECT_EQ(ds.append(rows(0, 2)), 2);

@@ -21,8 +21,8 @@
 
 namespace tenfold::test {
 
-/// Rows [begin, end) of every kind of column: id int64, x float32 [2] that may be missing, name a
-/// string, tokens a ragged column of int32, tags a list of strings.
+/// Returns rows [begin, end) with a column of every kind: id int64, x nullable float32 [2], name
+/// string, tokens ragged int32, tags lists of strings.
 inline TensorDict rows_of_all_kinds(std::int64_t begin, std::int64_t end) {
   NodeInfo info;
   info.batch_size = {end - begin};
@@ -75,7 +75,7 @@ inline TensorDict rows_of_all_kinds(std::int64_t begin, std::int64_t end) {
   return tree;
 }
 
-/// A data set of parts of so many rows each, at `path`.
+/// Creates a data set of parts at `path`. `sizes` are the numbers of rows of its parts.
 inline Dataset make_parts(const Path& path, const std::vector<std::int64_t>& sizes) {
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -93,7 +93,7 @@ inline bool is_same(const Tensor& a, const Tensor& b) {
           std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.nbytes())) == 0);
 }
 
-/// Every byte of both batches is the same.
+/// Expects that every byte of both batches is the same.
 inline void expect_same(const Batch& a, const Batch& b) {
   ASSERT_EQ(a.num_rows(), b.num_rows());
   ASSERT_EQ(a.columns().size(), b.columns().size());

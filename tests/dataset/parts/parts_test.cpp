@@ -98,7 +98,7 @@ TEST(Parts, OpenAsTheTreeThatCompactWrites) {
   const VerifyReport report = verify(folder / "ds");
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_leaves, 3U * 10U);
-  // A read of a leaf may begin and end at any byte.
+  // Leaf::read may begin and end inside an element.
   const TensorDict tree = open(folder / "ds");
   const TensorDict::Item item = tree.get("tags.end");
   const auto& leaf = std::get<Leaf>(item);
@@ -125,11 +125,11 @@ TEST(Parts, AChangedTreeIsReadFromMemory) {
   EXPECT_EQ(PartsFolder::of(numbers(3)), nullptr);
 }
 
-/// More parts than are kept open; the rows of a batch lie in more of them than are opened at once.
+/// More parts than are kept open at once contain the rows of a single batch.
 TEST(Parts, MorePartsThanAreKeptOpenGiveTheSameRows) {
   const TemporaryFolder folder;
   constexpr std::int64_t kParts = ClosedTables::kMaxOpen + 40;
-  // One part's folder is copied: writing a thousand takes a minute.
+  // One saved part is copied, because saving a thousand parts takes a minute.
   const Path first = folder / "part";
   save(rows_of_all_kinds(0, 4), first, {.durable = false});
   for (std::int64_t i = 0; i < kParts; ++i) {
@@ -177,7 +177,7 @@ TEST(Parts, CommitChecksEachPart) {
   fs::remove(ds / "link");
   EXPECT_FALSE(fs::exists(ds / "%parts.json"));
   EXPECT_EQ(commit_parts(ds).size(), 9);
-  // Again with nothing new; then with more.
+  // A second commit without new parts changes nothing. A third commit adds one part.
   EXPECT_EQ(commit_parts(ds).size(), 9);
   save(rows_of_all_kinds(9, 11), ds / "more");
   EXPECT_EQ(commit_parts(ds, {.parts = {"more"}}).size(), 11);
@@ -231,8 +231,9 @@ TEST(Parts, AreReplacedOnlyWithoutForeignFiles) {
   EXPECT_EQ(Dataset(ds).size(), 2);
 }
 
-/// A job that stages several parts, moves them and is killed before, while or after it commits.
-TEST(Parts, OfAKilledJobAreRemovedUnlessTheManifestNamesThem) {
+/// Simulates a job that stages several parts, moves some of them into the data set, and crashes
+/// before, during or after its commit.
+TEST(Parts, PartsOfACrashedJobAreRemovedUnlessTheManifestNamesThem) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";
   make_parts(ds, {2, 3});
@@ -249,7 +250,7 @@ TEST(Parts, OfAKilledJobAreRemovedUnlessTheManifestNamesThem) {
   stage("next");
   EXPECT_EQ(commit_parts(ds).size(), 6);
   EXPECT_FALSE(exists("next-0"));
-  // Parts in folders that the manifest names are not the job's to lose.
+  // The parts of the crashed job are removed, except those that the manifest contains.
   stage("deep");
   fs::create_directory(ds / "deep-2");
   fs::rename(ds / "deep-0", ds / "deep-2" / "0");
@@ -261,7 +262,7 @@ TEST(Parts, OfAKilledJobAreRemovedUnlessTheManifestNamesThem) {
   EXPECT_FALSE(exists("last-0"));
 }
 
-TEST(Parts, OfAJobThatGoesOnAreTakenByNoOtherCall) {
+TEST(Parts, PartsOfARunningJobAreAddedByNoOtherCall) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";
   make_parts(ds, {2, 3});
@@ -270,7 +271,7 @@ TEST(Parts, OfAJobThatGoesOnAreTakenByNoOtherCall) {
   save(rows_of_all_kinds(0, 1), ds / "other");
   const os::Directory opened = os::Directory::open(ds);
   const auto lease = os::Lease::try_acquire(opened, ".job.tenfold-staging.lease");
-  EXPECT_EQ(commit_parts(ds).size(), 6);  // with "other"
+  EXPECT_EQ(commit_parts(ds).size(), 6);  // with "other", without "job-0"
   EXPECT_TRUE(fs::exists(ds / "job-0"));
   EXPECT_EQ(commit_parts(ds, {.parts = {"job-0"}}).size(), 7);
   EXPECT_TRUE(fs::exists(ds / ".job.tenfold-staging"));
@@ -294,7 +295,7 @@ TEST(Parts, VerifyNamesThePartAndTheProblem) {
   write_bytes(file, flipped);
   EXPECT_THAT(only_problem(), HasSubstr("part-00001-of-00002/id.memmap"));
   write_bytes(file, bytes);
-  // Another data set of as many rows took the place of a part.
+  // A part was replaced by another data set with the same number of rows.
   save(rows_of_all_kinds(4, 8), ds / part_name(0, 2));
   EXPECT_THAT(only_problem(), HasSubstr("the part was written again since it was committed"));
   save(rows_of_all_kinds(4, 9), ds / part_name(0, 2));
@@ -310,13 +311,13 @@ TEST(Parts, AReplacedDataSetIsReadAsOpenedOrRefused) {
   const Dataset opened = make_parts(ds, {4, 4});
   EXPECT_EQ(opened.rows(0, 1).num_rows(), 1);
   compact(ds);
-  // A part that was open already is read on; others are gone.
+  // A part that was opened before compact() removed it can still be read. Other parts cannot.
   EXPECT_EQ(opened.rows(1, 2).num_rows(), 1);
   expect_error(ErrorCode::io, "was replaced since it was opened",
                [&] { static_cast<void>(opened.rows(4, 5)); });
 }
 
-TEST(Parts, OfTextFilesAreIngestedInFileOrder) {
+TEST(Parts, TextFilesAreIngestedInFileOrder) {
   const TemporaryFolder folder;
   write_bytes(folder / "a.csv", "x\n1\n2\n");
   write_bytes(folder / "b.csv", "x\n3\n");

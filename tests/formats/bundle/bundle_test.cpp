@@ -143,7 +143,7 @@ TEST_F(Bundle, NamesTheDamagedEntryAndReadsTheOthers) {
   const VerifyReport report = verify(path_);
   ASSERT_EQ(report.problems.size(), 1u);
   EXPECT_EQ(report.problems[0].path, (path_ / "optimizer.pt").string());
-  // Unless the entry is requested, its problem is not reported.
+  // load() reports a problem only if the affected entry is requested.
   EXPECT_EQ(load(path_, {.keys = {{"model"}}, .verify = true})["model"].size(), 3u);
 }
 
@@ -197,7 +197,7 @@ TEST_F(Bundle, IsReadOnly) {
   EXPECT_THAT(thrown_by([&] { save(tree, folder_ / "new", {.format = "bundle"}); }).message,
               HasSubstr("and writes none"));
   EXPECT_FALSE(fs::exists(folder_ / "new"));
-  // Saving to its path would replace the content of the folder.
+  // A save to the path of the folder is refused, because it would replace all entries.
   EXPECT_EQ(thrown_by([&] { save(tree, path_); }).code, ErrorCode::invalid_argument);
   EXPECT_THAT(
       thrown_by([&] { convert(path_ / "model.safetensors", path_, {.format = "bundle"}); }).message,

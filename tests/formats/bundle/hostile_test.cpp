@@ -35,7 +35,7 @@ class HostileBundle : public testing::Test {
     EXPECT_EQ(thrown.code, ErrorCode::unsupported) << thrown.message;
     return thrown.message;
   }
-  /// Checks that every traversal of the tree ends, and reads nothing that it must not.
+  /// Checks that every traversal of the tree ends, and reads nothing outside the folder.
   void expect_walkable() const {
     EXPECT_NO_THROW(load(path_, {.allow_opaque = true}));
     EXPECT_NO_THROW(diff(path_, path_));
@@ -79,7 +79,7 @@ TEST_F(HostileBundle, FollowsSymlinksOfTheHubCache) {
   EXPECT_EQ(tree["model"].size(), 3u);
   EXPECT_EQ(tree["config"].value("epoch"), Value(1));
   EXPECT_TRUE(verify(snapshot).ok());
-  // A blob that is a link itself could lead anywhere.
+  // A blob that is itself a link is refused, because it could lead out of the cache.
   fs::rename(blobs / hash, folder_ / "secret");
   fs::create_symlink(folder_ / "secret", blobs / hash);
   EXPECT_THAT(thrown_by([&] { open(snapshot).get("model"); }).message,

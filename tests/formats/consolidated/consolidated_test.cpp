@@ -104,14 +104,14 @@ TEST(Consolidated, JaggedTensorsOfOlderVersionsDifferInTheSecondDimension) {
   const TensorDict tree = opened(node(R"("<NJT_VALUES>x": ["torch.uint8", [8, 1], 0, 8, 0], )"
                                       R"("<NJT_OFFSETS>x": ["torch.int64", [3], 8, 32, 0])"));
   EXPECT_EQ(tree["x"].info().dense_shape, (Shape{2, -1, 1}));
-  // These are invalid offsets: 8 and more, for 8 values.
+  // The bytes of these offsets are 8, 9, ..., so the offsets exceed the 8 values.
   EXPECT_THAT(error_of(ErrorCode::corrupt, [&] { check_sparse_indices(tree["x"], "x"); }),
               HasSubstr("jagged tensor: offsets: expected numbers from 0 to 8"));
 }
 
 TEST(Consolidated, IsRecognisedByItsEnd) {
   const TemporaryFolder folder;
-  // A safetensors file also starts with a length and a brace.
+  // The start of this file looks like safetensors: the length of a header, and a brace.
   std::string bytes = file_of(node(R"("x": ["torch.int64", [4], 0, 32, 0])"));
   bytes.replace(0, 9, std::string("\x05\0\0\0\0\0\0\0{", 9));
   write_bytes(folder / "file", bytes);

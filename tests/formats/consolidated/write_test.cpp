@@ -170,7 +170,7 @@ TEST(ConsolidatedWrite, VerifyDetectsEveryFlippedByte) {
   const std::size_t name_at = whole.find(name);
   Warnings ignored;
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    // Padding is nobody's.
+    // Bytes of padding have no checksum.
     if (i < data && (i == 12 || (i > 12 && i < 16) || i > 34)) continue;
     std::string bytes = whole;
     bytes[i] = static_cast<char>(bytes[i] ^ 1);
@@ -197,7 +197,7 @@ TEST(ConsolidatedWrite, KeysMayHaveTheNameOfTheChecksums) {
     EXPECT_EQ(text_of(found), text_of(tree));
     EXPECT_EQ(found.value("tenfold_xxh3"), value);
     EXPECT_TRUE(consolidated::kFormat.verify(folder / "file", {}).ok());
-    consolidate(tree, folder / "plain");  // tensordict's own, without checksums
+    consolidate(tree, folder / "plain");  // writes the layout of tensordict, without checksums
     EXPECT_TRUE(consolidated::kFormat.verify(folder / "plain", {}).ok());
   }
 }

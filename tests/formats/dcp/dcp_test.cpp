@@ -88,7 +88,7 @@ TEST(Dcp, NamesTheTensorWhoseBytesAreDamaged) {
   const TemporaryFolder folder;
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
   std::string data = bytes_of(path / "__1_0.distcp");
-  const std::string row = {0, 0, 0x10, 0x41};  // 9.0, the first of the second rank
+  const std::string row = {0, 0, 0x10, 0x41};  // 9.0, the first number of the second rank
   data[data.find(row)] ^= 1;
   write_bytes(path / "__1_0.distcp", data);
   const VerifyReport report = verify(path);
@@ -121,7 +121,7 @@ TEST(Dcp, ReportsThatAFileWasReplacedAfterItWasOpened) {
       std::vector<std::string>(1 + dcp::Files::kMaxOpen, "__1_0.distcp"));
   std::weak_ptr<const os::File> first = files->open(item);
   EXPECT_FALSE(first.expired());
-  // With more files than are kept open, each can still be read, and the first is closed.
+  // If more files are used than are kept open, the first one is closed, and every file is readable.
   for (std::uint32_t i = 1; i <= dcp::Files::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
   EXPECT_TRUE(first.expired());
   const FileOpener again = files->place(item).file;
@@ -194,7 +194,7 @@ TEST(Dcp, ReportsThatRanksDisagree) {
               HasSubstr("__1.metadata: key \"model.rows\": the ranks disagree"));
 }
 
-/// The folder of shards in safetensors, one of them changed.
+/// Copies the folder of safetensors shards, and replaces `from` by `to` in one shard.
 Path with_shard(const TemporaryFolder& folder, const std::string& from, const std::string& to) {
   const Path path = folder / "hf";
   std::filesystem::copy(checkpoint("hf"), path);
@@ -222,7 +222,7 @@ TEST(Dcp, VerifiesShardsInSafetensors) {
 }
 
 TEST(Dcp, ReportsErrorsInShardsInSafetensors) {
-  // The same size, so that the header stays valid.
+  // The replacement has the same number of bytes, so that the header stays valid.
   const std::string info = R"(model.rows\": {\"saved_offsets\": [3, 0]})";
   const auto changed = [&](const std::string& offsets) {
     return refusal_of_shards(info, R"(model.rows\": {\"saved_offsets\": )" + offsets + "}");

@@ -1,5 +1,6 @@
-// Damaged and hostile folders: tests/data/memmap/bad-* (made by make_bad.py), and what git cannot
-// store. Each gives a clear Error, and nothing else happens.
+// Damaged and hostile folders. Each causes a clear Error, and nothing outside of them is read. They
+// are in tests/data/memmap/bad-* (written by make_bad.py), except links and other files that git
+// cannot store, which are created here.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -232,7 +233,7 @@ TEST(MemmapHostile, RefusesNamesInNotesThatLeaveTheFolder) {
   const fs::path notes = folder / "bad/%notes.json";
   write_bytes(notes, R"({"version": 1, "files": {"a": "other", "n": "elsewhere"}})");
   {
-    // Only names that saves use are accepted; an ignored name does not affect the rest.
+    // Names that a save would not write are ignored with a warning, and the other notes are used.
     const test::Warnings warnings;
     const TensorDict tree = folder::kFormat.open(folder / "bad", {});
     EXPECT_EQ(tree.at("a").raw_data()[0], std::byte{'1'});
@@ -247,7 +248,7 @@ TEST(MemmapHostile, RefusesNamesInNotesThatLeaveTheFolder) {
   }
 }
 
-/// The small files of some golden folders, each with the folder it is in.
+/// The files below 1,000 bytes of some golden folders.
 std::vector<fs::path> small_files() {
   std::vector<fs::path> files;
   for (const std::string name :
@@ -261,7 +262,7 @@ std::vector<fs::path> small_files() {
   return files;
 }
 
-/// Opens a damaged folder in every way: a result or an Error is accepted.
+/// Opens, reads and verifies a damaged folder. Both a result and an Error are accepted.
 void use_damaged(const fs::path& path) {
   static_cast<void>(failure_of(path));
   try {
@@ -297,7 +298,7 @@ TEST(MemmapHostile, SurvivesEveryPrefixOfEverySmallFile) {
     for (std::size_t size = 0; size < damaged.bytes().size(); ++size) {
       damaged.damage(damaged.bytes().substr(0, size));
       use_damaged(damaged.copy());
-      // A tensor's file is invalid at every other length.
+      // The file of a tensor is valid only at its full length.
       if (file.extension() == ".memmap") {
         EXPECT_TRUE(failure_of(damaged.copy()).has_value()) << file << " of " << size << " bytes";
       }

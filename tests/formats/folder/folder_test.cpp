@@ -190,7 +190,7 @@ TEST(MemmapFolder, KeepsEntriesWithTheSameFileName) {
   const Tensor found = std::get<Leaf>(again.get("a")).sizes();
   EXPECT_EQ(test::bytes_of(found),
             test::bytes_of(Tensor::from(std::span<const std::int64_t>(lengths), {2, 2})));
-  // tensordict loads the tensors that kept their names, and skips the others.
+  // tensordict loads the tensors whose files are named by their keys, and skips the others.
   EXPECT_TRUE(fs::is_regular_file(folder / "tree/x.memmap"));
   EXPECT_TRUE(fs::is_regular_file(folder / "tree/a.shape.memmap"));
   EXPECT_FALSE(fs::exists(folder / "tree/a.memmap"));
@@ -214,7 +214,7 @@ TEST(MemmapFolder, KeepsUnbatchedTensorsInASeparateFolder) {
   EXPECT_TRUE(std::get<Leaf>(again.get("shape")).is_unbatched());
   EXPECT_FALSE(std::get<Leaf>(again.get("row")).is_unbatched());
   EXPECT_EQ(again.info().schema, Value("columns"));
-  // The sub-folder is separate, and the parent's metadata does not name it.
+  // The metadata of the folder does not name the sub-folder, so tensordict skips it.
   EXPECT_THAT(read_text(folder / "tree/meta.json"), Not(HasSubstr("table")));
   EXPECT_EQ(test::bytes_of(open_folder(folder / "tree/%values").at("table")),
             test::bytes_of(counting({7})));
@@ -242,7 +242,7 @@ TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
     const TensorDict model = open_folder(folder / "copy")["model"];
     EXPECT_EQ(model.at("head.weight").raw_data(), model.at("embed.weight").raw_data());
     EXPECT_THAT(warnings.all(), IsEmpty());
-    // Saving the copy stores them once again.
+    // If the copy is saved, the shared tensors are stored once again.
     save_folder(open_folder(folder / "copy"), folder / "again");
     EXPECT_EQ(inode_of(folder / "again/model/embed.weight.memmap"),
               inode_of(folder / "again/model/head.weight.memmap"));
@@ -250,7 +250,7 @@ TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
   std::ofstream(folder / "copy/model/head.weight.memmap", std::ios::in | std::ios::binary) << 'x';
   const Warnings warnings;
   const TensorDict model = open_folder(folder / "copy")["model"];
-  const Tensor first = model.at("embed.weight");  // represents both
+  const Tensor first = model.at("embed.weight");  // the tensor whose storage was shared
   EXPECT_NE(model.at("head.weight").raw_data(), first.raw_data());
   EXPECT_EQ(test::bytes_of(model.at("head.weight"))[0], 'x');
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"head.weight\": an alias in %notes.json, but "
@@ -325,7 +325,7 @@ TEST(MemmapFolder, RefusesToReplaceATreeWithForeignFiles) {
   const TemporaryFolder folder;
   const fs::path path = folder / "tree";
   save_folder(test::sample_checkpoint(), path);
-  save_folder(test::sample_checkpoint(), path);  // its own files do not prevent it
+  save_folder(test::sample_checkpoint(), path);  // files of a previous save are not foreign
   std::ofstream(path / "model/thesis.tex") << "years of work";
   const std::string message =
       error_of([&] { save_folder(test::sample_checkpoint(), path); }, ErrorCode::invalid_argument);

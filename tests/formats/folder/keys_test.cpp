@@ -9,7 +9,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-// tensordict's names for these keys; the golden folders ok-keys-* contain them.
+// Keys and their names in the files of tensordict. The golden folders ok-keys-* contain the names.
 constexpr std::pair<std::string_view, std::string_view> kNames[] = {
     {"a/b", "a%2Fb"},
     {"a b", "a%20b"},

@@ -93,7 +93,7 @@ TEST(MemmapOpen, ReadsOnlyTheMetadataOfTheRoot) {
   EXPECT_EQ(std::get<Leaf>(tree.get("large")).shape(), Shape{100'000});
   EXPECT_THROW(tree["n"], Error);
   EXPECT_THROW(static_cast<void>(tree.at("small")), Error);
-  // A failure is not cached: the next attempt reads again.
+  // A failure is not cached, so the next access reads the repaired file.
   write_bytes(folder / "tree/n/meta.json", "{" + std::string(kType) + "}");
   EXPECT_THAT(tree["n"].keys(), IsEmpty());
 }
@@ -162,7 +162,7 @@ TEST(MemmapOpen, WritesInMemoryReachTheFileOnlyInWriteThrough) {
     const TensorDict tree = open_folder(folder / "tree", mode);
     for (const std::string key : {"small", "large"}) tree.at(key).mutable_data<float>()[1] = 77;
     EXPECT_EQ(tree.at("large").data<float>()[1], 77);
-    // The leaf's content includes the program's writes to the private copy.
+    // Leaf::read returns the numbers that the program wrote to its private copy.
     float found = 0;
     std::get<Leaf>(tree.get("large")).read(4, std::as_writable_bytes(std::span(&found, 1)));
     EXPECT_EQ(found, mode == Mode::copy_on_write ? 77.0F : 1.0F);
@@ -224,7 +224,7 @@ TEST(MemmapOpen, AFolderThatIsWrittenThroughIsNotReplaced) {
       const TensorDict tree = open_folder(folder / "tree", Mode::write_through);
       node = tree["n"];
     }
-    // A part of the tree holds the lock.
+    // A node keeps the lock of the whole tree.
     const auto thrown = thrown_by([&] { save_folder(sample(), folder / "tree"); });
     EXPECT_EQ(thrown.code, ErrorCode::io);
     EXPECT_EQ(thrown.system_errno, EBUSY);
@@ -239,7 +239,7 @@ TEST(MemmapOpen, AFolderIsNotReplacedWhileANodeOfItIsWrittenThrough) {
     const TensorDict tree = open_folder(folder / node, Mode::write_through);
     const auto thrown = thrown_by([&] { save_folder(sample(), folder / "tree"); });
     EXPECT_EQ(thrown.system_errno, EBUSY);
-    save_folder(sample(), folder / "other");  // to another path
+    save_folder(sample(), folder / "other");  // another path can be saved meanwhile
   }
   save_folder(sample(), folder / "tree");
   const FolderReplacement replacement(folder / "tree", 0);
@@ -300,12 +300,12 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsForManyNodesAndLeaves) {
   });
   EXPECT_EQ(count, 600U * 15U);
 #if defined(__SANITIZE_THREAD__)
-  constexpr std::size_t kMaxMaps = 100;  // it has its own maps
+  constexpr std::size_t kMaxMaps = 100;  // the thread sanitizer maps memory as well
 #else
   constexpr std::size_t kMaxMaps = 20;
 #endif
   EXPECT_LT(maps(), maps_before + kMaxMaps);
-  // Folders that were closed in the meantime are reopened if they are the same.
+  // A folder that was closed to save descriptors is reopened if it was not replaced.
   EXPECT_EQ(bytes_of(open_folder(folder / "tree").at("n0", "x4")), bytes_of(counting({5})));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -390,7 +390,7 @@ TEST(MemmapOpen, PrefersTheClassOfNewVersionsToTheTypeOfOldOnes) {
   EXPECT_EQ(tree.kind(), NodeKind::lazy_stack);
   EXPECT_EQ(tree.info().stack_dim, 1);
   EXPECT_EQ(tree.info().stack_dim_name, "t");
-  // The number is not stored, so the first gap ends the stack.
+  // The length of the stack is not stored, so the stack ends before the first missing number.
   EXPECT_THAT(tree.keys(), ElementsAre("0", "1"));
 }
 

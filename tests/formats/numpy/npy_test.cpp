@@ -138,7 +138,7 @@ TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
               HasSubstr("cannot be changed in place"));
 }
 
-/// The error for `tree` from check and from write, which must leave no file.
+/// Returns the error message of check() for `tree`. write() must fail with it, and leave no file.
 std::string refusal_of(const TensorDict& tree) {
   const TemporaryFolder folder;
   const std::string message = error_of(ErrorCode::unsupported, [&] { numpy::kNpy.check(tree); });

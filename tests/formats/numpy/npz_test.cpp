@@ -69,7 +69,7 @@ TEST(Npz, MapsMembersInPlace) {
   EXPECT_EQ(mapped_bytes(leaf_in(tree, "a")), "abcd");
   EXPECT_EQ(read_bytes(leaf_in(tree, "b/c")), "x");
   EXPECT_EQ(leaf_in(tree, "b/c").shape(), Shape{});
-  // One mapping of the whole file: the second member's bytes follow the first one's in memory.
+  // The distance of the tensors in memory equals that in the file, which is mapped as a whole.
   const auto address = [&](const char* key) {
     const Tensor tensor = leaf_in(tree, key).tensor();
     const auto number = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
@@ -87,7 +87,7 @@ TEST(Npz, StoresABareTensorUnderNumpysName) {
   EXPECT_TRUE(is_bare(tree));
   EXPECT_EQ(tree.keys(), std::vector<std::string>{"arr_0"});
   EXPECT_EQ(tree.at("x").shape(), Shape{2});
-  // The comment of the member is the mark; numpy.savez does not write it.
+  // A comment of the member marks a bare tensor. numpy.savez writes no such comment.
   write_archive(folder, {{"arr_0.npy", npy("<i2", {2}, "abcd")}});
   EXPECT_FALSE(is_bare(opened(folder)));
   TensorDict named(kind(NodeKind::dict));
@@ -251,7 +251,8 @@ TEST(Npz, ReportsErrorsWithTheirLocation) {
          "member \"x.npy\": shape: too large");
   expect({good, {"readme.txt", "hello"}}, unsupported,
          "member \"readme.txt\": not a NumPy file: expected a name that ends in \".npy\"");
-  // One that is requested is refused: NumPy would read the following bytes as another array.
+  // If the invalid member is requested, it is refused, because NumPy would read the bytes after the
+  // array as another array.
   write_archive(folder, {good, {"x.npy", npy("<f4", {1}, "12345678")}});
   EXPECT_THAT(error_of(unsupported, [&] { numpy::kNpz.open(folder / "x.npz", {}).get("x"); }),
               HasSubstr("bytes after the array"));

@@ -233,13 +233,13 @@ TEST(SafetensorsHostile, EveryBadFileOfTheFolderIsInTheTable) {
   EXPECT_EQ(found, expected);
 }
 
-/// A folder in which thousands of small files are written quickly.
+/// A file system in memory if there is one, because these tests write thousands of small files.
 std::filesystem::path memory() {
   const std::filesystem::path shared_memory = "/dev/shm";
   return std::filesystem::is_directory(shared_memory) ? shared_memory : std::filesystem::path();
 }
 
-/// Opens, maps and reads everything; returns true unless it was refused.
+/// Opens, maps and reads the whole file. Returns false if it was refused.
 bool opens(const Path& path) {
   try {
     const TensorDict tree = safetensors::kFormat.open(path, {});
@@ -291,7 +291,7 @@ TEST(SafetensorsHostile, VerifyDetectsAnyFlippedBitOfOurFile) {
   tree.set("n", Value(3));
   safetensors::kFormat.write(tree, folder / "ok.safetensors", {});
   const std::string whole = bytes_of(folder / "ok.safetensors");
-  // Without the name of the member with the checksums, the file has none.
+  // A changed name of the member with the checksums gives a valid file without checksums.
   const std::string marker = "tenfold_xxh3";
   const std::size_t marker_at = whole.find(marker);
   ASSERT_NE(marker_at, std::string::npos);

@@ -197,7 +197,7 @@ TEST(SafetensorsSharded, ATensorMayHaveTheNameOfTheChecksums) {
   const VerifyReport report = safetensors::kShardedFormat.verify(folder / kIndex, {});
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_checksums, 1U + 1U + 1U);
-  // An index of another tool, which has no checksum.
+  // An index without a checksum, as other tools write it, is valid.
   std::string index = bytes_of(folder / kIndex);
   const std::size_t at = index.find("    \"tenfold_xxh3\"");
   index.erase(at, index.find('\n', at) + 1 - at);

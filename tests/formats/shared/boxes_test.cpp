@@ -49,14 +49,14 @@ TEST(ByteBox, MergesCompleteDimensions) {
   EXPECT_THAT(run_begins(middle), ElementsAre(32, 56));
 }
 
-TEST(ByteBox, OfOneIndexOfTheOuterDimensionsIsContiguous) {
+TEST(ByteBox, IsContiguousForOneIndexOfTheOuterDimensions) {
   const ByteBox row = box_in({4, 3, 8}, {{2, 1, 3}, {1, 1, 5}});
   EXPECT_TRUE(row.is_contiguous());
   EXPECT_EQ(row.begin(), ((2 * 3 + 1) * 8 + 3) * 4U);
   EXPECT_EQ(row.volume(), 20U);
 }
 
-TEST(ByteBox, OfATensorWithoutDimensionsIsItsElement) {
+TEST(ByteBox, IsTheOnlyElementOfAScalar) {
   EXPECT_EQ(box_in({}, {{}, {}}), (ByteBox{{4}, {0}, {4}}));
 }
 
@@ -79,7 +79,7 @@ TEST(ByteBox, IsEmptyForInvalidBoxes) {
 }
 
 TEST(SplitBox, SplitsAtTheSameRowsForEveryBox) {
-  // Rows of 1 MiB: bands of 16.
+  // A row has 1 MiB and a block 16 MiB, so boxes are split every 16 rows.
   const Shape shape = {40, 1 << 18};
   const std::vector<Box> left = split_box(shape, 4, {{0, 0}, {40, 100}});
   const std::vector<Box> right = split_box(shape, 4, {{5, 100}, {35, (1 << 18) - 100}});
@@ -99,13 +99,13 @@ TEST(SplitBox, SplitsRowsThatAreLargerThanABlock) {
   EXPECT_EQ(parts.back(), (Box{{1, 2, 1 << 22}, {1, 1, 1 << 22}}));
 }
 
-TEST(SplitBox, OfOneDimensionGivesItsBlocks) {
+TEST(SplitBox, SplitsOneDimensionIntoBlocks) {
   const std::vector<Box> parts = split_box(Shape{10'000'000}, 4, {{0}, {10'000'000}});
   ASSERT_THAT(parts, SizeIs(3));
   EXPECT_EQ(parts[1], (Box{{1 << 22}, {1 << 22}}));
 }
 
-TEST(SplitBox, OfNoElementsIsEmpty) {
+TEST(SplitBox, IsEmptyWithoutElements) {
   EXPECT_THAT(split_box(Shape{4, 0}, 4, {{0, 0}, {4, 0}}), SizeIs(0));
   EXPECT_THAT(split_box(Shape{}, 4, {{}, {}}), SizeIs(1));
 }
@@ -145,7 +145,7 @@ TEST(BoxesText, IsRefusedInAnyOtherForm) {
   }
 }
 
-/// A file that is one tensor, and the problems found with some boxes of it.
+/// A file with the bytes of one tensor, whose boxes are checked.
 class CheckedBoxes : public testing::Test {
  protected:
   CheckedBoxes() : bytes_(static_cast<std::size_t>(rows_ * columns_), '\0') {
@@ -217,15 +217,15 @@ TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
   is_refused({});
   is_refused({sum_of({{0, 0}, {rows_, 999}})});
   is_refused({sum_of({{0, 0}, {rows_, columns_}}), sum_of({{0, 0}, {1, 1}})});
-  // The right number of bytes, with one column twice and one missing.
+  // These boxes have the right number of bytes, but some are covered twice, and others not at all.
   is_refused({sum_of({{0, 0}, {rows_, 600}}), sum_of({{0, 500}, {rows_, 400}})});
   is_refused({sum_of({{0, 0}, {rows_, 500}}), sum_of({{0, 0}, {rows_, 500}})});
   is_refused({sum_of({{0, 0}, {2, columns_}}), sum_of({{1, 0}, {rows_ - 2, columns_}})});
-  // For an array of another shape.
+  // These boxes belong to an array of another shape.
   is_refused({{{{kHuge / 2}, {0}, {bytes_.size()}}, 0}, {{{kHuge / 2}, {kHuge / 4}, {1}}, 0}});
 }
 
-TEST_F(CheckedBoxes, OfATruncatedFileAreAProblem) {
+TEST_F(CheckedBoxes, BoxesOfATruncatedFileAreAProblem) {
   const auto problems = check({sum_of({{0, 0}, {rows_, columns_}})}, 1);
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_THAT(problems[0].what, HasSubstr("the file is too short"));

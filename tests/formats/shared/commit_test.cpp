@@ -145,7 +145,7 @@ TEST(FileReplacement, RefusesAFolderAndASpecialFile) {
 
 TEST(FileReplacement, CleansUpAfterDeadWriters) {
   const TemporaryFolder folder;
-  // Three at once, so that three siblings remain; one of them a folder.
+  // Three replacements exist at once, so that three siblings remain, one of which is a folder.
   in_killed_child([&] {
     new FileReplacement(folder / "x", 0);
     new FolderReplacement(folder / "x", 0);
@@ -412,7 +412,7 @@ TEST(FileReplacement, RefusesToPublishASiblingOfAnotherWriter) {
   {
     FileReplacement replacement(folder / "x", 0);
     replacement.file().write_at(0, std::as_bytes(std::span("new", 3)));
-    // As if another host had considered this process dead.
+    // Another host considered this process dead, removed its sibling, and started to write its own.
     fs::remove(folder / ".x.tenfold-0");
     write_text(folder / ".x.tenfold-0", "half");
     const Error error = error_of([&] { replacement.publish(false); });

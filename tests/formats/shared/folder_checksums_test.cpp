@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The lines with the last one, whose checksum is right.
+/// Appends the last line, which is the valid checksum of the other lines.
 std::string sealed(const std::string& lines) {
   return lines + "xxh3 " + base::hex16(base::xxh3(std::as_bytes(std::span(lines)))) + "\n";
 }
@@ -49,7 +49,7 @@ TEST(FolderChecksums, AreReadAsTheyWereWritten) {
   EXPECT_TRUE(parse_checksums(sealed(""), "%checksums").empty());
 }
 
-TEST(FolderChecksums, ALineThatIsNoneIsNamed) {
+TEST(FolderChecksums, AnInvalidLineIsNamed) {
   for (const std::string line :
        {"", "0", "0123456789abcdef 0 1", "0123456789abcde 0 1 w", "0123456789abcdeg 0 1 w",
         "0123456789abcdef -1 1 w", "0123456789abcdef 0 1x w", "0123456789abcdef  1 w",

@@ -66,7 +66,7 @@ class LeafWriterTest : public ::testing::Test {
 };
 
 TEST_F(LeafWriterTest, WritesEveryByteAndTheChecksumOfEveryBlock) {
-  // Sizes around the piece and the block, many small ones, and an empty one.
+  // The sizes are just below, at and above those of a piece and of a block. Others are small or 0.
   std::vector<Leaf> leaves;
   for (const std::int64_t n : {0, 1, 65535, 65536, 65537, 4194303, 4194304, 4194305, 9000000}) {
     leaves.emplace_back(counting(n));
@@ -178,7 +178,7 @@ TEST_F(LeafWriterTest, StopsWhenTheMonitorCancels) {
   }
 }
 
-/// Cancels as soon as something, but not everything, is written.
+/// Cancels as soon as a part of the bytes is written.
 class ImpatientMonitor : public Monitor {
  public:
   void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view) override {

@@ -55,7 +55,7 @@ class ZipArchive : public ::testing::Test {
       const codecs::ZipEntry& entry = found.entries[i];
       EXPECT_EQ(entry.name, entries[i].name);
       EXPECT_EQ(entry.data_offset % entries[i].alignment, 0U);
-      // Its CRC-32 is checked.
+      // read_zip_entry() checks the CRC-32.
       const std::string expected =
           entries[i].head + (entries[i].leaf ? text_of(*entries[i].leaf) : std::string());
       EXPECT_TRUE(text_of(codecs::read_zip_entry(input, entry)) == expected) << entry.name;
@@ -70,7 +70,8 @@ class ZipArchive : public ::testing::Test {
 TEST_F(ZipArchive, WritesHeadsAndLeavesOfAllSizesWithChecksums) {
   std::vector<ZipArchiveEntry> entries = {{"text", "hello", std::nullopt, 1},
                                           {"empty", "", std::nullopt, 64}};
-  // Sizes around the thresholds of the writer: gathered, direct, several blocks.
+  // Small entries are gathered. Larger ones are written directly, in several blocks if necessary.
+  // The sizes are around these thresholds of the writer.
   for (const std::int64_t n : {0, 1, 500, 131071, 131072, 131073, 524288, 4194304, 9000000}) {
     const std::string name = std::to_string(n);
     entries.push_back({"bare/" + name, "", Leaf(counting(n)), 64});
@@ -82,7 +83,7 @@ TEST_F(ZipArchive, WritesHeadsAndLeavesOfAllSizesWithChecksums) {
   for (const int threads : {1, 3}) {
     write(entries, threads);
     expect_holds(entries);
-    entries.pop_back();  // once with a gathered entry, once without
+    entries.pop_back();  // the second round has no transposed entry
   }
 }
 

@@ -102,7 +102,8 @@ TEST(Snapshot, StoresSharedTensorsOnceAndRestoresSharing) {
   const TensorDict tree = saved_and_opened(sample_checkpoint(), folder / "s");
   EXPECT_EQ(tree.at("model", "embed.weight").raw_data(),
             tree.at("model", "head.weight").raw_data());
-  // The shared ones, of 12 floats, have their own file; 4 and 12 floats are each aligned to 64.
+  // The shared tensors (12 floats) have their own file. The other two (4 and 12 floats) are in one
+  // file, in which each begins at a multiple of 64 bytes.
   EXPECT_EQ(fs::file_size(folder / "s" / "0" / "model" / "embed.weight"), 48U);
   EXPECT_EQ(fs::file_size(folder / "s" / "batched" / "0"), 64U + 48U);
 }

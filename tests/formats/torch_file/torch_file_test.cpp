@@ -76,7 +76,7 @@ TEST(TorchFile, ReadsFilesOfTorch) {
   }
 }
 
-/// The content of an archive `before` bytes into a file, with other bytes around it.
+/// Returns the content of an archive that begins `before` bytes after the start of a larger file.
 std::string text_of_item(const Path& folder, const std::string& name, std::size_t before) {
   const std::string whole = bytes_of(torch_file(name));
   const Path path = folder / (name + std::to_string(before));
@@ -364,8 +364,8 @@ TEST(TorchFile, SurvivesFlippedBits) {
   }
 }
 
-/// "0", "1", ...: numbers [2, 3] starting at the index; every tenth is transposed, and mapped while
-/// the tree is built.
+/// Returns tensors "0", "1", ... of shape [2, 3], whose numbers start at their index. Every tenth
+/// tensor is transposed, and therefore mapped while the tree is built.
 TensorDict many_tensors(std::int64_t count) {
   TensorDict tree;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -125,7 +125,8 @@ TEST(ArrowExport, AChildThatIsMovedOutOutlivesItsParent) {
   EXPECT_THAT(values_of<std::int64_t>(*child, 1, 3), ElementsAre(0, 1, 2));
 }
 
-/// The parameter: true for rows that point into memory, false for rows that are gathered.
+/// The parameter is true for a range of rows, which is exported as a view, and false for rows that
+/// are gathered.
 class RaggedRows : public testing::TestWithParam<bool> {
  protected:
   Dataset rows() const {
@@ -219,8 +220,8 @@ TEST(ArrowExport, DamagedOffsetsAreAnErrorOfTheBatchThatReadsThem) {
   ArrowOwned<ArrowArray> batch;
   EXPECT_EQ(reader.next(batch), "");
   EXPECT_THAT(reader.next(batch),
-              HasSubstr("column \"name\": row 2: offsets: expected them to rise within [0, 12], "
-                        "found 1000000 after 8"));
+              HasSubstr("column \"name\": row 2: offsets: expected nondecreasing offsets within "
+                        "[0, 12], found 1000000 after 8"));
 }
 
 TEST(ArrowExport, DtypesThatArrowDoesNotHaveAreRefusedByColumn) {

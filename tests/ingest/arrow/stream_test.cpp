@@ -176,7 +176,7 @@ TEST(ArrowStream, StreamsOfDifferentLengthAreRefusedByColumn) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt);
     EXPECT_STREQ(error.what(),
-                 "Arrow stream: column \"n\": rows: expected 6 as column \"x\" has, found 4");
+                 "Arrow stream: column \"n\": rows: expected 6, as in column \"x\", found 4");
   }
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "ds"));
 }
@@ -297,7 +297,7 @@ TEST(ArrowStream, ViewsBeyondTheirBufferAreRefused) {
 
 TEST(ArrowStream, InvalidSchemasAreRefused) {
   const std::vector<std::pair<std::function<void(ArrowSchema&)>, std::string>> cases = {
-      {[](ArrowSchema& s) { s.format = nullptr; }, "format: expected a text"},
+      {[](ArrowSchema& s) { s.format = nullptr; }, "format: expected a string"},
       {[](ArrowSchema& s) { s.n_children = -1; }, "children"},
       {[](ArrowSchema& s) { s.children = nullptr; }, "found a null pointer"},
       {[](ArrowSchema& s) { s.children[0] = nullptr; }, "child 0: expected a schema"},

@@ -62,11 +62,11 @@ TEST(PartFile, FlushesAtMultiplesOfItsBufferSize) {
   const Writes writes;
   file.append(all.first(40));
   EXPECT_THAT(writes.seen, ElementsAre());
-  file.append(all.subspan(40, 300));  // 24 fill the buffer, 256 are written directly, 20 are
-                                      // buffered
+  // 24 bytes fill the buffer, 256 bytes are written directly, and 20 bytes are buffered.
+  file.append(all.subspan(40, 300));
   EXPECT_THAT(writes.seen, ElementsAre(Pair(0, 64), Pair(64, 256)));
   file.flush();
-  file.append(all.subspan(340, 60));  // 44 up to the next multiple
+  file.append(all.subspan(340, 60));  // writes 44 bytes, up to the next multiple of 64
   EXPECT_THAT(writes.seen, ElementsAre(Pair(0, 64), Pair(64, 256), Pair(320, 20), Pair(340, 44)));
   file.append(all.subspan(400));
   file.finish();

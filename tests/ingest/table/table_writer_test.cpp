@@ -58,7 +58,7 @@ ColumnBuilder texts(const std::vector<std::string>& values) {
   return chunk;
 }
 
-/// Rows of lists of strings: end offsets of the items, and of the rows.
+/// Returns a column of lists of strings, with the end offsets of the items and of the rows.
 ColumnBuilder lists(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> items;
   ColumnBuilder made;
@@ -143,8 +143,8 @@ TEST(TableWriter, WritesAChecksumForEveryFile) {
   write_five(folder / "rows");
   const VerifyReport report = verify(folder / "rows");
   EXPECT_TRUE(report.ok());
-  // x, tokens, tokens.end, name, name.end, tags, tags.end, tags.item_end, age, age.valid,
-  // two meta.json and the notes.
+  // Checksums exist for x, tokens, tokens.end, name, name.end, tags, tags.end, tags.item_end, age,
+  // age.valid, two meta.json and the notes.
   EXPECT_EQ(report.num_checksums, 13U);
   std::size_t files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder / "rows")) {
@@ -310,7 +310,7 @@ TEST(TableWriter, AcceptsColumnsSequentially) {
   writer.append(0, fixed<std::int64_t>({1, 2}, 2).view());
   writer.append(0, fixed<std::int64_t>({3}, 1).view());
   EXPECT_EQ(writer.num_rows(), 3);
-  // Changing a column changes its existing rows.
+  // change_column() also changes the rows that were already written.
   Column nullable = column("x", DType::int64);
   nullable.nullable = true;
   writer.change_column(2, nullable, {});
@@ -336,7 +336,7 @@ TEST(TableWriter, RefusesToCommitColumnsOfDifferentLength) {
     writer.commit();
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "column \"x\": rows: expected 2 as other columns have, found 1");
+    EXPECT_STREQ(error.what(), "column \"x\": rows: expected 2, as in other columns, found 1");
   }
   EXPECT_FALSE(fs::exists(folder / "rows"));
 }
@@ -415,8 +415,8 @@ TEST(TableWriter, ReplacesOnlyTreesOfTenfold) {
 
 TEST(TableWriter, KeepsATextFileNextToTheColumns) {
   const test::TemporaryFolder folder;
-  for (int round = 0; round < 2; ++round) {  // the second replaces the first, including its text
-                                             // file
+  // The second data set replaces the first one, including its text file.
+  for (int round = 0; round < 2; ++round) {
     TableWriter writer(folder / "rows", Schema({column("n", DType::int64)}));
     append(writer, {fixed<std::int64_t>({1}, 1)});
     writer.append_text("bad_rows.jsonl", "{\"line\": 1}\n");

@@ -117,11 +117,12 @@ TEST(ByteStream, ReadsXzOfSeveralStreams) {
 TEST(ByteStream, RefusesAnXzThatNeedsTooMuchMemory) {
   IngestOf of;
   std::string packed = xz_of(lines(0, 10));
-  // The size of the dictionary is one byte of the block's header, which is followed by its CRC-32.
+  // One byte in the header of the block encodes the size of the dictionary. The last four bytes of
+  // the header are its CRC-32.
   const std::size_t header = 12;
   const std::size_t header_bytes = (static_cast<unsigned char>(packed[header]) + 1U) * 4U;
   const std::size_t at = packed.find("\x21\x01", header) + 2;
-  packed[at] = 37;  // 1.5 GiB
+  packed[at] = 37;  // encodes 1.5 GiB
   const std::uint32_t crc = lzma_crc32(
       reinterpret_cast<const std::uint8_t*>(packed.data()) + header, header_bytes - 4, 0);
   for (std::size_t i = 0; i < 4; ++i) {

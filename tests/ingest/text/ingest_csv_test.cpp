@@ -158,7 +158,8 @@ TEST(IngestCsv, AHeaderWithMoreOfAnotherSeparatorIsRefused) {
     skips.on_error = OnError::skip;
     EXPECT_THAT(of.error(name, text, ErrorCode::invalid_argument, skips), HasSubstr(message));
   }
-  // As many commas, or a separator inside quotes, are names.
+  // Other separators belong to the names of columns if the line has as many commas, or if the
+  // separators are quoted.
   for (const char* text : {"x;1,y\n1,2\n", "x,\"a;b;c\"\n1,2\n", "x\n1;2\n", "x,y|\n1,2\n"}) {
     IngestOf of;
     EXPECT_EQ(of.rows("a.csv", text).size(), 1) << text;
@@ -215,7 +216,7 @@ TEST(IngestCsv, NamesFileLineRowAndColumn) {
   EXPECT_THAT(of.error("a.csv", good + "1,\"a\n2,b\n", ErrorCode::corrupt),
               HasSubstr("line 5 (row 1): expected a quote that ends the field"));
   EXPECT_EQ(of.error("a.csv", "x,y,x\n1,2,3\n", ErrorCode::invalid_argument),
-            "a.csv: line 1: header: expected names that differ, found \"x\" twice; rename one of "
+            "a.csv: line 1: header: expected distinct names, found \"x\" twice; rename one of "
             "the columns");
   IngestOptions options;
   options.schema = Schema::from_json("{\"columns\": {\"x\": {\"dtype\": \"int8\"}}}", "test");
@@ -321,7 +322,7 @@ TEST(IngestCsv, SkipsBlankLinesBeforeTheHeader) {
   IngestOf of;
   EXPECT_EQ(
       of.error("b.csv", "\n\nx,x\n", ErrorCode::invalid_argument),
-      "b.csv: line 3: header: expected names that differ, found \"x\" twice; rename one of the "
+      "b.csv: line 3: header: expected distinct names, found \"x\" twice; rename one of the "
       "columns");
   EXPECT_EQ(of.error("c.csv", "\n \nx\n1,2\n", ErrorCode::corrupt),
             "c.csv: line 4 (row 0): expected 1 field, found 2");

@@ -291,7 +291,7 @@ TEST(IngestJson, CollectsBadRowsWithTheirSourceText) {
   EXPECT_THAT(second, HasSubstr("\"column\": null"));
   EXPECT_THAT(second, HasSubstr("oops \\ufffd"));
   EXPECT_TRUE(verify(of.target()).ok());
-  // The file belongs to the data set: the next ingest replaces it.
+  // The file is a part of the data set, so the next ingest() to this path removes it.
   of.rows("a.jsonl", "{\"x\": 1}\n");
   EXPECT_FALSE(std::filesystem::exists(of.target() / "bad_rows.jsonl"));
 }
@@ -366,8 +366,8 @@ TEST(IngestJson, SelectsColumnsInTheRequestedOrder) {
   EXPECT_EQ(ds.schema().columns()[2].name(), "a");
   IngestOf unknown;
   EXPECT_THAT(unknown.error("a.jsonl", text, ErrorCode::key_not_found, {.columns = {"aa"}}),
-              HasSubstr("column \"aa\": expected a column of the data, found none of this name; "
-                        "did you mean \"a\""));
+              HasSubstr("column \"aa\": expected a column of the data, found no column of this "
+                        "name; did you mean \"a\""));
 }
 
 TEST(IngestJson, ReadsFilesInOrderAndGlobsSorted) {
@@ -470,7 +470,7 @@ TEST(IngestJson, DuplicateKeysAtAnyDepthMakeABadRow) {
     IngestOf of;
     const std::string text = "{\"x\": [{\"a\": 0}]}\n{\"x\": " + value + "}\n";
     EXPECT_THAT(of.error("a.jsonl", text, ErrorCode::corrupt),
-                HasSubstr("line 2 (row 1): expected keys that differ in an object"))
+                HasSubstr("line 2 (row 1): expected distinct keys in an object"))
         << value;
   }
   IngestOf of;

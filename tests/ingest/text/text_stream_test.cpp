@@ -123,7 +123,7 @@ TEST(TextStream, RefusesIndicesOfRecordsThatAreNotHeld) {
       ADD_FAILURE() << number;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-      EXPECT_THAT(error.what(), HasSubstr("expected one of the 2 that are held"));
+      EXPECT_THAT(error.what(), HasSubstr("expected the index of one of the 2 held records"));
     }
   }
 }

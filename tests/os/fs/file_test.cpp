@@ -62,7 +62,7 @@ TEST(File, WritesManyPartsSequentially) {
   const TemporaryFolder folder;
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");
-  // Up to and beyond the maximum of one call.
+  // The counts of parts include the maximum of one system call, and more than that.
   for (const std::size_t count :
        {std::size_t{0}, std::size_t{3}, File::kMaxParts, File::kMaxParts + 7}) {
     file.truncate(0);
@@ -231,8 +231,7 @@ TEST(File, AFailedWriteReportsErrnoAndPath) {
   rlimit small = before;
   small.rlim_cur = 4;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  // The first 4 bytes are written, and then no more: a short write that must not be reported as
-  // complete.
+  // The kernel writes only the first 4 bytes. This short write must not be reported as complete.
   const Error error = error_of([&] { file.write_at(0, bytes_of("abcdefgh")); });
   file.truncate(0);
   const std::vector<std::string> texts = {"ab", "cdef", "gh"};
@@ -379,12 +378,13 @@ TEST(Path, ASymlinkLoopIsAnIoError) {
   EXPECT_EQ(error_of([&] { resolve_link(folder / "a"); }).system_errno(), ELOOP);
 }
 
-TEST(Path, ResolveLinkThrowsIfItCannotTellWhetherThereIsALink) {
+TEST(Path, ResolveLinkThrowsIfALinkCannotBeDetected) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("loop", folder / "loop");
   EXPECT_EQ(error_of([&] { resolve_link(folder / "loop/x"); }).system_errno(), ELOOP);
   write_text(folder / "file", "abc");
-  EXPECT_EQ(resolve_link(folder / "file/x"), folder / "file/x");  // ENOTDIR: there is nothing
+  // A file has no entries (ENOTDIR), so there is no link.
+  EXPECT_EQ(resolve_link(folder / "file/x"), folder / "file/x");
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(FreeSpace, SmallWritesAreNotChecked) {
 
 TEST(FreeSpace, AFileSystemWithoutASpaceReportAcceptsAnySize) {
   EXPECT_NO_THROW(require_free_space(-1, "x", std::uint64_t{1} << 62U));
-  const Directory processes = Directory::open("/proc");  // it has 0 blocks
+  const Directory processes = Directory::open("/proc");  // a file system of 0 blocks
   EXPECT_NO_THROW(require_free_space(processes.fd(), "x", std::uint64_t{1} << 62U));
 }
 
@@ -51,7 +51,7 @@ TEST(FreeSpace, SizesWithinTheFreeSpaceAreAccepted) {
   const Directory folder = Directory::open(root.path());
   const FreeSpace space = free_space(folder.fd());
   EXPECT_GT(space.free_bytes, 0U);
-  // Others write here concurrently.
+  // Half of the space, because other processes may use a part of it concurrently.
   EXPECT_NO_THROW(require_free_space(folder.fd(), "x", space.free_bytes / 2));
 }
 

@@ -48,7 +48,7 @@ int in_child(const std::function<int()>& work) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// Leaves the lease of a killed process.
+/// Leaves a dead lease: its process was killed.
 void leave_dead(const Directory& directory) {
   EXPECT_EQ(in_child([&] {
               new Lease(*Lease::try_acquire(directory, "x"));
@@ -57,7 +57,8 @@ void leave_dead(const Directory& directory) {
             -1);
 }
 
-/// Symbolic links, or files where there are none.
+/// The parameter is true for leases that are symbolic links, and false for files, which are used on
+/// file systems without symbolic links.
 class EveryLease : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override { before_ = set_symlinks_supported(GetParam()); }
@@ -92,7 +93,7 @@ TEST_P(EveryLease, IsHeldByOneProcessAndReleasedWithIt) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST_P(EveryLease, OfACrashedProcessIsTakenOverImmediately) {
+TEST_P(EveryLease, IsTakenOverImmediatelyFromACrashedProcess) {
   leave_dead(directory_);
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
   EXPECT_FALSE(is_leased(directory_, "x"));
@@ -102,7 +103,7 @@ TEST_P(EveryLease, OfACrashedProcessIsTakenOverImmediately) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
-TEST_P(EveryLease, OfAZombieProcessIsDead) {
+TEST_P(EveryLease, IsDeadIfItsProcessIsAZombie) {
   const pid_t child = ::fork();
   if (child == 0) {
     new Lease(*Lease::try_acquire(directory_, "x"));
@@ -126,10 +127,10 @@ TEST_P(EveryLease, AForkedChildNeitherHoldsNorReleasesIt) {
   EXPECT_TRUE(lease->is_held());
 }
 
-TEST_P(EveryLease, OfAnotherHostExpiresAfterTheTimeout) {
+TEST_P(EveryLease, ExpiresAfterTheTimeoutOnAnotherHost) {
   const auto lease = Lease::try_acquire(directory_, "x");
   ASSERT_TRUE(lease);
-  // As after a reboot.
+  // The lease now has the boot ID of another host.
   set_boot_id(BootId{std::byte{7}});
   EXPECT_FALSE(Lease::try_acquire(directory_, "x"));
   const timespec old[2] = {{1, 0}, {1, 0}};
@@ -141,8 +142,8 @@ TEST_P(EveryLease, OfAnotherHostExpiresAfterTheTimeout) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
-TEST_P(EveryLease, OfAProcessWhoseIdWasReusedIsDead) {
-  // This process ID, with another start time.
+TEST_P(EveryLease, IsDeadIfItsProcessIdWasReused) {
+  // The lease has the ID of this process and another start time.
   std::string text;
   {
     const auto lease = Lease::try_acquire(directory_, "x");
@@ -172,7 +173,8 @@ TEST_P(EveryLease, IgnoresFilesThatAreNotLeases) {
 }
 
 TEST_P(EveryLease, ACrashAtAnyChangeOfATakeoverLeavesALeaseThatCanBeTakenOver) {
-  // The empty file of a process that crashed before writing it identifies nobody.
+  // A process that crashes before it writes the file of its lease leaves an empty file, which
+  // identifies no process and therefore expires only after the timeout.
   if (!GetParam()) set_lease_timeout(std::chrono::seconds(0));
   bool killed = true;
   for (std::size_t at = 0; killed; ++at) {
@@ -193,7 +195,8 @@ TEST_P(EveryLease, ACrashAtAnyChangeOfATakeoverLeavesALeaseThatCanBeTakenOver) {
 }
 
 TEST_P(EveryLease, OnlyOneOfManyProcessesAcquiresIt) {
-  // There is a dead lease; each process that acquires it creates a file exclusively.
+  // The processes first compete for a dead lease, then for a released one. Each holder creates the
+  // file "alone", which exists only if another process is a holder, too.
   leave_dead(directory_);
   constexpr int kProcesses = 4;
   constexpr int kRounds = 60;
@@ -245,8 +248,8 @@ TEST(WriterLock, ExcludesOthersWithAndWithoutLocks) {
 }
 
 TEST(LockHolder, NamesTheProcessThatHoldsALock) {
-  // /proc/locks shows other device numbers than stat for btrfs and overlay; for tmpfs they are
-  // equal.
+  // The folder is on tmpfs, because the device numbers in /proc/locks and from stat() differ on
+  // btrfs and overlayfs.
   const TemporaryFolder folder("/dev/shm");
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");

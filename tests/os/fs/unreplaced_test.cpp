@@ -55,7 +55,7 @@ TEST(NamedEntry, DetectsAReplacementWithAReusedInodeNumber) {
   }
 }
 
-TEST(NamedEntry, OfAMissingPathIsCurrentUntilItExists) {
+TEST(NamedEntry, IsCurrentForAMissingPathUntilThePathExists) {
   const test::TemporaryFolder folder;
   const NamedEntry entry(folder / "x");
   const NamedEntry below_a_file(folder / "x" / "y");

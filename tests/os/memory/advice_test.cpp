@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kPages = 3000;
 constexpr std::size_t kPageBytes = 4096;
 
-/// A mapped file that is not cached; empty if the file system cannot drop its pages.
+/// Maps a file that is not in the page cache. Empty if the file system cannot drop pages.
 std::optional<Buffer> cold(const test::TemporaryFolder& folder) {
   const auto path = folder.path() / "pages";
   std::ofstream(path, std::ios::binary) << std::string(kPages * kPageBytes, 'x');
@@ -97,7 +97,7 @@ TEST(Advice, PrefetchesManyRangesAndNothingElse) {
   const auto mapped = cold(folder);
   if (!mapped) GTEST_SKIP() << "the file system is in memory";
   std::vector<std::span<const std::byte>> ranges;
-  // More than one call takes, including empty ranges.
+  // There are more ranges than one system call accepts, and some are empty.
   for (std::size_t page = 0; page < kPages; page += 2) {
     ranges.push_back(mapped->bytes().subspan(page * kPageBytes + 7, 100));
     if (page % 100 == 0) ranges.emplace_back();

@@ -30,7 +30,7 @@ TEST(FreedMemory, IsReusedWithoutPageFaults) {
   use_and_free();
   const long before = num_page_faults();
   for (int i = 0; i < 10; ++i) use_and_free();
-  EXPECT_LT(num_page_faults() - before, 500);  // 20,000 if every block had fresh pages
+  EXPECT_LT(num_page_faults() - before, 500);  // would be 20,000 if every block had new pages
 }
 
 TEST(AvailableMemory, IsLessThanAPetabyteAndMoreThanAMegabyte) {

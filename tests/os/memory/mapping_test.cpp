@@ -158,7 +158,7 @@ TEST_F(MappingTest, AReadOnlyMapIsNotWritable) {
   EXPECT_FALSE(map_file(File::open_read(path), 0, 3, MapKind::read_only).writable());
 }
 
-TEST_F(MappingTest, ABufferKnowsItsFileAndOffset) {
+TEST_F(MappingTest, ABufferHasItsFileAndOffset) {
   std::string text;
   while (text.size() < 50'000) text += std::to_string(text.size()) + " ";
   const Path path = make("a name with  blanks", text);
@@ -210,7 +210,7 @@ TEST_F(MappingTest, ErrorBeyondTheLimitOfMapsNamesTheSetting) {
   const File file = File::open_read(make("x", std::string(4096, 'x')));
   std::vector<Buffer> buffers;
   try {
-    // The same page each time: maps of consecutive pages would be merged.
+    // The same page is mapped each time, because the kernel merges maps of consecutive pages.
     for (std::uint64_t i = 0; i <= max_map_count(); ++i) {
       buffers.push_back(map_file(file, 0, 4096, MapKind::read_only));
     }

@@ -86,7 +86,7 @@ TEST(RunInBackground, ReleasesTheWorkWhenItIsDone) {
 }
 
 TEST(RunInBackground, NeverForksWhileAnItemHoldsALock) {
-  // The child could never take a lock that a thread of the parent held.
+  // If a thread of the parent held a lock during the fork, the child could never acquire it.
   const auto mutex = std::make_shared<std::mutex>();
   const auto stop = std::make_shared<std::atomic<bool>>(false);
   run_in_background(1'000'000'000, 2, [mutex, stop](std::size_t) {
@@ -127,7 +127,7 @@ TEST(RunInBackground, AForkDuringTheFirstUseDoesNotBlockTheChild) {
 #endif
   constexpr unsigned kSeconds = 20;
   for (int i = 0; i < 100; ++i) {
-    const pid_t fresh = fork();  // does not use it
+    const pid_t fresh = fork();  // a process in which background work was never used
     ASSERT_GE(fresh, 0);
     if (fresh == 0) {
       std::atomic<bool> go{false};
@@ -206,7 +206,7 @@ void fork_and_wait() {
   await_background_closes();
 }
 
-/// Runs after the handler that stops background work, because it is registered before.
+/// Registers fork_and_wait() early, so that it runs after the handler that stops background work.
 __attribute__((constructor(101))) void register_first() { std::atexit(fork_and_wait); }
 
 TEST(RunInBackgroundDeathTest, AnExitHandlerMayForkAndWait) {

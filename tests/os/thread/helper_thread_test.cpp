@@ -42,8 +42,8 @@ std::size_t num_threads_of_a_call() {
   return threads.size();
 }
 
-/// Calls until the helper thread takes part.
-bool wakes_it() {
+/// Repeats calls until the helper thread takes part.
+bool wakes_helper() {
   const auto end = Clock::now() + kPatience;
   while (Clock::now() < end) {
     if (num_threads_of_a_call() == 2) return true;
@@ -67,13 +67,13 @@ TEST(HelperThread, EveryItemIsInOneRangeOfAtMostTheStep) {
 
 TEST(HelperThread, TakesPartInConsecutiveCalls) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
-  EXPECT_TRUE(wakes_it());
+  EXPECT_TRUE(wakes_helper());
 }
 
 TEST(HelperThread, ParksBetweenDistantCalls) {
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
-  ASSERT_TRUE(wakes_it());
-  // It parks once it is scheduled, which may be later.
+  ASSERT_TRUE(wakes_helper());
+  // The helper thread parks only when the kernel schedules it, so several attempts may be needed.
   const auto end = Clock::now() + kPatience;
   int num_alone = 0;
   while (num_alone < 10 && Clock::now() < end) {
@@ -86,7 +86,7 @@ TEST(HelperThread, ParksBetweenDistantCalls) {
 TEST(HelperThread, StaysParkedIfOneThreadIsAllowed) {
   std::this_thread::sleep_for(5ms);
   ::setenv("TENFOLD_NUM_THREADS", "1", 1);
-  // It may still be spinning because of another test.
+  // The helper thread may still be spinning after a previous test.
   const auto end = Clock::now() + kPatience;
   int num_alone = 0;
   while (num_alone < 1000 && Clock::now() < end) {
@@ -118,7 +118,7 @@ TEST(HelperThread, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
       }
     }
     EXPECT_TRUE(thrown) << of_caller;
-    EXPECT_TRUE(num_threads_for(0) < 2 || wakes_it()) << "it serves on";
+    EXPECT_TRUE(num_threads_for(0) < 2 || wakes_helper()) << "the helper thread is lost";
   }
 }
 
@@ -154,7 +154,7 @@ TEST(HelperThread, AForkedChildHasItsOwn) {
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(30);
-      ::_exit(wakes_it() ? 0 : 1);
+      ::_exit(wakes_helper() ? 0 : 1);
     }
     int status = 0;
     ::waitpid(child, &status, 0);

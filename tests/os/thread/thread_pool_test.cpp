@@ -79,7 +79,8 @@ TEST(ParallelFor, RethrowsTheFirstExceptionAndStartsNoFurtherItem) {
     parallel_for(100'000, 3, [&](std::size_t i) {
       ++calls;
       if (i == 10) throw std::runtime_error("item 10");
-      // Otherwise the others may finish before the one that throws is scheduled again.
+      // Without this pause, the other threads may finish all items while the thread that throws is
+      // not scheduled.
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
     FAIL() << "expected an exception";
@@ -87,7 +88,7 @@ TEST(ParallelFor, RethrowsTheFirstExceptionAndStartsNoFurtherItem) {
     EXPECT_STREQ(error.what(), "item 10");
   }
   EXPECT_LT(calls, 100'000);
-  // The pool still works.
+  // The pool can be used after an exception.
   std::atomic<int> after = 0;
   parallel_for(10, 3, [&](std::size_t) { ++after; });
   EXPECT_EQ(after, 10);
@@ -116,7 +117,7 @@ TEST(ParallelFor, BetweenRunsOnTheCallerWhileItWaits) {
       [&](std::size_t) {
         EXPECT_TRUE(meeting.join());
         if (std::this_thread::get_id() == caller) return;
-        // The caller has no item left: it must poll until this one ends.
+        // The caller has no item left, so it must poll until this item ends.
         const auto end = std::chrono::steady_clock::now() + 20s;
         while (polls < 4 && std::chrono::steady_clock::now() < end)
           std::this_thread::sleep_for(1ms);

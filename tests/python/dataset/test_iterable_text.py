@@ -305,7 +305,7 @@ BAD = [
     (b"{", "expected a key in quotes"),
     (b"[1]", "expected an object"),
     (b'{"id": 1, "id": 2}', "the key is duplicated"),
-    (b'{"id": "\\ud800"}', "expected two surrogates that make a character"),
+    (b'{"id": "\\ud800"}', "expected a pair of surrogates"),
     (b'{"id": "\xff"}', "expected UTF-8"),
     (b"[" * 100_000, "expected an object"),
     (b'{"id": 1' + b"0" * 5000 + b"}", "expected a number that fits int64"),
@@ -339,7 +339,7 @@ def test_bad_records_raise_with_their_line_or_are_skipped(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"a,a\n1,2\n", 'line 1: header: expected names that differ, found "a" twice'),
+        (b"a,a\n1,2\n", 'line 1: header: expected distinct names, found "a" twice'),
         (b"a,b\n1\n", r"line 2 \(row 0\): expected 2 fields, found 1"),
         (b'a,b\n1,"x\n', "expected a quote that ends the field"),
         (b'a,b\n1,"x"y\n', "expected a delimiter after a quoted field"),

@@ -73,13 +73,14 @@ TEST(CommitPage, HasTheOlderStateIfTheNewerRecordIsTorn) {
   for (std::size_t written = 0; written <= slot.size(); ++written) {
     std::copy_n(slot.begin(), written, bytes.begin());
     const std::uint64_t found = parse_commit_page(bytes, "p").live.num_rows;
-    // The last bytes of the checksum, which differs after each boot, may equal the old ones.
+    // The checksum depends on the boot ID. If its last bytes equal the old ones by chance, the
+    // record is complete before all bytes are written.
     const bool is_whole = std::equal(slot.begin(), slot.end(), bytes.begin());
     EXPECT_EQ(found, is_whole ? 1500U : 1000U) << written;
   }
 }
 
-TEST(CommitPage, OfAnotherBootHasOnlyACircularBuffersDurableState) {
+TEST(CommitPage, KeepsOnlyTheDurableStateOfACircularBufferAfterAReboot) {
   CommitPage rows = page_of_rows(1000);
   EXPECT_EQ(state_now(rows), &rows.live);
   rows.live.boot[0] ^= std::byte{1};

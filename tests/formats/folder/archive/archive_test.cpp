@@ -1,5 +1,5 @@
 // Archives (.tdz): mapping and copying, writing through, crashes, and hostile files.
-// golden_test.cpp reads those of upstream.
+// golden_test.cpp reads archives that tensordict wrote.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -244,7 +244,7 @@ TEST(MemmapArchive, DisablesTheChecksumsOfAPackedFolderBeforeItIsWrittenThrough)
   }
   const VerifyReport after = folder::kArchiveFormat.verify(folder / "m.tdz", {});
   EXPECT_TRUE(after.ok());
-  EXPECT_EQ(after.num_checksums, before.num_checksums - 3);  // of a, b and n/x
+  EXPECT_EQ(after.num_checksums, before.num_checksums - 3);  // without those of a, b and n/x
   EXPECT_EQ(fs::file_size(folder / "m.tdz"), archive_of(entries).size());
 }
 
@@ -255,7 +255,8 @@ TEST(MemmapArchive, DetectsDamageByTheChecksumsOfAPackedFolder) {
   for (const auto& file : fs::recursive_directory_iterator(folder / "f")) {
     if (file.is_directory()) continue;
     std::string bytes = read_bytes(file.path());
-    if (file.path().filename() == "a.memmap") bytes[3] ^= 1;  // before its CRC-32 is computed
+    // The archive's CRC-32 is that of the damaged bytes, so only %checksums detects the damage.
+    if (file.path().filename() == "a.memmap") bytes[3] ^= 1;
     entries.push_back({file.path().lexically_relative(folder / "f").string(), bytes});
   }
   write_bytes(folder / "m.tdz", archive_of(entries));
@@ -274,14 +275,14 @@ TEST(MemmapArchive, RestoresSharedStorageStoredAsCopies) {
   EXPECT_EQ(found.at("tied").raw_data(), found.at("a").raw_data());
 }
 
-// --- hostile ---
+// --- hostile archives ---
 
 TEST(MemmapArchiveHostile, RefusesEveryZipThatTheCodecRefuses) {
   const test::Warnings warnings;
   int refused = 0;
   for (const auto& file : fs::directory_iterator(TENFOLD_TEST_DATA "/zip")) {
     if (file.path().extension() != ".zip") continue;
-    EXPECT_NE(failure_of(file.path()), "") << file.path();  // valid ones have no meta.json
+    EXPECT_NE(failure_of(file.path()), "") << file.path();  // valid zip files have no meta.json
     EXPECT_FALSE(folder::kArchiveFormat.verify(file.path(), {}).ok()) << file.path();
     ++refused;
   }
