@@ -191,7 +191,7 @@ WRITING: dict[str, Case] = {
     "a container in itself": (
         lambda: tenfold.save((lambda tree: tree.setdefault("self", tree))({}), "x"),
         ValueError,
-        'key "self": it holds itself',
+        'key "self": it contains itself',
     ),
     "a name for rename": (
         lambda: tenfold.convert("ckpt", "x", rename="w"),  # type: ignore[arg-type]
