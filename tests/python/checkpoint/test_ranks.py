@@ -197,7 +197,7 @@ def test_exit_of_one_rank_raises_on_the_others(run_apart, tmp_path):
 
 def test_stalled_rank_raises_on_the_others_after_the_timeout(run_apart, tmp_path):
     found = run_apart("standing_still")
-    assert "stood still for 0:00:02" in found[0]["raised"][1]
+    assert "hung for 0:00:02" in found[0]["raised"][1]
     assert steps_in(tmp_path) == [1]
 
 
