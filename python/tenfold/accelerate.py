@@ -79,7 +79,7 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
             is sharded (FSDP, DeepSpeed, Megatron-LM, XLA). Nothing has been written.
         FileExistsError: If `output_dir` exists and is not a checkpoint.
         ValueError: If `output_dir` is None without automatic naming, or the next automatic name
-        exists.
+            exists.
         OSError: If a system call failed. An existing checkpoint is unchanged.
 
     Example:

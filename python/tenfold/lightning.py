@@ -148,7 +148,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             FileNotFoundError: If there is nothing at `path`.
             CorruptFileError: If a checksum or the structure is wrong.
             UnsupportedError: If it contains objects that only running code could create; the
-            message names them.
+                message names them.
             Exception: The exception of a previous save or removal, if `async_save` is set.
         """
         self._drain()

@@ -50,7 +50,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
     Raises:
         TypeError: If a class lists this class after `Trainer` among its bases, where it would have
-        no effect.
+            no effect.
 
     Example:
         >>> class MyTrainer(AtomicCheckpointMixin, transformers.Trainer):
@@ -84,7 +84,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
         Raises:
             CorruptFileError: If the checkpoint is damaged, or with True every checkpoint; the
-            message names the files.
+                message names the files.
             ValueError: If ``output_dir`` has no checkpoint.
         """
         if resume_from_checkpoint is True:

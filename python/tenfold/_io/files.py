@@ -56,8 +56,8 @@ def save(
             returns: in folders, ``.tdz``, safetensors and ``.pt`` files; tensors and arrays also
             in ``.npy`` and ``.npz`` files.
         path: Target path. An existing one is replaced, unless it is a folder with files that its
-        metadata does not name, which is an error.
-            format: ``"memmap"``, ``"safetensors"``, ...; None: the suffix of `path` selects it. Without
+            metadata does not name, which is an error.
+        format: ``"memmap"``, ``"safetensors"``, ...; None: the suffix of `path` selects it; without
             a suffix, or with an unknown one, it is a folder of memory-mapped files. A suffix that
             resembles a known one (``.safetensor``) causes a warning.
         durable: fsync before returning.
@@ -502,7 +502,7 @@ def diff(
         b: The other tree, in the same forms.
         rtol: Values are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN. If `rtol`
             and `atol` are 0, the comparison is exact, also for 64-bit integers. Dtypes, shapes,
-        kinds of nodes and JSON values are always compared exactly.
+            kinds of nodes and JSON values are always compared exactly.
         atol: See `rtol`.
         progress: As for `save`.
 

@@ -51,7 +51,7 @@ def load_into(
         cast: Convert dtypes.
 
     If two names of `target` share storage (tied parameters), both are loaded; the value of the last
-name remains.
+    name remains.
 
     If target and source have parameter names (``Adam(model.named_parameters())``), the state of an
     optimizer is matched by name, independent of the groups; otherwise by order, as in
