@@ -50,7 +50,7 @@ def test_additional_ranks_get_distinct_random_numbers(run):
     restored = run("restore", size=3)
     assert [rank["draws"] for rank in restored[:2]] == [rank["draws"] for rank in saved]
     assert restored[2]["draws"] not in [rank["draws"] for rank in saved]
-    assert "begin anew" in restored[2]["warnings"][0]
+    assert "restart" in restored[2]["warnings"][0]
     assert run("restore", size=3)[2]["draws"] == restored[2]["draws"]
 
 
